@@ -16,12 +16,13 @@ autoinstall -k RELEASE`; `dkms status` and /var/lib/dkms/MODULE/VERSION/build/ma
 build failed. With secure boot the key must be enrolled: `mokutil --test-key`.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cmp_to_key
 from typing import Annotated
 
 from msgspec import Meta
 
+from nodevet.checking.aspects import Aspect, doubted, judged, met, unread_aspect
 from nodevet.checking.versions import dpkg_order
 from nodevet.evidence.core import unread
 from nodevet.evidence.dkms import Dkms, DkmsBuild, DkmsModule
@@ -33,9 +34,7 @@ from nodevet.model import (
     Finding,
     Subject,
     Verdict,
-    fail,
     not_applicable,
-    ok,
     unknown,
 )
 
@@ -61,13 +60,13 @@ def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
     elif found.modules is None or found.running is None:
         yield unread(Subject(), found, "modules" if found.modules is None else "running")
     else:
-        judged = [each for each in found.modules if each.name not in params.ignore]
+        modules = [each for each in found.modules if each.name not in params.ignore]
         newest = newest_of(found) if params.next_kernel else found.running
-        for module in judged:
-            answer = judge_module(module, found.running, newest)
-            partly = params.next_kernel and found.kernels is None and answer.verdict is Verdict.OK
-            yield unread(answer.subject, found, "kernels") if partly else answer
-        if not judged:
+        unlisted = f"kernels: {found.why('kernels')}"
+        doubt = unlisted if params.next_kernel and found.kernels is None else ""
+        for module in modules:
+            yield from judge_module(module, found.running, newest, doubt)
+        if not modules:
             yield not_applicable(why="DKMS has no modules that are not ignored")
 
 
@@ -77,39 +76,31 @@ def newest_of(found: Dkms) -> str:
     return newest or found.running or ""
 
 
-def judge_module(module: DkmsModule, running: str, newest: str) -> Finding:
-    """One finding: a kernel that lacks it, else what was not read, else that it is there."""
+def judge_module(module: DkmsModule, running: str, newest: str, doubt: str) -> Iterator[Finding]:
+    """`doubt`: why a newer kernel may boot next; empty if none does."""
     subject = Subject(kind="module", id=module.name)
-    kernels = list(dict.fromkeys((running, newest)))
     if module.builds is None:
-        return unread(subject, module, "builds")
+        yield unread(subject, module, "builds")
+        return
     if any(each.kernel is None for each in module.builds):
-        return unknown(subject, why="of a build the kernel was not read")
-    unsaid = None
-    lacking: dict[str, str] = {}
-    for kernel in kernels:
-        builds = [each for each in module.builds if each.kernel == kernel]
-        if any(each.missing == 0 for each in builds):
-            continue
-        unsaid = unsaid or next((each for each in builds if each.missing is None), None)
-        if not any(each.missing is None for each in builds):
-            lacking[kernel] = actual_of(builds)
-    if lacking:
-        late = newest in lacking and newest != running
-        return fail(
-            subject,
-            expected=dict.fromkeys(lacking, "installed"),
-            actual=lacking,
-            why=f"{newest} is the newest kernel, which boots next" if late else "",
-            advice=ADVICE,
-        )
-    if unsaid is not None:
-        return unread(subject, unsaid, "missing")
-    return ok(
-        subject,
-        expected=dict.fromkeys(kernels, "installed"),
-        actual=dict.fromkeys(kernels, "installed"),
-    )
+        yield unknown(subject, why="of a build the kernel was not read")
+        return
+    aspects = [in_kernel(kernel, module.builds) for kernel in dict.fromkeys((running, newest))]
+    if newest != running and aspects[-1].verdict is Verdict.FAIL:
+        why = f"{newest} is the newest kernel, which boots next"
+        aspects[-1] = aspects[-1]._replace(why=why)
+    yield from judged(subject, [*aspects, *([doubted("kernels", doubt)] if doubt else [])])
+
+
+def in_kernel(kernel: str, builds: Sequence[DkmsBuild]) -> Aspect:
+    """Whether a build for this kernel is whole."""
+    own = [each for each in builds if each.kernel == kernel]
+    whole = any(each.missing == 0 for each in own)
+    unsaid = [each for each in own if each.missing is None]
+    if unsaid and not whole:
+        return unread_aspect(unsaid[0], "missing")
+    actual = "installed" if whole else actual_of(own)
+    return met(kernel, whole, expected="installed", actual=actual, advice=ADVICE)
 
 
 def actual_of(builds: list[DkmsBuild]) -> str:

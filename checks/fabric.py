@@ -124,7 +124,7 @@ def judge_gpu(evidence: Evidence, gpu: Gpu, there: int | None) -> Iterator[Findi
             details=board(gpu),
         )
     else:
-        yield judge_health(gpu)
+        yield from judge_health(gpu)
         if silent := [field for field in HEALTH if untold(fabric, field)]:
             yield not_applicable(subject, why=f"this driver does not tell: {', '.join(silent)}")
 
@@ -169,22 +169,26 @@ def switches(evidence: Evidence) -> int | None:
     return len(data.of_kind("nvswitch"))
 
 
-def judge_health(gpu: Gpu) -> Finding:
+def judge_health(gpu: Gpu) -> Iterator[Finding]:
     subject, fabric = subject_of(gpu), gpu.fabric
     summary, (named, doubt) = fabric.health_summary, decoded(fabric.health_mask or 0)
     faults = named or ([SUMMARIES[summary]] if summary in SUMMARIES else [])
-    if faults:
-        return fail(
-            subject, expected=[], actual=faults, advice=HEAL, details={**board(gpu), **raw(gpu)}
-        )
-    for field in HEALTH:
-        if getattr(fabric, field) is None and not untold(fabric, field):
-            return unread(subject, fabric, field)
-    if summary not in (None, "NOT_SUPPORTED", "HEALTHY"):
-        return unknown(subject, why=f"health_summary: {summary} is not known")
+    doubts = [
+        f"{field}: {fabric.why(field)}"
+        for field in HEALTH
+        if getattr(fabric, field) is None and not untold(fabric, field)
+    ]
+    if summary not in (None, "NOT_SUPPORTED", "HEALTHY", *SUMMARIES):
+        doubts.append(f"health_summary: {summary} is not known")
     if doubt and summary != "HEALTHY":
-        return unknown(subject, why=doubt)
-    return ok(subject, expected="COMPLETED", actual="COMPLETED")
+        doubts.append(doubt)
+    if faults:
+        details = {**board(gpu), **raw(gpu)}
+        yield fail(subject, expected=[], actual=faults, advice=HEAL, details=details)
+    if doubts:
+        yield unknown(subject, why="; ".join(doubts))
+    elif not faults:
+        yield ok(subject, expected="COMPLETED", actual="COMPLETED")
 
 
 def decoded(mask: int) -> tuple[list[str], str]:

@@ -21,12 +21,13 @@ from typing import Annotated, Literal
 from msgspec import Meta
 from msgspec.structs import asdict
 
+from nodevet.checking.aspects import Aspect, doubted, judged, met, unread_aspect
 from nodevet.checking.learning import usual
 from nodevet.evidence.across import IN_HAND, answering, each_gpu
 from nodevet.evidence.core import unsupported
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.gpu import Gpu, subject_of
-from nodevet.model import Area, Check, CheckParams, Finding, Value, Verdict, not_applicable, unknown
+from nodevet.model import Area, Check, CheckParams, Finding, Value, not_applicable
 
 Mhz = Annotated[int, Meta(gt=0, le=20_000)]
 
@@ -50,48 +51,38 @@ class Params(CheckParams):
 
 def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
     for gpu in each_gpu(evidence):
-        yield gpu if isinstance(gpu, Finding) else judge_gpu(gpu, params)
+        if isinstance(gpu, Finding):
+            yield gpu
+        else:
+            yield from judge_gpu(gpu, params)
 
 
-def judge_gpu(gpu: Gpu, params: Params) -> Finding:
-    """One finding: of the clocks that are wrong, else of those unread, else of all."""
+def judge_gpu(gpu: Gpu, params: Params) -> Iterator[Finding]:
     subject = subject_of(gpu)
-    expected: dict[str, int | str] = {}
-    actual: dict[str, int] = {}
-    unread, missing = [], []
-    for clock, wanted in asdict(params).items():
-        if wanted is None:
-            continue
-        for field in fields(clock):
-            found, target, why = getattr(gpu, field), wanted, ""
-            if isinstance(wanted, str):
-                source = reference(clock, wanted)
-                target, why = getattr(gpu, source), f"{source}: {gpu.why(source)}"
-            if found is None and wanted == "default" and unsupported(gpu, field):
-                missing.append(field)
-            elif found is None:
-                unread.append(f"{field}: {gpu.why(field)}")
-            elif target is None:
-                unread.append(why)
-            elif target <= 0:
-                unread.append(f"{source}: NVML says {target}")
-            else:
-                name = label(field)
-                expected[name], actual[name] = target, found
-    if not actual and not unread:
-        return not_applicable(subject, why="this GPU has no application clocks")
-    unread += [f"{field}: {gpu.why(field)}" for field in missing]
-    differing = [name for name in actual if actual[name] != expected[name]]
-    if unread and not differing:
-        return unknown(subject, why="; ".join(unread))
-    verdict, shown = (Verdict.FAIL, differing) if differing else (Verdict.OK, list(actual))
-    return Finding(
-        verdict=verdict,
-        subject=subject,
-        expected={name: expected[name] for name in shown},
-        actual={name: actual[name] for name in shown},
-        unit="MHz",
-    )
+    asked = [
+        (clock, field, wanted)
+        for clock, wanted in asdict(params).items()
+        if wanted is not None
+        for field in fields(clock)
+    ]
+    if all(wanted == "default" and unsupported(gpu, field) for _, field, wanted in asked):
+        yield not_applicable(subject, why="this GPU has no application clocks")
+    else:
+        yield from judged(subject, [judge_clock(gpu, *each) for each in asked], unit="MHz")
+
+
+def judge_clock(gpu: Gpu, clock: str, field: str, wanted: int | str) -> Aspect:
+    found, target = getattr(gpu, field), wanted
+    if found is None:
+        return unread_aspect(gpu, field)
+    if isinstance(wanted, str):
+        source = reference(clock, wanted)
+        target = getattr(gpu, source)
+        if target is None:
+            return unread_aspect(gpu, source)
+        if target <= 0:
+            return doubted(field, f"{source}: NVML says {target}")
+    return met(label(field), found == target, expected=target, actual=found)
 
 
 def fields(clock: str) -> tuple[str, ...]:

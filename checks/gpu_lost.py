@@ -123,10 +123,10 @@ def judge_gpu(
             details={**board(gpu), **several},
             cause="row_remapping" if signs == ["GPU_RESET"] and gpu.remapping.pending else UNSET,
         )
-        return
-    unclear = unread(gpu, function)
+    unclear = [] if off or told else unread(gpu, function)
     if unclear:
         yield unknown(subject, why="; ".join(unclear))
+    if signs or unclear:
         return
     yield ok(subject, expected="usable", actual="usable")
     if action is None:

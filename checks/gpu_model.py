@@ -20,6 +20,7 @@ from typing import ClassVar
 
 from msgspec.structs import force_setattr, replace
 
+from nodevet.checking.aspects import doubted, judged, met, unread_aspect
 from nodevet.checking.params import PciIds, no_pci_ids
 from nodevet.evidence.across import IN_HAND, answering, each_gpu, pci_of
 from nodevet.evidence.document import Evidence
@@ -33,10 +34,8 @@ from nodevet.model import (
     Value,
     Verdict,
     fail,
-    ok,
     one_or_more,
     refuse,
-    unknown,
 )
 
 NAME = (
@@ -78,14 +77,17 @@ class Params(CheckParams):
 
 
 def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
-    found = [
-        gpu if isinstance(gpu, Finding) else (gpu, judge_gpu(gpu, pci_of(evidence, gpu), params))
+    found: list[tuple[Gpu | None, list[Finding]]] = [
+        (None, [gpu])
+        if isinstance(gpu, Finding)
+        else (gpu, [*judge_gpu(gpu, pci_of(evidence, gpu), params)])
         for gpu in each_gpu(evidence)
     ]
-    verdicts = [entry[1].verdict for entry in found if not isinstance(entry, Finding)]
-    fine = verdicts.count(Verdict.OK)
-    for entry in found:
-        yield entry if isinstance(entry, Finding) else advised(*entry, fine, len(verdicts))
+    every = [told[0].verdict for gpu, told in found if gpu]
+    fine = every.count(Verdict.OK)
+    for gpu, told in found:
+        for finding in told:
+            yield advised(gpu, finding, fine, len(every)) if gpu else finding
 
 
 def advised(gpu: Gpu, finding: Finding, fine: int, judged: int) -> Finding:
@@ -102,40 +104,34 @@ def advised(gpu: Gpu, finding: Finding, fine: int, judged: int) -> Finding:
     return replace(finding, advice=advice, details=details)
 
 
-def judge_gpu(gpu: Gpu, function: PciFunction | Finding, params: Params) -> Finding:
+def judge_gpu(gpu: Gpu, function: PciFunction | Finding, params: Params) -> Iterator[Finding]:
     subject = subject_of(gpu)
-    wanted = {"device": params.device}
-    if params.subsystem:
-        wanted["subsystem"] = params.subsystem
-    if params.name:
-        wanted["name"] = (params.name,)
     by_nvml = {"device": gpu.pci_device, "subsystem": gpu.pci_subsystem, "name": gpu.name}
     by_pci = {} if isinstance(function, Finding) else ids(function)
-    expected: dict[str, Value] = {}
-    actual: dict[str, Value] = {}
-    for key, values in wanted.items():
-        for found in (by_nvml[key], by_pci.get(key)):
-            if found is not None and found not in values:
-                expected[key], actual[key] = values[0] if len(values) == 1 else list(values), found
-    if actual:
-        return fail(subject, expected=expected, actual=actual)
-    if isinstance(function, Finding):
-        return function
-    for key in wanted:
+    wanted = {"device": params.device, "subsystem": params.subsystem or ()}
+    wanted["name"] = (params.name,) if params.name else ()
+    aspects = [doubted("PCI", function.why)] if isinstance(function, Finding) else []
+    apart: list[str] = []
+    for key, values in ((key, values) for key, values in wanted.items() if values):
+        found = [each for each in (by_nvml[key], by_pci.get(key)) if each is not None]
+        wrong = [each for each in found if each not in values]
+        if wrong:
+            right = values[0] if len(values) == 1 else list(values)
+            aspects.append(met(key, False, expected=right, actual=wrong[-1]))
+        elif len(set(found)) > 1:
+            apart.append(key)
+        elif found:
+            aspects.append(met(key, True, expected=found[0], actual=found[0]))
         if by_nvml[key] is None:
-            field = key if key == "name" else f"pci_{key}"
-            return unknown(subject, why=f"{field}: {gpu.why(field)}")
-        if key in by_pci and by_pci[key] is None:
-            return unknown(subject, why=f"PCI {key}: {pci_why(function, key)}")
-        if key in by_pci and by_pci[key] != by_nvml[key]:
-            return fail(
-                subject,
-                expected={"NVML": by_nvml[key]},
-                actual={"PCI bus": by_pci[key]},
-                advice=APART,
-            )
-    shown = {key: by_nvml[key] for key in wanted}
-    return ok(subject, expected=shown, actual=shown)
+            aspects.append(unread_aspect(gpu, key if key == "name" else f"pci_{key}"))
+        if not isinstance(function, Finding) and key in by_pci and by_pci[key] is None:
+            aspects.append(doubted(key, f"PCI {key}: {pci_why(function, key)}"))
+    for key in apart:
+        expected, actual = {"NVML": by_nvml[key]}, {"PCI bus": by_pci[key]}
+        yield fail(subject, expected=expected, actual=actual, advice=APART)
+    yield from judged(
+        subject, [each for each in aspects if not apart or each.verdict is not Verdict.OK]
+    )
 
 
 def ids(function: PciFunction) -> dict[str, str | None]:

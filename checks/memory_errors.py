@@ -76,7 +76,8 @@ def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
     elif section.data.controllers:
         sample = sampled(evidence, Edac)
         for controller in section.data.controllers:
-            yield judge_controller(controller, params, sample if sample and sample.look else None)
+            look = sample if sample and sample.look else None
+            yield from judge_controller(controller, params, look)
     elif host.data is None or host.data.virtualization in (None, "none", "container"):
         yield unknown(why="no EDAC driver is loaded", advice=NO_DRIVER)
     else:
@@ -85,52 +86,73 @@ def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
 
 def judge_controller(
     controller: MemoryController, params: Params, look: Sample[Edac] | None
-) -> Finding:
+) -> Iterator[Finding]:
     subject = Subject(kind="memory controller", id=f"mc{controller.id}")
-    fresh = came(controller, "uncorrected", look)
-    ago = f"none of them in the last {span(look.seconds)}" if look else ""
-    old = f"{controller.uncorrected} uncorrected, {ago}" if controller.uncorrected else ""
-    if (controller.uncorrected or 0) > 0 and not (fresh and fresh.by == 0):
-        return fail(
+    grown, most = came(controller, "corrected", look), params.corrected_per_day
+    paced = grown.is_above(most, per=DAY) if grown and most is not None else None
+    limits = allowed(controller, params, paced)
+    above = [*lost(subject, controller, look)]
+    if grown and paced:
+        above.append(many(subject, controller, f"at most {most:g} corrected a day", grown.text))
+    elif isinstance(limits, Mapping):
+        above += excess(subject, controller, limits)
+    doubts = [*invalid(controller), *([limits] if isinstance(limits, str) else [])]
+    yield from above
+    if doubts:
+        yield unknown(subject, why="; ".join(doubts))
+    elif not above:
+        expected, count = next(iter(limits), "none uncorrected"), controller.corrected
+        actual = f"{count} corrected" if count else "none"
+        yield ok(subject, expected=expected, actual=actual, why=past(controller, look))
+
+
+def lost(
+    subject: Subject, controller: MemoryController, look: Sample[Edac] | None
+) -> Iterator[Finding]:
+    """What could not be corrected, but for what is known since the last look."""
+    if (controller.uncorrected or 0) > 0 and not past(controller, look):
+        yield fail(
             subject,
             expected="none",
             actual=f"{controller.uncorrected} uncorrected",
             details=where(controller, "uncorrected"),
             advice=REPLACE,
         )
-    count = controller.corrected
-    grown, most = came(controller, "corrected", look), params.corrected_per_day
-    paced = grown.is_above(most, per=DAY) if grown and most is not None else None
-    if grown and paced:
-        return fail(
-            subject,
-            expected=f"at most {most:g} corrected a day",
-            actual=f"{grown.text} corrected",
-            details=where(controller, "corrected"),
-            advice=WATCH,
-        )
-    limits = allowed(controller, params, paced)
-    if isinstance(limits, Mapping) and count is not None:
-        for expected, most in limits.items():
-            if count > most:
-                return fail(
-                    subject,
-                    expected=expected,
-                    actual=f"{count} corrected",
-                    details=where(controller, "corrected"),
-                    advice=WATCH,
-                )
+
+
+def past(controller: MemoryController, look: Sample[Edac] | None) -> str:
+    """What is to be said of uncorrected errors of which none came since the last look."""
+    fresh = came(controller, "uncorrected", look)
+    if not controller.uncorrected or look is None or fresh is None or fresh.by != 0:
+        return ""
+    return f"{controller.uncorrected} uncorrected, none of them in the last {span(look.seconds)}"
+
+
+def excess(
+    subject: Subject, controller: MemoryController, limits: Mapping[str, float]
+) -> Iterator[Finding]:
+    count = controller.corrected or 0
+    above = next((expected for expected, most in limits.items() if count > most), None)
+    if above:
+        yield many(subject, controller, above, f"{count}")
+
+
+def many(subject: Subject, controller: MemoryController, expected: str, count: str) -> Finding:
+    """Too many corrected errors."""
+    return fail(
+        subject,
+        expected=expected,
+        actual=f"{count} corrected",
+        details=where(controller, "corrected"),
+        advice=WATCH,
+    )
+
+
+def invalid(controller: MemoryController) -> Iterator[str]:
     for field in ("uncorrected", "corrected"):
         value = getattr(controller, field)
-        if value is None:
-            return unread(subject, controller, field)
-        if value < 0:
-            return unknown(subject, why=f"{field}: {value}")
-    if isinstance(limits, str):
-        return unknown(subject, why=limits)
-    expected = next(iter(limits), "none uncorrected")
-    actual = f"{count} corrected" if count else "none"
-    return ok(subject, expected=expected, actual=actual, why=old)
+        if value is None or value < 0:
+            yield f"{field}: {controller.why(field) if value is None else value}"
 
 
 def came(controller: MemoryController, field: str, look: Sample[Edac] | None) -> Growth | None:

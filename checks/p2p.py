@@ -17,7 +17,7 @@ NVreg_RegistryDwords in /etc/modprobe.d. GPU_NOT_SUPPORTED: this model has no su
 (GeForce). Over NVLink: see `nvlink` and `fabric`.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import ClassVar, Literal
 
 from nodevet.evidence.across import IN_HAND, each_gpu
@@ -47,35 +47,48 @@ class Params(CheckParams):
 
 def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
     for gpu in each_gpu(evidence):
-        yield gpu if isinstance(gpu, Finding) else judge_gpu(evidence, gpu, params.over)
+        if isinstance(gpu, Finding):
+            yield gpu
+        else:
+            yield from judge_gpu(evidence, gpu, params.over)
 
 
-def judge_gpu(evidence: Evidence, gpu: Gpu, over: str) -> Finding:
-    subject, field = subject_of(gpu), "nvlink" if over == "nvlink" else "read"
+def judge_gpu(evidence: Evidence, gpu: Gpu, over: str) -> Iterator[Finding]:
+    subject = subject_of(gpu)
     if gpu.virtualization_mode == "VGPU":
-        return not_applicable(subject, why="a vGPU: its host decides")
-    if gpu.peers is None:
-        return unread(subject, gpu, "peers")
-    if not gpu.peers:
-        return not_applicable(subject, why="no other GPU of the node was reached")
-    apart = [peer for peer in gpu.peers if getattr(peer, field) not in (None, "OK")]
-    silent = [peer for peer in gpu.peers if getattr(peer, field) is None]
+        yield not_applicable(subject, why="a vGPU: its host decides")
+    elif gpu.peers is None:
+        yield unread(subject, gpu, "peers")
+    elif not gpu.peers:
+        yield not_applicable(subject, why="no other GPU of the node was reached")
+    else:
+        yield from judge_peers(evidence, gpu, gpu.peers, "nvlink" if over == "nvlink" else "read")
+
+
+def judge_peers(
+    evidence: Evidence, gpu: Gpu, peers: Sequence[Peer], field: str
+) -> Iterator[Finding]:
+    subject = subject_of(gpu)
+    apart = [peer for peer in peers if getattr(peer, field) not in (None, "OK")]
+    silent = [peer for peer in peers if getattr(peer, field) is None]
     if gpu.mig_current and (apart or silent):
-        return not_applicable(subject, why="there is no peer access in MIG mode")
+        yield not_applicable(subject, why="there is no peer access in MIG mode")
+        return
     if apart:
-        return failed(evidence, gpu, apart, field)
-    if len(silent) == len(gpu.peers) and all(is_untold(peer, field) for peer in silent):
-        return not_applicable(subject, why="this GPU or driver does not tell")
-    if silent:
-        return unknown(subject, why=f"GPU {silent[0].index}: {field}: {silent[0].why(field)}")
-    return ok(subject, expected=[], actual=[], why=f"{len(gpu.peers)} peers")
+        yield failed(evidence, gpu, apart, field)
+    if len(silent) == len(peers) and all(is_untold(peer, field) for peer in silent):
+        yield not_applicable(subject, why="this GPU or driver does not tell")
+    elif silent:
+        yield unknown(subject, why=f"GPU {silent[0].index}: {field}: {silent[0].why(field)}")
+    elif not apart:
+        yield ok(subject, expected=[], actual=[], why=f"{len(peers)} peers")
 
 
 def is_untold(peer: Peer, field: str) -> bool:
     return peer.errors.get(field) in NOT_TOLD
 
 
-def failed(evidence: Evidence, gpu: Gpu, apart: list[Peer], field: str) -> Finding:
+def failed(evidence: Evidence, gpu: Gpu, apart: Sequence[Peer], field: str) -> Finding:
     """The finding about peers out of reach; of a guest's topology its host has to answer."""
     subject, host = subject_of(gpu), evidence[HostInfo].data
     shown = [f"GPU {peer.index}: {getattr(peer, field)}" for peer in apart]

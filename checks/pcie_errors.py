@@ -116,11 +116,10 @@ def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
             found = fault(function, gpus.get(function.address), *above)
             device = "gpu_lost" if function.revision == "ff" else below.get(function.address)
             yield msgspec.structs.replace(found, cause=device) if device else found
-            continue
         doubts += unread(function)
         if recent and tells and function.aer.correctable is not None:
             doubts += unsampled(function, grown)
-        if any(getattr(function.aer, field) is not None for field in FIELDS):
+        if not above and any(getattr(function.aer, field) is not None for field in FIELDS):
             (counted if tells else silent).append(function)
     for found in elsewhere(logged, seen):
         bad += 1

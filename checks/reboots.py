@@ -67,29 +67,35 @@ def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
         why = section.why if again else f"boots: {section.why}"
         yield unknown(why=why, advice=READ_AGAIN if again else "")
     else:
-        yield judge_boots(section.data, host.data, params)
+        yield from judge_boots(section.data, host.data, params)
 
 
-def judge_boots(found: Boots, host: HostInfo, params: Params) -> Finding:
+def judge_boots(found: Boots, host: HostInfo, params: Params) -> Iterator[Finding]:
     if found.boots is None:
-        return unread(NODE, found, "boots")
+        yield unread(NODE, found, "boots")
+        return
     for field in ("virtualization", "clock_s", "uptime_s"):
         if getattr(host, field) is None:
-            return unread(NODE, host, field)
+            yield unread(NODE, host, field)
+            return
     now = host.clock_s or 0.0
     start = now - params.days * DAY
     there = [boot for boot in found.boots if start <= (boot.at_s or 0) <= now + DAY]
     crashes = [boot for boot in there if boot.clean is False]
+    above = None
     if len(crashes) > params.unexpected:
-        return too_many(crashes, f"at most {params.unexpected} unexpected", "unexpected", params)
-    if params.maximum is not None and len(there) > params.maximum:
-        return too_many(there, f"at most {params.maximum}", "", params)
+        above = too_many(crashes, f"at most {params.unexpected} unexpected", "unexpected", params)
+    elif params.maximum is not None and len(there) > params.maximum:
+        above = too_many(there, f"at most {params.maximum}", "", params)
     doubt = doubtful(found, now - (host.uptime_s or 0.0), start)
+    if above:
+        yield above
     if doubt:
-        return unknown(why=doubt)
-    count = f"{len(crashes)} unexpected of {len(there)}" if there else "none"
-    allowed = f"at most {params.unexpected} unexpected in {params.days} days"
-    return ok(expected=allowed, actual=f"{count} in {params.days} days")
+        yield unknown(why=doubt)
+    elif not above:
+        count = f"{len(crashes)} unexpected of {len(there)}" if there else "none"
+        allowed = f"at most {params.unexpected} unexpected in {params.days} days"
+        yield ok(expected=allowed, actual=f"{count} in {params.days} days")
 
 
 def too_many(boots: list[Boot], allowed: str, kind: str, params: Params) -> Finding:

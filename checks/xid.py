@@ -80,6 +80,7 @@ from nodevet.model import (
     CheckParams,
     Finding,
     Subject,
+    Verdict,
     fail,
     not_applicable,
     ok,
@@ -205,24 +206,26 @@ def judge_gpus(
     at = by_address(events)
     join(evidence, gpus, at)
     booted = boot_time(evidence[HostInfo].data)
-    nameless = fault(NODE, at.pop("", []), params, booted, context)
+    nameless = [*faults(NODE, at.pop("", []), params, booted, context)]
     if nameless:
         doubt = "an Xid names no GPU"
-        yield nameless
+        yield from nameless
     if not gpus:
         yield from (found for found in each_gpu(evidence) if isinstance(found, Finding))
     for gpu in gpus:
         before = begins if lost(gpu) or gpu.bus_id in gone else ""
         why = f"it is lost, and the log covers only what happened {before}" if before else doubt
         events_of = at.get(gpu.bus_id or "", [])
-        found = judge_gpu(gpu, events_of, params, why, since, booted, context)
         off = lost(gpu) or gpu.bus_id in gone
-        yield msgspec.structs.replace(found, cause=LOSS) if off else found
+        for found in judge_gpu(gpu, events_of, params, why, since, booted, context):
+            yield msgspec.structs.replace(found, cause=LOSS) if off else found
+            if found.verdict is Verdict.FAIL and doubt and not off:
+                yield unknown(subject_of(gpu), why=doubt)
     for address in sorted(at.keys() - {gpu.bus_id for gpu in gpus}):
         subject = Subject(kind="pci", id=address, bus_id=address)
-        bad = fault(subject, at[address], params, booted, context.at(address), {"bus id": address})
-        if bad:
-            yield msgspec.structs.replace(bad, cause=LOSS) if address in gone else bad
+        details, here = {"bus id": address}, context.at(address)
+        for found in faults(subject, at[address], params, booted, here, details):
+            yield msgspec.structs.replace(found, cause=LOSS) if address in gone else found
     short = unlisted(evidence, at) if gpus else None
     if short is not None:
         yield short
@@ -269,23 +272,24 @@ def judge_gpu(
     since: str,
     booted: float | None,
     context: Context,
-) -> Finding:
+) -> Iterator[Finding]:
     """`since`: what silence is about, where the log begins after boot."""
     subject = subject_of(gpu)
-    found = fault(subject, events, params, booted, context.of(gpu), board(gpu))
+    found = [*faults(subject, events, params, booted, context.of(gpu), board(gpu))]
     if found:
-        return found
-    if "handle" in gpu.errors:
-        return unknown(subject, why=f"NVML: {gpu.why('handle')}")
-    if gpu.bus_id is None:
-        return unread(subject, gpu, "bus_id")
-    if doubt:
-        return unknown(subject, why=doubt)
-    split = by_resets(events, context.of(gpu))
-    old = known(split, booted, context.of(gpu))
-    said = (told(split.now, booted), before(split, booted), *(old or (since,)))
-    why = "; ".join(filter(None, said))
-    return ok(subject, expected=[], actual=[], why=why)
+        yield from found
+    elif "handle" in gpu.errors:
+        yield unknown(subject, why=f"NVML: {gpu.why('handle')}")
+    elif gpu.bus_id is None:
+        yield unread(subject, gpu, "bus_id")
+    elif doubt:
+        yield unknown(subject, why=doubt)
+    else:
+        split = by_resets(events, context.of(gpu))
+        old = known(split, booted, context.of(gpu))
+        said = (told(split.now, booted), before(split, booted), *(old or (since,)))
+        why = "; ".join(filter(None, said))
+        yield ok(subject, expected=[], actual=[], why=why)
 
 
 def number(event: KernelEvent) -> int | None:
@@ -346,15 +350,31 @@ def action(event: KernelEvent) -> Remedy | None:
         return None
 
 
-def fault(
+def faults(
     subject: Subject,
     events: list[KernelEvent],
     params: Params,
     booted: float | None,
     context: Context,
     details: Mapping[str, str] = {},
-) -> Finding | None:
+) -> Iterator[Finding]:
     """What is to be said against these Xids, if anything. `details`: what identifies the board."""
+    found = fault(subject, events, params, booted, context, details)
+    if found:
+        yield found
+    unclear = next((event for event in events if number(event) is None), None)
+    if unclear:
+        yield unknown(subject, why=f"an Xid line that cannot be read: {unclear.text}")
+
+
+def fault(
+    subject: Subject,
+    events: list[KernelEvent],
+    params: Params,
+    booted: float | None,
+    context: Context,
+    details: Mapping[str, str],
+) -> Finding | None:
     split = by_resets(events, context)
     own = by_code(split.now)
     bad = {code: [e for e in same if counts(e, params)] for code, same in own.items()}
@@ -384,9 +404,6 @@ def fault(
             cause = REMAPPING if set(roots) <= REMAPS else ECC
             return msgspec.structs.replace(found, cause=cause)
         return found
-    for event in events:
-        if number(event) is None:
-            return unknown(subject, why=f"an Xid line that cannot be read: {event.text}")
     return None
 
 

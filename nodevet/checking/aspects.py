@@ -41,6 +41,7 @@ def judged(
     *,
     advice: Callable[[list[str]], str] | None = None,
     listed: bool = False,
+    unit: str = "",
     **rest: Any,
 ) -> Iterator[Finding]:
     """The findings of a subject; none if nothing was judged.
@@ -58,6 +59,7 @@ def judged(
         yield fail(
             subject,
             **_values(bad, listed),
+            unit=unit,
             why=told(aspect.why for aspect in bad),
             advice=advice([each.name for each in bad]) if advice else _advice(bad),
             **shared,
@@ -68,9 +70,8 @@ def judged(
         again = READ_AGAIN if whys == {NOT_ASKED} else ""
         yield unknown(subject, why=told(each.why for each in doubtful), advice=again, **shared)
     if good and not bad and not doubtful:
-        yield ok(
-            subject, **_values(good, listed), why=told(aspect.why for aspect in good), **shared
-        )
+        why = told(each.why for each in good)
+        yield ok(subject, **_values(good, listed), unit=unit, why=why, **shared)
     if beside:
         yield not_applicable(subject, why=told(aspect.why for aspect in beside), **shared)
 
