@@ -25,6 +25,7 @@ from typing import Annotated, ClassVar
 from msgspec import Meta
 
 from nodevet.checking.named import READ_AGAIN
+from nodevet.checking.nvml_count import as_nvml_counts
 from nodevet.evidence.across import IN_HAND, unlisted
 from nodevet.evidence.core import NOT_ASKED, unread
 from nodevet.evidence.dcgm import Dcgm, Diagnostic, Incident, TestResult
@@ -80,7 +81,8 @@ def judge_health(evidence: Evidence, found: Dcgm) -> Iterator[Finding]:
         yield unread(subject, found, "incidents")
     else:
         yield from judge_watches(subject, found.overall, found.incidents)
-    yield judge_count(evidence, found)
+    subject, why = Subject(kind="dcgm", id="GPUs"), "DCGM and NVML count different GPUs"
+    yield as_nvml_counts(evidence, subject, found, why=why, advice=RESTART)
 
 
 def judge_watches(
@@ -100,27 +102,6 @@ def judge_watches(
         judged = ok if overall == HEALTHY else fail
         advice = "" if overall == HEALTHY else ASK_DCGM
         yield judged(subject, expected=HEALTHY, actual=overall, advice=advice)
-
-
-def judge_count(evidence: Evidence, found: Dcgm) -> Finding:
-    subject = Subject(kind="dcgm", id="GPUs")
-    nvml = evidence[Gpus]
-    if found.gpus is None:
-        return unread(subject, found, "gpus")
-    if nvml.data is None:
-        return unknown(subject, why=f"NVML: {nvml.why}")
-    if nvml.data.count is None:
-        return unread(subject, nvml.data, "count")
-    if found.gpus == nvml.data.count:
-        return ok(subject, expected=nvml.data.count, actual=found.gpus)
-    return fail(
-        subject,
-        expected=nvml.data.count,
-        actual=found.gpus,
-        why="DCGM and NVML count different GPUs",
-        advice=RESTART,
-        cause="gpu_count",
-    )
 
 
 def judge_diag(evidence: Evidence, found: Dcgm, params: Params, path: str) -> Iterator[Finding]:

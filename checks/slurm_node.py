@@ -12,7 +12,7 @@ DOWN* is down and not responding. The number of GPUs must be NVML's; without gre
 is not judged, and with MIG, whose parts Slurm counts, say `gpus: false`. What Kubernetes has
 allocatable is not told on the node.
 
-**To fix it** once the fault in `Reason` is mended: `scontrol update nodename=NODE state=resume`.
+**To fix it** once the fault in `Reason` is fixed: `scontrol update nodename=NODE state=resume`.
 """
 
 from collections.abc import Iterator, Mapping
@@ -21,9 +21,9 @@ from typing import Annotated
 from msgspec import Meta
 
 from nodevet.checking.named import READ_AGAIN
+from nodevet.checking.nvml_count import as_nvml_counts
 from nodevet.evidence.core import NOT_ASKED, unread
 from nodevet.evidence.document import Evidence
-from nodevet.evidence.gpu import Gpus
 from nodevet.evidence.slurm import Slurm, SlurmNode
 from nodevet.model import Area, Check, CheckParams, Finding, Severity, Subject, fail, ok, unknown
 
@@ -74,7 +74,8 @@ def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
     else:
         yield judge_state(found, params)
         if params.gpus and found.gpus != 0:
-            yield judge_gpus(evidence, found)
+            subject = Subject(kind="slurm", id="GPUs")
+            yield as_nvml_counts(evidence, subject, found, advice=GRES)
 
 
 def states_of(text: str) -> tuple[str, ...]:
@@ -101,23 +102,7 @@ def judge_state(found: SlurmNode, params: Params) -> Finding:
     return fail(subject, expected=expected, actual=found.state, why=why, advice=RESUME)
 
 
-def judge_gpus(evidence: Evidence, found: SlurmNode) -> Finding:
-    subject = Subject(kind="slurm", id="GPUs")
-    nvml = evidence[Gpus]
-    if found.gpus is None:
-        return unread(subject, found, "gpus")
-    if nvml.data is None:
-        return unknown(subject, why=f"NVML: {nvml.why}")
-    if nvml.data.count is None:
-        return unread(subject, nvml.data, "count")
-    if found.gpus == nvml.data.count:
-        return ok(subject, expected=nvml.data.count, actual=found.gpus)
-    return fail(
-        subject, expected=nvml.data.count, actual=found.gpus, advice=GRES, cause="gpu_count"
-    )
-
-
-RESUME = "mend what Reason names, then `scontrol update nodename=NODE state=resume`"
+RESUME = "fix what Reason names, then `scontrol update nodename=NODE state=resume`"
 GRES = "correct gres.conf and slurm.conf, or find the GPU that is missing: see gpu_count"
 
 
