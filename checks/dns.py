@@ -157,11 +157,12 @@ def judge_name(subject: Subject, name: LookedUp, within_s: float) -> Finding:
         if getattr(name, field) is None:
             return unread(subject, name, field)
     expected = f"resolves within {within_s:g} s"
-    if not name.addresses or name.why_not:
+    addresses = [each for each in name.addresses or () if each]
+    if not addresses or name.why_not:
         actual = name.why_not or "no address"
         return fail(subject, expected=expected, actual=actual, advice=LOOKUP)
     seconds = name.seconds or 0.0
-    shown = f"{', '.join(name.addresses)} after {seconds:g} s"
+    shown = f"{', '.join(addresses)} after {seconds:g} s"
     late = not 0 <= seconds <= within_s
     return (fail if late else ok)(
         subject, expected=expected, actual=shown, advice=LOOKUP if late else ""
@@ -189,7 +190,7 @@ CHECK = Check(
     params=Params,
     area=Area.NETWORK,
     reads=(
-        "dns.names[].addresses",
+        "dns.names[].addresses[]",
         "dns.names[].name",
         "dns.names[].seconds",
         "dns.names[].why_not",
