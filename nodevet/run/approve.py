@@ -1,6 +1,5 @@
 """Approve: show what a plan does, sign it, and say who signed it."""
 
-from collections.abc import Mapping
 from datetime import datetime, timezone
 from pathlib import Path
 
@@ -10,7 +9,7 @@ from nodevet.document import kinds
 from nodevet.document.kinds import DocumentKind
 from nodevet.remedy.approval import signatures, verify
 from nodevet.remedy.approval.policy import Policy, load
-from nodevet.remedy.approval.verify import Approved, Signature
+from nodevet.remedy.approval.verify import Approvable, Approved, Signature
 from nodevet.remedy.journal.contents import ContentStore, beside
 from nodevet.remedy.journal.folder import RunFolder
 from nodevet.remedy.model import Plan, PlanError, read
@@ -48,11 +47,21 @@ class ApprovalRequest(Struct, frozen=True, kw_only=True):
         """The plan as approvals of it are judged."""
         return verify.back(self.plan) if self.rollback else self.plan
 
+    @property
+    def approvable(self) -> Approvable:
+        """It as of now. The groups are the plan's; `apply` judges by the inventory's once more."""
+        return Approvable(
+            plan_bytes=self.content,
+            plan=self.plan,
+            policy=self.policy,
+            now=_now(),
+            hosts_groups={host: node.groups for host, node in self.plan.nodes.items()},
+        )
+
     def check(self) -> Approved | list[str]:
         """Who approved it, or every reason why that is not enough."""
         check = verify.check_rollback if self.rollback else verify.check_approvals
-        found = verify.signatures(self.file)
-        return check(self.content, self.plan, found, self.policy, _now(), _groups(self.plan))
+        return check(self.approvable, verify.signatures(self.file))
 
     def unfit(self) -> list[str]:
         """Why it cannot be approved, whoever signs it."""
@@ -97,15 +106,7 @@ def sign(asked: ApprovalRequest, key: Path) -> Signed:
     """
     data = verify.sign(asked.content, key, asked.namespace)
     signature = Signature(name=f"your key {key}", data=data)
-    approval = verify.check_signature(
-        asked.content,
-        asked.plan,
-        signature,
-        asked.policy,
-        _now(),
-        _groups(asked.plan),
-        rollback=asked.rollback,
-    )
+    approval = verify.check_signature(asked.approvable, signature, rollback=asked.rollback)
     if isinstance(approval, list):
         raise NotCountedError(tuple(approval))
     target = verify.signature_file(asked.file, approval.who)
@@ -113,12 +114,8 @@ def sign(asked: ApprovalRequest, key: Path) -> Signed:
         replace(target, data.decode("ascii"))
     found = verify.signatures(asked.file)
     missing = verify.missing(
-        asked.content,
-        asked.plan,
+        asked.approvable,
         found,
-        asked.policy,
-        _now(),
-        _groups(asked.plan),
         rollback=asked.rollback,
         file=str(asked.file.parent if asked.rollback else asked.file),
     )
@@ -147,15 +144,8 @@ def shown(
 ) -> str:
     """What is asked for, how far it is approved, and the plan. Raises ApproveError."""
     plan, now, rollback = asked.judged, _now(), asked.rollback
-    standing = verify.how_far(
-        asked.content,
-        asked.plan,
-        verify.signatures(asked.file),
-        asked.policy,
-        now,
-        _groups(asked.plan),
-        rollback=rollback,
-    )
+    found = verify.signatures(asked.file)
+    standing = verify.how_far(asked.approvable, found, rollback=rollback)
     contents = asked.contents.known
     lines = [
         f"# {summary.heading(plan, now, rollback=rollback)}",
@@ -222,8 +212,3 @@ def _content(file: Path) -> bytes:
 
 def _now() -> datetime:
     return datetime.now(timezone.utc)
-
-
-def _groups(plan: Plan) -> Mapping[str, tuple[str, ...]]:
-    """The groups as the plan has them; `apply` judges by the inventory's once more."""
-    return {host: node.groups for host, node in plan.nodes.items()}

@@ -1,6 +1,6 @@
 """Whether a plan may be applied, or its run rolled back: asked before, and while that goes on."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime, timezone
 from pathlib import Path
 
@@ -8,7 +8,7 @@ from nodevet.model import Host
 from nodevet.printable import brief
 from nodevet.remedy.approval import verify
 from nodevet.remedy.approval.policy import PolicyError, load
-from nodevet.remedy.approval.verify import Approved, ApproveError, Signature
+from nodevet.remedy.approval.verify import Approvable, Approved, ApproveError, Signature
 from nodevet.remedy.journal import folder
 from nodevet.remedy.journal.folder import RunFolder
 from nodevet.remedy.journal.records import JournalRecord, RunBegin
@@ -31,10 +31,7 @@ def approved(
 
     A reboot takes approvals as a plan of that risk does.
     """
-    policy, now = load(project), datetime.now(timezone.utc)
-    outcome = verify.check_approvals(
-        text, plan, found, policy, now, groups_of(hosts), reboot=reboot
-    )
+    outcome = verify.check_approvals(asked_of(text, plan, hosts, project), found, reboot=reboot)
     return outcome.approvals if isinstance(outcome, Approved) else outcome
 
 
@@ -76,16 +73,8 @@ def rollback_approved(
         return ()
     theirs = {one.user for one in records if isinstance(one, RunBegin) and one.kind == "apply"}
     mine = folder.operator()
-    outcome = verify.may_roll_back(
-        text,
-        plan,
-        todo,
-        (run.plan_file, run.path / "rollback"),
-        load(project),
-        datetime.now(timezone.utc),
-        groups_of(hosts),
-        own=mine in theirs,
-    )
+    asked, files = asked_of(text, plan, hosts, project), (run.plan_file, run.path / "rollback")
+    outcome = verify.may_roll_back(asked, todo, files, own=mine in theirs)
     if isinstance(outcome, Approved):
         return outcome.approvals
     if not outcome.signed:
@@ -106,6 +95,12 @@ def closed_rollback(asked: Callable[[], Sequence[Approval]]) -> str:
     return ""
 
 
-def groups_of(hosts: Sequence[Host]) -> Mapping[str, frozenset[str]]:
-    """The groups of each host."""
-    return {host.name: host.groups for host in hosts}
+def asked_of(text: bytes, plan: Plan, hosts: Sequence[Host], project: Path) -> Approvable:
+    """The plan as of now. Raises PolicyError."""
+    return Approvable(
+        plan_bytes=text,
+        plan=plan,
+        policy=load(project),
+        now=datetime.now(timezone.utc),
+        hosts_groups={host.name: host.groups for host in hosts},
+    )

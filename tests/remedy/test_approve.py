@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from nodevet.fixing.model import Risk
 from nodevet.remedy.approval.policy import RULES, SIGNERS, Policy, load
 from nodevet.remedy.approval.verify import (
+    Approvable,
     Approved,
     ApproveError,
     Signature,
@@ -94,13 +95,12 @@ class Case:
         given: dict[str, Any] = {
             "plan_bytes": write(self.plan),
             "plan": self.plan,
-            "found": self.found,
             "policy": self.policy,
             "now": NOW,
             "hosts_groups": GROUPS,
-            **other,
         }
-        return check_approvals(**given)
+        asked = Approvable(**{name: other.pop(name, value) for name, value in given.items()})
+        return check_approvals(asked, other.pop("found", self.found), **other)
 
     def approved(self, **other: Any) -> list[str]:
         """Who approved."""

@@ -26,6 +26,7 @@ from nodevet.result import Approval
 __all__ = [
     "NAMESPACE",
     "ROLLBACK",
+    "Approvable",
     "Approval",
     "ApproveError",
     "Approved",
@@ -47,6 +48,20 @@ __all__ = [
 ]
 
 
+class Approvable(msgspec.Struct, frozen=True, kw_only=True):
+    """A plan that approvals are asked of, and what they are judged by.
+
+    `plan` is that of `plan_bytes`; `hosts_groups` are the inventory's groups of each host, and a
+    host that is missing has none.
+    """
+
+    plan_bytes: bytes
+    plan: Plan
+    policy: Policy
+    now: datetime  # with an offset
+    hosts_groups: Mapping[str, Collection[str]]
+
+
 class Approved(msgspec.Struct, frozen=True, kw_only=True):
     """The plan may be applied. `ignored` says why other signatures did not count."""
 
@@ -62,62 +77,38 @@ class RollbackRefused(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def check_approvals(
-    plan_bytes: bytes,
-    plan: Plan,
-    found: Sequence[Signature],
-    policy: Policy,
-    now: datetime,
-    hosts_groups: Mapping[str, Collection[str]],
-    *,
-    expires: bool = True,
-    reboot: bool = False,
+    asked: Approvable, found: Sequence[Signature], *, expires: bool = True, reboot: bool = False
 ) -> Approved | list[str]:
-    """Whether the plan may be applied at `now`, or every reason why not, for people; or could be,
-    were it not for its age (`expires`). With `reboot` its nodes are rebooted too, whatever it says
+    """Whether the plan may be applied now, or every reason why not, for people; or could be, were
+    it not for its age (`expires`). With `reboot` its nodes are rebooted too, whatever it says
     itself: that takes what a plan of that risk takes.
 
-    `hosts_groups` are the inventory's groups of each host; a host that is missing has none.
-    Raises ApproveError if ssh-keygen cannot be asked, ValueError if `plan` is not what
-    `plan_bytes` says or `now` has no offset.
+    Raises ApproveError if ssh-keygen cannot be asked, ValueError if the plan is not what its bytes
+    say or `now` has no offset.
     """
-    if read(plan_bytes) != plan:
+    if read(asked.plan_bytes) != asked.plan:
         raise ValueError("the plan is not that of its bytes")
-    verdicts = tuple(signers(plan_bytes, found, policy, now))
-    outcome = _check(plan, verdicts, policy, now, hosts_groups, expires=expires)
+    verdicts = tuple(signers(asked.plan_bytes, found, asked.policy, asked.now))
+    outcome = _check(asked, verdicts, expires=expires)
     if not reboot or not isinstance(outcome, Approved):
         return outcome
-    raised = replace(plan, rollout=replace(plan.rollout, reboot=True))
-    return _check(raised, verdicts, policy, now, hosts_groups, expires=expires, why="to reboot: ")
+    raised = replace(asked.plan, rollout=replace(asked.plan.rollout, reboot=True))
+    return _check(replace(asked, plan=raised), verdicts, expires=expires, why="to reboot: ")
 
 
-def check_rollback(
-    plan_bytes: bytes,
-    plan: Plan,
-    found: Sequence[Signature],
-    policy: Policy,
-    now: datetime,
-    hosts_groups: Mapping[str, Collection[str]],
-) -> Approved | list[str]:
-    """Whether what `plan` names may be rolled back by a user who did not apply it, or why not.
-    `plan` may be a part of that of `plan_bytes`. Raises as `check_approvals`.
+def check_rollback(asked: Approvable, found: Sequence[Signature]) -> Approved | list[str]:
+    """Whether what the plan names may be rolled back by a user who did not apply it, or why not.
+    It may be a part of that of its bytes. Raises as `check_approvals`.
 
     It takes what its risk takes; a rollback reboots nothing, and a plan that expired can be
     rolled back.
     """
-    verdicts = tuple(signers(plan_bytes, found, policy, now, ROLLBACK))
-    return _check(back(plan), verdicts, policy, now, hosts_groups, expires=False, rollback=True)
+    verdicts = tuple(signers(asked.plan_bytes, found, asked.policy, asked.now, ROLLBACK))
+    return _check(replace(asked, plan=back(asked.plan)), verdicts, expires=False, rollback=True)
 
 
 def may_roll_back(
-    plan_bytes: bytes,
-    plan: Plan,
-    hosts: Collection[str],
-    files: tuple[Path, Path],
-    policy: Policy,
-    now: datetime,
-    hosts_groups: Mapping[str, Collection[str]],
-    *,
-    own: bool,
+    asked: Approvable, hosts: Collection[str], files: tuple[Path, Path], *, own: bool
 ) -> Approved | RollbackRefused:
     """Whether a run may be rolled back on these hosts; `own` by the user who applied it, which
     needs no approval of its own.
@@ -128,12 +119,12 @@ def may_roll_back(
     over the same bytes, stand for those of the plan. Raises as `check_approvals`.
     """
     found = signatures(files[0])
-    signed = check_approvals(plan_bytes, plan, found, policy, now, hosts_groups, expires=False)
+    signed = check_approvals(asked, found, expires=False)
     if own and isinstance(signed, Approved):
         return Approved(approvals=())
-    part = replace(plan, steps=tuple(step for step in plan.steps if step.host in hosts))
-    extra = signatures(files[1])
-    outcome = check_rollback(plan_bytes, part, extra, policy, now, hosts_groups)
+    steps = tuple(step for step in asked.plan.steps if step.host in hosts)
+    part = replace(asked, plan=replace(asked.plan, steps=steps))
+    outcome = check_rollback(part, signatures(files[1]))
     if isinstance(outcome, Approved):  # of these very bytes, whoever signed them before
         return outcome
     if isinstance(signed, Approved):
@@ -142,73 +133,39 @@ def may_roll_back(
 
 
 def check_signature(
-    plan_bytes: bytes,
-    plan: Plan,
-    signature: Signature,
-    policy: Policy,
-    now: datetime,
-    hosts_groups: Mapping[str, Collection[str]],
-    *,
-    rollback: bool = False,
+    asked: Approvable, signature: Signature, *, rollback: bool = False
 ) -> Approval | list[str]:
     """The approval that a signature is, or why it does not count. Raises ApproveError."""
-    found = [signature]
-    _, people, ignored = _judged(plan_bytes, plan, found, policy, now, hosts_groups, rollback)
+    _, people, ignored = _judged(asked, [signature], rollback)
     return people[0] if people else ignored
 
 
 def missing(
-    plan_bytes: bytes,
-    plan: Plan,
-    found: Sequence[Signature],
-    policy: Policy,
-    now: datetime,
-    hosts_groups: Mapping[str, Collection[str]],
-    *,
-    rollback: bool = False,
-    file: str = "",
+    asked: Approvable, found: Sequence[Signature], *, rollback: bool = False, file: str = ""
 ) -> str:
     """How many approvals are missing; empty if there are enough. Raises ApproveError."""
-    part, people, _ = _judged(plan_bytes, plan, found, policy, now, hosts_groups, rollback)
-    return too_few(part, people, policy, rollback=rollback, file=file)
+    part, people, _ = _judged(asked, found, rollback)
+    return too_few(part, people, asked.policy, rollback=rollback, file=file)
 
 
-def how_far(
-    plan_bytes: bytes,
-    plan: Plan,
-    found: Sequence[Signature],
-    policy: Policy,
-    now: datetime,
-    hosts_groups: Mapping[str, Collection[str]],
-    *,
-    rollback: bool = False,
-) -> Standing:
+def how_far(asked: Approvable, found: Sequence[Signature], *, rollback: bool = False) -> Standing:
     """Who approved so far, and who may. Raises ApproveError."""
-    part, people, _ = _judged(plan_bytes, plan, found, policy, now, hosts_groups, rollback)
-    return standing(part, people, policy, hosts_groups)
+    part, people, _ = _judged(asked, found, rollback)
+    return standing(part, people, asked.policy, asked.hosts_groups)
 
 
 def _judged(
-    plan_bytes: bytes,
-    plan: Plan,
-    found: Sequence[Signature],
-    policy: Policy,
-    now: datetime,
-    hosts_groups: Mapping[str, Collection[str]],
-    rollback: bool,
+    asked: Approvable, found: Sequence[Signature], rollback: bool
 ) -> tuple[Plan, Sequence[Approval], list[str]]:
     """What is to be approved, who approved it, and why other signatures do not count."""
-    part, namespace = (back(plan), ROLLBACK) if rollback else (plan, NAMESPACE)
-    verdicts = tuple(signers(plan_bytes, found, policy, now, namespace))
-    return (part, *judge(part, verdicts, policy, hosts_groups))
+    part, namespace = (back(asked.plan), ROLLBACK) if rollback else (asked.plan, NAMESPACE)
+    verdicts = tuple(signers(asked.plan_bytes, found, asked.policy, asked.now, namespace))
+    return (part, *judge(part, verdicts, asked.policy, asked.hosts_groups))
 
 
 def _check(
-    plan: Plan,
+    asked: Approvable,
     verdicts: Sequence[Signer | str],
-    policy: Policy,
-    now: datetime,
-    hosts_groups: Mapping[str, Collection[str]],
     *,
     expires: bool,
     rollback: bool = False,
@@ -216,8 +173,9 @@ def _check(
 ) -> Approved | list[str]:
     """Whether these signatures are enough, or every reason why not; what is missing is told with
     `why` it is needed."""
-    reasons = unfit(plan, policy, now, expires=expires)
-    people, ignored = judge(plan, verdicts, policy, hosts_groups)
+    plan, policy = asked.plan, asked.policy
+    reasons = unfit(plan, policy, asked.now, expires=expires)
+    people, ignored = judge(plan, verdicts, policy, asked.hosts_groups)
     if plan.risk is not None and (few := too_few(plan, people, policy, rollback=rollback)):
         reasons += [*ignored, f"{why}{few}"]
     return reasons or Approved(approvals=tuple(people), ignored=tuple(ignored))
