@@ -115,8 +115,15 @@ WRONG = {
         "file_handles": ["limit threads"],
         "raid": [*ARRAYS, "zpool pool2", "zpool poolz1"],
     },
-    "sysfs/node_exporter-sys.ttar": {"memory_errors": ["memory controller mc0"]},
-    "sysfs/procfs-fixtures.ttar": {"gpu_count": [""], "raid": [*ARRAYS, "raid md42"]},
+    "sysfs/node_exporter-sys.ttar": {
+        "drive_health": ["drive sdl"],
+        "memory_errors": ["memory controller mc0"],
+    },
+    "sysfs/procfs-fixtures.ttar": {
+        "drive_health": ["drive sdc"],
+        "gpu_count": [""],
+        "raid": [*ARRAYS, "raid md42"],
+    },
 }
 
 
