@@ -45,6 +45,8 @@ WORTH = dict.fromkeys(
     1.0,
 )
 """The least at which a figure is worth its place in a sentence."""
+SPINNING = 40.0  # percent of its power limit: NCCL's kernels that poll draw a quarter to a third
+QUIET_MEMORY = 5.0  # percent of the time
 
 
 def shown(figure: Figure) -> str:
@@ -140,6 +142,13 @@ def _asleep(jobs: Sequence[Job], evidence: Evidence) -> str:
     return told
 
 
+def spins(found: Found) -> bool:
+    """Whether a busy GPU draws no more power than one whose kernels wait: some SMs poll, and the
+    memory is hardly used."""
+    power, memory = found["power"].value, found["memory_busy"].value
+    return power is not None and memory is not None and power < SPINNING and memory < QUIET_MEMORY
+
+
 def also(
     cause: Cause, causes: Sequence[Cause], found: Found, rulings: Iterable[Ruling]
 ) -> tuple[str, ...]:
@@ -150,6 +159,11 @@ def also(
             line = f"{ruling.cause.value}: {proof(ruling.cause, found)}"
             if line not in told:
                 told.append(line)
+    if cause is Cause.GPU and spins(found):
+        told.append(
+            f"{shown(found['power'])}, {shown(found['memory_busy'])}: a kernel that only waits for "
+            "other GPUs (NCCL) looks as busy; see what the other ranks do"
+        )
     allowed = found["cpus_allowed"]
     if allowed.value is not None and allowed.note and found["processes"].value:
         told.append(f"the job may use {number(allowed.value)} CPUs ({allowed.note})")
