@@ -10,8 +10,8 @@ peer-to-peer copies of large buffers fail or go through the host's memory.
 is smaller than that. A GPU without BAR1, and a vGPU, whose size its host decides, are not
 applicable.
 
-**To fix it** enable Above 4G Decoding and Resizable BAR in the BIOS, and update it and the VBIOS
-if that is not offered; of a virtual machine, give it enough 64-bit MMIO space. Many boards (T4,
+**To fix it** enable Above 4G Decoding and Resizable BAR in the BIOS, and update it and the VBIOS if
+that is not offered; of a virtual machine, give it enough 64-bit MMIO space. Many boards (T4,
 GeForce before Ampere) cannot have more than 256 MiB: give `minimum_mib` for those.
 """
 
@@ -60,7 +60,7 @@ def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
 def judge_gpu(gpu: Gpu, minimum_mib: int | None) -> Finding:
     subject = subject_of(gpu)
     if gpu.virtualization_mode == "VGPU":
-        return not_applicable(subject, why="a vGPU: the size of BAR1 is its host's affair")
+        return not_applicable(subject, why="a vGPU: its host decides the size of BAR1")
     if unsupported(gpu, "bar1_total_b"):
         return not_applicable(subject, why="this GPU has no BAR1")
     if gpu.bar1_total_b is None:

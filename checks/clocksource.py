@@ -1,9 +1,9 @@
 """The kernel keeps time by a clock that is cheap to read.
 
 **Why it matters.** CUDA, NCCL and every profiler read the clock all the time. By the CPU's own
-counter that takes 20 ns without a system call; by HPET or the ACPI timer it takes a microsecond
-and more, and one CPU at a time. The kernel falls back to them at run time, without a word but in
-its log, if it finds the counter unstable.
+counter that takes 20 ns without a system call; by HPET or the ACPI timer it takes a microsecond and
+more, and one CPU at a time. The kernel falls back to them at run time if it finds the counter
+unstable, and says so only in its log.
 
 **Read from** `current_clocksource` and `available_clocksource` in
 `/sys/devices/system/clocksource/clocksource0`.

@@ -1,4 +1,4 @@
-"""Commands of the site's own end and print as its rules say.
+"""The site's own commands exit and print as its rules say.
 
 **Why it matters.** A vendor's tool often knows what no file of the kernel tells: firmware levels,
 the state of a fabric, a licence. A site's rules ask it, without any Python.
@@ -12,11 +12,12 @@ only if it says `allow_commands: true` itself; what it extends cannot say it for
 baseline is chosen by what the probe finds, the commands of every baseline of a run are run that may
 fit the host by its name and groups (`applies`): name one with `-b` to have no others.
 
-**Verdicts.** One finding for each rule. `exit` is 0 unless the rule says otherwise. `text` is the
-whole output, `contains` texts that are in it, `pattern` regular expressions (Python's), `^` and `$`
-at each line; of several each must be found. `json` is a value in an output that is JSON. A command
-that is not there, may not be run as this user, took too long or printed more than 1 MiB is unknown,
-as is one that saved evidence was not asked.
+**Verdicts.** One finding for each rule, and one more for what was not read beside a failure. `exit`
+is 0 unless the rule says otherwise. `text` is the whole output, `contains` texts that are in it,
+`pattern` regular expressions (Python's), `^` and `$` at each line; of several each must be found.
+`json` is a value in an output that is JSON. A command that is not there, may not be run as this
+user, took too long or printed more than 1 MiB is unknown, as is one that saved evidence was not
+asked.
 
 **To fix it** run the command on the node, as the user that the report names.
 """
@@ -97,12 +98,12 @@ class CommandRule(SiteRule, frozen=True, kw_only=True):
     """Its words, one by one: [ibstat, -p]."""
     exit: Annotated[int, Meta(ge=0, le=255)] = 0
     text: str | None = None
-    """The whole output; white space at its end is of no account."""
+    """The whole output; trailing white space is ignored."""
     contains: str | tuple[str, ...] = ()
     pattern: str | tuple[str, ...] = ()
     json: JsonRule | tuple[JsonRule, ...] = ()
     user: User = ""
-    """Who runs it, if the session is root's; without it nobody."""
+    """The user that it runs as where nodevet is root; `nobody` by default."""
     deadline_s: Annotated[float, Meta(gt=0, le=60)] = 10.0
 
     def __post_init__(self) -> None:

@@ -1,8 +1,8 @@
 """The node has the expected sockets, cores and threads, and all of them are online.
 
-**Why it matters.** A core that the firmware took out after errors, a socket that did not come up
-or a CPU that somebody took offline leave a node that looks healthy and is slower than its peers;
-CPU masks of jobs that name the missing CPUs fail.
+**Why it matters.** A core that the firmware took out after errors, a socket that did not come up or
+a CPU that was taken offline leave a node that looks healthy and is slower than its peers; CPU masks
+of jobs that name the missing CPUs fail.
 
 **Read from** /sys/devices/system/cpu: online, present, cpu*/topology; /proc/cpuinfo, model name.
 
@@ -12,8 +12,8 @@ that is plugged in to be online; with SMT switched off at run time the second th
 so that such a baseline says `online: false`. `model` may hold `*`; arm64 kernels do not tell one.
 
 **To fix it** `lscpu -e` shows which are offline: `echo 1 > /sys/devices/system/cpu/cpuN/online`.
-Fewer than there should be: isolcpus and maxcpus in /proc/cmdline, the firmware's core count and
-its event log; otherwise have the socket looked at.
+Fewer than there should be: isolcpus and maxcpus in /proc/cmdline, the firmware's core count and its
+event log; otherwise have the socket looked at.
 """
 
 from collections.abc import Iterator

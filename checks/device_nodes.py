@@ -1,4 +1,4 @@
-"""The driver's device nodes are there, and whoever is to compute may open them.
+"""The driver's device nodes are there, and the users who need them may open them.
 
 **Why it matters.** A CUDA program opens /dev/nvidiactl, /dev/nvidia-uvm and one /dev/nvidia<N> for
 each GPU. Without them, or without the right to open them, it finds no GPU, while root's nvidia-smi

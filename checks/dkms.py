@@ -8,8 +8,8 @@ node has no GPUs.
 
 **Verdicts.** The kernel that boots next is taken to be the newest that is installed, as the boot
 loader of distributions does; where another one is chosen, say `next_kernel: false`. A build whose
-files are no longer below /lib/modules does not count. `ignore` names modules that need not be
-there for every kernel. Not applicable without modules of DKMS.
+files are no longer below /lib/modules does not count. `ignore` names modules that need not be there
+for every kernel. Not applicable without modules of DKMS.
 
 **To fix it** install the headers (`linux-headers-RELEASE`, `kernel-devel-RELEASE`), then `dkms
 autoinstall -k RELEASE`; `dkms status` and /var/lib/dkms/MODULE/VERSION/build/make.log say why a
@@ -83,7 +83,7 @@ def judge_module(module: DkmsModule, running: str, newest: str, doubt: str) -> I
         yield unread(subject, module, "builds")
         return
     if any(each.kernel is None for each in module.builds):
-        yield unknown(subject, why="of a build the kernel was not read")
+        yield unknown(subject, why="the kernel of a build was not read")
         return
     aspects = [in_kernel(kernel, module.builds) for kernel in dict.fromkeys((running, newest))]
     if newest != running and aspects[-1].verdict is Verdict.FAIL:

@@ -7,8 +7,8 @@ kernel. No job's own script shows them.
 
 **Read from** /etc/environment, /etc/environment.d, /etc/profile and /etc/profile.d, bash's own
 files, /etc/nccl.conf, /etc/ld.so.preload, DefaultEnvironment of systemd, and the environment of
-`units`, with their files. Only names of CUDA, NCCL and their kin are read; of one that may hold a
-secret its value is not.
+`units`, with their files. Only variables of CUDA, NCCL and the like are read; the value of one that
+may hold a secret is not.
 
 **Verdicts.** What is set anywhere counts, also inside a condition of a script. Without more words
 these fail: CUDA_VISIBLE_DEVICES; LD_PRELOAD, LD_AUDIT and what is in /etc/ld.so.preload;
@@ -118,7 +118,7 @@ def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
         else:
             variables += own
     if any(each.name is None for each in variables):
-        gaps.append("of a variable not even the name was read")
+        gaps.append("the name of a variable was not read")
     places: dict[str, list[Variable]] = {}
     for each in variables:
         places.setdefault(each.name or "", []).append(each)
@@ -127,7 +127,8 @@ def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
     for name, value in params.expected.items():
         judged = judge_expected(name, value, places.get(name, []))
         partly = (gaps or left_out) and judged.verdict is Verdict.OK
-        yield unknown(judged.subject, why="not all that may set it was read") if partly else judged
+        why = "not everything that may set it was read"
+        yield unknown(judged.subject, why=why) if partly else judged
     for why in gaps:
         yield unknown(why=why)
     if not bad and not gaps and not left_out:
@@ -236,7 +237,7 @@ CHECK = Check(
         "environment.variables[].value",
     ),
     judge=judge,
-    unasked="what a login sets is the site's affair: say environment: {} to find what hides GPUs",
+    unasked="what a login sets is up to the site: say environment: {} to find what hides GPUs",
     severity=Severity.WARNING,
     asks=asks,
     learn=learn,

@@ -1,17 +1,17 @@
 """No systemd unit has failed.
 
-**Why it matters.** What failed at boot or died since is mostly something that somebody counted
-on: a mount, a driver's start, monitoring, the fabric manager. systemd remembers it, and nobody
-looks.
+**Why it matters.** What failed at boot or died since is usually something that jobs rely on: a
+mount, a driver's start, monitoring, the fabric manager. systemd keeps the list, and nobody looks at
+it.
 
 **Read from** systemd: `systemctl --failed`.
 
-**Verdicts.** Every failed unit fails by itself, but for those that `ignore` names; `*` stands for
-any characters. A node that is still starting is looked at again for 45 s, and then unknown if
-nothing has failed so far. So is everything without systemd.
+**Verdicts.** Every failed unit is a finding of its own, except those that `ignore` names; `*`
+stands for any characters. A node that is still starting is looked at again for 45 s, and then
+unknown if nothing has failed so far. So is everything without systemd.
 
-**To fix it** `journalctl -b -u UNIT` says why it failed; mend that and start it again. `systemctl
-reset-failed UNIT` forgets one that is of no account now, until it fails again.
+**To fix it** `journalctl -b -u UNIT` says why it failed; fix that and start it again. `systemctl
+reset-failed UNIT` clears one that no longer matters, until it fails again.
 """
 
 from collections.abc import Iterator
@@ -75,7 +75,7 @@ def failure(name: str) -> Finding:
         Subject(kind="unit", id=name),
         expected="not failed",
         actual="failed",
-        advice="`journalctl -b -u UNIT` says why it failed; mend that, then `systemctl restart` it",
+        advice="`journalctl -b -u UNIT` says why it failed; fix that, then `systemctl restart` it",
     )
 
 
@@ -99,7 +99,7 @@ CHECK = Check(
     area=Area.KERNEL,
     reads=("failed_units.count", "failed_units.state", "failed_units.units[].name"),
     judge=judge,
-    unasked="units of no consequence fail, too: say failed_units with those to ignore",
+    unasked="unimportant units fail too: say failed_units with those to ignore",
     severity=Severity.WARNING,
     asks=lambda params: {"failed_units": ("failed",)},
 )

@@ -5,14 +5,14 @@ configuration, a banner, a certificate, drifts apart like everything else, and n
 knows of it.
 
 **Read from** the files that the baseline names, each under a name of the site's own: stat(2), links
-followed, and what is asked of their text, which is judged on the node and stays there. The names
-of users and groups are the node's.
+followed, and what is asked of their text, which is judged on the node and stays there. The names of
+users and groups are the node's.
 
-**Verdicts.** One finding for each rule. A file that is not there fails every rule but
-`exists: false`. `text` is the whole text, `contains` texts that are in it, `pattern` regular
-expressions (Python's), `^` and `$` at each line; of several each must be found. Of a file larger
-than 1 MiB these are unknown, as is a pattern that takes more than a second, whatever the probe may
-not read, and what saved evidence was not asked.
+**Verdicts.** One finding for each rule, and one more for what was not read beside a failure. A file
+that is not there fails every rule but `exists: false`. `text` is the whole text, `contains` texts
+that are in it, `pattern` regular expressions (Python's), `^` and `$` at each line; of several each
+must be found. Of a file larger than 1 MiB these are unknown, as is a pattern that takes more than a
+second, whatever the probe may not read, and what saved evidence was not asked.
 
 **To fix it** use what puts the file there: nodevet does not know what it is for.
 """
@@ -63,7 +63,7 @@ class FileRule(SiteRule, frozen=True, kw_only=True):
     """Absolute."""
     exists: bool = True
     text: str | None = None
-    """The whole text; white space at its end is of no account."""
+    """The whole text; trailing white space is ignored."""
     contains: str | tuple[str, ...] = ()
     pattern: str | tuple[str, ...] = ()
     sha256: Hash | None = None

@@ -2,16 +2,16 @@
 
 **Why it matters.** Once all are in use, nothing on the node can open a file or start a thread: a
 data loader dies with "Too many open files in system" or "Resource temporarily unavailable", and so
-does the shell of whoever wants to look.
+does the shell of anyone who logs in to look.
 
 **Read from** `/proc/sys/fs/file-nr`, the number of threads in `/proc/loadavg`, and
 `/proc/sys/kernel/pid_max` and `threads-max`, of which the lower one counts: every thread has a pid.
 
 **Verdicts.** Fails if more than the baseline's share is in use, 80 % without one.
 
-**To fix it** find who holds them: `lsof -n | awk '{print $1}' | sort | uniq -c | sort -n`, or
-`ps -eo nlwp,pid,comm --sort nlwp`. `fs.file-max`, `kernel.pid_max` and `kernel.threads-max` are
-kernel parameters: see `sysctl`.
+**To fix it** find who holds them: `lsof -n | awk '{print $1}' | sort | uniq -c | sort -n`, or `ps
+-eo nlwp,pid,comm --sort nlwp`. `fs.file-max`, `kernel.pid_max` and `kernel.threads-max` are kernel
+parameters: see `sysctl`.
 """
 
 from collections.abc import Iterator

@@ -4,10 +4,10 @@
 that is not found make torch.cuda.is_available() False: jobs run on the CPU, slowly and without an
 error.
 
-**Read from** the interpreter that `python` names, which is run isolated (`-I`) with a deadline; if
-nodevet is root, as `user` or nobody: name a user where not everyone may open /dev/nvidia*. It
-imports torch and asks for the number of devices; no memory of a GPU is used, so that nothing is
-said of whether they compute. The baseline must allow commands (`allow_commands: true`).
+**Read from** the interpreter that `python` names, which is run isolated (`-I`) with a deadline;
+where nodevet is root, as `user`, or as nobody without one: name a user if /dev/nvidia* is not open
+to everyone. It imports torch and asks for the number of devices. It allocates no GPU memory, so it
+does not show that the GPUs compute. The baseline must allow commands (`allow_commands: true`).
 
 **Verdicts.** The number of devices must be NVML's: with MIG say `every_gpu: false`. `version` and
 `cuda` are prefixes: `2.4` admits 2.4.1+cu124. An interpreter that cannot import torch fails; one
@@ -42,7 +42,7 @@ class Params(CheckParams):
     python: Annotated[str, Meta(pattern=r"^/[A-Za-z0-9._/@+-]{1,240}$")]
     """The interpreter's path."""
     user: Annotated[str, Meta(pattern=r"^[a-z_][a-z0-9_.-]{0,31}$")] | None = None
-    """As whom root runs it; nobody, if none is named."""
+    """The user that it runs as where nodevet is root; nobody by default."""
     version: Version | None = None
     """What torch's version begins with."""
     cuda: Version | None = None

@@ -1,15 +1,15 @@
 """GDRCopy is ready: gdrdrv is loaded and every user may open /dev/gdrdrv.
 
-**Why it matters.** NVSHMEM, UCX and MPI copy small messages with it; without it they take a slower
-path without a word, or fail to start.
+**Why it matters.** NVSHMEM, UCX and MPI copy small messages with it; without it they silently take
+a slower path, or fail to start.
 
 **Read from** /sys/module/gdrdrv with its version, and the permissions of /dev/gdrdrv.
 
 **Verdicts.** The device must be readable and writable for everyone (0666), as its own installer
 leaves it. `minimum_version` is compared number by number.
 
-**To fix it** install gdrdrv-dkms and load it: its package has a service that makes the device
-node; `modprobe gdrdrv` alone does not on a kernel without udev's help.
+**To fix it** install gdrdrv-dkms and load it: its package has a service that makes the device node;
+`modprobe gdrdrv` alone does not on a kernel without udev's help.
 """
 
 import re

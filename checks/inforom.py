@@ -1,22 +1,20 @@
 """Every GPU has an InfoROM image that the baseline lists, or the same as others of its board.
 
-**Why it matters.** The InfoROM holds a board's configuration, its ECC counts and its repaired
-rows. With a corrupted one the driver forgets them or refuses the GPU. An image of another version
-is a board of another delivery.
+**Why it matters.** The InfoROM holds a board's configuration, its ECC counts and its repaired rows.
+With a corrupted one the driver forgets them or refuses the GPU. An image of another version means a
+board of another delivery.
 
-**Read from** NVML: nvmlDeviceGetInforomImageVersion, and of the board
-nvmlDeviceGetBoardPartNumber and the PCI ids. With `checksums`, nvmlDeviceValidateInforom, which
-reads the InfoROM from the flash of each GPU: ask for it in a nightly sweep, not before each job.
+**Read from** NVML: nvmlDeviceGetInforomImageVersion, and of the board nvmlDeviceGetBoardPartNumber
+and the PCI ids. With `checksums`, nvmlDeviceValidateInforom, which reads the InfoROM from the flash
+of each GPU: ask for it in a nightly sweep, not before each job.
 
-**Verdicts.** NVML_ERROR_CORRUPTED_INFOROM fails. With `one_of`, a GPU that
-has another version fails. Without it, the GPUs of one node that have the same PCI ids and board
-part number are compared: one that differs from most of them fails; if no version is that of most,
-all of them fail. A GPU that is alone with its part number is then not applicable, as is one
-without an InfoROM.
+**Verdicts.** NVML_ERROR_CORRUPTED_INFOROM fails. With `one_of`, a GPU that has another version
+fails. Without it, the GPUs of one node that have the same PCI ids and board part number are
+compared: one that differs from most of them fails; if no version is that of most, all of them fail.
+A GPU that is alone with its part number is then not applicable, as is one without an InfoROM.
 
 **To fix it** corrupted: drain the node, reboot, and if it stays have the board replaced. Another
-version: the server vendor's firmware bundle for this board; nothing that a node's owner sets
-changes it.
+version: the server vendor's firmware bundle for this board; no setting of the node changes it.
 """
 
 from collections.abc import Iterator, Mapping

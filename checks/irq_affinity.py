@@ -1,15 +1,15 @@
 """The interrupts of GPUs and NICs go to CPUs beside them.
 
 **Why it matters.** An interrupt that is handled on the other socket crosses the link between them
-for every completion, and takes CPU time from a process that was bound there on purpose. At 400
-Gb/s that is felt in bandwidth and in the slowest rank's latency.
+for every completion, and takes CPU time from a process that was bound there on purpose. At 400 Gb/s
+that is felt in bandwidth and in the slowest rank's latency.
 
 **Read from** `/proc/irq/*/effective_affinity_list` of every MSI interrupt of each GPU and NIC, and
 their `local_cpulist`.
 
 **Verdicts.** Fails if any of a function's interrupts is sent to a CPU that is not local to it. A
 function without interrupts, as without a driver, is not applicable. NVMe drives are not judged: the
-kernel spreads their queues over all CPUs, rightly, and lets nobody change it.
+kernel spreads their queues over all CPUs, as it should, and does not let that be changed.
 
 **To fix it** run irqbalance, which keeps interrupts on their NUMA node, or set them once with
 `set_irq_affinity_bynode.sh` of the NIC's driver package and leave irqbalance off: see `services`.

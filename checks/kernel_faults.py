@@ -7,17 +7,17 @@ but the kernel log tells of it afterwards.
 **Read from** the kernel log since boot, and for how the boot before ended the names and times of
 /sys/fs/pstore and of /var/lib/systemd/pstore, where systemd-pstore keeps them.
 
-**Verdicts.** Each kind fails by itself: `oom` (the kernel ran out of memory and killed a process),
-`hung_task` (blocked for minutes, mostly by storage or NFS), `soft_lockup` and `hard_lockup`
-(a CPU that does not come back), `rcu_stall`, `oops` (BUG, Oops, a fault in the kernel itself),
-`panic`, and `crash` (the boot before ended in one, by a record that is no older than an hour before
-this boot). `maximum` says how many lines of a kind are allowed, `allow` names kinds that
-are no fault here. By default those are `oom_cgroup`, the kill of a job that exceeded its own limit,
-and `segfault`, the crash of a program in CUDA's, NCCL's or the driver's libraries; both are
-shown. It is ok only if the log has no gap, and says since when if its beginning is gone, as
-`xid` does. Captured files without a kernel log are not applicable. With `--since` a kind fails only
-if a line of it came since the last look; but an oops until the next reboot, since the kernel goes
-on damaged.
+**Verdicts.** Each kind is a finding of its own: `oom` (the kernel ran out of memory and killed a
+process), `hung_task` (blocked for minutes, mostly by storage or NFS), `soft_lockup` and
+`hard_lockup` (a CPU that does not come back), `rcu_stall`, `oops` (BUG, Oops, a fault in the kernel
+itself), `panic`, and `crash` (the boot before ended in one, by a record that is no older than an
+hour before this boot). `maximum` says how many lines of a kind are allowed, `allow` names kinds
+that are no fault here. By default those are `oom_cgroup`, the kill of a job that exceeded its own
+limit, and `segfault`, the crash of a program in CUDA's, NCCL's or the driver's libraries; both are
+shown. It is ok only if the log has no gap, and says since when if its beginning is gone, as `xid`
+does. Captured files without a kernel log are not applicable. With `--since` a kind fails only if a
+line of it came since the last look; but an oops until the next reboot, since the kernel goes on
+damaged.
 
 **To fix it** the advice says where to look, by kind.
 """
@@ -51,7 +51,7 @@ ADVICE: Mapping[str, str] = {
         "find what filled the memory: `journalctl -k -g oom-kill` and the job of that time; give "
         "jobs a limit of their own (Slurm: ConstrainRAMSpace), and check memory_size"
     ),
-    "oom_cgroup": "the job exceeded its own limit: raise it, or mend the job",
+    "oom_cgroup": "the job exceeded its own limit: raise it, or fix the job",
     "hung_task": (
         "look at what it waits for: the call trace below the line, `ps -eo pid,stat,wchan:30,cmd | "
         "grep ' D'`, then NFS servers, disks and the GPU; a reboot is the last resort"

@@ -1,23 +1,23 @@
 """The expected kernel modules are loaded, and the NVIDIA module matches its library.
 
-**Why it matters.** Without nvidia_uvm, CUDA does not start; without nvidia_peermem RDMA falls
-back to copies through the host; nouveau keeps the NVIDIA driver from binding to the GPUs. After
-an upgrade without a reboot the loaded module and the library differ in version, and every new
-process fails.
+**Why it matters.** Without nvidia_uvm, CUDA does not start; without nvidia_peermem RDMA falls back
+to copies through the host; nouveau keeps the NVIDIA driver from binding to the GPUs. After an
+upgrade without a reboot the loaded module and the library differ in version, and every new process
+fails.
 
 **Read from** /proc/modules, /sys/module and /lib/modules/<release>/modules.builtin (built-in
 modules), /sys/module/nvidia/version, and NVML, nvmlSystemGetDriverVersion.
 
-**Verdicts.** A built-in module counts as loaded, whether it is expected or not. One that
-is installed and that the driver's setuid nvidia-modprobe(1) loads when a program first needs it
-is not applicable while it is not loaded: nvidia_uvm and nvidia_modeset. A loaded nvidia module
-whose library is not installed fails. Names are compared as the kernel spells them: nvidia-uvm is
+**Verdicts.** A built-in module counts as loaded, whether it is expected or not. One that is
+installed and that the driver's setuid nvidia-modprobe(1) loads when a program first needs it is not
+applicable while it is not loaded: nvidia_uvm and nvidia_modeset. A loaded nvidia module whose
+library is not installed fails. Names are compared as the kernel spells them: nvidia-uvm is
 nvidia_uvm. One that is not among those that were read, while a PCI function is bound to it, makes
 the node unknown.
 
-**To fix it** a file in /etc/modules-load.d loads a module at every boot, `modprobe` now.
-`blacklist nouveau` in /etc/modprobe.d, and a new initramfs, keeps nouveau out. Versions that
-differ: reboot, or unload and load the nvidia modules.
+**To fix it** a file in /etc/modules-load.d loads a module at every boot, `modprobe` now. `blacklist
+nouveau` in /etc/modprobe.d, and a new initramfs, keeps nouveau out. Versions that differ: reboot,
+or unload and load the nvidia modules.
 """
 
 from collections.abc import Iterator, Sequence
@@ -168,7 +168,7 @@ def judge_version(evidence: Evidence) -> Finding:
 
 
 def learn(evidence: Evidence) -> Value:
-    """Those of the NVIDIA stack: which others a kernel loads is no affair of the GPUs."""
+    """Those of the NVIDIA stack: which others a kernel loads does not concern the GPUs."""
     data = evidence[Modules].data
     if data is None or data.loaded is None:
         return None

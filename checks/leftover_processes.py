@@ -17,8 +17,8 @@ not applicable. A process that NVML names and /proc does not show, as of another
 that has just ended, is unknown.
 
 **To fix it** end the process (`kill PID`, then `kill -9`), and let the scheduler clean up by
-control group: Slurm with `proctrack/cgroup`. Memory without a process: drain the node and reset
-the GPU.
+control group: Slurm with `proctrack/cgroup`. Memory without a process: drain the node and reset the
+GPU.
 """
 
 import re
@@ -84,7 +84,7 @@ class Params(CheckParams):
     ignore_jobs: bool = False
     """Whether processes of Slurm's jobs and of Kubernetes' pods are left out."""
     maximum_mib: Annotated[int, Meta(ge=0)] | None = 1024
-    """The most memory that may be in use and is of no process; null: it is not judged."""
+    """The most memory that may be in use without a process that has it; null: not judged."""
 
 
 def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:

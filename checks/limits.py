@@ -1,9 +1,9 @@
 """Services and logins have the resource limits that jobs need.
 
 **Why it matters.** RDMA and CUDA lock memory: with the kernel's default of 8 MiB an MPI or NCCL job
-fails to register its buffers, or silently goes by TCP. A data loader runs out of 1024 open files,
-a large job out of processes. A job inherits the limits of whoever starts it: slurmd, containerd,
-the kubelet, or sshd.
+fails to register its buffers, or silently goes by TCP. A data loader runs out of 1024 open files, a
+large job out of processes. A job inherits the limits of what starts it: slurmd, containerd, the
+kubelet, or sshd.
 
 **Read from** systemd for the units that `of` names: LimitMEMLOCK, LimitNOFILE, LimitNPROC and
 LimitSTACK. For `login` from /etc/security/limits.conf and limits.d, the rows of `*`; what they do
@@ -13,8 +13,8 @@ not say is what the session has in which nodevet reads.
 installed is not applicable. slurmd may set other limits for jobs: PropagateResourceLimits.
 
 **To fix it** a drop-in of the unit, `systemctl edit slurmd`: `[Service]` and
-`LimitMEMLOCK=infinity`, then restart it. For logins a file in /etc/security/limits.d with
-`* - memlock unlimited`.
+`LimitMEMLOCK=infinity`, then restart it. For logins a file in /etc/security/limits.d with `* -
+memlock unlimited`.
 """
 
 import re

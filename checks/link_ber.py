@@ -1,8 +1,8 @@
 """The links of Mellanox NICs have few bit errors, by mlxlink.
 
-**Why it matters.** A dirty connector or a tired transceiver shows as a rising rate of bit errors
+**Why it matters.** A dirty connector or an ageing transceiver shows as a rising rate of bit errors
 long before the link goes down. What forward error correction (FEC) cannot repair is sent again: the
-port stays at full rate by its name, and jobs over it are slow.
+port still reports its full rate, and jobs over it are slow.
 
 **Read from** `mlxlink -d DEVICE -c --json` of MFT, or mstlink of mstflint: Effective and Raw
 Physical BER. It is run only if a baseline asks for this check, and takes root and a second for each
@@ -11,8 +11,8 @@ port.
 **Verdicts.** The effective rate is after FEC and must be practically none; the raw one is before
 it, and links of 400 Gb/s live with some. A port that is not active says nothing and is not
 applicable: `infiniband` judges that. A rate over less than `minimum_minutes` since the counters
-were cleared is unknown, unless it is too high already. Without either program it is unknown; a
-node without such devices is not applicable.
+were cleared is unknown, unless it is too high already. Without either program it is unknown; a node
+without such devices is not applicable.
 
 **To fix it** clean and reseat both ends of the cable, then swap the transceiver with a known-good
 one; `mlxlink -d DEVICE -m` shows its optical power and temperature. `mlxlink -d DEVICE --pc` clears

@@ -5,7 +5,7 @@ error kills the process that it hits; corrected ones that keep coming point to a
 fail under load.
 
 **Read from** the kernel log since boot: machine checks, and what EDAC and the firmware (APEI)
-report, but for PCIe errors, which are `pcie_errors`'. Severities are those of the machine check's
+report, except PCIe errors, which `pcie_errors` judges. Severities are those of the machine check's
 status, UC, PCC and AMD's deferred, or the line's words.
 
 **Verdicts.** An uncorrected error fails. Corrected ones are shown, and judged if the baseline

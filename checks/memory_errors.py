@@ -11,8 +11,8 @@ logged without such a driver.
 **Verdicts.** An uncorrected error fails. Corrected ones are judged if the baseline gives the most
 that is allowed, in all or for each day of counting; the first day counts whole. Of a controller
 that counts more than its DIMMs do, the rest is of a DIMM that is not known. Without an EDAC driver
-it is unknown, since nobody counts; in a virtual machine it is not applicable. With `--since`, if
-the driver counted all the time since the last look, an uncorrected error fails only if it came
+it is unknown, since nothing counts them; in a virtual machine it is not applicable. With `--since`,
+if the driver counted all the time since the last look, an uncorrected error fails only if it came
 since, and corrected ones of each day are those that came since, if that is long enough to tell.
 
 **To fix it** the label names the DIMM, if the board's are registered (`ras-mc-ctl

@@ -1,8 +1,8 @@
 """Free memory is in pieces large enough for huge pages.
 
 **Why it matters.** Transparent and explicit huge pages, and the large buffers that NICs and GPUs
-are given, need 2 MiB in one piece. On a node that has been up for months free memory may be all
-crumbs: then a job that was fast after boot runs with small pages, or stalls while the kernel
+are given, need 2 MiB in one piece. On a node that has been up for months free memory may be left in
+small pieces: then a job that was fast after boot runs with small pages, or stalls while the kernel
 moves memory together.
 
 **Read from** `/proc/buddyinfo`: how much of each NUMA node's free memory is in blocks of 2 MiB and

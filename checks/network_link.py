@@ -8,15 +8,15 @@ crawl or hang at large messages.
 carrier_changes, and the driver of the device below.
 
 **Verdicts.** `interfaces` are named, or a pattern (`ens*`), which at least one must fit; `drivers`
-are for all physical interfaces of a kernel driver, apart from virtual functions. What names an
-interface exactly stands alone for it, and what patterns and drivers say does not hold. Each must
-be up unless `state` says otherwise: dormant is not (802.1X), unknown is, if it has a carrier.
-Faster than expected is ok; speed and duplex of what is down say nothing and are not judged. In a
-virtual machine a NIC that tells neither is not applicable for them. A count since boot is not by
-itself a fault: `maximum` judges the counters that it names: rx_errors, tx_errors, rx_dropped,
-tx_dropped, rx_crc_errors, rx_missed_errors, carrier_changes, carrier_down_count, for members of a
-bond link_failure_count, and any that `ethtool -S` lists (rx_discards_phy, link_down_events_phy, of
-EC2 bw_in_allowance_exceeded), for which it has to be installed. `maximum_per_hour` judges what they
+are for all physical interfaces of a kernel driver, apart from virtual functions. An exact name
+comes first: what patterns and drivers say does not hold for that interface. Each must be up unless
+`state` says otherwise: dormant is not (802.1X), unknown is, if it has a carrier. Faster than
+expected is ok; speed and duplex of what is down say nothing and are not judged. In a virtual
+machine a NIC that tells neither is not applicable for them. A count since boot is not by itself a
+fault: `maximum` judges the counters that it names: rx_errors, tx_errors, rx_dropped, tx_dropped,
+rx_crc_errors, rx_missed_errors, carrier_changes, carrier_down_count, for members of a bond
+link_failure_count, and any that `ethtool -S` lists (rx_discards_phy, link_down_events_phy, of EC2
+bw_in_allowance_exceeded), for which it has to be installed. `maximum_per_hour` judges what they
 grow by for each hour since boot, and with `--sample` in that time, if it is long enough to tell. If
 carrier_changes rises while it is sampled, an interface that must be up fails, unless the baseline
 has a limit for that; errors and drops need one. With `--since` what came since the last look is

@@ -5,8 +5,8 @@ turns read-only, in the middle of a job; one that is missing makes the scratch a
 keeps it from being mounted. The drive knows it before anyone notices.
 
 **Read from** /sys/class/nvme, the PCI bus, and the drives' SMART / Health Information log by `nvme
-smart-log` or `smartctl`, whichever is installed: as root, with a deadline, and only because a
-baseline has this check. Reading it changes nothing on the drive.
+smart-log` or `smartctl`, whichever is installed: as root, with a deadline, and only if a baseline
+asks for this check. Reading it changes nothing on the drive.
 
 **Verdicts.** A drive fails if its controller is not live, if it raises a critical warning, if its
 spare blocks are below its own threshold, or beyond the limits of the baseline. Without either

@@ -7,14 +7,14 @@ machine's topology, a module parameter that a debugging session left behind.
 **Read from** NVML, nvmlDeviceGetP2PStatus of each pair: read access, and NVLink.
 
 **Verdicts.** A GPU fails with the peers that it cannot reach, and why NVML says so. In a virtual
-machine a topology that does not allow it is the host's affair and not applicable, unless NVLink is
+machine a topology that does not allow it is up to the host and not applicable, unless NVLink is
 asked for. A node with one GPU, a GPU in MIG mode and a vGPU are not applicable. Of more than 16
 GPUs the pairs are not read.
 
 **To fix it** CHIPSET_NOT_SUPPORTED, IOH_TOPOLOGY_NOT_SUPPORTED: the GPUs are on different root
 complexes, or ACS and IOMMU send their traffic through the host. DISABLED_BY_REGKEY: look for
-NVreg_RegistryDwords in /etc/modprobe.d. GPU_NOT_SUPPORTED: this model has no such access
-(GeForce). Over NVLink: see `nvlink` and `fabric`.
+NVreg_RegistryDwords in /etc/modprobe.d. GPU_NOT_SUPPORTED: this model has no such access (GeForce).
+Over NVLink: see `nvlink` and `fabric`.
 """
 
 from collections.abc import Iterator, Sequence

@@ -2,7 +2,7 @@
 
 **Why it matters.** With secure boot the kernel refuses modules that no enrolled key has signed: a
 driver that DKMS built is not loaded, and the node has no GPUs. Where it is required, a firmware
-reset turns it off without a word.
+reset silently turns it off.
 
 **Read from** /sys/firmware/efi/efivars/SecureBoot-*.
 

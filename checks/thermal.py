@@ -59,7 +59,7 @@ class Params(CheckParams):
     bare: ClassVar[str] = "minimum_margin_c"
 
     minimum_margin_c: Margin = 5
-    """Degrees that the GPU is at least below its maximum operating temperature."""
+    """By how many degrees the GPU must be below its maximum operating temperature."""
     minimum_memory_margin_c: Margin = 3
     """The same of its memory, which runs closer to its maximum."""
 

@@ -8,8 +8,8 @@
 loaded.
 
 **Verdicts.** Judged is what the baseline gives the most seconds for. What happened once stays in
-these counts until the driver is loaded again: allow some, or reload it after the cooling was
-mended. A reason whose time this GPU or driver does not tell is not applicable.
+these counts until the driver is loaded again: allow some, or reload it after the cooling was fixed.
+A reason whose time this GPU or driver does not tell is not applicable.
 
 **To fix it** thermal: fans, airflow, heat sink, inlet temperature; see `thermal` for how close it
 is now. Power brake: power supplies and their redundancy, the BMC's power cap.

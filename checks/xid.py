@@ -1,22 +1,22 @@
 """The driver has logged no Xid since boot that points to faulty hardware.
 
-**Why it matters.** An Xid in the kernel log is often the only trace of a GPU that hung, lost
-memory rows or dropped a link: the job died, the GPU was reset, every other reading is fine again,
-and the next job will die on it too.
+**Why it matters.** An Xid in the kernel log is often the only trace of a GPU that hung, lost memory
+rows or dropped a link: the job died, the GPU was reset, every other reading is fine again, and the
+next job will die on it too.
 
-**Read from** the kernel log since boot: /dev/kmsg, and the journal if the ring buffer no
-longer reaches back to boot. Only lines that the kernel itself wrote count.
+**Read from** the kernel log since boot: /dev/kmsg, and the journal if the ring buffer no longer
+reaches back to boot. Only lines that the kernel itself wrote count.
 
-**Verdicts.** `ignore` names the Xids that an application causes by itself; they are shown, and
-are not a fault, unless `repeats` says how often one GPU may have one within `hours`. Xids 144 to
-150 (NVLink of Blackwell) are a fault if their line says that they are fatal, or the unit's error
-status does. Every other one fails, a number that nodevet does not know too. Of a cascade what came
-first counts: what follows from it (79 and then 119, 48 and then 63 or 94, 154) is told with it.
+**Verdicts.** `ignore` names the Xids that an application causes by itself; they are shown, and are
+not a fault, unless `repeats` says how often one GPU may have one within `hours`. Xids 144 to 150
+(NVLink of Blackwell) are a fault if their line says that they are fatal, or the unit's error status
+does. Every other one fails, a number that nodevet does not know too. Of a cascade what came first
+counts: what follows from it (79 and then 119, 48 and then 63 or 94, 154) is told with it.
 
-What ends an Xid makes it past: a reset of the GPU (the driver's Xid 154 back to None, vfio's `reset
-done`), for what hangs in firmware the driver's being loaded again, a reboot for all. On A100
-a reset does not end 64 and 95; nothing but a reboot ends 79. The driver's own recommendation, in
-Xid 154, goes into the advice.
+An Xid is over once something has ended it: a reset of the GPU (the driver's Xid 154 back to None,
+vfio's `reset done`), loading the driver again if the firmware hung, a reboot in any case. On A100 a
+reset does not end 64 and 95; only a reboot ends 79. The driver's own recommendation, in Xid 154,
+goes into the advice.
 
 With `--since` an Xid that was there at the last look is past, too, and told; but not one after
 which a GPU needs a reset, or the node a reboot, until that has happened: its fault is still there.
@@ -31,9 +31,9 @@ than an hour and less than what is gone, and for a GPU that is lost. An SXid (NV
 the driver calls it non-fatal or has initialised the switch since; then it is not applicable, and
 shown. Captured files without a kernel log are not applicable.
 
-**To fix it** follow the advice, which is for the worst Xid. The log is empty again after a
-reboot, the fault may not be: run NVIDIA's field diagnostics or `dcgmi diag -r 3` before the node
-gets jobs again.
+**To fix it** follow the advice, which is for the worst Xid. The log is empty again after a reboot,
+the fault may not be: run NVIDIA's field diagnostics or `dcgmi diag -r 3` before the node gets jobs
+again.
 """
 
 from bisect import bisect_left

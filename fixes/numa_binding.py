@@ -6,28 +6,27 @@
 
 **At every boot** `/etc/systemd/system/<service>.d/90-nodevet-numa-binding.conf`: CPUAffinity=,
 NUMAPolicy=bind, NUMAMask= and, if the baseline expects the memory to be bound too,
-AllowedMemoryNodes=. A policy does not show in what the check reads, Mems_allowed, and does not
-bind a program that sets its own; AllowedMemoryNodes= does both. Other drop-ins and numad
-conflict.
+AllowedMemoryNodes=. A policy does not show in what the check reads, Mems_allowed, and does not bind
+a program that sets its own; AllowedMemoryNodes= does both. Other drop-ins and numad conflict.
 
 Nodes of memory alone that are nearest to these CPUs are among them: a Grace Hopper GPU's own.
 
 **Risk** live without a restart. A restart needs a drained node: what is lost with the service
 cannot be known. Its own processes do not prevent it.
 
-**Rollback** removes the drop-in, restarts what was restarted, and gives processes that were
-bound with `--now` the CPUs that they had, thread by thread. What was restarted by something else
-in between is bound until its next start.
+**Rollback** removes the drop-in, restarts what was restarted, and gives processes that were bound
+with `--now` the CPUs that they had, thread by thread. What was restarted by something else in
+between is bound until its next start.
 
-**What it cannot do.** Processes of no service (sessions, containers) and of services that run
-other people's jobs (slurmd, kubelet) are bound by whoever starts them. One service has one
-binding: if its processes compute on GPUs of several nodes, it takes an instance for each.
-systemd moves a running service to AllowedMemoryNodes= whenever it reads its files, and does
-not let it go again: if the memory is yet to be bound, only `--restart` is planned. It needs
-the unified cgroup hierarchy; without it the check still fails, and the step is rolled
-back. So is a restart after which the service is not on its GPUs within two minutes, or that
-takes systemd longer than 45 s. A service that needs more memory than its nodes have is ended
-by the kernel. Units of systemd-run are gone after a reboot.
+**What it cannot do.** Processes of no service (sessions, containers) and of services that run other
+people's jobs (slurmd, kubelet) are bound by what starts them. One service has one binding: if its
+processes compute on GPUs of several nodes, it takes an instance for each. systemd moves a running
+service to AllowedMemoryNodes= whenever it reads its files, and does not let it go again: if the
+memory is yet to be bound, only `--restart` is planned. It needs the unified cgroup hierarchy;
+without it the check still fails, and the step is rolled back. So is a restart after which the
+service is not on its GPUs within two minutes, or that takes systemd longer than 45 s. A service
+that needs more memory than its nodes have is ended by the kernel. Units of systemd-run are gone
+after a reboot.
 """
 
 import re

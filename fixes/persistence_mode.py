@@ -1,28 +1,28 @@
 """Switch persistence mode on or off on every GPU, as expected, now and at every boot.
 
-**Now** `nvidia-smi -i UUID -pm 1` (or `-pm 0`) for each GPU that fails. If
-nvidia-persistenced runs, nvidia-smi passes the mode on to it. A running daemon is not restarted:
-it would release every GPU for a moment.
+**Now** `nvidia-smi -i UUID -pm 1` (or `-pm 0`) for each GPU that fails. If nvidia-persistenced
+runs, nvidia-smi passes the mode on to it. A running daemon is not restarted: it would release every
+GPU for a moment.
 
 **At every boot** one manager. If nvidia-persistenced.service exists and can be enabled, and the
 mode is to be on, it is that unit: enabled, started, and with the drop-in
 `90-nodevet-persistence-mode.conf`, which runs `nvidia-smi -i UUID -pm 1` for every GPU once the
-daemon is up, since some distributions start the daemon with `--no-persistence-mode`.
-Else (no such unit; a masked one, which is the administrator's decision; a static one, which
-udev starts; the mode is to be off) the unit `nodevet-persistence-mode.service` sets it, after
-the daemon. Either comes before slurmd and the kubelet and before the units of the other GPU
-settings, and removes what an earlier plan set up for the other one.
+daemon is up, since some distributions start the daemon with `--no-persistence-mode`. Else (no such
+unit; a masked one, which is the administrator's decision; a static one, which udev starts; the mode
+is to be off) the unit `nodevet-persistence-mode.service` sets it, after the daemon. Either comes
+before slurmd and the kubelet and before the units of the other GPU settings, and removes what an
+earlier plan set up for the other one.
 
 **Risk** live: jobs go on.
 
-**Rollback** restores the earlier mode, and the unit, drop-in and daemon. A daemon that this
-step started is stopped and releases every GPU: an idle one forgets its settings.
+**Rollback** restores the earlier mode, and the unit, drop-in and daemon. A daemon that this step
+started is stopped and releases every GPU: an idle one forgets its settings.
 
-**What it cannot do.** Switched off, an idle GPU forgets its power limit, its clocks and its
-compute mode at once; the plan says so. A later start of nvidia-persistenced by hand switches it
-on again. A node with a GPU that does not respond is refused as a whole, since the unit sets
-every GPU. A baseline whose `services` expects the daemon stopped or disabled contradicts this
-fix if the mode is to be on.
+**What it cannot do.** Switched off, an idle GPU forgets its power limit, its clocks and its compute
+mode at once; the plan says so. A later start of nvidia-persistenced by hand switches it on again. A
+node with a GPU that does not respond is refused as a whole, since the unit sets every GPU. A
+baseline whose `services` expects the daemon stopped or disabled contradicts this fix if the mode is
+to be on.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -55,7 +55,7 @@ Before=slurmd.service kubelet.service
 TimeoutStartSec=5min
 ExecStartPost=-+{command}
 """
-"""As root whoever the daemon runs as; a GPU that fails does not end the daemon of the others."""
+"""As root, whatever user the daemon has; a GPU that fails does not end the daemon of the others."""
 
 LOSES = "a GPU forgets its power limit, clocks and compute mode when its last client leaves"
 

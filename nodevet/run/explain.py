@@ -179,7 +179,7 @@ def expected(resolved: Resolved, check: str, catalog: Catalog) -> list[str]:
     commands = [command for wish in found for command in (runs(wish.params) if runs else ())]
     if commands:
         lines += [
-            "and has these commands run on every host, by root as nobody:",
+            "and runs these commands on every host, where it is root as nobody:",
             *(f"  {each}" for each in commands),
         ]
     said = provenance(resolved, check)
