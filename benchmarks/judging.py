@@ -6,7 +6,6 @@ from pathlib import Path
 
 from contenders import BenchmarkError
 
-from nodevet.baseline import choose
 from nodevet.evidence.document import Evidence, opened
 from nodevet.fleet import Visit
 from nodevet.judge import judge
@@ -14,6 +13,8 @@ from nodevet.model import Baseline, Host
 from nodevet.run.context import VetContext, open_context
 from nodevet.run.saved import replay
 from nodevet.run.vet import Vetted, judge_visit
+
+MOST = 0.9  # of the nodes have a baseline at least
 
 
 @dataclass(frozen=True)
@@ -36,15 +37,23 @@ def measure(saved: Path, project: Path) -> Judged:
         judge_visit(visit, host, context)
     size = findings = 0
     decoding = checks = whole = 0.0
+    judged_by = {baseline.name: baseline for baseline in context.baselines}
+    count = 0
     for visit, host in nodes:
         vetted, seconds = reported(visit, host, context)
+        baseline = judged_by.get(vetted.report.baseline)
+        if baseline is None:  # a fault may leave a node to no baseline
+            continue
+        count += 1
         whole += seconds
-        found, decoded, judged = parts(visit, host, context, vetted)
+        found, decoded, judged = parts(visit, context, vetted, baseline)
         decoding += decoded
         checks += judged
         findings += found
         size += len(visit.evidence or b"")
-    return Judged(len(nodes), size, findings, decoding, checks, whole)
+    if count < MOST * len(nodes):
+        raise BenchmarkError(f"only {count} of {len(nodes)} saved nodes have a baseline")
+    return Judged(count, size, findings, decoding, checks, whole)
 
 
 def reported(visit: Visit, host: Host, context: VetContext) -> tuple[Vetted, float]:
@@ -54,20 +63,17 @@ def reported(visit: Visit, host: Host, context: VetContext) -> tuple[Vetted, flo
 
 
 def parts(
-    visit: Visit, host: Host, context: VetContext, vetted: Vetted
+    visit: Visit, context: VetContext, vetted: Vetted, baseline: Baseline
 ) -> tuple[int, float, float]:
     """The number of findings, and the seconds of decoding and of judging alone."""
     read: Evidence | None = vetted.evidence
     if read is None or visit.evidence is None:
-        raise BenchmarkError(f"{host.name} was not judged: {vetted.report.why}")
+        raise BenchmarkError(f"{visit.host} was not judged: {vetted.report.why}")
     began = time.thread_time()
     evidence = opened(visit.evidence)
     for record in read.sections:
         evidence[record]
     decoded = time.thread_time() - began
-    baseline = choose(context.baselines, evidence, host)
-    if not isinstance(baseline, Baseline):
-        raise BenchmarkError(f"{host.name}: {baseline}")
     began = time.thread_time()
-    found = judge(evidence, baseline, context.catalog, host=host.name, today=context.today)
+    found = judge(evidence, baseline, context.catalog, host=visit.host, today=context.today)
     return len(found), decoded, time.thread_time() - began
