@@ -1,18 +1,23 @@
 """`nodevet feed`: whether nodes can feed their GPUs."""
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from nodevet.cli.common import completing, options
-from nodevet.cli.common.command import Command, WholeNumber
+from nodevet.cli.common.command import Command, Option, WholeNumber
 from nodevet.cli.common.display import Display, display_options
+from nodevet.cli.common.durations import Duration
 
 if TYPE_CHECKING:
     from nodevet.run.nodes import Nodes
     from nodevet.run.targets import Targets
+
+
+_measuring = partial(click.option, cls=Option, heading="Measuring")
 
 
 @click.command(
@@ -23,13 +28,10 @@ if TYPE_CHECKING:
     examples=(
         ("By the file alone", "nodevet feed workloads/resnet50-a100.yaml"),
         ("With the cores and links of nodes", "nodevet feed job.yaml 'gpu[001-004]' --plot"),
+        ("What a data loader does here", "nodevet feed --measure -- python3 loader.py"),
     ),
 )
-@click.argument(
-    "workload",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    shell_complete=completing.files,
-)
+@click.argument("workload", shell_complete=completing.files)
 @options.hosts
 @click.option(
     "--evidence",
@@ -51,10 +53,43 @@ if TYPE_CHECKING:
     metavar="NAME[:FILE]",
     help="table, json, markdown or html; may be repeated.  [default: table]",
 )
+@_measuring(
+    "--measure",
+    is_flag=True,
+    help="Run the command after `--`, a data loader, for a while, and print what it does as the "
+    "`measured` block of a workload file.",
+)
+@_measuring(
+    "--on",
+    default="@local",
+    show_default=True,
+    metavar="HOST",
+    shell_complete=completing.hosts,
+    help="Where it is run.",
+)
+@_measuring(
+    "--for",
+    "seconds",
+    type=Duration(2, 1800),
+    default="30s",
+    show_default=True,
+    help="How long; then it is ended.",
+)
+@_measuring(
+    "--workers",
+    type=WholeNumber(),
+    help="How many workers it starts: whether they waited for storage is told by it.",
+)
+@_measuring(
+    "--user",
+    default="",
+    metavar="NAME",
+    help="Who runs it, if nodevet is root there.  [default: nobody]",
+)
 @options.reach
 @display_options()
 def command(
-    workload: Path,
+    workload: str,
     targets: tuple[str, ...],
     inventories: tuple[str, ...],
     limit: tuple[str, ...],
@@ -62,6 +97,11 @@ def command(
     batch: int | None,
     plot: bool,
     formats: tuple[str, ...],
+    measure: bool,
+    on: str,
+    seconds: float,
+    workers: int | None,
+    user: str,
     display: Display,
     **reach: Any,
 ) -> None:
@@ -72,9 +112,12 @@ def command(
     links, by the evidence that `check` reads. What neither says is not guessed: the answer is then
     a bound, or not known.
 
+    With --measure no workload is read: `nodevet feed --measure -- COMMAND...` runs the user's own
+    data loader, whose lines `samples N` (since the line before) or `{"samples": N}` are counted.
+
     \b
     Exit codes:
-      0  answered
+      0  answered, or measured
       2  usage or configuration error
       3  a host could not be read
     """
@@ -84,9 +127,13 @@ def command(
     from nodevet.run.targets import Targets
     from nodevet.run.workload import read_workload
 
+    if measure:
+        words = (workload, *targets)
+        _measure(words, on, inventories, reach, seconds=seconds, user=user, workers=workers)
+        return
     sinks = Sinks(formats, display=display)
     known = {sink: report.feed_options(sink.format) for sink in sinks.sinks}
-    job = read_workload(workload)
+    job = read_workload(Path(workload))
     check_batch(job, batch)
     chosen = Targets(names=targets, inventories=inventories, limit=limit)
     found = fed(job, _nodes(chosen, evidence, reach, display), batch)
@@ -98,6 +145,22 @@ def command(
         sinks.sinks,
     )
     click.get_current_context().exit(3 if found.lost else 0)
+
+
+def _measure(
+    words: Sequence[str],
+    on: str,
+    inventories: tuple[str, ...],
+    reach: Mapping[str, Any],
+    **asked: Any,
+) -> None:
+    """Print what a loader does on one host."""
+    from nodevet.run.feed import measure
+    from nodevet.run.reach import fleet_options
+    from nodevet.run.targets import Targets
+
+    hosts = Targets(names=(on,), inventories=inventories).hosts()
+    click.echo(measure(words, hosts, fleet_options(**reach), **asked), nl=False)
 
 
 def _fits(option: str, file: Path | None) -> bool:

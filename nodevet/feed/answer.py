@@ -19,7 +19,7 @@ from nodevet.feed.model import (
     worker_crossover,
 )
 from nodevet.feed.node import FeedNode, feed_node
-from nodevet.feed.setup import UnknownStage, feed_of, unknowns
+from nodevet.feed.setup import UnknownStage, feed_of, relevant, unknowns
 from nodevet.feed.workload import Workload
 
 FEED_SCHEMA = 1
@@ -38,7 +38,7 @@ class NodeAnswer(msgspec.Struct, frozen=True, kw_only=True):
     """What comes of the workload on nodes that are alike; without a node, by the file alone."""
 
     hosts: tuple[str, ...]
-    node: FeedNode | None  # what their evidence says; null: no host was named
+    node: FeedNode | None  # what their evidence says that matters; null: no host was named
     gpus: int  # of the job on one node
     workers: int | None  # for each GPU
     batches: tuple[BatchOutcome, ...]
@@ -76,7 +76,7 @@ def answer(
     batch = at or workload.batches[-1]
     groups: dict[bytes, tuple[FeedNode, list[str]]] = {}
     for host, each in evidence.items():
-        node = feed_node(each)
+        node = relevant(workload, feed_node(each))
         groups.setdefault(msgspec.json.encode(node), (node, []))[1].append(host)
     found = [node_answer(workload, node, tuple(hosts), batch) for node, hosts in groups.values()]
     if not evidence and not lost:

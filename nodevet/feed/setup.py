@@ -39,6 +39,28 @@ def feed_of(workload: Workload, node: FeedNode | None) -> Feed:
     )
 
 
+def relevant(workload: Workload, node: FeedNode) -> FeedNode:
+    """The node without what the file itself says, or does not ask for."""
+    told = {
+        "link": workload.link is None,
+        "nvme": workload.storage_over == "nvme",
+        "network": workload.storage_over == "network",
+        "memory": workload.dataset_b is not None,
+        "gpus": workload.gpus is None or workload.link is None,
+    }
+    blank = FeedNode()
+    fields = [
+        field
+        for field in FeedNode.__struct_fields__
+        if not told.get(field.partition("_")[0], True) and field != "gpus"
+    ]
+    return msgspec.structs.replace(
+        node,
+        unknown={name: why for name, why in node.unknown.items() if told.get(name, True)},
+        **{field: getattr(blank, field) for field in fields},
+    )
+
+
 def gpus_of(workload: Workload, node: FeedNode | None) -> int:
     """GPUs of the job on one node: as the file says, or those of the node, or else one."""
     return workload.gpus or (node.gpus if node else None) or 1

@@ -18,7 +18,7 @@ from nodevet.run.context import VetContext
 ASKS = 500  # that the probe takes in one request
 LONGEST = 1 << 14  # characters of a question, as JSON
 WHOLE = 1 << 19  # characters of all names and questions, as they are sent: in ASCII
-RUN = ("commands", "framework")
+RUN = ("commands", "framework", "loader")
 """The sections of what is run: only what its baseline allows (`allow_commands`) is asked for."""
 AskedName = Annotated[str, msgspec.Meta(min_length=1, max_length=256)]
 Question = dict[str, Any]

@@ -122,3 +122,21 @@ def test_saved_evidence(nodevet: Run, reach: list[str], tmp_path: Path) -> None:
     done = nodevet("feed", EXAMPLE, "--evidence", tmp_path / "saved")
     assert done.returncode == 0, done.stderr
     assert "\ngpu1: 1 × NVIDIA H100" in done.stdout
+
+
+def test_a_loader_is_measured_here_and_on_a_node(nodevet: Run, reach: list[str]) -> None:
+    import yaml
+
+    words = ["--for", "60s", "--", "sh", "-c", "head -c 9000000 /dev/zero | wc -c; echo samples 90"]
+    for where in ([], ["--on", "gpu1", *reach]):
+        done = nodevet("feed", "--measure", *where, *words, cwd=Path("/"))
+        assert done.returncode == 0, done.stderr
+        measured = yaml.safe_load(done.stdout)["measured"]
+        assert measured["command"].startswith("sh -c 'head -c 9000000")
+        assert ("gpu1" if where else measured["host"]) == measured["host"]
+        assert "page cache" in done.stdout
+    done = nodevet("feed", "--measure", "--", "sh", "-c", "echo no data >&2; exit 4", cwd=Path("/"))
+    assert done.returncode == 2
+    assert "the loader ended with 4, run as " in done.stderr and "no data" in done.stderr
+    done = nodevet("feed", "--measure", "--on", "gpu[1-2]", *reach, "--", "true")
+    assert (done.returncode, "on one host, and 2 are named" in done.stderr) == (2, True)

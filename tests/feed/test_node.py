@@ -134,6 +134,18 @@ def test_hosts_of_which_all_say_the_same_are_one_answer(workload, machine, evide
     assert answer(workload(), {}, {"d": "timed out"}).nodes == ()
 
 
+def test_what_the_file_says_itself_keeps_no_hosts_apart(workload, machine, evidence) -> None:
+    narrow = machine()
+    narrow["gpu"]["gpus"][0]["pcie_width"] = 8
+    narrow["memory"]["total_kb"] //= 2
+    hosts = {"a": evidence(machine()), "b": evidence(narrow)}
+    assert len(answer(workload(link=None), hosts, {}).nodes) == 2
+    (both,) = answer(workload(), hosts, {}).nodes
+    assert both.hosts == ("a", "b")
+    assert both.node is not None
+    assert (both.node.link, both.node.memory_b, both.node.cores) == (UNKNOWN, None, 32)
+
+
 def test_a_data_set_that_fits_in_memory_may_be_kept_there(workload, machine, evidence) -> None:
     hosts = {"a": evidence(machine())}
     slow = {"storage": {"read": "1 GB/s"}, "dataset_size": "150 GB"}

@@ -19,7 +19,7 @@ HEADS = (
     *("utilization", "slowdown", "demand GB/s", "binds"),
 )
 CHANGE_HEADS = ("change", "gain", "utilization", "then binds")
-BOUNDS = "≤ and ≥ are bounds: what is not known may make it worse, never better."
+BOUNDS = "a–b is a range and ≤ a bound: what is not known may make it worse, never better."
 
 
 def title(answer: FeedAnswer) -> str:
@@ -96,7 +96,7 @@ def binds(found: BatchOutcome) -> str:
 def facts(answer: FeedAnswer, node: NodeAnswer) -> Iterator[tuple[str, str]]:
     """What else there is to say, each with its label."""
     certain = all(each.certain for each in node.batches)
-    yield "binding", crossing(node) if certain else f"as far as is known {crossing(node)}"
+    yield "binding", crossing(node) if certain else f"as far as is known, {crossing(node)}"
     chosen = node.chosen
     if answer.workload.transform_on == "cpu":
         yield f"workers at batch {node.at}", "; ".join(_workers(node, chosen))

@@ -1,0 +1,76 @@
+"""What was measured, as a block that a workload file takes; what could not be told is a comment."""
+
+from typing import Any
+
+import pytest
+import yaml
+
+from nodevet.evidence.loader import LoaderRun
+from nodevet.feed.interval import exactly
+from nodevet.feed.measured import measured_block
+from nodevet.feed.workload import WorkloadFile, workload_of
+from nodevet.typed import convert
+
+RUN = {
+    "name": "python3 'my loader.py'",
+    "user": "nobody",
+    "ended": False,
+    "seconds": 20.0,
+    "cpu_s": 10.0,
+    "samples": 5000,
+    "read_b": 2_500_000_000,
+    "asked_b": 2_600_000_000,
+}
+
+
+def block(workers: int | None = 4, **changes: Any) -> dict[str, Any]:
+    run = LoaderRun(**{**RUN, **changes})
+    found = yaml.safe_load(measured_block(run, "gpu001", "2026-11-22T04:00:00+00:00", workers))
+    measured: dict[str, Any] = found["measured"]
+    return measured
+
+
+def test_a_loader_that_waited_for_storage() -> None:
+    assert block() == {
+        "when": "2026-11-22T04:00:00+00:00",
+        "host": "gpu001",
+        "command": "python3 'my loader.py'",
+        "worker_rate": "500.0 samples/s",
+        "sample_size": "500 kB",
+        "storage_read": "125 MB/s",
+    }
+
+
+def test_a_workload_takes_the_block() -> None:
+    fields = {"nodevet": 1, "workload": "x", "step": {"32": "5 ms"}, "measured": block()}
+    found = workload_of(convert(fields, WorkloadFile), "x")
+    assert found.worker_rate == exactly(500.0)
+    assert found.storage_read == exactly(125e6)
+    assert found.sample_b == 500e3
+
+
+@pytest.mark.parametrize(
+    ("changes", "missing", "said"),
+    [
+        ({"cpu_s": 19.0, "workers": 1}, {"storage_read"}, "is at least 125 MB/s"),
+        ({"workers": None}, {"storage_read"}, "--workers N tells"),
+        (
+            {"read_b": 1_000_000_000},
+            {"storage_read", "sample_size"},
+            "most came from the page cache",
+        ),
+        ({"read_b": None}, {"storage_read", "sample_size"}, "the kernel keeps no account of reads"),
+        ({"samples": 0}, {"worker_rate", "sample_size"}, "no line said `samples N`"),
+        ({"cpu_s": 0.0}, {"worker_rate"}, "worker_rate is not known"),
+    ],
+)
+def test_what_could_not_be_told_is_left_out(changes, missing, said) -> None:
+    assert {"worker_rate", "sample_size", "storage_read"} - block(**changes).keys() == missing
+    workers = changes.pop("workers", 4)
+    assert said in measured_block(LoaderRun(**{**RUN, **changes}), "gpu001", "", workers)
+
+
+def test_what_others_named_stays_one_line() -> None:
+    text = measured_block(LoaderRun(**{**RUN, "name": 'a"\n: b\x1b[31m'}), "h\nx: 1", "", 4)
+    assert "\x1b" not in text
+    assert yaml.safe_load(text)["measured"]["host"] == "h\\nx: 1"
