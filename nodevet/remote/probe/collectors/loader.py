@@ -74,7 +74,7 @@ def watched(words, end, who):
     try:
         program = start(words, stderr=True, user=who)
         try:
-            watch = Watch(known)
+            watch = LoaderWatch(known)
             complaint = watch.follow(program, end)
             last = used(known)
         finally:
@@ -102,7 +102,7 @@ def watched(words, end, who):
     }
 
 
-class Watch(object):
+class LoaderWatch(object):
     """A loader that runs: how many samples it told of, and what was used when."""
 
     def __init__(self, known):
