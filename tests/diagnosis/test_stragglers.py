@@ -1,0 +1,65 @@
+"""Of GPUs that do the same, the one unlike the others is named, with what it alone has."""
+
+from typing import Any
+
+from msgspec.structs import replace
+
+from nodevet.diagnosis.classify import diagnose
+from nodevet.diagnosis.model import HostDiagnosis, Suspect
+from nodevet.diagnosis.stragglers import stragglers
+from nodevet.model import Finding, Status, Subject, Verdict
+from tests.diagnosis.samples import LOOKS, evidence, gpu, sections
+
+LIMIT = Suspect(
+    finding=Finding(
+        verdict=Verdict.FAIL,
+        check="power_limit",
+        subject=Subject(kind="gpu", id="0", uuid="GPU-7"),
+        expected=700,
+        actual=500,
+        unit="W",
+    ),
+    gpu=0,
+    fixable=True,
+)
+SLOW: dict[str, Any] = {"event_reasons": [0x40] * LOOKS, "clock_sm_mhz": [900] * LOOKS}
+
+
+def host(
+    name: str, busy: int = 97, suspects: tuple[Suspect, ...] = (), **rest: Any
+) -> HostDiagnosis:
+    found = diagnose(evidence(sections([gpu(busy, **rest)])))
+    assert not isinstance(found, str)
+    return HostDiagnosis(host=label, status=Status.VETTED, gpus=found, suspects=suspects)
+
+
+def test_the_one_that_is_throttled_is_named_with_the_setting_that_it_alone_has() -> None:
+    others = [host(f"gpu00{n}") for n in range(1, 4)]
+    (one,) = stragglers([*others, host("gpu007", 97, (LIMIT,), **SLOW)])
+    assert (one.host, one.gpu) == ("gpu007", 0)
+    assert one.sentence.startswith("throttled, the others are GPU-bound; SM clock")
+    (told,) = one.suspects
+    assert told.startswith("power_limit") and "500" in told and "700" in told
+    assert told.endswith("`nodevet plan --fix power_limit`")
+
+
+def test_a_setting_that_most_of_them_have_is_nobodys_own() -> None:
+    others = [host(f"gpu00{n}", 97, (LIMIT,)) for n in range(1, 4)]
+    (one,) = stragglers([*others, host("gpu007", 97, (LIMIT,), **SLOW)])
+    assert one.suspects == ()
+
+
+def test_alike_hosts_have_no_straggler() -> None:
+    assert stragglers([host(f"gpu00{n}") for n in range(1, 5)]) == ()
+    assert stragglers([host(f"gpu00{n}", **SLOW) for n in range(1, 5)]) == ()
+
+
+def test_of_two_nobody_can_tell_which_is_the_odd_one() -> None:
+    assert stragglers([host("gpu001"), host("gpu002", **SLOW)]) == ()
+
+
+def test_gpus_of_another_model_and_idle_ones_are_not_compared() -> None:
+    several = [host("a"), host("b"), host("c", name="L4", **SLOW)]
+    assert stragglers(several) == ()
+    idle = replace(host("d", 0, processes=[], memory_used_b=[0] * LOOKS))
+    assert stragglers([*several, idle]) == ()
