@@ -26,7 +26,7 @@ SLOW: dict[str, Any] = {"event_reasons": [0x40] * LOOKS, "clock_sm_mhz": [900] *
 
 
 def host(
-    name: str, busy: int = 97, suspects: tuple[Suspect, ...] = (), **rest: Any
+    label: str, busy: int = 97, suspects: tuple[Suspect, ...] = (), **rest: Any
 ) -> HostDiagnosis:
     found = diagnose(evidence(sections([gpu(busy, **rest)])))
     assert not isinstance(found, str)

@@ -34,7 +34,8 @@ EXPORT nvmlReturn_t nvmlDeviceGetUtilizationRates(nvmlDevice_t device, nvmlUtili
     TRY(get_uint(device, NULL, "utilization_gpu_percent", &out->gpu));
     TRY(get_uint(device, NULL, "utilization_memory_percent", &out->memory));
     add_live(&live, state_index(device));
-    out->gpu = load_until(&live, out->gpu, microseconds(), SECOND_US);
+    if (live.count)
+        out->gpu = load_until(&live, out->gpu, microseconds(), SECOND_US);
     return NVML_SUCCESS;
 }
 
