@@ -71,6 +71,7 @@ LOOKS = _most(2048)  # of a node that is watched for a while
 LOOKS_TEXT = _most(2048)  # a letter for each
 ACTIVITY_SAMPLES = _most(1 << 15)  # of one GPU; the driver takes 60 a second at most
 THREADS = _most(8192)  # of one process that are watched
+STACK = _most(64)  # functions of the kernel; it tells 64 at most
 WATCHED = _most(1024)  # processes and cgroups of jobs
 DISKS = _most(1024)  # whole block devices
 NFS_OPERATIONS = _most(128)  # NFS 4.2 has 70

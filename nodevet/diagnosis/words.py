@@ -45,6 +45,7 @@ WORTH = dict.fromkeys(
     1.0,
 )
 """The least at which a figure is worth its place in a sentence."""
+STACK = 5  # functions of a stack that are told
 SPINNING = 40.0  # percent of its power limit: NCCL's kernels that poll draw a quarter to a third
 QUIET_MEMORY = 5.0  # percent of the time
 
@@ -137,6 +138,8 @@ def _asleep(jobs: Sequence[Job], evidence: Evidence) -> str:
     main = next((each for each in process.threads or () if each.tid == pid), None)
     if main is not None and main.waits:
         told += f" asleep in {max(main.waits, key=lambda name: (main.waits or {})[name])}"
+    if process.stack:
+        told += f" (kernel stack: {' < '.join(process.stack[:STACK])})"
     if process.started_s is not None and data.uptime_s is not None:
         told += f", started {max(0.0, data.uptime_s - process.started_s) / 60:.0f} min ago"
     return told

@@ -59,6 +59,8 @@ class ProcessActivity(Record, frozen=True, kw_only=True):
     swapped_kb: int | None = None
     pages: PagesByNode | None = None  # numa_maps; of small processes only, it holds up large ones
     cgroup: Text | None = None
+    # where its first thread sleeps, innermost first; of a process that did not run: stack
+    stack: Annotated[tuple[Text, ...], bounds.STACK] | None = None
 
 
 class CgroupActivity(Record, frozen=True, kw_only=True):

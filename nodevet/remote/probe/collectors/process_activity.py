@@ -35,6 +35,8 @@ THREADS = 4096  # of all processes together
 SMALL_KB = 1 << 21  # resident memory above which numa_maps is not read
 ARGUMENTS = 1000  # characters
 HZ = os.sysconf("SC_CLK_TCK")
+STACK = 64
+STACK_ROW = re.compile(r"\[<[0-9a-f]+>\] ([\w.]{1,128})\+0x")
 NODE = re.compile(r" N([0-9]+)=([0-9]+)")
 KERNEL_PAGE = re.compile(r" kernelpagesize_kB=([0-9]+)")
 STAT = ("user", "system", "children_user", "children_system", "major_faults", "io_delay_ticks")
@@ -167,6 +169,10 @@ class WatchedProcess(object):
         record["errors"].update(self.why)
         counted(record, COUNTS, self.first, self.last)
         self.tell_status(record)
+        if ran(record):
+            record.fail("stack", "it ran")
+        else:
+            record.take("stack", stack, self.root, self.place)
         record["threads"] = [thread.told(looks) for thread in self.threads]
         record["pages"], why = self.pages
         if why:
@@ -186,6 +192,19 @@ class WatchedProcess(object):
             record.take("cpus_allowed", parse_ids, rows, "Cpus_allowed_list")
             record.take("swapped_kb", lambda: integer(rows["VmSwap"].split()[0]))
         record.take("arguments", arguments, self.root, self.place)
+
+
+def ran(record):
+    """Whether a process used any CPU time; so it is if that is not known."""
+    pairs = (record["user"], record["system"])
+    return None in pairs or any(first != last for first, last in pairs)
+
+
+def stack(root, place):
+    """The kernel's functions in which a process sleeps. Raises OSError: only root may see them."""
+    rows = read(root, place + "stack").splitlines()
+    found = [STACK_ROW.match(row) for row in rows]
+    return [match.group(1) for match in found if match][:STACK]
 
 
 def read_numa(root, place):
