@@ -174,6 +174,7 @@ STORED = {
     "evidence": "What was read on a node: `check --save`, `nodevet probe`. Each section has data "
     "or says why it has none; the schema has the fields of all of them.",
     "feed": "Whether nodes can feed their GPUs: `nodevet feed --format json`.",
+    "diagnosis": "What GPUs wait for: `nodevet diagnose --format json`.",
 }
 
 
@@ -218,6 +219,8 @@ def said(schema: dict[str, Any], found: dict[str, Any]) -> str:
         return " or ".join(said(one, found) for one in schema["anyOf"])
     kind = schema.get("type", "any value")
     if kind == "array":
+        if "prefixItems" in schema:
+            return f"[{', '.join(said(each, found) for each in schema['prefixItems'])}]"
         return f"list of {said(schema['items'], found)}" if "items" in schema else "list"
     if kind == "object" and isinstance(schema.get("additionalProperties"), dict):
         return f"map to {said(schema['additionalProperties'], found)}"

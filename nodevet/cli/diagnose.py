@@ -23,6 +23,10 @@ from nodevet.cli.common.durations import Duration
             "nodevet diagnose -i fleet.yaml gpu[001-008] --duration 30s",
         ),
         (
+            "For the ticket, and a page with the course of it",
+            "nodevet diagnose gpu007 --format markdown --format html:gpu007.html",
+        ),
+        (
             "Keep it with the ticket, and look at it again tomorrow",
             "nodevet diagnose gpu007 --capture incident.json.gz\n"
             "nodevet diagnose --from incident.json.gz --rules",
@@ -46,11 +50,10 @@ from nodevet.cli.common.durations import Duration
 )
 @click.option(
     "--format",
-    "form",
-    type=click.Choice(["table", "json"]),
-    default="table",
-    show_default=True,
-    help="For people, or for programs.",
+    "formats",
+    multiple=True,
+    metavar="NAME[:FILE]",
+    help="table, json, markdown or html; may be repeated.  [default: table]",
 )
 @click.option(
     "--capture",
@@ -71,7 +74,11 @@ from nodevet.cli.common.durations import Duration
     metavar="FILE",
     help="Diagnose an incident bundle again, instead of watching hosts.",
 )
-@click.option("--rules", is_flag=True, help="Tell which rules held and which did not, and why.")
+@click.option(
+    "--rules",
+    is_flag=True,
+    help="In a table, tell which rules held and which did not, and why.",
+)
 @options.baselines
 @options.reach
 @display_options()
@@ -82,7 +89,7 @@ def command(
     limit: tuple[str, ...],
     duration: float,
     interval: float,
-    form: str,
+    formats: tuple[str, ...],
     rules: bool,
     capture: Path | None,
     redact: bool,
@@ -105,11 +112,9 @@ def command(
       3  a host could not be watched, or a cause cannot be told
          (1 wins over 3)
     """
-    import msgspec
-
-    from nodevet.cli.common.output import Sinks, Streams
+    from nodevet import report
+    from nodevet.cli.common.output import Sinks, Streams, distinct
     from nodevet.cli.common.progress import Bar
-    from nodevet.report.parts.diagnosis import diagnosis_text
     from nodevet.run import incident
     from nodevet.run.context import open_context
     from nodevet.run.diagnose import diagnosed, diagnosed_again
@@ -121,6 +126,10 @@ def command(
         raise UserError("--redact goes with --capture FILE")
     if bundle and (capture or targets or inventories or limit):
         raise UserError("--from reads one bundle: leave out hosts, -i, --limit and --capture")
+    sinks = Sinks(formats, display=display)
+    known = {sink: report.diagnosis_options(sink.format) for sink in sinks.sinks}
+    if capture:
+        distinct(capture, sinks.sinks)
     context = open_context(project, names)
     if bundle:
         found = diagnosed_again(incident.read(bundle), context)
@@ -141,9 +150,10 @@ def command(
             )
         if capture:
             captured.write(capture, redact=redact)
-    if form == "json":
-        click.echo(msgspec.json.format(msgspec.json.encode(found), indent=1).decode())
-    else:
-        colour = display.colour
-        click.echo(diagnosis_text(found, colour=colour, width=display.width, rules=rules), nl=False)
+    sinks.write(
+        lambda sink: report.render_diagnosis(
+            sink.format, found, **sinks.drawn(sink, known[sink], rules=rules)
+        ),
+        sinks.sinks,
+    )
     click.get_current_context().exit(found.exit_code)

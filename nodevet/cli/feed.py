@@ -137,10 +137,9 @@ def command(
     check_batch(job, batch)
     chosen = Targets(names=targets, inventories=inventories, limit=limit)
     found = fed(job, _nodes(chosen, evidence, reach, display), batch)
-    shown = {"colour": display.colour, "width": display.width, "plot": plot}
     sinks.write(
         lambda sink: report.render_feed(
-            sink.format, found, **{key: shown[key] for key in known[sink] if _fits(key, sink.file)}
+            sink.format, found, **sinks.drawn(sink, known[sink], plot=plot)
         ),
         sinks.sinks,
     )
@@ -161,11 +160,6 @@ def _measure(
 
     hosts = Targets(names=(on,), inventories=inventories).hosts()
     click.echo(measure(words, hosts, fleet_options(**reach), **asked), nl=False)
-
-
-def _fits(option: str, file: Path | None) -> bool:
-    """Whether an option of how it is drawn holds for where it goes: a file is no terminal."""
-    return file is None or option == "plot"
 
 
 def _nodes(

@@ -8,7 +8,7 @@ import click
 from nodevet.cli.common import options
 from nodevet.cli.common.command import Command
 
-KINDS = ("baseline", "workload", "run", "plan", "result", "status", "evidence", "feed")
+KINDS = ("baseline", "workload", "run", "plan", "result", "status", "evidence", "feed", "diagnosis")
 
 
 @click.command(
@@ -36,6 +36,7 @@ def command(kind: str, project: Path) -> None:
       status    how a run of fixes stands: nodevet status --format json
       evidence  what was read on a node: check --save, nodevet probe
       feed      whether nodes can feed their GPUs: nodevet feed --format json
+      diagnosis what GPUs wait for: nodevet diagnose --format json
 
     That of baselines knows every check of this project. Write it next to your baselines, and
     begin each with `# yaml-language-server: $schema=nodevet.schema.json`.

@@ -94,7 +94,7 @@ class GpuDiagnosis(Struct, frozen=True, kw_only=True):
 
 
 class Suspect(Struct, frozen=True, kw_only=True):
-    """A setting that differs from the baseline, and may be why."""
+    """A setting that differs from the baseline, and can make a GPU slow."""
 
     finding: Finding
     gpu: int | None = None  # of one GPU alone: its index
@@ -109,6 +109,7 @@ class HostDiagnosis(Struct, frozen=True, kw_only=True):
     why: str = ""  # there is no diagnosis
     gpus: tuple[GpuDiagnosis, ...] = ()
     suspects: tuple[Suspect, ...] = ()
+    others: int = 0  # differences from the baseline that make no GPU slow
     baseline: str = ""  # the suspects are by it
     began_s: float | None = None  # by this machine's clock, seconds since 1970 UTC
     seconds: float = 0.0  # for which it was watched

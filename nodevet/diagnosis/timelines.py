@@ -26,7 +26,7 @@ def _gpus(evidence: Evidence) -> Iterator[Timeline]:
     for gpu in data.gpus or ():
         busy = gpu.samples or _points(times, gpu.utilization_percent)
         line = {"gpu": gpu.index}
-        yield Timeline(name="SM busy", unit="%", most=100, points=_floats(busy), **line)
+        yield Timeline(name="SM busy", unit="%", most=100.0, points=_floats(busy), **line)
         for name, values in (
             ("memory busy", gpu.memory_utilization_percent),
             ("GPU memory used", _scaled(gpu.memory_used_b, 100, gpu.memory_total_b)),
@@ -34,7 +34,7 @@ def _gpus(evidence: Evidence) -> Iterator[Timeline]:
             ("power", _scaled(gpu.power_mw, 100, gpu.power_limit_mw)),
         ):
             points = _points(times, values)
-            yield Timeline(name=name, unit="%", most=100, points=points, **line)
+            yield Timeline(name=name, unit="%", most=100.0, points=points, **line)
         for name, rates in (("PCIe in", gpu.pcie_rx_kb_s), ("PCIe out", gpu.pcie_tx_kb_s)):
             points = _points(times, _scaled(rates, 1e-6, 1))
             yield Timeline(name=name, unit="GB/s", points=points, **line)
@@ -57,7 +57,7 @@ def _threads(evidence: Evidence, gpu: GpuActivity) -> Iterator[Timeline]:
         if share >= ACTIVE and thread.ticks:
             name = f"CPU of {process.command or '?'} {thread.tid}"
             points = rates(data.times_s or (), _scaled(thread.ticks, 100, job.hz))
-            yield Timeline(name=name, unit="%", most=100, gpu=gpu.index, points=points)
+            yield Timeline(name=name, unit="%", most=100.0, gpu=gpu.index, points=points)
 
 
 def _host(evidence: Evidence) -> Iterator[Timeline]:
@@ -68,11 +68,11 @@ def _host(evidence: Evidence) -> Iterator[Timeline]:
     hz, cpus = data.tick_hz or 100, len(data.cpus or ()) or 1
     for name in ("user", "system", "iowait"):
         values = _scaled(getattr(data.total, name), 100, hz * cpus)
-        yield Timeline(name=f"CPU {name}", unit="%", most=100, points=rates(times, values))
+        yield Timeline(name=f"CPU {name}", unit="%", most=100.0, points=rates(times, values))
     for name, field in (("memory", "memory_full_us"), ("I/O", "io_full_us")):
         values = _scaled(getattr(data.pressure, field, None), 1e-4, 1)
         points = rates(times, values)
-        yield Timeline(name=f"all waited for {name} (PSI)", unit="%", most=100, points=points)
+        yield Timeline(name=f"all waited for {name} (PSI)", unit="%", most=100.0, points=points)
 
 
 def _scaled(

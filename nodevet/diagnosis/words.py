@@ -50,30 +50,76 @@ SPINNING = 40.0  # percent of its power limit: NCCL's kernels that poll draw a q
 QUIET_MEMORY = 5.0  # percent of the time
 
 
+SAID = {
+    "slowed": "heat or the power brake slowed it {} of the time",
+    "power_capped": "at its power limit {} of the time",
+    "clock": "SM clock {} of its maximum",
+    "power": "power {} of its limit",
+    "hottest_thread": "the job's hottest thread takes {} of a core",
+    "job_system": "{} of the job's CPU time is in the kernel",
+    "job_user": "{} of the job's CPU time is in user mode",
+    "switches": "context switches {}",
+    "saturation": "the job wants {} of the CPU time that it may have",
+    "quota_throttled": "the job's CPU quota ran out in {} of the periods",
+    "blocked": "a thread of the job waited for storage {} of the time",
+    "job_io_stalled": "the whole cgroup waited for I/O {} of the time (PSI)",
+    "job_memory_stalled": "the whole cgroup waited for memory {} of the time (PSI)",
+    "disk_busy": "busiest disk {} busy",
+    "nfs_latency": "slowest NFS mount {} a request",
+    "read_size": "reads of {}",
+    "link": "PCIe carries {} of what the link can",
+    "swapped_in": "pages swapped in {}",
+    "limit_hits": "the cgroup hits its memory limit {}",
+    "job_major_faults": "the job reads pages back in, {}",
+    "remote_cpus": "{} of the job's CPU time is far from the GPU",
+    "remote_memory": "{} of the job's memory is far from the GPU",
+    "memory_used": "{} of the GPU's memory is in use",
+    "job_cpus": "the job uses {} CPUs",
+    "cpus_allowed": "the job may use {} CPUs",
+    "cpu_starved": "the job's hottest thread waited for a CPU that others had {} of the time",
+    "steal": "the hypervisor took {} of the CPU time",
+}
+"""Figures in a sentence; others are told as `shown` does."""
+
+
 def shown(figure: Figure) -> str:
-    """A figure as it is read aloud: `SM busy 28 %`."""
+    """A figure with what it is called: `SM busy 28 %`."""
     if figure.value is None:
         return f"{figure.what} unknown ({figure.why})"
-    unit = f" {figure.unit}" if figure.unit else ""
     note = f" ({figure.note})" if figure.note else ""
-    return f"{figure.what} {number(figure.value)}{unit}{note}"
+    return f"{figure.what} {valued(figure)}{note}"
+
+
+def valued(figure: Figure) -> str:
+    """The value of a figure with its unit: `28 %`; empty if it is not known."""
+    if figure.value is None:
+        return ""
+    return f"{number(figure.value)} {figure.unit}".rstrip()
+
+
+def said(figure: Figure) -> str:
+    """A figure as it is read aloud in a sentence: `its hottest thread takes 98 % of a core`."""
+    if figure.value is None or figure.name not in SAID:
+        return shown(figure)
+    note = f" ({figure.note})" if figure.note else ""
+    return SAID[figure.name].format(valued(figure).replace(" /s", " a second")) + note
 
 
 def number(value: float) -> str:
     """With as many digits as can be read at a glance.
 
-    >>> number(28.04), number(0.31), number(12.44), number(1234.5)
-    ('28', '0.31', '12', '1234')
+    >>> number(28.04), number(9.0), number(0.31), number(12.44), number(1234.5)
+    ('28', '9', '0.31', '12', '1234')
     """
     if value == 0 or abs(value) >= 10:
         return f"{value:.0f}"
-    return f"{value:.1f}" if abs(value) >= 1 else f"{value:.2g}"
+    return f"{value:.1f}".removesuffix(".0") if abs(value) >= 1 else f"{value:.2g}"
 
 
 def proof(cause: Cause, found: Found) -> str:
     """The numbers that prove a cause."""
     told = [
-        shown(found[name])
+        said(found[name])
         for name in PROOF.get(cause, ())
         if found[name].value is not None and (found[name].value or 0) >= WORTH.get(name, 0.0)
     ]
@@ -98,11 +144,11 @@ def sentence(
     if cause is Cause.GPU:
         return f"does not wait: {told}"
     if cause is Cause.THROTTLED:
-        return f"is slowed down: {told}"
+        return f"runs slower than it could: {told}"
     if cause is Cause.IDLE:
-        return f"has nothing to do: {told}" if not jobs else f"is held, and idle: {told}"
+        return f"has nothing to do: {told}" if not jobs else f"is held by a job, and idle: {told}"
     if cause is Cause.STUCK:
-        return f"is held by a job that does not move: {told}{_asleep(jobs, evidence)}"
+        return f"is held by a job that does nothing: {told}{_asleep(jobs, evidence)}"
     return f"waits for {WAITS_FOR[cause]}: {told}"
 
 
@@ -121,7 +167,7 @@ def unclear(found: Found, rulings: Iterable[Ruling]) -> str:
     if missing:
         listed = ", ".join(figure.what for figure in list(missing.values())[:3])
         why = next(iter(missing.values())).why
-        return f"cannot be told: {shown(busy)}, and not known: {listed} ({why})"
+        return f"cannot be told: {shown(busy)}, and it is not known: {listed} ({why})"
     return f"waits, and nothing that was watched explains it: {shown(busy)}"
 
 
@@ -159,7 +205,7 @@ def also(
     told = []
     for ruling in rulings:
         if ruling.holds and ruling.cause not in causes and ruling.cause is not cause:
-            line = f"{ruling.cause.value}: {proof(ruling.cause, found)}"
+            line = f"looks {ruling.cause.value} too: {proof(ruling.cause, found)}"
             if line not in told:
                 told.append(line)
     if cause is Cause.GPU and spins(found):
@@ -169,11 +215,11 @@ def also(
         )
     allowed = found["cpus_allowed"]
     if allowed.value is not None and allowed.note and found["processes"].value:
-        told.append(f"the job may use {number(allowed.value)} CPUs ({allowed.note})")
+        told.append(said(allowed))
     starved = found["cpu_starved"]
     if (starved.value or 0) >= 20:
-        told.append(shown(starved))
+        told.append(said(starved))
     stolen = found["steal"]
     if (stolen.value or 0) >= 5:
-        told.append(shown(stolen))
+        told.append(said(stolen))
     return tuple(told)

@@ -31,6 +31,7 @@ class DocumentKind(Enum):
     FIX_RUN = "the folder of a run of fixes"
     EVIDENCE = "saved evidence"
     INCIDENT = "an incident bundle"
+    DIAGNOSIS = "a diagnosis"
 
 
 _WAYS = {
@@ -44,6 +45,7 @@ _WAYS = {
     DocumentKind.RESULT: "render its folder with: nodevet report {folder}",
     DocumentKind.FIX_RUN: "render it with: nodevet report {file}",
     DocumentKind.INCIDENT: "diagnose it with: nodevet diagnose --from {file}",
+    DocumentKind.DIAGNOSIS: "its incident bundle can be read: nodevet diagnose --from BUNDLE",
     DocumentKind.EVIDENCE: "judge it with: nodevet check --evidence {file}",
 }
 # the first of these of which the file has all keys, of what JSON or YAML
@@ -53,6 +55,7 @@ _JSON_KEYS = (
     ({"schema", "probe", "sections"}, DocumentKind.EVIDENCE),
     ({"host", "status", "evidence"}, DocumentKind.EVIDENCE),
     ({"schema", "plan", "digest", "hosts"}, DocumentKind.RESULT),
+    ({"schema", "nodevet", "started", "hosts", "stragglers"}, DocumentKind.DIAGNOSIS),
     ({"schema", "nodevet", "started", "hosts"}, DocumentKind.RUN),
     ({"_meta"}, DocumentKind.INVENTORY),
     ({"all"}, DocumentKind.INVENTORY),

@@ -1,15 +1,16 @@
 """Reports: one file per format, each of which renders a run of checks and a run of fixes; some of
-them whether nodes can feed their GPUs, too.
+them whether nodes can feed their GPUs, and what GPUs wait for, too.
 
 A format exists because its file does; it is imported when it is asked for, and so is all else:
 the help of a command names the formats. It has `ENDING`, what
 the name of its file ends in; `render_checks(run, ...)` and `render_fixes(result)`, pure; if it can
-show whether nodes feed their GPUs, `render_feed(answer)`; and if it has an exit code of its own on
+show whether nodes feed their GPUs, `render_feed(answer)`; what they wait for,
+`render_diagnosis(incident)`; and if it has an exit code of its own on
 standard output, `exit_code(document)`. `parts` is what formats share.
 """
 
 import inspect
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cache
 from importlib import import_module
 from types import ModuleType
@@ -19,6 +20,7 @@ from nodevet.modules import names_in
 from nodevet.report.parts.errors import ReportError
 
 if TYPE_CHECKING:
+    from nodevet.diagnosis.model import Diagnosis
     from nodevet.feed.answer import FeedAnswer
     from nodevet.model import Run
     from nodevet.result import Result
@@ -57,18 +59,29 @@ def fix_options(name: str) -> frozenset[str]:
 
 def feed_options(name: str) -> frozenset[str]:
     """What a format can be told of an answer about feeding GPUs: `colour`, `width`, `plot`."""
-    return frozenset(inspect.signature(_feed_module(name).render_feed).parameters) - {"answer"}
+    return frozenset(inspect.signature(_own(name, "render_feed")).parameters) - {"answer"}
 
 
 def render_feed(name: str, answer: "FeedAnswer", **given: Any) -> str:
     """The answer in this format. Raises ReportError for a format that has none."""
-    return str(_feed_module(name).render_feed(answer, **given))
+    return str(_own(name, "render_feed")(answer, **given))
 
 
-def _feed_module(name: str) -> ModuleType:
-    found = module(name)
-    if not hasattr(found, "render_feed"):
-        there = (each for each in formats() if hasattr(module(each), "render_feed"))
+def diagnosis_options(name: str) -> frozenset[str]:
+    """What a format can be told of a diagnosis: `colour`, `width`, `rules`."""
+    return frozenset(inspect.signature(_own(name, "render_diagnosis")).parameters) - {"incident"}
+
+
+def render_diagnosis(name: str, incident: "Diagnosis", **given: Any) -> str:
+    """The diagnosis in this format. Raises ReportError for a format that has none."""
+    return str(_own(name, "render_diagnosis")(incident, **given))
+
+
+def _own(name: str, function: str) -> Callable[..., Any]:
+    """What only some formats have."""
+    found: Callable[..., Any] | None = getattr(module(name), function, None)
+    if found is None:
+        there = (each for each in formats() if hasattr(module(each), function))
         raise ReportError(f"the format {name} is for runs; there are {', '.join(there)}")
     return found
 

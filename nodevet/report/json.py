@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from nodevet.model import Run
+from nodevet.report.parts.errors import ReportError
 from nodevet.report.parts.saved import (
     UPGRADES,
     Schema,
@@ -17,6 +18,7 @@ from nodevet.report.parts.saved import (
 from nodevet.upgrades import Document, Upgrades
 
 if TYPE_CHECKING:
+    from nodevet.diagnosis.model import Diagnosis
     from nodevet.feed.answer import FeedAnswer
     from nodevet.result import Result
 
@@ -76,5 +78,20 @@ def render_feed(answer: "FeedAnswer") -> str:
     return _indented(answer)
 
 
-def _indented(document: "Run | Result | FeedAnswer") -> str:
+def render_diagnosis(incident: "Diagnosis") -> str:
+    """The same; see `nodevet.diagnosis.model`."""
+    return _indented(incident)
+
+
+def parse_diagnosis(text: str | bytes) -> "Diagnosis":
+    """A diagnosis from its JSON form. Raises ReportError if it is none, or of another schema."""
+    from nodevet.diagnosis.model import SCHEMA, Diagnosis
+
+    schema = decode(text, Schema, "diagnosis").schema
+    if schema != SCHEMA:
+        raise ReportError(f"the diagnosis has schema {schema}, this nodevet reads {SCHEMA}")
+    return decode(text, Diagnosis, "diagnosis")
+
+
+def _indented(document: "Run | Result | FeedAnswer | Diagnosis") -> str:
     return msgspec.json.format(encode(document), indent=2) + "\n"

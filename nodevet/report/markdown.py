@@ -19,6 +19,7 @@ from nodevet.report.parts.spans import cell, code, longest, table
 from nodevet.report.parts.text import count, name, nodeset
 
 if TYPE_CHECKING:
+    from nodevet.diagnosis.model import Diagnosis
     from nodevet.feed.answer import FeedAnswer
     from nodevet.resource import Contents
     from nodevet.result import Result, StepResult
@@ -197,3 +198,10 @@ def render_feed(answer: "FeedAnswer") -> str:
     from nodevet.report.parts.feed_markdown import document
 
     return document(answer, MOST)
+
+
+def render_diagnosis(incident: "Diagnosis") -> str:
+    """For the ticket: each GPU in a sentence, the numbers that prove it, the suspects."""
+    from nodevet.report.parts.diagnosis_markdown import document
+
+    return document(incident, MOST)

@@ -16,6 +16,7 @@ from nodevet.report.parts.passed import passed
 from nodevet.report.parts.text import count, wrap
 
 if TYPE_CHECKING:
+    from nodevet.diagnosis.model import Diagnosis
     from nodevet.feed.answer import FeedAnswer
     from nodevet.resource import Contents
     from nodevet.result import Result
@@ -80,3 +81,12 @@ def render_feed(
     from nodevet.report.parts.feed_table import table
 
     return table(answer, colour=colour, width=width, plot=plot)
+
+
+def render_diagnosis(
+    incident: "Diagnosis", *, colour: bool = False, width: int | None = None, rules: bool = False
+) -> str:
+    """A paragraph for each GPU; `rules`: with every rule and by what margin it holds or not."""
+    from nodevet.report.parts.diagnosis_table import table
+
+    return table(incident, colour=colour, width=width, rules=rules)

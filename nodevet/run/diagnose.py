@@ -13,6 +13,7 @@ from nodevet import __version__
 from nodevet.diagnosis.classify import diagnose
 from nodevet.diagnosis.model import Diagnosis, HostDiagnosis, Suspect
 from nodevet.diagnosis.stragglers import stragglers
+from nodevet.diagnosis.suspects import suspect
 from nodevet.diagnosis.timelines import timelines
 from nodevet.evidence.activity import Look
 from nodevet.evidence.document import Evidence
@@ -128,10 +129,13 @@ def host_diagnosis(one: Visit, host: Host, context: VetContext) -> HostDiagnosis
         return blank
     found = diagnose(vetted.evidence)
     looks = _looks(vetted.evidence)
+    failed = [each for each in report.findings if each.verdict is Verdict.FAIL and not each.cause]
+    suspects = tuple(_suspects(failed, vetted.evidence, context))
     told = replace(
         blank,
         baseline=report.baseline,
-        suspects=tuple(_suspects(report.findings, vetted.evidence, context)),
+        suspects=suspects,
+        others=len(failed) - len(suspects),
         began_s=_began(one, vetted.evidence, looks),
         seconds=max((look.seconds for look in looks), default=0.0),
         timelines=timelines(vetted.evidence),
@@ -168,15 +172,13 @@ def _began(one: Visit, evidence: Evidence, looks: Sequence[Look]) -> float | Non
 
 
 def _suspects(
-    findings: Iterable[Finding], evidence: Evidence, context: VetContext
+    failed: Iterable[Finding], evidence: Evidence, context: VetContext
 ) -> Iterable[Suspect]:
-    """What differs from the baseline and is the root of it."""
+    """What of this can make a GPU slow."""
     data = evidence[Gpus].data
     numbers = {gpu.uuid: gpu.index for gpu in (data.gpus if data else None) or () if gpu.uuid}
-    for finding in findings:
-        if finding.verdict is Verdict.FAIL and not finding.cause:
-            yield Suspect(
-                finding=finding,
-                gpu=numbers.get(finding.subject.stable_id),
-                fixable=finding.check in context.catalog.fixes,
-            )
+    for finding in failed:
+        gpu = numbers.get(finding.subject.stable_id)
+        fixable = finding.check in context.catalog.fixes
+        if found := suspect(finding, gpu=gpu, fixable=fixable):
+            yield found

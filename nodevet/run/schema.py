@@ -12,6 +12,8 @@ import msgspec
 
 from nodevet import model
 from nodevet.baseline.schema import DIALECT
+from nodevet.diagnosis.model import SCHEMA as DIAGNOSIS_SCHEMA
+from nodevet.diagnosis.model import Diagnosis
 from nodevet.evidence import core
 from nodevet.evidence.core import Section
 from nodevet.evidence.sections import sections
@@ -164,6 +166,10 @@ KINDS: Mapping[str, Callable[[Path], Document]] = {
     "feed": partial(
         _of_struct, "feed", "Whether nodes can feed their GPUs, as `nodevet feed` answers it",
         FeedAnswer, "schema", FEED_SCHEMA,
+    ),
+    "diagnosis": partial(
+        _of_struct, "diagnosis", "What GPUs wait for, as `nodevet diagnose` answers it",
+        Diagnosis, "schema", DIAGNOSIS_SCHEMA,
     ),
 }  # fmt: skip
 """Each takes the project's folder."""

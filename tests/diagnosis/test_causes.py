@@ -72,7 +72,7 @@ def test_a_quota_that_is_used_up_is_told_with_its_cpus() -> None:
     group = cgroup(cpu_quota=2.0, periods=[0, 100], throttled=[0, 90])
     found = told(sections(processes=[process(threads=[thread(10, 40)])], groups=[group]))
     assert found.cause is Cause.PREPROCESSING
-    assert "the job may use 2.0 CPUs (cgroup CPU quota)" in found.also
+    assert "the job may use 2 CPUs (cgroup CPU quota)" in found.also
 
 
 def test_who_pages_does_not_wait_for_storage_too() -> None:

@@ -84,6 +84,12 @@ class Sinks:
                     with suppress(OSError):
                         file.close()
 
+    def drawn(self, sink: Sink, known: frozenset[str], **given: Any) -> dict[str, Any]:
+        """What of this is `known` to a format; how wide and in which colours only at a terminal: a
+        file is none."""
+        shown = {} if sink.file else {"colour": self.display.colour, "width": self.display.width}
+        return {key: value for key, value in (shown | given).items() if key in known}
+
     def replace(self, path: Path, text: str) -> None:
         """Write a file whole or not at all; `finish` says when it could not be."""
         try:
