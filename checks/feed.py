@@ -13,7 +13,8 @@ stage; see docs/feed.md for the arithmetic. The lowest of them counts. A worker 
 least, and a thread beyond the cores counts for at most as much; a PCIe link moves 75 to 100 % of
 what its encoding leaves, and that of an idle GPU is between what it is now and what it can be.
 Where the verdict depends on that, or on a stage that neither baseline nor evidence knows, it is
-unknown. Without `storage.read` or `storage.cached` the check can fail, and never pass.
+unknown: for nodes that are judged idle name `link`, and let `pcie_link` hold it to that. Without
+`storage.read` or `storage.cached` the check can fail, and never pass.
 
 **To fix it** `nodevet feed` with the same values as a workload file says what to change first, and
 what each change gains: more workers, a larger batch, preprocessing on the GPU, the link, storage.
@@ -83,7 +84,7 @@ def said(share: float | None, found: BatchOutcome) -> str:
 
 
 def why(feed: Feed, found: BatchOutcome) -> str:
-    told = f"the {found.binds.value} binds"
+    told = f"{found.binds.words} binds"
     if found.workers_needed and feed.workers and found.workers_needed > feed.workers:
         told += (
             f"; {found.workers_needed} workers for each GPU are needed, {feed.workers} are there"

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
 from nodevet.cli.common import completing, options
 from nodevet.cli.common.command import Command, Option, WholeNumber
@@ -127,6 +128,7 @@ def command(
     from nodevet.run.targets import Targets
     from nodevet.run.workload import read_workload
 
+    _refuse_mixed(click.get_current_context(), measure=measure)
     if measure:
         words = (workload, *targets)
         _measure(words, on, inventories, reach, seconds=seconds, user=user, workers=workers)
@@ -144,6 +146,21 @@ def command(
         sinks.sinks,
     )
     click.get_current_context().exit(3 if found.lost else 0)
+
+
+MEASURING = ("on", "seconds", "workers", "user")
+ANSWERING = ("evidence", "batch", "plot", "formats", "limit")
+
+
+def _refuse_mixed(context: click.Context, *, measure: bool) -> None:
+    """Raises click.UsageError for an option that is for the other half of the command."""
+    for name in ANSWERING if measure else MEASURING:
+        if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
+            option = next(each for each in context.command.params if each.name == name).opts[-1]
+            if measure:
+                raise click.UsageError(f"{option} is for a workload; leave it out with --measure")
+            hint = " (the file has a field for it)" if name == "workers" else ""
+            raise click.UsageError(f"{option} is for --measure{hint}")
 
 
 def _measure(

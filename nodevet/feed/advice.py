@@ -48,8 +48,9 @@ def changes(
     return tuple(sorted((each for each in found if each.gain >= LEAST), key=_order))
 
 
-def _order(change: FeedChange) -> tuple[float, str]:
-    return -round(change.gain, 6), change.name
+def _order(change: FeedChange) -> tuple[float, bool, str]:
+    """By what is gained; of equals what is certain first."""
+    return -round(change.gain, 6), not change.certain, change.name
 
 
 def change(

@@ -28,6 +28,11 @@ class FeedStage(str, Enum):
     LINK = "link"  # the copy to the GPU
     ACCELERATOR = "accelerator"  # the step itself
 
+    @property
+    def words(self) -> str:
+        """As a sentence has it: `storage`, `the link`."""
+        return self.value if self is FeedStage.STORAGE else f"the {self.value}"
+
 
 OF_EQUALS = (FeedStage.ACCELERATOR, FeedStage.STORAGE, FeedStage.LINK, FeedStage.TRANSFORM)
 

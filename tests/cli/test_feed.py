@@ -64,6 +64,8 @@ def test_the_example_is_as_the_schema_for_editors_says() -> None:
         (["--format", "junit"], "the format junit is for runs; there are "),
         (["--format", "tabel"], "no report format is named 'tabel'; did you mean table?"),
         (["@nowhere"], "@nowhere"),
+        (["--workers", "16"], "--workers is for --measure (the file has a field for it)"),
+        (["--measure", "--plot"], "--plot is for a workload; leave it out with --measure"),
     ],
 )
 def test_what_cannot_be_asked(nodevet: Run, arguments: list[str], said: str) -> None:

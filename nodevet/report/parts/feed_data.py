@@ -47,10 +47,12 @@ def headline(answer: FeedAnswer) -> str:
 
 
 def _node(answer: FeedAnswer, node: NodeAnswer) -> dict[str, Any]:
-    charts = [feed_chart.by_batch(node), feed_chart.by_workers(node)]
+    found = feed_chart.by_batch(node), feed_chart.by_workers(node)
+    charts = [chart for chart in found if chart]
     return {
         "title": brief(feed_text.subtitle(answer, node), LONGEST),
-        "charts": [chart for chart in charts if chart],
+        "charts": charts,
+        "banded": any(chart.least for chart in charts),
         "rows": [
             (feed_text.cells(each), each.binds.value, each.batch == node.at)
             for each in node.batches

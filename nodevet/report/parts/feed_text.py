@@ -119,10 +119,10 @@ def crossing(node: NodeAnswer) -> str:
     """`the accelerator up to batch 22, the transform from 23`"""
     if not node.crossovers:
         stages = [each.binds for each in node.batches]
-        return f"the {stages[0].value} at every batch size"
+        return f"{stages[0].words} at every batch size"
     first, *rest = node.crossovers
     about = "about " if first.about else ""
-    told = [f"the {first.before.value} up to batch {about}{first.at - 1}"]
+    told = [f"{first.before.words} up to batch {about}{first.at - 1}"]
     told += [_from(each, following) for each, following in _pairs([first, *rest])]
     return ", ".join(told)
 
@@ -134,7 +134,7 @@ def _pairs(found: list[Crossover]) -> Iterator[tuple[Crossover, Crossover | None
 def _from(each: Crossover, following: Crossover | None) -> str:
     about = "about " if each.about else ""
     until = f" to {following.at - 1}" if following else ""
-    return f"the {each.after.value} from {about}{each.at}{until}"
+    return f"{each.after.words} from {about}{each.at}{until}"
 
 
 def _workers(node: NodeAnswer, chosen: BatchOutcome) -> Iterator[str]:
@@ -155,7 +155,7 @@ def _workers(node: NodeAnswer, chosen: BatchOutcome) -> Iterator[str]:
         yield f"{node.node.cores:,} cores{threads} in the node{share}{near}"
     if node.workers_crossover:
         after = node.workers_crossover
-        yield f"from {after.at:,} on the {after.after.value} binds"
+        yield f"from {after.at:,} on {after.after.words} binds"
 
 
 def _demand(workload: Workload, node: NodeAnswer, chosen: BatchOutcome) -> Iterator[str]:
