@@ -20,7 +20,7 @@ from nodevet import __version__, typed
 from nodevet.document.kinds import DocumentKind, mistaken
 from nodevet.files import open_regular, write_whole
 from nodevet.fleet import Visit
-from nodevet.model import Host
+from nodevet.model import Host, Status
 from nodevet.run.errors import UserError
 from nodevet.run.saved import KeptVisit, SavedEvidenceError, document_of, visit_of
 
@@ -40,6 +40,8 @@ NAMES = frozenset(
     }
 )
 """The fields that name something; `command`, the program's own name, stays."""
+LEFT_OUT = frozenset({"fstab", "swap_units", "swaps", "uid"})
+"""The fields that no diagnosis needs, and that name people, paths or machines in passing."""
 Code = Callable[[str], str]
 
 
@@ -85,9 +87,12 @@ def write(path: Path, visits: Iterable[tuple[Visit, Host]], *, redact: bool) -> 
 
 
 def read(path: Path) -> Sequence[tuple[Visit, Host]]:
-    """What a bundle holds. Raises OSError, and SavedEvidenceError for a file that is none."""
-    with open_regular(path) as file:
-        data = file.read(LARGEST + 1)
+    """What a bundle holds. Raises SavedEvidenceError for a file that is none, or cannot be read."""
+    try:
+        with open_regular(path) as file:
+            data = file.read(LARGEST + 1)
+    except OSError as error:
+        raise SavedEvidenceError(f"{path}: cannot be read: {error.strerror}") from error
     if data[:2] == b"\x1f\x8b":
         data = unpacked(data, path)
     if len(data) > LARGEST:
@@ -135,12 +140,16 @@ def redacted(kept: Mapping[str, Any], code: Code) -> Mapping[str, Any]:
         left["why"] = "redacted"
     if kept["evidence"] is None:
         return left
-    document = msgspec.json.decode(bytes(kept["evidence"]))
-    sections = {
-        name: cleaned(section, code)
-        for name, section in document.get("sections", {}).items()
-        if name in NEEDED
-    }
+    try:
+        document = msgspec.json.decode(bytes(kept["evidence"]))
+        sections = {
+            name: cleaned(section, code)
+            for name, section in document["sections"].items()
+            if name in NEEDED
+        }
+    except RecursionError:
+        why = "what was sent is nested too deeply to be redacted"
+        return {**left, "status": Status.PROBE_FAILED, "why": why, "evidence": None}
     left["evidence"] = {**document, "sections": sections, "earlier": None}
     return left
 
@@ -158,7 +167,7 @@ def cleaned(value: Any, code: Code) -> Any:
             found[key] = {field: first_word(why) for field, why in each.items()}
         elif key == "why":
             found[key] = first_word(each)
-        elif key == "uid":
+        elif key in LEFT_OUT:
             found[key] = None
         elif key in NAMES and isinstance(each, str):
             found[key] = code(each)

@@ -4,6 +4,7 @@ import math
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
+from dataclasses import replace as changed
 from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Any
@@ -96,7 +97,13 @@ def keep(visit: Visit, host: Host, folder: Path) -> None:
 
 
 def document_of(visit: Visit, host: Host) -> dict[str, Any]:
-    """A visit as it is kept: a KeptVisit."""
+    """A visit as it is kept: a KeptVisit. What a node sent that is not evidence is not kept, for it
+    would spoil the file that it is kept in."""
+    if visit.evidence:
+        try:
+            check_envelope(visit.evidence)
+        except EvidenceError as error:
+            visit = changed(visit, status=Status.PROBE_FAILED, why=str(error), evidence=None)
     return {
         "host": visit.host,
         "status": visit.status,
