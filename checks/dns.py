@@ -19,7 +19,8 @@ the file: DHCP, netplan, NetworkManager or systemd-resolved.
 
 import ipaddress
 import re
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, ClassVar
 
 from msgspec import Meta
@@ -64,7 +65,7 @@ class Params(CheckParams):
     bare: ClassVar[str] = "minimum"
 
     minimum: Annotated[int, Meta(ge=0, le=32)] = 1
-    """Nameservers."""
+    """Different nameservers, by their addresses."""
     one_of: tuple[str, ...] = ()
     """Addresses that a nameserver may have."""
     search: tuple[Domain, ...] = ()
@@ -116,13 +117,15 @@ def settings(data: Dns, params: Params) -> Iterator[Aspect]:
     if servers is None:
         yield unread_aspect(data, "nameservers")
     else:
+        valid = {address(each) for each in servers} - {None}
+        enough = len(valid) >= params.minimum
         yield met(
             "nameservers",
-            len(servers) >= params.minimum,
+            enough,
             expected=f"at least {params.minimum}",
             actual=", ".join(servers) or "none",
             advice=WRITER,
-        )
+        )._replace(why="" if enough else unusable(servers))
         others = [each for each in servers if params.one_of and not admitted(each, params)]
         if params.one_of:
             yield met(
@@ -146,6 +149,19 @@ def settings(data: Dns, params: Params) -> Iterator[Aspect]:
         actual=", ".join(data.search) or "none",
         advice=WRITER,
     )
+
+
+def unusable(servers: Sequence[str]) -> str:
+    """Why there are fewer nameservers than there are words.
+
+    >>> unusable(["ns1.example", "10.0.0.2", "10.0.0.2"])
+    'not an IP address: ns1.example; named twice: 10.0.0.2'
+    """
+    names = sorted({each for each in servers if address(each) is None})
+    found = Counter(each for each in servers if each not in names)
+    twice = sorted(each for each, count in found.items() if count > 1)
+    told = {"not an IP address": names, "named twice": twice}
+    return "; ".join(f"{why}: {', '.join(some)}" for why, some in told.items() if some)
 
 
 def admitted(server: str, params: Params) -> bool:
@@ -177,7 +193,8 @@ def learn(evidence: Evidence) -> Value:
     data = evidence[Dns].data
     if data is None or not data.nameservers:
         return None
-    fields: dict[str, Value] = {"minimum": len(data.nameservers)}
+    usable = {address(each) for each in data.nameservers} - {None}
+    fields: dict[str, Value] = {"minimum": len(usable)}
     if all(address(each) for each in data.nameservers):
         fields["one_of"] = sorted(set(data.nameservers))
     domains = [each for each in data.search or () if re.fullmatch(DOMAIN, each)]

@@ -27,6 +27,7 @@ def node(root: Path, config: str | None, upstream: str | None = None) -> str:
     [
         ("# a\nnameserver 10.0.0.2\nnameserver fd00::2 # b\n", None, ("10.0.0.2", "fd00::2"), ()),
         (" nameserver 1.1.1.1\n;nameserver 2.2.2.2\nnameserver\n", None, (), ()),
+        ("nameserver 10.0.0.2;a\nnameserver 10.0.0.3#b\n", None, ("10.0.0.2", "10.0.0.3"), ()),
         ("search a b\nsearch c d.e\n", None, (), ("c", "d.e")),
         ("domain a\n", None, (), ("a",)),
         ("nameserver 127.0.0.53\nsearch .\n", "nameserver 10.0.0.2\n", ("10.0.0.2",), (".",)),

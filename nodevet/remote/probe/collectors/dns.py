@@ -5,6 +5,7 @@ programs do it, with getaddrinfo(3), all at once in a process of their own, for 
 """
 
 import json
+import re
 import sys
 import time
 
@@ -17,6 +18,7 @@ STUBS = ("127.0.0.53", "127.0.0.54")  # systemd-resolved(8)
 SECONDS = 10.0  # for all names
 SPARE = 2.0  # seconds of the section that they do not have
 OUTPUT = 1 << 20  # bytes
+END = re.compile("[;#]")  # what ends an address, res_init.c
 MOST = 32  # nameservers, search domains, addresses of a name
 RESOLVE = """
 import json, os, socket, sys, threading, time
@@ -53,7 +55,7 @@ def asked(request):
 def parse_config(text):
     """(nameservers, search domains); a keyword begins its row, and the last list counts.
 
-    >>> parse_config("search a b\\nnameserver 10.0.0.2 # x\\n;nameserver 1.1.1.1\\ndomain c")
+    >>> parse_config("search a b\\nnameserver 10.0.0.2#x\\n;nameserver 1.1.1.1\\ndomain c")
     (['10.0.0.2'], ['c'])
     """
     servers, search = [], []
@@ -62,7 +64,7 @@ def parse_config(text):
         if not words or row[0] not in "nsd" or len(words) < 2:
             continue
         if words[0] == "nameserver":
-            servers.append(words[1][:256])
+            servers.append(END.split(words[1])[0][:256])
         elif words[0] in ("search", "domain"):
             search = [word[:256] for word in words[1 : 2 if words[0] == "domain" else None]]
     if len(servers) > MOST or len(search) > MOST:
