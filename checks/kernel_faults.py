@@ -17,7 +17,7 @@ limit, and `segfault`, the crash of a program in CUDA's, NCCL's or the driver's 
 shown. It is ok only if the log has no gap, and says since when if its beginning is gone, as `xid`
 does. Captured files without a kernel log are not applicable. With `--since` a kind fails only if a
 line of it came since the last look; but an oops until the next reboot, since the kernel goes on
-damaged.
+damaged, and so hung tasks from the tenth line on, after which the kernel tells of no more.
 
 **To fix it** the advice says where to look, by kind.
 """
@@ -74,6 +74,7 @@ WORDS: Mapping[str, str] = {
 }  # fmt: skip
 OF_EVENTS = {**{kind: kind for kind in WORDS}, "bug": "oops"}  # kind of an event: kind here
 LASTING = ("oops",)  # what only a reboot ends
+WARNINGS = 10  # hung tasks that the kernel tells of by default: kernel.hung_task_warnings
 CRASHED = (None, "Panic")  # reasons of a record that a kernel leaves when it ends
 BEFORE_BOOT_S = 3600.0  # by which a record of the crash before this boot may be older than it
 
@@ -95,7 +96,7 @@ def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
     booted = boot_time(evidence[HostInfo].data)
     faults, seen = by_kind(log.events or ()), seen_lines(evidence)
     old = [kind for kind, events in faults.items()
-           if seen and kind not in LASTING and seen.has(*events)]  # fmt: skip
+           if seen and seen.has(*events) and not lasts(kind, events)]  # fmt: skip
     bad = [
         found
         for kind, events in faults.items()
@@ -117,6 +118,12 @@ def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
         before = seen.before(told[kind] for kind in old) if seen else ""
         why = "; ".join(filter(None, [*allowed, before or since]))
         yield ok(expected="none", actual="none", why=why)
+
+
+def lasts(kind: str, events: Sequence[KernelEvent]) -> bool:
+    """Whether silence since is no sign that it is over."""
+    count = total(events)
+    return kind in LASTING or (kind == "hung_task" and (count is None or count >= WARNINGS))
 
 
 def stuck(evidence: Evidence, faults: Mapping[str, Sequence[KernelEvent]]) -> str:
