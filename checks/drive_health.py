@@ -14,7 +14,7 @@ does not tell is not judged. That errors are in its log, or that an attribute wa
 threshold once, is told in the details. Without smartctl, or without root, it is unknown;
 `smart: false` judges what the kernel says alone. A volume of a RAID controller is not applicable if
 its drives are asked, and else unknown: `ignore` it, and judge it with a rule `command`. In a
-virtual machine that cannot ask a drive it is not applicable. USB and removable media are left out.
+virtual machine that cannot ask a drive, or whose drives have no verdict, it is not applicable. USB and removable media are left out.
 
 **To fix it** `smartctl -x /dev/sdX` tells more. A drive that fails, or has sectors that it cannot
 read, is replaced; of a mirror first see that the other half is whole (`raid`).
@@ -48,6 +48,8 @@ from nodevet.model import (
 NOT_TOLD = "the drive does not tell it"
 PAST = ((5, "an attribute was below its threshold once"), (6, "errors in its log"),
         (7, "failed self-tests in its log"))  # fmt: skip
+OWN = frozenset({"passed", "failing", "below threshold"})
+"""What a virtual drive has no verdict of its own on."""
 REPLACE = "have it replaced: details tell its serial; see `smartctl -x` and, of a mirror, `raid`"
 COOL = "look at fans, airflow and the drives around it"
 MISSING = "a drive is missing: the kernel log tells when it went; reseat it"
@@ -91,7 +93,7 @@ def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
         yield unknown(why=f"{data.found} drives were found, and {len(data.drives)} are told")
     if params.count is not None:
         yield from counted(drives, params.count)
-    asked = any(each.health is not None for each in drives)
+    asked = any(each.health is not None for each in drives if is_member(each))
     for drive in drives:
         yield from judge_drive(drive, evidence, params, asked)
     if not drives and params.count is None:
@@ -111,20 +113,29 @@ def counted(drives: Sequence[ScsiDrive], count: int) -> Iterator[Finding]:
 def judge_drive(
     drive: ScsiDrive, evidence: Evidence, params: Params, others: bool
 ) -> Iterator[Finding]:
-    """`others`: whether any drive of the node could be asked."""
+    """`others`: whether a drive behind a RAID controller could be asked."""
     subject = Subject(kind="drive", id=drive.name)
     aspects = [*stated(drive)]
     if params.smart and drive.health is not None:
-        aspects += logged(drive.health, params)
+        untold = is_virtual(evidence) and drive.health.errors.get("passed") == NOT_TOLD
+        aspects += [each for each in logged(drive.health, params)
+                    if not untold or each.verdict is Verdict.FAIL or each.name not in OWN]  # fmt: skip
+        if untold:
+            aspects.append(virtual(f"passed: {NOT_TOLD}"))
     elif params.smart:
         good = [each for each in aspects if each.verdict is not Verdict.OK]
         aspects = [*good, unasked(drive, evidence, others)]
     yield from judged(subject, aspects, details_of(drive))
 
 
+def is_member(drive: ScsiDrive) -> bool:
+    """Whether it is behind a RAID controller, and smartctl alone lists it."""
+    return drive.name.startswith("/dev/")
+
+
 def stated(drive: ScsiDrive) -> Iterator[Aspect]:
     """What the kernel says; of a drive behind a RAID controller it says nothing."""
-    if drive.name.startswith("/dev/"):
+    if is_member(drive):
         return
     if drive.state is None:
         yield unread_aspect(drive, "state")
@@ -139,8 +150,12 @@ def unasked(drive: ScsiDrive, evidence: Evidence, others: bool) -> Aspect:
     if drive.volume and others:
         return Aspect(Verdict.NOT_APPLICABLE, "health", why="a volume of a RAID controller")
     if is_virtual(evidence):
-        return Aspect(Verdict.NOT_APPLICABLE, "health", why=f"a virtual machine: {why}")
+        return virtual(why)
     return Aspect(Verdict.UNKNOWN, "health", why=why)
+
+
+def virtual(why: str) -> Aspect:
+    return Aspect(Verdict.NOT_APPLICABLE, "health", why=f"a virtual machine: {why}")
 
 
 def logged(log: DriveLog, params: Params) -> Iterator[Aspect]:

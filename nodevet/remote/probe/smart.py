@@ -48,6 +48,7 @@ def parse_log(text):
 ATTRIBUTES = (("reallocated", 5), ("pending", 197), ("uncorrectable", 198))  # of ATA, by number
 SCSI_ERRORS = ("read", "write", "verify")
 UNREAD = 0b11  # bits of smartctl's exit code: not understood, not opened
+OPENED = 0b10  # the latter; also what `--nocheck=standby` ends with
 NOT_TOLD = "the drive does not tell it"
 COUNTS = ("reallocated", "pending", "uncorrectable", "percentage_used", "temperature_c",
           "power_on_hours")  # fmt: skip
@@ -58,12 +59,13 @@ def parse_drive(text, code):
     of its exit code (smartctl(8)) are facts of the drive. Raises ValueError."""
     told = parsed_object(text)
     if code & UNREAD or "device" not in told:
-        raise ValueError(complaint(told) or "smartctl ended with {}".format(code))
+        asleep = ": it could not be opened, or is asleep and was not woken" if code & OPENED else ""
+        raise ValueError(complaint(told) or "smartctl ended with {}{}".format(code, asleep))
     found = dict.fromkeys(COUNTS)
     found.update(
         exit_bits=code,
         passed=inner(told, "smart_status", "passed", bool),
-        failing="",
+        failing=None if inner(told, "device", "protocol", str) == "ATA" else "",
         model=first_text(told, "model_name", "scsi_model_name"),
         serial=first_text(told, "serial_number"),
         firmware=first_text(told, "firmware_version", "scsi_revision", "revision"),

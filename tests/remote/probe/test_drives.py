@@ -110,6 +110,11 @@ def test_what_a_sata_drive_tells() -> None:
     )
 
 
+def test_attributes_that_a_sata_drive_did_not_give_are_not_above_their_thresholds() -> None:
+    told = parse_drive(json.dumps({**SATA, "ata_smart_attributes": {}}), 4)
+    assert (told["passed"], told["failing"]) == (True, None)
+
+
 def test_what_a_sas_drive_tells() -> None:
     told = parse_drive(json.dumps(SAS), 8)
     assert (told["passed"], told["failing"], told["firmware"]) == (False, "", "ST31")
@@ -121,7 +126,7 @@ def test_what_a_sas_drive_tells() -> None:
     ("text", "code", "why"),
     [
         ('{"smartctl": {"messages": [{"string": "Permission denied"}]}}', 2, "Permission denied"),
-        (json.dumps(SATA), 2, "smartctl ended with 2"),
+        (json.dumps(SATA), 2, "smartctl ended with 2: it could not be opened, or is asleep"),
         ("{}", 0, "smartctl ended with 0"),
         ("[]", 0, "not a JSON object"),
         ("smartctl 6.6", 1, "not JSON"),

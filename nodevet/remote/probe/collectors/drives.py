@@ -86,8 +86,8 @@ def take_health(record, smartctl, words):
             record[field] = told[field][:256]
         elif record[field] is None:
             record.fail(field, NOT_TOLD)
-    log = Reading(exit_bits=told["exit_bits"], failing=told["failing"])
-    for field in ("passed",) + COUNTS:
+    log = Reading(exit_bits=told["exit_bits"])
+    for field in ("passed", "failing") + COUNTS:
         if told[field] is None:
             log.fail(field, NOT_TOLD)
         else:
