@@ -14,13 +14,14 @@ does not tell is not judged. That errors are in its log, or that an attribute wa
 threshold once, is told in the details. Without smartctl, or without root, it is unknown;
 `smart: false` judges what the kernel says alone. A volume of a RAID controller is not applicable if
 its drives are asked, and else unknown: `ignore` it, and judge it with a rule `command`. In a
-virtual machine that cannot ask a drive, or whose drives have no verdict, it is not applicable. USB and removable media are left out.
+virtual machine that cannot ask a drive, or whose drives have no verdict, it is not applicable. USB
+and removable media are left out.
 
 **To fix it** `smartctl -x /dev/sdX` tells more. A drive that fails, or has sectors that it cannot
 read, is replaced; of a mirror first see that the other half is whole (`raid`).
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Annotated, ClassVar
 
 from msgspec import Meta
@@ -118,10 +119,8 @@ def judge_drive(
     aspects = [*stated(drive)]
     if params.smart and drive.health is not None:
         untold = is_virtual(evidence) and drive.health.errors.get("passed") == NOT_TOLD
-        aspects += [each for each in logged(drive.health, params)
-                    if not untold or each.verdict is Verdict.FAIL or each.name not in OWN]  # fmt: skip
-        if untold:
-            aspects.append(virtual(f"passed: {NOT_TOLD}"))
+        told = logged(drive.health, params)
+        aspects += without_verdict(told) if untold else told
     elif params.smart:
         good = [each for each in aspects if each.verdict is not Verdict.OK]
         aspects = [*good, unasked(drive, evidence, others)]
@@ -143,6 +142,12 @@ def stated(drive: ScsiDrive) -> Iterator[Aspect]:
         right = drive.state == "running"
         advice = "the kernel log says why; reseat it, or have it replaced"
         yield met("state", right, expected="running", actual=drive.state, advice=advice)
+
+
+def without_verdict(told: Iterable[Aspect]) -> Iterator[Aspect]:
+    """What a virtual drive says that has no verdict of its own."""
+    yield from (each for each in told if each.verdict is Verdict.FAIL or each.name not in OWN)
+    yield virtual(f"passed: {NOT_TOLD}")
 
 
 def unasked(drive: ScsiDrive, evidence: Evidence, others: bool) -> Aspect:

@@ -16,7 +16,7 @@ from nodevet.model import Host, HostReport, Run, Severity, Status, exit_code
 from nodevet.printable import brief
 from nodevet.report.parts.fold import lines
 from nodevet.run.context import VetContext
-from nodevet.run.files import FileError, replace, try_out
+from nodevet.run.files import FileError, replace, tried, try_out
 from nodevet.run.listener import VetListener
 from nodevet.run.vet import Vetted, collect, judge_visit, recorded
 
@@ -184,7 +184,8 @@ def begin(path: Path) -> None:
     """
     try:
         try_out(path)
-        replace(path, GateVerdict(verdict="pending").text())
+        with tried(path):
+            replace(path, GateVerdict(verdict="pending").text())
     except (OSError, FileError):
         with suppress(OSError):
             if path.is_file():

@@ -94,3 +94,8 @@ def test_an_old_pass_does_not_stay_if_the_verdict_cannot_be_written(
     with pytest.raises(FileError, match="No space left"):
         begin(tmp_path / "verdict")
     assert not (tmp_path / "verdict").exists()
+
+
+def test_a_verdict_file_on_a_full_disk_is_named() -> None:
+    with pytest.raises(FileError, match="/dev/full: cannot be written: No space left on device"):
+        begin(Path("/dev/full"))

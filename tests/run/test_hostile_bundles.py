@@ -31,7 +31,9 @@ def test_a_node_that_sends_no_evidence_does_not_spoil_the_bundle_of_all(
 ) -> None:
     path = tmp_path / "bundle.json.gz"
     sent = {"bad": document, "good": GOOD}
-    visits = [(Visit(name, Status.VETTED, "", each), Host(name=name)) for name, each in sent.items()]
+    visits = [
+        (Visit(name, Status.VETTED, "", each), Host(name=name)) for name, each in sent.items()
+    ]
     incident.write(path, visits, redact=redact)
     (bad, _), (good, _) = incident.read(path)
     assert (bad.status, bad.evidence) == (Status.PROBE_FAILED, None) and bad.why
