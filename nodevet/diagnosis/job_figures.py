@@ -35,6 +35,7 @@ class WatchedJob(NamedTuple):
     """What the evidence has of the processes of one GPU."""
 
     processes: tuple[ProcessActivity, ...]
+    on_gpu: frozenset[int]  # pids; the others are helpers: loaders, decoders, compilers
     cgroups: tuple[CgroupActivity, ...]
     seconds: float
     hz: int
@@ -53,7 +54,13 @@ def watched_job(evidence: Evidence, gpu: GpuActivity) -> WatchedJob | str:
         return gpu.why("processes")
     paths = {process.cgroup for process in own}
     groups = tuple(group for group in data.cgroups or () if group.path in paths)
-    return WatchedJob(own, groups, data.look.seconds, data.tick_hz)
+    on_gpu = _named(gpu) | {each.pid for each in own if gpu.index in each.gpus}
+    return WatchedJob(own, on_gpu, groups, data.look.seconds, data.tick_hz)
+
+
+def _named(gpu: GpuActivity) -> frozenset[int]:
+    """The processes on a GPU, as NVML names them."""
+    return frozenset(process.pid for process in gpu.processes or ())
 
 
 def _own(
@@ -62,7 +69,7 @@ def _own(
     """The processes on a GPU and all that descend from them."""
     if gpu.processes is None and not any(gpu.index in each.gpus for each in processes):
         return None
-    named = {process.pid for process in gpu.processes or ()}
+    named = _named(gpu)
     found: dict[int, ProcessActivity] = {}
     for process in processes:  # parents come before their children
         if process.pid in named or gpu.index in process.gpus or process.parent in found:
@@ -111,7 +118,8 @@ NAMES = (
     ("job_system", "%", "system time of the job's CPU time"),
     ("cpus_allowed", "", "CPUs that the job may use"),
     ("saturation", "%", "CPUs that it uses or waits for, of those that it may use"),
-    ("hottest_thread", "%", "hottest thread, of one core"),
+    ("hottest_thread", "%", "hottest thread of the GPU's processes, of one core"),
+    ("hottest_helper", "%", "hottest helper, of one core"),
     ("hot_threads", "", f"threads above {HOT:g} % of a core"),
     ("active_threads", "", f"threads above {ACTIVE:g} % of a core"),
     ("switches", "/s", "context switches of the job"),
@@ -182,22 +190,23 @@ def _with_children(own: tuple[int, int] | None, ended: tuple[int, int] | None) -
     return None if by is None else by + (grown(ended) or 0)
 
 
+Shares = list[tuple[float, ProcessActivity, ThreadActivity]]
+"""Percent of a core, and whose."""
+
+
 def _threads(job: WatchedJob) -> Iterator[Figure]:
-    why = "the threads of a process were not read"
-    shares: list[tuple[float, ProcessActivity, ThreadActivity]] = []
-    missing = any(process.threads is None for process in job.processes)
+    shares: Shares = []
+    if any(process.threads is None for process in job.processes):
+        why = "the threads of a process were not read"
+        for name in (*HOTTEST, "hot_threads", "active_threads", "switches", "cpu_starved"):
+            yield _figure(name, None, why)
+        return
     for process in job.processes:
         for thread in process.threads or ():
             share = wanted(thread, job)
             if share is not None:
                 shares.append((share, process, thread))
-    if missing:
-        for name in ("hottest_thread", "hot_threads", "active_threads", "switches", "cpu_starved"):
-            yield _figure(name, None, why)
-        return
-    top = max(shares, key=lambda each: each[0], default=None)
-    note = f"{top[1].command or '?'} {top[1].pid}, thread {top[2].tid}" if top else ""
-    yield _figure("hottest_thread", min(100.0, top[0]) if top else 0.0, note=note)
+    yield from _hottest(job, shares)
     yield _figure("hot_threads", float(sum(share >= HOT for share, _, _ in shares)))
     yield _figure("active_threads", float(sum(share >= ACTIVE for share, _, _ in shares)))
     switches = [
@@ -207,12 +216,34 @@ def _threads(job: WatchedJob) -> Iterator[Figure]:
     yield _figure(
         "switches", sum(told) / job.seconds if told or not shares else None, "status was not read"
     )
+    top = max(shares, key=lambda each: each[0], default=None)
     waited = rate(top[2].waited_ns, job.seconds) if top else 0.0
     yield _figure(
         "cpu_starved",
         None if waited is None else min(100.0, waited / 1e7),
         "the kernel does not count it",
     )
+
+
+HOTTEST = ("hottest_thread", "hottest_helper")
+
+
+def _hottest(job: WatchedJob, shares: Shares) -> Iterator[Figure]:
+    """Of the processes on the GPU, whose threads submit its work, and of those that help them. Of
+    helpers that ended, one after the other, only the CPU time is known."""
+    for name, is_helper in zip(HOTTEST, (False, True), strict=True):
+        some = [each for each in shares if (each[1].pid not in job.on_gpu) is is_helper]
+        top = max(some, key=lambda each: each[0], default=None)
+        share = top[0] if top else 0.0
+        note = f"{top[1].command or '?'} {top[1].pid}, thread {top[2].tid}" if top else ""
+        if is_helper:
+            ended = sum(
+                (grown(p.children_user) or 0) + (grown(p.children_system) or 0)
+                for p in job.processes
+            )
+            gone = 100.0 * ended / job.hz / job.seconds
+            share, note = (gone, "of those that ended") if gone > share else (share, note)
+        yield _figure(name, min(100.0, share), note=note)
 
 
 def cpus_allowed(job: WatchedJob, evidence: Evidence) -> tuple[float | None, str]:

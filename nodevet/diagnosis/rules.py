@@ -11,6 +11,8 @@ NVML_BUSY = "nvmlUtilization_t: the share of time in which a kernel ran, whateve
 DMON = "nvidia-smi dmon: bursts at batch boundaries, look upstream"
 ONE_HOT = "mpstat: one hot core with system time is the thread that launches"
 MANY_HOT = "mpstat: many cores hot in user time are the transforms"
+ONE_HELPER = "top -H: a loader at 100 % while the process on the GPU sleeps is too few of them"
+ROUND_TRIPS = "pidstat -w: 10 us of CPU a switch, so 10000/s take a tenth of a core by themselves"
 IOSTAT = "iostat and ps: threads in D, or asleep in a file system, wait for storage"
 LIMIT = "Documentation/admin-guide/cgroup-v2.rst: memory.events max, memory.failcnt of version 1"
 LINK = "PCIe base specification: 128b/130b and packets' headers leave some 85 % of the line"
@@ -97,6 +99,19 @@ RULES = (
         ),
     ),
     CauseRule(
+        Cause.SUBMISSION,
+        "the process on the GPU asks others for each small step",
+        (
+            WAITS,
+            WORKS,
+            USED,
+            _least("hottest_thread", 30.0, ONE_HOT),
+            _least("switches", 10000.0, ROUND_TRIPS),
+            _least("job_system", 30.0, ROUND_TRIPS),
+            READS,
+        ),
+    ),
+    CauseRule(
         Cause.PREPROCESSING,
         "all CPUs that the job may use are busy in user time",
         (
@@ -114,6 +129,17 @@ RULES = (
             WAITS,
             USED,
             _least("hot_threads", 4.0, MANY_HOT),
+            _least("job_user", 60.0, MANY_HOT),
+        ),
+    ),
+    CauseRule(
+        Cause.PREPROCESSING,
+        "a helper is hot, and the process on the GPU is not",
+        (
+            WAITS,
+            USED,
+            _least("hottest_helper", 80.0, ONE_HELPER),
+            _most("hottest_thread", 50.0, ONE_HELPER),
             _least("job_user", 60.0, MANY_HOT),
         ),
     ),

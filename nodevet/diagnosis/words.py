@@ -20,7 +20,13 @@ PROOF = {
     Cause.GPU: ("sm_busy", "clock", "power"),
     Cause.THROTTLED: ("slowed", "power_capped", "clock", "sm_busy"),
     Cause.SUBMISSION: ("sm_busy", "hottest_thread", "job_system", "switches"),
-    Cause.PREPROCESSING: ("sm_busy", "saturation", "job_user", "quota_throttled"),
+    Cause.PREPROCESSING: (
+        "sm_busy",
+        "saturation",
+        "hottest_helper",
+        "job_user",
+        "quota_throttled",
+    ),
     Cause.STORAGE: (
         "sm_busy",
         "blocked",
@@ -40,7 +46,7 @@ WORTH = dict.fromkeys(
     (
         *("quota_throttled", "swapped_in", "nfs_latency", "power_capped", "limit_hits", "slowed"),
         *("job_io_stalled", "job_memory_stalled", "disk_busy", "remote_cpus", "remote_memory"),
-        "job_system",
+        *("job_system", "hottest_helper"),
     ),
     1.0,
 )
@@ -55,7 +61,8 @@ SAID = {
     "power_capped": "at its power limit {} of the time",
     "clock": "SM clock {} of its maximum",
     "power": "power {} of its limit",
-    "hottest_thread": "the job's hottest thread takes {} of a core",
+    "hottest_thread": "the hottest thread of the GPU's processes takes {} of a core",
+    "hottest_helper": "the hottest of the job's helpers takes {} of a core",
     "job_system": "{} of the job's CPU time is in the kernel",
     "job_user": "{} of the job's CPU time is in user mode",
     "switches": "context switches {}",

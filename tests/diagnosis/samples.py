@@ -173,6 +173,14 @@ CASES: dict[str, dict[str, JSON]] = {
     "not enough evidence": sections([gpu(40)]),
 }
 """A node for each cause."""
+OTHERS: dict[str, dict[str, JSON]] = {
+    "one hot helper": sections(processes=[process(), process(20, [thread(20, 95)], parent=10)]),
+    "helpers that end": sections(processes=[process(children_user=[0, 900])]),
+    "thousands of round trips": sections(
+        processes=[process(threads=[thread(10, 45, 30, switches=[0, 300_000])])]
+    ),
+}
+"""Nodes for further rules."""
 
 
 def without(found: Mapping[str, JSON], path: tuple[str, ...]) -> dict[str, JSON]:

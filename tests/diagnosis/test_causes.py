@@ -12,6 +12,7 @@ from tests.diagnosis.samples import (
     CASES,
     HOT,
     LOOKS,
+    OTHERS,
     WORKERS,
     cgroup,
     evidence,
@@ -68,6 +69,21 @@ def test_one_thread_that_competes_for_its_cpu_is_as_hot() -> None:
     assert any("waited for a CPU that others had 75 %" in line for line in found.also)
 
 
+def test_a_hot_helper_is_not_taken_for_the_thread_that_submits() -> None:
+    found = told(OTHERS["one hot helper"])
+    assert found.causes == (Cause.PREPROCESSING,)
+    assert "helpers takes 95 % of a core (python 20, thread 20)" in found.sentence
+    ended = told(OTHERS["helpers that end"])
+    assert ended.causes == (Cause.PREPROCESSING,)
+    assert "helpers takes 90 % of a core (of those that ended)" in ended.sentence
+
+
+def test_a_process_that_asks_others_at_each_step_submits_too_slowly() -> None:
+    found = told(OTHERS["thousands of round trips"])
+    assert found.causes == (Cause.SUBMISSION,)
+    assert "context switches 30000 a second" in found.sentence
+
+
 def test_a_quota_that_is_used_up_is_told_with_its_cpus() -> None:
     group = cgroup(cpu_quota=2.0, periods=[0, 100], throttled=[0, 90])
     found = told(sections(processes=[process(threads=[thread(10, 40)])], groups=[group]))
@@ -101,16 +117,14 @@ def test_idle_far_cpus_are_no_cause() -> None:
     assert found.cause is Cause.GPU
 
 
-WAITING = [(cause, path) for cause in CASES for path in series(CASES[cause])]
-
-
-@pytest.mark.parametrize("cause", CASES)
-def test_without_a_series_it_is_the_same_or_less_certain(cause: str) -> None:
+@pytest.mark.parametrize("node", [*CASES, *OTHERS])
+def test_without_a_series_it_is_the_same_or_less_certain(node: str) -> None:
     """Never another cause with the same confidence."""
     order = (Confidence.LOW, Confidence.MEDIUM, Confidence.HIGH)
-    before = told(CASES[cause])
-    for path in series(CASES[cause]):
-        answer = diagnose(evidence(without(CASES[cause], path)))
+    watched = {**CASES, **OTHERS}[node]
+    before = told(watched)
+    for path in series(watched):
+        answer = diagnose(evidence(without(watched, path)))
         if isinstance(answer, str):
             continue
         after = answer[0]

@@ -5,6 +5,7 @@ import re
 import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pynvml
@@ -174,3 +175,24 @@ try: n.nvmlDeviceGetHandleByIndex(1)
 except n.NVMLError as error: print(error.value)
 """
     assert run(nvml, path, program)[0] == ["999", "999", "2"]
+
+
+def test_what_a_live_process_did_is_what_its_gpu_did(nvml, tmp_path):
+    """`recent` of processes.c; the samples are of a sixth of a second each."""
+    path = tmp_path / "node.state"
+    path.write_text(state("h100-sxm", 2))
+    folder = tmp_path / "node.state.processes"
+    folder.mkdir()
+    end = (time.time_ns() // 1000 // 1_000_000 + 1) * 1_000_000
+    slots = " ".join(["80"] * 200 + ["x", "99"])  # of ten seconds; then nothing that can be read
+    (folder / str(os.getpid())).write_text(f"gpus = 1\nrecent = {end} {slots}\n")
+    program = f"""
+n.nvmlInit()
+for gpu in map(n.nvmlDeviceGetHandleByIndex, (0, 1)):
+    _, samples = n.nvmlDeviceGetSamples(gpu, n.NVML_GPU_UTILIZATION_SAMPLES, {end - 18_000_000})
+    ages = [(({end} - each.timeStamp) / 1e6, each.sampleValue.uiVal) for each in samples]
+    print(*sorted({{value for age, value in ages if age < 9.5}}))
+    print(*sorted({{value for age, value in ages if age > 10}}))
+"""
+    shown, _ = run(nvml, path, program)
+    assert shown == ["0", "0", "80", "0"]

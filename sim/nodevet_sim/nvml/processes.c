@@ -7,6 +7,8 @@
  *   memory_mb = 1024             on each of them, in units of 1024 * 1024 bytes
  *   utilization_percent = 90     of each of them
  *   pattern = 90:100 0:900       the same over time: 90 % for 100 ms, then nothing for 900 ms
+ *   recent = 1700000000050000 90 0    the same as it happened: in each 50 ms up to this moment,
+ *                                     in microseconds since 1970, the newest first
  *   pcie_rx_kb_s = 12000000      over PCIe, into each of them
  *   pcie_tx_kb_s = 1000000       and out of it
  *
@@ -35,10 +37,24 @@ static bool has_number(const char *text, unsigned int number)
     return false;
 }
 
+/* What a process says that it did: the end of the newest span, and percent. */
+static void read_recent(const char *text, struct process *process)
+{
+    char *end;
+    process->recent_end = strtoull(text, &end, 10);
+    for (unsigned int i = 0; i < SLOTS; i++) {
+        text = end;
+        unsigned long percent = strtoul(text, &end, 10);
+        if (end == text)
+            break;
+        process->recent[i] = (unsigned char)(percent < 100 ? percent : 100);
+    }
+}
+
 /* Whether the process of the file is on the GPU, and then how. */
 static bool read_process(const char *path, unsigned int gpu, struct process *process)
 {
-    char line[1024];
+    char line[4096];
     unsigned long long mebibytes;
     bool is_on = false;
     FILE *file = fopen(path, "re");
@@ -51,6 +67,8 @@ static bool read_process(const char *path, unsigned int gpu, struct process *pro
             process->memory = mebibytes << 20;
         else if (strncmp(line, "pattern = ", 10) == 0)
             snprintf(process->pattern, sizeof process->pattern, "%s", line + 10);
+        else if (strncmp(line, "recent = ", 9) == 0)
+            read_recent(line + 9, process);
         else if (sscanf(line, "pcie_rx_kb_s = %u", &process->rx_kb_s) != 1 &&
                  sscanf(line, "pcie_tx_kb_s = %u", &process->tx_kb_s) != 1)
             sscanf(line, "utilization_percent = %u", &process->utilization);
@@ -102,6 +120,10 @@ unsigned int busy_at(const struct process *process, unsigned long long moment)
 {
     unsigned long long whole = 0, length;
     unsigned int percent;
+    if (process->recent_end > 0) {
+        unsigned long long age = (process->recent_end - 1 - moment) / SLOT_US;
+        return moment < process->recent_end && age < SLOTS ? process->recent[age] : 0;
+    }
     for (const char *at = process->pattern; next_phase(&at, &percent, &length);)
         whole += length;
     if (whole == 0)

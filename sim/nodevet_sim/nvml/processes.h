@@ -6,7 +6,7 @@
 
 #include <stdbool.h>
 
-enum { LIVE_PROCESSES = 256, PATTERN = 128 };
+enum { LIVE_PROCESSES = 256, PATTERN = 128, SLOTS = 420, SLOT_US = 50000 };
 
 /* A process on a GPU. What a live one does is in its file, see processes.c. */
 struct process {
@@ -14,6 +14,8 @@ struct process {
     unsigned long long memory;     /* bytes; all bits set where it is not known */
     unsigned int rx_kb_s, tx_kb_s; /* over PCIe, into the GPU and out of it */
     char pattern[PATTERN];         /* of utilization over time; empty: it is constant */
+    unsigned long long recent_end; /* microseconds since 1970; 0: it does not tell what it did */
+    unsigned char recent[SLOTS];   /* percent in each span of SLOT_US before that, newest first */
 };
 
 struct processes {

@@ -1,0 +1,191 @@
+"""Real jobs on simulated GPUs of this machine: each is told what it waits for. What the GPUs do is
+what the jobs start there; see tests/diagnosis/loads."""
+
+import os
+import threading
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import pytest
+from gpu_load import JSON, LoadedMachine, cgroup, loaded_machine, slow_file, slow_program
+from live_machine import can_be_made
+
+pytestmark = pytest.mark.timeout(300)
+QUIET = {  # several of them fit beside one another
+    "steady": {"GPU-bound"},
+    "locked": {"stuck"},
+    "holds": {"idle"},
+    "copies": {"transfer-bound"},
+    "paces": {"not enough evidence"},
+    "reads": {"storage-bound"},
+    "threads_read": {"storage-bound"},
+    "maps": {"storage-bound"},
+}
+HOT = {
+    "one_hot_thread": "submission-bound",
+    "hot_threads": "preprocessing-bound",
+    "unpacks": "preprocessing-bound",
+    "compiles": "preprocessing-bound",
+    "queues": "preprocessing-bound",
+    "ping_pong": "submission-bound",
+}
+MOUNT = """\
+device filer:/export mounted on /data with fstype nfs4 statvers=1.1
+\topts:\trw,vers=4.2,proto=tcp
+\tage:\t3600
+\tbytes:\t0 0 0 0 0 0 0 0
+\txprt:\ttcp 832 0 1 0 11 6428 6428 0 12154 10 24 26 5726
+\tper-op statistics
+\t        READ: {0} {0} 0 {0} {1} 0 {1} {1} 0
+"""
+
+
+def figures(gpu: JSON) -> dict[str, JSON]:
+    return {figure["name"]: figure for figure in gpu["figures"]}
+
+
+@pytest.fixture(scope="module")
+def machine(nvml: Path) -> Iterator[LoadedMachine]:
+    with loaded_machine(nvml, len(QUIET)) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return slow_program(tmp_path_factory.mktemp("slowfs") / "slowfs")
+
+
+@pytest.fixture(scope="module")
+def slow(program: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    with slow_file(program, tmp_path_factory.mktemp("slow"), 20_000) as file:
+        yield file
+
+
+@pytest.fixture(scope="module")
+def quiet(machine: LoadedMachine, slow: Path) -> JSON:
+    """Eight jobs, a GPU each, watched at the same time."""
+    with ExitStack() as stack:
+        for index, name in enumerate(QUIET):
+            stack.enter_context(machine.load(name, slow, gpu=index))
+        return machine.diagnose()
+
+
+@pytest.mark.parametrize("name", QUIET)
+def test_what_waits_beside_others(quiet: JSON, name: str) -> None:
+    gpu = quiet["gpus"][list(QUIET).index(name)]
+    assert gpu["cause"] in QUIET[name], gpu["sentence"]
+    assert len(gpu["jobs"]) == 1
+
+
+def test_the_gpu_does_what_its_job_starts_there(quiet: JSON) -> None:
+    busy = {
+        name: figures(gpu)["sm_busy"]["value"]
+        for name, gpu in zip(QUIET, quiet["gpus"], strict=True)
+    }
+    assert busy["steady"] > 90 and busy["locked"] == busy["holds"] == 0, busy
+    assert 10 < busy["paces"] < 40, "30 ms of 130, by its own clock"
+
+
+def test_where_a_stuck_job_sleeps_is_told(quiet: JSON) -> None:
+    assert "asleep in futex_" in quiet["gpus"][list(QUIET).index("locked")]["sentence"]
+
+
+@pytest.mark.parametrize("name", HOT)
+def test_what_computes(machine: LoadedMachine, name: str) -> None:
+    with machine.load(name):
+        gpu = machine.diagnose()["gpus"][0]
+    assert gpu["cause"] == HOT[name], gpu["sentence"]
+
+
+def test_two_causes_are_told_as_a_mixture(machine: LoadedMachine, slow: Path) -> None:
+    with machine.load("reads_and_transforms", slow):
+        gpu = machine.diagnose()["gpus"][0]
+    assert gpu["cause"] == "mixed", gpu["sentence"]
+    assert set(gpu["causes"]) == {"storage-bound", "preprocessing-bound"}
+
+
+def test_a_job_under_a_cpu_quota(machine: LoadedMachine) -> None:
+    quota = {"cpu.cfs_period_us": "100000", "cpu.cfs_quota_us": "10000"}
+    with (
+        cgroup("cpu", quota, {"cpu.max": "10000 100000"}) as group,
+        machine.load("queues", group=group),
+    ):
+        gpu = machine.diagnose()["gpus"][0]
+    assert gpu["cause"] == "preprocessing-bound", gpu["sentence"]
+    allowed = figures(gpu)["cpus_allowed"]
+    assert (allowed["value"], allowed["note"]) == (0.1, "cgroup CPU quota")
+    assert figures(gpu)["quota_throttled"]["value"] > 50
+
+
+def test_a_job_that_pages_under_a_memory_limit(
+    machine: LoadedMachine, program: Path, tmp_path: Path
+) -> None:
+    limit = str(100 << 20)
+    with (
+        slow_file(program, tmp_path / "paged", 1_000) as file,
+        cgroup("memory", {"memory.limit_in_bytes": limit}, {"memory.max": limit}) as group,
+        machine.load("pages", file, group=group),
+    ):
+        gpu = machine.diagnose()["gpus"][0]
+    assert gpu["cause"] == "memory-pressure", gpu["sentence"]
+
+
+def test_a_job_on_a_disk_of_few_requests(machine: LoadedMachine, tmp_path: Path) -> None:
+    """A real block device; its controller lets 30 reads a second through."""
+    file = tmp_path / "data"
+    with file.open("wb") as out:
+        for _ in range(64):
+            out.write(os.urandom(1 << 20))
+        out.flush()
+        os.fsync(out.fileno())
+        os.posix_fadvise(out.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+    device = f"{os.major(file.stat().st_dev)}:{os.minor(file.stat().st_dev)}"
+    if not Path("/sys/dev/block", device).exists():
+        pytest.skip(f"this machine has no cgroup to give: no block device below {file}")
+    with (
+        cgroup(
+            "blkio" if Path("/sys/fs/cgroup/blkio").exists() else "io",
+            {"blkio.throttle.read_iops_device": f"{device} 30"},
+            {"io.max": f"{device} riops=30"},
+        ) as group,
+        machine.load("reads", file, group=group),
+    ):
+        gpu = machine.diagnose()["gpus"][0]
+    assert gpu["cause"] == "storage-bound", gpu["sentence"]
+
+
+@contextmanager
+def served(file: Path) -> Iterator[None]:
+    """The statistics of an NFS mount that is read all the time, 40 ms an operation."""
+    ended = threading.Event()
+
+    def serve() -> None:
+        operations = 100_000
+        with file.open("r+") as out:
+            while not ended.wait(0.1):
+                operations += 10
+                os.pwrite(out.fileno(), MOUNT.format(operations, operations * 40).encode(), 0)
+
+    file.write_text(MOUNT.format(100_000, 4_000_000))
+    thread = threading.Thread(target=serve)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
+
+
+@pytest.mark.skipif(not can_be_made(), reason="this machine has no mount namespaces to give")
+def test_a_job_on_nfs(machine: LoadedMachine, slow: Path, tmp_path: Path) -> None:
+    """The kernel's file is made up, and read where the kernel has it; the job's waits are real."""
+    file = tmp_path / "mountstats"
+    over = 'mount --bind "$0" /proc/1/mountstats && exec "$@"'
+    with served(file), machine.load("reads", slow):
+        host = machine.diagnose(before=["unshare", "--mount", "sh", "-c", over, str(file)])
+    gpu = host["gpus"][0]
+    assert gpu["cause"] == "storage-bound", gpu["sentence"]
+    latency = figures(gpu)["nfs_latency"]
+    assert (latency["value"], latency["note"]) == (40, "/data")
+    assert "/data" in gpu["sentence"]
