@@ -27,7 +27,7 @@ def feed_of(workload: Workload, node: FeedNode | None) -> Feed:
         tensor_b=workload.tensor_b,
         gpus=gpus_of(workload, node),
         workers=workload.workers,
-        cpus=_cpus(node) if node else None,
+        cpus=_cpus(workload, node) if node else None,
         worker_rate=workload.worker_rate,
         on_gpu=workload.transform_on == "gpu",
         gpu_rate=workload.gpu_rate,
@@ -66,10 +66,18 @@ def gpus_of(workload: Workload, node: FeedNode | None) -> int:
     return workload.gpus or (node.gpus if node else None) or 1
 
 
-def _cpus(node: FeedNode) -> Interval:
+def uncounted(workload: Workload, node: FeedNode | None) -> str:
+    """Why it is not known how many GPUs share what the node has; empty if it is. One GPU, for which
+    it is reckoned then, is the best case."""
+    if node is None or workload.gpus is not None or node.gpus is not None:
+        return ""
+    return node.unknown.get("gpus", "GPUs are not known")
+
+
+def _cpus(workload: Workload, node: FeedNode) -> Interval:
     if node.cores is None or node.threads is None:
         return UNKNOWN
-    return Interval(node.cores, node.threads)
+    return Interval(0.0 if uncounted(workload, node) else node.cores, node.threads)
 
 
 def _storage(workload: Workload, node: FeedNode | None) -> Interval:
@@ -77,6 +85,8 @@ def _storage(workload: Workload, node: FeedNode | None) -> Interval:
     stated = workload.storage_read
     links = {"nvme": node.nvme, "network": node.network} if node else {}
     bound = links.get(workload.storage_over or "", UNKNOWN)
+    if uncounted(workload, node):
+        stated = Interval(0.0, stated.high)
     if bound.high is None or (stated.high is not None and stated.high <= bound.high):
         return stated
     return Interval(0.0, bound.high)
@@ -85,34 +95,51 @@ def _storage(workload: Workload, node: FeedNode | None) -> Interval:
 def unknowns(feed: Feed, workload: Workload, node: FeedNode | None) -> Iterator[UnknownStage]:
     """The stages whose time is not known, each with why; those that are bounded on both sides are
     known well enough to be told as a range."""
-    missing = node.unknown if node else {}
-    if feed.sample_b is None and feed.uncached:
-        yield UnknownStage(stage=FeedStage.STORAGE, why="sample_size is not given")
-    elif feed.uncached and not feed.storage_read.low:
-        yield UnknownStage(stage=FeedStage.STORAGE, why=_why_no_storage(workload, node))
-    if feed.on_gpu:
-        if not feed.gpu_rate.low:
-            yield UnknownStage(stage=FeedStage.TRANSFORM, why="transform.gpu_rate is not given")
-    elif not feed.worker_rate.low:
-        yield UnknownStage(stage=FeedStage.TRANSFORM, why="transform.worker_rate is not given")
-    elif feed.workers is None:
-        yield UnknownStage(stage=FeedStage.TRANSFORM, why="workers is not given")
-    elif feed.cpus is not None and not feed.cpus.low:
-        yield UnknownStage(
-            stage=FeedStage.TRANSFORM, why=missing.get("cores", "cores are not known")
-        )
-    if feed.tensor_b is None:
-        yield UnknownStage(stage=FeedStage.LINK, why="sample_size is not given")
-    elif not feed.link.low:
-        why = missing.get("link", "link is not given, and no host is named to ask")
-        yield UnknownStage(stage=FeedStage.LINK, why=why)
+    for stage, why in (
+        (FeedStage.STORAGE, _no_storage(feed, workload, node)),
+        (FeedStage.TRANSFORM, _no_transform(feed, workload, node)),
+        (FeedStage.LINK, _no_link(feed, node)),
+    ):
+        if why:
+            yield UnknownStage(stage=stage, why=why)
 
 
-def _why_no_storage(workload: Workload, node: FeedNode | None) -> str:
-    where = workload.storage_over
-    if node is None or where is None:
+def _no_storage(feed: Feed, workload: Workload, node: FeedNode | None) -> str:
+    if not feed.uncached:
+        return ""
+    if feed.sample_b is None:
+        return "sample_size is not given"
+    if feed.storage_read.low:
+        return ""
+    where = workload.storage_over or ""
+    words = {"nvme": node.nvme_words, "network": node.network_words} if node else {}
+    if workload.storage_read.low:
+        more = f"storage.read is more than its links carry: {words.get(where)}"
+        return uncounted(workload, node) or more
+    if node is None or not where:
         return NO_READ
-    if where in node.unknown:
-        return f"{NO_READ}; {node.unknown[where]}"
-    words = node.nvme_words if where == "nvme" else node.network_words
-    return f"{NO_READ}; at most what its links carry: {words}"
+    return (
+        f"{NO_READ}; {node.unknown.get(where) or f'at most what its links carry: {words[where]}'}"
+    )
+
+
+def _no_transform(feed: Feed, workload: Workload, node: FeedNode | None) -> str:
+    if feed.on_gpu:
+        return "" if feed.gpu_rate.low else "transform.gpu_rate is not given"
+    if not feed.worker_rate.low:
+        return "transform.worker_rate is not given"
+    if feed.workers is None:
+        return "workers is not given"
+    if feed.cpus is None or feed.cpus.low:
+        return ""
+    cores = node.unknown.get("cores") if node else ""
+    return cores or uncounted(workload, node) or "cores are not known"
+
+
+def _no_link(feed: Feed, node: FeedNode | None) -> str:
+    if feed.tensor_b is None:
+        return "sample_size is not given"
+    if feed.link.low:
+        return ""
+    known = node.unknown.get("link") if node else ""
+    return known or "link is not given, and no host is named to ask"

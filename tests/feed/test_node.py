@@ -126,6 +126,27 @@ def test_the_links_bound_storage_that_is_not_stated(workload, machine, evidence)
     assert feed_of(workload(storage=more), node).storage_read == node.network
 
 
+def test_an_unknown_number_of_gpus_is_never_taken_for_one(workload, machine, evidence) -> None:
+    sections = machine()
+    sections["gpu"] = {"status": "absent", "why": "no NVML"}
+    hosts = {"a": evidence(sections)}
+    (node,) = answer(workload(gpus=None, workers=64), hosts, {}).nodes
+    assert not any(each.utilization.low for each in node.batches)
+    assert [(each.stage.value, each.why) for each in node.unknown] == [
+        ("storage", "NVML: no NVML"),
+        ("transform", "NVML: no NVML"),
+    ]
+    (node,) = answer(workload(gpus=2), hosts, {}).nodes
+    assert node.unknown == () and all(each.certain for each in node.batches)
+
+
+def test_storage_that_its_links_cannot_carry(workload, machine, evidence) -> None:
+    job = workload(storage={"read": "40 GB/s", "over": "nvme"})
+    (node,) = answer(job, {"a": evidence(machine())}, {}).nodes
+    (found,) = node.unknown
+    assert found.why == "storage.read is more than its links carry: one drive"
+
+
 def test_hosts_of_which_all_say_the_same_are_one_answer(workload, machine, evidence) -> None:
     hosts = {"a": evidence(machine()), "b": evidence(machine(gpus=1)), "c": evidence(machine())}
     found = answer(workload(), hosts, {"d": "timed out"})

@@ -109,6 +109,9 @@ def facts(answer: FeedAnswer, node: NodeAnswer) -> Iterator[tuple[str, str]]:
 def _unread(workload: Workload, node: NodeAnswer) -> Iterator[tuple[str, str]]:
     """What else of the node is not known and would have been told."""
     missing = node.node.unknown if node.node else {}
+    there = node.node.gpus if node.node else None
+    if there is not None and there < node.gpus:
+        yield "GPUs", f"the job has {node.gpus} on a node, and this one lists {there}"
     if "gpus" in missing and workload.gpus is None:
         yield "GPUs not known", plain(missing["gpus"])
     elif "near_cores" in missing and workload.transform_on == "cpu" and "gpus" not in missing:
