@@ -4,8 +4,8 @@
 the state of a fabric, a licence. A site's rules ask it, without any Python.
 
 **Read from** the commands that the baseline names, each under a name of the site's own. They run on
-the node without a shell, with an empty standard input, a fixed environment and a deadline: as
-`nobody` if the session is root's, unless `user` names another one, and else as the session's user.
+the node without a shell, with an empty standard input, a fixed environment and a deadline. Where
+nodevet is root they run as `user`, `nobody` by default, and otherwise as the user it logs in as.
 What they print is judged there and stays there, but for the values that `json` names, an output
 that was to equal `text`, and what a command that failed says of that. A baseline has commands run
 only if it says `allow_commands: true` itself; what it extends cannot say it for it. As a host's

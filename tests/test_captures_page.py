@@ -208,12 +208,14 @@ def test_drives_are_as_the_manifest_says(nodes: dict[str, captures.CapturedNode]
         assert [each.verdict for each in nodes[name].findings] == [Verdict.OK], name
 
 
-def test_a_disk_that_is_no_nvme_says_nothing_of_one(
+def test_a_drive_behind_a_raid_controller_is_judged_by_its_own_log(
     nodes: dict[str, captures.CapturedNode],
 ) -> None:
-    (found,) = nodes["smart/scrutiny-smart-megaraid0.json"].findings
-    assert found.verdict is Verdict.UNKNOWN
-    assert "no health log in what was printed" in found.why
+    node = nodes["smart/scrutiny-smart-megaraid0.json"]
+    volume, drive = sorted(node.findings, key=lambda each: each.subject.label, reverse=True)
+    assert (volume.subject.label, volume.verdict) == ("drive sda", Verdict.NOT_APPLICABLE)
+    assert (drive.subject.label, drive.verdict) == ("drive /dev/bus/0 megaraid,0", Verdict.OK)
+    assert drive.details["model"] == "WD4000FYYX"
 
 
 def test_rpc_history_is_no_event(nodes: dict[str, captures.CapturedNode]) -> None:

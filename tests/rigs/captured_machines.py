@@ -47,6 +47,11 @@ OF_ITS_HOST = frozenset(
 UNTOLD = ("nvlinks", "gsp_firmware_enabled", "event_reasons_supported")
 OF_THE_LOG = ("xid", "machine_check", "kernel_faults", "storage_errors", "pcie_errors", "reboots")
 OF_THE_BUS = ("gpu_count", "gpu_slots", "nvswitch", "nvme_count", "gpu_model")
+BEHIND_A_CONTROLLER = "*megaraid*.json"  # logs of smartctl
+REFUSED = (  # what smartctl says of a volume
+    "Smartctl open device: /dev/sda failed: DELL or MegaRaid controller, "
+    "please try adding '-d megaraid,N'"
+)
 NOT_RUN = ("commands", "framework")
 DIAGNOSTIC = "/var/log/dcgm.json"
 BOOTED = r"^(?=.*nvidia-nvlink: Nvlink Core is being initialized)"
@@ -262,7 +267,7 @@ def of_journal(path: Path, root: Path, _: Path) -> Captured:
 
 def of_drives(folder: Path, root: Path, _: Path) -> Iterator[Captured]:
     """A machine with a drive for each log of smartctl, one after the other as if it were alone."""
-    logs = sorted(folder.glob("*.json"))
+    logs = sorted(set(folder.glob("*.json")) - set(folder.glob(BEHIND_A_CONTROLLER)))
     cases = []
     for number, path in enumerate(logs):
         told = json.loads(path.read_text(encoding="utf-8"))
@@ -281,6 +286,33 @@ def of_drives(folder: Path, root: Path, _: Path) -> Iterator[Captured]:
         drive = replace(nvme, controllers=(controllers[_slot(number)],))
         evidence = whole.evidence.having(drive).having(replace(bus, functions=tuple(alone)))
         yield whole._replace(name=path.name, evidence=evidence)
+
+
+def of_raid_member(path: Path, root: Path, _: Path) -> Captured:
+    """A drive behind a RAID controller, below the controller's only volume."""
+    told = json.loads(path.read_text(encoding="utf-8"))
+    kind = told["device"]["type"].partition("+")[2]
+    volume = root / "sys/devices/pci0000:00/0000:03:00.0/host0/target0:2:0/0:2:0:0/block/sda"
+    (volume / "device").mkdir(parents=True)
+    block = root / "sys/block"
+    block.mkdir()
+    (block / "sda").symlink_to(os.path.relpath(volume, block))
+    lines = {"size": "7812939776", "removable": "0", "device/state": "running"}
+    for name, text in {**lines, "device/vendor": "DELL", "device/model": "PERC H330 Mini"}.items():
+        (volume / name).write_text(f"{text}\n", encoding="utf-8")
+    outputs = {
+        "scan": json.dumps({"devices": [{"name": "/dev/bus/0", "type": kind}]}),
+        "volume": json.dumps({"smartctl": {"messages": [{"string": REFUSED}]}}),
+        "member": path.read_text(encoding="utf-8"),
+    }
+    for name, text in outputs.items():
+        live_machine.write_program(root, name, text.encode())
+    shown = f"cat /{live_machine.PROGRAMS}/."
+    code = told["smartctl"]["exit_status"]
+    cases = f"--scan*) {shown}scan ;;\n*{kind}*) {shown}member; exit {code} ;;\n"
+    cases += f"*) {shown}volume; exit 2 ;;\n"
+    live_machine.write_script(root, "smartctl", f'case "$*" in\n{cases}esac\n')
+    return live(root, ("drives",), ("drive_health",))
 
 
 def _slot(number: int) -> str:
@@ -464,6 +496,7 @@ READERS: tuple[tuple[str, Callable[[Path, Path, Path], Captured | Iterator[Captu
     ("dmesg/[!g]*", of_log),
     ("dmesg/gpud-[!f]*", of_log),
     ("smart", of_drives),
+    (f"smart/{BEHIND_A_CONTROLLER}", of_raid_member),
     ("dcgmi/gcm-*.json", of_diagnostic),
     ("ib/*.tar.gz", of_rdma),
     ("ib/*ibstatus.txt", of_ibstatus),
