@@ -40,7 +40,7 @@ CATALOG = Catalog()
 CASES = Path(__file__).parent / "checks"
 TIMES = 4
 MOST = 9  # times as long; between 4, linear, and 16, quadratic
-NOISE = 0.002  # seconds; shorter times say nothing
+NOISE = 0.005  # seconds; of shorter times the caches of the processor tell more
 
 
 def seconds(work: Callable[[], object]) -> float:

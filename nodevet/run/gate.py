@@ -8,6 +8,7 @@ from pathlib import Path
 
 import msgspec
 
+from nodevet import typed
 from nodevet.durations import elapsed
 from nodevet.evidence.host import HostInfo
 from nodevet.files import open_regular
@@ -166,7 +167,7 @@ def withdraw(path: Path) -> None:
     try:
         with open_regular(path) as file:
             text = file.read(LARGEST)
-        earlier = msgspec.json.decode(text, type=_EarlierVerdict)
+        earlier = typed.decode(text, _EarlierVerdict)
     except (OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return
     if earlier.verdict in ("pending", "pass", "fail"):
