@@ -1,8 +1,8 @@
 """What came since the last look at a machine, by evidence of an earlier visit: `--since`. Pure.
 
-Only evidence of the same boot says what is new: a reboot begins every counter and the kernel log
-again, and then all of them are since. The machine id with the boot id tell that it is the same
-machine; see nodevet.identity. How long ago it was is told by the node's uptime, which no one sets.
+Only evidence of the same boot says what is new: a reboot resets every counter and the kernel log.
+Machine id and boot id together say that it is the same machine; see nodevet.identity. How long ago
+the last look was is the difference of the uptimes, since a wall clock may have been set meanwhile.
 """
 
 import math
@@ -18,7 +18,6 @@ from nodevet.evidence.kernel_log import Crash, KernelEvent, KernelLog, coverage
 from nodevet.evidence.rates import Growth
 
 READING = 30.0  # seconds that the log may have been read for, and the journal's part of it
-BOOTED = "booted since"
 SEEN_LINES = (
     "earlier.kernel_log.covered_s",
     "earlier.kernel_log.since_s",
@@ -35,32 +34,31 @@ def compared(evidence: Evidence, before: Evidence) -> Evidence | str:
     """The evidence, to be judged by what came since `before`; or why it cannot be."""
     now, then = evidence[HostInfo].data, before[HostInfo].data
     if now is None or then is None:
-        which = "now" if now is None else "then"
-        return f"its ids were not read {which}"
+        return f"machine id and boot id were not read {'this time' if now is None else 'then'}"
     for field, what in (("machine_id", "machine id"), ("boot_id", "boot id")):
         if not getattr(now, field) or not getattr(then, field):
-            return f"its {what} was not read {'then' if getattr(now, field) else 'now'}"
+            return f"the {what} was not read {'then' if getattr(now, field) else 'this time'}"
     if now.machine_id != then.machine_id:
-        return "another machine: the machine id differs"
+        return "it was another machine: the machine id differs"
     if now.boot_id != then.boot_id:
-        return BOOTED
+        return "rebooted since"
     if now.uptime_s is None or then.uptime_s is None:
-        return "its uptime was not read"
+        return "the uptime was not read"
     seconds = now.uptime_s - then.uptime_s
     if not 0 < seconds < now.uptime_s:
-        return "it is not older than what is judged"
+        return "it is no older than the evidence that is judged"
     return replace(evidence, since=Recorded(sections=before.sections, seconds=seconds))
 
 
 def differ(*pairs: tuple[object, object]) -> bool:
-    """Whether what tells parts apart is of two of them: not if it was not read of one."""
+    """Whether any of these identities changed; one that was not read on either side did not."""
     return any(None not in pair and pair[0] != pair[1] for pair in pairs)
 
 
 class Seen(NamedTuple):
     """What of the kernel log was there at the last look."""
 
-    last: Mapping[tuple[object, ...], float]  # of each event the time of its last line
+    last: Mapping[tuple[object, ...], float]  # seconds after boot of each event's last line
     counts: Mapping[tuple[object, ...], int | None]  # how many lines it had; None: not known
     crashes: frozenset[tuple[str, float | None]]
     seconds: float  # since then
@@ -108,8 +106,8 @@ def _key(event: KernelEvent) -> tuple[object, ...]:
 
 @once
 def seen_lines(evidence: Evidence) -> Seen | None:
-    """What the kernel log had at the last look; None if there was none, or the log now does not
-    hold all that came since: then the whole log is judged."""
+    """What the kernel log had at the last look; None if there was none, or if the log of now does
+    not hold all that came since: then the whole log is judged."""
     then = evidence.since.sections[KernelLog].data if evidence.since else None
     if evidence.since is None or then is None or gap(evidence):
         return None
@@ -132,16 +130,16 @@ def gap(evidence: Evidence) -> str:
         return ""
     then = evidence.since.sections[KernelLog]
     if then.data is None or then.data.events is None:
-        return "the kernel log was not read then"
+        return "it was not read then"
     if now.complete is True:
         return ""
     if now.since_s is None or now.covered_s is None:
-        return "the kernel log has gaps"
+        return "it has gaps"
     if then.data.since_s is None or then.data.covered_s is None:
-        return "the kernel log had gaps then"
+        return "it had gaps then"
     read = then.data.since_s + then.data.covered_s
     if not now.since_s <= read - READING < math.inf:
-        return "the kernel log begins later by now"
+        return "it no longer reaches back to the last look"
     return ""
 
 

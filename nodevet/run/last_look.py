@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import NamedTuple
 from urllib.parse import quote, unquote
 
 from nodevet.document.kinds import DocumentKind, mistaken
@@ -16,8 +17,15 @@ from nodevet.evidence.nfs import Nfs
 from nodevet.evidence.pci import Pci
 from nodevet.run.saved import SavedEvidenceError, read_visit
 
-NOTHING = "nothing was recorded"
+NOTHING = "no earlier evidence"
 COUNTING: tuple[type[SectionRecord], ...] = (Gpus, Pci, Network, Infiniband, Nfs, Edac)
+
+
+class Ignored(NamedTuple):
+    """Why a host, or a part of its evidence, is judged as without a last look."""
+
+    why: str
+    part: str = ""  # network, the kernel log; empty: all of it
 
 
 class LastLook:
@@ -34,7 +42,7 @@ class LastLook:
                 raise SavedEvidenceError(f"{path}: {wrong}")
         self._folders = tuple(path for path in paths if not path.is_file())
         self._files = {_host_of(path): path for path in paths if path.is_file()}
-        self._notes: dict[str, tuple[str, ...]] = {}
+        self._ignored: dict[str, tuple[Ignored, ...]] = {}
 
     def read(self, host: str) -> Evidence | str:
         """What was recorded of a host, or why that cannot be used."""
@@ -45,7 +53,7 @@ class LastLook:
         try:
             visit, _ = read_visit(path)
             if visit.host != host:
-                return f"{path}: it is of {visit.host}"
+                return f"{path}: evidence of {visit.host}"
             if visit.evidence is None:
                 return f"no evidence was recorded: {visit.status.value.replace('_', ' ')}"
             return opened(visit.evidence)
@@ -57,38 +65,38 @@ class LastLook:
             return f"{path}: {error}"
 
     def compared(self, host: str, evidence: Evidence, then: Evidence | str) -> Evidence:
-        """A host's evidence, to be judged by what came since `then`; as it is if that cannot be
-        told, which is noted."""
+        """A host's evidence, to be judged by what came since `then`; unchanged if that cannot be
+        told, which is kept in `ignored`."""
         found = then if isinstance(then, str) else compared(evidence, then)
         if isinstance(found, str):
-            self._notes[host] = (found,)
+            self._ignored[host] = (Ignored(found),)
             return evidence
-        self._notes[host] = tuple(_left_out(found))
+        self._ignored[host] = tuple(_left_out(found))
         return found
 
     @property
-    def notes(self) -> Mapping[str, tuple[str, ...]]:
-        """Why hosts, or parts of them, are judged as without a last look: the hosts by reason."""
-        found: dict[str, list[str]] = {}
-        for host, reasons in self._notes.items():
+    def ignored(self) -> Mapping[Ignored, tuple[str, ...]]:
+        """The hosts by reason."""
+        found: dict[Ignored, list[str]] = {}
+        for host, reasons in self._ignored.items():
             for reason in reasons:
                 found.setdefault(reason, []).append(host)
         return {reason: tuple(hosts) for reason, hosts in found.items()}
 
 
-def _left_out(evidence: Evidence) -> Iterable[str]:
-    """What the last look says nothing of."""
+def _left_out(evidence: Evidence) -> Iterable[Ignored]:
+    """What the last look says nothing about."""
     then = evidence.since.sections if evidence.since else {}
     for record in COUNTING:
         section = record.__module__.rpartition(".")[2]
         if evidence[record].data is not None and then[record].data is None:
-            yield f"{section} was not read then"
+            yield Ignored("it was not read then", section)
     if why := gap(evidence):
-        yield f"{why}: all of it is judged"
+        yield Ignored(why, "the kernel log")
 
 
 def _host_of(path: Path) -> str:
-    """By what it says itself; of one that cannot be read by its name."""
+    """The host that the file names; if it cannot be read, by the file's name."""
     try:
         return read_visit(path)[0].host
     except (OSError, SavedEvidenceError):

@@ -19,11 +19,12 @@ from nodevet.fleet import Visit
 from nodevet.model import Host, Status, Verdict
 from nodevet.run.context import VetContext
 from nodevet.run.errors import UserError
-from nodevet.run.last_look import NOTHING, LastLook
+from nodevet.run.last_look import NOTHING, Ignored, LastLook
 from nodevet.run.saved import SavedEvidenceError, keep
 from nodevet.run.vet import reports
 
 DAY = 86400.0
+LOG = "the kernel log"
 SAME = {"hostname": "n", "machine_id": "m", "boot_id": "b"}
 OLD = {"kind": "oom", "detail": "python", "count": 1, "last_s": 500.0}
 NEW = {"kind": "hung_task", "detail": "dd", "count": 1, "last_s": 90000.0}
@@ -74,7 +75,7 @@ def test_what_was_there_is_past_and_what_came_since_is_not(
     context: VetContext, save: Callable[..., Path]
 ) -> None:
     look = LastLook([save(BEFORE)])
-    assert judged(context, look, AFTER) == ["ok"] and look.notes == {}
+    assert judged(context, look, AFTER) == ["ok"] and look.ignored == {}
     assert judged(context, look, evidence(OLD, NEW)) == ["fail"]
     assert judged(context, look, evidence({**OLD, "count": 2, "last_s": 9e4})) == ["fail"]
 
@@ -82,15 +83,15 @@ def test_what_was_there_is_past_and_what_came_since_is_not(
 @pytest.mark.parametrize(
     ("then", "now", "why"),
     [
-        ({"machine_id": "other"}, {}, "another machine: the machine id differs"),
-        ({"boot_id": "other"}, {}, "booted since"),
-        ({"machine_id": None}, {}, "its machine id was not read then"),
-        ({}, {"machine_id": None}, "its machine id was not read now"),
-        ({"boot_id": ""}, {}, "its boot id was not read then"),
-        ({"uptime": 2 * DAY}, {}, "it is not older than what is judged"),
-        ({"uptime": 3 * DAY}, {}, "it is not older than what is judged"),
-        ({"uptime_s": None}, {}, "its uptime was not read"),
-        ({"uptime_s": -5.0}, {}, "it is not older than what is judged"),
+        ({"machine_id": "other"}, {}, "it was another machine: the machine id differs"),
+        ({"boot_id": "other"}, {}, "rebooted since"),
+        ({"machine_id": None}, {}, "the machine id was not read then"),
+        ({}, {"machine_id": None}, "the machine id was not read this time"),
+        ({"boot_id": ""}, {}, "the boot id was not read then"),
+        ({"uptime": 2 * DAY}, {}, "it is no older than the evidence that is judged"),
+        ({"uptime": 3 * DAY}, {}, "it is no older than the evidence that is judged"),
+        ({"uptime_s": None}, {}, "the uptime was not read"),
+        ({"uptime_s": -5.0}, {}, "it is no older than the evidence that is judged"),
     ],
 )
 def test_evidence_that_is_not_of_this_boot_of_this_machine_counts_for_nothing(
@@ -98,7 +99,7 @@ def test_evidence_that_is_not_of_this_boot_of_this_machine_counts_for_nothing(
 ) -> None:
     look = LastLook([save(evidence(OLD, **{"uptime": DAY, **then}))])
     assert judged(context, look, evidence(OLD, **now)) == ["fail"]
-    assert look.notes == {why: ("n",)}
+    assert look.ignored == {Ignored(why): ("n",)}
 
 
 @pytest.mark.parametrize(
@@ -108,7 +109,7 @@ def test_evidence_that_is_not_of_this_boot_of_this_machine_counts_for_nothing(
         (b'{"host": "n", "status": "vetted", "evidence": {"schema": 1, "pro', "not an evidence"),
         (b'{"host": "n", "status": "vetted", "evidence": {"schema": 99, "probe": "", "sections":'
          b" {}}}", "evidence schema 99; this nodevet reads 1"),
-        (b'{"host": "x", "status": "vetted", "evidence": {}}', "it is of x"),
+        (b'{"host": "x", "status": "vetted", "evidence": {}}', "evidence of x"),
         (b'{"host": "n", "status": "unreachable", "evidence": null}', "no evidence was recorded: "),
         (b"\xff\xfe", "not an evidence document"),
     ],
@@ -120,8 +121,8 @@ def test_evidence_that_cannot_be_read_is_told_and_counts_for_nothing(
     (folder / "n.json").write_bytes(text)
     look = LastLook([folder])
     assert judged(context, look, AFTER) == ["fail"]
-    (told,) = look.notes
-    assert why in told and look.notes[told] == ("n",)
+    ((told, hosts),) = look.ignored.items()
+    assert why in told.why and not told.part and hosts == ("n",)
 
 
 def test_a_file_that_may_not_be_read_or_is_none(
@@ -131,7 +132,7 @@ def test_a_file_that_may_not_be_read_or_is_none(
     (folder / "n.json").unlink()
     (folder / "n.json").symlink_to(folder)
     look = LastLook([folder])
-    assert judged(context, look, AFTER) == ["fail"] and look.notes == {NOTHING: ("n",)}
+    assert judged(context, look, AFTER) == ["fail"] and look.ignored == {Ignored(NOTHING): ("n",)}
     (tmp_path / "run").mkdir()
     (tmp_path / "run/journal.jsonl").write_text("")
     (tmp_path / "run/plan.json").write_text("{}")
@@ -146,10 +147,10 @@ def test_a_log_that_no_longer_reaches_the_last_look_is_judged_whole(
     begins = {"complete": False, "since_s": DAY + 10, "covered_s": DAY - 10}
     late = {**OLD, "last_s": 500.0}
     assert judged(context, look, evidence(late, log=begins)) == ["fail"]
-    assert list(look.notes) == ["the kernel log begins later by now: all of it is judged"]
+    assert list(look.ignored) == [Ignored("it no longer reaches back to the last look", LOG)]
     gaps = {"complete": False, "since_s": 0.0, "covered_s": None}
     assert judged(context, look, evidence(late, log=gaps)) == ["fail", "unknown"]
-    assert list(look.notes) == ["the kernel log has gaps: all of it is judged"]
+    assert list(look.ignored) == [Ignored("it has gaps", LOG)]
     reaches = {"complete": False, "since_s": DAY - 100, "covered_s": DAY + 100}
     assert judged(context, look, evidence(late, log=reaches)) == ["ok"]
 
@@ -161,7 +162,7 @@ def test_a_log_that_was_not_read_then_is_judged_whole(
     document["sections"]["kernel_log"] = {"status": "denied", "why": "EPERM"}
     look = LastLook([save(json.dumps(document).encode())])
     assert judged(context, look, AFTER) == ["fail"]
-    assert list(look.notes) == ["the kernel log was not read then: all of it is judged"]
+    assert list(look.ignored) == [Ignored("it was not read then", LOG)]
 
 
 def test_the_same_folder_is_read_before_it_is_written(
@@ -214,7 +215,7 @@ def test_a_file_is_of_the_host_that_it_says(
     look = LastLook([tmp_path / "yesterday.json"])
     assert judged(context, look, AFTER) == ["ok"]
     assert judged(context, look, AFTER, name="other") == ["fail"]
-    assert look.notes == {NOTHING: ("other",)}
+    assert look.ignored == {Ignored(NOTHING): ("other",)}
 
 
 def test_hosts_of_which_nothing_was_recorded_are_told_once(
@@ -225,7 +226,20 @@ def test_hosts_of_which_nothing_was_recorded_are_told_once(
         assert judged(context, look, AFTER, name=f"gpu{at:03}") == ["fail"]
     tell_not_compared(replace(context, since=look), quiet=False)
     assert capsys.readouterr().err == (
-        "nodevet: --since: nothing was recorded: judged as without: 12 hosts, gpu[000-011]\n"
+        "nodevet: --since ignored: no earlier evidence (12 hosts, gpu[000-011])\n"
+    )
+
+
+def test_a_part_that_the_last_look_had_not_read_is_named(
+    context: VetContext, save: Callable[..., Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    document = json.loads(BEFORE)
+    document["sections"]["kernel_log"] = {"status": "denied", "why": "EPERM"}
+    look = LastLook([save(json.dumps(document).encode())])
+    assert judged(context, look, AFTER) == ["fail"]
+    tell_not_compared(replace(context, since=look), quiet=False)
+    assert capsys.readouterr().err == (
+        "nodevet: --since ignored for the kernel log: it was not read then (1 host, n)\n"
     )
 
 

@@ -24,19 +24,20 @@ def with_since(context: VetContext, paths: Sequence[Path], sample: Any) -> VetCo
         return context
     if sample:
         raise UserError(
-            "--sample cannot be used with --since: counters are judged either by what they grew by "
-            "while they were sampled, or since they were recorded"
+            "--sample cannot be used with --since: counters are judged by their growth during the "
+            "sample, or since the recorded evidence, not both"
         )
     return structs.replace(context, since=LastLook(paths))
 
 
 def tell_not_compared(context: VetContext, *, quiet: bool) -> None:
-    """Which hosts were judged as without --since, once for each reason."""
+    """For which hosts --since was ignored, one line for each reason."""
     if context.since is None or quiet:
         return
-    reasons = sorted(context.since.notes.items(), key=lambda each: -len(each[1]))
-    for why, hosts in reasons[:MOST]:
-        told = brief(why, LONGEST)
-        say(f"--since: {told}: judged as without: {count(len(hosts), 'host')}, {nodeset(hosts)}")
+    reasons = sorted(context.since.ignored.items(), key=lambda each: -len(each[1]))
+    for (why, part), hosts in reasons[:MOST]:
+        of_part = f" for {part}" if part else ""
+        named = f"{count(len(hosts), 'host')}, {nodeset(hosts)}"
+        say(f"--since ignored{of_part}: {brief(why, LONGEST)} ({named})")
     if len(reasons) > MOST:
-        say(f"--since: {len(reasons) - MOST} more reasons, for which hosts are judged as without")
+        say(f"--since ignored: {len(reasons) - MOST} more reasons are not listed")
