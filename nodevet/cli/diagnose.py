@@ -119,6 +119,7 @@ def command(
     from nodevet.run.context import open_context
     from nodevet.run.diagnose import diagnosed, diagnosed_again
     from nodevet.run.errors import UserError
+    from nodevet.run.files import try_out
     from nodevet.run.reach import fleet_options
     from nodevet.run.targets import Targets
 
@@ -130,13 +131,14 @@ def command(
     known = {sink: report.diagnosis_options(sink.format) for sink in sinks.sinks}
     if capture:
         distinct(capture, sinks.sinks)
+        try_out(capture)
     context = open_context(project, names)
+    captured = incident.IncidentCapture()
     if bundle:
         found = diagnosed_again(incident.read(bundle), context)
     else:
         hosts = Targets(names=targets, inventories=inventories, limit=limit).hosts()
         reached = fleet_options(context=context, commands=False, **reach)
-        captured = incident.IncidentCapture()
         with Bar(len(hosts), Streams({}, Sinks((), display=display)), display) as bar:
             bar.start()
             found = diagnosed(
@@ -148,12 +150,14 @@ def command(
                 save=captured.keep if capture else None,
                 done=bar.advance,
             )
+    try:
+        sinks.write(
+            lambda sink: report.render_diagnosis(
+                sink.format, found, **sinks.drawn(sink, known[sink], rules=rules)
+            ),
+            sinks.sinks,
+        )
+    finally:  # neither file is lost because the other cannot be written
         if capture:
             captured.write(capture, redact=redact)
-    sinks.write(
-        lambda sink: report.render_diagnosis(
-            sink.format, found, **sinks.drawn(sink, known[sink], rules=rules)
-        ),
-        sinks.sinks,
-    )
     click.get_current_context().exit(found.exit_code)

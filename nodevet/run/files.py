@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from nodevet.files import write_whole
+from nodevet.files import MODE, write_whole
 
 
 class FileError(Exception):
@@ -40,15 +40,19 @@ def tried(path: Path) -> Iterator[None]:
 
 
 def replace(path: Path, text: str) -> None:
+    """See `replace_data`."""
+    replace_data(path, text.encode("utf-8", "backslashreplace"))
+
+
+def replace_data(path: Path, data: bytes, mode: int = MODE) -> None:
     """Write a file in one step, so that a reader never sees half of it. Raises OSError.
 
     A device or a pipe is written to, never replaced; of a link, the file that it leads to.
     """
-    data = text.encode("utf-8", "backslashreplace")
     if _in_place(path):
         path.write_bytes(data)
     else:
-        write_whole(path.resolve(), data, durable=True)
+        write_whole(path.resolve(), data, durable=True, mode=mode)
 
 
 def _in_place(path: Path) -> bool:

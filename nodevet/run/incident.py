@@ -18,10 +18,11 @@ import msgspec
 
 from nodevet import __version__, typed
 from nodevet.document.kinds import DocumentKind, mistaken
-from nodevet.files import open_regular, write_whole
+from nodevet.files import open_regular
 from nodevet.fleet import Visit
 from nodevet.model import Host, Status
 from nodevet.run.errors import UserError
+from nodevet.run.files import replace_data, tried
 from nodevet.run.saved import KeptVisit, SavedEvidenceError, document_of, visit_of
 
 SCHEMA = 1
@@ -69,7 +70,8 @@ class IncidentCapture:
 
 
 def write(path: Path, visits: Iterable[tuple[Visit, Host]], *, redact: bool) -> None:
-    """Write a bundle, readable by its owner only. Raises OSError, and UserError beyond LARGEST."""
+    """Write a bundle, readable by its owner only. Raises FileError, and UserError beyond
+    LARGEST."""
     code = coder(os.urandom(16))
     kept: list[Mapping[str, Any]] = [document_of(visit, host) for visit, host in visits]
     if redact:
@@ -83,7 +85,8 @@ def write(path: Path, visits: Iterable[tuple[Visit, Host]], *, redact: bool) -> 
             "most; capture fewer hosts, or for a shorter time"
         )
     data = gzip.compress(text, 6, mtime=0) if path.suffix == ".gz" else text
-    write_whole(path, data, durable=True, mode=MODE)
+    with tried(path):
+        replace_data(path, data, MODE)
 
 
 def read(path: Path) -> Sequence[tuple[Visit, Host]]:

@@ -7,10 +7,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
+from nodevet.cli.diagnose import command
 from nodevet.fleet import Visit
 from nodevet.model import Host, Status
 from nodevet.run import incident
+from nodevet.run.files import FileError
 from nodevet.run.saved import SavedEvidenceError, keep, replay
 
 GOOD = b'{"schema": 1, "probe": "", "sections": {}}'
@@ -79,3 +82,34 @@ def test_what_is_no_file_is_named(tmp_path: Path, make: Callable[[Path], None]) 
     make(tmp_path / "bundle.json")
     with pytest.raises(SavedEvidenceError, match=r"bundle\.json: cannot be read: "):
         incident.read(tmp_path / "bundle.json")
+
+
+def test_a_pipe_or_a_device_is_written_to_and_never_replaced(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    reader = os.open(tmp_path / "pipe", os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        incident.write(
+            tmp_path / "pipe", [(Visit("n", Status.VETTED, "", GOOD), Host(name="n"))], redact=False
+        )
+        assert b'"nodevet_incident":1' in os.read(reader, 4096)
+    finally:
+        os.close(reader)
+    assert (tmp_path / "pipe").is_fifo()
+
+
+def test_a_bundle_that_is_written_through_a_link_is_its_owners_alone(tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(tmp_path / "bundle.json")
+    visits = [(Visit("n", Status.VETTED, "", GOOD), Host(name="n"))]
+    incident.write(tmp_path / "link", visits, redact=False)
+    assert (tmp_path / "bundle.json").stat().st_mode & 0o777 == 0o600
+    assert (tmp_path / "link").is_symlink()
+
+
+def test_a_bundle_that_could_not_be_written_is_told_before_a_host_is_watched(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "nowhere/bundle.json"
+    words = ["@local", "--duration", "600s", "--capture", str(path), "--project", str(tmp_path)]
+    result = CliRunner().invoke(command, words)
+    assert isinstance(result.exception, FileError)
+    assert "nowhere does not exist" in str(result.exception)
