@@ -84,7 +84,8 @@ class Params(CheckParams):
 
 
 def address(text: str) -> str | None:
-    """An address in its shortest form, the zone of a link-local one aside; None if it is none.
+    """An address in its shortest form, without the zone of a link-local one; None for any other
+    text.
 
     >>> address("FD00:0::2"), address("fe80::1%eth0"), address("ns1")
     ('fd00::2', 'fe80::1', None)

@@ -122,8 +122,8 @@ def judge_drive(
         told = logged(drive.health, params)
         aspects += without_verdict(told) if untold else told
     elif params.smart:
-        good = [each for each in aspects if each.verdict is not Verdict.OK]
-        aspects = [*good, unasked(drive, evidence, others)]
+        unsettled = [each for each in aspects if each.verdict is not Verdict.OK]
+        aspects = [*unsettled, unasked(drive, evidence, others)]
     yield from judged(subject, aspects, details_of(drive))
 
 

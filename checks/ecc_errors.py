@@ -112,10 +112,9 @@ def judge_gpu(gpu: Gpu, limits: dict[str, int], before: GpuBefore | None) -> Ite
     apart = [count.apart for count in counts.values() if count.apart]
     differ = "; ".join(apart)
     if above:
-        allowed = {field: type(above[field])(most[field]) for field in above}
         yield fail(
             subject,
-            expected=allowed,
+            expected=of_type(above, most),
             actual=above,
             why=differ,
             advice=advice(above),
@@ -124,18 +123,22 @@ def judge_gpu(gpu: Gpu, limits: dict[str, int], before: GpuBefore | None) -> Ite
     if unread:
         yield unknown(subject, why="; ".join(unread if above else (*unread, *apart)))
     elif told and not above and not parts:
-        allowed = {field: type(told[field])(most[field]) for field in told}
         shown = ", ".join(f"{field} {count}" for field, count in old.items())
         ago = f"no more since the last look {span(before.seconds)} ago" if before else ""
         since = f"{shown}: {ago}" if shown else ""
         why = "; ".join(filter(None, (differ, since)))
-        yield ok(subject, expected=allowed, actual=told, why=why)
+        yield ok(subject, expected=of_type(told, most), actual=told, why=why)
     if untold:
         shown = ", ".join(f"{field} {count}" for field, count in summed.items())
         also = f"; its MIG devices have, of what they tell, {shown}" if shown else ""
         yield not_applicable(
             subject, why=f"this GPU or driver does not tell: {', '.join(untold)}{also}"
         )
+
+
+def of_type(counts: dict[str, int], most: dict[str, int]) -> dict[str, int]:
+    """The limits of these counts; of a flag as a flag, as it was read."""
+    return {field: type(count)(most[field]) for field, count in counts.items()}
 
 
 def known(gpu: Gpu, before: GpuBefore, most: dict[str, int]) -> dict[str, int]:

@@ -22,10 +22,11 @@ have it replaced; some firmware repairs a row of memory at the next boot.
 """
 
 from collections.abc import Iterator, Sequence
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 from msgspec import Meta
 
+from nodevet.checking.log_events import quoted
 from nodevet.evidence.across import logged
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.host import HostInfo
@@ -55,14 +56,42 @@ class Params(CheckParams):
     """The same, for each day since boot."""
 
 
+class Logged(NamedTuple):
+    """The machine checks of a log, by what is known of their severity."""
+
+    corrected: Sequence[KernelEvent]
+    uncorrected: Sequence[KernelEvent]
+    unclear: Sequence[KernelEvent]
+    pointers: Sequence[KernelEvent]  # that something was logged elsewhere, and no more
+    seen: Seen | None
+
+    def has_new(self, events: Sequence[KernelEvent]) -> bool:
+        """Whether any line of these came since the last look; without one, whether there is any."""
+        return bool(events) and not (self.seen and self.seen.has(*events))
+
+
 def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
     log = logged(evidence)
     if isinstance(log, Finding):
         yield log
-    else:
-        events = [event for event in log.events or () if event.kind in ("mce", "mce_logged")]
-        seen, coverage = seen_lines(evidence), covered(evidence, log)
-        yield judge_events(events, params, days(evidence, log), seen, *coverage)
+        return
+    found = by_severity(log.events or (), seen_lines(evidence))
+    up, (doubt, since) = days(evidence, log), covered(evidence, log)
+    yield (
+        too_many(found, params, up)
+        or doubtful(found, params, up)
+        or (unknown(why=doubt) if doubt else within(found, since))
+    )
+
+
+def by_severity(events: Sequence[KernelEvent], seen: Seen | None) -> Logged:
+    checks = [event for event in events if event.kind == "mce"]
+    corrected = [event for event in checks if event.severity == "corrected"]
+    uncorrected = [event for event in checks if event.severity in ("nonfatal", "fatal")]
+    clear = ("corrected", "nonfatal", "fatal")
+    unclear = [event for event in checks if event.severity not in clear]
+    pointers = [event for event in events if event.kind == "mce_logged"]
+    return Logged(corrected, uncorrected, unclear, pointers, seen)
 
 
 def days(evidence: Evidence, log: KernelLog) -> float | str:
@@ -78,64 +107,54 @@ def days(evidence: Evidence, log: KernelLog) -> float | str:
     return max(1.0, seconds / DAY)
 
 
-def judge_events(
-    events: Sequence[KernelEvent],
-    params: Params,
-    up: float | str,
-    seen: Seen | None,
-    doubt: str,
-    since: str,
-) -> Finding:
-    """`up`: days that the log covers; `doubt`: why it may not hold all lines of them; `since`:
-    since when it does, where it begins after boot."""
-
-    def new(some: Sequence[KernelEvent]) -> bool:
-        return bool(some) and not (seen and seen.has(*some))
-
-    told_of = [event for event in events if event.kind == "mce"]
-    corrected = [event for event in told_of if event.severity == "corrected"]
-    worse = [event for event in told_of if event.severity in ("nonfatal", "fatal")]
-    if new(worse):
-        actual = f"uncorrected {told(worse)}"
-        return fail(expected="none", actual=actual, advice=UNCORRECTED, details=logs(worse))
-    most, grown = params.corrected_per_day, seen.came(corrected) if seen else None
+def too_many(found: Logged, params: Params, up: float | str) -> Finding | None:
+    """The failure: an uncorrected error, or more corrected ones than are allowed. `up`: days that
+    the log covers."""
+    if found.has_new(found.uncorrected):
+        actual = f"uncorrected {told(found.uncorrected)}"
+        details = quoted(found.uncorrected)
+        return fail(expected="none", actual=actual, advice=UNCORRECTED, details=details)
+    corrected, details = found.corrected, quoted(found.corrected)
+    most, grown = params.corrected_per_day, found.seen.came(corrected) if found.seen else None
     paced = grown.is_above(most, per=DAY) if grown and most is not None else None
     if grown and paced:
-        return fail(
-            expected=f"at most {most:g} corrected a day",
-            actual=f"corrected {grown.text}",
-            advice=CORRECTED,
-            details=logs(corrected),
-        )
-    limits = allowed(params, up, paced)
-    count = lines(corrected)
-    least = min(limits.values(), default=None)
-    if new(corrected) and least is not None and (count is None or count > least):
-        return fail(
-            expected=next(text for text, most in limits.items() if most == least),
-            actual=f"corrected {told(corrected)}",
-            advice=CORRECTED,
-            details=logs(corrected),
-        )
-    unclear = [event for event in told_of if event not in corrected]
-    unclear = [event for event in unclear if new([event]) and event not in worse]
+        expected, actual = f"at most {most:g} corrected a day", f"corrected {grown.text}"
+        return fail(expected=expected, actual=actual, advice=CORRECTED, details=details)
+    limits, count = allowed(params, up, paced), lines(corrected)
+    if not limits or not found.has_new(corrected):
+        return None
+    expected, least = min(limits.items(), key=lambda limit: limit[1])
+    if count is not None and count <= least:
+        return None
+    actual = f"corrected {told(corrected)}"
+    return fail(expected=expected, actual=actual, advice=CORRECTED, details=details)
+
+
+def doubtful(found: Logged, params: Params, up: float | str) -> Finding | None:
+    """What the lines do not say; None if they are clear."""
+    unclear = [event for event in found.unclear if found.has_new([event])]
+    if not unclear and found.has_new(found.pointers) and not found.has_new(found.corrected):
+        unclear = [*found.pointers]
     if unclear:
         return unknown(why=f"its severity is not known: {line_of(unclear)}", advice=NAME)
-    only = [event for event in events if event.kind == "mce_logged"]
-    if new(only) and not new(corrected):
-        return unknown(why=f"its severity is not known: {line_of(only)}", advice=NAME)
-    if params.corrected_per_day is not None and new(corrected) and isinstance(up, str):
-        return unknown(why=up)
-    if doubt:
-        return unknown(why=doubt)
-    actual = f"corrected {told(corrected)}" if corrected else "none"
-    before = seen.before([f"uncorrected {told(worse)}"] if worse else []) if seen else ""
+    if params.corrected_per_day is not None and found.has_new(found.corrected):
+        return unknown(why=up) if isinstance(up, str) else None
+    return None
+
+
+def within(found: Logged, since: str) -> Finding:
+    """`since`: since when the log covers, if it begins after boot."""
+    actual = f"corrected {told(found.corrected)}" if found.corrected else "none"
+    past = [f"uncorrected {told(found.uncorrected)}"] if found.uncorrected else []
+    before = found.seen.before(past) if found.seen else ""
     return ok(expected="none", actual=actual, why=before or since)
 
 
 def allowed(params: Params, up: float | str, paced: bool | None) -> dict[str, float]:
-    """The most corrected errors that are allowed, by how that is said. `paced`: whether they were
-    too many a day since the last look; None: not known, so by the mean since boot."""
+    """The most corrected errors that are allowed, by the text of that limit.
+
+    `paced`: whether they were too many a day since the last look; None: not known, so by the mean
+    since boot."""
     found: dict[str, float] = {}
     if params.corrected is not None:
         found[f"at most {params.corrected} corrected"] = params.corrected
@@ -148,11 +167,6 @@ def allowed(params: Params, up: float | str, paced: bool | None) -> dict[str, fl
 def lines(events: Sequence[KernelEvent]) -> int | None:
     counts = [event.count for event in events if event.count is not None and event.count > 0]
     return sum(counts) if len(counts) == len(events) else None
-
-
-def logs(events: Sequence[KernelEvent]) -> dict[str, str]:
-    line = line_of(events)
-    return {"kernel log": line} if line else {}
 
 
 def told(events: Sequence[KernelEvent]) -> str:

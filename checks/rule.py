@@ -39,11 +39,11 @@ PARTS = (services.CHECK, packages.CHECK, sysctl.CHECK)
 
 
 class RuleServices(services.Params, frozen=True, kw_only=True):
-    """As of the check."""
+    """What the check `services` takes."""
 
 
 class RulePackages(packages.Params, frozen=True, kw_only=True):
-    """As of the check."""
+    """What the check `packages` takes."""
 
 
 Parameters = Mapping[sysctl.Name, sysctl.Wanted]
@@ -89,7 +89,7 @@ def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
     if not params.rules:
         yield unknown(why="the baseline names nothing to check")
     for name, rule in params.rules.items():
-        found = [each for check, said in parts(rule) for each in check.judge(evidence, said)]
+        found = [each for check, own in parts(rule) for each in check.judge(evidence, own)]
         bad = [each for each in found if each.verdict is Verdict.FAIL]
         causes = {each.cause for each in bad}
         yield from judged(
@@ -100,21 +100,21 @@ def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
         )
 
 
-def aspect(said: Finding) -> Aspect:
-    name = said.subject.label
-    if said.verdict is Verdict.OK:
-        return met(name, True, expected=said.expected, actual=said.actual)
-    if said.verdict is not Verdict.FAIL:
-        return doubted(name, said.why if said.why == NOT_ASKED else f"{name}: {said.why}")
-    wrong = met(name, False, expected=said.expected, actual=said.actual, advice=said.advice)
-    return wrong._replace(why=said.why)
+def aspect(finding: Finding) -> Aspect:
+    """What another check found, as a part of the rule; what does not apply here is not known."""
+    name, why = finding.subject.label, finding.why
+    if finding.verdict not in (Verdict.OK, Verdict.FAIL):
+        return doubted(name, why if why == NOT_ASKED else f"{name}: {why}")
+    right, expected, actual = finding.verdict is Verdict.OK, finding.expected, finding.actual
+    made = met(name, right, expected=expected, actual=actual, advice=finding.advice)
+    return made if right else made._replace(why=why)
 
 
 def asks(params: Params) -> Mapping[str, tuple[Any, ...]]:
     found: dict[str, tuple[Any, ...]] = {}
     for rule in params.rules.values():
-        for check, said in parts(rule):
-            for section, names in (check.asks(said) if check.asks else {}).items():
+        for check, own in parts(rule):
+            for section, names in (check.asks(own) if check.asks else {}).items():
                 found[section] = tuple(dict.fromkeys((*found.get(section, ()), *names)))
     return found
 

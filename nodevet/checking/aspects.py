@@ -44,13 +44,13 @@ def judged(
     unit: str = "",
     **rest: Any,
 ) -> Iterator[Finding]:
-    """The findings of a subject; none if nothing was judged.
+    """The findings of a subject; none without aspects.
 
-    `advice`: by the names of what differs; without it that of each aspect. `listed`: values stand
-    one after the other, without names. `rest`: what else is said of what differs.
+    `advice`: from the names of the failed aspects; without it, that of each aspect. `listed`:
+    values are joined without their names. `rest`: more fields of the failure.
     """
     found = list(aspects)
-    bad, doubtful, beside, good = (
+    bad, doubtful, inapplicable, good = (
         [aspect for aspect in found if aspect.verdict is verdict]
         for verdict in (Verdict.FAIL, Verdict.UNKNOWN, Verdict.NOT_APPLICABLE, Verdict.OK)
     )
@@ -72,8 +72,8 @@ def judged(
     if good and not bad and not doubtful:
         why = told(each.why for each in good)
         yield ok(subject, **_values(good, listed), unit=unit, why=why, **shared)
-    if beside:
-        yield not_applicable(subject, why=told(aspect.why for aspect in beside), **shared)
+    if inapplicable:
+        yield not_applicable(subject, why=told(aspect.why for aspect in inapplicable), **shared)
 
 
 def _advice(bad: Iterable[Aspect]) -> str:
@@ -92,7 +92,7 @@ def _values(aspects: Sequence[Aspect], listed: bool) -> dict[str, Value]:
 
 
 def _by_name(pairs: Iterable[tuple[str, Value]]) -> Value:
-    """Several values of one name as a list."""
+    """The values by name; several of one name are a list."""
     found: dict[str, list[Value]] = {}
     for name, value in pairs:
         found.setdefault(name, []).append(value)
@@ -103,4 +103,5 @@ def _by_name(pairs: Iterable[tuple[str, Value]]) -> Value:
 
 
 def told(reasons: Iterable[str]) -> str:
+    """Each reason once."""
     return "; ".join(dict.fromkeys(filter(None, reasons)))

@@ -1,4 +1,4 @@
-"""A site's own rules: what they ask of a text, and what the answers say."""
+"""A site's own rules: what the probe is asked of a text, and how its answers are judged."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -51,7 +51,7 @@ def described(rule: SiteRule, **details: str) -> dict[str, str]:
 
 
 def check_texts(rule: Any) -> None:
-    """Raise FieldError where a text of a rule cannot be asked for."""
+    """Raise FieldError for a text that the probe cannot be asked for."""
     for field, _ in QUESTIONS:
         for place, text in enumerate(texts(rule, field)):
             where = (field,) if field == "text" else (field, place)
@@ -63,7 +63,9 @@ def check_texts(rule: Any) -> None:
                 try:
                     re.compile(text)
                 except (re.error, OverflowError, RecursionError) as error:
-                    raise FieldError(f"is no regular expression: {error}", *where) from None
+                    raise FieldError(
+                        f"is not a valid regular expression: {error}", *where
+                    ) from None
 
 
 def texts(rule: Any, field: str) -> tuple[str, ...]:
@@ -80,7 +82,8 @@ def questions(rule: Any) -> dict[str, list[str]]:
 def answered(
     rule: Any, found: Mapping[tuple[str, str], TextAnswer], otherwise: Mapping[str, str]
 ) -> Iterator[Aspect]:
-    """What a text answers; `otherwise`: what is so of it if it is not as wanted, by field."""
+    """What was found of the texts of a rule; `otherwise`: the actual value by field, if it was not
+    found."""
     for field, word in QUESTIONS:
         for text in texts(rule, field):
             answer = found.get((word, text))

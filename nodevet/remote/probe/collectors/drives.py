@@ -43,7 +43,7 @@ def disks(root):
 
 
 def is_fixed(root, place):
-    """Whether it is no card reader, stick or virtual medium of the BMC."""
+    """Whether it is not a card reader, a stick or a virtual medium of the BMC."""
     removable, size = (attempt(line, root, place + file)[0] for file in ("/removable", "/size"))
     path = attempt(resolve, root, place)[0] or ""
     return removable != "1" and size != "0" and "/usb" not in path
