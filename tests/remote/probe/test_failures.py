@@ -275,12 +275,14 @@ def test_a_pid_namespace_hides_processes_unless_it_is_that_of_a_whole_machine(
 
 
 def test_device_nodes_of_a_tree_are_plain_files_and_say_so(node: Path, check: Check) -> None:
-    (node / "dev/nvidia-caps").mkdir()
+    for folder in ("nvidia-caps", "nvidia-caps-imex-channels", "nvidia6"):
+        (node / "dev" / folder).mkdir()
     (node / "dev/nvidia7").symlink_to("gone")
     nodes = {
         each.path: each for each in check("modules", modules.collect(str(node), {})).device_nodes
     }
-    assert "/dev/nvidia-caps" not in nodes
+    assert not {"/dev/nvidia-caps", "/dev/nvidia-caps-imex-channels"} & set(nodes)
+    assert nodes["/dev/nvidia6"].why("minor") == "not a character device"
     assert nodes["/dev/nvidia0"].why("major") == "not a character device"
     assert (nodes["/dev/nvidia0"].mode, nodes["/dev/nvidia0"].openable) == ("0666", True)
     assert nodes["/dev/nvidia7"].why("openable") == "ENOENT"

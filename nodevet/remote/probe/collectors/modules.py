@@ -27,6 +27,7 @@ from nodevet.remote.probe.files import (
 CAPABILITIES = "/proc/driver/nvidia/capabilities"
 CAPS = "/dev/nvidia-caps"
 CAP = re.compile(r"nvidia-cap[0-9]{1,7}\Z")
+FOLDERS = (CAPS, CAPS + "-imex-channels")
 DEVICE = re.compile(r"nvidia[0-9A-Za-z_-]{0,40}\Z")
 LARGEST = 1024  # device nodes
 MLX5 = "/sys/module/mlx5_core"
@@ -93,14 +94,14 @@ def builtin(root, loaded):
 
 
 def device_node(root, path):
-    """One device node, or None for a directory such as /dev/nvidia-caps."""
+    """One device node, or None for a directory of the driver's."""
     record = Reading(path=path)
     place = path_under(root, path)
     status, why = attempt(os.stat, place)
     if status is None:
         record.fail_all(("major", "minor", "mode", "openable"), why)
         return record
-    if stat.S_ISDIR(status.st_mode):
+    if path in FOLDERS and stat.S_ISDIR(status.st_mode):
         return None
     record["mode"] = "{:04o}".format(stat.S_IMODE(status.st_mode))
     wanted = os.R_OK if path.startswith(CAPS + "/") else os.R_OK | os.W_OK
