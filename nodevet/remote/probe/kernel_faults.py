@@ -28,7 +28,8 @@ XFS = (
 BEGINNINGS = (
     ("Memory cgroup out of memory: Kill", "oom_cgroup", r".{0,60}?\((" + NAME + r")\)(?=[ ,.]|\Z)"),
     ("Out of memory", "oom", r"(?: \(\w+\))?: Kill.{0,60}?\((" + NAME + r")\)(?=[ ,.]|\Z)"),
-    ("INFO: task ", "hung_task", r"(" + NAME + r"):[0-9]{1,10} blocked for more than [0-9]+ sec"),
+    ("INFO: task ", "hung_task", r"(" + NAME + r"):[0-9]{1,10} blocked(?: in I/O wait)? {1,2}for "
+     r"more than [0-9]+ sec"),
     ("watchdog: BUG: soft lockup", "soft_lockup", r".{0,60}?\[(" + NAME + r"):[0-9]{1,10}\]"),
     ("NMI watchdog: BUG: soft lockup", "soft_lockup", r".{0,60}?\[(" + NAME + r"):[0-9]{1,10}\]"),
     ("BUG: soft lockup", "soft_lockup", r".{0,60}?\[(" + NAME + r"):[0-9]{1,10}\]"),
@@ -86,7 +87,7 @@ READ_ONLY = (
     r"|BTRFS \w{1,8} \(device " + DEVICE + r"(?: state \w{1,8})?\): forced readonly)"
 )
 # Oops: 0002 [#1] SMP
-DIED = r"[^\[\]]{1,100}: [0-9a-fA-F]{1,16} \[#[0-9]{1,6}\](?: [A-Z_()]{2,30})*\Z"
+DIED = r"[^\[\]]{1,100}: [0-9a-fA-F]{1,16} \[#[0-9]{1,6}\](?: {1,2}[A-Z_()]{2,30})*\Z"
 LIBRARIES = r"((?:libcuda|libcudart|libcudnn|libcublas|libnccl|libnvidia-|libnvrtc)[\w.+-]{0,60})"
 # python[1]: segfault at 0 ip 0 sp 0 error 4 in libnccl.so.2[...], traps: python[1] general
 # protection fault ip:0 sp:0 error:0 in libcuda.so.1[...]

@@ -18,6 +18,9 @@ FAULTS = [
     ("oom_reaper: reaped process 345646 (vector), now anon-rss:0kB", None),
     ("INFO: task jbd2/sda1-8:123 blocked for more than 120 seconds.",
      ("hung_task", "jbd2/sda1-8")),
+    ("INFO: task dd:12 blocked in I/O wait for more than 122 seconds.", ("hung_task", "dd")),
+    ("INFO: task dd:12 blocked  for more than 122 seconds.", ("hung_task", "dd")),
+    ("INFO: task dd:12 is blocked on a mutex likely owned by task cp:9.", None),
     ("watchdog: BUG: soft lockup - CPU#3 stuck for 22s! [python:1234]", ("soft_lockup", "python")),
     ("NMI watchdog: BUG: soft lockup - CPU#3 stuck for 22s! [a b:1]", ("soft_lockup", "a b")),
     ("NMI watchdog: Watchdog detected hard LOCKUP on cpu 12", ("hard_lockup", None)),
@@ -29,6 +32,7 @@ FAULTS = [
     ("general protection fault, probably for non-canonical address 0xdead000000000122: 0000 [#1] "
      "PREEMPT SMP NOPTI", ("oops", None)),
     ("Internal error: Oops: 0000000096000004 [#1] SMP", ("oops", None)),
+    ("Internal error: Oops - BUG: 00000000f2000800 [#1]  SMP", ("oops", None)),
     ("Kernel panic - not syncing: Fatal exception", ("panic", None)),
     ("pt_main_thread[1]: segfault at 7f ip 00007f sp 00007f error 4 in libnccl.so.2[7f7c+d3]",
      ("segfault", "pt_main_thread in libnccl.so.2")),
