@@ -237,5 +237,17 @@ def test_without_smartctl_or_an_answer_drives_are_unknown(
     assert one.why("health") == "smartctl is not on this node"
 
 
+def test_a_smartctl_without_json_is_told_as_too_old(
+    smartctl: Path, monkeypatch: pytest.MonkeyPatch, check: Check
+) -> None:
+    monkeypatch.setattr(drives, "disks", lambda root: ["sda"])
+    smartctl.write_text("#!/bin/sh\necho '=======> UNRECOGNIZED OPTION: json'; exit 1\n")
+    (one,) = check("drives", drives.collect("/", ASKED)).drives
+    assert one.health is None and "too old: --json needs smartmontools 7.0" in one.why("health")
+    smartctl.write_text("#!/bin/sh\necho 'no such bus'; exit 4\n")
+    (one,) = check("drives", drives.collect("/", ASKED)).drives
+    assert one.why("health") == "smartctl ended with 4: 'no such bus'"
+
+
 def test_of_this_machine(check: Check) -> None:
     assert check("drives", drives.collect("/", ASKED)).found >= 0

@@ -6,9 +6,9 @@ drives behind some RAID controllers, which the kernel does not list.
 
 import re
 
-from nodevet.remote.probe.files import Absent, Reading, attempt, line, names, resolve, silent
+from nodevet.remote.probe.files import Absent, Reading, attempt, line, names, quote, resolve, silent
 from nodevet.remote.probe.smart import COUNTS, NOT_TOLD, parse_drive, parse_scan
-from nodevet.remote.program import ToolError, find, printed, run
+from nodevet.remote.program import ToolError, find, run
 
 BLOCK = "/sys/block"
 DISK = re.compile(r"sd[a-z]{1,4}\Z")
@@ -58,11 +58,21 @@ def disk(root, name):
     return record
 
 
+def scanned(smartctl):
+    """What `smartctl --scan` prints. Raises ToolError."""
+    code, text, complaint = run((smartctl, "--scan", "--json"), SECONDS, OUTPUT)
+    if code and "UNRECOGNIZED OPTION" in text:
+        raise ToolError("smartctl of this node is too old: --json needs smartmontools 7.0")
+    if code:
+        raise ToolError("smartctl ended with {}: {}".format(code, quote(complaint or text.strip())))
+    return text
+
+
 def members(smartctl):
     """Records of drives behind RAID controllers, with their words for smartctl. Raises ToolError,
     ValueError."""
     found = []
-    for device, kind in parse_scan(printed((smartctl, "--scan", "--json"), SECONDS, OUTPUT)):
+    for device, kind in parse_scan(scanned(smartctl)):
         if kind.split(",")[0] in OF_THE_KERNEL or DISK.match(device.rpartition("/")[2]):
             continue
         record = Reading(name="{} {}".format(device, kind), volume=False)
