@@ -12,7 +12,7 @@ from urllib.parse import quote, unquote
 
 import msgspec
 
-from nodevet import age, typed
+from nodevet import age, bounds, typed
 from nodevet.age import WEEK
 from nodevet.document.kinds import DocumentKind, mistaken
 from nodevet.evidence.core import NOT_ASKED
@@ -24,6 +24,7 @@ from nodevet.model import Host, Run, Status, Verdict
 from nodevet.run.context import MaxAge
 from nodevet.run.targets import Targets, any_hostname
 
+LARGEST = bounds.DOCUMENT + (1 << 20)  # bytes of a kept visit
 NOT_SAVED = "no evidence of it is saved there"
 
 
@@ -141,13 +142,18 @@ def replay(paths: Iterable[Path]) -> Iterator[tuple[Visit, Host]]:
         if not files:
             raise SavedEvidenceError(f"{path}: holds no evidence; `nodevet check --save` writes it")
         for file in files:
+            if file != path and not file.is_file():
+                raise SavedEvidenceError(f"{file}: not a regular file; take it out of the folder")
             yield read_visit(file)
 
 
 def read_visit(path: Path) -> tuple[Visit, Host]:
     """The visit that one file holds, and its host. Raises OSError, and SavedEvidenceError for a
     file that is none."""
-    text = path.read_bytes()
+    with path.open("rb") as file:
+        text = file.read(LARGEST + 1)
+    if len(text) > LARGEST:
+        raise SavedEvidenceError(f"{path}: more than {LARGEST >> 20} MiB: not evidence of one host")
     with suppress(msgspec.DecodeError):
         return visit_of(typed.decode(text, KeptVisit), path)
     try:

@@ -113,3 +113,18 @@ def test_a_bundle_that_could_not_be_written_is_told_before_a_host_is_watched(
     result = CliRunner().invoke(command, words)
     assert isinstance(result.exception, FileError)
     assert "nowhere does not exist" in str(result.exception)
+
+
+def test_a_pipe_or_a_link_to_nowhere_in_a_folder_of_evidence_is_named(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "n.json")
+    with pytest.raises(SavedEvidenceError, match=r"n\.json: not a regular file"):
+        list(replay([tmp_path]))
+    (tmp_path / "n.json").unlink()
+    (tmp_path / "n.json").symlink_to(tmp_path / "nowhere")
+    with pytest.raises(SavedEvidenceError, match=r"n\.json: not a regular file"):
+        list(replay([tmp_path]))
+
+
+def test_a_file_without_end_is_not_read_to_its_end() -> None:
+    with pytest.raises(SavedEvidenceError, match=r"/dev/zero: more than [0-9]+ MiB"):
+        list(replay([Path("/dev/zero")]))
