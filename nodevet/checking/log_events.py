@@ -8,6 +8,7 @@ from nodevet.evidence.kernel_log import KernelEvent, line_of
 from nodevet.model import NODE, Subject
 
 MOST_NAMED = 5
+OTHERS = "others"  # what the probe calls those beyond 64 of a kind: nodevet.remote.probe
 
 
 def total(events: Iterable[KernelEvent]) -> int | None:
@@ -49,12 +50,13 @@ def server_subject(name: str) -> Subject:
 
 
 def silent_servers(events: Iterable[KernelEvent]) -> dict[str, KernelEvent]:
-    """The NFS servers that have not answered since they were found not to respond."""
+    """The NFS servers that have not answered since they were found not to respond. Of those that
+    are told together it is not known which answered."""
     silent = {each.detail or "": each for each in events if each.kind == "nfs_silent"}
     answered = {
         each.detail: each.last_s
         for each in events
-        if each.kind == "nfs_answers" and each.last_s is not None
+        if each.kind == "nfs_answers" and each.last_s is not None and each.detail != OTHERS
     }
     return {
         server: event
