@@ -137,6 +137,12 @@ NAMES = (
 )
 
 
+def _unread(job: WatchedJob) -> str:
+    """Why the threads of one of its processes are not known; empty if all are."""
+    missing = [process for process in job.processes if process.threads is None]
+    return missing[0].why("threads") or "the threads of a process were not read" if missing else ""
+
+
 def _figure(name: str, value: float | None, why: str = "", note: str = "") -> Figure:
     unit, what = next((unit, what) for each, unit, what in NAMES if each == name)
     return Figure(name, value, unit, what, why if value is None else "", note)
@@ -170,8 +176,9 @@ def _cpu(job: WatchedJob, evidence: Evidence) -> Iterator[Figure]:
         for process in job.processes
         for thread in process.threads or ()
     ]
-    wanted = None if cpus is None else cpus + sum(each / 1e9 for each in known(waited))
-    yield _figure("saturation", percent(wanted, allowed), why, note)
+    unread = _unread(job)
+    wanted = None if cpus is None or unread else cpus + sum(each / 1e9 for each in known(waited))
+    yield _figure("saturation", percent(wanted, allowed), unread or why, note)
     yield from _threads(job)
 
 
@@ -196,8 +203,7 @@ Shares = list[tuple[float, ProcessActivity, ThreadActivity]]
 
 def _threads(job: WatchedJob) -> Iterator[Figure]:
     shares: Shares = []
-    if any(process.threads is None for process in job.processes):
-        why = "the threads of a process were not read"
+    if why := _unread(job):
         for name in (*HOTTEST, "hot_threads", "active_threads", "switches", "cpu_starved"):
             yield _figure(name, None, why)
         return
@@ -264,7 +270,7 @@ def cpus_allowed(job: WatchedJob, evidence: Evidence) -> tuple[float | None, str
 
 def _waits(job: WatchedJob) -> Iterator[Figure]:
     """The thread that waited for storage at most looks; the rest of a job waits for it."""
-    why = "neither states nor wchan of the threads were read"
+    why = _unread(job) or "neither states nor wchan of the threads were read"
     worst, note, looked = 0.0, "", False
     for process in job.processes:
         for thread in process.threads or ():
@@ -275,7 +281,7 @@ def _waits(job: WatchedJob) -> Iterator[Figure]:
             if share > worst:
                 worst = share
                 note = f"{process.command or '?'} {process.pid}" + (f" in {place}" if place else "")
-    if job.processes and not looked:
+    if _unread(job) or (job.processes and not looked):
         yield _figure("blocked", None, why)
     else:
         yield _figure("blocked", worst, note=note)
@@ -353,7 +359,9 @@ def _places(job: WatchedJob, evidence: Evidence, gpu: GpuActivity) -> Iterator[F
             if ticks and thread.cpu is not None:
                 here, away = (here + ticks, away) if thread.cpu in cpus else (here, away + ticks)
     note = f"its GPU is on NUMA node {node}"
-    yield _figure("remote_cpus", percent(away, here + away) or 0.0, note=note)
+    unread = _unread(job)
+    share = None if unread else percent(away, here + away) or 0.0
+    yield _figure("remote_cpus", share, unread, note)
     pages = _pages(job)
     whole = sum(pages.values())
     far = whole - pages.get(str(node), 0)

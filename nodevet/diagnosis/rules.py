@@ -246,8 +246,9 @@ CLEAR = 1.2  # the margin from which a rule holds clearly
 WEAK = (Cause.NUMA,)
 """Causes that tell where a job is and not that it waits for that: told beside another cause."""
 
-EXPLAINS = {Cause.MEMORY: (Cause.STORAGE,)}
-"""A cause and what it brings along: whoever pages waits for the disk that holds the pages."""
+EXPLAINS = {Cause.MEMORY: (Cause.STORAGE,), Cause.THROTTLED: (Cause.GPU,)}
+"""A cause and what it brings along: whoever pages waits for the disk that holds the pages, and a
+GPU whose clocks are held down is the busier for it."""
 
 NEXT = {
     Cause.GPU: "profile the kernels (nsys, then ncu); more speed takes a faster kernel or GPU",

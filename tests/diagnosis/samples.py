@@ -174,6 +174,9 @@ CASES: dict[str, dict[str, JSON]] = {
 }
 """A node for each cause."""
 OTHERS: dict[str, dict[str, JSON]] = {
+    "at its power limit": sections(
+        [gpu(97, event_reasons=[0x4] * LOOKS, clock_sm_mhz=[900] * LOOKS)]
+    ),
     "one hot helper": sections(processes=[process(), process(20, [thread(20, 95)], parent=10)]),
     "helpers that end": sections(processes=[process(children_user=[0, 900])]),
     "thousands of round trips": sections(

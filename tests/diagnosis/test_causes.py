@@ -84,6 +84,18 @@ def test_a_process_that_asks_others_at_each_step_submits_too_slowly() -> None:
     assert "context switches 30000 a second" in found.sentence
 
 
+def test_a_busy_gpu_whose_power_limit_holds_its_clocks_down_is_throttled() -> None:
+    assert told(OTHERS["at its power limit"]).causes == (Cause.THROTTLED,)
+
+
+def test_a_process_whose_threads_were_left_out_leaves_its_job_unclear() -> None:
+    left_out = process(20, parent=10, threads_total=700, errors={"threads": "too many threads"})
+    del left_out["threads"]
+    found = told(sections(processes=[process(threads=HOT), left_out]))
+    assert (found.cause, found.confidence) == (Cause.UNCLEAR, Confidence.LOW)
+    assert "too many threads" in found.sentence
+
+
 def test_a_quota_that_is_used_up_is_told_with_its_cpus() -> None:
     group = cgroup(cpu_quota=2.0, periods=[0, 100], throttled=[0, 90])
     found = told(sections(processes=[process(threads=[thread(10, 40)])], groups=[group]))

@@ -11,7 +11,7 @@ import time
 
 from nodevet.remote.probe.files import Absent, SectionError, is_this_machine
 
-SHARE = 0.003  # of one core that looking may cost each section; three of them watch at a time
+SHARE = 0.003  # of one core that looking may cost a section, if it does not say another
 LONGEST = 600.0  # seconds
 SHORTEST = 0.1  # seconds from one look to the next
 LOOKS = 2048
@@ -28,15 +28,17 @@ def cpu_s():
 class Watch(object):
     """When to look: `for at in watch.looks()` gives the seconds since the first look."""
 
-    def __init__(self, name, root, request, often=1):
-        """`often`: how many times it looks in each interval. Raises Absent for the tree of another
-        machine, SectionError if the wish is not valid."""
+    def __init__(self, name, root, request, often=1, share=SHARE):
+        """`often`: how many times it looks in each interval; `share` of one core that the looks
+        may cost: those of all sections together stay below one percent. Raises Absent for the tree
+        of another machine, SectionError if the wish is not valid."""
         if not is_this_machine(root, request.get("whole_machine", False)):
             raise Absent(
                 "only a running machine can be watched, and {} is not this one".format(root)
             )
         wish = (request.get("asks", {}).get(name) or [{}])[0]
         wish = wish if isinstance(wish, dict) else {}
+        self.share = share
         self.wanted = number(wish, "seconds", 10.0, LONGEST)
         interval = number(wish, "interval", 1.0, LONGEST) / often
         self.interval = max(SHORTEST, interval, self.wanted / LOOKS)
@@ -79,7 +81,7 @@ class Watch(object):
     def next_look(self, first, last):
         """The next multiple of the interval by which the cost so far is within its share."""
         now = time.monotonic()
-        earliest = max(now, first + self.cost_s / SHARE)
+        earliest = max(now, first + self.cost_s / self.share)
         at = first + math.ceil((earliest - first) / self.interval) * self.interval
         # a look just before the last one would tell little
         return last if at > last - self.interval / 2 else at

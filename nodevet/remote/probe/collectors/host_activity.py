@@ -57,6 +57,7 @@ NET_FIELDS = ("received_b", "sent_b", "dropped")
 IB_WORD = 4  # port_rcv_data and port_xmit_data count words of four bytes
 INTERRUPTS = re.compile(r"nvidia|nvme|mlx|ib|eth|en[ops]|ice|i40e|bnxt|virtio|ena|efa")
 INTERRUPTS_MOST = 1024
+SHARE = 0.001  # of one core
 HZ = os.sysconf("SC_CLK_TCK")
 
 
@@ -304,7 +305,7 @@ def interrupt_of(irq, first, last):
 
 
 def collect(root, request):
-    watch = Watch("host_activity", root, request)
+    watch = Watch("host_activity", root, request, share=SHARE)
     total, press, memo = Series(TOTALS), Series(p_names()), Series(MEMORY)
     ends, last_memory = [], {}
     for _ in watch.looks():

@@ -24,7 +24,7 @@ from nodevet.remote.probe.files import (
     read_bytes,
 )
 from nodevet.remote.probe.threads import small, stat_of, threads_of
-from nodevet.remote.probe.watch import SHARE, Watch, counted, cpu_s
+from nodevet.remote.probe.watch import Watch, counted, cpu_s
 
 ASKED = True
 ALONE = True
@@ -32,6 +32,9 @@ AFTER = ("gpu", "processes")
 OFTEN = 5  # looks at the threads in each interval: what they wait for is seen in passing only
 PROCESSES = 512
 THREADS = 4096  # of all processes together
+SHARE = 0.005  # of one core; five hundred threads take all of it in ten seconds
+FIRST = 0.45  # of that share which the first look may take; the last takes as much
+LEFT_OUT = "too many threads for the time: watch for longer"
 SMALL_KB = 1 << 21  # resident memory above which numa_maps is not read
 ARGUMENTS = 1000  # characters
 HZ = os.sysconf("SC_CLK_TCK")
@@ -129,7 +132,7 @@ class WatchedProcess(object):
         self.place = "/proc/{}/".format(pid)
         self.folder = path_under(root, self.place)
         self.first, self.last, self.why = {}, {}, {}
-        self.threads = []
+        self.threads, self.no_threads = [], "it ended"
         self.pages = (None, "it was not read")
         self.cgroup = attempt(lambda: Cgroup(root, read(root, self.place + "cgroup")))
 
@@ -173,7 +176,10 @@ class WatchedProcess(object):
             record.fail("stack", "it ran")
         else:
             record.take("stack", stack, self.root, self.place)
-        record["threads"] = [thread.told(looks) for thread in self.threads]
+        if self.no_threads:
+            record.fail("threads", self.no_threads)
+        else:
+            record["threads"] = [thread.told(looks) for thread in self.threads]
         record["pages"], why = self.pages
         if why:
             record["errors"]["pages"] = why
@@ -261,18 +267,18 @@ class Watched(object):
                 self.groups.setdefault(process.cgroup[0].path, WatchedCgroup(process.cgroup[0]))
 
     def find_threads(self, root, allowed_s):
-        """As many threads as may be watched in the time, of each process its own share first."""
-        start, left = cpu_s(), THREADS
+        """The threads of as many processes as may be watched in the time: all of a process, or
+        none."""
+        end, left = cpu_s() + allowed_s, THREADS
         for process in self.processes:
-            threads, _ = attempt(threads_of, root, process.pid)
-            process.threads = (threads or [])[:left]
-            left -= len(process.threads)
-            for thread in process.threads:
+            threads, why = attempt(threads_of, root, process.pid)
+            if threads is not None and (len(threads) > left or cpu_s() > end):
+                threads, why = None, LEFT_OUT
+            for thread in threads or ():
                 thread.look(True)
-            if threads is None or len(process.threads) < len(threads):
-                self.complete = False
-            if cpu_s() - start > allowed_s:
-                left = 0
+            left -= len(threads or ())
+            process.threads, process.no_threads = threads or [], why
+            self.complete = self.complete and threads is not None
 
     def look(self, whole):
         for process in self.processes:
@@ -289,7 +295,7 @@ class Watched(object):
 
 
 def collect(root, request):
-    watch = Watch("process_activity", root, request, OFTEN)
+    watch = Watch("process_activity", root, request, OFTEN, SHARE)
     watched = Watched(root, request.get("found", {}))
     uptime, _ = attempt(lambda: float(line(root, "/proc/uptime").split()[0]))
     for _ in watch.looks():
@@ -298,7 +304,7 @@ def collect(root, request):
                 process.count()
             for group in watched.groups.values():
                 group.count()
-            watched.find_threads(root, watch.wanted * SHARE / 3)
+            watched.find_threads(root, watch.wanted * SHARE * FIRST)
         else:
             watched.look(watch.is_last)
     for process in watched.processes:
