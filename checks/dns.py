@@ -47,9 +47,9 @@ from nodevet.model import (
 
 WRITER = (
     "`resolvectl status`; the list comes from DHCP, netplan, NetworkManager or systemd-resolved, "
-    "which `ls -l /etc/resolv.conf` tells"
+    "as `ls -l /etc/resolv.conf` shows"
 )
-LOOKUP = "`getent ahosts NAME` and `dig @NAMESERVER NAME` for each nameserver tell which one fails"
+LOOKUP = "`getent ahosts NAME` and `dig @NAMESERVER NAME` for each nameserver show which one fails"
 LABEL = r"[A-Za-z0-9_]([A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?"
 DOMAIN = rf"{LABEL}(\.{LABEL})*\.?"
 Domain = Annotated[

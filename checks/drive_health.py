@@ -1,7 +1,7 @@
 """Every SATA and SAS drive works and is healthy by its own account.
 
-**Why it matters.** The system of a GPU node often lies on two SATA drives that nobody looks at: the
-first fails in silence, the second takes the node with it. A drive that cannot read some sectors
+**Why it matters.** The system of a GPU node often lies on two SATA drives that no one watches:
+the first fails unnoticed, the second takes the node down. A drive that cannot read some sectors
 makes every program that touches them hang for seconds.
 
 **Read from** /sys/block/sd*, and `smartctl --json` of smartmontools: as root, with a deadline, and
@@ -10,8 +10,8 @@ behind a RAID controller are asked if `smartctl --scan` lists them. NVMe drives 
 
 **Verdicts.** A drive fails if the kernel has given it up, if its own verdict is that it fails, if
 an attribute is below its threshold now, or beyond the limits of the baseline; a count that a drive
-does not tell is not judged. That errors are in its log, or that an attribute was below its
-threshold once, is told in the details. Without smartctl, or without root, it is unknown;
+does not report is not judged. That errors are in its log, or that an attribute was below its
+threshold once, is in the details. Without smartctl, or without root, it is unknown;
 `smart: false` judges what the kernel says alone. A volume of a RAID controller is not applicable if
 its drives are asked, and else unknown: `ignore` it, and judge it with a rule `command`. In a
 virtual machine that cannot ask a drive, or whose drives have no verdict, it is not applicable. USB
@@ -46,14 +46,16 @@ from nodevet.model import (
     unknown,
 )
 
-NOT_TOLD = "the drive does not tell it"
+NOT_TOLD = "the drive does not report it"
 PAST = ((5, "an attribute was below its threshold once"), (6, "errors in its log"),
         (7, "failed self-tests in its log"))  # fmt: skip
 OWN = frozenset({"passed", "failing", "below threshold"})
 """What a virtual drive has no verdict of its own on."""
-REPLACE = "have it replaced: details tell its serial; see `smartctl -x` and, of a mirror, `raid`"
+REPLACE = (
+    "have it replaced: its serial is in the details; see `smartctl -x` and, of a mirror, `raid`"
+)
 COOL = "look at fans, airflow and the drives around it"
-MISSING = "a drive is missing: the kernel log tells when it went; reseat it"
+MISSING = "a drive is missing: the kernel log has when it went; reseat it"
 Count = Annotated[int, Meta(ge=0)]
 
 
@@ -91,7 +93,7 @@ def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
         return
     drives = [each for each in data.drives if not matches(each.name, params.ignore or ())]
     if data.found != len(data.drives):
-        yield unknown(why=f"{data.found} drives were found, and {len(data.drives)} are told")
+        yield unknown(why=f"{data.found} drives were found, but only {len(data.drives)} were read")
     if params.count is not None:
         yield from counted(drives, params.count)
     asked = any(each.health is not None for each in drives if is_member(each))

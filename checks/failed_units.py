@@ -1,7 +1,7 @@
 """No systemd unit has failed.
 
 **Why it matters.** What failed at boot or died since is usually something that jobs rely on: a
-mount, a driver's start, monitoring, the fabric manager. systemd keeps the list, and nobody looks at
+mount, a driver's start, monitoring, the fabric manager. systemd keeps the list, and no one looks at
 it.
 
 **Read from** systemd: `systemctl --failed`.

@@ -61,7 +61,9 @@ HEALTH = "health"
 MISSING = "a drive is missing: the kernel log (`nvme`) and `lspci` tell when it went; reseat it"
 NO_DRIVER = "`modprobe nvme`; if that does not help, the kernel log says why the driver gave up"
 NOT_LIVE = "the kernel log (`nvme`) says why; `nvme reset` may bring it back, else reseat it"
-REPLACE = "drain the node and have the drive replaced: details tell its serial and bus address"
+REPLACE = (
+    "drain the node and have the drive replaced: its serial and bus address are in the details"
+)
 COOL = "look at fans, airflow and the drives beside it"
 Count = Annotated[int, Meta(ge=0)]
 Percent = Annotated[int, Meta(ge=0, le=255)]

@@ -197,7 +197,7 @@ def same_counts(evidence: Evidence) -> frozenset[str]:
 def by_log(
     evidence: Evidence, params: Params, counted: int, silent: int, old: Sequence[str]
 ) -> Iterator[Finding]:
-    """What the log says, where counters are missing or nobody raises them. `counted`, `silent`:
+    """What the log says, where counters are missing or never raised. `counted`, `silent`:
     of how many functions the counters are believed, and are not."""
     data, host = evidence[Pci].data, evidence[HostInfo].data
     sources = data.firmware_sources if data else None

@@ -1,7 +1,7 @@
 """Every software RAID array and ZFS pool is complete and at work.
 
 **Why it matters.** An array that lost a disk works on, slower and without any reserve: the next
-disk takes the node, or the data, with it. Nobody notices unless mail from mdadm is read.
+disk takes the node, or the data, with it. It goes unnoticed unless mail from mdadm is read.
 
 **Read from** /proc/mdstat, /sys/block/md*/md/array_state and /proc/spl/kstat/zfs/*/state. Neither
 `mdadm` nor `zpool` is run, and RAID controllers (storcli, ssacli) are not looked at.

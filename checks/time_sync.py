@@ -1,6 +1,6 @@
 """The kernel's clock is being kept right by NTP or PTP.
 
-**Why it matters.** A clock that nobody corrects is right on the day of installation and seconds
+**Why it matters.** A clock that nothing corrects is right on the day of installation and seconds
 off weeks later: then logs of two nodes cannot be put in order, credentials are rejected and
 `make` rebuilds the wrong files. `clock_skew` sees that once it happened; this says that it will.
 

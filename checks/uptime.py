@@ -1,7 +1,7 @@
 """The node has been up as long as expected: not too long, and not since a moment ago.
 
 **Why it matters.** A node that was up for a year runs an old kernel and has never proved that it
-boots; one that was up for minutes when nobody rebooted it crashed or lost power.
+boots; one that was up for minutes without a planned reboot crashed or lost power.
 
 **Read from** /proc/uptime.
 

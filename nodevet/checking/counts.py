@@ -99,7 +99,7 @@ def at_rest(
     else:
         grown = grown_of(name, value, counted)
         if counted.earlier.look and (grown is None or grown.again):
-            return  # as without: what came up anew counts its own first changes
+            return  # as without: an interface that was created since counts its own first changes
         told = standstill(grown or Growth())
         if told.right is None:
             yield Aspect(Verdict.UNKNOWN, name, why=f"{name}, sampled: {told.why}")

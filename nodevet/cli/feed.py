@@ -66,7 +66,7 @@ _measuring = partial(click.option, cls=Option, heading="Measuring")
     show_default=True,
     metavar="HOST",
     shell_complete=completing.hosts,
-    help="Where it is run.",
+    help="The host that it runs on.",
 )
 @_measuring(
     "--for",
@@ -74,18 +74,18 @@ _measuring = partial(click.option, cls=Option, heading="Measuring")
     type=Duration(2, 1800),
     default="30s",
     show_default=True,
-    help="How long; then it is ended.",
+    help="How long it runs; then it is stopped.",
 )
 @_measuring(
     "--workers",
     type=WholeNumber(),
-    help="How many workers it starts: whether they waited for storage is told by it.",
+    help="How many workers it starts: needed to tell whether they waited for storage.",
 )
 @_measuring(
     "--user",
     default="",
     metavar="NAME",
-    help="Who runs it, if nodevet is root there.  [default: nobody]",
+    help="User that runs it, if nodevet is root there.  [default: nobody]",
 )
 @options.reach
 @display_options()

@@ -10,7 +10,7 @@ from statistics import median
 from nodevet.diagnosis.model import Cause, Figure, GpuDiagnosis, HostDiagnosis, Straggler, Suspect
 from nodevet.diagnosis.words import number
 
-LEAST = 3  # GPUs that do the same: of two, nobody can tell which is the odd one
+LEAST = 3  # GPUs that do the same: of two, it is not known which is the odd one
 ODD = (Cause.THROTTLED, Cause.STORAGE, Cause.PREPROCESSING, Cause.MEMORY, Cause.NUMA, Cause.STUCK)
 """What makes one GPU late and lets the others wait."""
 COMPARED = {"clock": 10.0, "sm_busy": 20.0, "slowed": 10.0, "link": 30.0}

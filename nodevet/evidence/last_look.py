@@ -69,7 +69,7 @@ class Seen(NamedTuple):
         return elapsed(float(round(self.seconds)))
 
     def has(self, *events: KernelEvent) -> bool:
-        """Whether all lines of these events were."""
+        """Whether all lines of these events were there."""
         return all(
             event.last_s is not None
             and (last := self.last.get(_key(event))) is not None
@@ -78,7 +78,7 @@ class Seen(NamedTuple):
         )
 
     def latest(self, events: Iterable[KernelEvent]) -> float:
-        """When the last line of these was that was; below 0 if none was."""
+        """Seconds after boot of the last line of these that was there; below 0 if none was."""
         return max((self.last.get(_key(event), -1.0) for event in events), default=-1.0)
 
     def came(self, events: Iterable[KernelEvent]) -> Growth | None:
@@ -95,7 +95,7 @@ class Seen(NamedTuple):
         return (crash.path, crash.at_s) in self.crashes
 
     def before(self, told: Iterable[str]) -> str:
-        """What is told of events that were; empty if there are none."""
+        """What a finding says of events that were there; empty without any."""
         some = "; ".join(told)
         return f"before the last look {self.ago} ago: {some}" if some else ""
 
@@ -123,8 +123,8 @@ def seen_lines(evidence: Evidence) -> Seen | None:
 
 
 def gap(evidence: Evidence) -> str:
-    """Why the kernel log does not say all that came since the last look; empty if it does, or
-    there was none, or there is no log now."""
+    """Why the kernel log does not have all that came since the last look; empty if it does, without
+    a last look, and without a log now."""
     now = evidence[KernelLog].data
     if evidence.since is None or now is None or now.events is None:
         return ""

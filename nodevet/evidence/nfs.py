@@ -18,7 +18,7 @@ class NfsMount(Record, frozen=True, kw_only=True):
     age_s: int | None = None  # since it was mounted
     operations: int | None = None
     retransmissions: int | None = None  # requests that were sent again
-    timeouts: int | None = None  # that were given up after `retrans` times, and began anew
+    timeouts: int | None = None  # that were given up after `retrans` times, and started over
     queue_ms: int | None = None  # of all operations together, before they were sent
     rtt_ms: int | None = None  # from sending them to the answer
     execute_ms: int | None = None  # from asking for them to their end

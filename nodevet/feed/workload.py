@@ -70,7 +70,7 @@ class StorageFields(Fields, frozen=True, kw_only=True):
 
 
 class MeasuredFields(Fields, frozen=True, kw_only=True):
-    """What `nodevet feed --measure` wrote: rates that stand in for those that nobody states."""
+    """What `nodevet feed --measure` wrote: rates in place of those that the file leaves out."""
 
     sample_size: Size | None = None
     """What was read for each sample"""
@@ -96,9 +96,7 @@ class WorkloadFields(Fields, frozen=True, kw_only=True):
     step: Annotated[dict[str, Time], Meta(min_length=1)]
     """The accelerator's time for one step: by batch size `{32: 5.86 ms, 64: 6.7 ms}`, or
     `{fixed: 5 ms, per_sample: 26 us}`, or `{throughput: 2500 samples/s}`"""
-    batch_sizes: (
-        Annotated[tuple[Batch, ...], Meta(min_length=1, max_length=MOST_BATCHES)] | None
-    ) = None
+    batch_sizes: BatchSizes | None = None
     """Samples of one step of one GPU; left out: those of `step`"""
     sample_size: Size | None = None
     """Of one sample as it is stored and read"""
@@ -255,7 +253,7 @@ def _bad_steps(fields: WorkloadFields) -> Iterator[FieldError]:
     if words and sizes:
         yield FieldError("has both batch sizes and words; keep one of the two", "step", words[0])
     if "throughput" in words and len(words) > 1:
-        yield FieldError("says all; leave out the others", "step", "throughput")
+        yield FieldError("is enough alone; leave out the others", "step", "throughput")
     yield from _unstepped(fields, sizes)
 
 

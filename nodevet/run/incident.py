@@ -126,7 +126,7 @@ def unpacked(data: bytes, path: Path) -> bytes:
 
 
 def coder(salt: bytes) -> Code:
-    """What stands for a name; nobody without the salt can try names out."""
+    """What stands for a name; without the salt, names cannot be tried out."""
 
     def code(name: str) -> str:
         if not name:
@@ -180,6 +180,6 @@ def cleaned(value: Any, code: Code) -> Any:
 
 
 def first_word(why: Any) -> str:
-    """`ENOENT` and `NVML_ERROR_…` stay; a sentence may name somebody."""
+    """`ENOENT` and `NVML_ERROR_…` stay; a sentence may name a person or a host."""
     word = str(why).split(" ")[0].rstrip(":")
     return word if word.isupper() else "redacted"

@@ -127,7 +127,7 @@ class Vetted(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def recorded(visit: Visit, context: VetContext) -> Evidence | str:
-    """What the last look recorded of a host, or why that is of no use."""
+    """What the last look recorded of a host, or why that cannot be used."""
     if context.since is None or visit.evidence is None:
         return ""
     return context.since.read(visit.host)
@@ -252,7 +252,7 @@ def vetted(
     try:
         for visit in visits:
             host = left.pop(visit.host)
-            then = recorded(visit, context)  # before its file is written anew
+            then = recorded(visit, context)  # before `save` replaces its file
             if save is not None:
                 save(visit, host)
             yield judge_visit(visit, host, context, then)

@@ -1,8 +1,8 @@
 """What a function's configuration space says of its PCI Express link and of ACS.
 
 Only the registers that are needed are read: each takes the hardware a microsecond, and a few
-devices take amiss what was never defined. PCI Local Bus 3.0, 6.7; PCI Express Base 5.0, 7.5.3 and
-7.7.11; names are lspci's.
+devices misbehave when undefined ones are read. PCI Local Bus 3.0, 6.7; PCI Express Base 5.0,
+7.5.3 and 7.7.11; names are lspci's.
 """
 
 import os

@@ -49,7 +49,7 @@ ATTRIBUTES = (("reallocated", 5), ("pending", 197), ("uncorrectable", 198))  # o
 SCSI_ERRORS = ("read", "write", "verify")
 UNREAD = 0b11  # bits of smartctl's exit code: not understood, not opened
 OPENED = 0b10  # the latter; also what `--nocheck=standby` ends with
-NOT_TOLD = "the drive does not tell it"
+NOT_TOLD = "the drive does not report it"
 COUNTS = ("reallocated", "pending", "uncorrectable", "percentage_used", "temperature_c",
           "power_on_hours")  # fmt: skip
 

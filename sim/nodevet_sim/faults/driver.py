@@ -33,7 +33,7 @@ def device_node_missing(healthy: Healthy, want: OneDeviceNode) -> Patch:
 
 
 def device_node_closed(healthy: Healthy, want: ClosedNode) -> Patch:
-    """Nobody but root may open a device node of the driver: for root it is a wrong mode only.
+    """Only root may open a device node of the driver; to a probe as root, only its mode differs.
 
     `path`, /dev/nvidia-uvm; `mode`, 0660.
     """
@@ -48,7 +48,7 @@ def _device(healthy: Healthy, path: str) -> str:
 
 
 def gpudirect_off(healthy: Healthy, want: NoParams) -> Patch:
-    """GPUDirect RDMA has no way: no nvidia_peermem, and a proprietary driver without dma-buf."""
+    """GPUDirect RDMA cannot work: no nvidia_peermem, and a proprietary driver without dma-buf."""
     module = _loaded(healthy, "nvidia_peermem")
     told = str(healthy.files.get(DRIVER, ""))
     files = {DRIVER: told.replace("Open Kernel Module for x86_64", "x86_64 Kernel Module")}

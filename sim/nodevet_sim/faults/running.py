@@ -78,7 +78,7 @@ class Crashes(FaultParams):
 
 
 def crashed(healthy: Healthy, want: Crashes) -> Patch:
-    """The node crashed lately, once a day, and came back each time: so says its wtmp.
+    """The node crashed lately, once a day, and came back each time, by its wtmp.
 
     `count`, how often, 3.
     """
@@ -87,7 +87,7 @@ def crashed(healthy: Healthy, want: Crashes) -> Patch:
 
 
 def clock_unsynchronised(healthy: Healthy, want: NoParams) -> Patch:
-    """Nobody keeps the node's clock right: the kernel calls it unsynchronised, adjtimex(2)."""
+    """Nothing synchronises the node's clock: the kernel calls it unsynchronised, adjtimex(2)."""
     return Patch(node={"clock_synchronised": False})
 
 

@@ -1,4 +1,4 @@
-"""Faults that somebody set, or that came with another setting: of GPUs, of the kernel, of memory.
+"""Faults that are wrong settings: of GPUs, of the kernel, of memory.
 A function's docstring is the fault's documentation."""
 
 import re
@@ -37,7 +37,7 @@ def _of_gpus(healthy: Healthy, wanted: int | str, **said: object) -> Patch:
 
 
 def compute_exclusive(healthy: Healthy, want: SomeGpus) -> Patch:
-    """The compute mode lets one process only use a GPU.
+    """The compute mode lets only one process use a GPU.
 
     `gpu`, by default all.
     """
@@ -127,7 +127,7 @@ class Reserved(FaultParams):
 
 
 def hugepages_reserved(healthy: Healthy, want: Reserved) -> Patch:
-    """Huge pages of 2 MiB are reserved, and nobody uses them.
+    """Huge pages of 2 MiB are reserved and not used.
 
     `pages`, 1024.
     """
@@ -208,7 +208,7 @@ class Driver(FaultParams):
 
 
 def driver_old(healthy: Healthy, want: Driver) -> Patch:
-    """The whole driver is of another version: its module, its libraries and its firmware.
+    """The whole driver is another version: its module, its libraries and its firmware.
 
     `version`, 525.60.13. Its libraries are put there when the node is made, not by `set`.
     """
@@ -235,7 +235,7 @@ class OldImage(FaultParams):
 
 
 def image_old(healthy: Healthy, want: OldImage) -> Patch:
-    """The node was installed from an old image: so says /etc/os-release, and nothing else.
+    """The node was installed from an old image; only /etc/os-release shows it.
 
     `id`, ubuntu; `version`, 18.04.
     """

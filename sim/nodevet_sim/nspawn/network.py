@@ -2,7 +2,7 @@
 
 Nodes have addresses of 198.18.0.0/15, which RFC 2544 keeps for tests of networks: one of 198.18,
 by which this machine reaches them, and one of 198.19, of a network for storage. Their default route
-goes to an address that nobody has: nothing leaves this machine.
+goes to an address that does not answer: nothing leaves this machine.
 """
 
 from dataclasses import dataclass
@@ -31,7 +31,7 @@ class NodeNetwork:
 
     @property
     def router(self) -> str:
-        """Where the default route goes: nobody answers there."""
+        """Where the default route goes: nothing answers there."""
         return f"198.18.{self.fleet}.253"
 
     @property

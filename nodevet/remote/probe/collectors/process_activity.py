@@ -2,7 +2,7 @@
 descends from them, with their threads and their cgroups.
 
 /proc/<pid>/{stat,status,io,cgroup,cmdline,numa_maps}, /proc/<pid>/task/*, /sys/fs/cgroup.
-Nothing is traced and nobody is stopped. numa_maps is read of small processes only: the kernel
+Nothing is traced and no process is stopped. numa_maps is read of small processes only: the kernel
 walks every page of a process for it, which holds up large ones.
 """
 
