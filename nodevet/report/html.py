@@ -28,6 +28,7 @@ from nodevet.resource import Contents
 from nodevet.result import Result
 
 if TYPE_CHECKING:
+    from nodevet.diagnosis.model import Diagnosis
     from nodevet.feed.answer import FeedAnswer
 
 ENDING = ".html"
@@ -100,14 +101,26 @@ def _page(data: dict[str, Any], **given: Any) -> str:
 
 
 def render_feed(answer: "FeedAnswer") -> str:
-    """Curves, table and changes of each kind of node: a page without any script."""
+    """Curves, table and changes of each kind of node."""
     from nodevet.report.parts import feed_data
 
-    style = _source("style") + _source("feed_style")
-    return _template("feed_page").render(
+    return _still("feed", feed_data.data(answer))
+
+
+def render_diagnosis(incident: "Diagnosis") -> str:
+    """Each GPU in a sentence, with the course of what was watched."""
+    from nodevet.report.parts import diagnosis_data
+
+    return _still("diagnosis", diagnosis_data.data(incident))
+
+
+def _still(name: str, data: dict[str, Any]) -> str:
+    """A page without any script."""
+    style = _source("style") + _source(f"{name}_style")
+    return _template(f"{name}_page").render(
         policy=f"{NOTHING}; style-src '{_hash(style)}'",
         style=Markup(style),  # noqa: S704 - ours
-        **feed_data.data(answer),
+        **data,
     )
 
 

@@ -19,7 +19,6 @@ from nodevet.printable import plain
 from nodevet.report.parts.text import count, name
 
 FINE = (Cause.GPU, Cause.IDLE)
-RULE_HEADS = ("holds", "margin", "cause", "rule", "held against it")
 PROOF_HEADS = ("what", "value", "of what")
 
 
@@ -73,11 +72,17 @@ def ruling_state(ruling: Ruling) -> str:
     return {True: "holds", False: "does not hold", None: "undecided"}[ruling.holds]
 
 
+def margin(ruling: Ruling) -> str:
+    """By what margin it holds or does not; empty if that is not known, or a count decides."""
+    beyond = ruling.holds is False and (ruling.margin or 0) >= 1
+    return "" if ruling.margin is None or beyond else number(ruling.margin)
+
+
 def ruling_text(ruling: Ruling) -> str:
     """A rule and what was held against it: `[holds 1.4] storage-bound: …`."""
-    margin = "" if ruling.margin is None else f" by {number(ruling.margin)}"
+    by = f" by {margin(ruling)}" if margin(ruling) else ""
     told = "; ".join(map(condition_text, ruling.conditions))
-    return f"[{ruling_state(ruling)}{margin}] {ruling.cause.value}: {ruling.rule}: {told}"
+    return f"[{ruling_state(ruling)}{by}] {ruling.cause.value}: {ruling.rule}: {told}"
 
 
 def condition_text(condition: Condition) -> str:
@@ -87,10 +92,10 @@ def condition_text(condition: Condition) -> str:
 
 
 def ruling_row(ruling: Ruling) -> tuple[str, str, str, str, list[str]]:
-    """As RULE_HEADS say."""
+    """(whether it holds, margin, cause, rule, what was held against it)."""
     return (
         ruling_state(ruling),
-        "" if ruling.margin is None else number(ruling.margin),
+        margin(ruling),
         ruling.cause.value,
         ruling.rule,
         [plain(condition_text(each)) for each in ruling.conditions],

@@ -1,0 +1,184 @@
+"""What was watched as small charts under one another, on one axis of time. Pure."""
+
+from bisect import bisect_left
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
+from typing import NamedTuple
+
+from nodevet.diagnosis.timeline import Points, Timeline
+from nodevet.diagnosis.words import number
+from nodevet.printable import brief
+
+WIDTH, HEIGHT, AXIS = 640, 58, 18  # of one chart; AXIS: of the labels below the last one
+LEFT, RIGHT, TOP, BOTTOM = 54, 16, 5, 5
+MOST_POINTS = 160  # of a line: more than that nobody sees
+COLUMNS = 60  # at which the values can be read
+TICKS = 6
+COLOURS = 8  # then they begin again
+LONGEST = 48  # columns of a line's name
+FAMILIES = (
+    ("GPU", ("SM busy", "memory busy", "GPU memory used")),
+    ("Clock and power, of their limits", ("SM clock", "power")),
+    ("PCIe", ("PCIe in", "PCIe out")),
+    ("CPU of the hottest threads, of one core", ("CPU of ",)),
+    ("All CPUs", ("CPU user", "CPU system", "CPU iowait")),
+    ("Pressure", ("all waited for",)),
+)
+"""What is drawn together, by how its names begin; the first that fits."""
+OTHERS = "More"
+STEPS = (0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 30, 60, 120, 300)  # seconds between two ticks
+
+
+class Tick(NamedTuple):
+    at: float
+    label: str
+
+
+class Drawn(NamedTuple):
+    """One line, with its colour's number and its mean."""
+
+    name: str
+    colour: int
+    points: str
+    mean: str
+
+
+class Column(NamedTuple):
+    """A moment, and what every line was then."""
+
+    x: float
+    width: float
+    text: str
+
+
+class Strip(NamedTuple):
+    """One chart, in the SVG's own units."""
+
+    title: str
+    lines: list[Drawn]
+    levels: list[Tick]
+    columns: list[Column]
+    ticks: list[Tick]
+    last: bool  # the axis is labelled below it
+    about: str  # in words
+
+
+def strips(lines: Iterable[Timeline], seconds: float, later: float = 0.0) -> list[Strip]:
+    """The charts of one GPU, or of a host: from 0 to so many seconds. `later`: its own began so
+    many seconds after the axis."""
+    families: dict[tuple[str, str], list[Timeline]] = {}
+    for line in lines:
+        families.setdefault((_family(line.name), line.unit), []).append(line)
+    order = [title for title, _ in FAMILIES] + [OTHERS]
+    listed = sorted(families.items(), key=lambda each: order.index(each[0][0]))
+    return [
+        _strip(title, unit, members, seconds, later, last=place == len(listed) - 1)
+        for place, ((title, unit), members) in enumerate(listed)
+    ]
+
+
+def _family(name: str) -> str:
+    starts = ((title, start) for title, names in FAMILIES for start in names)
+    return next((title for title, start in starts if name.startswith(start)), OTHERS)
+
+
+def _strip(
+    title: str, unit: str, lines: Sequence[Timeline], seconds: float, later: float, *, last: bool
+) -> Strip:
+    highest = max((value for line in lines for _, value in line.points), default=0.0)
+    top = max(highest, *(line.most or 0.0 for line in lines)) or 1.0
+    drawn = [
+        Drawn(
+            brief(line.name, LONGEST),
+            place % COLOURS,
+            _polyline(line.points, seconds, later, top),
+            f"{number(_mean(line.points))} {unit}",
+        )
+        for place, line in enumerate(lines)
+    ]
+    told = ", ".join(f"{line.name} {line.mean}" for line in drawn)
+    return Strip(
+        title=title,
+        lines=drawn,
+        levels=[Tick(_up(0, top), "0"), Tick(_up(top, top), f"{number(top)} {unit}")],
+        columns=_columns(lines, seconds, later),
+        ticks=ticks(seconds),
+        last=last,
+        about=f"{title}, mean: {told}",
+    )
+
+
+def _mean(points: Points) -> float:
+    """Over time: points need not be at even distances."""
+    spans = [(after[0] - at, (value + after[1]) / 2) for (at, value), after in pairwise(points)]
+    whole = sum(span for span, _ in spans)
+    if whole <= 0:
+        return points[0][1] if points else 0.0
+    return sum(span * value for span, value in spans) / whole
+
+
+def ticks(seconds: float) -> list[Tick]:
+    """At round seconds."""
+    step = next((step for step in STEPS if seconds / step <= TICKS), seconds or 1)
+    return [
+        Tick(_across(place * step, seconds), f"{place * step:g} s")
+        for place in range(int(seconds / step + 1e-6) + 1)
+    ]
+
+
+def _across(at: float, seconds: float) -> float:
+    share = min(1.0, max(0.0, at / seconds)) if seconds else 0.0
+    return round(LEFT + (WIDTH - LEFT - RIGHT) * share, 1)
+
+
+def _up(value: float, top: float) -> float:
+    return round(TOP + (HEIGHT - TOP - BOTTOM) * (1 - max(0.0, value) / top), 1)
+
+
+def _polyline(points: Points, seconds: float, later: float, top: float) -> str:
+    return " ".join(
+        f"{_across(at + later, seconds)},{_up(value, top)}" for at, value in thinned(points)
+    )
+
+
+def thinned(points: Points) -> Points:
+    """At most MOST_POINTS: of each stretch of time its lowest and its highest value.
+
+    >>> len(thinned(tuple((float(n), float(n % 7)) for n in range(10000)))) <= MOST_POINTS
+    True
+    """
+    if len(points) <= MOST_POINTS:
+        return points
+    size = -(-len(points) // (MOST_POINTS // 2))
+    kept = []
+    for start in range(0, len(points), size):
+        stretch = points[start : start + size]
+        ends = {min(stretch, key=lambda each: each[1]), max(stretch, key=lambda each: each[1])}
+        kept += sorted(ends)
+    return tuple(kept)
+
+
+def _columns(lines: Sequence[Timeline], seconds: float, later: float) -> list[Column]:
+    """Moments at even distances, as many as there were looks."""
+    several = min(COLUMNS, max(len(line.points) for line in lines))
+    width = (WIDTH - LEFT - RIGHT) / several
+    found = []
+    for place in range(several):
+        at = (place + 0.5) * seconds / several
+        told = [
+            f"{brief(line.name, LONGEST)} {number(value)} {line.unit}"
+            for line in lines
+            if (value := _near(line.points, at - later, 1.5 * seconds / several)) is not None
+        ]
+        if told:
+            text = "\n".join([f"{at:.1f} s", *told])
+            found.append(Column(round(LEFT + place * width, 1), round(width, 1), text))
+    return found
+
+
+def _near(points: Points, at: float, most: float) -> float | None:
+    """The value that is the nearest in time, not further than `most` seconds."""
+    place = bisect_left(points, (at, float("-inf")))
+    near = points[max(0, place - 1) : place + 1]
+    time, value = min(near, key=lambda each: abs(each[0] - at), default=(0.0, 0.0))
+    return value if near and abs(time - at) <= most else None
