@@ -5,7 +5,19 @@ import math
 from msgspec.structs import replace
 
 from nodevet.diagnosis.classify import diagnose
-from nodevet.diagnosis.model import Cause, Diagnosis, HostDiagnosis, Job, Straggler, Suspect
+from nodevet.diagnosis.model import (
+    Cause,
+    Condition,
+    Confidence,
+    Diagnosis,
+    Figure,
+    GpuDiagnosis,
+    HostDiagnosis,
+    Job,
+    Ruling,
+    Straggler,
+    Suspect,
+)
 from nodevet.diagnosis.timeline import Points, Timeline
 from nodevet.diagnosis.timelines import timelines
 from nodevet.model import Finding, Severity, Status, Subject, Verdict
@@ -98,8 +110,43 @@ def diagnosis(*hosts: HostDiagnosis, **more: object) -> Diagnosis:
 
 
 def one() -> Diagnosis:
-    """One host, one GPU."""
-    return diagnosis(host("gpu007", ("submission-bound",)))
+    """One host, one GPU; nothing of it changes with the rules of a diagnosis or their words."""
+    busy = Figure("sm_busy", 20.0, "%", "SM busy")
+    hot = Figure("hottest_thread", 95.0, "%", "hottest thread", note="python 10, thread 10")
+    power = Figure("power", None, "%", "power of its limit", why="NVML_ERROR_NOT_SUPPORTED")
+    gpu = GpuDiagnosis(
+        index=0,
+        uuid="GPU-0",
+        name="H100",
+        cause=Cause.SUBMISSION,
+        causes=(Cause.SUBMISSION,),
+        confidence=Confidence.HIGH,
+        sentence="waits for the thread that submits its work: SM busy 20 %, one thread at 95 %",
+        next_step="larger batches",
+        also=("the job may use 16 CPUs (affinity)",),
+        figures=(busy, hot, power),
+        rulings=(
+            Ruling(
+                Cause.GPU,
+                "the GPU is busy",
+                False,
+                0.235,
+                (Condition(busy, True, 85.0, "NVML", False, 0.235),),
+            ),
+            Ruling(
+                Cause.SUBMISSION,
+                "one thread is hot",
+                True,
+                1.19,
+                (
+                    Condition(busy, False, 85.0, "NVML", True, 4.25),
+                    Condition(hot, True, 80.0, "mpstat", True, 1.19),
+                ),
+            ),
+        ),
+        jobs=(Job(pid=4711, command="python", memory_b=60 << 30, helpers=8),),
+    )
+    return diagnosis(replace(host("gpu007", ("submission-bound",)), gpus=(gpu,)))
 
 
 def fleet() -> Diagnosis:

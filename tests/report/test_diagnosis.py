@@ -45,8 +45,8 @@ def test_one_host(form: str, golden: Callable[[str, str], None]) -> None:
 
 def test_rules_are_told_with_their_margins_if_that_is_asked_for() -> None:
     told = report.render_diagnosis("table", diagnoses.one(), rules=True)
-    assert "[holds by 2] submission-bound: one thread is hot" in told
-    assert "[does not hold by 0.23] GPU-bound" in told
+    assert "[holds by 1.2] submission-bound: one thread is hot: SM busy 20 % (at most 85)" in told
+    assert "[does not hold by 0.23] GPU-bound: the GPU is busy: SM busy 20 % (at least 85)" in told
     assert "[holds by" not in report.render_diagnosis("table", diagnoses.one())
 
 
