@@ -8,6 +8,7 @@ from typing import NamedTuple
 from nodevet.diagnosis.timeline import Points, Timeline
 from nodevet.diagnosis.words import number
 from nodevet.printable import brief
+from nodevet.report.parts.feed_chart import Tick
 
 WIDTH, HEIGHT, AXIS = 640, 58, 18  # of one chart; AXIS: of the labels below the last one
 LEFT, RIGHT, TOP, BOTTOM = 54, 16, 5, 5
@@ -27,11 +28,6 @@ FAMILIES = (
 """What is drawn together, by how its names begin; the first that fits."""
 OTHERS = "More"
 STEPS = (0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 30, 60, 120, 300)  # seconds between two ticks
-
-
-class Tick(NamedTuple):
-    at: float
-    label: str
 
 
 class Drawn(NamedTuple):
