@@ -1,5 +1,6 @@
 """`nodevet diagnose`: what the GPUs of live nodes wait for."""
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,7 @@ from nodevet.cli.common.durations import Duration
             "For the ticket, and a page with the course of it",
             "nodevet diagnose gpu007 --format markdown --format html:gpu007.html",
         ),
+        ("Look on while something is changed", "nodevet diagnose @local --watch --duration 3s"),
         (
             "Keep it with the ticket, and look at it again tomorrow",
             "nodevet diagnose gpu007 --capture incident.json.gz\n"
@@ -75,6 +77,11 @@ from nodevet.cli.common.durations import Duration
     help="Diagnose an incident bundle again, instead of watching hosts.",
 )
 @click.option(
+    "--watch",
+    is_flag=True,
+    help="Again and again until Ctrl-C, a line for each GPU; redrawn in place on a terminal.",
+)
+@click.option(
     "--rules",
     is_flag=True,
     help="In a table, tell which rules held and which did not, and why.",
@@ -90,6 +97,7 @@ def command(
     duration: float,
     interval: float,
     formats: tuple[str, ...],
+    watch: bool,
     rules: bool,
     capture: Path | None,
     redact: bool,
@@ -110,7 +118,7 @@ def command(
       1  a GPU waits, is slowed down or stuck
       2  usage or configuration error
       3  a host could not be watched, or a cause cannot be told
-         (1 wins over 3)
+         (1 wins over 3; with --watch, of the last round)
     """
     from nodevet import report
     from nodevet.cli.common.output import Sinks, Streams, distinct
@@ -127,6 +135,8 @@ def command(
         raise UserError("--redact goes with --capture FILE")
     if bundle and (capture or targets or inventories or limit):
         raise UserError("--from reads one bundle: leave out hosts, -i, --limit and --capture")
+    if watch and (bundle or capture or formats or rules):
+        raise UserError("--watch shows hosts only: leave out --from, --capture, --format, --rules")
     sinks = Sinks(formats, display=display)
     known = {sink: report.diagnosis_options(sink.format) for sink in sinks.sinks}
     if capture:
@@ -139,17 +149,14 @@ def command(
     else:
         hosts = Targets(names=targets, inventories=inventories, limit=limit).hosts()
         reached = fleet_options(context=context, commands=False, **reach)
+        look = partial(diagnosed, hosts, context, reached, seconds=duration, interval=interval)
+        if watch:
+            from nodevet.cli.common.diagnose_watch import watch_rounds
+
+            click.get_current_context().exit(watch_rounds(look, display, duration))
         with Bar(len(hosts), Streams({}, Sinks((), display=display)), display) as bar:
             bar.start()
-            found = diagnosed(
-                hosts,
-                context,
-                reached,
-                seconds=duration,
-                interval=interval,
-                save=captured.keep if capture else None,
-                done=bar.advance,
-            )
+            found = look(save=captured.keep if capture else None, done=bar.advance)
     try:
         sinks.write(
             lambda sink: report.render_diagnosis(

@@ -172,11 +172,20 @@ def cleaned(value: Any, code: Code) -> Any:
             found[key] = first_word(each)
         elif key in LEFT_OUT:
             found[key] = None
-        elif key in NAMES and isinstance(each, str):
-            found[key] = code(each)
+        elif key in NAMES:
+            found[key] = coded(each, code)
         else:
             found[key] = cleaned(each, code)
     return found
+
+
+def coded(value: Any, code: Code) -> Any:
+    """A name, or each of a list of names, as its code."""
+    if isinstance(value, str):
+        return code(value)
+    if isinstance(value, list):
+        return [coded(each, code) for each in value]
+    return cleaned(value, code)
 
 
 def first_word(why: Any) -> str:
