@@ -47,6 +47,11 @@ TOTALS = tuple(
     for severity in ("uncorrected", "corrected")
 )
 PARTS = ("dram", "sram", "cache")
+FIELDS_OF = {
+    f"{life}_{severity}": {part: f"{life}_{part}_{severity}" for part in PARTS}
+    for life, _, severity in (field.partition("_") for field in TOTALS)
+}
+"""Of a count in all those of its parts."""
 
 Most = Annotated[int, Meta(ge=0)]
 
@@ -191,10 +196,8 @@ def counted(ecc: EccCounts, field: str) -> Count:
     """A count by its field, and by its parts where it is one in all."""
     if field not in TOTALS:
         return alone(ecc, field, NOT_TOLD)
-    life, _, severity = field.partition("_")
-    names = {part: f"{life}_{part}_{severity}" for part in PARTS}
     total = alone(ecc, field, NOT_TOLD)
-    parts = {part: alone(ecc, name, NO_SUCH_PART) for part, name in names.items()}
+    parts = {part: alone(ecc, name, NO_SUCH_PART) for part, name in FIELDS_OF[field].items()}
     if parts["sram"].untold and not parts["cache"].untold:
         del parts["sram"]
     else:
@@ -264,18 +267,14 @@ CHECK = Check(
         "gpu.gpus[].remapping.pending",
         "gpu.gpus[].retired_pages.pending",
         *(f"gpu.gpus[].ecc.{field}" for field in TOTALS),
-        *(
-            f"gpu.gpus[].ecc.{life}_{part}_{severity}"
-            for life, _, severity in (field.partition("_") for field in TOTALS)
-            for part in PARTS
-        ),
+        *(f"gpu.gpus[].ecc.{name}" for names in FIELDS_OF.values() for name in names.values()),
         "gpu.gpus[].ecc.sram_threshold_exceeded",
         "gpu.gpus[].mig_current",
         *(f"gpu.gpus[].mig_devices[].ecc.{field}" for field in TOTALS),
         *(
-            f"gpu.gpus[].mig_devices[].ecc.{life}_{part}_{severity}"
-            for life, _, severity in (field.partition("_") for field in TOTALS)
-            for part in PARTS
+            f"gpu.gpus[].mig_devices[].ecc.{name}"
+            for names in FIELDS_OF.values()
+            for name in names.values()
         ),
     ),
     judge=judge,

@@ -110,12 +110,13 @@ class Params(CheckParams):
 
 
 def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
+    numbers = device_numbers(evidence)
     gone = [gpu for gpu, why in zip(gpus(evidence), losses(evidence), strict=True) if why]
     layers: dict[str, Layer] = {
         "NVML counts": listed(evidence),
         "NVML reaches": reached(evidence, gone),
         "PCI bus": on_bus(evidence),
-        "/dev": len_or_why(device_numbers(evidence)),
+        "/dev": len_or_why(numbers),
     }
     kept = left_out(evidence, layers["PCI bus"], params)
     if isinstance(layers["PCI bus"], int):
@@ -137,7 +138,6 @@ def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
         yield unknown(expected=found.expected, why="; ".join(untold))
     if isinstance(layers["NVML reaches"], int) and isinstance(layers["PCI bus"], int):
         yield from one_sided(located(evidence), on_pci(evidence), kept)
-    numbers = device_numbers(evidence)
     if isinstance(numbers, frozenset):
         yield from without_node(gpus(evidence), numbers)
 
@@ -288,12 +288,14 @@ def one_sided(
         return
     in_nvml = {gpu.bus_id: gpu for gpu in found}
     for function in bus:
-        subject = Subject(kind="pci", id=function.address, bus_id=function.address)
-        if function.address in in_nvml:
-            subject = subject_of(in_nvml[function.address])
-        if function.address in kept - in_nvml.keys():
+        gpu = in_nvml.get(function.address)
+        if gpu is not None and answers(function):
+            continue
+        pci = Subject(kind="pci", id=function.address, bus_id=function.address)
+        subject = subject_of(gpu) if gpu else pci
+        if gpu is None and function.address in kept:
             yield not_applicable(subject, why=f"held by {function.driver} for a virtual machine")
-        elif function.revision == "ff":
+        elif not answers(function):
             yield fail(
                 subject,
                 expected="on the PCI bus",
@@ -301,7 +303,7 @@ def one_sided(
                 advice=OFF,
                 cause="gpu_lost",
             )
-        elif function.address not in in_nvml:
+        else:
             bound = f"bound to {function.driver}" if function.driver else "no driver bound"
             advice = BOUND.get(function.driver or "", FOREIGN)
             yield fail(

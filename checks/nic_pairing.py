@@ -101,7 +101,7 @@ def shared(
     """The GPUs that others leave no NIC for; and why it is not known of some GPU what it takes."""
     shares, short, unsure = Shares(params), set(), ""
     for gpu, there in reach.items():
-        near = [address for distance, address in there if is_near(distance, params)]
+        near = near_ones(there, params)
         unsure = unsure or next((distance.why for distance, _ in there if distance.why), "")
         if len(near) >= params.nics and not shares.give(gpu, near):
             short.add(gpu)
@@ -144,7 +144,7 @@ There = list[tuple[Distance, str]]
 def judge_gpu(gpu: Gpu, there: There, params: Params, taken: bool, unsure_of: str) -> Finding:
     """`taken`: other GPUs have the NICs that are near enough; `unsure_of`: why that is unknown."""
     subject = subject_of(gpu)
-    near = [address for distance, address in there if is_near(distance, params)]
+    near = near_ones(there, params)
     unsure = [distance for distance, _ in there if not distance.level]
     if len(near) < params.nics and unsure:
         return unknown(subject, why=unsure[0].why)
@@ -168,8 +168,10 @@ def judge_gpu(gpu: Gpu, there: There, params: Params, taken: bool, unsure_of: st
     return ok(subject, expected=expected_of(params), actual=len(near), why=nearest(there))
 
 
-def is_near(distance: Distance, params: Params) -> bool:
-    return bool(distance.level) and distance.rank <= LEVELS.index(params.level)
+def near_ones(there: There, params: Params) -> list[str]:
+    """The addresses of those that are near enough."""
+    levels = LEVELS[: LEVELS.index(params.level) + 1]
+    return [address for distance, address in there if distance.level in levels]
 
 
 def expected_of(params: Params) -> str:

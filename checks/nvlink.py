@@ -99,14 +99,12 @@ class Links(NamedTuple):
 
 def links_of(gpu: Gpu) -> Links:
     """No link at all if NVML supports none of them, as of a board whose chip could have some."""
-    there = gpu.nvlinks or ()
-    if all(unsupported(each, "active") for each in there):
-        there = ()
-    return Links(
-        tuple(each for each in there if each.active),
-        tuple(each for each in there if each.active is False),
-        tuple(each for each in there if each.active is None),
-    )
+    active, down, unread = [], [], []
+    for each in gpu.nvlinks or ():
+        (active if each.active else unread if each.active is None else down).append(each)
+    if not active and not down and all(unsupported(each, "active") for each in unread):
+        unread = []
+    return Links(tuple(active), tuple(down), tuple(unread))
 
 
 class NodeLinks(NamedTuple):
@@ -144,22 +142,24 @@ def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
     for gpu in found:
         if isinstance(gpu, Finding):
             yield gpu
-        elif gpu.virtualization_mode == "VGPU":
+            continue
+        links = links_of(gpu)
+        if gpu.virtualization_mode == "VGPU":
             yield not_applicable(subject_of(gpu), why="a vGPU has no NVLink of its own")
-        elif gpu.mig_current and not links_of(gpu).active:
+        elif gpu.mig_current and not links.active:
             yield not_applicable(subject_of(gpu), why="NVLink is not used in MIG mode")
         elif gpu.nvlinks is None and not unsupported(gpu, "nvlinks"):
             yield unread(subject_of(gpu), gpu, "nvlinks")
-        elif not any(links_of(gpu)):
+        elif not any(links):
             yield without_links(gpu, params)
         else:
-            expected = expected_of(gpu, node, params)
+            expected = expected_of(gpu, links, node, params)
             first, cause = firsts.get(gpu.index), FABRIC
-            if isinstance(expected, int) and len(links_of(gpu).active) < expected:
+            if isinstance(expected, int) and len(links.active) < expected:
                 short.add(gpu.index)
                 if first is not None and first.index in short:
                     cause = f"nvlink {subject_of(first).label}"
-            yield from judge_gpu(evidence, gpu, params, expected, cause)
+            yield from judge_gpu(evidence, gpu, links, params, expected, cause)
 
 
 def without_links(gpu: Gpu, params: Params) -> Finding:
@@ -175,11 +175,10 @@ def without_links(gpu: Gpu, params: Params) -> Finding:
     )
 
 
-def expected_of(gpu: Gpu, node: NodeLinks, params: Params) -> int | Finding:
+def expected_of(gpu: Gpu, links: Links, node: NodeLinks, params: Params) -> int | Finding:
     """How many links are to be active, or the finding if that cannot be told of this GPU."""
     if params.active is not None:
         return params.active
-    links = links_of(gpu)
     there, now = sum(map(len, links)), len(links.active)
     first, second = node.most
     most = min(second if now == first else first, there)  # another model may have more links
@@ -235,7 +234,7 @@ def leads_to(gpu: Gpu) -> str | None:
     """What all links of a GPU that are not active lead to: as NVML says of each of them, or else of
     all that are active; None if that is not one and the same."""
     links = links_of(gpu)
-    if links.unread:
+    if links.unread or not links.down:
         return None
     told = {each.remote_bus_id for each in links.down}
     ends = {each.remote_bus_id for each in links.active} if told == {None} else told
@@ -243,10 +242,14 @@ def leads_to(gpu: Gpu) -> str | None:
 
 
 def judge_gpu(
-    evidence: Evidence, gpu: Gpu, params: Params, expected: int | Finding, cause: str
+    evidence: Evidence,
+    gpu: Gpu,
+    links: Links,
+    params: Params,
+    expected: int | Finding,
+    cause: str,
 ) -> Iterator[Finding]:
     """How many links are active is told in any case; speed and errors if they are not fine."""
-    links = links_of(gpu)
     yield expected if isinstance(expected, Finding) else judge_active(gpu, links, expected, cause)
     if links.active:
         yield from judge_speed(gpu, links.active, params.minimum_speed_mbps)

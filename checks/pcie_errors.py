@@ -63,6 +63,7 @@ PHYSICAL = frozenset({"RxErr", "BadTLP", "BadDLLP", "Rollover", "Timeout", "DLP"
 """Kinds that bad contact and weak signals cause, as the kernel names them, aer.c."""
 FIELDS = ("correctable", "nonfatal", "fatal")
 UNCORRECTED = FIELDS[1:]
+UNCOUNTED = (None, None, None)
 LINES_EACH = 2  # of the log, at most, for one corrected error
 
 Most = Annotated[int, Meta(ge=0)]
@@ -105,7 +106,7 @@ def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
         doubts.append(f"aer_ports: {section.data.why('aer_ports')}")
     for function in section.data.functions:
         events = logged.pop(function.address, [])
-        tells = bool(ports.intersection((function.address, *(function.upstream or ()))))
+        tells = function.address in ports or not ports.isdisjoint(function.upstream or ())
         grown = recent.get(function.address) if recent and tells else None
         known = function.address in same and not serious_of(new_of(events, seen))
         if known and (told := uncorrected(function, events)):
@@ -119,7 +120,7 @@ def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
         doubts += unread(function)
         if recent and tells and function.aer.correctable is not None:
             doubts += unsampled(function, grown)
-        if not above and any(getattr(function.aer, field) is not None for field in FIELDS):
+        if not above and counts_of(function) != UNCOUNTED:
             (counted if tells else silent).append(function)
     for found in elsewhere(logged, seen):
         bad += 1
@@ -337,6 +338,8 @@ def excess(
     `tells`: whether its counters are raised; else corrected errors are counted by lines. `grown`:
     what an earlier reading says, if there is one. `known`: whether all of its uncorrected errors
     were there at the last look."""
+    if not events and not any(counts_of(function)):
+        return None
     aer = function.aer
     expected: dict[str, object] = {}
     actual: dict[str, object] = {}
@@ -372,9 +375,13 @@ def excess(
     return (expected, actual, line_of(serious or events)) if actual else None
 
 
+def counts_of(function: PciFunction) -> tuple[int | None, int | None, int | None]:
+    """In the order of FIELDS."""
+    return function.aer.correctable, function.aer.nonfatal, function.aer.fatal
+
+
 def unread(function: PciFunction) -> Iterator[str]:
-    for field in FIELDS:
-        count = getattr(function.aer, field)
+    for field, count in zip(FIELDS, counts_of(function), strict=True):
         if count is None and function.aer.errors.get(field) != NO_COUNTER:
             yield f"aer {field}: {function.aer.why(field)}"
         elif count is not None and count < 0:

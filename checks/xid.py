@@ -64,6 +64,7 @@ from nodevet.evidence.across import (
     gpu_functions,
     located,
     logged,
+    losses,
     off_the_bus,
     unlisted,
 )
@@ -212,11 +213,11 @@ def judge_gpus(
         yield from nameless
     if not gpus:
         yield from (found for found in each_gpu(evidence) if isinstance(found, Finding))
-    for gpu in gpus:
-        before = begins if lost(gpu) or gpu.bus_id in gone else ""
+    for gpu, loss in zip(gpus, losses(evidence), strict=True):
+        off = loss is not None or gpu.bus_id in gone
+        before = begins if off else ""
         why = f"it is lost, and the log covers only what happened {before}" if before else doubt
         events_of = at.get(gpu.bus_id or "", [])
-        off = lost(gpu) or gpu.bus_id in gone
         for found in judge_gpu(gpu, events_of, params, why, since, booted, context):
             yield msgspec.structs.replace(found, cause=LOSS) if off else found
             if found.verdict is Verdict.FAIL and doubt and not off:
@@ -274,8 +275,8 @@ def judge_gpu(
     context: Context,
 ) -> Iterator[Finding]:
     """`since`: what silence is about, where the log begins after boot."""
-    subject = subject_of(gpu)
-    found = [*faults(subject, events, params, booted, context.of(gpu), board(gpu))]
+    subject, own = subject_of(gpu), context.of(gpu) if events else context
+    found = [*faults(subject, events, params, booted, own, board(gpu))] if events else []
     if found:
         yield from found
     elif "handle" in gpu.errors:
@@ -284,9 +285,11 @@ def judge_gpu(
         yield unread(subject, gpu, "bus_id")
     elif doubt:
         yield unknown(subject, why=doubt)
+    elif not events:
+        yield ok(subject, expected=[], actual=[], why=since)
     else:
-        split = by_resets(events, context.of(gpu))
-        old = known(split, booted, context.of(gpu))
+        split = by_resets(events, own)
+        old = known(split, booted, own)
         said = (told(split.now, booted), before(split, booted), *(old or (since,)))
         why = "; ".join(filter(None, said))
         yield ok(subject, expected=[], actual=[], why=why)

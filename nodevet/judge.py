@@ -62,16 +62,17 @@ def _stamped(
     evidence: Evidence, wish: Expectation, catalog: Catalog, late: Callable[[], bool]
 ) -> Iterator[Finding]:
     """A check's findings, with what asked for them; a subject may have a severity of its own."""
+    check, usual, origin = wish.check, wish.severity, wish.origin
     own: Mapping[str, Severity] = {}
     findings = _ask(evidence, wish, catalog, late)
     try:
-        if told := catalog.check(wish.check).severities:
+        if told := catalog.check(check).severities:
             own = typed.convert(told(wish.params), dict[str, Severity])
     except (Exception, SystemExit) as error:
         findings = iter((_failed(error),))
     for finding in findings:
-        severity = own.get(finding.subject.id, wish.severity)
-        yield replace(finding, check=wish.check, severity=severity, origin=wish.origin)
+        severity = own.get(finding.subject.id, usual) if own else usual
+        yield replace(finding, check=check, severity=severity, origin=origin)
 
 
 def _tell_causes(found: list[Finding], catalog: Catalog) -> None:

@@ -49,11 +49,7 @@ def judged(
     `advice`: from the names of the failed aspects; without it, that of each aspect. `listed`:
     values are joined without their names. `rest`: more fields of the failure.
     """
-    found = list(aspects)
-    bad, doubtful, inapplicable, good = (
-        [aspect for aspect in found if aspect.verdict is verdict]
-        for verdict in (Verdict.FAIL, Verdict.UNKNOWN, Verdict.NOT_APPLICABLE, Verdict.OK)
-    )
+    bad, doubtful, inapplicable, good = _by_verdict(aspects)
     shared: dict[str, Any] = {"details": details} if details else {}
     if bad:
         yield fail(
@@ -76,6 +72,22 @@ def judged(
         yield not_applicable(subject, why=told(aspect.why for aspect in inapplicable), **shared)
 
 
+def _by_verdict(aspects: Iterable[Aspect]) -> tuple[list[Aspect], ...]:
+    """Those that fail, are unknown, are not applicable, are ok."""
+    found: tuple[list[Aspect], ...] = ([], [], [], [])
+    bad, doubtful, inapplicable, good = found
+    for aspect in aspects:
+        if aspect.verdict is Verdict.OK:
+            good.append(aspect)
+        elif aspect.verdict is Verdict.FAIL:
+            bad.append(aspect)
+        elif aspect.verdict is Verdict.UNKNOWN:
+            doubtful.append(aspect)
+        else:
+            inapplicable.append(aspect)
+    return found
+
+
 def _advice(bad: Iterable[Aspect]) -> str:
     return ". ".join(dict.fromkeys(aspect.advice for aspect in bad if aspect.advice))
 
@@ -86,13 +98,16 @@ def _values(aspects: Sequence[Aspect], listed: bool) -> dict[str, Value]:
         expected, actual = (", ".join(dict.fromkeys(side)) for side in sides)
         return {"expected": expected, "actual": actual}
     return {
-        "expected": _by_name((each.name, each.expected) for each in aspects),
-        "actual": _by_name((each.name, each.actual) for each in aspects),
+        "expected": _by_name([(each.name, each.expected) for each in aspects]),
+        "actual": _by_name([(each.name, each.actual) for each in aspects]),
     }
 
 
-def _by_name(pairs: Iterable[tuple[str, Value]]) -> Value:
+def _by_name(pairs: Sequence[tuple[str, Value]]) -> Value:
     """The values by name; several of one name are a list."""
+    plain = dict(pairs)
+    if len(plain) == len(pairs):
+        return plain
     found: dict[str, list[Value]] = {}
     for name, value in pairs:
         found.setdefault(name, []).append(value)

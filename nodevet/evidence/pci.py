@@ -106,6 +106,9 @@ RATES = {1: 2.5, 2: 5.0, 3: 8.0, 4: 16.0, 5: 32.0, 6: 64.0}
 """GT/s of a lane, by generation."""
 
 
+_GENERATIONS = {rate: number for number, rate in RATES.items()}
+
+
 def generation_of(gts: float | None) -> int:
     """The generation that runs at this rate; 0 for none."""
-    return next((number for number, rate in RATES.items() if rate == gts), 0)
+    return _GENERATIONS.get(gts or 0.0, 0)
