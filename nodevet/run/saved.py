@@ -2,7 +2,7 @@
 
 import math
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace as changed
 from datetime import datetime
@@ -36,8 +36,14 @@ class Replay(msgspec.Struct, frozen=True, kw_only=True):
     """What of saved evidence is judged. `left_out`: hosts that were saved and not asked for."""
 
     hosts: tuple[Host, ...]
-    visits: tuple[Visit, ...]
+    where: Mapping[str, Path | Visit]  # the file of each; of a pipe, which is read once, its visit
     left_out: tuple[str, ...] = ()
+
+    @property
+    def visits(self) -> Iterator[Visit]:
+        """Each is read again as it is asked for: what thousands of hosts said needs no room."""
+        for host in self.hosts:
+            yield _visit_to(host.name, self.where.get(host.name))
 
 
 def read_saved(paths: Sequence[Path], targets: Targets) -> Replay:
@@ -46,21 +52,37 @@ def read_saved(paths: Sequence[Path], targets: Targets) -> Replay:
     A host of which nothing is saved has no evidence. Raises SavedEvidenceError, for two files of
     one host too.
     """
-    kept = list(replay(paths))
-    visits = {visit.host: visit for visit, _ in kept}
-    if len(visits) < len(kept):
+    kept: list[Host] = []
+    where: dict[str, Path | Visit] = {}
+    for file in saved_files(paths):
+        visit, host = read_visit(file)
+        kept.append(host)
+        where[host.name] = file if file.is_file() else visit
+    if len(where) < len(kept):
         raise SavedEvidenceError("--evidence: two files are of the same host")
     if not targets:
-        saved = targets.limited(host for _, host in kept)
+        saved = targets.limited(kept)
         hosts = saved if targets.expect_hostname else any_hostname(saved)
-        return Replay(hosts=hosts, visits=tuple(visits[host.name] for host in hosts))
+        return Replay(hosts=hosts, where=where)
     hosts = targets.hosts()
-    absent = (Visit(host.name, Status.PROBE_FAILED, NOT_SAVED) for host in hosts)
-    return Replay(
-        hosts=hosts,
-        visits=tuple(visits.get(visit.host, visit) for visit in absent),
-        left_out=tuple(targets.strangers(visits, hosts)),
-    )
+    return Replay(hosts=hosts, where=where, left_out=tuple(targets.strangers(where, hosts)))
+
+
+def _visit_to(host: str, where: Path | Visit | None) -> Visit:
+    """The visit that is kept there; a failed one if there is none, or none any more."""
+    if isinstance(where, Visit):
+        return where
+    if where is None:
+        return Visit(host, Status.PROBE_FAILED, NOT_SAVED)
+    try:
+        visit, _ = read_visit(where)
+    except OSError as error:
+        return Visit(host, Status.PROBE_FAILED, f"{where}: cannot be read: {error.strerror}")
+    except SavedEvidenceError as error:
+        return Visit(host, Status.PROBE_FAILED, str(error))
+    if visit.host != host:
+        return Visit(host, Status.PROBE_FAILED, f"{where}: it is of {visit.host} by now")
+    return visit
 
 
 def not_asked(run: Run) -> tuple[frozenset[str], frozenset[str]]:
@@ -135,6 +157,12 @@ def replay(paths: Iterable[Path]) -> Iterator[tuple[Visit, Host]]:
 
     Raises SavedEvidenceError for a file that is neither.
     """
+    yield from map(read_visit, saved_files(paths))
+
+
+def saved_files(paths: Iterable[Path]) -> Iterator[Path]:
+    """These files, and those in these folders. Raises SavedEvidenceError for a folder that is of
+    something else, or empty."""
     for path in paths:
         if path.is_dir() and (wrong := mistaken(path, DocumentKind.EVIDENCE)):
             raise SavedEvidenceError(f"{path}: {wrong}")
@@ -144,7 +172,7 @@ def replay(paths: Iterable[Path]) -> Iterator[tuple[Visit, Host]]:
         for file in files:
             if file != path and not file.is_file():
                 raise SavedEvidenceError(f"{file}: not a regular file; take it out of the folder")
-            yield read_visit(file)
+            yield file
 
 
 def read_visit(path: Path) -> tuple[Visit, Host]:

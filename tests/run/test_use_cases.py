@@ -2,8 +2,10 @@
 
 import json
 import math
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import pytest
@@ -92,6 +94,25 @@ def test_evidence_of_hosts_that_are_not_asked_for_is_left_out(
     assert saved.strangers(tmp_path, some.hosts, Targets(names=("a", "c"))) == ["b"]
     with pytest.raises(saved.SavedEvidenceError, match="two files are of the same host"):
         saved.read_saved([tmp_path, tmp_path], Targets())
+
+
+def test_saved_evidence_is_read_as_it_is_judged(tmp_path: Path, vetted: Vetted) -> None:
+    for name in ("a", "b", "c", "d"):
+        saved.keep(vetted(name), Host(name=name), tmp_path)
+    os.mkfifo(pipe := tmp_path / "pipe")
+    writer = Thread(target=pipe.write_bytes, args=((tmp_path / "d.json").read_bytes(),))
+    writer.start()
+    files = [tmp_path / f"{name}.json" for name in ("a", "b", "c")]
+    found = saved.read_saved([*files, pipe], Targets())
+    writer.join()
+    (tmp_path / "a.json").unlink()
+    (tmp_path / "b.json").write_bytes((tmp_path / "d.json").read_bytes())
+    gone, other, there, piped = found.visits
+    assert (gone.status, gone.host) == (Status.PROBE_FAILED, "a")
+    assert "a.json: cannot be read: No such file" in gone.why
+    assert (other.host, other.evidence) == ("b", None)
+    assert other.why.endswith("it is of d by now")
+    assert (there.status, piped.status) == (Status.VETTED, Status.VETTED)
 
 
 def test_a_limit_alone_chooses_among_what_is_saved(tmp_path: Path, vetted: Vetted) -> None:
