@@ -22,11 +22,23 @@ HOT = 50.0  # percent of a core: a thread that could be what others wait for
 ACTIVE = 10.0  # percent of a core: a thread that works
 LEAST = 3  # looks at a thread below which its states say nothing
 STORAGE_WAITS = (  # how the kernel's functions are called in which a thread waits for storage
-    *("io_schedule", "folio_wait", "wait_on_page", "wait_on_buffer", "blk_", "bit_wait_io"),
-    *("rq_qos_wait", "blkdev_", "iomap_", "filemap_", "__filemap", "submit_bio", "bio_"),
-    *("nfs", "rpc_wait", "__rpc", "rpc_", "fuse_", "request_wait_answer", "cifs", "ceph"),
-    *("netfs", "cl_", "ll_", "ptlrpc", "osc_", "ldlm", "obd_", "vvp_", "gpfs", "kxcopen"),
-    *("xfs_", "ext4_", "btrfs_", "jbd2", "zfs_", "zio_", "cv_wait_io", "lock_page", "dm_"),
+    # pages and buffers: sleep_on_* up to 3.15, wait_on_page* up to 5.15, folio_* since
+    *("sleep_on_page", "sleep_on_buffer", "wait_on_page", "__wait_on_page", "lock_page"),
+    *("__lock_page", "folio_wait", "__folio_lock", "put_and_wait_on_page", "wait_on_buffer"),
+    *("__wait_on_buffer", "bit_wait_io", "filemap_", "__filemap", "io_schedule"),
+    # requests, direct I/O, and a disk that cannot take more of what is written
+    *("blk_", "blkdev_", "__blkdev", "get_request", "rq_qos_wait", "wbt_wait", "submit_bio"),
+    *("bio_", "dio_", "do_blockdev_direct_IO", "__blockdev_direct_IO", "iomap_", "read_events"),
+    *("balance_dirty_pages", "wb_wait_for_completion", "dm_", "md_", "raid5_", "bch_"),
+    # file systems on disks, and their journals
+    *("xfs_", "_xfs_", "xlog_", "ext4_", "jbd2", "do_get_write_access", "start_this_handle"),
+    *("wait_transaction_locked", "add_transaction_credits", "btrfs_", "wait_current_trans"),
+    *("zfs_", "zio_", "zil_", "dbuf_", "dmu_", "cv_wait_io", "__cv_wait_io", "squashfs_"),
+    # file systems of the network
+    *("nfs", "__nfs", "_nfs", "rpc_", "__rpc", "fuse_", "__fuse_", "request_wait_answer"),
+    *("cifs", "smb", "compound_send_recv", "wait_for_response", "ceph", "netfs", "afs_"),
+    *("p9_client_rpc", "v9fs_", "gfs2_", "ocfs2_", "gpfs", "cxiWaitEventWait", "kxcopen"),
+    *("cl_", "ll_", "lov_", "mdc_", "osc_", "vvp_", "ptlrpc", "ldlm_", "obd_", "nvfs_"),
 )
 LOCAL = 10  # the distance of a NUMA node to itself, by ACPI
 

@@ -96,6 +96,30 @@ def test_a_process_whose_threads_were_left_out_leaves_its_job_unclear() -> None:
     assert "too many threads" in found.sentence
 
 
+WAITS_BY_KERNEL = {  # as wchan has them, from Linux 3.10 to 6.18
+    "sleep_on_page_killable": True,
+    "wait_on_page_bit_killable": True,
+    "folio_wait_bit_common": True,
+    "rpc_wait_bit_killable": True,
+    "request_wait_answer": True,
+    "cl_sync_io_wait": True,
+    "cxiWaitEventWait": True,
+    "read_events": True,
+    "blk_mq_get_tag": True,
+    "futex_wait_queue_me": False,
+    "anon_pipe_read": False,
+    "poll_schedule_timeout.constprop.0": False,
+    "io_cqring_wait": False,  # of files or of sockets
+}
+
+
+@pytest.mark.parametrize("wchan", WAITS_BY_KERNEL)
+def test_what_a_sleeping_thread_waits_for_is_known_by_the_kernels_function(wchan: str) -> None:
+    asleep = thread(10, 5, waits={wchan: LOOKS})
+    cause = told(sections(processes=[process(threads=[asleep])])).cause
+    assert (cause is Cause.STORAGE) is WAITS_BY_KERNEL[wchan]
+
+
 def test_a_quota_that_is_used_up_is_told_with_its_cpus() -> None:
     group = cgroup(cpu_quota=2.0, periods=[0, 100], throttled=[0, 90])
     found = told(sections(processes=[process(threads=[thread(10, 40)])], groups=[group]))

@@ -11,21 +11,36 @@ SWITCHES = ("switches", "preemptions")
 RESTING = (  # functions of the kernel in which a thread without work sleeps, "" if not told
     "",
     "0",
+    "futex_wait_queue_me",  # up to 5.15
     "futex_wait_queue",
-    "futex_wait_queue_me",
-    "futex_do_wait",
-    "do_epoll_wait",
+    "futex_do_wait",  # since 6.14
     "ep_poll",
+    "do_epoll_wait",
     "poll_schedule_timeout",
-    "poll_schedule_timeout.constprop.0",
     "do_select",
+    "do_sys_poll",
     "hrtimer_nanosleep",
     "do_nanosleep",
     "do_wait",
     "do_sigtimedwait",
+    "sigsuspend",
+    "sys_pause",
+    "__x64_sys_pause",
+    "__arm64_sys_pause",
+    "pipe_wait",  # up to 5.4
+    "pipe_read",
+    "anon_pipe_read",  # since 6.14
+    "unix_stream_data_wait",
+    "unix_stream_read_generic",
     "skb_wait_for_more_packets",
+    "__skb_wait_for_more_packets",
     "inet_csk_accept",
+    "sk_wait_data",
+    "wait_woken",
+    "eventfd_read",
     "worker_thread",
+    "io_wqe_worker",  # up to 6.3
+    "io_wq_worker",
 )
 ROWS = {b"voluntary_ctxt_switches": "switches", b"nonvoluntary_ctxt_switches": "preemptions"}
 
@@ -115,7 +130,8 @@ class WatchedThread(object):
     def is_active(self):
         """Whether it is worth a look between the first and the last: it ran, or waited for
         something that is not one of the ways in which a thread without work sleeps."""
-        return self.states[-1:] != ["S"] or self.asleep_in not in RESTING
+        # what a compiler made of a function has its name, a point and more
+        return self.states[-1:] != ["S"] or self.asleep_in.partition(".")[0] not in RESTING
 
     def sleep(self):
         wchan, why = attempt(
