@@ -95,8 +95,16 @@ def diagnosed_again(
     hosts = [host_diagnosis(one, host, context) for one, host in visits]
     longest = max((host.seconds for host in hosts), default=0.0)
     began = min((host.began_s for host in hosts if host.began_s), default=None)
-    when = started or (datetime.fromtimestamp(began).astimezone() if began else None)
+    when = started or _moment(began)
     return incident(hosts, seconds=longest, started=when or datetime.now().astimezone())
+
+
+def _moment(seconds: float | None) -> datetime | None:
+    """By the clock of a node, which may tell anything; None if that is no time."""
+    try:
+        return datetime.fromtimestamp(seconds).astimezone() if seconds else None
+    except (ValueError, OverflowError, OSError):
+        return None
 
 
 def incident(

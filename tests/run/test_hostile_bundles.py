@@ -13,6 +13,8 @@ from nodevet.cli.diagnose import command
 from nodevet.fleet import Visit
 from nodevet.model import Host, Status
 from nodevet.run import incident
+from nodevet.run.context import open_context
+from nodevet.run.diagnose import diagnosed_again
 from nodevet.run.files import FileError
 from nodevet.run.saved import SavedEvidenceError, keep, replay
 
@@ -128,3 +130,17 @@ def test_a_pipe_or_a_link_to_nowhere_in_a_folder_of_evidence_is_named(tmp_path: 
 def test_a_file_without_end_is_not_read_to_its_end() -> None:
     with pytest.raises(SavedEvidenceError, match=r"/dev/zero: more than [0-9]+ MiB"):
         list(replay([Path("/dev/zero")]))
+
+
+@pytest.mark.parametrize("clock", [-(2**63), 1e300, -1e12, 4e11])
+def test_a_clock_that_tells_no_time_costs_no_diagnosis(tmp_path: Path, clock: float) -> None:
+    look = {"began_s": 1.7e9, "seconds": 1.0, "cost_s": 0.0}
+    sections = {
+        "host": {"clock_s": clock, "asked_s": 1.7e9},
+        "host_activity": {"look": look},
+    }
+    told = {name: {"status": "ok", "data": data} for name, data in sections.items()}
+    document = json.dumps({"schema": 1, "probe": "", "sections": told}).encode()
+    visits = [(Visit("n", Status.VETTED, "", document), Host(name="n", expect_hostname=False))]
+    (host,) = diagnosed_again(visits, open_context(tmp_path, ())).hosts
+    assert host.seconds == 1.0
