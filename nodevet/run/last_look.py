@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
-from urllib.parse import quote, unquote
+from urllib.parse import quote
 
 from nodevet.document.kinds import DocumentKind, mistaken
 from nodevet.evidence.core import SectionRecord
@@ -41,7 +41,19 @@ class LastLook:
             if path.is_dir() and (wrong := mistaken(path, DocumentKind.EVIDENCE)):
                 raise SavedEvidenceError(f"{path}: {wrong}")
         self._folders = tuple(path for path in paths if not path.is_file())
-        self._files = {_host_of(path): path for path in paths if path.is_file()}
+        self._files: dict[str, Path] = {}
+        self._nothing = NOTHING  # what to say of a host of which there is none
+        for path in self._folders:
+            if path.exists() and not path.is_dir():
+                self._nothing = f"{path}: not a regular file"
+        for path in paths:
+            if path.is_file():
+                try:
+                    self._files[read_visit(path)[0].host] = path
+                except OSError as error:
+                    self._nothing = f"{path}: cannot be read: {error.strerror}"
+                except SavedEvidenceError as error:
+                    self._nothing = str(error)
         self._ignored: dict[str, tuple[Ignored, ...]] = {}
 
     def read(self, host: str) -> Evidence | str:
@@ -49,7 +61,7 @@ class LastLook:
         named = (folder / f"{quote(host, safe='')}.json" for folder in self._folders)
         path = self._files.get(host) or next((each for each in named if each.is_file()), None)
         if path is None:
-            return NOTHING
+            return self._nothing
         try:
             visit, _ = read_visit(path)
             if visit.host != host:
@@ -93,11 +105,3 @@ def _left_out(evidence: Evidence) -> Iterable[Ignored]:
             yield Ignored("it was not read then", section)
     if why := gap(evidence):
         yield Ignored(why, "the kernel log")
-
-
-def _host_of(path: Path) -> str:
-    """The host that the file names; if it cannot be read, by the file's name."""
-    try:
-        return read_visit(path)[0].host
-    except (OSError, SavedEvidenceError):
-        return unquote(path.stem)

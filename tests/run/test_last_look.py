@@ -2,6 +2,7 @@
 if it cannot."""
 
 import json
+import os
 from collections.abc import Callable, Iterator
 from datetime import date
 from pathlib import Path
@@ -252,3 +253,17 @@ def test_a_sample_and_the_last_look_are_two_questions(context: VetContext) -> No
 def test_a_sample_in_what_is_judged_gives_way() -> None:
     found = compared(opened(AFTER), opened(BEFORE))
     assert not isinstance(found, str) and found.since and found.since.seconds == DAY
+
+
+def test_a_file_that_is_no_evidence_is_named_whatever_it_is_called(
+    context: VetContext, tmp_path: Path
+) -> None:
+    (tmp_path / "notes.txt").write_text("call the vendor")
+    look = LastLook([tmp_path / "notes.txt"])
+    assert judged(context, look, AFTER) == ["fail"]
+    ((told, part),) = look.ignored
+    assert "notes.txt: not an evidence document" in told and not part
+    os.mkfifo(tmp_path / "pipe")
+    look = LastLook([tmp_path / "pipe"])
+    assert judged(context, look, AFTER) == ["fail"]
+    assert look.ignored == {Ignored(f"{tmp_path / 'pipe'}: not a regular file"): ("n",)}
