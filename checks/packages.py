@@ -20,7 +20,7 @@ without dnf. Everything is unknown while dpkg is at work, or was interrupted.
 --configure -a`.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated
 
 from msgspec import Meta, Struct
@@ -105,13 +105,21 @@ def judge_name(subject: Subject, asked: AskedPackage, manager: str, params: Para
         return (fail if there else ok)(
             subject, expected="not installed", actual=actual, advice=REMOVE if there else ""
         )
-    wanted = params.installed.get(asked.name, ANY)
-    expected = ", ".join(
-        (
-            "installed" if wanted == ANY else told(wanted),
-            *(["held"] if asked.name in params.held else []),
-        )
-    )
+    wanted, held = params.installed.get(asked.name, ANY), asked.name in params.held
+    words = ["installed" if wanted == ANY else told(wanted), *(["held"] if held else [])]
+    return judge_installed(subject, there, wanted, manager, held=held, expected=", ".join(words))
+
+
+def judge_installed(
+    subject: Subject,
+    there: Sequence[InstalledPackage],
+    wanted: str | VersionLimits,
+    manager: str,
+    *,
+    held: bool,
+    expected: str,
+) -> Finding:
+    """A package that must be installed. `there`: what is, of its name; `held`: it must be held."""
     if not there:
         return fail(subject, expected=expected, actual="not installed", advice=INSTALL)
     half = [each for each in there if each.state not in THERE]
@@ -124,7 +132,7 @@ def judge_name(subject: Subject, asked: AskedPackage, manager: str, params: Para
         other = [each for each in there if not fits(each.version or "", wanted, manager)]
         if other:
             return fail(subject, expected=expected, actual=listed(other), advice=UPGRADE)
-    if asked.name in params.held:
+    if held:
         loose = [each for each in there if each.held is False]
         if loose:
             actual = f"{listed(loose)}, not held"

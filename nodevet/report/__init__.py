@@ -81,8 +81,8 @@ def _own(name: str, function: str) -> Callable[..., Any]:
     """What only some formats have."""
     found: Callable[..., Any] | None = getattr(module(name), function, None)
     if found is None:
-        there = (each for each in formats() if hasattr(module(each), function))
-        raise ReportError(f"the format {name} is for runs; there are {', '.join(there)}")
+        there = ", ".join(each for each in formats() if hasattr(module(each), function))
+        raise ReportError(f"the format {name} does not render this; these do: {there}")
     return found
 
 

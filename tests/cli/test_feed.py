@@ -61,7 +61,7 @@ def test_the_example_is_as_the_schema_for_editors_says() -> None:
     ("arguments", "said"),
     [
         (["--batch", "100"], "--batch 100 is not among the batch sizes of the file: 32, 64, 128"),
-        (["--format", "junit"], "the format junit is for runs; there are "),
+        (["--format", "junit"], "the format junit does not render this; these do: "),
         (["--format", "tabel"], "no report format is named 'tabel'; did you mean table?"),
         (["@nowhere"], "@nowhere"),
         (["--workers", "16"], "--workers is for --measure (the file has a field for it)"),
