@@ -52,9 +52,13 @@ class Params(WorkloadFields, CheckParams, frozen=True, kw_only=True):
 
 
 def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
-    workload, node = workload_of(params, ""), cores_and_links(evidence)
+    workload = workload_of(params, "")
+    node = cores_and_links(evidence, workload.gpus)
     if workload.gpus is None and node.gpus is None:
         yield unknown(why=node.unknown["gpus"])
+        return
+    if node.gpus is not None and node.gpus < (workload.gpus or 0):
+        yield unknown(why=f"the node has {node.gpus} GPUs, and the job takes {workload.gpus}")
         return
     feed = feed_of(workload, node)
     found = [outcome(feed, batch) for batch in workload.batches]

@@ -76,7 +76,7 @@ def answer(
     batch = at or workload.batches[-1]
     groups: dict[bytes, tuple[FeedNode, list[str]]] = {}
     for host, each in evidence.items():
-        node = relevant(workload, feed_node(each))
+        node = relevant(workload, feed_node(each, workload.gpus))
         groups.setdefault(msgspec.json.encode(node), (node, []))[1].append(host)
     found = [node_answer(workload, node, tuple(hosts), batch) for node, hosts in groups.values()]
     if not evidence and not lost:

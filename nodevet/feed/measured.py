@@ -8,6 +8,7 @@ from nodevet.feed.units import written
 from nodevet.printable import brief, plain
 
 BUSY = 0.8  # of a core for each worker: less, and they waited for their reads
+LEAST_READ = 1_000_000  # bytes from storage: less is what starting a program reads
 COLD = 0.5  # of what was asked for came from storage: less, and most of it was cached
 
 
@@ -40,6 +41,9 @@ def _of_reads(run: LoaderRun, seconds: float, cpu_s: float, workers: int | None)
     told = f"{written(run.read_b, 'B')} from storage, {written(run.asked_b, 'B')} by read(2)"
     if not run.read_b or run.read_b < COLD * run.asked_b:
         yield f"# sample_size and storage_read are not known: most came from the page cache: {told}"
+        return
+    if run.read_b < LEAST_READ:
+        yield f"# sample_size and storage_read are not known: hardly anything was read: {told}"
         return
     if run.samples:
         yield f"sample_size: {written(run.read_b / run.samples, 'B')} # {told}"

@@ -69,9 +69,9 @@ class LinkFact(msgspec.Struct, frozen=True, kw_only=True):
     why: str = ""  # not known
 
 
-def feed_node(evidence: Evidence) -> FeedNode:
-    """All that matters of a node."""
-    node = cores_and_links(evidence)
+def feed_node(evidence: Evidence, job: int | None = None) -> FeedNode:
+    """All that matters of a node. `job`: GPUs of the job on it; None: all of them."""
+    node = cores_and_links(evidence, job)
     near, no_near = near_cores(evidence)
     nvme, nvme_words = nvme_links(evidence)
     network, network_words = network_links(evidence)
@@ -95,11 +95,12 @@ def feed_node(evidence: Evidence) -> FeedNode:
     )
 
 
-def cores_and_links(evidence: Evidence) -> FeedNode:
-    """What bounds the CPU's and the link's stage, and the number of GPUs; nothing else."""
+def cores_and_links(evidence: Evidence, job: int | None = None) -> FeedNode:
+    """What bounds the CPU's and the link's stage, and the number of GPUs; nothing else. `job`: GPUs
+    of the job, of which it is not known which they are; None: all of them."""
     gpus = listed_gpus(evidence)
     bound, no_cpus = cpus(evidence)
-    link = gpu_link(evidence)
+    link = gpu_link(evidence, job)
     missing = {"gpus": gpus if isinstance(gpus, str) else "", "cores": no_cpus, "link": link.why}
     return FeedNode(
         gpus=None if isinstance(gpus, str) else len(gpus),
@@ -181,12 +182,14 @@ def near_cores(evidence: Evidence) -> tuple[int | None, str]:
     return int(threads * bound.low / bound.high), ""
 
 
-def gpu_link(evidence: Evidence) -> LinkFact:
-    """The slowest way between the host and a GPU, ports that it shares with other GPUs included."""
+def gpu_link(evidence: Evidence, job: int | None = None) -> LinkFact:
+    """The slowest way between the host and a GPU, ports that it shares with others of the job
+    included."""
     gpus = listed_gpus(evidence)
     if isinstance(gpus, str):
         return LinkFact(why=gpus)
-    found = [_way(evidence, gpu) for gpu in gpus]
+    listed = len(gpus)
+    found = [_way(evidence, gpu, min(job or listed, listed), listed) for gpu in gpus]
     unknown = next((each for each in found if each.why), None)
     known = [each for each in found if each.now.high is not None]
     slowest = min(known, key=lambda each: each.now.high or 0.0, default=LinkFact())
@@ -196,8 +199,9 @@ def gpu_link(evidence: Evidence) -> LinkFact:
     )
 
 
-def _way(evidence: Evidence, gpu: Gpu) -> LinkFact:
-    """The GPU's own link, and what it has of those above."""
+def _way(evidence: Evidence, gpu: Gpu, job: int, listed: int) -> LinkFact:
+    """The GPU's own link, and what it has of those above, if the job has so many of the GPUs that
+    are listed."""
     own = _own_link(gpu)
     if own.why:
         return own
@@ -209,14 +213,22 @@ def _way(evidence: Evidence, gpu: Gpu) -> LinkFact:
         if one is UNKNOWN:
             why = f"{port.address}: its link is not known"
             return LinkFact(now=Interval(0.0, own.now.high), words=own.words, why=why)
-        share, share_best = one.times(1 / gpus), best.times(1 / gpus)
-        if gpus > 1 and (share.high or 0) < (own.now.high or 0):
-            words = f"{_words(port)} for {gpus} GPUs, at {port.address}"
+        share, share_best = (_share(each, gpus, job, listed) for each in (one, best))
+        most = min(gpus, job)
+        if most > 1 and share.low < own.now.low:
+            words = f"{_words(port)} for {most} GPUs, at {port.address}"
             own = msgspec.structs.replace(own, words=words)
         own = msgspec.structs.replace(
             own, now=smaller(own.now, share), best=smaller(own.best, share_best)
         )
     return own
+
+
+def _share(port: Interval, below: int, job: int, listed: int) -> Interval:
+    """What a GPU of the job has of a port: as few of the others as can be, or as many, have the
+    rest."""
+    most, least = min(below, job), max(1, below - (listed - job))
+    return Interval(port.low / most, None if port.high is None else port.high / least)
 
 
 def _own_link(gpu: Gpu) -> LinkFact:

@@ -1,5 +1,6 @@
 """What a person says of a job that is to be fed: the fields as they are written, and as numbers."""
 
+import re
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping
 from typing import Annotated, Any, Literal, TypeVar
@@ -235,14 +236,15 @@ def _steps(step: dict[str, str]) -> StepTime:
 
 
 WORDS = ("fixed", "per_sample", "throughput")
+BATCH = re.compile(r"[1-9][0-9]{0,8}")  # 032 would be 32 a second time
 
 
 def _bad_steps(fields: WorkloadFields) -> Iterator[FieldError]:
     """What is wrong with the times of steps, and with batches that have none."""
     sizes, words = [], []
     for key, text in fields.step.items():
-        if key.isascii() and key.isdecimal() and 1 <= int(key[:9]) <= LARGEST_BATCH:
-            sizes.append(int(key[:9]))
+        if BATCH.fullmatch(key) and int(key) <= LARGEST_BATCH:
+            sizes.append(int(key))
         elif key in WORDS:
             words.append(key)
         else:

@@ -59,6 +59,11 @@ def test_a_workload_takes_the_block() -> None:
             {"storage_read", "sample_size"},
             "most came from the page cache",
         ),
+        (
+            {"read_b": 20_500, "asked_b": 11_900},
+            {"storage_read", "sample_size"},
+            "hardly anything was read",
+        ),
         ({"read_b": None}, {"storage_read", "sample_size"}, "the kernel keeps no account of reads"),
         ({"samples": 0}, {"worker_rate", "sample_size"}, "no line said `samples N`"),
         ({"cpu_s": 0.0}, {"worker_rate"}, "worker_rate is not known"),

@@ -10,6 +10,7 @@ from nodevet.feed.setup import feed_of
 from nodevet.feed.units import link_rate
 
 GEN4 = link_rate(4, 16)
+THIRD = "0000:12:00.0"  # the last of three GPUs
 
 
 def test_a_whole_node(machine, evidence) -> None:
@@ -31,6 +32,24 @@ def test_a_gpu_alone_has_its_whole_link(machine, evidence) -> None:
     assert found.link == Interval(GEN4 * 0.75, GEN4)
     assert found.link_words == "Gen4 x16"
     assert found.near_cores == 16
+
+
+@pytest.mark.parametrize(
+    ("job", "low", "high"),
+    [
+        (1, 1.0, 1.0),  # nobody else of the job is below the uplink
+        (2, 0.5, 1.0),  # the other one may be the third, or this one's neighbour
+        (3, 0.5, 0.5),
+        (4, 0.5, 0.5),  # more than there are: as if all
+        (None, 0.5, 0.5),
+    ],
+)
+def test_an_uplink_is_shared_by_the_gpus_of_the_job(machine, evidence, job, low, high) -> None:
+    sections = machine(gpus=3)
+    alone = next(each for each in sections["pci"]["functions"] if each["address"] == THIRD)
+    alone["upstream"] = alone["upstream"][:1]
+    found = feed_node(evidence(sections), job)
+    assert found.link == Interval(GEN4 * 0.75 * low, GEN4 * high)
 
 
 def test_an_idle_link_is_between_what_it_is_and_what_it_can_be(machine, evidence) -> None:
