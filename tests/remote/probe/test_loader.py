@@ -1,8 +1,11 @@
 """A loader is run and measured: its children and theirs count, and nothing of it is left."""
 
 import os
+import signal
 import sys
 import time
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -59,6 +62,35 @@ def test_at_the_end_of_its_time_it_is_ended_with_all_that_it_started(tmp_path: P
             not Path(f"/proc/{pid}").exists()
             or "\nState:\tZ" in Path(f"/proc/{pid}/status").read_text()
         )
+
+
+def test_whoever_asked_is_killed_and_nothing_of_it_is_left(tmp_path: Path) -> None:
+    pids = tmp_path / "pids"
+    asker = os.fork()
+    if not asker:
+        try:
+            run([sys.executable, "-c", ENDLESS, str(pids)])
+        finally:
+            os._exit(0)
+    try:
+        until(lambda: pids.exists() and len(pids.read_text().split()) == 2)
+    finally:
+        os.kill(asker, signal.SIGKILL)
+        os.waitpid(asker, 0)
+    left = list(map(int, pids.read_text().split()))
+    try:
+        until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in left))
+    finally:
+        for pid in left:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+
+
+def until(is_so: Callable[[], bool]) -> None:
+    end = time.monotonic() + 30
+    while not is_so():
+        assert time.monotonic() < end
+        time.sleep(0.05)
 
 
 def test_bytes_that_are_read_count_of_those_that_ended_too(tmp_path: Path) -> None:

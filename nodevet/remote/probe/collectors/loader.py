@@ -19,7 +19,6 @@ from nodevet.remote.program import (
     COMPLAINT,
     PR_SET_CHILD_SUBREAPER,
     ToolError,
-    children,
     end_all_but,
     start,
 )
@@ -66,25 +65,61 @@ def measured(question, end):
 
 
 def watched(words, end, who):
+    """The fields of a run. Raises ToolError, OSError.
+
+    A process apart starts the loader, and ends it and all that it started also when this one is
+    killed: it sees that by a pipe of which only this one has the other end.
+    """
+    told, life = os.pipe(), os.pipe()
+    pid = os.fork()
+    if not pid:
+        os.close(told[0])
+        os.close(life[1])
+        keep(words, end, who, told[1], life[0])
+    os.close(told[1])
+    os.close(life[0])
+    with os.fdopen(told[0], "rb") as file:
+        text = file.read()
+    os.close(life[1])
+    os.waitpid(pid, 0)
+    found = json.loads(text.decode("ascii")) if text else {"error": "what ran it was killed"}
+    if "error" in found:
+        raise ToolError(found["error"])
+    return found
+
+
+def keep(words, end, who, told, life):
+    """Run a loader, tell of it, and end this process."""
+    try:
+        os.setsid()  # whoever is killed with the group of the others, this one is not
+        try:
+            found = kept(words, end, who, life)
+        except (ToolError, OSError) as error:
+            found = {"error": str(error) if isinstance(error, ToolError) else reason(error)}
+        with os.fdopen(told, "wb") as file:
+            file.write(json.dumps(found).encode("ascii"))
+    finally:
+        os._exit(0)
+
+
+def kept(words, end, who, life):
     """The fields of a run. Raises ToolError, OSError."""
-    prctl, known = find_prctl(), children()
+    prctl = find_prctl()
     if prctl is not None:
-        prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-    before = used(known)
+        prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)  # what a loader leaves behind is our child then
+    before = used()
     try:
         program = start(words, stderr=True, user=who)
         try:
-            watch = LoaderWatch(known)
+            watch = LoaderWatch(life)
             complaint = watch.follow(program, end)
-            last = used(known)
+            last = used()
         finally:
             program.end()
     finally:
-        end_all_but(known)
-        if prctl is not None:
-            prctl(PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0)
+        end_all_but(set())
     # what ended before it was looked at is counted only now; of one that was stopped, then
-    after = used(known) if program.code is not None and watch.ended else last
+    after = used() if program.code is not None and watch.ended else last
     after.at = last.at
     whole = after.since(before)
     window, samples = watch.window() or (whole, watch.samples)
@@ -105,8 +140,8 @@ def watched(words, end, who):
 class LoaderWatch(object):
     """A loader that runs: how many samples it told of, and what was used when."""
 
-    def __init__(self, known):
-        self.known = known
+    def __init__(self, life):
+        self.life = life  # hangs up when nobody waits for the loader any more
         self.samples = 0
         self.most = 0  # processes at once
         self.marks = []  # the first and the last look at what is used, each with the samples so far
@@ -114,18 +149,19 @@ class LoaderWatch(object):
         self.left = b""  # of a line without its end
 
     def follow(self, program, end):
-        """Read what it prints until it ends or its time does; the beginning of its stderr."""
+        """Read what it prints until it ends or its time does; the beginning of its stderr. Raises
+        ToolError if nobody waits for it."""
         texts = {program.stdout: b"", program.stderr: b""}
         poll = select.poll()
-        for file in texts:
+        for file in list(texts) + [self.life]:
             poll.register(file, select.POLLIN)
         left = len(texts)
         while time.monotonic() < end:
             if not left and program.ended():
                 break
-            if not left:
-                time.sleep(0.01)
-            for file, _ in poll.poll(100) if left else ():
+            for file, _ in poll.poll(100 if left else 10):
+                if file == self.life:
+                    raise ToolError("nobody waits for it")
                 chunk = os.read(file, CHUNK)
                 if not chunk:
                     poll.unregister(file)
@@ -148,7 +184,7 @@ class LoaderWatch(object):
             return
         self.samples += sum(found)
         if len(self.marks) < 2 or time.monotonic() - self.marks[-1][0].at >= SHORTEST:
-            now = used(self.known)
+            now = used()
             self.most = max(self.most, now.processes)
             self.marks[1:] = [(now, self.samples)] if self.marks else []
             self.marks = self.marks or [(now, self.samples)]
