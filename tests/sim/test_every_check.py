@@ -8,7 +8,9 @@ from typing import Any
 
 from nodevet.catalog import Catalog
 
-WITHOUT: dict[str, str] = {}
+WITHOUT: dict[str, str] = {
+    "feed": "it judges a workload of the baseline: no fault of a node makes it fail for every one",
+}
 """Check -> why no simulated node can have such a fault."""
 TABLES = ("FOUND", "OF_A_T4", "SEEN", "WRONG")
 """In the tests of faults: what each of them makes fail, as those tests hold it."""

@@ -40,6 +40,7 @@ SAID: dict[str, dict[str, Any]] = {  # check -> its params, of a node with eight
 }
 FOUND = {  # fault -> the checks and subjects that fail
     "dimm-dead": {("memory_size", ""), ("memory_size", "1")},
+    "disk-failing": set(),  # smartctl says so, on a node that is booted
     "drive-dead": {("nvme_health", "0")},
     "drive-failing": set(),  # the drive says so, on a node that is booted
     "drive-missing": {("nvme_health", "")},

@@ -18,6 +18,7 @@ nodes:
   broken:
     template: h100
     faults:
+      - disk-failing
       - drive-failing
       - drive-dead: {drive: 2}
       - drive-missing: {drive: 3}
@@ -35,6 +36,7 @@ extends: nvidia-h100-sxm
 applies: {gpu: {device: "10de:2330"}}
 expect:
   cpu_frequency: {turbo: true}
+  drive_health: {}
   hugepages: none
   memory_size: {minimum_node_gib: 1000}
   mounts: {/dev/shm: tmpfs, /mnt/old: absent}
@@ -48,6 +50,7 @@ WRONG = {
     "healthy": set(),
     "broken": {
         ("cpu_frequency", ""),
+        ("drive_health", "/dev/bus/0 megaraid,4"),
         ("memory_size", "1"),
         ("mounts", "/dev/shm"),
         ("nvme_health", ""),

@@ -23,6 +23,17 @@ md0 : active raid1 sda2[0] sdb2[1](F)
 unused devices: <none>
 """
 
+SMARTCTL = """\
+#!/bin/sh
+if [ "$1" = --scan ]; then
+    echo '{scan}'
+    exit 0
+fi
+echo '{told}'
+exit 24
+"""
+"""24: the disk fails, and an attribute is below its threshold; see smartctl(8)."""
+
 
 class Drive(FaultParams):
     drive: Annotated[int, Field(ge=0, le=255)] = 0
@@ -76,6 +87,37 @@ def drive_missing(healthy: Healthy, want: Drive) -> Patch:
     return Patch(gone_slots=frozenset((address,)))
 
 
+class Slot(FaultParams):
+    slot: Annotated[int, Field(ge=0, le=127)] = 4
+    pending: Annotated[int, Field(ge=1)] = 24
+
+
+def disk_failing(healthy: Healthy, want: Slot) -> Patch:
+    """A SATA disk behind a MegaRAID controller says of itself that it fails. A node must be booted
+    to have smartctl.
+
+    `slot`, its number at the controller, 4; `pending`, sectors that it cannot read, 24.
+    """
+    scan = {"devices": [{"name": "/dev/bus/0", "type": f"megaraid,{want.slot}"}]}
+    rows = [
+        {"id": 5, "name": "Reallocated_Sector_Ct", "when_failed": "now", "raw": {"value": 2008}},
+        {"id": 197, "name": "Current_Pending_Sector", "raw": {"value": want.pending}},
+        {"id": 198, "name": "Offline_Uncorrectable", "raw": {"value": want.pending}},
+    ]
+    told = {
+        "device": {"name": "/dev/bus/0", "protocol": "ATA"},
+        "model_name": "Micron_5300_MTFDDAK480TDS",
+        "serial_number": "SIM0000SATA4",
+        "firmware_version": "D3MU001",
+        "smart_status": {"passed": False},
+        "ata_smart_attributes": {"table": rows},
+        "power_on_time": {"hours": 31536},
+        "temperature": {"current": 34},
+    }
+    text = SMARTCTL.format(scan=json.dumps(scan), told=json.dumps(told))
+    return Patch(root_files={"/usr/sbin/smartctl": text})
+
+
 class NoRaidParams(FaultParams):
     """A fault without parameters."""
 
@@ -123,6 +165,7 @@ def nfs_retransmissions(healthy: Healthy, want: SendsAgain) -> Patch:
 
 
 FAULTS: Mapping[str, tuple[type[FaultParams], Callable[[Healthy, Any], Patch]]] = {
+    "disk-failing": (Slot, disk_failing),
     "drive-dead": (Drive, drive_dead),
     "drive-failing": (WornDrive, drive_failing),
     "drive-missing": (Drive, drive_missing),
