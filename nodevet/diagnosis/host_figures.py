@@ -56,6 +56,8 @@ def _disk(data: HostActivity, seconds: float | None, why: str) -> Figure:
         return Figure("disk_busy", None, "%", what, why if why else data.why("disks"))
     busy = {disk.name: percent(grown(disk.busy_ms), seconds * 1000) for disk in data.disks}
     some = {name: share for name, share in busy.items() if share is not None}
+    if not some and busy:
+        return Figure("disk_busy", None, "%", what, data.disks[0].why("busy_ms"))
     if not some:
         return Figure("disk_busy", 0.0, "%", what)
     worst = max(some, key=lambda name: some[name])

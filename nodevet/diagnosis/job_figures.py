@@ -86,7 +86,17 @@ def _own(
     for process in processes:  # parents come before their children
         if process.pid in named or gpu.index in process.gpus or process.parent in found:
             found[process.pid] = process
-    return tuple(found.values())
+    # what a helper did that ended is counted with its parent's, see proc_pid_stat(5) and wait(2)
+    return tuple(
+        each
+        for each in found.values()
+        if each.pid in named or gpu.index in each.gpus or not ended(each)
+    )
+
+
+def ended(process: ProcessActivity) -> bool:
+    """Whether it ended while it was watched."""
+    return process.user is None and process.errors.get("user", "").startswith("it ended")
 
 
 def jobs(evidence: Evidence, gpu: GpuActivity) -> tuple[Job, ...]:
@@ -253,6 +263,12 @@ def _hottest(job: WatchedJob, shares: Shares) -> Iterator[Figure]:
         some = [each for each in shares if (each[1].pid not in job.on_gpu) is is_helper]
         top = max(some, key=lambda each: each[0], default=None)
         share = top[0] if top else 0.0
+        if share < HOT and any(
+            (process.pid not in job.on_gpu) is is_helper and unwatched(process, job) >= HOT - share
+            for process in job.processes
+        ):
+            yield _figure(name, None, "threads that were not watched, or ended, did more")
+            continue
         note = f"{top[1].command or '?'} {top[1].pid}, thread {top[2].tid}" if top else ""
         if is_helper:
             ended = sum(
@@ -262,6 +278,16 @@ def _hottest(job: WatchedJob, shares: Shares) -> Iterator[Figure]:
             gone = 100.0 * ended / job.hz / job.seconds
             share, note = (gone, "of those that ended") if gone > share else (share, note)
         yield _figure(name, min(100.0, share), note=note)
+
+
+def unwatched(process: ProcessActivity, job: WatchedJob) -> float:
+    """Percent of a core that the process used, and none of its watched threads; of a process whose
+    counters are not known all that there is."""
+    whole = used(process)
+    if whole is None:
+        return 0.0 if process.threads and None not in map(used, process.threads) else 100.0
+    watched = sum(used(thread) or 0 for thread in process.threads or ())
+    return max(0.0, 100.0 * (whole - watched) / job.hz / job.seconds)
 
 
 def cpus_allowed(job: WatchedJob, evidence: Evidence) -> tuple[float | None, str]:
@@ -293,7 +319,8 @@ def _waits(job: WatchedJob) -> Iterator[Figure]:
             if share > worst:
                 worst = share
                 note = f"{process.command or '?'} {process.pid}" + (f" in {place}" if place else "")
-    if _unread(job) or (job.processes and not looked):
+    unseen = not looked or not all(process.threads for process in job.processes)
+    if _unread(job) or (job.processes and unseen):
         yield _figure("blocked", None, why)
     else:
         yield _figure("blocked", worst, note=note)

@@ -8,7 +8,6 @@ import os
 from nodevet.remote.probe.files import attempt, integer, line, read
 
 V2 = "/sys/fs/cgroup"
-HYBRID = "/sys/fs/cgroup/unified"
 UNLIMITED = 1 << 62  # memory.limit_in_bytes without a limit is near 2^63
 LEVELS = 64  # of cgroups above one another
 
@@ -80,14 +79,19 @@ def along(root, base, path, name, parse):
 
     Raises OSError if no cgroup has the file, ValueError for one that does not parse.
     """
+    return strictest(base, path, lambda place: parse(line(root, place + "/" + name)))
+
+
+def strictest(base, path, limit):
+    """The least of `limit(folder)` of a cgroup and of those above it, as `along`."""
     found, problem = [], None
     for each in above(path) or [path]:
         try:
-            found.append(parse(line(root, base + each + "/" + name)))
+            found.append(limit(base + each))
         except FileNotFoundError as error:
             problem = error
     if not found and problem is not None and path.strip("/"):
-        return parse(line(root, base + "/" + name))  # of a container
+        return limit(base)  # of a container
     return least(found)
 
 
@@ -127,8 +131,10 @@ class Cgroup(object):
         """`text`: /proc/<pid>/cgroup. Raises ValueError."""
         self.root = root
         self.paths = hierarchies(text)
+        if any("/.." in path for path in self.paths.values()):
+            raise ValueError("it is outside of the namespace of cgroups that the probe is in")
         self.page = os.sysconf("SC_PAGE_SIZE")
-        self.v2 = not os.path.isdir(root.rstrip("/") + "/sys/fs/cgroup/memory")
+        self.v2 = not {"cpu", "memory"} & set(self.paths)
         self.path = self.paths.get("", "") if self.v2 else self.v1_path()
 
     def v1_path(self):
@@ -160,17 +166,23 @@ class Cgroup(object):
         if self.v2:
             return self.limit("cpu", "cpu.max", quota_v2)
         base, path = self.base("cpu")
-        found = []
-        for each in above(path) or [path]:
-            quota = integer(line(self.root, base + each + "/cpu.cfs_quota_us"))
-            period = integer(line(self.root, base + each + "/cpu.cfs_period_us"))
-            found.append(None if quota < 0 else quota / float(period))
-        return least(found)
+        return strictest(base, path, self.quota_v1)
+
+    def quota_v1(self, place):
+        """CPUs that one cgroup of version 1 may use. Raises OSError, ValueError."""
+        quota = integer(line(self.root, place + "/cpu.cfs_quota_us"))
+        period = integer(line(self.root, place + "/cpu.cfs_period_us"))
+        return None if quota < 0 else quota / float(period)
 
     def cpus(self):
-        if self.v2:
-            return self.file("cpuset", "cpuset.cpus.effective").strip()
-        return self.file("cpuset", "cpuset.effective_cpus").strip()
+        """As the nearest cgroup tells it that has the controller. Raises OSError, ValueError."""
+        name = "cpuset.cpus.effective" if self.v2 else "cpuset.effective_cpus"
+        base, path = self.base("cpuset")
+        for each in above(path) + [""]:
+            found = attempt(line, self.root, base + each + "/" + name)
+            if found[1] != "ENOENT":
+                break
+        return line(self.root, base + each + "/" + name)
 
     def memory_limit_b(self):
         if self.v2:
@@ -204,7 +216,9 @@ class Cgroup(object):
         if not self.v2:
             return integer(self.file("memory", "memory.failcnt"))
         found = flat(self.file("memory", "memory.events"))
-        return found.get("max", 0) + found.get("high", 0)
+        if "max" not in found:
+            raise ValueError("no max in memory.events")
+        return found["max"] + found.get("high", 0)
 
     def pressure(self, kind):
         """The text of cpu.pressure, io.pressure or memory.pressure; of version 2 only."""

@@ -8,6 +8,7 @@ from nodevet.remote.probe.watch import counted
 SMALL = 4096  # bytes of a file of /proc that has one row, or some fifty
 TICKS = ("user", "system")
 SWITCHES = ("switches", "preemptions")
+COUNTS = TICKS + SWITCHES + ("waited_ns",)
 RESTING = (  # functions of the kernel in which a thread without work sleeps, "" if not told
     "",
     "0",
@@ -99,6 +100,7 @@ class WatchedThread(object):
         self.waits = {}  # wchan: at how many looks
         self.asleep_in = ""
         self.why = None
+        self.ended = False
         self.first = {}
         self.last = {}
 
@@ -106,14 +108,17 @@ class WatchedThread(object):
         """Take its state; with `whole` its counters too. A thread that has ended says `-`."""
         stat, _ = attempt(lambda: stat_of(small(self.place + "stat")))
         if stat is None:
+            self.ended = True
             self.skip()
             return
+        self.ended = False
         self.states.append(stat["state"])
         self.ticks.append(stat["user"] + stat["system"])
         self.last.update(stat)
         if stat["state"] in "SD":
             self.sleep()
         if whole:
+            self.last.update(dict.fromkeys(SWITCHES))
             self.last.update(attempt(lambda: switches_of(small(self.place + "status")))[0] or {})
             waited, _ = attempt(
                 lambda: integer(small(self.place + "schedstat").split()[1].decode())
@@ -151,7 +156,10 @@ class WatchedThread(object):
             record.fail_all(("name", "cpu"), "the thread ended")
         else:
             record["name"], record["cpu"] = self.last["name"], self.last["cpu"]
-        counted(record, TICKS + SWITCHES + ("waited_ns",), self.first, self.last)
+        if self.ended:  # what it did after the look before is not known
+            record.fail_all(COUNTS, "the thread ended")
+        else:
+            counted(record, COUNTS, self.first, self.last)
         if self.first and self.ticks[-1:] != [None] and self.ticks[-1] != self.ticks[0]:
             record["ticks"] = [None] * (looks - len(self.ticks)) + self.ticks
         record["waits"] = self.waits

@@ -14,7 +14,7 @@ from nodevet.remote.probe.files import Absent, SectionError, is_this_machine
 SHARE = 0.003  # of one core that looking may cost a section, if it does not say another
 LONGEST = 600.0  # seconds
 SHORTEST = 0.1  # seconds from one look to the next
-LOOKS = 2048
+LOOKS = 2048  # the first and the last included, nodevet/bounds.py
 AHEAD = 60.0  # seconds at most to wait for the beginning
 SPARE = 1.0  # seconds of the section that are left to answer in
 
@@ -41,7 +41,7 @@ class Watch(object):
         self.share = share
         self.wanted = number(wish, "seconds", 10.0, LONGEST)
         interval = number(wish, "interval", 1.0, LONGEST) / often
-        self.interval = max(SHORTEST, interval, self.wanted / LOOKS)
+        self.interval = max(SHORTEST, interval, self.wanted / (LOOKS - 1))
         self.at_s = number(wish, "at_s", None, math.inf)
         # how far this machine's clock is ahead of the controller's
         self.ahead_s = (request.get("arrived_s") or 0) - (request.get("asked_s") or 0)
@@ -82,7 +82,9 @@ class Watch(object):
         """The next multiple of the interval by which the cost so far is within its share."""
         now = time.monotonic()
         earliest = max(now, first + self.cost_s / self.share)
-        at = first + math.ceil((earliest - first) / self.interval) * self.interval
+        before = math.floor(self.times[-1] / self.interval + 1e-3)
+        steps = max(before + 1, math.ceil((earliest - first) / self.interval))
+        at = first + steps * self.interval
         # a look just before the last one would tell little
         return last if at > last - self.interval / 2 else at
 

@@ -5,7 +5,7 @@ second sees what came between. nvmlDeviceGetPcieThroughput waits for 20 ms in ea
 asked only of a driver that does not count the bytes (NVML_FI_DEV_PCIE_COUNT_*).
 """
 
-from nodevet.remote.probe.files import Reading, reason, silent
+from nodevet.remote.probe.files import Reading, attempt, reason, silent
 from nodevet.remote.probe.gpu_nvml import MEMBERS, CallError, Nvml, load, number, text
 from nodevet.remote.probe.gpu_values import bus_id
 from nodevet.remote.probe.watch import Series, Watch, counted
@@ -137,8 +137,11 @@ class WatchedGpu(object):
             if str(failure) != NONE_FOUND:  # none since
                 self.why["samples"] = str(failure)
             return
+        member, why = attempt(self.member, kind)
+        if why:
+            self.why["samples"] = why
+            return
         self.why.pop("samples", None)
-        member = MEMBERS[self.nvml.name("NVML_VALUE_TYPE_", kind)]
         rows = [(each.timeStamp, getattr(each.sampleValue, member)) for each in samples]
         rows = sorted(row for row in rows if row[0] > (self.stamp or 0))
         if not rows:
@@ -152,7 +155,8 @@ class WatchedGpu(object):
         ]
 
     def count(self):
-        """The counters now."""
+        """The counters now; one that is not told again is not taken for one that stands still."""
+        self.last = {}
         wanted = []
         for field, name, scope in COUNTERS:
             try:
@@ -173,8 +177,18 @@ class WatchedGpu(object):
             if reply.nvmlReturn != 0:
                 self.why[field] = self.nvml.error_name(reply.nvmlReturn)
             else:
-                kind = self.nvml.name("NVML_VALUE_TYPE_", reply.valueType)
-                self.last[field] = int(getattr(reply.value, MEMBERS[kind]))
+                self.last[field], self.why[field] = attempt(self.value_of, reply)
+
+    def value_of(self, reply):
+        """The number of one reply. Raises ValueError for a type that pynvml does not know."""
+        return int(getattr(reply.value, self.member(reply.valueType)))
+
+    def member(self, kind):
+        """The field of nvmlValue_t that a type is in. Raises ValueError."""
+        try:
+            return MEMBERS[self.nvml.name("NVML_VALUE_TYPE_", kind)]
+        except (CallError, LookupError) as problem:
+            raise ValueError("a value of an unknown type: {}".format(problem))
 
     def end(self):
         """The counters at the last look, and who used it meanwhile."""
@@ -183,8 +197,11 @@ class WatchedGpu(object):
         self.used = found
         if why:
             self.why["processes"] = why
+        if self.zero is None:  # its samples of before would be taken for those of now
+            self.why["shares"] = "the driver took no samples to tell its clock by"
+            return
         try:
-            for each in self.ask("nvmlDeviceGetProcessUtilization", int(self.zero or 0)):
+            for each in self.ask("nvmlDeviceGetProcessUtilization", int(self.zero)):
                 self.shares.setdefault(int(each.pid), []).append((each.smUtil, each.memUtil))
         except CallError as failure:
             if str(failure) != NONE_FOUND:  # no process did anything
@@ -207,7 +224,7 @@ class WatchedGpu(object):
         record.update(self.link)
         counted(record, COUNTED, self.first, self.last)
         for field in COUNTED:
-            if record[field] is None and field in self.why:
+            if record[field] is None and self.why.get(field):
                 record["errors"][field] = self.why[field]
         if "samples" in self.why:
             record.fail("samples", self.why["samples"])

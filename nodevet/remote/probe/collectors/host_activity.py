@@ -144,7 +144,7 @@ def memory(root):
             continue
         some = [counts[key] for key in keys if key in counts]
         if some:
-            found[field] = sum(integer(value) for value in some)
+            found[field], why[field] = attempt(sum, map(integer, some))
         else:
             why[field] = "no {} in /proc/vmstat".format(keys[0])
     return found, why
@@ -289,7 +289,7 @@ def network_of(name, first, last):
 def nfs_of(key, first, last):
     record = Reading(point=key[0], source=key[1])
     record["operations"] = [
-        paired(NFS_FIELDS + ("execute_ms",), name=name)(first.get(name, last[name]), last[name])
+        paired(NFS_FIELDS + ("execute_ms",), name=name)(first.get(name, {}), last[name])
         for name in sorted(last)
         if last[name]["operations"] != first.get(name, {}).get("operations", 0)
     ]
@@ -332,6 +332,8 @@ def told(watch, total, press, memo, ends, last_memory):
         found[field] = Reading()
         series.into(found[field])
     found["memory"]["total_kb"] = last_memory.get("total_kb")
+    if found["memory"]["total_kb"] is None:
+        found["memory"].fail("total_kb", memo.why.get("total_kb") or "not found")
     found["memory"]["page_b"] = os.sysconf("SC_PAGE_SIZE")
     ends = (ends[0], ends[-1])
     for end in ends:

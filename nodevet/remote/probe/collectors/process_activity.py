@@ -38,6 +38,7 @@ LEFT_OUT = "too many threads for the time: watch for longer"
 SMALL_KB = 1 << 21  # resident memory above which numa_maps is not read
 ARGUMENTS = 1000  # characters
 HZ = os.sysconf("SC_CLK_TCK")
+GONE = ("ENOENT", "ESRCH")
 STACK = 64
 STACK_ROW = re.compile(r"\[<[0-9a-f]+>\] ([\w.]{1,128})\+0x")
 NODE = re.compile(r" N([0-9]+)=([0-9]+)")
@@ -56,9 +57,8 @@ PSI = (
     ("memory_full_us", "memory", "full"),
     ("memory_some_us", "memory", "some"),
 )
-CGROUP_COUNTS = ("periods", "throttled", "throttled_us", "memory_events_max") + tuple(
-    field for field, _, _ in PSI
-)
+THROTTLING = ("periods", "throttled", "throttled_us")
+CGROUP_COUNTS = THROTTLING + ("memory_events_max",) + tuple(field for field, _, _ in PSI)
 
 
 def gpus_of_pids(found):
@@ -130,7 +130,7 @@ class WatchedProcess(object):
         self.pid = pid
         self.gpus = gpus
         self.place = "/proc/{}/".format(pid)
-        self.folder = path_under(root, self.place)
+        self.folder = path_under(root, self.place).rstrip("/") + "/"
         self.first, self.last, self.why = {}, {}, {}
         self.threads, self.no_threads = [], "it ended"
         self.pages = (None, "it was not read")
@@ -140,7 +140,10 @@ class WatchedProcess(object):
         """Its counters now."""
         stat, why = attempt(lambda: stat_of(small(self.folder + "stat")))
         if stat is None:
-            self.why.update(dict.fromkeys(STAT, why))
+            self.end("it ended" if why in GONE else why)
+            return
+        if self.first and stat["started"] != self.first["started"]:
+            self.end("it ended, and another process has its number")
             return
         self.last.update(stat)
         rows, why = attempt(lambda: parse_rows(small(self.folder + "io").decode("ascii")))
@@ -152,6 +155,12 @@ class WatchedProcess(object):
                 self.why[field] = problem
         if not self.first:
             self.first = dict(self.last)
+
+    def end(self, why):
+        """Its counters are not known any more: no growth is told, least of all none."""
+        if self.last:
+            self.last.update(dict.fromkeys(COUNTS))
+        self.why.update(dict.fromkeys(COUNTS, why))
 
     def read_pages(self):
         if self.last.get("resident_pages", 0) * os.sysconf("SC_PAGE_SIZE") >> 10 > SMALL_KB:
@@ -169,8 +178,8 @@ class WatchedProcess(object):
             record["resident_kb"] = self.last["resident_pages"] * os.sysconf("SC_PAGE_SIZE") >> 10
         else:
             record.fail_all(("parent", "command", "started_s"), self.why.get("user", "it ended"))
-        record["errors"].update(self.why)
         counted(record, COUNTS, self.first, self.last)
+        record["errors"].update(self.why)
         self.tell_status(record)
         if ran(record):
             record.fail("stack", "it ran")
@@ -231,10 +240,10 @@ class WatchedCgroup(object):
 
     def count(self):
         found, why = attempt(self.cgroup.throttling)
-        self.last.update(found or {})
+        self.last.update(found or dict.fromkeys(THROTTLING))
         events, problem = attempt(self.cgroup.memory_events)
         self.last["memory_events_max"] = events
-        self.why.update({"throttled": why, "memory_events_max": problem})
+        self.why.update(dict.fromkeys(THROTTLING, why), memory_events_max=problem)
         for field, kind, each in PSI:
             totals, problem = attempt(lambda kind=kind: parse_pressure(self.cgroup.pressure(kind)))
             self.last[field] = (totals or {}).get(each)

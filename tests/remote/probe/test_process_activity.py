@@ -1,0 +1,201 @@
+"""Threads and processes while they are watched: real ones, and files with odd bytes."""
+
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from nodevet.evidence.process_activity import ProcessActivities
+from nodevet.remote.probe import threads
+from nodevet.remote.probe.collectors import process_activity
+
+ROW = (
+    b"%d (%s) S 1 1 1 0 -1 0 0 0 2 0 7 8 1 2 20 0 3 0 99 1000 50 "
+    b"1 2 3 4 5 6 7 8 9 10 11 0 0 17 4 0 0 6"
+)
+
+
+def collected(wish: dict[str, Any]) -> ProcessActivities:
+    """What has no limit, or did not run, is null without a reason."""
+    return msgspec.convert(process_activity.collect("/", wish), ProcessActivities)
+
+
+def request(pids: dict[int, list[int]], seconds: float = 0.3) -> dict[str, Any]:
+    gpus = [
+        {
+            "index": gpu,
+            "minor_number": gpu,
+            "processes": [{"pid": pid} for pid in pids if gpu in pids[pid]],
+        }
+        for gpu in range(2)
+    ]
+    wish = {"seconds": seconds, "interval": 0.5}
+    return {"asks": {"process_activity": [wish]}, "found": {"gpu": {"data": {"gpus": gpus}}}}
+
+
+@pytest.mark.parametrize("name", [b"a) R (b", b"two words", b"new\nline", b"\xff\xfe", b""])
+def test_odd_names(name: bytes) -> None:
+    found = threads.stat_of(ROW % (5, name))
+    assert found["name"] == name.decode("utf-8", "backslashreplace")
+    assert (found["state"], found["parent"], found["user"], found["system"]) == ("S", 1, 7, 8)
+    assert (found["threads"], found["started"], found["cpu"]) == (3, 99, 4)
+    assert (found["children_user"], found["major_faults"], found["io_delay_ticks"]) == (1, 2, 6)
+
+
+@pytest.mark.parametrize("data", [b"", b"5 (a) S 1", b"5 a S", b")5("])
+def test_not_a_row_of_stat(data: bytes) -> None:
+    with pytest.raises(ValueError, match="not a process"):
+        threads.stat_of(data)
+
+
+def folder_of_thread(tmp_path: Path) -> Path:
+    place = tmp_path / "7"
+    place.mkdir()
+    (place / "stat").write_bytes(ROW % (7, b"t"))
+    (place / "status").write_text("voluntary_ctxt_switches:\t5\nnonvoluntary_ctxt_switches:\t6\n")
+    (place / "schedstat").write_text("1 2 3\n")
+    (place / "wchan").write_text("do_epoll_wait")
+    return place
+
+
+def test_a_thread_that_ends_did_not_do_nothing(tmp_path: Path) -> None:
+    place = folder_of_thread(tmp_path)
+    thread = threads.WatchedThread(f"{tmp_path}/", 7)
+    thread.look(True)
+    (place / "stat").unlink()
+    thread.look(True)
+    told = thread.told(2)
+    assert (told["states"], told["name"], told["user"], told["switches"]) == ("S-", "t", None, None)
+    assert told["errors"]["user"] == "the thread ended"
+
+
+def test_counters_that_vanish_are_not_zero(tmp_path: Path) -> None:
+    place = folder_of_thread(tmp_path)
+    thread = threads.WatchedThread(f"{tmp_path}/", 7)
+    thread.look(True)
+    for name in ("status", "schedstat"):
+        (place / name).unlink()
+    thread.look(True)
+    told = thread.told(2)
+    assert (told["user"], told["switches"], told["waited_ns"]) == ([7, 7], None, None)
+    assert told["waits"] == {"do_epoll_wait": 2}
+
+
+class Program:
+    """A Python program that waits for a line, and works on."""
+
+    def __init__(self, text: str) -> None:
+        command = [sys.executable, "-c", f"print('ready', flush=True)\n{text}"]
+        self.process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+        assert self.process.stdout is not None
+        assert self.process.stdout.readline() == "ready\n"
+
+    def end(self) -> None:
+        self.process.kill()
+        self.process.communicate()
+
+
+@pytest.fixture
+def program() -> Iterator[Callable[[str], Program]]:
+    started: list[Program] = []
+
+    def start(text: str) -> Program:
+        started.append(Program(text))
+        return started[-1]
+
+    yield start
+    for each in started:
+        each.end()
+
+
+def test_a_process_and_its_child_are_watched(program: Callable[[str], Program]) -> None:
+    text = "import subprocess\nsubprocess.run(['sleep', '20'], stdout=subprocess.DEVNULL)"
+    one = program(text)
+    pid = one.process.pid
+    children = Path(f"/proc/{pid}/task/{pid}/children")
+    waited = threading.Event()
+    while not children.read_text().strip():
+        waited.wait(0.01)
+    child = int(children.read_text())
+    found = collected(request({pid: [1]}))
+    assert found.complete is True
+    assert found.processes is not None
+    assert [(each.pid, each.gpus) for each in found.processes] == [(pid, (1,)), (child, ())]
+    assert found.processes[0].uid == os.getuid()
+    assert found.processes[0].threads_total == len(found.processes[0].threads) == 1
+    assert set(found.processes[1].threads[0].states) <= {"S", "-"}
+    subprocess.run(["kill", str(child)], check=True)
+
+
+def test_a_process_that_exits_is_not_idle(program: Callable[[str], Program]) -> None:
+    one = program("input()")
+    watched = process_activity.WatchedProcess("/", one.process.pid, [0])
+    watched.count()
+    watched.threads = threads.threads_of("/", one.process.pid)
+    for thread in watched.threads:
+        thread.look(True)
+    one.end()
+    watched.count()
+    for thread in watched.threads:
+        thread.look(True)
+    told = watched.told(2)
+    assert (told["user"], told["read_b"], told["threads"][0]["user"]) == (None, None, None)
+    assert told["errors"]["user"] == "it ended"
+    assert told["command"]
+
+
+def test_a_number_that_another_process_got(tmp_path: Path) -> None:
+    place = tmp_path / "proc/7"
+    place.mkdir(parents=True)
+    (place / "stat").write_bytes(ROW % (7, b"old"))
+    watched = process_activity.WatchedProcess(str(tmp_path.resolve()), 7, [0])
+    watched.count()
+    (place / "stat").write_bytes((ROW % (7, b"new")).replace(b" 99 ", b" 555 "))
+    watched.count()
+    told = watched.told(2)
+    assert (told["user"], told["command"]) == (None, "old")
+    assert "another process has its number" in told["errors"]["user"]
+    assert told["errors"]["read_b"]
+
+
+def test_nobody_is_said_to_hold_a_gpu_that_is_not_visible() -> None:
+    found = collected(request({4_000_000: [0]}))
+    assert (found.complete, found.processes) == (False, ())
+
+
+def test_more_threads_than_are_watched(
+    program: Callable[[str], Program], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = (
+        "import threading\nmay = threading.Event()\n"
+        "for _ in range(40): threading.Thread(target=may.wait, daemon=True).start()\n"
+        "print('born', flush=True)\nmay.wait()"
+    )
+    one = program(text)
+    assert one.process.stdout is not None
+    assert one.process.stdout.readline() == "born\n"
+    monkeypatch.setattr(process_activity, "THREADS", 10)
+    found = collected(request({one.process.pid: [0]}))
+    assert found.complete is False
+    assert found.processes is not None
+    assert (len(found.processes[0].threads), found.processes[0].threads_total) == (10, 41)
+
+
+def test_descendants_come_after_their_parents_and_loops_end() -> None:
+    assert process_activity.with_descendants([5], {5: 1, 9: 5, 7: 9, 8: 1}) == [5, 9, 7]
+    assert process_activity.with_descendants([5], {5: 6, 6: 5}) == [5, 6]
+
+
+def test_pages_of_numa_maps() -> None:
+    text = (
+        "7f0 default anon=3 N0=2 N1=1 kernelpagesize_kB=4\n7f1 bind:1 N1=2 kernelpagesize_kB=2048\n"
+    )
+    assert process_activity.numa_pages(text) == {"0": 2, "1": 1 + 2 * 512}
