@@ -1,6 +1,7 @@
 """Write docs/checks/ from the checks, docs/coverage.md from docs/coverage.yaml, docs/faults.md from
-the faults of simulated nodes, docs/metrics.md from what the Prometheus report says of a run of
-checks and a run of fixes, docs/schemas.md and docs/schemas/ from the documents that nodevet stores.
+the faults of simulated nodes, docs/diagnosis-rules.md from the rules of diagnoses, docs/metrics.md
+from what the Prometheus report says of a run of checks and a run of fixes, docs/schemas.md and
+docs/schemas/ from the documents that nodevet stores.
 
 .venv/bin/python docs/generate.py           # write it
 .venv/bin/python docs/generate.py --check   # exit 1 where it is not current
@@ -17,6 +18,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from nodevet.baseline.param_fields import examples, param_fields
 from nodevet.catalog import Catalog
+from nodevet.diagnosis.rules import RULES
 from nodevet.fixing.model import Risk
 from nodevet.model import (
     Area,
@@ -50,6 +52,7 @@ def main() -> int:
     pages = check_pages(Catalog())
     stale = set((FOLDER / "checks").glob("*.md")) - set(pages)
     pages[FOLDER / "faults.md"] = faults_page()
+    pages[FOLDER / "diagnosis-rules.md"] = rules_page()
     pages[FOLDER / "metrics.md"] = metrics_page()
     pages[FOLDER / "coverage.md"] = coverage_page(Catalog())
     pages |= schema_pages()
@@ -115,6 +118,32 @@ Parameters are listed with their default. This file is written by `docs/generate
 def faults_page() -> str:
     """The whole of docs/faults.md."""
     return "\n".join([FAULTS_HEAD, *(f"## {name}\n\n{describe(name)}\n" for name in FAULTS)])
+
+
+RULES_HEAD = """\
+# Rules of a diagnosis
+
+Every threshold by which `nodevet diagnose` decides, and where it comes from; see
+[diagnosis.md](diagnosis.md). A rule holds if all its conditions do, and is undecided if one is not
+known. This page is written by `docs/generate.py` from `nodevet/diagnosis/rules.py`.
+"""
+
+
+def rules_page() -> str:
+    """The whole of docs/diagnosis-rules.md."""
+    parts = [RULES_HEAD]
+    for cause in dict.fromkeys(rule.cause for rule in RULES):
+        parts.append(
+            f"## {cause.value}\n\n| rule | figure | threshold | source |\n|---|---|---|---|"
+        )
+        for rule in (each for each in RULES if each.cause is cause):
+            for at, each in enumerate(rule.thresholds):
+                sign = "at least" if each.at_least else "at most"
+                source = each.source.replace("|", "\\|")
+                name = "" if at else rule.name
+                parts.append(f"| {name} | {each.figure} | {sign} {each.value:g} | {source} |")
+        parts.append("")
+    return "\n".join(parts)
 
 
 METRICS_HEAD = """\
