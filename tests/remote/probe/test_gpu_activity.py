@@ -1,0 +1,147 @@
+"""GPUs that are watched through an NVML that fails, call by call: unknown is never idle."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from nodevet.remote.probe.collectors.gpu_activity import WatchedGpu
+from nodevet.remote.probe.files import silent
+from nodevet.remote.probe.gpu_nvml import Nvml
+
+NOT_SUPPORTED, NO_PERMISSION, NOT_FOUND, LOST = 3, 4, 6, 15
+DRIVER_AHEAD = 5_000_000_000  # microseconds: the driver's clock is not the node's
+
+
+class NVMLError(Exception):
+    def __init__(self, value: int) -> None:
+        super().__init__(value)
+        self.value = value
+
+
+def library(answers: dict[str, Any]) -> Any:
+    """A pynvml of one GPU with these answers, errors by number; all else is not supported."""
+
+    def answer(function: str) -> Any:
+        def call(*arguments: Any) -> Any:
+            found = answers.get(function, NOT_SUPPORTED)
+            if isinstance(found, int):
+                raise NVMLError(found)
+            return found(*arguments)
+
+        return call
+
+    names = (
+        "GetUtilizationRates GetSamples GetProcessUtilization GetComputeRunningProcesses "
+        "GetFieldValues GetUUID GetName GetPciInfo_v3 GetEnforcedPowerLimit GetMaxClockInfo "
+        "GetMemoryInfo GetClockInfo GetPowerUsage GetTemperature GetPcieThroughput "
+        "GetCurrentClocksThrottleReasons GetCurrPcieLinkGeneration GetCurrPcieLinkWidth"
+    )
+    return SimpleNamespace(
+        NVMLError=NVMLError,
+        NVML_ERROR_NOT_SUPPORTED=NOT_SUPPORTED,
+        NVML_ERROR_NO_PERMISSION=NO_PERMISSION,
+        NVML_ERROR_NOT_FOUND=NOT_FOUND,
+        NVML_ERROR_GPU_IS_LOST=LOST,
+        NVML_VALUE_TYPE_UNSIGNED_INT=1,
+        NVML_VALUE_TYPE_UNSIGNED_LONG_LONG=3,
+        NVML_GPU_UTILIZATION_SAMPLES=1,
+        NVML_CLOCK_SM=1,
+        NVML_CLOCK_MEM=2,
+        NVML_TEMPERATURE_GPU=0,
+        NVML_PCIE_UTIL_RX_BYTES=1,
+        NVML_PCIE_UTIL_TX_BYTES=0,
+        NVML_FI_DEV_PCIE_COUNT_RX_BYTES=197,
+        NVML_FI_DEV_PCIE_COUNT_TX_BYTES=198,
+        nvmlInit=lambda: None,
+        nvmlDeviceGetHandleByIndex=lambda index: index,
+        **{f"nvmlDevice{name}": answer(f"nvmlDevice{name}") for name in names.split()},
+    )
+
+
+def watched(first: dict[str, Any], last: dict[str, Any] | None = None) -> dict[str, Any]:
+    """What is told of a GPU that answers so at the first look, and so at the last."""
+    answers = dict(first)
+    gpu = WatchedGpu(Nvml(library(answers), silent), 0)
+    gpu.begin()
+    gpu.look(0.0)
+    answers.update(last or {})
+    gpu.look(1.0)
+    gpu.end()
+    return gpu.told()
+
+
+def sampled(*rows: tuple[int, int]) -> Any:
+    def samples(_: Any, __: int, since: int) -> Any:
+        found = [
+            SimpleNamespace(timeStamp=stamp, sampleValue=SimpleNamespace(uiVal=value))
+            for stamp, value in rows
+            if stamp > since
+        ]
+        if not found:
+            raise NVMLError(NOT_FOUND)
+        return 1, found
+
+    return samples
+
+
+def running(_: Any) -> Any:
+    return [SimpleNamespace(pid=7, usedGpuMemory=5)]
+
+
+def counters(value: int) -> Any:
+    def values(_: Any, fields: list[Any]) -> Any:
+        value_of = SimpleNamespace(ullVal=value)
+        return [SimpleNamespace(nvmlReturn=0, valueType=3, value=value_of) for _ in fields]
+
+    return values
+
+
+def test_a_gpu_that_tells_nothing_is_unknown() -> None:
+    told = watched({})
+    for field in ("utilization_percent", "samples", "processes", "power_mw", "pcie_rx_b"):
+        assert told[field] is None, field
+        assert told["errors"][field] == "NVML_ERROR_NOT_SUPPORTED", field
+
+
+@pytest.mark.parametrize("error", [NOT_SUPPORTED, NO_PERMISSION])
+def test_shares_that_are_not_told_are_not_zero(error: int) -> None:
+    told = watched(
+        {
+            "nvmlDeviceGetSamples": sampled((DRIVER_AHEAD, 50)),
+            "nvmlDeviceGetComputeRunningProcesses": running,
+            "nvmlDeviceGetProcessUtilization": error,
+        }
+    )
+    (process,) = told["processes"]
+    assert (process["sm_percent"], process["memory_used_b"]) == (None, 5)
+
+
+def test_shares_without_a_clock_to_tell_them_by() -> None:
+    """As of a GPU in MIG mode: none of its samples, and an answer of before the watch."""
+    told = watched(
+        {
+            "nvmlDeviceGetComputeRunningProcesses": running,
+            "nvmlDeviceGetProcessUtilization": lambda *_: [],
+        }
+    )
+    assert told["processes"][0]["sm_percent"] is None
+
+
+def test_samples_are_of_the_time_of_the_watch_by_the_drivers_clock() -> None:
+    first = {"nvmlDeviceGetSamples": sampled((DRIVER_AHEAD - 10, 99), (DRIVER_AHEAD, 99))}
+    later = sampled((DRIVER_AHEAD, 99), (DRIVER_AHEAD + 500_000, 40))
+    assert watched(first, {"nvmlDeviceGetSamples": later})["samples"] == [(0.5, 40)]
+
+
+def test_a_gpu_that_is_lost_meanwhile_moved_no_known_number_of_bytes() -> None:
+    told = watched({"nvmlDeviceGetFieldValues": counters(9)}, {"nvmlDeviceGetFieldValues": LOST})
+    assert told["pcie_rx_b"] is None
+    assert told["errors"]["pcie_rx_b"] == "NVML_ERROR_GPU_IS_LOST"
+
+
+def test_counters_that_are_told() -> None:
+    told = watched(
+        {"nvmlDeviceGetFieldValues": counters(9)}, {"nvmlDeviceGetFieldValues": counters(12)}
+    )
+    assert told["pcie_rx_b"] == [9, 12]
