@@ -6,6 +6,7 @@ from nodevet.diagnosis.model import Figure
 from nodevet.diagnosis.series import grown, known, mean, percent, rate
 from nodevet.evidence.activity import Counted, Numbers
 from nodevet.evidence.document import Evidence
+from nodevet.evidence.gpu import Gpus
 from nodevet.evidence.gpu_activity import GpuActivities, GpuActivity
 
 # bits of nvmlDeviceGetCurrentClocksEventReasons, nvml.h
@@ -53,6 +54,7 @@ def gpu_figures(evidence: Evidence, gpu: GpuActivity) -> Iterator[Figure]:
         "power of its limit",
         _why(gpu, "power_mw", "power_limit_mw"),
     )
+    yield _limit(evidence, gpu)
     yield _slowed(gpu, seconds)
     yield _power_capped(gpu, seconds)
     used = known(gpu.memory_used_b)
@@ -91,6 +93,19 @@ def _while_busy(gpu: GpuActivity, values: Numbers | None) -> list[int | None]:
     busy = gpu.utilization_percent or ()
     some = [value for value, each in zip(listed, busy, strict=False) if each and each > QUIET]
     return some or listed
+
+
+def _limit(evidence: Evidence, gpu: GpuActivity) -> Figure:
+    """The power limit of the board's default."""
+    what = "power limit of the board's default"
+    data = evidence[Gpus].data
+    own = next(
+        (each for each in (data.gpus if data else None) or () if each.index == gpu.index), None
+    )
+    default = own.power_limit_default_mw if own else None
+    value = percent(gpu.power_limit_mw, default)
+    why = "the default limit was not read" if default is None else gpu.why("power_limit_mw")
+    return Figure("limit", value, "%", what, "" if value is not None else why)
 
 
 def _slowed(gpu: GpuActivity, seconds: float | None) -> Figure:

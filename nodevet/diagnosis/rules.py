@@ -17,6 +17,7 @@ IOSTAT = "iostat and ps: threads in D, or asleep in a file system, wait for stor
 LIMIT = "Documentation/admin-guide/cgroup-v2.rst: memory.events max, memory.failcnt of version 1"
 LINK = "PCIe base specification: 128b/130b and packets' headers leave some 85 % of the line"
 REASONS = "nvmlDeviceGetCurrentClocksEventReasons, NVML_FI_DEV_CLOCKS_EVENT_REASON_*"
+FULL = "nvmlDeviceGetMaxClockInfo: a busy GPU that nothing holds down runs near it"
 SLEEPER = "ps: asleep with its memory full is a barrier, a lock, or a loader that died"
 CFS = "Documentation/scheduler/sched-bwc.rst: nr_throttled of nr_periods"
 REMOTE = "numastat and lstopo: another socket's memory has more latency and less bandwidth"
@@ -78,11 +79,23 @@ RULES = (
     ),
     CauseRule(
         Cause.THROTTLED,
-        "the power limit holds the clocks far down",
+        "a power limit below the board's default holds the clocks down",
         (
             _least("sm_busy", 50.0, NVML_BUSY),
             _least("power_capped", 50.0, REASONS),
-            _most("clock", 75.0, "SM clock of its maximum; at the default limit 80 % are usual"),
+            _most(
+                "limit", 95.0, "nvmlDeviceGetPowerManagementDefaultLimit: by it the board is sold"
+            ),
+            _most("clock", 90.0, FULL),
+        ),
+    ),
+    CauseRule(
+        Cause.THROTTLED,
+        "its clocks are set far below their maximum",
+        (
+            _least("sm_busy", 50.0, NVML_BUSY),
+            _most("clock", 60.0, FULL),
+            _most("power_capped", 50.0, REASONS),
         ),
     ),
     CauseRule(

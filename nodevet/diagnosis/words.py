@@ -18,7 +18,7 @@ WAITS_FOR = {
 }
 PROOF = {
     Cause.GPU: ("sm_busy", "clock", "power"),
-    Cause.THROTTLED: ("slowed", "power_capped", "clock", "sm_busy"),
+    Cause.THROTTLED: ("slowed", "power_capped", "limit", "clock", "sm_busy"),
     Cause.SUBMISSION: ("sm_busy", "hottest_thread", "job_system", "switches"),
     Cause.PREPROCESSING: (
         "sm_busy",
@@ -51,6 +51,8 @@ WORTH = dict.fromkeys(
     1.0,
 )
 """The least at which a figure is worth its place in a sentence."""
+USUAL = {"limit": 95.0}
+"""The most at which it is."""
 STACK = 5  # functions of a stack that are told
 SPINNING = 40.0  # percent of its power limit: NCCL's kernels that poll draw a quarter to a third
 QUIET_MEMORY = 5.0  # percent of the time
@@ -59,6 +61,7 @@ QUIET_MEMORY = 5.0  # percent of the time
 SAID = {
     "slowed": "heat or the power brake slowed it {} of the time",
     "power_capped": "at its power limit {} of the time",
+    "limit": "its power limit {} of the board's default",
     "clock": "SM clock {} of its maximum",
     "power": "power {} of its limit",
     "hottest_thread": "the hottest thread of the GPU's processes takes {} of a core",
@@ -128,7 +131,8 @@ def proof(cause: Cause, found: Found) -> str:
     told = [
         said(found[name])
         for name in PROOF.get(cause, ())
-        if found[name].value is not None and (found[name].value or 0) >= WORTH.get(name, 0.0)
+        if (value := found[name].value) is not None
+        and WORTH.get(name, 0.0) <= value <= USUAL.get(name, value)
     ]
     return ", ".join(told)
 

@@ -149,6 +149,7 @@ def sections(
             "nfs": [],
         },
         "cpu": {"online": "0-31"},
+        "gpu": {"gpus": [{"index": 0, "power_limit_default_mw": 700000}]},
         "numa": {"nodes": [{"id": 0, "cpulist": "0-15"}, {"id": 1, "cpulist": "16-31"}]},
         "pci": {"functions": [{"address": "0000:19:00.0", "numa_node": 0}]},
     }
@@ -177,6 +178,17 @@ OTHERS: dict[str, dict[str, JSON]] = {
     "at its power limit": sections(
         [gpu(97, event_reasons=[0x4] * LOOKS, clock_sm_mhz=[900] * LOOKS)]
     ),
+    "at a power limit that was lowered": sections(
+        [
+            gpu(
+                97,
+                event_reasons=[0x4] * LOOKS,
+                clock_sm_mhz=[900] * LOOKS,
+                power_limit_mw=500000,
+            )
+        ]
+    ),
+    "at clocks that were lowered": sections([gpu(97, clock_sm_mhz=[900] * LOOKS)]),
     "one hot helper": sections(processes=[process(), process(20, [thread(20, 95)], parent=10)]),
     "helpers that end": sections(processes=[process(children_user=[0, 900])]),
     "thousands of round trips": sections(

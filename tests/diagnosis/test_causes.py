@@ -84,8 +84,18 @@ def test_a_process_that_asks_others_at_each_step_submits_too_slowly() -> None:
     assert "context switches 30000 a second" in found.sentence
 
 
-def test_a_busy_gpu_whose_power_limit_holds_its_clocks_down_is_throttled() -> None:
-    assert told(OTHERS["at its power limit"]).causes == (Cause.THROTTLED,)
+def test_a_power_limit_below_the_boards_default_throttles_and_the_default_does_not() -> None:
+    """A board that is sold with a low limit, as L4, runs at half its clock by design."""
+    lowered = told(OTHERS["at a power limit that was lowered"])
+    assert lowered.causes == (Cause.THROTTLED,)
+    assert "its power limit 71 % of the board's default" in lowered.sentence
+    assert told(OTHERS["at its power limit"]).causes == (Cause.GPU,)
+
+
+def test_clocks_that_nothing_but_a_setting_holds_down_are_told() -> None:
+    found = told(OTHERS["at clocks that were lowered"])
+    assert found.causes == (Cause.THROTTLED,)
+    assert "SM clock 45 % of its maximum" in found.sentence
 
 
 def test_a_process_whose_threads_were_left_out_leaves_its_job_unclear() -> None:
