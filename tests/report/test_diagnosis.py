@@ -33,7 +33,9 @@ def hostile(make: SimpleNamespace) -> Diagnosis:
 
 def test_four_formats_have_it() -> None:
     assert FORMATS == ["html", "json", "markdown", "table"]
-    with pytest.raises(ReportError, match="the format nagios is for runs; there are html, json, "):
+    with pytest.raises(
+        ReportError, match="the format nagios does not render this; these do: html, json, "
+    ):
         report.render_diagnosis("nagios", diagnoses.one())
 
 
