@@ -118,6 +118,8 @@ class World:
             key = (self.home / ".ssh" / file).read_text().split()[:2]
             signers += f"{name}@example.com {' '.join(key)}\n"
         (self.project / "allowed_signers").write_text(signers)
+        for bundle in sorted((REPO / "docs" / "incidents").glob("*.json.gz")):
+            (self.project / bundle.name).write_bytes(bundle.read_bytes())
         inventory = FleetFolder(self.fleets["demo"]).inventory
         if inventory.exists():
             (self.project / "fleet.yaml").write_bytes(inventory.read_bytes())

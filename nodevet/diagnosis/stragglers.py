@@ -16,6 +16,9 @@ ODD = (Cause.THROTTLED, Cause.STORAGE, Cause.PREPROCESSING, Cause.MEMORY, Cause.
 COMPARED = {"clock": 10.0, "sm_busy": 20.0, "slowed": 10.0, "link": 30.0}
 """Figures by which a GPU may differ from the median of the others, and by how much at least."""
 
+SLOWER = ("SM clock",)
+"""What makes a GPU late though it does the same as the others."""
+
 Member = tuple[HostDiagnosis, GpuDiagnosis]
 
 
@@ -37,7 +40,8 @@ def _odd(members: Sequence[Member]) -> Iterator[Straggler]:
         others = [each for each in members if each[1] is not gpu]
         told = list(_differences(gpu, [other for _, other in others]))
         alone = gpu.cause in ODD and gpu.cause is not shared
-        if not alone and not (told and gpu.cause is shared is None):
+        slower = [each for each in told if each.startswith(SLOWER)]
+        if not alone and not (slower and gpu.cause is shared):
             continue
         cause = f"{gpu.cause.value}, the others are {shared.value}" if shared else gpu.cause.value
         yield Straggler(

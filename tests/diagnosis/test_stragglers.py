@@ -63,3 +63,10 @@ def test_gpus_of_another_model_and_idle_ones_are_not_compared() -> None:
     assert stragglers(several) == ()
     idle = replace(host("d", 0, processes=[], memory_used_b=[0] * LOOKS))
     assert stragglers([*several, idle]) == ()
+
+
+def test_one_whose_clock_is_lower_is_late_though_it_does_the_same() -> None:
+    others = [host(f"gpu00{n}") for n in range(1, 4)]
+    (one,) = stragglers([*others, host("gpu007", clock_sm_mhz=[1500] * LOOKS)])
+    assert one.host == "gpu007"
+    assert "SM clock of its maximum 76 %, the others 96 %" in one.sentence
