@@ -288,11 +288,11 @@ def one_sided(
         return
     in_nvml = {gpu.bus_id: gpu for gpu in found}
     for function in bus:
-        gpu = in_nvml.get(function.address)
-        if gpu is not None and answers(function):
+        its = in_nvml.get(function.address)
+        if its is not None and answers(function):
             continue
         pci = Subject(kind="pci", id=function.address, bus_id=function.address)
-        subject = subject_of(gpu) if gpu else pci
+        subject = subject_of(its) if its else pci
         if gpu is None and function.address in kept:
             yield not_applicable(subject, why=f"held by {function.driver} for a virtual machine")
         elif not answers(function):

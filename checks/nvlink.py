@@ -99,7 +99,9 @@ class Links(NamedTuple):
 
 def links_of(gpu: Gpu) -> Links:
     """No link at all if NVML supports none of them, as of a board whose chip could have some."""
-    active, down, unread = [], [], []
+    active: list[NvLink] = []
+    down: list[NvLink] = []
+    unread: list[NvLink] = []
     for each in gpu.nvlinks or ():
         (active if each.active else unread if each.active is None else down).append(each)
     if not active and not down and all(unsupported(each, "active") for each in unread):

@@ -166,7 +166,7 @@ def told(wanted: str | VersionLimits) -> str:
     return ", ".join(filter(None, words))
 
 
-def listed(packages: list[InstalledPackage]) -> str:
+def listed(packages: Sequence[InstalledPackage]) -> str:
     """Each version once, with what is unusual of it; names if a pattern stands for several."""
     names = {each.name for each in packages}
     parts = []
