@@ -293,7 +293,7 @@ def one_sided(
             continue
         pci = Subject(kind="pci", id=function.address, bus_id=function.address)
         subject = subject_of(its) if its else pci
-        if gpu is None and function.address in kept:
+        if its is None and function.address in kept:
             yield not_applicable(subject, why=f"held by {function.driver} for a virtual machine")
         elif not answers(function):
             yield fail(
