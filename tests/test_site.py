@@ -36,7 +36,7 @@ def test_the_five_minutes_come_first() -> None:
     nav = yaml.safe_load((REPO / "mkdocs.yml").read_text())["nav"]
     assert nav[0] == "README.md"
     pages = [name for entry in nav[1]["In five minutes"] for name in entry.values()]
-    assert pages == ["gate.md", "sweep.md", "drift.md", "workstation.md"]
+    assert pages == ["gate.md", "sweep.md", "drift.md", "diagnosis.md", "workstation.md"]
 
 
 def test_a_page_loads_nothing_from_elsewhere(site: Path) -> None:
