@@ -90,15 +90,6 @@ RULES = (
         ),
     ),
     CauseRule(
-        Cause.THROTTLED,
-        "its clocks are set far below their maximum",
-        (
-            _least("sm_busy", 50.0, NVML_BUSY),
-            _most("clock", 60.0, FULL),
-            _most("power_capped", 50.0, REASONS),
-        ),
-    ),
-    CauseRule(
         Cause.SUBMISSION,
         "one thread is hot, and the GPU works in short bursts",
         (

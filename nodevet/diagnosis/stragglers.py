@@ -16,9 +16,6 @@ ODD = (Cause.THROTTLED, Cause.STORAGE, Cause.PREPROCESSING, Cause.MEMORY, Cause.
 COMPARED = {"clock": 10.0, "sm_busy": 20.0, "slowed": 10.0, "link": 30.0}
 """Figures by which a GPU may differ from the median of the others, and by how much at least."""
 
-SLOWER = ("SM clock",)
-"""What makes a GPU late though it does the same as the others."""
-
 Member = tuple[HostDiagnosis, GpuDiagnosis]
 
 
@@ -40,8 +37,8 @@ def _odd(members: Sequence[Member]) -> Iterator[Straggler]:
         others = [each for each in members if each[1] is not gpu]
         told = list(_differences(gpu, [other for _, other in others]))
         alone = gpu.cause in ODD and gpu.cause is not shared
-        slower = [each for each in told if each.startswith(SLOWER)]
-        if not alone and not (slower and gpu.cause is shared):
+        slower = gpu.cause is shared and _is_slowest(gpu, [other for _, other in others])
+        if not alone and not slower:
             continue
         cause = f"{gpu.cause.value}, the others are {shared.value}" if shared else gpu.cause.value
         yield Straggler(
@@ -50,6 +47,15 @@ def _odd(members: Sequence[Member]) -> Iterator[Straggler]:
             sentence="; ".join([cause, *told]),
             suspects=tuple(_own(host, gpu, others)),
         )
+
+
+def _is_slowest(gpu: GpuDiagnosis, others: Sequence[GpuDiagnosis]) -> bool:
+    """Whether its clock is lower than that of every other, by what counts as a difference."""
+    clocks = [_figures(each)["clock"].value for each in (gpu, *others)]
+    mine, *theirs = clocks
+    if mine is None or None in theirs:
+        return False
+    return mine <= min(value for value in theirs if value is not None) - COMPARED["clock"]
 
 
 def _common(causes: Sequence[Cause]) -> Cause | None:

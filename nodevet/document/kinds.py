@@ -45,7 +45,7 @@ _WAYS = {
     DocumentKind.RESULT: "render its folder with: nodevet report {folder}",
     DocumentKind.FIX_RUN: "render it with: nodevet report {file}",
     DocumentKind.INCIDENT: "diagnose it with: nodevet diagnose --from {file}",
-    DocumentKind.DIAGNOSIS: "its incident bundle can be read: nodevet diagnose --from BUNDLE",
+    DocumentKind.DIAGNOSIS: "{file} is a result; its incident bundle is read with --from BUNDLE",
     DocumentKind.EVIDENCE: "judge it with: nodevet check --evidence {file}",
 }
 # the first of these of which the file has all keys, of what JSON or YAML

@@ -53,7 +53,7 @@ def test_several_formats_at_once(nodevet: Run, bundle: Path, tmp_path: Path) -> 
         (("--from", "{bundle}", "-i", "x.yaml"), "--from reads one bundle: leave out hosts"),
         (("--from", "{bundle}", "--watch"), "--watch shows hosts only: leave out --from"),
         (("@local", "--watch", "--format", "json"), "--watch shows hosts only"),
-        (("--from", "{bundle}", "--format", "nagios"), "the format nagios is for runs"),
+        (("--from", "{bundle}", "--format", "nagios"), "the format nagios does not render this"),
         (("--from", "{bundle}", "--format", "tabel"), "no report format is named 'tabel'"),
         (("@local", "--redact"), "--redact goes with --capture FILE"),
         (("@local", "--capture", "x", "--format", "json:x"), "a report goes there too"),

@@ -188,7 +188,6 @@ OTHERS: dict[str, dict[str, JSON]] = {
             )
         ]
     ),
-    "at clocks that were lowered": sections([gpu(97, clock_sm_mhz=[900] * LOOKS)]),
     "one hot helper": sections(processes=[process(), process(20, [thread(20, 95)], parent=10)]),
     "helpers that end": sections(processes=[process(children_user=[0, 900])]),
     "thousands of round trips": sections(

@@ -92,12 +92,6 @@ def test_a_power_limit_below_the_boards_default_throttles_and_the_default_does_n
     assert told(OTHERS["at its power limit"]).causes == (Cause.GPU,)
 
 
-def test_clocks_that_nothing_but_a_setting_holds_down_are_told() -> None:
-    found = told(OTHERS["at clocks that were lowered"])
-    assert found.causes == (Cause.THROTTLED,)
-    assert "SM clock 45 % of its maximum" in found.sentence
-
-
 def test_a_process_whose_threads_were_left_out_leaves_its_job_unclear() -> None:
     left_out = process(20, parent=10, threads_total=700, errors={"threads": "too many threads"})
     del left_out["threads"]

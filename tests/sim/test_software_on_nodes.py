@@ -81,5 +81,7 @@ def test_every_fault_is_found(hosts: dict[str, Any]) -> None:
         if each["verdict"] == "fail"
     }
     assert failed == FOUND
-    assert not [each for each in findings if each["verdict"] == "unknown"]
+    doubted = [each for each in findings if each["verdict"] == "unknown"]
+    # without a build, where its signature would be is not known either
+    assert {(each["check"], each["subject"]["id"]) for each in doubted} <= {("dkms", "nvidia")}
     assert len(FOUND) == len(FAULTS)

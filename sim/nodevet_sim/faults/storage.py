@@ -93,8 +93,9 @@ class Slot(FaultParams):
 
 
 def disk_failing(healthy: Healthy, want: Slot) -> Patch:
-    """A SATA disk behind a MegaRAID controller says of itself that it fails. A node must be booted
-    to have smartctl.
+    """A SATA disk behind a MegaRAID controller says of itself that it fails.
+
+    A node must be booted to have smartctl.
 
     `slot`, its number at the controller, 4; `pending`, sectors that it cannot read, 24.
     """

@@ -160,7 +160,7 @@ def test_whatever_is_told_is_typed_or_refused(told: dict[str, Any]) -> None:
 def test_a_captured_drive_behind_a_raid_controller() -> None:
     path = CAPTURES / "scrutiny-smart-megaraid0.json"
     if not path.is_file():
-        pytest.skip("needs the captures of smartctl")
+        pytest.skip("the captures of real machines are not here")
     told = parse_drive(path.read_text(), 4)
     assert (told["passed"], told["model"], told["temperature_c"]) == (True, "WD4000FYYX", 36)
     assert (told["reallocated"], told["pending"], told["uncorrectable"]) == (0, 0, 0)
