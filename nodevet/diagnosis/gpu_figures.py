@@ -10,7 +10,6 @@ from nodevet.evidence.gpu import Gpus
 from nodevet.evidence.gpu_activity import GpuActivities, GpuActivity
 
 # bits of nvmlDeviceGetCurrentClocksEventReasons, nvml.h
-IDLE_BIT = 0x1
 POWER_CAP = 0x4
 SLOWDOWNS = {
     0x8: "hardware slowdown",

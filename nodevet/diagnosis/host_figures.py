@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from nodevet.diagnosis.model import Figure
-from nodevet.diagnosis.series import grown, percent, rate, span, total
+from nodevet.diagnosis.series import grown, percent, span, total
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.host_activity import CpuTotals, DiskActivity, HostActivity, NfsOperation
 
@@ -102,11 +102,3 @@ def _nfs(data: HostActivity, why: str) -> Iterator[Figure]:
 def _operation_ms(each: NfsOperation) -> float | None:
     number, spent = grown(each.operations), grown(each.execute_ms)
     return spent / number if number and spent is not None and number >= LEAST else None
-
-
-def disk_rate(disk: DiskActivity, seconds: float | None) -> float | None:
-    """Bytes a second that were read and written."""
-    return total(
-        rate(each, seconds / 512 if seconds else None)
-        for each in (disk.read_sectors, disk.written_sectors)
-    )

@@ -8,7 +8,6 @@ from msgspec import Struct
 from nodevet.diagnosis.model import Cause
 
 NVML_BUSY = "nvmlUtilization_t: the share of time in which a kernel ran, whatever it filled"
-DMON = "nvidia-smi dmon: bursts at batch boundaries, look upstream"
 ONE_HOT = "mpstat: one hot core with system time is the thread that launches"
 MANY_HOT = "mpstat: many cores hot in user time are the transforms"
 ONE_HELPER = "top -H: a loader at 100 % while the process on the GPU sleeps is too few of them"
@@ -59,6 +58,12 @@ RUNNING = "nvmlDeviceGetComputeRunningProcesses"
 USED = Threshold("processes", True, 1.0, RUNNING, is_count=True)
 UNUSED = Threshold("processes", False, 0.0, RUNNING, is_count=True)
 READS = _most("blocked", 30.0, IOSTAT)
+
+
+def _waiting(cause: Cause, name: str, *thresholds: Threshold) -> CauseRule:
+    """A rule of a GPU that is in use and waits."""
+    return CauseRule(cause, name, (WAITS, USED, *thresholds))
+
 
 RULES = (
     CauseRule(
@@ -115,84 +120,52 @@ RULES = (
             READS,
         ),
     ),
-    CauseRule(
+    _waiting(
         Cause.PREPROCESSING,
         "all CPUs that the job may use are busy in user time",
-        (
-            WAITS,
-            USED,
-            _least("saturation", 75.0, MANY_HOT),
-            _least("active_threads", 3.0, MANY_HOT),
-            _least("job_user", 60.0, MANY_HOT),
-        ),
+        _least("saturation", 75.0, MANY_HOT),
+        _least("active_threads", 3.0, MANY_HOT),
+        _least("job_user", 60.0, MANY_HOT),
     ),
-    CauseRule(
+    _waiting(
         Cause.PREPROCESSING,
         "many threads are hot in user time",
-        (
-            WAITS,
-            USED,
-            _least("hot_threads", 4.0, MANY_HOT),
-            _least("job_user", 60.0, MANY_HOT),
-        ),
+        _least("hot_threads", 4.0, MANY_HOT),
+        _least("job_user", 60.0, MANY_HOT),
     ),
-    CauseRule(
+    _waiting(
         Cause.PREPROCESSING,
         "a helper is hot, and the process on the GPU is not",
-        (
-            WAITS,
-            USED,
-            _least("hottest_helper", 80.0, ONE_HELPER),
-            _most("hottest_thread", 50.0, ONE_HELPER),
-            _least("job_user", 60.0, MANY_HOT),
-        ),
+        _least("hottest_helper", 80.0, ONE_HELPER),
+        _most("hottest_thread", 50.0, ONE_HELPER),
+        _least("job_user", 60.0, MANY_HOT),
     ),
-    CauseRule(
+    _waiting(
         Cause.PREPROCESSING,
         "its cgroup's CPU quota is used up",
-        (
-            WAITS,
-            USED,
-            _least("quota_throttled", 25.0, CFS),
-        ),
+        _least("quota_throttled", 25.0, CFS),
     ),
-    CauseRule(
+    _waiting(
         Cause.STORAGE,
         "the job's threads wait for storage",
-        (
-            WAITS,
-            USED,
-            _least("blocked", 30.0, IOSTAT),
-        ),
+        _least("blocked", 30.0, IOSTAT),
     ),
-    CauseRule(
+    _waiting(
         Cause.TRANSFER,
         "the PCIe link carries what it can",
-        (
-            WAITS,
-            USED,
-            _least("link", 70.0, LINK),
-        ),
+        _least("link", 70.0, LINK),
     ),
-    CauseRule(
+    _waiting(
         Cause.MEMORY,
         "the job's cgroup is at its memory limit, and its pages are read back",
-        (
-            WAITS,
-            USED,
-            _least("limit_hits", 5.0, LIMIT),
-            _least("job_major_faults", 50.0, SWAPPING),
-        ),
+        _least("limit_hits", 5.0, LIMIT),
+        _least("job_major_faults", 50.0, SWAPPING),
     ),
-    CauseRule(
+    _waiting(
         Cause.MEMORY,
         "the job's pages are read back from swap",
-        (
-            WAITS,
-            USED,
-            _least("swapped_in", 100.0, SWAPPING),
-            _least("job_major_faults", 50.0, SWAPPING),
-        ),
+        _least("swapped_in", 100.0, SWAPPING),
+        _least("job_major_faults", 50.0, SWAPPING),
     ),
     CauseRule(
         Cause.NUMA,
