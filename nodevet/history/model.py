@@ -1,0 +1,150 @@
+"""The nouns of memory: recorded runs and visits, findings as spans of time, parts and their places.
+
+A moment is the visit of one run to one host. Runs are in the order in which they began.
+"""
+
+from collections.abc import Mapping
+from enum import Enum
+
+import msgspec
+
+from nodevet.model import Finding, HostOutcome, Severity, Status, Verdict
+
+
+class RunState(str, Enum):
+    """How far a recorded run came."""
+
+    RUNNING = "running"  # or killed: nobody has it any more
+    COMPLETE = "complete"  # every host is accounted for
+    INCOMPLETE = "incomplete"  # ended early, or what it saw could not all be recorded
+
+
+class RecordedRun(msgspec.Struct, frozen=True, kw_only=True):
+    """One run as it was recorded."""
+
+    id: str  # nodevet.model.new_run_id
+    series: str  # the name of the sweep; empty: a check by hand
+    started: str  # ISO 8601 with offset
+    seconds: float | None  # None: it has not ended
+    state: RunState
+    nodevet: str
+    fail_on: Severity
+    hosts: int  # that it was asked to visit
+    visited: int  # of these, how many are recorded
+    outcomes: Mapping[HostOutcome, int]
+    baselines: Mapping[str, str]  # name -> sha256
+    exit_code: int | None = None
+
+
+class RecordedVisit(msgspec.Struct, frozen=True, kw_only=True):
+    """One host of one run as it was recorded; of a host tried twice, the second try."""
+
+    run: str
+    host: str
+    status: Status
+    why: str  # of a status other than vetted
+    outcome: HostOutcome
+    seconds: float
+    arrived: str  # by the controller's clock, ISO 8601; empty: unknown
+    machine_id: str | None
+    boot_id: str | None
+    baseline: str  # that it was judged by; empty: none
+    groups: tuple[str, ...]
+    evidence: bool  # whether it is still kept
+    thinned: bool = False  # evidence was kept, and was pruned since
+
+
+class Moment(msgspec.Struct, frozen=True, kw_only=True, order=True):
+    """When something was seen."""
+
+    at: str  # UTC, ISO 8601
+    run: str
+
+
+class SpanEnd(str, Enum):
+    """What a finding was followed by."""
+
+    OK = "ok"
+    FAIL = "fail"
+    UNKNOWN = "unknown"
+    NOT_APPLICABLE = "not_applicable"
+    WAIVED = "waived"
+    CHANGED = "changed"  # the same verdict, with other values
+    GONE = "gone"  # the check speaks no longer of this subject, or is no longer asked
+    REPLACED = "replaced"  # the host is another machine, or was set up anew
+
+
+class FindingSpan(msgspec.Struct, frozen=True, kw_only=True):
+    """A finding other than ok and not applicable, on a host, for as long as it stayed the same.
+
+    Spans of one host, baseline and key follow one another. A host that is not vetted ends none.
+    What a host as a whole came to (`unreachable`) is a span with an empty check.
+    """
+
+    host: str
+    baseline: str
+    key: str  # Finding.key; empty: the host as a whole
+    check: str
+    verdict: Verdict  # fail, unknown, waived
+    severity: Severity
+    finding: Finding | None  # as it was first seen; None: the host as a whole, see `why`
+    why: str = ""
+    first: Moment
+    last: Moment  # when it was last seen
+    end: SpanEnd | None = None  # None: it was so at the host's last judged visit
+    since: Moment | None = None  # when this verdict began, maybe with other values; None: `first`
+
+
+class PartKind(str, Enum):
+    """What is followed from host to host."""
+
+    GPU = "gpu"  # by its UUID
+    NIC = "nic"  # by its GUID or permanent MAC address
+    NVME = "nvme"  # by model and serial number
+    DRIVE = "drive"  # SATA and SAS, by serial number
+
+
+class Part(msgspec.Struct, frozen=True, kw_only=True):
+    """A thing that can be taken out and put in elsewhere."""
+
+    kind: PartKind
+    id: str  # what it is followed by
+    model: str = ""
+    names: tuple[str, ...] = ()  # other ids: serial and part number as printed on it, VBIOS
+
+
+class Place(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a part was, for as long as it stayed there."""
+
+    part: Part
+    host: str
+    slot: str  # PCI address, or the name of the device
+    first: Moment
+    last: Moment
+    open: bool  # there at the host's last vetted visit
+
+
+class CounterPoint(msgspec.Struct, frozen=True, kw_only=True):
+    """A counter when it had moved."""
+
+    host: str
+    part: str  # Part.id; empty: of the host
+    name: str  # section.field: gpu.ecc_aggregate_uncorrected
+    subject: str  # a PCI address or a name; empty: of the part or the host as a whole
+    value: int
+    moment: Moment
+    boot_id: str | None
+
+
+class RecordedAction(msgspec.Struct, frozen=True, kw_only=True):
+    """One step of a recorded run of fixes, on one host."""
+
+    run: str  # of fixes
+    plan: str  # its SHA-256
+    host: str
+    step: str
+    resource: str
+    before: str
+    after: str
+    outcome: str  # nodevet.result's words
+    at: str  # ISO 8601
