@@ -4,9 +4,12 @@ first."""
 
 import os
 import re
+import shutil
 import sys
+from collections.abc import Iterator
+from itertools import count
 from pathlib import Path
-from tempfile import gettempdir
+from tempfile import gettempdir, mkdtemp
 from typing import Any
 
 import pytest
@@ -60,6 +63,33 @@ def _hold(event: str, args: tuple[Any, ...]) -> None:
 
 _LISTED = listed()
 sys.addaudithook(_hold)
+
+
+STATE: pytest.StashKey[str] = pytest.StashKey()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """What nodevet keeps of its runs goes nowhere near the home folder: also what is run by
+    fixtures that several tests share."""
+    config.stash[STATE] = os.environ["XDG_STATE_HOME"] = mkdtemp(prefix="nodevet-state-")
+    os.environ.pop("NODEVET_STORE", None)
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    shutil.rmtree(config.stash[STATE], ignore_errors=True)
+
+
+@pytest.fixture(autouse=True)
+def _own_state(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, _tests: Iterator[int]
+) -> None:
+    """No test finds what another one left."""
+    monkeypatch.setenv("XDG_STATE_HOME", f"{request.config.stash[STATE]}/{next(_tests)}")
+
+
+@pytest.fixture(scope="session")
+def _tests() -> Iterator[int]:
+    return count()
 
 
 @pytest.hookimpl(wrapper=True)
