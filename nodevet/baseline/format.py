@@ -51,11 +51,11 @@ def no_nodesets(field: str, texts: tuple[str, ...]) -> Iterator[FieldError]:
             yield FieldError(str(error), field, place)
 
 
-class Part(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class YamlPart(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A mapping of the file."""
 
 
-class GpuPart(Part, frozen=True, kw_only=True):
+class GpuPart(YamlPart, frozen=True, kw_only=True):
     """Which GPUs the baseline is for."""
 
     device: PciIds = ()
@@ -74,7 +74,7 @@ class GpuPart(Part, frozen=True, kw_only=True):
         )
 
 
-class AppliesPart(Part, frozen=True, kw_only=True):
+class AppliesPart(YamlPart, frozen=True, kw_only=True):
     """Which nodes the baseline is for. Every part that is given must match."""
 
     hosts: SomeNames = ()
@@ -90,7 +90,7 @@ class AppliesPart(Part, frozen=True, kw_only=True):
         refuse((*no_nodesets("hosts", listed(self.hosts)), *blank(self, "groups")))
 
 
-class WaiverPart(Part, frozen=True, kw_only=True):
+class WaiverPart(YamlPart, frozen=True, kw_only=True):
     """A failed finding that a named person accepted until a date: one value of it, or any."""
 
     check: Text
@@ -114,7 +114,7 @@ class WaiverPart(Part, frozen=True, kw_only=True):
         refuse(no_nodesets("hosts", listed(self.hosts)))
 
 
-class FilePart(Part, frozen=True, kw_only=True):
+class FilePart(YamlPart, frozen=True, kw_only=True):
     """A whole baseline file."""
 
     nodevet: Literal[1]

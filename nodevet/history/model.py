@@ -113,7 +113,7 @@ class Part(msgspec.Struct, frozen=True, kw_only=True):
     names: tuple[str, ...] = ()  # other ids: serial and part number as printed on it, VBIOS
 
 
-class Place(msgspec.Struct, frozen=True, kw_only=True):
+class PartPlace(msgspec.Struct, frozen=True, kw_only=True):
     """Where a part was, for as long as it stayed there."""
 
     part: Part

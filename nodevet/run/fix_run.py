@@ -16,7 +16,7 @@ from nodevet.document.kinds import DocumentKind, mistaken
 from nodevet.printable import brief
 from nodevet.remedy import model
 from nodevet.remedy.journal.folder import RunError, RunFolder
-from nodevet.remedy.journal.journal import RunState
+from nodevet.remedy.journal.journal import JournalState
 from nodevet.remedy.model import Plan, PlanError, digest
 from nodevet.remedy.plan.holders import names
 from nodevet.remedy.rollout.session import SessionTerms
@@ -94,7 +94,7 @@ def chosen(names: Sequence[str], everything: Sequence[str]) -> tuple[str, ...]:
     return tuple(host for host in everything if host in expected)
 
 
-def same_plan(run: RunFolder, text: bytes, state: RunState) -> RunState:
+def same_plan(run: RunFolder, text: bytes, state: JournalState) -> JournalState:
     """Raises UserError if the kept plan is no longer the one that the run began with."""
     if state.run is not None and state.run.plan != digest(text):
         raise UserError(f"{run.plan_file}: was changed since the run began; restore it")

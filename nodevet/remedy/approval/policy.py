@@ -12,7 +12,7 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
-from nodevet.baseline.format import Part, SomeNames, Text, blank, listed
+from nodevet.baseline.format import SomeNames, Text, YamlPart, blank, listed
 from nodevet.document.parse import parse
 from nodevet.document.text import Source, UnreadableError, read
 from nodevet.document.tree import Mapping as Keys
@@ -99,7 +99,7 @@ def matches(patterns: str, name: str) -> bool:
     return found
 
 
-class ApproverPart(Part, frozen=True, kw_only=True):
+class ApproverPart(YamlPart, frozen=True, kw_only=True):
     """One entry of `approvers`."""
 
     who: SomeNames
@@ -113,7 +113,7 @@ class ApproverPart(Part, frozen=True, kw_only=True):
 Count = Annotated[int, Meta(ge=1, le=20)]
 
 
-class ApprovalsPart(Part, frozen=True, kw_only=True):
+class ApprovalsPart(YamlPart, frozen=True, kw_only=True):
     """How many people must approve."""
 
     live: Count = 1
@@ -122,7 +122,7 @@ class ApprovalsPart(Part, frozen=True, kw_only=True):
     reboot: Count = 2
 
 
-class RulesPart(Part, frozen=True, kw_only=True):
+class RulesPart(YamlPart, frozen=True, kw_only=True):
     """The whole of approval.yaml."""
 
     nodevet: Literal[1]

@@ -208,7 +208,7 @@ class HostState(msgspec.Struct, frozen=True, kw_only=True):
     why: str = ""
 
 
-class RunState(msgspec.Struct, frozen=True, kw_only=True):
+class JournalState(msgspec.Struct, frozen=True, kw_only=True):
     """Where a run is."""
 
     run: RunBegin | None = None  # as it began; None: killed before its first record
@@ -225,7 +225,7 @@ class RunState(msgspec.Struct, frozen=True, kw_only=True):
         return self.hosts.get(name)
 
 
-def state(records: Iterable[JournalRecord]) -> RunState:
+def state(records: Iterable[JournalRecord]) -> JournalState:
     """Where the run is after these records. Raises JournalError if two plans are in it."""
     run: RunBegin | None = None
     resumed, outcome = 0, None
@@ -260,7 +260,7 @@ def state(records: Iterable[JournalRecord]) -> RunState:
                     after_it, boot_id=node.boot_id, uptime_s=node.uptime_s
                 )
             steps[record.step] = after_it
-    return RunState(run=run, resumed=resumed, hosts=hosts, steps=steps, outcome=outcome)
+    return JournalState(run=run, resumed=resumed, hosts=hosts, steps=steps, outcome=outcome)
 
 
 StepRecord = (

@@ -23,7 +23,7 @@ from nodevet.remedy.events import (
     silent,
 )
 from nodevet.remedy.journal.account import host_end
-from nodevet.remedy.journal.journal import Journal, JournalError, RunState
+from nodevet.remedy.journal.journal import Journal, JournalError, JournalState
 from nodevet.remedy.model import Plan
 from nodevet.remedy.rollout import preconditions
 from nodevet.remedy.rollout.compare import StepContext
@@ -176,7 +176,7 @@ class ApplyOrder:
         self,
         executor: Executor,
         journal: Journal,
-        earlier: RunState | None,
+        earlier: JournalState | None,
         heard: Heard = silent,
     ) -> Work:
         """What is done with one node."""
@@ -222,7 +222,7 @@ class ApplyOrder:
 
         return one
 
-    def _unknown(self, host: str, canary: bool, earlier: RunState | None) -> HostResult:
+    def _unknown(self, host: str, canary: bool, earlier: JournalState | None) -> HostResult:
         steps = tuple(begin(step) for step in self.plan.of(host))
         touched = earlier and any(earlier.step(step.id).touched for step in steps)
         return HostResult(
@@ -254,7 +254,7 @@ def _progress(results: Iterable[HostResult]) -> RolloutProgress:
     return progress
 
 
-def _begun(host: str, earlier: RunState | None) -> bool:
+def _begun(host: str, earlier: JournalState | None) -> bool:
     return earlier is not None and (
         earlier.host(host) is not None
         or any(state.touched for id, state in earlier.steps.items() if id.startswith(f"{host}/"))
@@ -268,7 +268,7 @@ def apply(
     limits: Limits,
     *,
     pause: float = 0.0,
-    earlier: RunState | None = None,
+    earlier: JournalState | None = None,
     finished: Mapping[str, HostResult] | None = None,
     heard: Heard = silent,
     stop: Stop,

@@ -9,7 +9,7 @@ from nodevet.evidence.host import HostInfo
 from nodevet.fleet.executor import LockedError, WorkError
 from nodevet.remedy.events import Phase
 from nodevet.remedy.journal.account import host_end
-from nodevet.remedy.journal.journal import HostBegin, JournalError, RunState
+from nodevet.remedy.journal.journal import HostBegin, JournalError, JournalState
 from nodevet.remedy.model import Step
 from nodevet.remedy.rollout import before, preconditions
 from nodevet.remedy.rollout.batch import MovedError, StepBatch, batch_of
@@ -48,7 +48,7 @@ class NodeApply:
         self._rechecked: Step | None = None  # before which moved settings were judged again
         self._unseen: tuple[str, ...] = ()  # steps that an earlier controller left, not looked at
 
-    def run(self, earlier: RunState | None = None) -> HostResult:
+    def run(self, earlier: JournalState | None = None) -> HostResult:
         """Every step, in order, up to the first that is refused or fails.
 
         `earlier` is what the journal says of a run that is resumed.
@@ -107,7 +107,7 @@ class NodeApply:
 
     # --- the sequence -------------------------------------------------------------------------
 
-    def _run(self, earlier: RunState | None) -> None:
+    def _run(self, earlier: JournalState | None) -> None:
         ledger, steps = self.ledger, self._steps
         if steps is None or not ledger.results:
             self._clearance.approved()
@@ -177,7 +177,7 @@ class NodeApply:
         except WorkError as error:
             raise RefusedError(Refusal.UNREACHABLE, str(error)) from error
 
-    def _first_look(self, earlier: RunState | None) -> Evidence:
+    def _first_look(self, earlier: JournalState | None) -> Evidence:
         """Fresh evidence of the node that was planned for. Raises RefusedError.
 
         The journal gets a new boot id of a node that was begun once it was judged by it.

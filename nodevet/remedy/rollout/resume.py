@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.host import HostInfo
-from nodevet.remedy.journal.journal import RunState, Stage
+from nodevet.remedy.journal.journal import JournalState, Stage
 from nodevet.remedy.model import Step
 from nodevet.remedy.rollout.batch import StepBatch, together
 from nodevet.remedy.rollout.boot import RebootProof
@@ -23,7 +23,9 @@ from nodevet.result import Outcome, Refusal, StepResult
 class NodeResume:
     """One node of a run that is taken up again. `earlier` is what the journal says of it."""
 
-    def __init__(self, ledger: Ledger, steps: Steps, boot: RebootProof, earlier: RunState) -> None:
+    def __init__(
+        self, ledger: Ledger, steps: Steps, boot: RebootProof, earlier: JournalState
+    ) -> None:
         self.ledger = ledger
         self.steps = steps
         self.boot = boot
@@ -139,14 +141,14 @@ class NodeResume:
         return self.steps.revert(step, result, "was set earlier, and is not set now", then)
 
 
-def _whole(step: Step, earlier: RunState) -> bool:
+def _whole(step: Step, earlier: JournalState) -> bool:
     """Whether every action of a step is known to have ended well, and it was not verified."""
     state = earlier.step(step.id)
     ended = set(state.done) == set(range(len(step.actions)))
     return state.stage is Stage.WRITTEN and ended and state.seen is not None
 
 
-def recall(ledger: Ledger, earlier: RunState) -> None:
+def recall(ledger: Ledger, earlier: JournalState) -> None:
     """What the journal says of each step, until the node is looked at."""
     for step in ledger.task.steps:
         state = earlier.step(step.id)

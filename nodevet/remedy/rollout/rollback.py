@@ -22,7 +22,7 @@ from nodevet.remedy.journal.account import (
 from nodevet.remedy.journal.journal import (
     HostBegin,
     JournalError,
-    RunState,
+    JournalState,
     Stage,
     StepReverted,
     StepReverting,
@@ -47,17 +47,17 @@ class RollbackTask(msgspec.Struct, frozen=True, kw_only=True):
     host: str
     planned: PlannedNode
     steps: tuple[Step, ...]
-    run: RunState
+    run: JournalState
     newer: Mapping[Resource, str] = {}  # what a newer run set, and that run
     closed: Callable[[bool], str] = lambda reboot: ""  # why nothing may be reverted now
 
 
-def touched(steps: Sequence[Step], run: RunState) -> tuple[Step, ...]:
+def touched(steps: Sequence[Step], run: JournalState) -> tuple[Step, ...]:
     """The steps that left something on their nodes, in the order in which they are reverted."""
     return tuple(step for step in reversed(steps) if run.step(step.id).touched)
 
 
-def nothing(host: str, steps: Sequence[Step], run: RunState) -> HostResult:
+def nothing(host: str, steps: Sequence[Step], run: JournalState) -> HostResult:
     """A node where nothing is to be reverted; it is not visited."""
     back = any(run.step(step.id).stage is Stage.ROLLED_BACK for step in steps)
     why = "nothing is left to roll back" if back else NOT_ATTEMPTED
