@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from nodevet.durations import elapsed
 
 if TYPE_CHECKING:
+    from nodevet.fleet.launchers import Engine
     from nodevet.model import Host, Status
 
 HOST_KEYS = ("strict", "accept-new")
@@ -39,6 +40,9 @@ class Options:
     sample: float = 0.0  # between two readings of the counters; both deadlines include it
     asks: Mapping[str, Sequence[Any]] = field(default_factory=dict)  # see nodevet.run.asks
     asks_each: Callable[[Host], Mapping[str, Sequence[Any]]] | None = None  # of a host, instead
+    engine: Engine | None = None  # what visits hosts; None: child processes of this one
+    second_try: bool = False  # of hosts that were unreachable or timed out, at the end
+    within: float | None = None  # all of it; what is not done by then is told as that
 
     def asked(self, host: Host) -> Mapping[str, Sequence[Any]]:
         """What the probe is asked for on a host."""
@@ -50,6 +54,8 @@ class Options:
         for name in ("parallel", "connect_timeout", "deadline", "max_output"):
             if getattr(self, name) <= 0:
                 raise ValueError(f"{name} is {getattr(self, name)}; it must be above zero")
+        if self.within is not None and self.within <= 0:
+            raise ValueError(f"within is {self.within}; it must be above zero")
         if self.shards is not None and self.shards <= 0:
             raise ValueError(f"shards is {self.shards}; it must be above zero")
         if not 0 < self.probe_seconds < self.deadline:

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from nodevet.fleet import Options
+from nodevet.fleet.launchers import Engine
 from nodevet.run.asks import asks, asks_each
 from nodevet.run.context import VetContext
 
@@ -21,11 +22,14 @@ def fleet_options(
     fixes: bool = False,
     commands: bool = True,
     choosing: bool = False,
+    engine: Engine | None = None,
+    second_try: bool = False,
+    within: float | None = None,
 ) -> Options:
     """The options of a visit, which takes `sample` seconds longer. `context`: what baselines ask
     the probe for; `fixes`: and what the fixes of their checks ask for; `commands`: and what they
     have run. `choosing`: each host has its baseline chosen from these, and is asked for those alone
-    that may fit it. Raises AskError."""
+    that may fit it. `engine`: see nodevet.run.engine. Raises AskError."""
     told = {"fixes": fixes, "commands": commands}
     return Options(
         parallel=parallel,
@@ -37,6 +41,9 @@ def fleet_options(
         known_hosts=Path(known_hosts) if known_hosts is not None else None,
         host_keys="accept-new" if accept_new else "strict",
         sudo=sudo,
+        engine=engine,
+        second_try=second_try,
+        within=within,
         asks=asks(context, **told) if context and not choosing else {},
         asks_each=asks_each(context, **told) if context and choosing else None,
     )

@@ -1,0 +1,55 @@
+"""What visits hosts, from what people wrote of it: launchers, sites, the address of a pool."""
+
+from collections.abc import Mapping, Sequence
+
+from nodevet.fleet.launchers import DaskPool, Engine, Launcher, Launchers, launcher
+from nodevet.run.errors import UserError
+
+DASK = "dask://"
+TLS = "tls://"
+
+
+def engine(
+    address: str | None,
+    launchers: Mapping[str, str | Mapping[str, str]],
+    sites: Mapping[str, Sequence[str]],
+) -> Engine | None:
+    """None if this machine visits the hosts. Raises UserError.
+
+    A launcher is its command, or a mapping of `command`, `ssh_config`, `known_hosts` and
+    `key_file`; `address` is `local`, `dask://HOST:PORT` or `tls://HOST:PORT`.
+    """
+    found = {site: tuple(names) for site, names in sites.items()}
+    try:
+        if address in (None, "local"):
+            if not launchers:
+                if found:
+                    raise ValueError("sites are given, and no launcher")
+                return None
+            named = tuple(_launcher(name, told) for name, told in launchers.items())
+            return Launchers(named, found)
+        if launchers:
+            raise ValueError("launchers and a Dask pool cannot be used together")
+        return DaskPool(_address(address or ""), found)
+    except ValueError as error:
+        raise UserError(str(error)) from error
+
+
+def _launcher(name: str, told: str | Mapping[str, str]) -> Launcher:
+    if isinstance(told, str):
+        return launcher(name, told)
+    known = {"command", "ssh_config", "known_hosts", "key_file"}
+    if strange := sorted(set(told) - known):
+        raise ValueError(f"launcher {name}: unknown {strange[0]!r}; known are {sorted(known)}")
+    return launcher(name, told.get("command", ""), **{k: told[k] for k in told if k != "command"})
+
+
+def _address(text: str) -> str:
+    """As Dask writes it."""
+    scheme = next((one for one in (DASK, TLS) if text.startswith(one)), None)
+    host, _, port = text.removeprefix(scheme or "").rpartition(":")
+    if scheme is None or not host or not port.isdigit() or not 0 < int(port) < 65536:
+        raise ValueError(
+            f"not a valid engine: {text[:80]} (local, dask://HOST:PORT, tls://HOST:PORT)"
+        )
+    return f"{'tls' if scheme == TLS else 'tcp'}://{host}:{port}"
