@@ -9,6 +9,7 @@ from types import SimpleNamespace
 
 import jsonschema
 import pytest
+from browser import chromium, needs_chromium, show
 from msgspec.structs import replace
 
 from nodevet import report
@@ -21,7 +22,6 @@ from nodevet.report.parts.errors import ReportError
 from nodevet.run.schema import KINDS
 from tests.report import diagnoses
 
-CHROMIUM, DRIVER = Path("/usr/bin/chromium"), Path("/usr/bin/chromedriver")
 FORMATS = [name for name in report.formats() if hasattr(report.module(name), "render_diagnosis")]
 ROOT = Path(__file__).parents[2]
 
@@ -180,34 +180,13 @@ def test_nothing_was_watched() -> None:
     assert "No GPU could be watched" in report.render_diagnosis("html", none)
 
 
-@pytest.mark.skipif(not (CHROMIUM.exists() and DRIVER.exists()), reason="no Chromium here")
+@needs_chromium
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_the_page_in_a_browser(tmp_path: Path, scheme: str, hostile: Diagnosis) -> None:
-    webdriver = pytest.importorskip("selenium.webdriver", reason="selenium is not installed")
-    from selenium.webdriver.chrome.service import Service
-
     page = tmp_path / "diagnosis.html"
     page.write_text(report.render_diagnosis("html", hostile), encoding="utf-8")
-    options = webdriver.ChromeOptions()
-    options.binary_location = str(CHROMIUM)
-    for flag in (
-        *("--headless=new", "--no-sandbox", "--disable-gpu", "--no-first-run"),
-        *("--disable-background-networking", "--window-size=900,900"),
-        f"--user-data-dir={tmp_path / 'profile'}",
-    ):
-        options.add_argument(flag)
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-    driver = webdriver.Chrome(options=options, service=Service(str(DRIVER)))
-    try:
-        media = {"features": [{"name": "prefers-color-scheme", "value": scheme}]}
-        driver.execute_cdp_cmd("Emulation.setEmulatedMedia", media)
-        driver.get(page.as_uri())
-        assert driver.get_log("browser") == []
-        ink, paper = driver.execute_script(
-            "const of = getComputedStyle(document.body); return [of.color, of.backgroundColor]"
-        )
-        dark = [sum(map(int, re.findall(r"\d+", colour)[:3])) < 384 for colour in (ink, paper)]
-        assert dark == [scheme == "light", scheme == "dark"]
+    with chromium(tmp_path / "profile", 900, 900) as driver:
+        show(driver, page, scheme)
         strokes = driver.execute_script(
             "return [...document.querySelectorAll('article:first-of-type .strip:nth-of-type(4) "
             "polyline')].map(line => getComputedStyle(line).stroke)"
@@ -215,5 +194,3 @@ def test_the_page_in_a_browser(tmp_path: Path, scheme: str, hostile: Diagnosis) 
         assert len(set(strokes)) == 8  # each thread in a colour of its own
         wide = driver.execute_script("return document.documentElement.scrollWidth")
         assert wide <= 900
-    finally:
-        driver.quit()

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from browser import chromium, needs_chromium, show
 from msgspec.structs import replace
 
 from nodevet import report
@@ -16,7 +17,6 @@ from nodevet.feed.workload import WorkloadFile, workload_of
 from nodevet.report.parts.errors import ReportError
 from nodevet.typed import convert
 
-CHROMIUM, DRIVER = Path("/usr/bin/chromium"), Path("/usr/bin/chromedriver")
 HOSTILE = "<script>alert(1)</script>`|\x1b[31m\u202e&\n# x"
 FORMATS = [name for name in report.formats() if hasattr(report.module(name), "render_feed")]
 
@@ -143,39 +143,16 @@ def test_many_kinds_of_nodes_are_cut_and_counted() -> None:
     assert report.render_feed("table", found).count("ResNet") == 1
 
 
-@pytest.mark.skipif(not (CHROMIUM.exists() and DRIVER.exists()), reason="no Chromium here")
+@needs_chromium
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_the_page_in_a_browser(tmp_path: Path, scheme: str) -> None:
-    webdriver = pytest.importorskip("selenium.webdriver", reason="selenium is not installed")
-    from selenium.webdriver.chrome.service import Service
-
     page = tmp_path / "feed.html"
     page.write_text(report.render_feed("html", hostile()), encoding="utf-8")
-    options = webdriver.ChromeOptions()
-    options.binary_location = str(CHROMIUM)
-    for flag in (
-        *("--headless=new", "--no-sandbox", "--disable-gpu", "--no-first-run"),
-        *("--disable-background-networking", "--window-size=900,900"),
-        f"--user-data-dir={tmp_path / 'profile'}",
-    ):
-        options.add_argument(flag)
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-    driver = webdriver.Chrome(options=options, service=Service(str(DRIVER)))
-    try:
-        media = {"features": [{"name": "prefers-color-scheme", "value": scheme}]}
-        driver.execute_cdp_cmd("Emulation.setEmulatedMedia", media)
-        driver.get(page.as_uri())
-        assert driver.get_log("browser") == []
-        ink, paper = driver.execute_script(
-            "const of = getComputedStyle(document.body); return [of.color, of.backgroundColor]"
-        )
-        dark = [sum(map(int, re.findall(r"\d+", colour)[:3])) < 384 for colour in (ink, paper)]
-        assert dark == [scheme == "light", scheme == "dark"]
+    with chromium(tmp_path / "profile", 900, 900) as driver:
+        show(driver, page, scheme)
         fills = driver.execute_script(
             "return [...document.querySelectorAll('svg circle')].map(c => getComputedStyle(c).fill)"
         )
         assert len(fills) > 20 and len(set(fills)) == 2
         wide = driver.execute_script("return document.documentElement.scrollWidth")
         assert wide <= 900  # a table that is wider scrolls by itself
-    finally:
-        driver.quit()

@@ -8,6 +8,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 import pytest
+from browser import chromium, needs_chromium
 from msgspec.structs import replace
 
 from nodevet import report
@@ -17,41 +18,13 @@ from nodevet.report.parts.text import name
 from nodevet.resource import Resource, RunCommand, State, kept
 from nodevet.result import HostResult, Outcome, Ran, Result, StepResult
 
-CHROMIUM, DRIVER = Path("/usr/bin/chromium"), Path("/usr/bin/chromedriver")
-webdriver = pytest.importorskip("selenium.webdriver", reason="selenium is not installed")
-
-UBUNTU = "\nID=ubuntu\n" in f"\n{Path('/etc/os-release').read_text(encoding='utf-8')}"
-pytestmark = pytest.mark.skipif(
-    not (CHROMIUM.exists() and DRIVER.exists()),
-    reason="Chromium comes as a snap on Ubuntu"
-    if UBUNTU
-    else "Chromium or chromedriver is not installed",
-)
+pytestmark = needs_chromium
 
 
 @pytest.fixture(scope="module")
 def browser(tmp_path_factory):
-    from selenium.webdriver.chrome.service import Service
-
-    options = webdriver.ChromeOptions()
-    options.binary_location = str(CHROMIUM)
-    for flag in (
-        "--headless=new",
-        "--no-sandbox",
-        "--disable-gpu",
-        "--disable-quic",
-        "--no-first-run",
-        "--disable-background-networking",
-        "--disable-component-update",
-        "--disable-sync",
-        "--window-size=1440,900",
-        f"--user-data-dir={tmp_path_factory.mktemp('profile')}",
-    ):
-        options.add_argument(flag)
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
-    driver = webdriver.Chrome(options=options, service=Service(str(DRIVER)))
-    yield driver
-    driver.quit()
+    with chromium(tmp_path_factory.mktemp("profile"), 1440, 900) as driver:
+        yield driver
 
 
 def rollout() -> tuple[Result, dict[str, bytes]]:
