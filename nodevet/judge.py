@@ -45,7 +45,8 @@ def judge(
     """The findings of every check that the baseline asks for, in its order.
 
     Of a check with more than `most` findings those that matter most, and how many more there
-    are of each verdict. Once `late` says so, the rest is unknown: it is asked between findings.
+    are of each verdict; those of severity shadow take no other's room.
+    Once `late` says so, the rest is unknown: it is asked between findings.
     """
     found: list[Finding] = []
     for wish in baseline.expectations:
@@ -76,8 +77,13 @@ def _stamped(
 
 
 def _tell_causes(found: list[Finding], catalog: Catalog) -> None:
-    """Give findings the cause that their check declares if that fails on the same part."""
-    failed = [place for place, each in enumerate(found) if each.verdict is Verdict.FAIL]
+    """Give findings the cause that their check declares if that fails on the same part. What is in
+    shadow is cause of nothing, and has none."""
+    failed = [
+        place
+        for place, each in enumerate(found)
+        if each.verdict is Verdict.FAIL and each.severity is not Severity.SHADOW
+    ]
     parts = {(found[place].check, found[place].subject) for place in failed}
     for place in failed:
         finding = found[place]
@@ -95,29 +101,48 @@ def _follows(check: str, catalog: Catalog) -> tuple[str, ...]:
 
 
 def _most(findings: Iterable[Finding], most: int) -> Iterator[Finding]:
-    """The findings of a check, `most` of them, and the numbers of the others."""
-    kept: dict[Verdict, list[tuple[int, Finding]]] = {verdict: [] for verdict in WORST}
-    counts: Counter[Verdict] = Counter()
-    last, severest = None, Severity.INFO
-    for place, last in enumerate(findings):
-        counts[last.verdict] += 1
-        severest = max(severest, last.severity, key=lambda severity: severity.rank)
-        if len(kept[last.verdict]) < most:
-            kept[last.verdict].append((place, last))
-    worst_first = [entry for verdict in WORST for entry in kept[verdict]]
-    listed = sorted(worst_first[:most], key=lambda entry: entry[0])
-    yield from (finding for _, finding in listed)
-    counts.subtract(finding.verdict for _, finding in listed)
-    for verdict in WORST:
-        if last and counts[verdict]:
-            yield Finding(
-                verdict=verdict,
-                subject=MORE,
-                why=f"{counts[verdict]:,} more {verdict.value}, not listed",
-                check=last.check,
-                severity=severest,
-                origin=last.origin,
-            )
+    """The findings of a check, `most` of them, and the numbers of the others; so, too, of those
+    that are in shadow."""
+    shown, shadow = _Kept(most), _Kept(most)
+    for place, finding in enumerate(findings):
+        (shadow if finding.severity is Severity.SHADOW else shown).take(place, finding)
+    yield from shown.listed()
+    yield from shadow.listed()
+
+
+class _Kept:
+    """Findings of one check, `most` of each verdict, and how many there were."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._kept: dict[Verdict, list[tuple[int, Finding]]] = {verdict: [] for verdict in WORST}
+        self._counts: Counter[Verdict] = Counter()
+        self._severest = Severity.SHADOW
+        self._last: Finding | None = None
+
+    def take(self, place: int, finding: Finding) -> None:
+        self._last = finding
+        self._counts[finding.verdict] += 1
+        self._severest = max(self._severest, finding.severity, key=lambda one: one.rank)
+        if len(self._kept[finding.verdict]) < self._most:
+            self._kept[finding.verdict].append((place, finding))
+
+    def listed(self) -> Iterator[Finding]:
+        """The worst, in their order, and of each verdict how many more there are."""
+        worst_first = [entry for verdict in WORST for entry in self._kept[verdict]]
+        listed = sorted(worst_first[: self._most], key=lambda entry: entry[0])
+        yield from (finding for _, finding in listed)
+        more = self._counts - Counter(finding.verdict for _, finding in listed)
+        for verdict in WORST:
+            if self._last and more[verdict]:
+                yield Finding(
+                    verdict=verdict,
+                    subject=MORE,
+                    why=f"{more[verdict]:,} more {verdict.value}, not listed",
+                    check=self._last.check,
+                    severity=self._severest,
+                    origin=self._last.origin,
+                )
 
 
 def _ask(

@@ -40,6 +40,7 @@ class Verdict(str, Enum):
 class Severity(str, Enum):
     """How much a failed finding matters; ordered by `rank`."""
 
+    SHADOW = "shadow"  # tried out: judged and recorded, and of no consequence
     INFO = "info"
     WARNING = "warning"
     CRITICAL = "critical"
@@ -476,6 +477,8 @@ class HostReport(msgspec.Struct, frozen=True, kw_only=True):
     seconds: float = 0.0
     groups: tuple[str, ...] = ()
     facts: HostFacts | None = None  # of a host that was vetted; None too in runs saved before 0.2
+    # of severity shadow, which are not among `findings`; not there if there are none
+    shadow: tuple[Finding, ...] | msgspec.UnsetType = msgspec.UNSET
 
     @property
     def verdict(self) -> Verdict:
@@ -494,6 +497,8 @@ class HostReport(msgspec.Struct, frozen=True, kw_only=True):
         if self.status is not Status.VETTED:
             return self.why or "no reason was recorded"
         verdicts = {finding.verdict for finding in self.findings}
+        if not verdicts and self.shadow:
+            return "nothing was judged: every check has severity shadow"
         if not verdicts:
             return "nothing was judged: no expectations"
         if verdicts == {Verdict.NOT_APPLICABLE}:

@@ -31,7 +31,7 @@ def host(*findings: tuple[Verdict, Severity], status: Status = Status.VETTED) ->
 
 
 OK, FAIL, UNKNOWN, NOT_APPLICABLE, WAIVED = Verdict
-INFO, WARNING, CRITICAL = Severity
+SHADOW, INFO, WARNING, CRITICAL = Severity
 
 
 @pytest.mark.parametrize(
@@ -75,7 +75,7 @@ def test_wrong_wins_over_what_could_not_be_judged() -> None:
 
 def test_fail_on_moves_the_bar() -> None:
     report = host((OK, CRITICAL), (FAIL, INFO))
-    assert [exit_code([report], bar) for bar in Severity] == [1, 0, 0]
+    assert [exit_code([report], bar) for bar in Severity] == [1, 1, 0, 0]
 
 
 @pytest.mark.parametrize("verdicts", list(itertools.product(Verdict, repeat=2)))

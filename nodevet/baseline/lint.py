@@ -8,6 +8,7 @@ from nodevet.baseline.files import File
 from nodevet.baseline.resolve import Resolved, resolve
 from nodevet.catalog import Catalog
 from nodevet.document.tree import dotted
+from nodevet.model import Severity
 from nodevet.problems import Problem
 
 
@@ -39,6 +40,10 @@ def _expectations(resolved: Resolved, catalog: Catalog) -> Iterator[Problem]:
         message = "nothing is expected, so nothing will be judged"
         yield _warn(file, ("expect",), message, "name checks and what is expected of them")
     per_gpu = [check for check in checks if _reads_each_gpu(check, catalog)]
+    if checks and all(wish.severity is Severity.SHADOW for wish in resolved.baseline.expectations):
+        message = "every check has severity shadow, so no host is judged"
+        advice = "give at least one check a severity that counts"
+        yield _warn(file, ("severity",), message, advice)
     if per_gpu and "gpu_count" not in checks:
         message = f"{per_gpu[0]} judges the GPUs that are there; one that vanished goes unseen"
         yield file.problem(place, "expect", message, "add gpu_count", warning=True)
@@ -70,14 +75,19 @@ def _unused(resolved: Resolved) -> Iterator[Problem]:
 
 
 def _unfixable(resolved: Resolved, catalog: Catalog) -> Iterator[Problem]:
-    """What the file allows to be fixed, and no fix is there."""
+    """What the file allows to be fixed, and no fix is there, or none is planned."""
     file = resolved.files[-1]
-    asked = {expectation.check for expectation in resolved.baseline.expectations}
+    asked = {expectation.check: expectation for expectation in resolved.baseline.expectations}
     for number, (check, allowed) in enumerate(file.part.fixes.items() if file.part else ()):
         if allowed and check in asked and check not in catalog.fixes:
             step = check if file.entries("fix") else number
             advice = "remove it; `nodevet list fixes` names those that can be fixed"
             yield _warn(file, ("fix", step), f"{check} has no fix, so nothing is planned", advice)
+        elif allowed and check in asked and asked[check].severity is Severity.SHADOW:
+            step = check if file.entries("fix") else number
+            advice = "remove it, or give the check a severity that counts"
+            told = f"{check} has severity shadow, so nothing is planned"
+            yield _warn(file, ("fix", step), told, advice)
 
 
 def _expired(resolved: Resolved, today: date) -> Iterator[Problem]:

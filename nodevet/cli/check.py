@@ -46,6 +46,7 @@ SOME = 5  # names in a sentence
 @options.baselines
 @options.formats
 @options.everything
+@options.shadow
 @options.previous
 @options.fail_on
 @click.option(
@@ -82,6 +83,7 @@ def command(
     names: tuple[str, ...],
     formats: tuple[str, ...],
     everything: bool,
+    shadow: bool,
     previous: Path | None,
     fail_on: str,
     evidence: tuple[Path, ...],
@@ -156,7 +158,7 @@ def command(
     tell_not_compared(context, quiet=display.quiet)
     narrowed = chosen.narrowed or not all(path.is_dir() for path in evidence)
     before = among(before, run) if before and narrowed else before
-    sinks.finish(run, before, everything=everything)
+    sinks.finish(run, before, everything=everything, shadow=shadow)
     code = sinks.code(run)
     if keeping and code == 0:  # that of the format, which may see a warning where the run passes
         _keep(keeping, run, sinks, context, project)

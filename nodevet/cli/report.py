@@ -28,12 +28,14 @@ if TYPE_CHECKING:
 )
 @options.formats
 @options.everything
+@options.shadow
 @options.previous
 @display_options(QUIET, ADVICE)
 def command(
     run: Path,
     formats: tuple[str, ...],
     everything: bool,
+    shadow: bool,
     previous: Path | None,
     display: Display,
 ) -> None:
@@ -53,7 +55,7 @@ def command(
         _fixes(run, sinks, previous)
     before = read_run(previous, most=PREVIOUS) if previous else None
     found = read_run(run, most=DAY)
-    sinks.finish(found, before, streamed=False, everything=everything)
+    sinks.finish(found, before, streamed=False, everything=everything, shadow=shadow)
     click.get_current_context().exit(sinks.code(found))
 
 

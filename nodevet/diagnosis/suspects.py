@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from nodevet.diagnosis.model import Cause, GpuDiagnosis, Suspect
 from nodevet.evidence.lists import spans
-from nodevet.model import Finding, Severity
+from nodevet.model import Finding
 
 MOST = 5  # that are told of one host; `nodevet check` tells all
 NAMED = 4  # parts that are named before they are counted
@@ -85,7 +85,6 @@ REASONS: Mapping[str, Reason] = {
     "stuck_processes": Reason((Cause.STUCK, Cause.STORAGE), "it waits in the kernel, for storage"),
 }
 """By check. What is not here, a package or a count, makes no GPU slow."""
-_SEVERITIES = (Severity.CRITICAL, Severity.WARNING, Severity.INFO)
 
 
 class SuspectLine(NamedTuple):
@@ -122,7 +121,7 @@ def ranked(suspects: Iterable[Suspect], gpus: Iterable[GpuDiagnosis]) -> list[Su
         finding = each.finding
         return (
             not found & set(_reason(finding).causes),
-            _SEVERITIES.index(finding.severity),
+            -finding.severity.rank,
             finding.check,
             finding.subject.kind,
             _told(finding),

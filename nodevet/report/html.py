@@ -22,7 +22,8 @@ from nodevet.printable import brief, plain
 from nodevet.report import table
 from nodevet.report.parts import fix_data, fixes, page_data
 from nodevet.report.parts.ages import evidence_age
-from nodevet.report.parts.fold import findings_in_words, totals
+from nodevet.report.parts.fold import Line, findings_in_words, totals
+from nodevet.report.parts.shadow import SHADOW, shadowed
 from nodevet.report.parts.text import count, name, nodeset
 from nodevet.resource import Contents
 from nodevet.result import Result
@@ -45,6 +46,7 @@ def render_checks(run: Run, *, previous: Run | None = None) -> str:
         named=[("baseline", plain(key), plain(sha256)) for key, sha256 in run.baselines.items()],
         rows=[],
         since=_since(since),
+        shadow=[_in_shadow(line) for line in shadowed(run)],
         text=table.render_checks(run, previous=previous),
     )
 
@@ -96,7 +98,7 @@ def _page(data: dict[str, Any], **given: Any) -> str:
         data=Markup(_embedded(data)),  # noqa: S704 - no < > & left in it
         fixes=data["kind"] == "fixes",
         grouped=any(host.get("groups") for host in data["hosts"]),
-        **{"command": "", **given},
+        **{"command": "", "shadow": [], **given},
     )
 
 
@@ -181,6 +183,17 @@ def _facts(run: Run) -> list[str]:
     ]
     more = (evidence_age(run), "interrupted" if run.interrupted else "")
     return [*facts, *filter(None, more)]
+
+
+def _in_shadow(line: Line) -> dict[str, str]:
+    where = " ".join(filter(None, (nodeset(line.hosts), line.subjects)))
+    return {
+        "label": line.label.removeprefix(SHADOW).strip().lower(),
+        "check": line.check,
+        "what": line.what,
+        "note": line.note,
+        "hosts": where,
+    }
 
 
 def _since(since: Changes | None) -> dict[str, Any] | None:

@@ -15,6 +15,7 @@ from nodevet.printable import brief, plain
 from nodevet.report import diff
 from nodevet.report.parts import fixes
 from nodevet.report.parts.fold import Line, lines, summary, totals
+from nodevet.report.parts.shadow import shadowed
 from nodevet.report.parts.spans import cell, code, longest, table
 from nodevet.report.parts.text import count, name, nodeset
 
@@ -30,10 +31,12 @@ MOST_ROWS = 40_000  # characters of the differences and the advice
 MOST_HOSTS = 2_000  # columns of the hosts of one difference
 
 
-def render_checks(run: Run, *, previous: Run | None = None) -> str:
+def render_checks(run: Run, *, previous: Run | None = None, shadow: bool = False) -> str:
+    """`shadow`: with what is tried out."""
     since = changes(previous, run) if previous else None
     rows = lines(run, since.marks if since else None)
     parts = [*_head(run, since), *_totals(run), *_differences(rows), *_advice(rows), *_since(since)]
+    parts += _differences(shadowed(run), "In shadow") if shadow else ()
     return "\n".join([*parts, *_diffs(run, MOST - sum(len(part) + 1 for part in parts))])
 
 
@@ -55,10 +58,10 @@ def _totals(run: Run) -> Iterator[str]:
         yield from table(("outcome", "hosts"), ([w, f"{n:,}"] for w, n in found.told))
 
 
-def _differences(rows: tuple[Line, ...]) -> Iterator[str]:
+def _differences(rows: tuple[Line, ...], title: str = "Differences") -> Iterator[str]:
     if not rows:
         return
-    yield "## Differences"
+    yield f"## {title}"
     yield ""
     told = [
         [

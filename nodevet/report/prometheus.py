@@ -131,6 +131,16 @@ def _about_checks(run: Run) -> Iterator[Metric]:
             for verdict, number in Counter(finding.verdict for finding in findings).items():
                 counts.add_metric([host, plain(check), verdict.value], number)
     yield from (worst, counts)
+    shadow = GaugeMetricFamily(
+        "nodevet_shadow_findings",
+        "Findings of a check of severity shadow on the host by verdict; they count nowhere else.",
+        labels=["host", "check", "verdict"],
+    )
+    for report in run.hosts:
+        said = Counter((finding.check, finding.verdict) for finding in report.shadow or ())
+        for (check, verdict), number in said.items():
+            shadow.add_metric([name(report.host), plain(check), verdict.value], number)
+    yield from [shadow] if shadow.samples else []
 
 
 def _by_check(report: HostReport) -> dict[str, list[Finding]]:

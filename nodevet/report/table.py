@@ -13,6 +13,7 @@ from nodevet.report.parts.facts import above, judged_by
 from nodevet.report.parts.fold import lines, summary, totals
 from nodevet.report.parts.grid import BOLD, GREEN, grid, sgr
 from nodevet.report.parts.passed import passed
+from nodevet.report.parts.shadow import shadowed
 from nodevet.report.parts.text import count, wrap
 
 if TYPE_CHECKING:
@@ -31,14 +32,15 @@ def render_checks(
     width: int | None = None,
     previous: Run | None = None,
     everything: bool = False,
+    shadow: bool = False,
     advice: bool = False,
     quiet: bool = False,
 ) -> str:
     """One line per difference, then the totals; above them what the hosts are judged by, and of one
     host what it is.
 
-    `everything`: what passed too, with its value. `advice`: in full. `quiet`: only what counts
-    for the exit code.
+    `everything`: what passed too, with its value. `shadow`: what is tried out. `advice`: in full.
+    `quiet`: only what counts for the exit code.
     """
     since = changes(previous, run) if previous else None
     rows = lines(run, since.marks if since else None)
@@ -47,6 +49,7 @@ def render_checks(
         shown = tuple(row for row in rows if row.fails)
         rows, hidden = shown, len(rows) - len(shown)
     rows += passed(run) if everything and not quiet else ()
+    rows += shadowed(run, everything=everything) if shadow and not quiet else ()
     told = "none" if quiet else "full" if advice else "short"
     text = grid(rows, colour=colour, width=width, advice=told)
     total = summary(run, since.words if since else "")

@@ -144,10 +144,14 @@ def _failed(runs: Path, window: timedelta, listener: FixListener) -> tuple[Failu
 
 
 def _named(fixes: Sequence[str], context: VetContext) -> frozenset[str]:
-    """The fixes of --fix. Raises UserError for one that no baseline asks for."""
-    asked = {wish.check for baseline in context.baselines for wish in baseline.expectations}
+    """The fixes of --fix. Raises UserError for one that no baseline asks for, or in shadow."""
+    wishes = [wish for baseline in context.baselines for wish in baseline.expectations]
+    asked = {wish.check for wish in wishes}
+    counted = {wish.check for wish in wishes if wish.severity is not Severity.SHADOW}
     for fix in fixes:
         context.catalog.fix_path(fix)
+        if fix in asked - counted:
+            raise UserError(f"--fix {fix}: it has severity shadow, and is never planned")
         if fix not in asked:
             raise UserError(f"--fix {fix}: no baseline of this run asks for {fix}")
     return frozenset(fixes)

@@ -185,8 +185,12 @@ def _judged(evidence: Evidence, blank: HostReport, host: Host, context: VetConte
     findings = judge(
         evidence, baseline, context.catalog, host=blank.host, today=context.today, late=_budget()
     )
+    counted = (one for one in findings if one.severity is not Severity.SHADOW)
     return msgspec.structs.replace(
-        known, baseline=baseline.name, findings=(*known.findings, *findings)
+        known,
+        baseline=baseline.name,
+        findings=(*known.findings, *counted),
+        shadow=tuple(one for one in findings if one.severity is Severity.SHADOW) or msgspec.UNSET,
     )
 
 

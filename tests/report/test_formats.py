@@ -112,6 +112,7 @@ def test_an_option_that_a_format_does_not_have_is_refused(cases):
         "width",
         "previous",
         "everything",
+        "shadow",
         "quiet",
         "advice",
     }

@@ -12,7 +12,8 @@ from nodevet.cli.common import completing
 from nodevet.cli.common.command import Option, WholeNumber
 from nodevet.cli.common.durations import Duration
 
-SEVERITIES = ("info", "warning", "critical")  # nodevet.model.Severity, which costs much to import
+# nodevet.model.Severity but shadow, which never fails; importing it costs much
+SEVERITIES = ("info", "warning", "critical")
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 
@@ -183,6 +184,11 @@ everything = click.option(
     "everything",
     is_flag=True,
     help="In a table, show what passed too: every check with its value.",
+)
+shadow = click.option(
+    "--shadow",
+    is_flag=True,
+    help="In a table and in Markdown, show what checks of severity shadow say, too.",
 )
 previous = click.option(
     "--previous",

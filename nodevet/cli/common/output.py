@@ -104,15 +104,17 @@ class Sinks:
         *,
         streamed: bool = True,
         everything: bool = False,
+        shadow: bool = False,
     ) -> None:
         """Write the reports but those that were `streamed`; files first.
 
-        `everything`: what passed too, in formats that can leave it out.
+        `everything`: what passed too, `shadow`: what is tried out, in formats that can leave
+        it out.
         Raises UserError that names whatever could not be written, since the run began.
         """
         self.write(
             lambda sink: report.render(
-                sink.format, run, **self._options(sink, previous, everything)
+                sink.format, run, **self._options(sink, previous, everything, shadow)
             ),
             [sink for sink in self.sinks if not (streamed and sink.streamed)],
         )
@@ -126,9 +128,11 @@ class Sinks:
             written = ", ".join(f"{sink.format} {sink.file}" for sink in self.sinks)
             say(f"{closing(run, previous)} · written: {written}")
 
-    def _options(self, sink: Sink, previous: Run | None, everything: bool) -> dict[str, Any]:
+    def _options(
+        self, sink: Sink, previous: Run | None, everything: bool, shadow: bool
+    ) -> dict[str, Any]:
         """What this sink's format can be told about where it goes and what was before."""
-        known: dict[str, Any] = {"previous": previous, "everything": everything}
+        known: dict[str, Any] = {"previous": previous, "everything": everything, "shadow": shadow}
         if sink.file is None:
             shown = self.display
             known |= {"colour": shown.colour, "width": shown.width}

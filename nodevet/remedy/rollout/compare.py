@@ -12,7 +12,7 @@ from nodevet.evidence.document import Evidence
 from nodevet.evidence.processes import Processes, service_of
 from nodevet.fixing.model import FixError, PlannedChange
 from nodevet.judge import judge
-from nodevet.model import Baseline, Finding, Verdict
+from nodevet.model import Baseline, Finding, Severity, Verdict
 from nodevet.remedy.model import Step
 from nodevet.remedy.plan.holders import around
 from nodevet.remedy.rollout.subjects import gone
@@ -40,10 +40,11 @@ class StepContext(msgspec.Struct, frozen=True, kw_only=True):
     today: date
 
     def ask(self, check: str, evidence: Evidence) -> tuple[Finding, ...]:
-        """The findings of one check; none if the baseline does not ask for it."""
+        """The findings of one check; none if the baseline does not ask for it, or in shadow."""
         wishes = tuple(wish for wish in self.baseline.expectations if wish.check == check)
         only = replace(self.baseline, expectations=wishes)
-        return judge(evidence, only, self.catalog, host=self.host, today=self.today, most=None)
+        found = judge(evidence, only, self.catalog, host=self.host, today=self.today, most=None)
+        return tuple(finding for finding in found if finding.severity is not Severity.SHADOW)
 
     def compare(self, step: Step, evidence: Evidence) -> tuple[StepStatus, str]:
         """What is to be done about a step on this evidence, and why if it is stale."""

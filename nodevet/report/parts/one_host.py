@@ -26,7 +26,7 @@ def render(
     run: Run, host: HostReport, *, check: str = "", colour: bool = False, width: int | None = None
 ) -> str:
     """The host with its findings, of one check if `check` names it."""
-    told = with_causes(host, run.fail_on)
+    told = (*with_causes(host, run.fail_on), *(host.shadow or ()))
     findings = [one for one in told if not check or one.check == check]
     blocks = [_head(run, host, colour)] if not check else []
     for group in _alike(findings):

@@ -1,0 +1,27 @@
+"""What checks of severity shadow say, as lines: for whoever tries a rule out. Pure."""
+
+from msgspec import UNSET
+from msgspec.structs import replace
+
+from nodevet.model import Run, Severity, Status
+from nodevet.report.parts.fold import Line, lines
+from nodevet.report.parts.passed import passed
+
+SHADOW = "SHADOW"
+
+
+def shadowed(run: Run, *, everything: bool = False) -> tuple[Line, ...]:
+    """What would be told if these checks counted, none of which does; `everything`: what passed,
+    too."""
+    alone = replace(
+        run,
+        fail_on=Severity.SHADOW,
+        hosts=tuple(
+            replace(report, status=Status.VETTED, findings=report.shadow, shadow=UNSET)
+            for report in run.hosts
+            if report.shadow
+        ),
+    )
+    rows = [row for row in lines(alone) if row.check]
+    rows += passed(alone) if everything else ()
+    return tuple(replace(row, label=f"{SHADOW} {row.label}", fails=False) for row in rows)
