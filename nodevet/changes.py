@@ -2,11 +2,12 @@
 
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
+from enum import Enum
 from typing import Any
 
 import msgspec
 
-from nodevet.model import Finding, HostReport, Run, Subject, Verdict
+from nodevet.model import Finding, HostReport, Run, Severity, Subject, Verdict
 
 TROUBLE = (Verdict.FAIL, Verdict.UNKNOWN)
 
@@ -85,6 +86,53 @@ class Changes(msgspec.Struct, frozen=True, kw_only=True):
             findings=frozenset((change.host, change.place) for change in self.new),
             hosts=frozenset(change.host for change in self.lost),
         )
+
+
+class News(str, Enum):
+    """What a trouble of a host is, beside what is remembered of it."""
+
+    NEW = "new"  # this verdict begins
+    CHANGED = "changed"  # the same verdict, with other values
+    STILL = "still"  # as it was
+    FIXED = "fixed"  # the check says ok now
+    GONE = "gone"  # no trouble now, nor ok: not applicable, waived, no longer asked, replaced
+
+
+class FindingNews(msgspec.Struct, frozen=True, kw_only=True):
+    """A trouble of a host, now or until now. Without a key: the host as a whole."""
+
+    news: News
+    key: str  # Finding.key
+    check: str
+    severity: Severity
+    place: int = -1  # of what the check says now, among the host's findings; -1: nothing
+    why: str = ""  # of the host as a whole: why it is not vetted
+    before: Finding | None = None  # what was said of it before, if that was something else
+    since: str  # when this verdict began, UTC, ISO 8601
+    since_run: str
+    began: int = 0  # if it is flapping: how often it began in the last ten judged visits
+
+
+class HostNews(msgspec.Struct, frozen=True, kw_only=True):
+    """What one visit tells of a host beside what is remembered of it."""
+
+    host: str
+    first: bool = False  # it was never met before
+    replaced: bool = False  # another machine than the last time: nothing goes on
+    findings: tuple[FindingNews, ...] = ()
+
+    def of(self, *news: News) -> tuple[FindingNews, ...]:
+        """Those that are one of these."""
+        return tuple(each for each in self.findings if each.news in news)
+
+    @property
+    def new(self) -> tuple[FindingNews, ...]:
+        return self.of(News.NEW)
+
+    @property
+    def flapping(self) -> tuple[FindingNews, ...]:
+        """What began so often of late that its next end means little."""
+        return tuple(each for each in self.findings if each.began)
 
 
 def changes(before: Run, after: Run) -> Changes:

@@ -1,0 +1,278 @@
+"""Findings as spans of time: what one more visit opens and ends, and what is news in it. Pure.
+
+A span is a finding other than ok and not applicable for as long as it stays the same. It is known
+by its key; several findings of one key are told apart by what they say.
+"""
+
+import hashlib
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+import msgspec
+
+from nodevet.changes import FindingNews, HostNews, News
+from nodevet.history.model import Moment, SpanEnd
+from nodevet.model import Finding, HostReport, Severity, Status, Verdict
+
+SPANNING = frozenset({Verdict.FAIL, Verdict.UNKNOWN, Verdict.WAIVED})
+TROUBLE = frozenset({Verdict.FAIL, Verdict.UNKNOWN})
+RECENT = 10  # judged visits in which a finding that begins OFTEN times is flapping
+OFTEN = 3
+
+
+class OpenSpan(msgspec.Struct, frozen=True, kw_only=True):
+    """A span that no visit has ended yet."""
+
+    id: int
+    baseline: str
+    key: str  # empty: the host as a whole
+    check: str
+    verdict: Verdict
+    severity: Severity
+    said: int  # see `said`
+    since: Moment  # when this verdict began
+
+
+class Opening(msgspec.Struct, frozen=True, kw_only=True):
+    """A span that begins with this visit."""
+
+    key: str
+    check: str
+    verdict: Verdict
+    severity: Severity
+    said: int
+    finding: Finding | None  # None: the host as a whole, see `why`
+    place: int = -1  # of the finding in the report
+    why: str = ""
+    after: OpenSpan | None = None  # what it follows on the same subject
+    inherits: bool = False  # the same verdict went before, so this is no beginning
+
+
+class Ending(msgspec.Struct, frozen=True, kw_only=True):
+    """A span that was not there any more."""
+
+    span: OpenSpan
+    end: SpanEnd
+    place: int = -1  # of what is said of its subject now
+
+
+class Step(msgspec.Struct, frozen=True, kw_only=True):
+    """What one visit does to the open spans of its host."""
+
+    opened: tuple[Opening, ...] = ()
+    ended: tuple[Ending, ...] = ()
+    still: tuple[tuple[OpenSpan, int], ...] = ()  # with the place of its finding
+
+
+def step(spans: Sequence[OpenSpan], report: HostReport, *, replaced: bool = False) -> Step:
+    """The open spans of a host and its next report.
+
+    `replaced`: another machine answered under this name; nothing that was open goes on.
+    """
+    ended: list[Ending] = []
+    if replaced:
+        ended = [Ending(span=span, end=SpanEnd.REPLACED) for span in spans]
+        spans = ()
+    whole = [span for span in spans if not span.check]
+    if report.status is Status.INTERRUPTED:  # which says nothing of the host
+        return Step(ended=tuple(ended))
+    if report.status is not Status.VETTED:
+        now = _unvetted(report)
+        return _matched(whole, [now], lambda _span: (SpanEnd.GONE, -1), ended)
+    ended += (Ending(span=span, end=SpanEnd.OK) for span in whole)
+    judged = [span for span in spans if span.check and span.baseline == report.baseline]
+    settled: dict[str, tuple[SpanEnd, int]] = {}
+
+    def follows(span: OpenSpan) -> tuple[SpanEnd, int]:
+        if not settled:
+            for place, finding in reversed([*enumerate(report.findings)]):
+                settled[finding.key] = SpanEnd(finding.verdict.value), place
+        return settled.get(span.key, (SpanEnd.GONE, -1))
+
+    now_open = [
+        Opening(
+            key=finding.key,
+            check=finding.check,
+            verdict=finding.verdict,
+            severity=finding.severity,
+            said=said(finding),
+            finding=finding,
+            place=place,
+        )
+        for place, finding in enumerate(report.findings)
+        if finding.verdict in SPANNING
+    ]
+    return _matched(judged, now_open, follows, ended)
+
+
+def _matched(
+    spans: Sequence[OpenSpan],
+    now: Sequence[Opening],
+    follows: Callable[[OpenSpan], tuple[SpanEnd, int]],
+    ended: list[Ending],
+) -> Step:
+    """Each finding with the span that it continues: first those that say the same, then those
+    that say something else of the same subject, the same verdict before another."""
+    waiting: dict[str, list[OpenSpan]] = defaultdict(list)
+    for span in spans:
+        waiting[span.key].append(span)
+    still: list[tuple[OpenSpan, int]] = []
+    opened: list[Opening] = []
+
+    def take(opening: Opening, alike: Callable[[OpenSpan], bool]) -> OpenSpan | None:
+        listed = waiting.get(opening.key, [])
+        found = next((span for span in listed if alike(span)), None)
+        if found:
+            listed.remove(found)
+        return found
+
+    left: list[Opening] = []
+    for opening in now:
+        same = take(opening, lambda span, said=opening.said: span.said == said)  # type: ignore[misc]
+        if same:
+            still.append((same, opening.place))
+        else:
+            left.append(opening)
+    last: list[Opening] = []
+    for opening in left:
+        verdict = opening.verdict
+        before = take(opening, lambda span, verdict=verdict: span.verdict is verdict)  # type: ignore[misc]
+        if before is None:
+            last.append(opening)
+            continue
+        ended.append(Ending(span=before, end=SpanEnd.CHANGED, place=opening.place))
+        opened.append(msgspec.structs.replace(opening, after=before, inherits=True))
+    for opening in last:
+        before = take(opening, lambda _span: True)
+        if before:
+            end = SpanEnd(opening.verdict.value)
+            ended.append(Ending(span=before, end=end, place=opening.place))
+        opened.append(msgspec.structs.replace(opening, after=before))
+    for span in [span for listed in waiting.values() for span in listed]:
+        end, place = follows(span)
+        if end.value == span.verdict.value:  # others of its key say that still
+            end = SpanEnd.GONE
+        ended.append(Ending(span=span, end=end, place=place))
+    return Step(opened=tuple(opened), ended=tuple(ended), still=tuple(still))
+
+
+def _unvetted(report: HostReport) -> Opening:
+    why = report.why or "no reason was recorded"
+    return Opening(
+        key="",
+        check="",
+        verdict=Verdict.UNKNOWN,
+        severity=Severity.CRITICAL,
+        said=_digest([report.status.value, why]),
+        finding=None,
+        why=f"{report.outcome.words}: {why}",
+    )
+
+
+def said(finding: Finding) -> int:
+    """What a finding says, as 64 bits: neither where its params stand nor when it last happened."""
+    return _digest(
+        [
+            finding.verdict.value,
+            finding.severity.value,
+            finding.expected,
+            finding.actual,
+            finding.unit,
+            finding.why,
+        ]
+    )
+
+
+_ENCODER = msgspec.json.Encoder(order="deterministic")
+
+
+def _digest(values: list[object]) -> int:
+    try:
+        text = _ENCODER.encode(values)
+    except (TypeError, ValueError, OverflowError):  # a check may put anything into its values
+        text = repr(values).encode("utf-8", "backslashreplace")
+    digest = hashlib.blake2b(text, digest_size=8).digest()
+    return int.from_bytes(digest, "big", signed=True)
+
+
+def news(
+    report: HostReport,
+    taken: Step,
+    *,
+    now: Moment,
+    before: Mapping[int, Finding | None],
+    began: Mapping[str, int],
+    first: bool,
+) -> HostNews:
+    """What one visit tells of its host.
+
+    `before`: the findings of the spans that ended, by span. `began`: how often each key began in
+    the last RECENT judged visits before this one. `first`: the host was never met before.
+    """
+    return HostNews(
+        host=report.host,
+        first=first,
+        replaced=any(each.end is SpanEnd.REPLACED for each in taken.ended),
+        findings=tuple(_told(taken, now, before, began)),
+    )
+
+
+def _told(
+    taken: Step, now: Moment, before: Mapping[int, Finding | None], began: Mapping[str, int]
+) -> Iterator[FindingNews]:
+    def often(key: str, more: int) -> int:
+        times = began.get(key, 0) + more
+        return times if times >= OFTEN else 0
+
+    for opening in taken.opened:
+        if opening.verdict not in TROUBLE:
+            continue
+        since = opening.after.since if opening.after and opening.inherits else now
+        yield FindingNews(
+            news=News.CHANGED if opening.inherits else News.NEW,
+            key=opening.key,
+            check=opening.check,
+            severity=opening.severity,
+            place=opening.place,
+            why=opening.why,
+            before=before.get(opening.after.id) if opening.after else None,
+            since=since.at,
+            since_run=since.run,
+            began=often(opening.key, 0 if opening.inherits else 1),
+        )
+    for ending in taken.ended:
+        span = ending.span
+        if span.verdict not in TROUBLE or ending.end.value in ("changed", "fail", "unknown"):
+            continue
+        yield FindingNews(
+            news=News.FIXED if ending.end is SpanEnd.OK else News.GONE,
+            key=span.key,
+            check=span.check,
+            severity=span.severity,
+            place=ending.place,
+            before=before.get(span.id),
+            since=span.since.at,
+            since_run=span.since.run,
+            began=often(span.key, 0),
+        )
+    for span, place in taken.still:
+        if span.verdict in TROUBLE:
+            yield FindingNews(
+                news=News.STILL,
+                key=span.key,
+                check=span.check,
+                severity=span.severity,
+                place=place,
+                since=span.since.at,
+                since_run=span.since.run,
+                began=often(span.key, 0),
+            )
+
+
+def judged(findings: Iterable[Finding]) -> Mapping[str, Sequence[str]]:
+    """The keys of what was ok and of what was not applicable."""
+    found: dict[str, list[str]] = {"ok": [], "not_applicable": []}
+    for finding in findings:
+        if finding.verdict.value in found:
+            found[finding.verdict.value].append(finding.key)
+    return {verdict: sorted(set(keys)) for verdict, keys in found.items()}

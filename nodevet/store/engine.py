@@ -1,0 +1,163 @@
+"""From a URL to a database that can be asked."""
+
+import os
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import Connection, Engine, create_engine, event
+from sqlalchemy.engine import URL, make_url
+from sqlalchemy.exc import ArgumentError, DBAPIError, SQLAlchemyError
+from sqlalchemy.pool import QueuePool
+
+from nodevet.store.errors import StoreError
+
+WAIT = 15.0  # seconds for another process that writes
+POSTGRES = ("postgresql", "postgres", "postgresql+pg8000")
+WRITERS = 0x6E6F6465  # the advisory lock that writers take; `node`
+INSTALL = "install it with: pip install 'nodevet[postgres]'"
+
+
+def default_url() -> str:
+    """Where history is kept if no one says: the user's state directory."""
+    base = os.environ.get("XDG_STATE_HOME") or str(Path.home() / ".local" / "state")
+    return f"sqlite:///{Path(base) / 'nodevet' / 'history.sqlite'}"
+
+
+def parsed(url: str) -> URL:
+    """Raises StoreError for what is no URL of a store."""
+    try:
+        found = make_url(url)
+    except ArgumentError as error:
+        raise StoreError(
+            f"--store {url!r} is no URL of a store: sqlite:///PATH or postgresql://USER@HOST/DB"
+        ) from error
+    if found.drivername == "sqlite":
+        if not found.database or found.database == ":memory:" or found.query:
+            raise StoreError(f"--store {url!r} names no file: sqlite:///PATH, or sqlite:////ROOTED")
+        return found
+    if found.drivername in POSTGRES:
+        return found.set(drivername="postgresql+pg8000")
+    raise StoreError(
+        f"--store {found.drivername}://…: nodevet keeps its history in SQLite or PostgreSQL: "
+        "sqlite:///PATH or postgresql://USER@HOST/DB"
+    )
+
+
+def shown(url: URL) -> str:
+    """A store's name in a sentence; without its password."""
+    if url.drivername == "sqlite":
+        return str(url.database)
+    plain = url.set(drivername="postgresql", query={})
+    return plain.render_as_string(hide_password=True)
+
+
+def engine_of(url: URL, *, create: bool) -> Engine:
+    """Raises StoreError for a file or folder that cannot be used."""
+    if url.drivername == "sqlite":
+        return _sqlite(url, create=create)
+    return _postgres(url)
+
+
+def _sqlite(url: URL, *, create: bool) -> Engine:
+    path = Path(str(url.database))
+    if not path.exists():
+        if not create:
+            raise StoreError(f"{path}: there is no store yet; a sweep or a check makes it")
+        try:
+            _make(path)
+        except OSError as error:
+            raise StoreError(f"{path}: the store cannot be made: {error.strerror}") from error
+    engine = create_engine(
+        url,
+        connect_args={"timeout": WAIT, "check_same_thread": False},
+        poolclass=QueuePool,
+        pool_size=2,
+        max_overflow=8,
+    )
+
+    @event.listens_for(engine, "connect")
+    def _connected(raw: sqlite3.Connection, _record: Any) -> None:
+        raw.isolation_level = None  # transactions begin where we say
+        cursor = raw.cursor()
+        cursor.execute("PRAGMA journal_mode=WAL")
+        cursor.execute("PRAGMA synchronous=NORMAL")
+        cursor.execute("PRAGMA foreign_keys=ON")
+        cursor.execute("PRAGMA temp_store=MEMORY")
+        cursor.close()
+
+    @event.listens_for(engine, "begin")
+    def _begun(connection: Connection) -> None:
+        writes = connection.get_execution_options().get("writes")
+        connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
+
+    return engine
+
+
+def _make(path: Path) -> None:
+    """An empty file of mode 0600, in a folder of 0700 if there was none; SQLite gives what lies
+    beside it the same mode."""
+    if not path.parent.exists():
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+
+
+def _postgres(url: URL) -> Engine:
+    try:
+        import pg8000  # noqa: F401
+    except ImportError as error:
+        raise StoreError(f"a store in PostgreSQL needs pg8000; {INSTALL}") from error
+    arguments: dict[str, Any] = {"timeout": 30}
+    query = dict(url.query)
+    folder = query.pop("host", None)
+    if isinstance(folder, str) and folder.startswith("/"):
+        arguments["unix_sock"] = f"{folder}/.s.PGSQL.{query.pop('port', url.port or 5432)}"
+    engine = create_engine(url.set(query=query), connect_args=arguments, pool_pre_ping=True)
+
+    @event.listens_for(engine, "begin")
+    def _begun(connection: Connection) -> None:
+        if connection.get_execution_options().get("writes"):
+            connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({WRITERS})")
+
+    return engine
+
+
+@contextmanager
+def told(url: URL) -> Iterator[None]:
+    """What the database says, as a StoreError in one sentence."""
+    try:
+        yield
+    except SQLAlchemyError as error:
+        raise StoreError(f"{shown(url)}: {_words(error)}") from error
+    except (OSError, sqlite3.Error) as error:
+        raise StoreError(f"{shown(url)}: {error}") from error
+
+
+SQLITE_WORDS = {
+    "database is locked": "another process has been writing to it for too long; try again, or "
+    "find it with: fuser -v {path}",
+    "disk is full": "no space is left where it lies, or it has reached its largest size; make "
+    "room, or thin it out with: nodevet prune",
+    "disk I/O error": "the disk does not take or give what is asked of it; make room, and look at "
+    "dmesg",
+    "readonly database": "it may not be written; see who owns it, and its folder",
+    "unable to open database file": "it cannot be opened; see who owns it, and its folder",
+    "file is not a database": "it is no store of nodevet's; name another with --store",
+    "malformed": "it is damaged; put back a copy, or move it away: the next run begins a new one",
+}
+
+
+def _words(error: SQLAlchemyError) -> str:
+    if not isinstance(error, DBAPIError):
+        return str(error)
+    cause = error.orig
+    text = str(cause)
+    for told_by_sqlite, words in SQLITE_WORDS.items():
+        if told_by_sqlite in text:
+            return words.replace("{path}", "FILE")
+    if cause is not None and cause.args and isinstance(cause.args[0], dict):  # PostgreSQL's fields
+        fields = cause.args[0]
+        return str(fields.get("M", fields))
+    return text

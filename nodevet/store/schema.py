@@ -1,0 +1,231 @@
+"""The tables, for SQLite and PostgreSQL alike. Times are seconds since 1970 UTC.
+
+A finding that stays the same costs nothing, and so does a part that stays where it is: what is open
+has no last visit, and was last seen when its host last could be asked.
+"""
+
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    Column,
+    Float,
+    ForeignKey,
+    Index,
+    Integer,
+    LargeBinary,
+    MetaData,
+    Table,
+    Text,
+    UniqueConstraint,
+)
+
+metadata = MetaData(
+    naming_convention={
+        "ix": "ix_%(table_name)s_%(column_0_N_name)s",
+        "uq": "uq_%(table_name)s_%(column_0_N_name)s",
+        "fk": "fk_%(table_name)s_%(column_0_N_name)s",
+        "pk": "pk_%(table_name)s",
+    }
+)
+Id = BigInteger().with_variant(Integer(), "sqlite")
+
+
+def _id() -> Column[int]:
+    return Column("id", Id, primary_key=True, autoincrement=False)
+
+
+run = Table(
+    "run",
+    metadata,
+    _id(),
+    Column("name", Text, nullable=False, unique=True),  # nodevet.model.new_run_id
+    Column("series", Text, nullable=False),
+    Column("started", Float(53), nullable=False),
+    Column("began", Text, nullable=False),  # started as it was said, with its offset
+    Column("seconds", Float(53)),
+    Column("state", Text, nullable=False),
+    Column("nodevet", Text, nullable=False),
+    Column("fail_on", Text, nullable=False),
+    Column("hosts", Integer, nullable=False),
+    Column("visited", Integer, nullable=False),
+    Column("outcomes", LargeBinary, nullable=False),  # JSON: outcome -> hosts
+    Column("owner", Text, nullable=False),  # the process that records it: see nodevet.store.owner
+    Column("touched", Float(53), nullable=False),  # when it last recorded something
+    Column("exit_code", Integer),
+    Column("baselines", LargeBinary, nullable=False),  # JSON: name -> sha256
+    Index(None, "started"),
+)
+baseline = Table(
+    "baseline",
+    metadata,
+    _id(),
+    Column("name", Text, nullable=False, unique=True),
+)
+grouping = Table(
+    "grouping",
+    metadata,
+    _id(),
+    Column("names", Text, nullable=False, unique=True),  # JSON
+)
+host = Table(
+    "host",
+    metadata,
+    _id(),
+    Column("name", Text, nullable=False, unique=True),
+    Column("visit", Id),  # its last
+    Column("vetted", Id),  # its last vetted one
+    Column("machine", Text),  # the id of the machine that last answered under this name
+    Column("machine_from", Id),  # the visit in which that first answered
+    Column("boot", Id),
+    Column("keyframe", Id),  # the blob that its readings are compressed with
+    Column("keyframe_at", Float(53)),
+    Column("steady", Id),  # the manifest of its last evidence
+    Column("judged", Id),
+)
+boot = Table(
+    "boot",
+    metadata,
+    _id(),
+    Column("machine_id", Text, nullable=False),
+    Column("boot_id", Text, nullable=False),
+    Column("host", Id, ForeignKey("host.id"), nullable=False),
+    Column("visit", Id, nullable=False),  # the first that met it
+    UniqueConstraint("host", "machine_id", "boot_id"),
+)
+visit = Table(
+    "visit",
+    metadata,
+    _id(),
+    Column("run", Id, ForeignKey("run.id"), nullable=False),
+    Column("host", Id, ForeignKey("host.id"), nullable=False),
+    Column("status", Text, nullable=False),
+    Column("why", Text),
+    Column("outcome", Text, nullable=False),
+    Column("seconds", Float(53), nullable=False),
+    Column("at", Float(53), nullable=False),  # as it arrived; unknown: as it was recorded
+    Column("arrived", Boolean, nullable=False),
+    Column("machine_id", Text),  # of a visit that tells no boot
+    Column("boot", Id),
+    Column("baseline", Id),  # of a vetted visit alone
+    Column("grouping", Id),
+    Column("steady", Id),  # blob: the manifest of the sections' steady values
+    Column("volatile", Id),  # blob: the readings; without a manifest: the whole evidence
+    Column("judged", Id),  # blob: what was ok and what was not applicable
+    Column("thinned", Boolean, nullable=False, default=False),
+    Column("superseded", Boolean, nullable=False, default=False),  # by a second try
+    Index(None, "run", "host"),
+    Index(None, "host", "baseline", "id"),
+)
+blob = Table(
+    "blob",
+    metadata,
+    _id(),
+    Column("sha256", LargeBinary, nullable=False, unique=True),
+    Column("base", Id),  # the blob whose content is the dictionary; always a keyframe
+    Column("size", Integer, nullable=False),  # of the content
+    Column("data", LargeBinary, nullable=False),
+)
+finding_text = Table(
+    "finding_text",
+    metadata,
+    _id(),
+    Column("sha256", LargeBinary, nullable=False, unique=True),
+    Column("finding", LargeBinary, nullable=False),  # JSON
+)
+finding_span = Table(
+    "finding_span",
+    metadata,
+    _id(),
+    Column("host", Id, ForeignKey("host.id"), nullable=False),
+    Column("baseline", Id, ForeignKey("baseline.id"), nullable=False),
+    Column("key", Text, nullable=False),  # empty: the host as a whole
+    Column("check", Text, nullable=False),
+    Column("verdict", Text, nullable=False),
+    Column("severity", Text, nullable=False),
+    Column("said", BigInteger, nullable=False),
+    Column("text", Id),
+    Column("why", Text, nullable=False),
+    Column("first", Id, nullable=False),
+    Column("since", Id),  # where this verdict began; NULL: `first`
+    Column("last", Id),  # NULL while open
+    Column("ended", Id),  # the visit that did not see it any more
+    Column("end", Text),
+    Index(None, "host", "baseline", "key"),
+    Index(None, "check", "first"),
+)
+Index(
+    "ix_finding_span_open",
+    finding_span.c.host,
+    sqlite_where=finding_span.c.ended.is_(None),
+    postgresql_where=finding_span.c.ended.is_(None),
+)
+part = Table(
+    "part",
+    metadata,
+    _id(),
+    Column("kind", Text, nullable=False),
+    Column("name", Text, nullable=False),  # what it is followed by
+    Column("model", Text, nullable=False),
+    Column("names", LargeBinary, nullable=False),  # JSON: serials, part numbers
+    UniqueConstraint("kind", "name"),
+)
+place = Table(
+    "place",
+    metadata,
+    _id(),
+    Column("part", Id, ForeignKey("part.id"), nullable=False),
+    Column("host", Id, ForeignKey("host.id"), nullable=False),
+    Column("slot", Text, nullable=False),
+    Column("first", Id, nullable=False),
+    Column("last", Id),  # NULL while it is there
+    Column("ended", Id),
+    Index(None, "part"),
+    Index(None, "host"),
+)
+counter = Table(
+    "counter",
+    metadata,
+    _id(),
+    Column("host", Id, ForeignKey("host.id"), nullable=False),
+    Column("part", Id),
+    Column("name", Text, nullable=False),
+    Column("subject", Text, nullable=False),
+    Column("value", BigInteger, nullable=False),  # as 64 bits
+    Column("visit", Id, nullable=False),
+    Index(None, "host", "name"),
+    Index(None, "part"),
+)
+plan = Table(
+    "plan",
+    metadata,
+    _id(),
+    Column("sha256", Text, nullable=False, unique=True),
+    Column("created", Float(53), nullable=False),
+    Column("text", Id, nullable=False),  # blob
+)
+action = Table(
+    "action",
+    metadata,
+    _id(),
+    Column("run", Text, nullable=False),  # of fixes
+    Column("plan", Text, nullable=False),  # its sha256
+    Column("host", Id, ForeignKey("host.id"), nullable=False),
+    Column("step", Text, nullable=False),
+    Column("resource", Text, nullable=False),
+    Column("before", Text, nullable=False),
+    Column("after", Text, nullable=False),
+    Column("outcome", Text, nullable=False),
+    Column("at", Float(53), nullable=False),
+    Index(None, "host"),
+    Index(None, "run"),
+)
+incident = Table(
+    "incident",
+    metadata,
+    _id(),
+    Column("host", Id, ForeignKey("host.id"), nullable=False),
+    Column("at", Float(53), nullable=False),
+    Column("cause", Text, nullable=False),
+    Column("bundle", Id, nullable=False),  # blob
+    Index(None, "host"),
+)

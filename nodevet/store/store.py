@@ -1,0 +1,592 @@
+"""The store: what was recorded, asked for by run, host, check, part and time."""
+
+import re
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from types import TracebackType
+from typing import Any
+
+import msgspec
+from sqlalchemy import Connection, Select, func, insert, or_, select, update
+from sqlalchemy.engine import URL, Engine
+
+from nodevet import age
+from nodevet.history.model import FindingSpan, Moment, RecordedRun, RecordedVisit, RunState, SpanEnd
+from nodevet.model import Finding, HostOutcome, Severity, Status, Verdict
+from nodevet.problems import did_you_mean
+from nodevet.store import blobs, documents
+from nodevet.store import schema as t
+from nodevet.store.engine import default_url, engine_of, parsed, shown, told
+from nodevet.store.errors import StoreError
+from nodevet.store.owner import is_gone, this_process
+from nodevet.store.recorder import Recorder
+from nodevet.store.text import encoded, plain
+
+CHUNK = 64  # visits whose evidence is in memory at once
+_LAST = re.compile(r"last(?:~(\d{1,6}))?")
+_DAY = re.compile(r"\d{4}-\d{2}-\d{2}")
+
+
+def open_store(url: str | None = None, *, create: bool = True) -> "Store":
+    """The store at a URL; None: the user's own. Raises StoreError, also if there is none and it is
+    not to be made."""
+    place = parsed(url or default_url())
+    engine = engine_of(place, create=create)
+    with told(place), engine.execution_options(writes=True).begin() as connection:
+        t.metadata.create_all(connection)
+    return Store(engine, place)
+
+
+class Store:
+    """Close it, or use it in a `with`."""
+
+    def __init__(self, engine: Engine, url: URL) -> None:
+        self._engine = engine
+        self._url = url
+
+    def __enter__(self) -> "Store":
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self._engine.dispose()
+
+    @property
+    def name(self) -> str:
+        """As messages say it: a path, or a URL without its password."""
+        return shown(self._url)
+
+    def begin(
+        self, run: RecordedRun, baselines_text: Mapping[str, bytes] | None = None
+    ) -> Recorder:
+        """Record a run that begins now. Raises StoreError."""
+        started = age.seconds_of(run.started)
+        with self._writing() as connection:
+            number = (connection.execute(select(func.max(t.run.c.id))).scalar() or 0) + 1
+            connection.execute(
+                insert(t.run).values(
+                    id=number,
+                    name=run.id,
+                    series=plain(run.series),
+                    started=time.time() if started is None else started,
+                    began=run.started,
+                    seconds=run.seconds,
+                    state=RunState.RUNNING.value,
+                    nodevet=run.nodevet,
+                    fail_on=run.fail_on.value,
+                    hosts=run.hosts,
+                    visited=0,
+                    outcomes=b"{}",
+                    owner=this_process(),
+                    touched=time.time(),
+                    exit_code=run.exit_code,
+                    baselines=encoded(dict(run.baselines)),
+                )
+            )
+            for text in (baselines_text or {}).values():
+                _keep(connection, text)
+        return Recorder(self._engine, run=run, run_id=number)
+
+    def resume(self, run_id: str) -> tuple[Recorder, frozenset[str]]:
+        """Go on with a run that did not end; the hosts that need no visit any more.
+
+        Raises StoreError for one that another process still records, or that is complete.
+        """
+        run = self.run(run_id)
+        if run.state is RunState.COMPLETE:
+            raise StoreError(f"run {run.id} is complete: there is nothing left to visit")
+        if run.state is RunState.RUNNING:
+            raise StoreError(f"run {run.id} is still being recorded by another process")
+        with self._writing() as connection:
+            row = connection.execute(select(t.run).where(t.run.c.name == run.id)).one()
+            if _run(row).state is RunState.RUNNING:
+                raise StoreError(f"run {run.id} is being recorded by another process since now")
+            number = int(row.id)
+            connection.execute(
+                update(t.run)
+                .where(t.run.c.id == number)
+                .values(state=RunState.RUNNING.value, owner=this_process(), touched=time.time())
+            )
+            rows = connection.execute(
+                select(t.host.c.name, t.visit.c.status)
+                .join(t.visit, t.visit.c.host == t.host.c.id)
+                .where(t.visit.c.run == number, t.visit.c.superseded.is_(False))
+            ).all()
+        recorder = Recorder(self._engine, run=run, run_id=number, seen=[row.name for row in rows])
+        done = frozenset(row.name for row in rows if row.status != Status.INTERRUPTED.value)
+        return recorder, done
+
+    def runs(
+        self,
+        *,
+        series: str | None = None,
+        limit: int | None = None,
+        before: str | None = None,
+        after: str | None = None,
+    ) -> list[RecordedRun]:
+        """Newest first. `before` and `after` are ISO 8601 instants or days; `after` is included."""
+        asked = select(t.run).order_by(t.run.c.started.desc(), t.run.c.id.desc())
+        if series is not None:
+            asked = asked.where(t.run.c.series == series)
+        if before is not None:
+            asked = asked.where(t.run.c.started < _instant(before))
+        if after is not None:
+            asked = asked.where(t.run.c.started >= _instant(after))
+        if limit is not None:
+            asked = asked.limit(limit)
+        with self._reading() as connection:
+            return [_run(row) for row in connection.execute(asked)]
+
+    def run(self, ref: str = "last", *, series: str | None = None) -> RecordedRun:
+        """By id, the beginning of one, `last`, `last~2`, or a day: the last run of it.
+
+        Raises StoreError.
+        """
+        asked = select(t.run).order_by(t.run.c.started.desc(), t.run.c.id.desc())
+        if series is not None:
+            asked = asked.where(t.run.c.series == series)
+        if found := _LAST.fullmatch(ref):
+            back = int(found[1] or 0)
+            asked = asked.offset(back).limit(1)
+            hint = "`nodevet runs` lists what was recorded"
+        elif _DAY.fullmatch(ref):
+            begin = _instant(ref)
+            end = begin + 86400.0
+            asked = asked.where(t.run.c.started >= begin, t.run.c.started < end).limit(1)
+            hint = "`nodevet runs` lists what was recorded, each with its day"
+        else:
+            exact = t.run.c.name == plain(ref)
+            begins = t.run.c.name.startswith(plain(ref), autoescape=True)
+            asked = asked.where(or_(exact, begins)).limit(20)
+            hint = "`nodevet runs` lists what was recorded; `last` is the last run"
+        with self._reading() as connection:
+            rows = connection.execute(asked).all()
+            if not rows:
+                names = connection.execute(select(t.run.c.name)).scalars().all()
+                told_near = did_you_mean(ref, names)
+                raise StoreError(f"{self.name}: no run {ref!r}{told_near}; {hint}")
+        exactly = [row for row in rows if row.name == ref]
+        if len(rows) > 1 and not exactly:
+            listed = ", ".join(row.name for row in rows[:4])
+            raise StoreError(f"{self.name}: {ref!r} is the beginning of several runs: {listed}")
+        return _run((exactly or rows)[0])
+
+    def visits(self, run: str, hosts: Iterable[str] | None = None) -> Iterator[RecordedVisit]:
+        """The hosts of a run, in the order in which they were recorded."""
+        asked = _VISITS.where(t.run.c.name == self.run(run).id, t.visit.c.superseded.is_(False))
+        if hosts is not None:
+            asked = asked.where(t.host.c.name.in_([plain(host) for host in hosts]))
+        for rows in self._chunks(asked):
+            yield from map(_visit, rows)
+
+    def visits_of(
+        self, host: str, *, after: str | None = None, limit: int | None = None
+    ) -> list[RecordedVisit]:
+        """Of one host, newest first."""
+        asked = (
+            _VISITS.where(t.host.c.name == plain(host), t.visit.c.superseded.is_(False))
+            .order_by(None)
+            .order_by(t.visit.c.id.desc())
+        )
+        if after is not None:
+            asked = asked.where(t.visit.c.at >= _instant(after))
+        if limit is not None:
+            asked = asked.limit(limit)
+        with self._reading() as connection:
+            return [_visit(row) for row in connection.execute(asked)]
+
+    def hosts(self) -> list[str]:
+        """Every host that was ever visited, by name."""
+        with self._reading() as connection:
+            return list(connection.execute(select(t.host.c.name).order_by(t.host.c.name)).scalars())
+
+    def evidence(
+        self,
+        run: str,
+        *,
+        hosts: Iterable[str] | None = None,
+        sections: Iterable[str] | None = None,
+    ) -> Iterator[tuple[RecordedVisit, bytes | None]]:
+        """The visits of a run with their evidence, of some sections or whole; in bounded memory."""
+        asked = _VISITS.where(t.run.c.name == self.run(run).id, t.visit.c.superseded.is_(False))
+        if hosts is not None:
+            asked = asked.where(t.host.c.name.in_([plain(host) for host in hosts]))
+        yield from self._evidence_of(asked, sections)
+
+    def evidence_of(
+        self,
+        host: str,
+        *,
+        sections: Iterable[str] | None = None,
+        after: str | None = None,
+        before: str | None = None,
+    ) -> Iterator[tuple[RecordedVisit, bytes | None]]:
+        """The visits of one host with their evidence, oldest first."""
+        asked = _VISITS.where(t.host.c.name == plain(host), t.visit.c.superseded.is_(False))
+        if after is not None:
+            asked = asked.where(t.visit.c.at >= _instant(after))
+        if before is not None:
+            asked = asked.where(t.visit.c.at < _instant(before))
+        yield from self._evidence_of(asked, sections)
+
+    def last_evidence(
+        self, host: str, before_run: str | None = None
+    ) -> tuple[RecordedVisit, bytes] | None:
+        """What the last visit of a host read, before a run; None if nothing is kept."""
+        asked = (
+            _VISITS.where(t.host.c.name == plain(host), t.visit.c.volatile.is_not(None))
+            .order_by(None)
+            .order_by(t.visit.c.id.desc())
+            .limit(1)
+        )
+        if before_run is not None:
+            with self._reading() as connection:
+                number = connection.execute(_run_id(before_run)).scalar()
+            if number is not None:
+                asked = asked.where(t.run.c.id < number)
+        for visit, document in self._evidence_of(asked, None):
+            if document is not None:
+                return visit, document
+        return None
+
+    def spans(
+        self,
+        *,
+        host: str | None = None,
+        check: str | None = None,
+        run: str | None = None,
+        open_only: bool = False,
+        after: str | None = None,
+        before: str | None = None,
+        key: str | None = None,
+    ) -> Iterator[FindingSpan]:
+        """What was found, for as long as it stayed the same, in the order in which it began.
+
+        `run`: what was so in that run. `after`, `before`: what was so at any time between.
+        """
+        span = t.finding_span
+        asked = _SPANS.order_by(span.c.id)
+        if host is not None:
+            asked = asked.where(t.host.c.name == plain(host))
+        if check is not None:
+            asked = asked.where(span.c.check == plain(check))
+        if key is not None:
+            asked = asked.where(span.c.key == key)
+        if open_only:
+            asked = asked.where(span.c.ended.is_(None))
+        if after is not None:
+            asked = asked.where(_LAST_MOMENT.c.at >= _instant(after))
+        if before is not None:
+            asked = asked.where(_FIRST.c.at < _instant(before))
+        if run is not None:
+            seen = t.visit.alias("seen")
+            asked = asked.where(
+                select(seen.c.id)
+                .join(t.run, t.run.c.id == seen.c.run)
+                .where(
+                    t.run.c.name == self.run(run).id,
+                    seen.c.host == span.c.host,
+                    seen.c.superseded.is_(False),
+                    seen.c.id >= span.c.first,
+                    or_(span.c.ended.is_(None), seen.c.id <= span.c.last),
+                    or_(
+                        seen.c.baseline == span.c.baseline,
+                        (span.c.check == "")
+                        & seen.c.baseline.is_(None)
+                        & (seen.c.status != Status.INTERRUPTED.value),
+                    ),
+                    or_(span.c.check == "", seen.c.baseline.is_not(None)),
+                )
+                .exists()
+            )
+        for rows in self._chunks(asked):
+            yield from map(_span, rows)
+
+    def judged(self, run: str, host: str) -> Mapping[str, Verdict]:
+        """Every key that was judged on a host in a run, with its verdict; the worst of several."""
+        name = self.run(run).id
+        asked = select(t.visit.c.judged).where(
+            t.visit.c.run == _run_id(name).scalar_subquery(),
+            t.visit.c.host
+            == select(t.host.c.id).where(t.host.c.name == plain(host)).scalar_subquery(),
+            t.visit.c.superseded.is_(False),
+        )
+        found: dict[str, Verdict] = {}
+        with self._reading() as connection:
+            blob = connection.execute(asked).scalar()
+            if blob is not None:
+                listed = msgspec.json.decode(
+                    _contents(connection, [blob])[blob], type=dict[str, list[str]]
+                )
+                for verdict in ("not_applicable", "ok"):
+                    found |= dict.fromkeys(listed[verdict], Verdict(verdict))
+        order = [Verdict.WAIVED, Verdict.UNKNOWN, Verdict.FAIL]
+        spans = [each for each in self.spans(host=host, run=run) if each.check]
+        for each in sorted(spans, key=lambda span: order.index(span.verdict)):
+            found[each.key] = each.verdict
+        return found
+
+    def baseline_text(self, sha256: str) -> bytes | None:
+        """The text of a baseline that a run was judged by; see RecordedRun.baselines."""
+        with self._reading() as connection:
+            row = connection.execute(
+                select(t.blob.c.id).where(t.blob.c.sha256 == bytes.fromhex(sha256))
+            ).scalar()
+            return None if row is None else _contents(connection, [row])[row]
+
+    def _evidence_of(
+        self, asked: Select[Any], sections: Iterable[str] | None
+    ) -> Iterator[tuple[RecordedVisit, bytes | None]]:
+        wanted = None if sections is None else frozenset(sections)
+        for rows in self._chunks(asked):
+            with self._reading() as connection:
+                documents_of = _documents(connection, rows, wanted)
+            for row in rows:
+                yield _visit(row), documents_of.get(row.id)
+
+    def _chunks(self, asked: Select[Any]) -> Iterator[Sequence[Any]]:
+        """Rows, some at a time; each time in a transaction of its own that has ended when they are
+        given, so that a reader that takes its time holds nothing up."""
+        with self._reading() as connection:
+            rows = connection.execute(asked).all()
+        for begin in range(0, len(rows), CHUNK):
+            yield rows[begin : begin + CHUNK]
+
+    @contextmanager
+    def _reading(self) -> Iterator[Connection]:
+        with told(self._url), self._engine.connect() as connection, connection.begin():
+            yield connection
+
+    @contextmanager
+    def _writing(self) -> Iterator[Connection]:
+        writes = self._engine.execution_options(writes=True)
+        with told(self._url), writes.begin() as connection:
+            yield connection
+
+
+_FIRST = t.visit.alias("first_visit")
+_FIRST_RUN = t.run.alias("first_run")
+_LAST_MOMENT = t.visit.alias("last_visit")
+_LAST_RUN = t.run.alias("last_run")
+_SINCE = t.visit.alias("since_visit")
+_SINCE_RUN = t.run.alias("since_run")
+_SEEN = t.visit.alias("seen_visit")
+_LAST_SEEN = (
+    select(func.max(_SEEN.c.id))
+    .where(_SEEN.c.host == t.finding_span.c.host, _SEEN.c.baseline == t.finding_span.c.baseline)
+    .correlate(t.finding_span)
+    .scalar_subquery()
+)
+_LAST_UNSEEN = (
+    select(func.max(_SEEN.c.id))
+    .where(
+        _SEEN.c.host == t.finding_span.c.host,
+        _SEEN.c.baseline.is_(None),
+        _SEEN.c.status != Status.INTERRUPTED.value,
+    )
+    .correlate(t.finding_span)
+    .scalar_subquery()
+)
+_SPANS = select(
+    t.finding_span,
+    t.host.c.name.label("host_name"),
+    t.baseline.c.name.label("baseline_name"),
+    t.finding_text.c.finding,
+    _FIRST.c.at.label("first_at"),
+    _FIRST_RUN.c.name.label("first_run"),
+    _LAST_MOMENT.c.at.label("last_at"),
+    _LAST_RUN.c.name.label("last_run"),
+    _SINCE.c.at.label("since_at"),
+    _SINCE_RUN.c.name.label("since_run"),
+).select_from(
+    t.finding_span.join(t.host, t.host.c.id == t.finding_span.c.host)
+    .join(t.baseline, t.baseline.c.id == t.finding_span.c.baseline)
+    .outerjoin(t.finding_text, t.finding_text.c.id == t.finding_span.c.text)
+    .join(_FIRST, _FIRST.c.id == t.finding_span.c.first)
+    .join(_FIRST_RUN, _FIRST_RUN.c.id == _FIRST.c.run)
+    .join(
+        _LAST_MOMENT,
+        _LAST_MOMENT.c.id
+        == func.coalesce(
+            t.finding_span.c.last,
+            # an index each: one condition over both would read every visit of the host
+            func.coalesce(
+                select(_LAST_SEEN).where(t.finding_span.c.check != "").scalar_subquery(),
+                select(_LAST_UNSEEN).where(t.finding_span.c.check == "").scalar_subquery(),
+            ),
+        ),
+    )
+    .join(_LAST_RUN, _LAST_RUN.c.id == _LAST_MOMENT.c.run)
+    .outerjoin(_SINCE, _SINCE.c.id == t.finding_span.c.since)
+    .outerjoin(_SINCE_RUN, _SINCE_RUN.c.id == _SINCE.c.run)
+)
+_VISITS = (
+    select(
+        t.visit,
+        t.run.c.name.label("run_name"),
+        t.host.c.name.label("host_name"),
+        t.baseline.c.name.label("baseline_name"),
+        t.grouping.c.names.label("group_names"),
+        t.boot.c.machine_id.label("boot_machine"),
+        t.boot.c.boot_id,
+    )
+    .select_from(
+        t.visit.join(t.run, t.run.c.id == t.visit.c.run)
+        .join(t.host, t.host.c.id == t.visit.c.host)
+        .outerjoin(t.baseline, t.baseline.c.id == t.visit.c.baseline)
+        .outerjoin(t.grouping, t.grouping.c.id == t.visit.c.grouping)
+        .outerjoin(t.boot, t.boot.c.id == t.visit.c.boot)
+    )
+    .order_by(t.visit.c.id)
+)
+
+
+def _run_id(name: str) -> Select[Any]:
+    return select(t.run.c.id).where(t.run.c.name == name)
+
+
+def _run(row: Any) -> RecordedRun:
+    state = RunState(row.state)
+    if state is RunState.RUNNING and is_gone(row.owner, time.time() - row.touched):
+        state = RunState.INCOMPLETE
+    counts = msgspec.json.decode(row.outcomes, type=dict[str, int])
+    return RecordedRun(
+        id=row.name,
+        series=row.series,
+        started=row.began,
+        seconds=row.seconds,
+        state=state,
+        nodevet=row.nodevet,
+        fail_on=Severity(row.fail_on),
+        hosts=row.hosts,
+        visited=row.visited,
+        outcomes={HostOutcome(key): count for key, count in counts.items()},
+        baselines=msgspec.json.decode(row.baselines, type=dict[str, str]),
+        exit_code=row.exit_code,
+    )
+
+
+def _visit(row: Any) -> RecordedVisit:
+    groups = msgspec.json.decode(row.group_names, type=tuple[str, ...]) if row.group_names else ()
+    return RecordedVisit(
+        run=row.run_name,
+        host=row.host_name,
+        status=Status(row.status),
+        why=row.why or "",
+        outcome=HostOutcome(row.outcome),
+        seconds=row.seconds,
+        arrived=age.instant(row.at) if row.arrived else "",
+        machine_id=row.boot_machine or row.machine_id,
+        boot_id=row.boot_id,
+        baseline=row.baseline_name or "",
+        groups=groups,
+        evidence=row.volatile is not None,
+        thinned=row.thinned,
+    )
+
+
+def _span(row: Any) -> FindingSpan:
+    finding = msgspec.json.decode(row.finding, type=Finding) if row.finding else None
+    since = None
+    if row.since is not None:
+        since = Moment(at=age.instant(row.since_at), run=row.since_run)
+    return FindingSpan(
+        host=row.host_name,
+        baseline=row.baseline_name,
+        key=row.key,
+        check=row.check,
+        verdict=Verdict(row.verdict),
+        severity=Severity(row.severity),
+        finding=finding,
+        why=row.why,
+        first=Moment(at=age.instant(row.first_at), run=row.first_run),
+        last=Moment(at=age.instant(row.last_at), run=row.last_run),
+        end=SpanEnd(row.end) if row.end else None,
+        since=since,
+    )
+
+
+def _keep(connection: Connection, content: bytes) -> int:
+    """The id of a blob of this content."""
+    sha = blobs.sha_of(content)
+    found = connection.execute(select(t.blob.c.id).where(t.blob.c.sha256 == sha)).scalar()
+    if found is not None:
+        return int(found)
+    number = int(connection.execute(select(func.max(t.blob.c.id))).scalar() or 0) + 1
+    connection.execute(
+        insert(t.blob).values(
+            id=number, sha256=sha, base=None, size=len(content), data=blobs.packed(content)
+        )
+    )
+    return number
+
+
+def _contents(connection: Connection, ids: Iterable[int]) -> dict[int, bytes]:
+    """The contents of some blobs, by id."""
+    rows = {row.id: row for row in connection.execute(select(t.blob).where(t.blob.c.id.in_(ids)))}
+    bases = {row.base for row in rows.values() if row.base is not None}
+    under = {
+        row.id: blobs.unpacked(row.data, row.size)
+        for row in connection.execute(select(t.blob).where(t.blob.c.id.in_(bases)))
+    }
+    return {
+        number: blobs.unpacked(row.data, row.size, under.get(row.base))
+        for number, row in rows.items()
+    }
+
+
+def _documents(
+    connection: Connection, rows: Sequence[Any], sections: frozenset[str] | None
+) -> dict[int, bytes]:
+    """The evidence of some visits, by the visit's id."""
+    whole = _contents(
+        connection,
+        {each for row in rows for each in (row.steady, row.volatile) if each is not None},
+    )
+    manifests: dict[int, dict[str, str]] = {}
+    for row in rows:
+        if row.steady is not None and row.steady not in manifests:
+            listed = msgspec.json.decode(whole[row.steady], type=dict[str, str])
+            manifests[row.steady] = {
+                name: sha for name, sha in listed.items() if _wanted(name, sections)
+            }
+    shas = {bytes.fromhex(sha) for names in manifests.values() for sha in names.values()}
+    numbers = {
+        bytes(row.sha256).hex(): row.id
+        for row in connection.execute(
+            select(t.blob.c.id, t.blob.c.sha256).where(t.blob.c.sha256.in_(shas))
+        )
+    }
+    pieces = _contents(connection, numbers.values())
+    found: dict[int, bytes] = {}
+    for row in rows:
+        if row.volatile is None:
+            continue
+        if row.steady is None:
+            found[row.id] = whole[row.volatile]
+            continue
+        steady = {name: pieces[numbers[sha]] for name, sha in manifests[row.steady].items()}
+        found[row.id] = documents.together(steady, whole[row.volatile])
+    return found
+
+
+def _wanted(name: str, sections: frozenset[str] | None) -> bool:
+    return sections is None or name.removeprefix(documents.EARLIER) in sections
+
+
+def _instant(text: str) -> float:
+    """Seconds of an ISO 8601 instant or day, which is UTC. Raises StoreError."""
+    if _DAY.fullmatch(text):
+        text = f"{text}T00:00:00+00:00"
+    found = age.seconds_of(text)
+    if found is None:
+        raise StoreError(f"{text!r} is no time: 2026-11-20, or 2026-11-20T04:00:00+00:00")
+    return found
