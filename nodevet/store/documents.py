@@ -92,7 +92,7 @@ def apart(document: bytes) -> Apart | None:
 
 
 def _is_object(raw: msgspec.Raw) -> bool:
-    return memoryview(raw)[:1] == b"{"
+    return bytes(memoryview(raw)[:1]) == b"{"
 
 
 def _cut(plan: Plan, raw: msgspec.Raw) -> tuple[bytes, Any]:
