@@ -33,7 +33,7 @@ class OpenSpan(msgspec.Struct, frozen=True, kw_only=True):
     since: Moment  # when this verdict began
 
 
-class Opening(msgspec.Struct, frozen=True, kw_only=True):
+class SpanOpening(msgspec.Struct, frozen=True, kw_only=True):
     """A span that begins with this visit."""
 
     key: str
@@ -48,7 +48,7 @@ class Opening(msgspec.Struct, frozen=True, kw_only=True):
     inherits: bool = False  # the same verdict went before, so this is no beginning
 
 
-class Ending(msgspec.Struct, frozen=True, kw_only=True):
+class SpanEnding(msgspec.Struct, frozen=True, kw_only=True):
     """A span that was not there any more."""
 
     span: OpenSpan
@@ -56,30 +56,30 @@ class Ending(msgspec.Struct, frozen=True, kw_only=True):
     place: int = -1  # of what is said of its subject now
 
 
-class Step(msgspec.Struct, frozen=True, kw_only=True):
+class SpanStep(msgspec.Struct, frozen=True, kw_only=True):
     """What one visit does to the open spans of its host."""
 
-    opened: tuple[Opening, ...] = ()
-    ended: tuple[Ending, ...] = ()
+    opened: tuple[SpanOpening, ...] = ()
+    ended: tuple[SpanEnding, ...] = ()
     still: tuple[tuple[OpenSpan, int], ...] = ()  # with the place of its finding
 
 
-def step(spans: Sequence[OpenSpan], report: HostReport, *, replaced: bool = False) -> Step:
+def step(spans: Sequence[OpenSpan], report: HostReport, *, replaced: bool = False) -> SpanStep:
     """The open spans of a host and its next report.
 
     `replaced`: another machine answered under this name; nothing that was open goes on.
     """
-    ended: list[Ending] = []
+    ended: list[SpanEnding] = []
     if replaced:
-        ended = [Ending(span=span, end=SpanEnd.REPLACED) for span in spans]
+        ended = [SpanEnding(span=span, end=SpanEnd.REPLACED) for span in spans]
         spans = ()
     whole = [span for span in spans if not span.check]
     if report.status is Status.INTERRUPTED:  # which says nothing of the host
-        return Step(ended=tuple(ended))
+        return SpanStep(ended=tuple(ended))
     if report.status is not Status.VETTED:
         now = _unvetted(report)
         return _matched(whole, [now], lambda _span: (SpanEnd.GONE, -1), ended)
-    ended += (Ending(span=span, end=SpanEnd.OK) for span in whole)
+    ended += (SpanEnding(span=span, end=SpanEnd.OK) for span in whole)
     judged = [span for span in spans if span.check and span.baseline == report.baseline]
     settled: dict[str, tuple[SpanEnd, int]] = {}
 
@@ -90,7 +90,7 @@ def step(spans: Sequence[OpenSpan], report: HostReport, *, replaced: bool = Fals
         return settled.get(span.key, (SpanEnd.GONE, -1))
 
     now_open = [
-        Opening(
+        SpanOpening(
             key=finding.key,
             check=finding.check,
             verdict=finding.verdict,
@@ -107,58 +107,58 @@ def step(spans: Sequence[OpenSpan], report: HostReport, *, replaced: bool = Fals
 
 def _matched(
     spans: Sequence[OpenSpan],
-    now: Sequence[Opening],
+    now: Sequence[SpanOpening],
     follows: Callable[[OpenSpan], tuple[SpanEnd, int]],
-    ended: list[Ending],
-) -> Step:
+    ended: list[SpanEnding],
+) -> SpanStep:
     """Each finding with the span that it continues: first those that say the same, then those
     that say something else of the same subject, the same verdict before another."""
     waiting: dict[str, list[OpenSpan]] = defaultdict(list)
     for span in spans:
         waiting[span.key].append(span)
     still: list[tuple[OpenSpan, int]] = []
-    opened: list[Opening] = []
+    opened: list[SpanOpening] = []
 
-    def take(opening: Opening, alike: Callable[[OpenSpan], bool]) -> OpenSpan | None:
+    def take(opening: SpanOpening, alike: Callable[[OpenSpan], bool]) -> OpenSpan | None:
         listed = waiting.get(opening.key, [])
         found = next((span for span in listed if alike(span)), None)
         if found:
             listed.remove(found)
         return found
 
-    left: list[Opening] = []
+    left: list[SpanOpening] = []
     for opening in now:
         same = take(opening, lambda span, said=opening.said: span.said == said)  # type: ignore[misc]
         if same:
             still.append((same, opening.place))
         else:
             left.append(opening)
-    last: list[Opening] = []
+    last: list[SpanOpening] = []
     for opening in left:
         verdict = opening.verdict
         before = take(opening, lambda span, verdict=verdict: span.verdict is verdict)  # type: ignore[misc]
         if before is None:
             last.append(opening)
             continue
-        ended.append(Ending(span=before, end=SpanEnd.CHANGED, place=opening.place))
+        ended.append(SpanEnding(span=before, end=SpanEnd.CHANGED, place=opening.place))
         opened.append(msgspec.structs.replace(opening, after=before, inherits=True))
     for opening in last:
         before = take(opening, lambda _span: True)
         if before:
             end = SpanEnd(opening.verdict.value)
-            ended.append(Ending(span=before, end=end, place=opening.place))
+            ended.append(SpanEnding(span=before, end=end, place=opening.place))
         opened.append(msgspec.structs.replace(opening, after=before))
     for span in [span for listed in waiting.values() for span in listed]:
         end, place = follows(span)
         if end.value == span.verdict.value:  # others of its key say that still
             end = SpanEnd.GONE
-        ended.append(Ending(span=span, end=end, place=place))
-    return Step(opened=tuple(opened), ended=tuple(ended), still=tuple(still))
+        ended.append(SpanEnding(span=span, end=end, place=place))
+    return SpanStep(opened=tuple(opened), ended=tuple(ended), still=tuple(still))
 
 
-def _unvetted(report: HostReport) -> Opening:
+def _unvetted(report: HostReport) -> SpanOpening:
     why = report.why or "no reason was recorded"
-    return Opening(
+    return SpanOpening(
         key="",
         check="",
         verdict=Verdict.UNKNOWN,
@@ -197,7 +197,7 @@ def _digest(values: list[object]) -> int:
 
 def news(
     report: HostReport,
-    taken: Step,
+    taken: SpanStep,
     *,
     now: Moment,
     before: Mapping[int, Finding | None],
@@ -218,7 +218,7 @@ def news(
 
 
 def _told(
-    taken: Step, now: Moment, before: Mapping[int, Finding | None], began: Mapping[str, int]
+    taken: SpanStep, now: Moment, before: Mapping[int, Finding | None], began: Mapping[str, int]
 ) -> Iterator[FindingNews]:
     def often(key: str, more: int) -> int:
         times = began.get(key, 0) + more

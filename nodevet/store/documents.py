@@ -11,6 +11,7 @@ from typing import Any, get_args
 
 import msgspec
 
+from nodevet import typed
 from nodevet.evidence.core import Record, SectionRecord
 from nodevet.evidence.sections import sections
 
@@ -33,8 +34,8 @@ class _Section(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     data: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
 
 
-_TOP = msgspec.json.Decoder(dict[str, msgspec.Raw])
-_SECTION = msgspec.json.Decoder(_Section)
+_TOP = typed.decoder(dict[str, msgspec.Raw])
+_SECTION = typed.decoder(_Section)
 _ANY = msgspec.json.Decoder()
 _ENCODE = msgspec.json.Encoder().encode
 EARLIER = "earlier."

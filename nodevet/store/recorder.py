@@ -9,11 +9,11 @@ import msgspec
 from sqlalchemy import Connection, Table, bindparam, delete, func, insert, select, update
 from sqlalchemy.engine import Engine
 
-from nodevet import age
+from nodevet import age, typed
 from nodevet.changes import HostNews
 from nodevet.history import spans
 from nodevet.history.model import Moment, RecordedRun, RunState, SpanEnd
-from nodevet.history.spans import OpenSpan, Step
+from nodevet.history.spans import OpenSpan, SpanStep
 from nodevet.model import Finding, HostReport, Severity, Status, Verdict
 from nodevet.store import blobs, documents
 from nodevet.store import schema as t
@@ -105,7 +105,7 @@ _BLOB_BY_ID = _BLOB.where(t.blob.c.id == bindparam("id"))
 _BLOB_BY_SHA = _BLOB.where(t.blob.c.sha256 == bindparam("sha"))
 
 
-class _Piece(msgspec.Struct, frozen=True):
+class _NewBlob(msgspec.Struct, frozen=True):
     """Content on its way into the store."""
 
     sha: bytes
@@ -120,10 +120,10 @@ class _Taken(msgspec.Struct):
     report: HostReport
     evidence: bytes | None
     host: Any  # the host's row as it was; None: never met
-    step: Step
+    step: SpanStep
     news: HostNews
     at: float
-    pieces: list[_Piece]
+    pieces: list[_NewBlob]
     steady: bytes | None = None  # shas of blobs
     volatile: bytes | None = None
     judged: bytes | None = None
@@ -287,12 +287,12 @@ class Recorder:
             frame = blobs.unpacked(host.frame, host.frame_size)
         data = blobs.packed(volatile, frame)
         if frame is not None and len(data) < PAYS * len(host.frame):
-            taken.pieces.append(_Piece(sha, len(volatile), data, host.keyframe))
+            taken.pieces.append(_NewBlob(sha, len(volatile), data, host.keyframe))
             return
         if frame is not None:
             data = blobs.packed(volatile)
         taken.keyframe = True
-        taken.pieces.append(_Piece(sha, len(volatile), data))
+        taken.pieces.append(_NewBlob(sha, len(volatile), data))
 
     def _flush(self) -> None:
         if self._waiting:
@@ -409,7 +409,7 @@ def _open_spans(connection: Connection, host: int) -> list[OpenSpan]:
 
 
 def _news(
-    connection: Connection, host: Any, report: HostReport, taken: Step, now: Moment
+    connection: Connection, host: Any, report: HostReport, taken: SpanStep, now: Moment
 ) -> HostNews:
     began: Mapping[str, int] = {}
     before: Mapping[int, Finding | None] = {}
@@ -422,7 +422,7 @@ def _news(
             began = {row[0]: row[1] for row in found}
     if taken.ended:
         rows = connection.execute(_TEXTS, {"ids": [ending.span.id for ending in taken.ended]})
-        before = {row.id: msgspec.json.decode(row.finding, type=Finding) for row in rows}
+        before = {row.id: typed.decode(row.finding, Finding) for row in rows}
     return spans.news(report, taken, now=now, before=before, began=began, first=host is None)
 
 
@@ -449,7 +449,7 @@ def _id_of(connection: Connection, sha: str | None) -> int | None:
     return None if row is None else int(row.id)
 
 
-def _delta(connection: Connection, content: bytes, sha: bytes, last: int | None) -> _Piece:
+def _delta(connection: Connection, content: bytes, sha: bytes, last: int | None) -> _NewBlob:
     """Compressed with the keyframe of what was there last, where that pays."""
     plainly = blobs.packed(content)
     row = connection.execute(_BLOB_BY_ID, {"id": last}).one_or_none() if last else None
@@ -458,14 +458,14 @@ def _delta(connection: Connection, content: bytes, sha: bytes, last: int | None)
     if row is not None:
         data = blobs.packed(content, blobs.unpacked(row.data, row.size))
         if len(data) < PAYS * len(plainly):
-            return _Piece(sha, len(content), data, row.id)
-    return _Piece(sha, len(content), plainly)
+            return _NewBlob(sha, len(content), data, row.id)
+    return _NewBlob(sha, len(content), plainly)
 
 
 def _count(connection: Connection, run_id: int, more: Mapping[str, int], now: float) -> None:
     """Keep the run's numbers, in the transaction that changes them."""
     row = connection.execute(select(t.run.c.outcomes).where(t.run.c.id == run_id)).one()
-    counts = Counter(msgspec.json.decode(row.outcomes, type=dict[str, int]))
+    counts = Counter(typed.decode(row.outcomes, dict[str, int]))
     counts.update(more)
     connection.execute(
         update(t.run)

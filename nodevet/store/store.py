@@ -7,11 +7,10 @@ from contextlib import contextmanager
 from types import TracebackType
 from typing import Any
 
-import msgspec
 from sqlalchemy import Connection, Select, func, insert, or_, select, update
 from sqlalchemy.engine import URL, Engine
 
-from nodevet import age
+from nodevet import age, typed
 from nodevet.history.model import FindingSpan, Moment, RecordedRun, RecordedVisit, RunState, SpanEnd
 from nodevet.model import Finding, HostOutcome, Severity, Status, Verdict
 from nodevet.problems import did_you_mean
@@ -323,9 +322,7 @@ class Store:
         with self._reading() as connection:
             blob = connection.execute(asked).scalar()
             if blob is not None:
-                listed = msgspec.json.decode(
-                    _contents(connection, [blob])[blob], type=dict[str, list[str]]
-                )
+                listed = typed.decode(_contents(connection, [blob])[blob], dict[str, list[str]])
                 for verdict in ("not_applicable", "ok"):
                     found |= dict.fromkeys(listed[verdict], Verdict(verdict))
         order = [Verdict.WAIVED, Verdict.UNKNOWN, Verdict.FAIL]
@@ -457,7 +454,7 @@ def _run(row: Any) -> RecordedRun:
     state = RunState(row.state)
     if state is RunState.RUNNING and is_gone(row.owner, time.time() - row.touched):
         state = RunState.INCOMPLETE
-    counts = msgspec.json.decode(row.outcomes, type=dict[str, int])
+    counts = typed.decode(row.outcomes, dict[str, int])
     return RecordedRun(
         id=row.name,
         series=row.series,
@@ -469,13 +466,13 @@ def _run(row: Any) -> RecordedRun:
         hosts=row.hosts,
         visited=row.visited,
         outcomes={HostOutcome(key): count for key, count in counts.items()},
-        baselines=msgspec.json.decode(row.baselines, type=dict[str, str]),
+        baselines=typed.decode(row.baselines, dict[str, str]),
         exit_code=row.exit_code,
     )
 
 
 def _visit(row: Any) -> RecordedVisit:
-    groups = msgspec.json.decode(row.group_names, type=tuple[str, ...]) if row.group_names else ()
+    groups = typed.decode(row.group_names, tuple[str, ...]) if row.group_names else ()
     return RecordedVisit(
         run=row.run_name,
         host=row.host_name,
@@ -494,7 +491,7 @@ def _visit(row: Any) -> RecordedVisit:
 
 
 def _span(row: Any) -> FindingSpan:
-    finding = msgspec.json.decode(row.finding, type=Finding) if row.finding else None
+    finding = typed.decode(row.finding, Finding) if row.finding else None
     since = None
     if row.since is not None:
         since = Moment(at=age.instant(row.since_at), run=row.since_run)
@@ -554,7 +551,7 @@ def _documents(
     manifests: dict[int, dict[str, str]] = {}
     for row in rows:
         if row.steady is not None and row.steady not in manifests:
-            listed = msgspec.json.decode(whole[row.steady], type=dict[str, str])
+            listed = typed.decode(whole[row.steady], dict[str, str])
             manifests[row.steady] = {
                 name: sha for name, sha in listed.items() if _wanted(name, sections)
             }
