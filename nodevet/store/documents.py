@@ -36,7 +36,7 @@ class _Section(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 _TOP = typed.decoder(dict[str, msgspec.Raw])
 _SECTION = typed.decoder(_Section)
-_ANY = msgspec.json.Decoder()
+_ANY = typed.decoder(Any)
 _ENCODE = msgspec.json.Encoder().encode
 EARLIER = "earlier."
 ENVELOPE = ("seconds", "before_s")
