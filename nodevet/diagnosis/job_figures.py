@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
+from nodevet.diagnosis.cpu_time import counted_all, cpu_ticks
 from nodevet.diagnosis.model import Figure, Job
 from nodevet.diagnosis.series import grown, known, percent, rate, total
 from nodevet.evidence.cpu import Cpu
@@ -127,6 +128,8 @@ def job_figures(evidence: Evidence, gpu: GpuActivity) -> Iterator[Figure]:
     if isinstance(found, str):
         yield from (Figure(name, None, unit, what, found) for name, unit, what in NAMES)
         return
+    yield _figure("born", float(sum(each.born_s is not None for each in found.processes)))
+    yield _figure("ended", float(sum(each.ended_s is not None for each in found.processes)))
     yield from _cpu(found, evidence)
     yield from _waits(found)
     yield from _reads(found)
@@ -135,6 +138,8 @@ def job_figures(evidence: Evidence, gpu: GpuActivity) -> Iterator[Figure]:
 
 
 NAMES = (
+    ("born", "", "processes of the job that were born while it was watched"),
+    ("ended", "", "processes of the job that ended while it was watched"),
     ("job_cpus", "", "CPUs that the job uses"),
     ("job_user", "%", "user time of the job's CPU time"),
     ("job_system", "%", "system time of the job's CPU time"),
@@ -161,7 +166,7 @@ NAMES = (
 
 def _unread(job: WatchedJob) -> str:
     """Why the threads of one of its processes are not known; empty if all are."""
-    missing = [process for process in job.processes if process.threads is None]
+    missing = [each for each in job.processes if each.threads is None and each.ended_s is None]
     return missing[0].why("threads") or "the threads of a process were not read" if missing else ""
 
 
@@ -178,8 +183,8 @@ def used(thread: ThreadActivity | ProcessActivity) -> int | None:
 
 def _cpu(job: WatchedJob, evidence: Evidence) -> Iterator[Figure]:
     why = "the CPU time of a process is not known"
-    user = total(_with_children(p.user, p.children_user) for p in job.processes)
-    system = total(_with_children(p.system, p.children_system) for p in job.processes)
+    user = cpu_ticks(job.processes, "user", job.seconds)
+    system = cpu_ticks(job.processes, "system", job.seconds)
     ticks = None if user is None or system is None else user + system
     cpus = None if ticks is None else ticks / job.hz / job.seconds
     if not job.processes:
@@ -214,11 +219,6 @@ def wanted(thread: ThreadActivity, job: WatchedJob) -> float | None:
     return ran + (rate(thread.waited_ns, job.seconds) or 0.0) / 1e7
 
 
-def _with_children(own: tuple[int, int] | None, ended: tuple[int, int] | None) -> int | None:
-    by = grown(own)
-    return None if by is None else by + (grown(ended) or 0)
-
-
 Shares = list[tuple[float, ProcessActivity, ThreadActivity]]
 """Percent of a core, and whose."""
 
@@ -235,8 +235,8 @@ def _threads(job: WatchedJob) -> Iterator[Figure]:
             if share is not None:
                 shares.append((share, process, thread))
     yield from _hottest(job, shares)
-    yield _figure("hot_threads", float(sum(share >= HOT for share, _, _ in shares)))
-    yield _figure("active_threads", float(sum(share >= ACTIVE for share, _, _ in shares)))
+    yield _figure("hot_threads", _at_once(shares, HOT, job))
+    yield _figure("active_threads", _at_once(shares, ACTIVE, job))
     switches = [
         total((grown(thread.switches), grown(thread.preemptions))) for _, _, thread in shares
     ]
@@ -251,6 +251,20 @@ def _threads(job: WatchedJob) -> Iterator[Figure]:
         None if waited is None else min(100.0, waited / 1e7),
         "the kernel does not count it",
     )
+
+
+def _at_once(shares: Shares, least: float, job: WatchedJob) -> float:
+    """How many threads took so much of a core at the same time: one that was born meanwhile, or
+    ended, counts for the part of the time in which it was there."""
+    lives = [(share, lived(process, thread, job)) for share, process, thread in shares]
+    return round(sum(life for share, life in lives if life and share / life >= least), 1)
+
+
+def lived(process: ProcessActivity, thread: ThreadActivity, job: WatchedJob) -> float:
+    """The part of the time in which a thread was there."""
+    born = max(thread.born_s or 0.0, process.born_s or 0.0)
+    ends = [each for each in (thread.ended_s, process.ended_s) if each is not None]
+    return max(0.0, min(1.0, (min([job.seconds, *ends]) - born) / job.seconds))
 
 
 HOTTEST = ("hottest_thread", "hottest_helper")
@@ -271,13 +285,21 @@ def _hottest(job: WatchedJob, shares: Shares) -> Iterator[Figure]:
             continue
         note = f"{top[1].command or '?'} {top[1].pid}, thread {top[2].tid}" if top else ""
         if is_helper:
-            ended = sum(
-                (grown(p.children_user) or 0) + (grown(p.children_system) or 0)
-                for p in job.processes
-            )
-            gone = 100.0 * ended / job.hz / job.seconds
+            gone = 100.0 * _of_ended(job) / job.hz / job.seconds
             share, note = (gone, "of those that ended") if gone > share else (share, note)
         yield _figure(name, min(100.0, share), note=note)
+
+
+def _of_ended(job: WatchedJob) -> float:
+    """Ticks of helpers that ended: they are in no count of those that are there."""
+    whole = total(cpu_ticks(job.processes, field, job.seconds) for field in ("user", "system"))
+    there = [used(process) or 0 for process in job.processes if process.ended_s is None]
+    lost = [
+        used(process) or 0
+        for process in job.processes
+        if process.ended_s is not None and process.pid in job.on_gpu
+    ]
+    return max(0.0, (whole or 0.0) - sum(there) - sum(lost))
 
 
 def unwatched(process: ProcessActivity, job: WatchedJob) -> float:
@@ -319,7 +341,7 @@ def _waits(job: WatchedJob) -> Iterator[Figure]:
             if share > worst:
                 worst = share
                 note = f"{process.command or '?'} {process.pid}" + (f" in {place}" if place else "")
-    unseen = not looked or not all(process.threads for process in job.processes)
+    unseen = not looked or not all(p.threads or p.ended_s is not None for p in job.processes)
     if _unread(job) or (job.processes and unseen):
         yield _figure("blocked", None, why)
     else:
@@ -327,10 +349,11 @@ def _waits(job: WatchedJob) -> Iterator[Figure]:
 
 
 def blocked(thread: ThreadActivity) -> tuple[float | None, str]:
-    """(percent of the looks at which a thread waited for storage, in which function)."""
-    states = (thread.states or "").replace("-", "")
+    """(percent of the looks at which a thread waited for storage, in which function). A look that
+    was left out was at one that rested, was not born yet, or had ended."""
+    states = thread.states or ""
     if len(states) < LEAST:
-        return (None, "") if len(thread.states or "") < LEAST else (0.0, "")
+        return None, ""
     waits = {
         name: number
         for name, number in (thread.waits or {}).items()
@@ -342,8 +365,8 @@ def blocked(thread: ThreadActivity) -> tuple[float | None, str]:
 
 
 def _reads(job: WatchedJob) -> Iterator[Figure]:
-    read_b = total(grown(process.read_b) for process in job.processes)
-    calls = total(grown(process.read_calls) for process in job.processes)
+    read_b = counted_all(job.processes, "read_b", job.seconds)
+    calls = counted_all(job.processes, "read_calls", job.seconds)
     why = "/proc/<pid>/io was not read"
     yield _figure("read_rate", None if read_b is None else read_b / job.seconds / 1e6, why)
     size = read_b / calls / 1e3 if read_b is not None and calls else None

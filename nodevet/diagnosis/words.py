@@ -86,6 +86,8 @@ SAID = {
     "memory_used": "{} of the GPU's memory is in use",
     "job_cpus": "the job uses {} CPUs",
     "cpus_allowed": "the job may use {} CPUs",
+    "born": "{} of the job's processes began while it was watched",
+    "ended": "{} of the job's processes ended while it was watched",
     "cpu_starved": "the job's hottest thread waited for a CPU that others had {} of the time",
     "steal": "the hypervisor took {} of the CPU time",
 }
@@ -227,6 +229,7 @@ def also(
     allowed = found["cpus_allowed"]
     if allowed.value is not None and allowed.note and found["processes"].value:
         told.append(said(allowed))
+    told += [said(found[name]) for name in ("born", "ended") if found[name].value]
     starved = found["cpu_starved"]
     if (starved.value or 0) >= 20:
         told.append(said(starved))

@@ -19,6 +19,8 @@ class ThreadActivity(Record, frozen=True, kw_only=True):
 
     tid: int
     name: Text | None = None  # comm
+    born_s: float | None = None  # seconds after the first look, of one that was not there then
+    ended_s: float | None = None  # when it was gone: what it did since the look before is not known
     states: States | None = None
     user: Counted | None = None  # utime
     system: Counted | None = None  # stime
@@ -38,10 +40,14 @@ class ProcessActivity(Record, frozen=True, kw_only=True):
     pid: int
     parent: int | None = None
     command: Text | None = None  # comm
+    command_before: Text | None = None  # of one that became another program meanwhile
     arguments: Text | None = None  # cmdline; left out of what is redacted
     uid: int | None = None
     gpus: Annotated[tuple[int, ...], bounds.GPUS] = ()  # indices; of a helper: none
     started_s: float | None = None  # seconds after boot
+    born_s: float | None = None  # seconds after the first look, of one that was not there then
+    seen_s: float | None = None  # when it was looked at last
+    ended_s: float | None = None  # when it was gone: its counters are those of `seen_s`
     cpus_allowed: Text | None = None
     threads_total: int | None = None
     threads: Annotated[tuple[ThreadActivity, ...], bounds.THREADS] | None = None
@@ -94,5 +100,7 @@ class ProcessActivities(SectionRecord, frozen=True, kw_only=True):
     tick_hz: int | None = None
     uptime_s: float | None = None  # at the first look
     complete: bool | None = None
+    born: int | None = None  # processes that were found meanwhile
+    ended: int | None = None  # those that ended; what used less than 0.1 s is in no list
     processes: Annotated[tuple[ProcessActivity, ...], bounds.WATCHED] | None = None
     cgroups: Annotated[tuple[CgroupActivity, ...], bounds.WATCHED] | None = None

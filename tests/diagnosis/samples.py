@@ -155,6 +155,28 @@ def sections(
     }
 
 
+def generations(waited_for: bool = True) -> list[JSON]:
+    """Eight loaders that had run for ten minutes end after five seconds, which their parent counts
+    if it waits for them, and eight others work from then on."""
+    before, each = 60_000, 450
+    ended = [
+        process(
+            20 + n,
+            [thread(20 + n, 45, ended_s=5.2)],
+            parent=10,
+            seen_s=5.0,
+            ended_s=5.2,
+            user=[before, before + each],
+        )
+        for n in range(8)
+    ]
+    born = [
+        process(40 + n, [thread(40 + n, 45, born_s=5.2)], parent=10, born_s=5.2) for n in range(8)
+    ]
+    waited = 8 * (before + each) if waited_for else 0
+    return [process(children_user=[700, 700 + waited]), *ended, *born]
+
+
 HOT = [thread(10, 95, 40)]
 WORKERS = [process(20 + n, [thread(20 + n, 90)], parent=10) for n in range(8)]
 BLOCKED = [thread(10, 5, state="D", waits={"folio_wait_bit_common": LOOKS})]
@@ -190,6 +212,7 @@ OTHERS: dict[str, dict[str, JSON]] = {
     ),
     "one hot helper": sections(processes=[process(), process(20, [thread(20, 95)], parent=10)]),
     "helpers that end": sections(processes=[process(children_user=[0, 900])]),
+    "loaders that end, and others in their place": sections(processes=generations()),
     "thousands of round trips": sections(
         processes=[process(threads=[thread(10, 45, 30, switches=[0, 300_000])])]
     ),

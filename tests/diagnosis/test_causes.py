@@ -16,6 +16,7 @@ from tests.diagnosis.samples import (
     WORKERS,
     cgroup,
     evidence,
+    generations,
     gpu,
     process,
     sections,
@@ -76,6 +77,31 @@ def test_a_hot_helper_is_not_taken_for_the_thread_that_submits() -> None:
     ended = told(OTHERS["helpers that end"])
     assert ended.causes == (Cause.PREPROCESSING,)
     assert "helpers takes 90 % of a core (of those that ended)" in ended.sentence
+
+
+@pytest.mark.parametrize("waited_for", [True, False])
+def test_what_ended_used_cpus_until_then_and_not_what_it_used_before(waited_for: bool) -> None:
+    found = told(sections(processes=generations(waited_for)))
+    known = {figure.name: figure.value for figure in found.figures}
+    assert known["job_cpus"] == 7.2
+    assert known["hot_threads"] == 8.0, "eight at a time"
+    assert found.causes == (Cause.PREPROCESSING,)
+    assert "8 of the job's processes ended while it was watched" in found.also
+    assert "8 of the job's processes began while it was watched" in found.also
+
+
+def test_a_process_that_was_not_seen_for_long_before_it_ended_is_not_taken_for_idle() -> None:
+    gone = process(threads=[thread(10)], gpus=[0], seen_s=0.0, ended_s=9.0)
+    found = told(sections([gpu(0)], [gone]))
+    assert (found.cause, found.confidence) == (Cause.UNCLEAR, Confidence.LOW)
+    assert told(sections([gpu(0)], [{**gone, "seen_s": 8.8}])).cause is Cause.STUCK
+
+
+def test_a_moment_in_storage_is_not_all_the_time() -> None:
+    moment = thread(10, 5, states="-" * 7 + "DDDD", waits={"folio_wait_bit_common": 4})
+    found = told(sections(processes=[process(threads=[moment])]))
+    blocked = {figure.name: figure.value for figure in found.figures}["blocked"]
+    assert blocked is not None and 36 < blocked < 37
 
 
 def test_a_process_that_asks_others_at_each_step_submits_too_slowly() -> None:

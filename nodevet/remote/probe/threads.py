@@ -43,6 +43,7 @@ RESTING = (  # functions of the kernel in which a thread without work sleeps, ""
     "io_wqe_worker",  # up to 6.3
     "io_wq_worker",
 )
+WARM = 5  # looks for which a thread is followed once it rests
 ROWS = {b"voluntary_ctxt_switches": "switches", b"nonvoluntary_ctxt_switches": "preemptions"}
 
 
@@ -92,31 +93,40 @@ def switches_of(data):
 class WatchedThread(object):
     """One thread: its counters at the first look, and what later looks found."""
 
-    def __init__(self, place, tid):
+    def __init__(self, place, tid, born_s=None):
+        """`born_s`: when it was seen first, of one that was not there at the first look; all that
+        it did was while it was watched."""
         self.tid = tid
         self.place = "{}{}/".format(place, tid)
+        self.born_s = born_s
+        self.looked_s = self.ended_s = None
         self.states = []
         self.ticks = []
         self.waits = {}  # wchan: at how many looks
         self.asleep_in = ""
+        self.rested = 0  # looks
+        self.sights = 0
         self.why = None
-        self.ended = False
-        self.first = {}
+        self.first = {} if born_s is None else dict.fromkeys(COUNTS, 0)
         self.last = {}
 
-    def look(self, whole):
+    def look(self, whole, at=0.0):
         """Take its state; with `whole` its counters too. A thread that has ended says `-`."""
+        self.looked_s = at
         stat, _ = attempt(lambda: stat_of(small(self.place + "stat")))
         if stat is None:
-            self.ended = True
+            self.ended_s = at if self.ended_s is None else self.ended_s
             self.skip()
             return
-        self.ended = False
+        self.ended_s = None
+        self.sights += 1
         self.states.append(stat["state"])
         self.ticks.append(stat["user"] + stat["system"])
+        ran = bool(self.last) and self.ticks[-1] != self.last["user"] + self.last["system"]
         self.last.update(stat)
         if stat["state"] in "SD":
             self.sleep()
+        self.rested = self.rested + 1 if self.is_resting() and not ran else 0
         if whole:
             self.last.update(dict.fromkeys(SWITCHES))
             self.last.update(attempt(lambda: switches_of(small(self.place + "status")))[0] or {})
@@ -132,11 +142,15 @@ class WatchedThread(object):
         self.states.append("-")
         self.ticks.append(None)
 
-    def is_active(self):
-        """Whether it is worth a look between the first and the last: it ran, or waited for
-        something that is not one of the ways in which a thread without work sleeps."""
+    def is_resting(self):
+        """Whether it sleeps in one of the ways in which a thread without work does."""
         # what a compiler made of a function has its name, a point and more
-        return self.states[-1:] != ["S"] or self.asleep_in.partition(".")[0] not in RESTING
+        return self.states[-1:] == ["S"] and self.asleep_in.partition(".")[0] in RESTING
+
+    def is_active(self):
+        """Whether it is worth each look between the first and the last: it ran, or waited for
+        something, and not long ago."""
+        return self.rested < (1 if self.sights == 1 and self.born_s is None else WARM)
 
     def sleep(self):
         wchan, why = attempt(
@@ -150,26 +164,30 @@ class WatchedThread(object):
 
     def told(self, looks):
         """The JSON form of nodevet.evidence.process_activity.ThreadActivity."""
-        record = Reading(tid=self.tid)
+        record = Reading(tid=self.tid, born_s=self.born_s, ended_s=self.ended_s)
         record["states"] = "".join(["-"] * (looks - len(self.states)) + self.states)
         if not self.last:
             record.fail_all(("name", "cpu"), "the thread ended")
         else:
             record["name"], record["cpu"] = self.last["name"], self.last["cpu"]
-        if self.ended:  # what it did after the look before is not known
-            record.fail_all(COUNTS, "the thread ended")
-        else:
-            counted(record, COUNTS, self.first, self.last)
-        if self.first and self.ticks[-1:] != [None] and self.ticks[-1] != self.ticks[0]:
-            record["ticks"] = [None] * (looks - len(self.ticks)) + self.ticks
+        told = COUNTS
+        if self.ended_s is not None:  # what it did after the look before is not known
+            told = TICKS if self.sights > 1 or (self.sights and self.born_s is not None) else ()
+            record.fail_all([field for field in COUNTS if field not in told], "the thread ended")
+        counted(record, told, self.first, self.last)
+        before = [None if self.born_s is None else 0] * (looks - len(self.ticks))
+        ticks = before + self.ticks
+        known = [each for each in ticks if each is not None]
+        if known and known[-1] != known[0]:
+            record["ticks"] = ticks
         record["waits"] = self.waits
         if self.why and not self.waits:
             record.fail("waits", self.why)
         return record
 
 
-def threads_of(root, pid):
-    """The threads of a process. Raises OSError, ValueError."""
+def threads_of(root, pid, known=(), born_s=None):
+    """The threads of a process but those that are known. Raises OSError, ValueError."""
     place = path_under(root, "/proc/{}/task".format(pid)) + "/"
     tids = [int(name) for name in names(root, "/proc/{}/task".format(pid)) if name.isdigit()]
-    return [WatchedThread(place, tid) for tid in sorted(tids)]
+    return [WatchedThread(place, tid, born_s) for tid in sorted(tids) if tid not in known]

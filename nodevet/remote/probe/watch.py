@@ -52,7 +52,19 @@ class Watch(object):
         self.times = []
         self.began_s = 0.0
         self.cost_s = 0.0
+        self.spent = 0.0  # CPU time of this process when it began to look
+        self.first_cost_s = 0.0
         self.is_last = False
+
+    def spare_s(self):
+        """CPU time that this look may take beside what each look takes: the last one costs as much
+        as the first, and what is left of the share is spread over the time."""
+        whole = self.share * self.wanted - 2 * self.first_cost_s
+        return (
+            self.first_cost_s
+            + whole * min(1.0, self.times[-1] / self.wanted)
+            - (cpu_s() - self.spent)
+        )
 
     def wait(self):
         """Until the agreed moment."""
@@ -65,14 +77,15 @@ class Watch(object):
         self.wait()
         self.began_s = time.time()
         first = time.monotonic()
-        spent = cpu_s()
+        self.spent = cpu_s()
         last = min(first + self.wanted, max(self.end, first))
         at = first
         while True:
             self.is_last = at >= last
             self.times.append(round(time.monotonic() - first, 4))
             yield self.times[-1]
-            self.cost_s = cpu_s() - spent
+            self.cost_s = cpu_s() - self.spent
+            self.first_cost_s = self.first_cost_s or self.cost_s
             if self.is_last:
                 return
             at = self.next_look(first, last)

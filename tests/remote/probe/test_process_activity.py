@@ -135,21 +135,24 @@ def test_a_process_and_its_child_are_watched(program: Callable[[str], Program]) 
     subprocess.run(["kill", str(child)], check=True)
 
 
-def test_a_process_that_exits_is_not_idle(program: Callable[[str], Program]) -> None:
+def test_a_process_that_exits_did_what_it_was_seen_to_do(
+    program: Callable[[str], Program],
+) -> None:
     one = program("input()")
     watched = process_activity.WatchedProcess("/", one.process.pid, [0])
-    watched.count()
-    watched.threads = threads.threads_of("/", one.process.pid)
+    watched.count(0.0)
+    watched.find_threads(10)
     for thread in watched.threads:
         thread.look(True)
     one.end()
-    watched.count()
+    watched.count(7.0)
     for thread in watched.threads:
-        thread.look(True)
+        thread.look(True, 7.0)
     told = watched.told(2)
-    assert (told["user"], told["read_b"]) == (None, None)
-    assert told["errors"]["user"] == "it ended"
-    assert told["command"]
+    assert (told["seen_s"], told["ended_s"]) == (0.0, 7.0)
+    assert None not in (told["user"], told["read_b"], told["command"])
+    assert told["threads"][0]["user"] is None, "it was looked at once"
+    assert told["errors"]["stack"] == "it ended"
 
 
 def test_a_number_that_another_process_got(tmp_path: Path) -> None:
@@ -158,12 +161,101 @@ def test_a_number_that_another_process_got(tmp_path: Path) -> None:
     (place / "stat").write_bytes(ROW % (7, b"old"))
     watched = process_activity.WatchedProcess(str(tmp_path.resolve()), 7, [0])
     watched.count()
-    (place / "stat").write_bytes((ROW % (7, b"new")).replace(b" 99 ", b" 555 "))
-    watched.count()
+    (place / "stat").write_bytes((ROW % (7000, b"new")).replace(b" 99 ", b" 555 "))
+    watched.count(3.0)
     told = watched.told(2)
-    assert (told["user"], told["command"]) == (None, "old")
-    assert "another process has its number" in told["errors"]["user"]
+    assert (told["user"], told["command"], told["ended_s"]) == ([7, 7], "old", 3.0)
     assert told["errors"]["read_b"]
+
+
+WORK = """
+import os, sys, threading, time
+def burn():
+    end = time.thread_time() + 0.3
+    while time.thread_time() < end: sum(range(1000))
+"""
+GENERATIONS = (
+    WORK
+    + """
+input()
+if os.fork() == 0:
+    burn()
+    os._exit(0)
+os.wait()
+if os.fork() == 0:
+    os.execv(sys.executable, [sys.executable, "-c", "import time; time.sleep(100)"])
+os.wait()
+"""
+)
+POOL = (
+    WORK
+    + """
+gate = threading.Event()
+for _ in range(3): threading.Thread(target=lambda: (gate.wait(), burn(), time.sleep(100))).start()
+input()
+gate.set()
+threading.Thread(target=lambda: (burn(), time.sleep(100))).start()
+time.sleep(100)
+"""
+)
+BECOMES = (
+    WORK
+    + """
+input()
+burn()
+os.execv("/bin/sleep", ["sleep", "100"])
+"""
+)
+
+
+def watched_while(one: Program, seconds: float = 4.0) -> ProcessActivities:
+    """It goes on half a second after the first look."""
+    assert one.process.stdin is not None
+    go_on = threading.Timer(0.5, lambda: (one.process.stdin.write("\n"), one.process.stdin.flush()))
+    go_on.start()
+    wish = {"seconds": seconds, "interval": 0.8}
+    pids = request({one.process.pid: [0]})
+    found = collected({**pids, "asks": {"process_activity": [wish]}})
+    go_on.join()
+    return found
+
+
+def test_processes_that_are_born_meanwhile_are_watched_from_their_first_moment(
+    program: Callable[[str], Program],
+) -> None:
+    found = watched_while(program(GENERATIONS))
+    assert found.processes is not None
+    root, *helpers = found.processes
+    assert root.born_s is None and root.children_user is not None
+    assert root.children_user[1] - root.children_user[0] >= 15, "the first one was waited for"
+    alive = [each for each in helpers if each.ended_s is None]
+    assert [each.parent for each in alive] == [root.pid]
+    assert alive[0].born_s and alive[0].threads and alive[0].user and alive[0].user[0] == 0
+    assert alive[0].threads[0].born_s and alive[0].threads[0].user
+    assert (found.born, found.ended) == (2, 1)
+    subprocess.run(["kill", str(alive[0].pid)], check=True)
+
+
+def test_a_pool_that_begins_idle_is_followed_once_it_is_hot(
+    program: Callable[[str], Program],
+) -> None:
+    found = watched_while(program(POOL))
+    assert found.processes is not None
+    threads = found.processes[0].threads or ()
+    hot = [each for each in threads if each.ticks and (each.ticks[-1] or 0) >= 20]
+    assert len(hot) >= 3 and len(threads) == 5
+    looked = [len(each.states.replace("-", "")) for each in hot if each.states]
+    assert min(looked) > 3, "not at the first and the last look only"
+
+
+def test_a_process_that_becomes_another_program_keeps_its_counts(
+    program: Callable[[str], Program],
+) -> None:
+    found = watched_while(program(BECOMES))
+    assert found.processes is not None
+    (one,) = found.processes
+    assert (one.command, one.command_before) == ("sleep", Path(sys.executable).name)
+    assert one.user and one.user[1] - one.user[0] >= 15 and one.ended_s is None
 
 
 def test_nobody_is_said_to_hold_a_gpu_that_is_not_visible() -> None:

@@ -2,6 +2,8 @@
 descends from them, with their threads and their cgroups.
 
 /proc/<pid>/{stat,status,io,cgroup,cmdline,numa_maps}, /proc/<pid>/task/*, /sys/fs/cgroup.
+What is born meanwhile is found by /proc/loadavg, which has the newest number, and by what /proc
+lists then: whatever thread forked, and without asking each of them for its children.
 Nothing is traced and no process is stopped. numa_maps is read of small processes only: the kernel
 walks every page of a process for it, which holds up large ones.
 """
@@ -39,6 +41,9 @@ SMALL_KB = 1 << 21  # resident memory above which numa_maps is not read
 ARGUMENTS = 1000  # characters
 HZ = os.sysconf("SC_CLK_TCK")
 GONE = ("ENOENT", "ESRCH")
+BRIEF = 10  # ticks of CPU time: what was born and ended with less is left to its parent's count
+ROUND = 8  # threads, or processes, that are looked at before the time is looked at again
+WOKEN = 0.1  # of a core that threads used which were not looked at
 STACK = 64
 STACK_ROW = re.compile(r"\[<[0-9a-f]+>\] ([\w.]{1,128})\+0x")
 NODE = re.compile(r" N([0-9]+)=([0-9]+)")
@@ -125,28 +130,49 @@ def numa_pages(text):
 class WatchedProcess(object):
     """One process while it is watched."""
 
-    def __init__(self, root, pid, gpus):
+    def __init__(self, root, pid, gpus, born_s=None):
+        """`born_s`: when it was seen first, of one that was not there at the first look; all that
+        it did was while it was watched."""
         self.root = root
         self.pid = pid
         self.gpus = gpus
+        self.born_s = born_s
+        self.seen_s = self.ended_s = None
         self.place = "/proc/{}/".format(pid)
         self.folder = path_under(root, self.place).rstrip("/") + "/"
-        self.first, self.last, self.why = {}, {}, {}
+        self.first = {} if born_s is None else dict.fromkeys(COUNTS, 0)
+        self.last, self.why = {}, {}
+        self.name = self.was = None  # its name before it became another program
         self.threads, self.no_threads = [], "it ended"
+        self.has_more = False  # threads than those
         self.pages = (None, "it was not read")
+        self.status = (None, "it ended")
         self.cgroup = attempt(lambda: Cgroup(root, read(root, self.place + "cgroup")))
 
-    def count(self):
-        """Its counters now."""
+    def count(self, at=0.0):
+        """Its counters now; whether it is still there."""
+        if self.ended_s is not None:
+            return False
         stat, why = attempt(lambda: stat_of(small(self.folder + "stat")))
         if stat is None:
-            self.end("it ended" if why in GONE else why)
-            return
-        if self.first and stat["started"] != self.first["started"]:
-            self.end("it ended, and another process has its number")
-            return
-        self.last.update(stat)
+            if why in GONE:
+                self.end("it ended", at)
+            else:
+                self.last.update(dict.fromkeys(COUNTS))
+                self.why.update(dict.fromkeys(COUNTS, why))
+            return False
+        if self.last and stat["started"] != self.last["started"]:
+            self.end("it ended, and another process has its number", at)
+            return False
+        if self.name not in (None, stat["name"]) and self.was is None:
+            self.was = self.name
+        self.name = stat["name"]
         rows, why = attempt(lambda: parse_rows(small(self.folder + "io").decode("ascii")))
+        if why in GONE and not os.path.exists(self.folder + "stat"):
+            self.end("it ended", at)
+            return False
+        self.seen_s = at
+        self.last.update(stat)
         for field, key in IO:
             self.last[field], problem = (
                 (None, why) if rows is None else attempt(lambda key=key: integer(rows[key]))
@@ -155,12 +181,38 @@ class WatchedProcess(object):
                 self.why[field] = problem
         if not self.first:
             self.first = dict(self.last)
+        return True
 
-    def end(self, why):
-        """Its counters are not known any more: no growth is told, least of all none."""
-        if self.last:
-            self.last.update(dict.fromkeys(COUNTS))
-        self.why.update(dict.fromkeys(COUNTS, why))
+    def end(self, why, at):
+        """What it did after it was seen last is not known, and least of all nothing."""
+        if self.ended_s is None:
+            self.ended_s = at
+        if not self.last:
+            self.why.update(dict.fromkeys(COUNTS, why))
+
+    def is_brief(self):
+        """Whether it was born and ended meanwhile, and did next to nothing that was seen."""
+        ticks = sum(self.last.get(field) or 0 for field in STAT[:2])
+        return None not in (self.born_s, self.ended_s) and ticks < BRIEF
+
+    def find_threads(self, most):
+        """Its threads that were not found before, `most` at most: all of them, or none. Returns
+        how many there are."""
+        known = {thread.tid for thread in self.threads}
+        born_s = None if not self.seen_s else self.seen_s
+        found, why = attempt(threads_of, self.root, self.pid, known, born_s)
+        if found is None:
+            if not self.threads:
+                self.no_threads = why
+            return 0
+        if len(found) > most:
+            self.has_more = True
+            if not self.threads:
+                self.no_threads = LEFT_OUT
+            return 0
+        self.threads += found
+        self.no_threads = None
+        return len(found)
 
     def read_pages(self):
         if self.last.get("resident_pages", 0) * os.sysconf("SC_PAGE_SIZE") >> 10 > SMALL_KB:
@@ -171,6 +223,8 @@ class WatchedProcess(object):
     def told(self, looks):
         """The JSON form of nodevet.evidence.process_activity.ProcessActivity."""
         record = Reading(pid=self.pid, gpus=sorted(self.gpus))
+        record.update(born_s=self.born_s, seen_s=self.seen_s, ended_s=self.ended_s)
+        record["command_before"] = self.was
         if self.last:
             record["parent"], record["command"] = self.last["parent"], self.last["name"]
             record["started_s"] = self.last["started"] / float(HZ)
@@ -181,7 +235,9 @@ class WatchedProcess(object):
         counted(record, COUNTS, self.first, self.last)
         record["errors"].update(self.why)
         self.tell_status(record)
-        if ran(record):
+        if self.ended_s is not None:
+            record.fail("stack", "it ended")
+        elif ran(record):
             record.fail("stack", "it ran")
         else:
             record.take("stack", stack, self.root, self.place)
@@ -198,15 +254,25 @@ class WatchedProcess(object):
             record["errors"]["cgroup"] = why
         return record
 
+    def read_status(self):
+        rows = attempt(lambda: parse_rows(read(self.root, self.place + "status")))
+        if rows[0] is not None or self.status[0] is None:
+            self.status = rows
+
     def tell_status(self, record):
-        rows, why = attempt(lambda: parse_rows(read(self.root, self.place + "status")))
+        if self.ended_s is None:
+            self.read_status()
+        rows, why = self.status
         if rows is None:
             record.fail_all(("uid", "cpus_allowed", "swapped_kb"), why)
         else:
             record.take("uid", lambda: integer(rows["Uid"].split()[0]))
             record.take("cpus_allowed", parse_ids, rows, "Cpus_allowed_list")
             record.take("swapped_kb", lambda: integer(rows["VmSwap"].split()[0]))
-        record.take("arguments", arguments, self.root, self.place)
+        if self.ended_s is None:
+            record.take("arguments", arguments, self.root, self.place)
+        else:
+            record.fail("arguments", "it ended")
 
 
 def ran(record):
@@ -265,62 +331,196 @@ class Watched(object):
     """All that is watched."""
 
     def __init__(self, root, found):
-        self.complete = True
+        self.root = root
         gpus = gpus_of_pids(found)
-        pids = with_descendants(gpus, parents(root))
+        self.newest = newest(root)
+        parent_of = parents(root)
+        self.known = set(parent_of)
+        pids = with_descendants(gpus, parent_of)
         self.complete = set(gpus) <= set(pids) and len(pids) <= PROCESSES
         self.processes = [WatchedProcess(root, pid, gpus.get(pid, [])) for pid in pids[:PROCESSES]]
         self.groups = {}
+        self.births = self.deaths = 0
+        self.next_process = self.next_thread = 0  # whose turn it is
+        self.counted = {}  # pid: (at, ticks of the process, of its threads that were looked at)
         for process in self.processes:
-            if process.cgroup[0] and process.cgroup[0].path:
-                self.groups.setdefault(process.cgroup[0].path, WatchedCgroup(process.cgroup[0]))
+            self.add_group(process)
 
-    def find_threads(self, root, allowed_s):
-        """The threads of as many processes as may be watched in the time: all of a process, or
-        none."""
+    def add_group(self, process):
+        """Watch the cgroup of a process; a new one if there is none yet."""
+        group, _ = process.cgroup
+        if group and group.path and group.path not in self.groups and len(self.groups) < PROCESSES:
+            self.groups[group.path] = WatchedCgroup(group)
+            return self.groups[group.path]
+        return None
+
+    def begin(self, watch, allowed_s):
+        """The first look. Threads are those of as many processes as may be watched in the time:
+        all of a process, or none."""
+        self.find_births(watch, True)
+        for process in self.processes:
+            process.count()
+            process.read_status()
+        for group in self.groups.values():
+            group.count()
         end, left = cpu_s() + allowed_s, THREADS
         for process in self.processes:
-            threads, why = attempt(threads_of, root, process.pid)
-            if threads is not None and (len(threads) > left or cpu_s() > end):
-                threads, why = None, LEFT_OUT
-            for thread in threads or ():
-                thread.look(True)
-            left -= len(threads or ())
-            process.threads, process.no_threads = threads or [], why
-            self.complete = self.complete and threads is not None
-
-    def look(self, whole):
-        for process in self.processes:
-            if whole:
-                process.count()
+            left -= process.find_threads(left if cpu_s() <= end else -1)
             for thread in process.threads:
-                if whole or thread.tid == process.pid or thread.is_active():
-                    thread.look(whole)
+                thread.look(True)
+
+    def look(self, watch, whole):
+        """A look at what is active; the last one, `whole`, at everything."""
+        at = watch.times[-1]
+        if whole:
+            self.find_births(watch, True)
+        for process in self.processes:
+            if whole and process.born_s != at:
+                process.count(at)
+                if process.ended_s is None:
+                    self.add_threads(process, at)
+            for thread in process.threads:
+                if thread.looked_s == at:
+                    continue
+                if process.ended_s is not None:
+                    thread.ended_s = process.ended_s if thread.ended_s is None else thread.ended_s
+                    thread.skip()
+                elif whole or thread.tid == process.pid or thread.is_active():
+                    thread.look(whole, at)
                 else:
                     thread.skip()
         if whole:
             for group in self.groups.values():
                 group.count()
 
+    def search(self, watch):
+        """What was born since, and what does more than is looked at; as far as the looks' share
+        goes."""
+        at = watch.times[-1]
+        if watch.spare_s() > 0:
+            self.find_births(watch, False)
+        turns = [process for process in self.processes if process.ended_s is None]
+        for number in range(len(turns)):
+            if number % ROUND == 0 and watch.spare_s() <= 0:
+                return
+            self.next_process = (self.next_process + 1) % len(turns)
+            self.see(turns[self.next_process], at)
+        resting = [t for p in turns for t in p.threads if t.looked_s != at and t.ended_s is None]
+        for number in range(len(resting)):
+            if number % ROUND == 0 and watch.spare_s() <= 0:
+                return
+            self.next_thread = (self.next_thread + 1) % len(resting)
+            look_again(resting[self.next_thread], at)
+
+    def see(self, process, at):
+        """Look at all threads of a process that used more CPU time than those looked at, and at
+        those that are new."""
+        if not process.count(at):
+            return
+        whole = process.last["user"] + process.last["system"]
+        seen = sum(t.last.get("user", 0) + t.last.get("system", 0) for t in process.threads)
+        before = self.counted.get(process.pid)
+        self.counted[process.pid] = (at, whole, seen)
+        if process.last["threads"] > sum(t.ended_s is None for t in process.threads):
+            self.add_threads(process, at)
+        if before and (whole - before[1]) - (seen - before[2]) > WOKEN * HZ * (at - before[0]):
+            for thread in process.threads:
+                if thread.looked_s != at:
+                    look_again(thread, at)
+
+    def add_threads(self, process, at):
+        """The threads that a process has got meanwhile."""
+        if process.no_threads is not None and process.born_s is None:
+            return  # left out from the beginning
+        before = len(process.threads)
+        process.find_threads(THREADS - sum(len(each.threads) for each in self.processes))
+        for thread in process.threads[before:]:
+            thread.look(True, at)
+
+    def find_births(self, watch, everything):
+        """Processes that descend from those that are watched, and were not there before."""
+        at, last = watch.times[-1], newest(self.root)
+        if last is not None and last == self.newest:
+            return
+        found, _ = attempt(names, self.root, "/proc", PIDS)
+        if found is None:
+            return
+        listed = {int(name) for name in found if name.isdigit()}
+        fresh, self.known, self.newest = sorted(listed - self.known), listed, last
+        parent_of = {p.pid: p.last.get("parent", 0) for p in self.processes if p.last}
+        for number, pid in enumerate(fresh):
+            if number % ROUND == 0 and not everything and watch.spare_s() <= 0:
+                self.known -= set(fresh[number:])  # their turn comes
+                self.newest = None
+                break
+            stat, _ = attempt(stat_of_pid, self.root, pid)
+            if stat:
+                parent_of[pid] = stat["parent"]
+        watched = {process.pid for process in self.processes}
+        for pid in with_descendants([p for p in watched if p in parent_of], parent_of):
+            if pid not in watched:
+                self.add(pid, at if len(watch.times) > 1 else None)
+
+    def add(self, pid, at):
+        """Watch a process that was born meanwhile; without `at` it is there from the first look."""
+        self.drop_brief()
+        if len(self.processes) >= PROCESSES:
+            self.complete = False
+            return
+        process = WatchedProcess(self.root, pid, [], at)
+        group = self.add_group(process)
+        self.processes.append(process)
+        if at is None:
+            return  # all are looked at now
+        self.births += 1
+        process.count(at)
+        process.read_status()
+        self.add_threads(process, at)
+        if group:
+            group.count()
+
+    def drop_brief(self):
+        """What only its number is told of."""
+        brief = [each for each in self.processes if each.is_brief()]
+        self.deaths += len(brief)
+        self.processes = [each for each in self.processes if each not in brief]
+
+
+def look_again(thread, at):
+    """At a thread that this look had skipped."""
+    del thread.states[-1], thread.ticks[-1]
+    thread.look(False, at)
+
+
+def newest(root):
+    """The number that was given last to a process or thread; None if that cannot be read."""
+    return attempt(lambda: integer(line(root, "/proc/loadavg").split()[4]))[0]
+
 
 def collect(root, request):
     watch = Watch("process_activity", root, request, OFTEN, SHARE)
     watched = Watched(root, request.get("found", {}))
     uptime, _ = attempt(lambda: float(line(root, "/proc/uptime").split()[0]))
-    for _ in watch.looks():
+    searched = 0.0
+    for at in watch.looks():
         if len(watch.times) == 1:
-            for process in watched.processes:
-                process.count()
-            for group in watched.groups.values():
-                group.count()
-            watched.find_threads(root, watch.wanted * SHARE * FIRST)
-        else:
-            watched.look(watch.is_last)
+            watched.begin(watch, watch.wanted * SHARE * FIRST)
+            continue
+        watched.look(watch, watch.is_last)
+        if not watch.is_last and at - searched > (OFTEN - 0.5) * watch.interval:
+            searched = at
+            watched.search(watch)
+    watched.drop_brief()
     for process in watched.processes:
         process.read_pages()
     looks = len(watch.times)
+    ended = sum(process.ended_s is not None for process in watched.processes)
     found = Reading(look=watch.look(), times_s=watch.times, tick_hz=HZ, uptime_s=uptime)
-    found["complete"] = watched.complete
+    found["complete"] = watched.complete and not any(
+        process.has_more or (process.no_threads and process.ended_s is None)
+        for process in watched.processes
+    )
+    found["born"], found["ended"] = watched.births, watched.deaths + ended
     found["processes"] = [process.told(looks) for process in watched.processes]
     found["cgroups"] = [watched.groups[path].told() for path in sorted(watched.groups)]
     return found
