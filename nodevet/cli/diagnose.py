@@ -120,7 +120,6 @@ def command(
       3  a host could not be watched, or a cause cannot be told
          (1 wins over 3; with --watch, of the last round)
     """
-    from nodevet import report
     from nodevet.cli.common.output import Sinks, Streams, distinct
     from nodevet.cli.common.progress import Bar
     from nodevet.run import incident
@@ -137,8 +136,7 @@ def command(
         raise UserError("--from reads one bundle: leave out hosts, -i, --limit and --capture")
     if watch and (bundle or capture or formats or rules):
         raise UserError("--watch shows hosts only: leave out --from, --capture, --format, --rules")
-    sinks = Sinks(formats, display=display)
-    known = {sink: report.diagnosis_options(sink.format) for sink in sinks.sinks}
+    sinks = Sinks(formats, display=display, function="render_diagnosis")
     if capture:
         distinct(capture, sinks.sinks)
         try_out(capture)
@@ -158,12 +156,7 @@ def command(
             bar.start()
             found = look(save=captured.keep if capture else None, done=bar.advance)
     try:
-        sinks.write(
-            lambda sink: report.render_diagnosis(
-                sink.format, found, **sinks.drawn(sink, known[sink], rules=rules)
-            ),
-            sinks.sinks,
-        )
+        sinks.write_diagnosis(found, rules=rules)
     finally:  # neither file is lost because the other cannot be written
         if capture:
             captured.write(capture, redact=redact)

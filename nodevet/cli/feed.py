@@ -122,7 +122,6 @@ def command(
       2  usage or configuration error
       3  a host could not be read
     """
-    from nodevet import report
     from nodevet.cli.common.output import Sinks
     from nodevet.run.feed import check_batch, fed
     from nodevet.run.targets import Targets
@@ -133,19 +132,13 @@ def command(
         words = (workload, *targets)
         _measure(words, on, inventories, reach, seconds=seconds, user=user, workers=workers)
         return
-    sinks = Sinks(formats, display=display)
-    known = {sink: report.feed_options(sink.format) for sink in sinks.sinks}
+    sinks = Sinks(formats, display=display, function="render_feed")
     job = read_workload(Path(workload))
     check_batch(job, batch)
     chosen = Targets(names=targets, inventories=inventories, limit=limit)
     found = fed(job, _nodes(chosen, evidence, reach, display), batch)
-    sinks.write(
-        lambda sink: report.render_feed(
-            sink.format, found, **sinks.drawn(sink, known[sink], plot=plot)
-        ),
-        sinks.sinks,
-    )
-    click.get_current_context().exit(3 if found.lost else 0)
+    sinks.write_feed(found, plot=plot)
+    click.get_current_context().exit(found.exit_code)
 
 
 MEASURING = ("on", "seconds", "workers", "user")
@@ -171,10 +164,12 @@ def _measure(
     **asked: Any,
 ) -> None:
     """Print what a loader does on one host."""
+    from nodevet.cli.common.speech import needs_output
     from nodevet.run.feed import measure
     from nodevet.run.reach import fleet_options
     from nodevet.run.targets import Targets
 
+    needs_output()
     hosts = Targets(names=(on,), inventories=inventories).hosts()
     click.echo(measure(words, hosts, fleet_options(**reach), **asked), nl=False)
 

@@ -1,4 +1,4 @@
-"""`nodevet report`: render a saved run again."""
+"""`nodevet report`: render a saved run, diagnosis or answer of `feed` again."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     order=3,
     examples=(
         ("A saved run, for an issue", "nodevet report last.json --format markdown"),
+        ("A diagnosis, as a page", "nodevet report gpu007.json --format html:gpu007.html"),
         ("A run of fixes, for CI", "nodevet report runs/7f3a91c2-1 --format junit:fixes.xml"),
     ),
 )
@@ -41,20 +42,32 @@ def command(
 ) -> None:
     """Render a saved RUN in other formats.
 
-    RUN is a file that was written with --format json:FILE or jsonl:FILE, or the folder of an
-    apply, which is reported as its journal stands now, with what was rolled back since.
+    RUN is a file that check, gate, diagnose or feed wrote with --format json:FILE or jsonl:FILE, or
+    the folder of an apply, which is reported as its journal stands now, with what was rolled back
+    since. Of a diagnosis, --all tells the rules; of an answer of feed, it draws the bars.
 
-    The exit code is the one that the run itself had.
+    The exit code is the one that the command itself had.
     """
     from nodevet.cli.common.output import Sinks
-    from nodevet.cli.common.runs import read_run
-    from nodevet.run.earlier import DAY, PREVIOUS
+    from nodevet.cli.common.runs import read_report, read_run
+    from nodevet.feed.answer import FeedAnswer
+    from nodevet.model import Run
+    from nodevet.run.earlier import PREVIOUS
 
-    sinks = Sinks(formats, display=display)
     if run.is_dir():
-        _fixes(run, sinks, previous)
+        _fixes(run, Sinks(formats, display=display), previous)
+    found = read_report(run)
+    if previous and not isinstance(found, Run):
+        raise click.UsageError("--previous goes with a run of checks only")
+    if isinstance(found, FeedAnswer):
+        Sinks(formats, display=display, function="render_feed").write_feed(found, plot=everything)
+        click.get_current_context().exit(found.exit_code)
+    if not isinstance(found, Run):
+        sinks = Sinks(formats, display=display, function="render_diagnosis")
+        sinks.write_diagnosis(found, rules=everything)
+        click.get_current_context().exit(found.exit_code)
+    sinks = Sinks(formats, display=display)
     before = read_run(previous, most=PREVIOUS) if previous else None
-    found = read_run(run, most=DAY)
     sinks.finish(found, before, streamed=False, everything=everything, shadow=shadow)
     click.get_current_context().exit(sinks.code(found))
 

@@ -4,6 +4,7 @@
 """
 
 import re
+import zlib
 from collections.abc import Iterable
 from contextlib import suppress
 from enum import Enum
@@ -14,6 +15,7 @@ import msgspec
 from nodevet import typed
 
 MOST_BYTES = 64 << 20  # of a file that is looked at
+GZIP, BUNDLE = b"\x1f\x8b", b'{"nodevet_incident"'
 _TOP_KEY = re.compile(r'^["\']?([A-Za-z_][A-Za-z0-9_.-]*)["\']?[ \t]*:(?=\s|$)', re.MULTILINE)
 
 
@@ -32,6 +34,7 @@ class DocumentKind(Enum):
     EVIDENCE = "saved evidence"
     INCIDENT = "an incident bundle"
     DIAGNOSIS = "a diagnosis"
+    FEED = "an answer of feed"
 
 
 _WAYS = {
@@ -45,7 +48,8 @@ _WAYS = {
     DocumentKind.RESULT: "render its folder with: nodevet report {folder}",
     DocumentKind.FIX_RUN: "render it with: nodevet report {file}",
     DocumentKind.INCIDENT: "diagnose it with: nodevet diagnose --from {file}",
-    DocumentKind.DIAGNOSIS: "{file} is a result; its incident bundle is read with --from BUNDLE",
+    DocumentKind.DIAGNOSIS: "render it with: nodevet report {file}",
+    DocumentKind.FEED: "render it with: nodevet report {file}",
     DocumentKind.EVIDENCE: "judge it with: nodevet check --evidence {file}",
 }
 # the first of these of which the file has all keys, of what JSON or YAML
@@ -57,6 +61,7 @@ _JSON_KEYS = (
     ({"schema", "plan", "digest", "hosts"}, DocumentKind.RESULT),
     ({"schema", "nodevet", "started", "hosts", "stragglers"}, DocumentKind.DIAGNOSIS),
     ({"schema", "nodevet", "started", "hosts"}, DocumentKind.RUN),
+    ({"schema", "nodevet", "workload", "nodes"}, DocumentKind.FEED),
     ({"_meta"}, DocumentKind.INVENTORY),
     ({"all"}, DocumentKind.INVENTORY),
 )
@@ -83,6 +88,8 @@ _YAML_KEYS = (
 
 def recognize(data: bytes) -> DocumentKind | None:
     """What a file's content is; None if it is nothing of nodevet's. Pure."""
+    if data[:2] == GZIP:
+        return DocumentKind.INCIDENT if _begins(data).startswith(BUNDLE) else None
     text = data.lstrip(b"\xef\xbb\xbf \t\r\n")
     if text[:1] == b"{":
         return _first(_JSON_KEYS, _json_keys(text))
@@ -121,6 +128,13 @@ def mistaken(path: Path, *expected: DocumentKind) -> str:
 def way(kind: DocumentKind, path: Path) -> str:
     """What to do with a file of this kind."""
     return _WAYS[kind].format(file=path, folder=path.parent)
+
+
+def _begins(data: bytes) -> bytes:
+    """How a gzipped text begins; empty if it is damaged."""
+    with suppress(zlib.error):
+        return zlib.decompressobj(wbits=31).decompress(data[:4096], len(BUNDLE))
+    return b""
 
 
 def _first(

@@ -64,6 +64,11 @@ class FeedAnswer(msgspec.Struct, frozen=True, kw_only=True):
     nodes: tuple[NodeAnswer, ...]
     lost: Mapping[str, str] = {}  # hosts that could not be read, and why
 
+    @property
+    def exit_code(self) -> int:
+        """3 if a host could not be read, else 0."""
+        return 3 if self.lost else 0
+
 
 def answer(
     workload: Workload,

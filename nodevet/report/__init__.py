@@ -27,18 +27,28 @@ if TYPE_CHECKING:
 
 
 @cache
-def formats() -> tuple[str, ...]:
-    """The names of all formats, sorted."""
-    return names_in(__path__)
+def formats(function: str = "") -> tuple[str, ...]:
+    """The names of all formats, sorted; only of those with this function, if one is named."""
+    names = names_in(__path__)
+    return tuple(name for name in names if not function or hasattr(_imported(name), function))
 
 
-def module(name: str) -> ModuleType:
-    """The module of a format. Raises ReportError for an unknown name."""
-    if name not in formats():
-        from nodevet.problems import did_you_mean
+def module(name: str, function: str = "") -> ModuleType:
+    """The module of a format. Raises ReportError for an unknown name, or one that lacks the
+    function."""
+    known = formats(function)
+    if name in known:
+        return _imported(name)
+    listed = ", ".join(known)
+    if name in formats():
+        raise ReportError(f"the format {name} does not render this; these do: {listed}")
+    from nodevet.problems import did_you_mean
 
-        hint = did_you_mean(name, formats(), f"there are {', '.join(formats())}")
-        raise ReportError(f"no report format is named {name!r}; {hint}")
+    hint = did_you_mean(name, known, f"there are {listed}")
+    raise ReportError(f"no report format is named {name!r}; {hint}")
+
+
+def _imported(name: str) -> ModuleType:
     return import_module(f"nodevet.report.{name}")
 
 
@@ -79,10 +89,7 @@ def render_diagnosis(name: str, incident: "Diagnosis", **given: Any) -> str:
 
 def _own(name: str, function: str) -> Callable[..., Any]:
     """What only some formats have."""
-    found: Callable[..., Any] | None = getattr(module(name), function, None)
-    if found is None:
-        there = ", ".join(each for each in formats() if hasattr(module(each), function))
-        raise ReportError(f"the format {name} does not render this; these do: {there}")
+    found: Callable[..., Any] = getattr(module(name, function), function)
     return found
 
 

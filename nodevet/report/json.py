@@ -1,4 +1,5 @@
-"""A whole run as one JSON document; `nodevet report` reads that of a run of checks again."""
+"""A whole run, a diagnosis or an answer of `feed` as one JSON document; `nodevet report` reads it
+again, but for that of a run of fixes."""
 
 import json
 import re
@@ -10,6 +11,7 @@ from nodevet.model import Run
 from nodevet.report.parts.errors import ReportError
 from nodevet.report.parts.saved import (
     UPGRADES,
+    Decoded,
     Schema,
     decode,
     is_current,
@@ -87,10 +89,21 @@ def parse_diagnosis(text: str | bytes) -> "Diagnosis":
     """A diagnosis from its JSON form. Raises ReportError if it is none, or of another schema."""
     from nodevet.diagnosis.model import SCHEMA, Diagnosis
 
-    schema = decode(text, Schema, "diagnosis").schema
-    if schema != SCHEMA:
-        raise ReportError(f"the diagnosis has schema {schema}, this nodevet reads {SCHEMA}")
-    return decode(text, Diagnosis, "diagnosis")
+    return _of_schema(text, SCHEMA, Diagnosis, "diagnosis")
+
+
+def parse_feed(text: str | bytes) -> "FeedAnswer":
+    """An answer of `nodevet feed` from its JSON form. Raises as `parse_diagnosis` does."""
+    from nodevet.feed.answer import FEED_SCHEMA, FeedAnswer
+
+    return _of_schema(text, FEED_SCHEMA, FeedAnswer, "answer of feed")
+
+
+def _of_schema(text: str | bytes, current: int, kind: type[Decoded], what: str) -> Decoded:
+    schema = decode(text, Schema, what).schema
+    if schema != current:
+        raise ReportError(f"the {what} has schema {schema}, this nodevet reads {current}")
+    return decode(text, kind, what)
 
 
 def _indented(document: "Run | Result | FeedAnswer | Diagnosis") -> str:

@@ -1,21 +1,28 @@
-"""Saved runs: read from the reports that hold them, and how old they are."""
+"""Saved runs, diagnoses and answers of `feed`: read from the reports that hold them, and how old
+they are."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
 
 from msgspec import structs
 
 from nodevet import report
 from nodevet.age import AHEAD, WEEK, seconds_of, words
-from nodevet.document.kinds import DocumentKind, mistaken
+from nodevet.document.kinds import DocumentKind, mistaken, recognize
 from nodevet.model import Run
 from nodevet.printable import brief
 from nodevet.report.parts.errors import ReportError
 
+if TYPE_CHECKING:
+    from nodevet.diagnosis.model import Diagnosis
+    from nodevet.feed.answer import FeedAnswer
+
+Parsed = TypeVar("Parsed")
 DAY, PREVIOUS = 86400.0, WEEK
 """Seconds: a run that is rendered again is of today; one that is compared with, of last week."""
-WRITTEN = "`nodevet check --format json:FILE` writes one"
+WRITTEN = "`nodevet {} --format json:FILE` writes one"
 SHOWN = 40  # columns of a time
 
 
@@ -27,17 +34,46 @@ def read_run(path: Path, *, most: float) -> tuple[Run, Sequence[str]]:
     """A run from its json or jsonl report, and what the reader must know: what of it is not
     understood, and its age if that is more than `most` seconds. Raises SavedRunError.
     """
+    return _run(_data(path), path, most)
+
+
+def read_report(path: Path, *, most: float) -> "tuple[Run | Diagnosis | FeedAnswer, Sequence[str]]":
+    """What a report holds that can be rendered again, and what the reader must know of it, as
+    `read_run` tells it. Raises SavedRunError."""
+    from nodevet.report.json import parse_diagnosis, parse_feed
+
+    data = _data(path)
+    kind = recognize(data)
+    if kind is DocumentKind.FEED:
+        return _parsed(data, parse_feed, path, kind, "feed"), []
+    if kind is DocumentKind.DIAGNOSIS:
+        found = _parsed(data, parse_diagnosis, path, kind, "diagnose")
+        return found, [f"{path}: {note}" for note in _age("diagnosis", found.started, most)]
+    return _run(data, path, most)
+
+
+def _run(data: bytes, path: Path, most: float) -> tuple[Run, Sequence[str]]:
+    run, notes = _parsed(data, report.read, path, DocumentKind.RUN, "check")
+    return run, [f"{path}: {note}" for note in (*notes, *_age("run", run.started, most))]
+
+
+def _data(path: Path) -> bytes:
     try:
-        run, notes = report.read(path.read_bytes())
+        return path.read_bytes()
     except FileNotFoundError as error:
         raise SavedRunError(f"{path}: there is no such file; check the path") from error
     except OSError as error:
         raise SavedRunError(f"{path}: cannot be read: {error.strerror}") from error
+
+
+def _parsed(
+    data: bytes, parse: Callable[[bytes], Parsed], path: Path, kind: DocumentKind, command: str
+) -> Parsed:
+    try:
+        return parse(data)
     except ReportError as error:
-        told = mistaken(path, DocumentKind.RUN) or f"{error}; {WRITTEN}"
+        told = mistaken(path, kind) or f"{error}; {WRITTEN.format(command)}"
         raise SavedRunError(f"{path}: {told}") from error
-    aged = _age(run, most)
-    return run, [f"{path}: {note}" for note in (*notes, *([aged] if aged else []))]
 
 
 def among(run: Run, hosts: Run) -> Run:
@@ -46,13 +82,13 @@ def among(run: Run, hosts: Run) -> Run:
     return structs.replace(run, hosts=tuple(one for one in run.hosts if one.host in names))
 
 
-def _age(run: Run, most: float) -> str:
-    """How old a run is, in words; empty if that is at most so many seconds."""
-    started, now = seconds_of(run.started), time.time()
+def _age(what: str, began: str, most: float) -> Sequence[str]:
+    """How old a run is, in words; nothing if that is at most so many seconds."""
+    started, now = seconds_of(began), time.time()
     if started is None or started > now + AHEAD:
         age = "of unknown age"
     elif now - started > most:
         age = f"{words(now - started)} old"
     else:
-        return ""
-    return f"the run is {age}: it was started at {brief(run.started, SHOWN) or 'an unknown time'}"
+        return []
+    return [f"the {what} is {age}: it was started at {brief(began, SHOWN) or 'an unknown time'}"]

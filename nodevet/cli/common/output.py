@@ -13,13 +13,15 @@ import msgspec
 from nodevet import report
 from nodevet.cli.common.display import Display
 from nodevet.cli.common.interrupts import Interrupts
-from nodevet.cli.common.speech import say, silence
+from nodevet.cli.common.speech import needs_output, say, silence
 from nodevet.model import Host, Run
 from nodevet.run.errors import UserError
 from nodevet.run.files import replace, tried, try_out
 from nodevet.run.saved import keep
 
 if TYPE_CHECKING:
+    from nodevet.diagnosis.model import Diagnosis
+    from nodevet.feed.answer import FeedAnswer
     from nodevet.fleet import Visit
     from nodevet.result import Result
 
@@ -47,10 +49,17 @@ class Sinks:
     """
 
     def __init__(
-        self, formats: Sequence[str], save: Path | None = None, display: Display | None = None
+        self,
+        formats: Sequence[str],
+        save: Path | None = None,
+        display: Display | None = None,
+        function: str = "",
     ) -> None:
+        """`function`: what a format must have if only some have it, `render_feed` for one."""
         self.display = display or Display()
-        self.sinks = tuple(_sinks(formats or ["table"]))
+        self.sinks = tuple(_sinks(formats or ["table"], function))
+        if function and any(sink.file is None for sink in self.sinks):
+            needs_output()
         self._save = save
         self._lost: dict[str, str] = {}
         self.shown = ""  # what went to standard output last
@@ -172,6 +181,26 @@ class Sinks:
     def _give_up(self, what: str, error: OSError) -> None:
         self._lost.setdefault(what, error.strerror or str(error))
 
+    def write_diagnosis(self, found: "Diagnosis", *, rules: bool) -> None:
+        """Write a diagnosis. Raises as `finish` does."""
+        self.write(
+            lambda sink: report.render_diagnosis(
+                sink.format,
+                found,
+                **self.drawn(sink, report.diagnosis_options(sink.format), rules=rules),
+            ),
+            self.sinks,
+        )
+
+    def write_feed(self, found: "FeedAnswer", *, plot: bool) -> None:
+        """Write an answer of `feed`. Raises as `finish` does."""
+        self.write(
+            lambda sink: report.render_feed(
+                sink.format, found, **self.drawn(sink, report.feed_options(sink.format), plot=plot)
+            ),
+            self.sinks,
+        )
+
     def code(self, document: "Run | Result") -> int:
         """The exit code: that of the format on standard output, if it has one of its own."""
         shown = next((sink.format for sink in self.sinks if sink.file is None), None)
@@ -206,13 +235,13 @@ class Streams:
                 self._output.give_up(sink, error)
 
 
-def _sinks(words: Sequence[str]) -> Iterator[Sink]:
+def _sinks(words: Sequence[str], function: str) -> Iterator[Sink]:
     seen: set[Path | None] = set()
     for word in words:
         name, colon, path = word.partition(":")
         if colon and not path:
             raise click.UsageError(f"--format {word} needs a file after the colon")
-        report.module(name)
+        report.module(name, function)
         sink = Sink(name, Path(path) if path else None)
         place = sink.file.resolve() if sink.file else None
         if place in seen:

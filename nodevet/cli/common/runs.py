@@ -1,10 +1,15 @@
 """Saved runs that a command line names."""
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from nodevet.cli.common.speech import say
 from nodevet.model import Run
 from nodevet.run import earlier
+
+if TYPE_CHECKING:
+    from nodevet.diagnosis.model import Diagnosis
+    from nodevet.feed.answer import FeedAnswer
 
 
 def read_run(path: Path, *, most: float) -> Run:
@@ -13,6 +18,14 @@ def read_run(path: Path, *, most: float) -> Run:
     for note in notes:
         say(note)
     return run
+
+
+def read_report(path: Path) -> "Run | Diagnosis | FeedAnswer":
+    """As `read_run`, of today; a diagnosis and an answer of `feed`, too."""
+    found, notes = earlier.read_report(path, most=earlier.DAY)
+    for note in notes:
+        say(note)
+    return found
 
 
 def earlier_run(path: Path | None, *, quiet: bool = False) -> Run | None:

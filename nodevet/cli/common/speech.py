@@ -8,6 +8,8 @@ from typing import TextIO
 
 import click
 
+from nodevet.run.errors import UserError
+
 
 def say(text: str) -> None:
     """One line of nodevet's own on standard error."""
@@ -22,6 +24,13 @@ def tell(text: str, *, err: bool = False, nl: bool = True) -> bool:
         silence(sys.stderr if err else sys.stdout)
         return False
     return True
+
+
+def needs_output() -> None:
+    """Raises UserError if standard output was closed when nodevet began, for a command of which
+    what it prints is all that it does."""
+    if sys.__stdout__ is None:
+        raise UserError("standard output is closed, and the answer would be lost")
 
 
 def say_at_once(text: str) -> None:
