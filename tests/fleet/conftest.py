@@ -46,6 +46,7 @@ ACTS = {
     "fails": "sys.stderr.write('no such \\x1b[31mluck\\n'); sys.exit(3)",
     "silent": "sys.exit(0)",
     "hangs": "time.sleep(90)",
+    "late": "time.sleep(1); say(head + text)",
 }
 
 

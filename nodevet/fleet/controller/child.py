@@ -42,10 +42,17 @@ class Ending:
 class ChildProcess:
     """Its session is its own, so that a Ctrl-C on the terminal reaches the parent alone."""
 
-    def __init__(self, argv: Sequence[str], stdin: bytes | None = None) -> None:
-        """`stdin`: all its input; None: a pipe, for `write`. Raises FleetError."""
+    ending: float = ENDING
+
+    def __init__(
+        self, argv: Sequence[str], stdin: bytes | None = None, errors: IO[bytes] | None = None
+    ) -> None:
+        """`stdin`: all its input; None: a pipe, for `write`. `errors`: what takes its stderr.
+
+        Raises FleetError.
+        """
         try:
-            self._errors, self._process = _start(argv, stdin)
+            self._errors, self._process = _start(argv, stdin, errors)
         except OSError as error:
             why = f"cannot start a child process: {error.strerror}"
             raise FleetError(f"{why} ({error.filename or _folder()})") from error
@@ -84,6 +91,10 @@ class ChildProcess:
         with self._writing, suppress(OSError):
             cast(IO[bytes], self._process.stdin).close()
 
+    def stop(self) -> None:
+        """Have it end now; `end` collects it."""
+        self.kill()
+
     def kill(self) -> None:
         """Kill it and all it started. One that runs as root (sudo) ends at its own deadline."""
         if self._process.returncode is None:
@@ -95,7 +106,7 @@ class ChildProcess:
         if self._ending is None:
             self.output.close()
             with suppress(subprocess.TimeoutExpired):
-                self._process.wait(ENDING)
+                self._process.wait(self.ending)
             self.kill()
             with suppress(subprocess.TimeoutExpired):
                 self._process.wait(KILLED)
@@ -127,10 +138,12 @@ def _unnamed() -> IO[bytes]:
         return TemporaryFile()
 
 
-def _start(argv: Sequence[str], stdin: bytes | None) -> tuple[IO[bytes], subprocess.Popen[bytes]]:
+def _start(
+    argv: Sequence[str], stdin: bytes | None, errors: IO[bytes] | None
+) -> tuple[IO[bytes], subprocess.Popen[bytes]]:
     """The file that takes its stderr, and the process. Raises OSError."""
     with ExitStack() as stack:
-        errors = stack.enter_context(_unnamed())
+        errors = stack.enter_context(errors or _unnamed())
         with ExitStack() as given:
             source: int | IO[bytes] = subprocess.PIPE
             if stdin is not None:

@@ -1,20 +1,22 @@
 """The parent's side of a visit: starts the children, hears them, and loses no host."""
 
+import math
 import os
 import selectors
 import time
 from collections import deque
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from nodevet.fleet import Options, Visit
+from nodevet.fleet import FleetError, Options, Visit
 from nodevet.fleet.controller.local import LocalProbe
 from nodevet.model import Host
 
 if TYPE_CHECKING:
+    from nodevet.fleet.controller.launched import LauncherRun
     from nodevet.fleet.controller.shards import Shard
 
-    Source = Shard | LocalProbe
+    Source = Shard | LocalProbe | LauncherRun
 
 
 class Dispatcher:
@@ -32,9 +34,9 @@ class Dispatcher:
     def size(self) -> int:
         return len(self._sources)
 
-    def hear(self) -> list[Visit]:
-        """Wait until a child says something, ends, or is silent for too long."""
-        soonest = min(source.due for source in self._sources)
+    def hear(self, until: float) -> list[Visit]:
+        """Wait until a child says something, ends, or is silent for too long; and no longer."""
+        soonest = min(until, *(source.due for source in self._sources))
         ready = self._selector.select(max(0.0, soonest - time.monotonic()))
         visits: list[Visit] = []
         for key, _ in ready:
@@ -57,7 +59,7 @@ class Dispatcher:
     def end(self) -> None:
         """Kill what still runs, all at once, then collect it."""
         for source in self._sources:
-            source.child.kill()
+            source.child.stop()
         while self._sources:
             self._sources.pop().child.end()
         self._selector.close()
@@ -66,33 +68,62 @@ class Dispatcher:
         self._selector.unregister(source.child.output)
         self._sources.remove(source)
         if late:
-            source.child.kill()
+            source.child.stop()
         return list(source.unfinished(source.child.end(), late=late))
 
 
-def dispatch(hosts: Sequence[Host], options: Options) -> Generator[Visit]:
-    """See nodevet.fleet.visit."""
+def dispatch(hosts: Sequence[Host], options: Options, until: float = math.inf) -> Generator[Visit]:
+    """The visits, until all are done or it is `until`; see nodevet.fleet.visit."""
     local = deque(host for host in hosts if host.local)
     at_once = min(options.parallel, 2 * cpus())
     dispatcher = Dispatcher()
     try:
         if others := [host for host in hosts if not host.local]:
-            from nodevet.fleet.controller.shards import shards  # this machine needs none
-
-            for shard in shards(others, options, cpus()):
-                dispatcher.add(shard)
+            for one in _elsewhere(others, options):
+                if isinstance(one, Visit):
+                    yield one
+                else:
+                    dispatcher.add(one)
         remote = dispatcher.size
-        while True:
+        while time.monotonic() < until:
             while local and dispatcher.size < remote + at_once:
                 dispatcher.add(LocalProbe(local.popleft(), options))
             if not dispatcher.size:
                 return
-            for visit in dispatcher.hear():
+            for visit in dispatcher.hear(until):
                 before = time.monotonic()
                 yield visit
                 dispatcher.pause(time.monotonic() - before)
     finally:
         dispatcher.end()
+
+
+def _elsewhere(hosts: Sequence[Host], options: Options) -> "Iterator[Source | Visit]":
+    """What visits hosts over SSH: shards here, and launchers; and who cannot be visited at all.
+
+    Raises FleetError.
+    """
+    from nodevet.fleet.controller.shards import shards  # this machine needs none
+    from nodevet.fleet.launchers import Launchers
+
+    if not isinstance(options.engine, Launchers):
+        yield from shards(hosts, options, cpus())
+        return
+    from nodevet.fleet.controller.launched import LauncherRuns
+
+    routed: list[tuple[Host, tuple[str, ...]]] = []
+    here: list[Host] = []
+    for host in hosts:
+        try:
+            route = options.engine.route(host)
+        except ValueError as error:
+            raise FleetError(str(error)) from error
+        if route:
+            routed.append((host, route))
+        else:
+            here.append(host)
+    yield from shards(here, options, cpus())
+    yield from LauncherRuns(routed, options, options.engine).start()
 
 
 def cpus() -> int:

@@ -24,7 +24,9 @@ WORTHWHILE = 100  # hosts; with fewer, starting one more process costs more than
 class Shard:
     """One child process and the hosts that it answers for."""
 
-    def __init__(self, order: framing.BatchOrder, hosts: Sequence[Host]) -> None:
+    def __init__(
+        self, order: framing.BatchOrder, hosts: Sequence[Host] | Mapping[int, Host]
+    ) -> None:
         self._hosts = {target.number: hosts[target.number] for target in order.targets}
         self._reader = framing.FrameReader(order.body_limit)
         self._fault = ""
@@ -38,11 +40,7 @@ class Shard:
         try:
             for frame in self._reader.take(chunk):
                 number, outcome = framing.read_outcome(frame)
-                host = self._hosts.pop(number)
-                evidence = outcome.evidence if outcome.status == Status.VETTED else None
-                yield Visit(
-                    host.name, Status(outcome.status), outcome.why, evidence, outcome.seconds
-                )
+                yield visited(self._hosts.pop(number), outcome)
         except (ValueError, KeyError, TypeError) as error:
             self._fault = f"wrote malformed output: {type(error).__name__}: {error}"
             self.child.kill()
@@ -54,8 +52,22 @@ class Shard:
         else:
             status, how = Status.PROBE_FAILED, self._fault or str(ending)
         for host in self._hosts.values():
-            yield Visit(host.name, status, f"the process that visits this host {how}")
+            why = f"the process that visits this host {how}"
+            yield Visit(host.name, status, why, again=late)
         self._hosts.clear()
+
+
+def visited(host: Host, outcome: framing.VisitOutcome) -> Visit:
+    """The visit that an outcome is of. Raises ValueError."""
+    evidence = outcome.evidence if outcome.status == Status.VETTED else None
+    return Visit(
+        host.name,
+        Status(outcome.status),
+        outcome.why,
+        evidence,
+        outcome.seconds,
+        again=outcome.again,
+    )
 
 
 def shards(hosts: Sequence[Host], options: Options, cpus: int) -> Iterator[Shard]:
@@ -70,46 +82,61 @@ def shards(hosts: Sequence[Host], options: Options, cpus: int) -> Iterator[Shard
 def check_files(options: Options) -> None:
     """Raises FleetError if a file that was named is missing, or new keys cannot be stored."""
     if options.host_keys == "accept-new":
-        path = (options.known_hosts or Path("~/.ssh/known_hosts")).expanduser()
-        try:
-            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            os.close(os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600))
-        except OSError as error:
-            raise FleetError(
-                f"{path}: {error.strerror}; accepted host keys must be stored there"
-            ) from error
+        accept_keys(options.known_hosts)
     for name, given in (("ssh_config", options.ssh_config), ("known_hosts", options.known_hosts)):
         if given is not None and not given.expanduser().exists():
             raise FleetError(f"{name} {given}: no such file")
+
+
+def accept_keys(known_hosts: Path | str | None) -> None:
+    """Make sure that new keys can be stored. Raises FleetError."""
+    path = Path(known_hosts or "~/.ssh/known_hosts").expanduser()
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        os.close(os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600))
+    except OSError as error:
+        raise FleetError(
+            f"{path}: {error.strerror}; accepted host keys must be stored there"
+        ) from error
 
 
 def orders(hosts: Sequence[Host], options: Options, cpus: int) -> list[framing.BatchOrder]:
     """The hosts dealt out like cards, so that bad neighbours do not meet in one shard."""
     asked = options.shards or min(cpus, math.ceil(len(hosts) / WORTHWHILE))
     count = max(min(asked, options.parallel, len(hosts)), math.ceil(len(hosts) / LARGEST))
-    found = [options.asked(host) for host in hosts]
-    parts = [range(place, len(hosts), count) for place in range(count)]
     return [
-        framing.BatchOrder(
-            parallel=max(1, options.parallel // count + (place < options.parallel % count)),
-            connect_timeout=options.connect_timeout,
-            deadline=options.deadline,
-            probe_deadline=options.probe_seconds,
-            ssh_config=_path(options.ssh_config),
-            known_hosts=_path(options.known_hosts),
-            accept_new=options.host_keys == "accept-new",
-            max_output=options.max_output,
-            sample=options.sample,
-            asks=[{section: tuple(names) for section, names in each.items()} for each in asks],
-            targets=tuple(
-                _target(number, hosts[number], options, which)
-                for number, which in zip(part, places, strict=True)
-            ),
-            payload=payload(),
+        order_of(
+            range(place, len(hosts), count),
+            hosts,
+            options,
+            max(1, options.parallel // count + (place < options.parallel % count)),
         )
-        for place, part in enumerate(parts)
-        for asks, places in [_distinct([found[number] for number in part])]
+        for place in range(count)
     ]
+
+
+def order_of(
+    numbers: Sequence[int], hosts: Sequence[Host], options: Options, parallel: int
+) -> framing.BatchOrder:
+    """What one shard is to do: visit these of the hosts, so many at a time."""
+    asks, places = _distinct([options.asked(hosts[number]) for number in numbers])
+    return framing.BatchOrder(
+        parallel=parallel,
+        connect_timeout=options.connect_timeout,
+        deadline=options.deadline,
+        probe_deadline=options.probe_seconds,
+        ssh_config=_path(options.ssh_config),
+        known_hosts=_path(options.known_hosts),
+        accept_new=options.host_keys == "accept-new",
+        max_output=options.max_output,
+        sample=options.sample,
+        asks=[{section: tuple(names) for section, names in each.items()} for each in asks],
+        targets=tuple(
+            _target(number, hosts[number], options, which)
+            for number, which in zip(numbers, places, strict=True)
+        ),
+        payload=payload(),
+    )
 
 
 Asks = Mapping[str, Sequence[Any]]

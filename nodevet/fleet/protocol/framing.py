@@ -11,7 +11,9 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 HEAD_LIMIT = 1 << 24  # bytes; the largest is an order: 500 hosts, a few hundred bytes each
+ANSWER_HEAD = 1 << 16  # bytes of the head of an answer
 SLACK = 1 << 20  # bytes of a body beyond what one node may have written
+LONGEST = 10 * 86400  # seconds of one visit
 INPUT_LIMIT = 1 << 26  # bytes of a body that a child takes: the payload, or an action's content
 
 
@@ -32,8 +34,9 @@ def write_frame(head: Mapping[str, Any], body: bytes = b"") -> bytes:
 class FrameReader:
     """Splits what came into frames, of which a body has at most `limit` bytes."""
 
-    def __init__(self, limit: int) -> None:
+    def __init__(self, limit: int, head: int = HEAD_LIMIT) -> None:
         self._limit = limit
+        self._head_limit = head
         self._text = bytearray()
         self._searched = 0  # bytes of a head that is not whole
         self._head: dict[str, Any] | None = None
@@ -54,8 +57,8 @@ class FrameReader:
             return True
         end = self._text.find(b"\n", self._searched)
         self._searched = 0 if end >= 0 else len(self._text)
-        if max(end, self._searched) > HEAD_LIMIT:
-            raise FrameError(f"a head of more than {HEAD_LIMIT >> 20} MiB")
+        if max(end, self._searched) > self._head_limit:
+            raise FrameError(f"a head of more than {self._head_limit:,} bytes")
         if end < 0:
             return False
         try:
@@ -127,6 +130,7 @@ class VisitOutcome:
     why: str = ""
     evidence: bytes = b""
     seconds: float = 0.0
+    again: bool = False  # whether another try may find it otherwise
 
 
 @dataclass(frozen=True)
@@ -166,15 +170,22 @@ def write_outcome(number: int, outcome: VisitOutcome) -> bytes:
     seconds = round(outcome.seconds, 3)
     head = {
         "number": number, "status": outcome.status, "why": outcome.why, "seconds": seconds,
+        **({"again": True} if outcome.again else {}),
     }  # fmt: skip
     return write_frame(head, outcome.evidence)
 
 
 def read_outcome(frame: Frame) -> tuple[int, VisitOutcome]:
-    """The host's number, and its outcome. Raises KeyError."""
+    """The host's number, and its outcome. Raises KeyError and TypeError."""
     head = frame.head
-    outcome = VisitOutcome(head["status"], head["why"], frame.body, head["seconds"])
-    return head["number"], outcome
+    number, status, why, seconds = (head[name] for name in ("number", "status", "why", "seconds"))
+    again = head.get("again", False)
+    texts = isinstance(status, str) and isinstance(why, str)
+    if not texts or type(number) is not int or type(again) is not bool:
+        raise TypeError("an outcome of another form")
+    if not isinstance(seconds, (int, float)) or not 0 <= seconds <= LONGEST:
+        raise TypeError("an outcome that took no valid time")
+    return number, VisitOutcome(status, why, frame.body, seconds, again)
 
 
 def write_request(number: int, request: SessionRequest) -> bytes:

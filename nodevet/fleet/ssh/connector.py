@@ -22,7 +22,7 @@ from pyinfra.connectors.util import CommandOutput, OutputLine, make_unix_command
 
 from nodevet.fleet.protocol.commands import GRACE, bounded
 from nodevet.fleet.protocol.payload import Answer
-from nodevet.fleet.ssh.errors import UnreachableError
+from nodevet.fleet.ssh.errors import PassingError
 from nodevet.fleet.ssh.host_config import HostConfig
 from nodevet.fleet.ssh.transport import Connection, Transports
 
@@ -149,7 +149,7 @@ class NodeConnector(SSHConnector):
         try:
             channel: Channel = self.transport.open_session()
         except (SSHException, OSError, EOFError) as error:
-            raise UnreachableError(f"no session: {error or 'connection lost'}") from error
+            raise PassingError(f"no session: {error or 'connection lost'}") from error
         return channel
 
     def _converse(

@@ -23,7 +23,11 @@ class SshConfigError(Exception):
     """The host cannot be reached as configured; the message says what to change."""
 
 
-class HungUpError(UnreachableError):
+class PassingError(UnreachableError):
+    """As UnreachableError, and another try may find it otherwise: nobody refused who asked."""
+
+
+class HungUpError(PassingError):
     """The server closed the connection before its banner: it may be busy, and take the next one."""
 
 
@@ -39,16 +43,22 @@ class NoBannerError(TooLateError):
     """Connected, and not greeted in time: the server may be busy, and greet the next one."""
 
 
-def unresolved(error: socket.gaierror) -> str:
+def may_pass(error: Exception) -> bool:
+    """Whether another try may end otherwise. A wrong key or a refused login does not pass."""
+    return isinstance(error, (PassingError, TooLateError))
+
+
+def unresolved(error: socket.gaierror) -> UnreachableError:
     if error.errno == socket.EAI_AGAIN:
-        return "name not found: the name server did not answer"
-    return "name not found"
+        return PassingError("name not found: the name server did not answer")
+    return UnreachableError("name not found")
 
 
-def handshake_failure(error: Exception) -> str:
+def handshake_failure(error: Exception) -> UnreachableError:
     if isinstance(error, IncompatiblePeer):
-        return f"no common algorithm: {error}"
-    return f"connection closed during key exchange{f': {error}' if str(error) else ''}"
+        return UnreachableError(f"no common algorithm: {error}")
+    told = f": {error}" if str(error) else ""
+    return PassingError(f"connection closed during key exchange{told}")
 
 
 def refused(error: OSError) -> str:

@@ -24,10 +24,12 @@ from nodevet.fleet.ssh.errors import (
     HungUpError,
     NoBannerError,
     OtherKeyError,
+    PassingError,
     SshConfigError,
     TooLateError,
     UnreachableError,
     handshake_failure,
+    may_pass,
     refused,
     unresolved,
 )
@@ -164,13 +166,13 @@ class Transports:
         except TimeoutError as error:
             raise TooLateError(f"timed out after {elapsed(self._timeout)} (connecting)") from error
         except socket.gaierror as error:
-            raise UnreachableError(unresolved(error)) from error
+            raise unresolved(error) from error
         except UnicodeError as error:
             raise UnreachableError("name not found: it is not a valid host name") from error
         except OSError as error:
             if error.errno == errno.ETIMEDOUT:
                 raise TooLateError("connection timed out") from error
-            raise UnreachableError(refused(error)) from error
+            raise PassingError(refused(error)) from error
 
     def _handshake(
         self, config: HostConfig, sock: BufferedSocket, types: Sequence[str]
@@ -192,7 +194,7 @@ class Transports:
             ) from error
         except (SSHException, OSError, EOFError) as error:
             transport.close()
-            raise UnreachableError(handshake_failure(error)) from error
+            raise handshake_failure(error) from error
         except BaseException:
             transport.close()
             raise
@@ -240,13 +242,14 @@ class Transports:
             target = (config.hostname, config.port)
             channel = self._jump(hop).open_channel("direct-tcpip", target, ("127.0.0.1", 0))
         except (UnreachableError, SshConfigError) as error:
-            raise UnreachableError(f"jump host {hop.label}: {error}") from error
+            kind = PassingError if may_pass(error) else UnreachableError
+            raise kind(f"jump host {hop.label}: {error}") from error
         except TooLateError as error:
             raise TooLateError(f"jump host {hop.label}: {error}") from error
         except ChannelException as error:
-            raise UnreachableError(f"jump host {hop.label} cannot connect: {error.text}") from error
+            raise PassingError(f"jump host {hop.label} cannot connect: {error.text}") from error
         except (SSHException, OSError, EOFError) as error:
-            raise UnreachableError(f"jump host {hop.label}: connection lost") from error
+            raise PassingError(f"jump host {hop.label}: connection lost") from error
         return channel  # type: ignore[return-value]  # paramiko's channels act as sockets
 
     def _jump(self, hop: HostConfig) -> Transport:

@@ -8,6 +8,7 @@ import sys
 import time
 from collections import deque
 from contextlib import suppress
+from dataclasses import replace
 from functools import cache, partial
 from typing import cast
 
@@ -26,7 +27,7 @@ from nodevet.durations import elapsed
 from nodevet.fleet.protocol import commands, framing
 from nodevet.fleet.protocol.payload import Answer, AnswerError, request
 from nodevet.fleet.ssh.connector import NoAnswerError, NodeConnector
-from nodevet.fleet.ssh.errors import SshConfigError, TooLateError
+from nodevet.fleet.ssh.errors import SshConfigError, TooLateError, may_pass
 from nodevet.fleet.ssh.host_config import SshConfig
 from nodevet.fleet.ssh.transport import Transports
 
@@ -88,13 +89,11 @@ class Batch:
                 outcome = self._ask(connector, target)
         except Deadline:
             why = f"timed out after {elapsed(self._order.deadline)} ({connector.stage})"
-            outcome = framing.VisitOutcome("timeout", why)
+            outcome = framing.VisitOutcome("timeout", why, again=True)
         finally:
             with gevent.Timeout(CLOSING, False):
                 connector.disconnect()
-        return framing.VisitOutcome(
-            outcome.status, outcome.why, outcome.evidence, time.monotonic() - started
-        )
+        return replace(outcome, seconds=time.monotonic() - started)
 
     def _ask(self, connector: NodeConnector, target: framing.SshTarget) -> framing.VisitOutcome:
         order = self._order
@@ -110,9 +109,9 @@ class Batch:
                 "vetted", "", connector.ask(line, order.payload + wish, answer)
             )
         except TooLateError as error:
-            return framing.VisitOutcome("timeout", str(error))
+            return framing.VisitOutcome("timeout", str(error), again=True)
         except (ConnectError, SshConfigError) as error:
-            return framing.VisitOutcome("unreachable", str(error))
+            return framing.VisitOutcome("unreachable", str(error), again=may_pass(error))
         except NoAnswerError as error:
             return unanswered(error, answer, target.python, order.probe_deadline)
         except (AnswerError, commands.CommandError) as error:
@@ -141,7 +140,7 @@ def unanswered(
     """How a program that was sent to a node ended without an answer."""
     if commands.timed_out(error.code):
         return framing.VisitOutcome(
-            "timeout", f"timed out after {elapsed(seconds)} (running the probe)"
+            "timeout", f"timed out after {elapsed(seconds)} (running the probe)", again=True
         )
     on_stdout = not error.stderr.strip() and not answer.begun  # as nologin(8) complains
     said = answer.said if on_stdout else error.stderr

@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 
 from nodevet.fleet import Options
 from nodevet.fleet.controller.shards import orders
-from nodevet.fleet.protocol import framing
 from nodevet.fleet.protocol.framing import (
     FrameError,
     FrameReader,
@@ -87,9 +86,8 @@ def test_what_is_not_a_frame_is_an_error(text: bytes) -> None:
         list(FrameReader(99).take(text))
 
 
-def test_a_head_without_an_end_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(framing, "HEAD_LIMIT", 1000)
-    reader = FrameReader(99)
+def test_a_head_without_an_end_is_an_error() -> None:
+    reader = FrameReader(99, 1000)
     assert not list(reader.take(b"x" * 999))
     with pytest.raises(FrameError, match="head of more than"):
         list(reader.take(b"xx"))

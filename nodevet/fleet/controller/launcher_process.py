@@ -1,0 +1,76 @@
+"""The process of a launcher: it is written to without waiting, and asked to end before it must."""
+
+import os
+import queue
+import signal
+import threading
+from collections.abc import Sequence
+from contextlib import suppress
+
+from nodevet.fleet.controller.child import TAIL, ChildProcess, StalledError
+from nodevet.fleet.protocol import framing
+from nodevet.fleet.protocol.greeting import BEAT
+
+PATIENCE = 3600  # seconds that one write may take; a process that hangs is ended long before
+ENDING = 2.0  # seconds for it to end what it started, once it is told to
+
+
+class LauncherProcess(ChildProcess):
+    """Of what it complains the end is kept; a sign of life is written every few seconds.
+
+    What is far ends when its input does: srun and kubectl pass that on, as ssh does.
+    """
+
+    ending = ENDING
+
+    def __init__(self, argv: Sequence[str]) -> None:
+        """Raises FleetError."""
+        self._complaint = b""
+        self._messages: queue.Queue[bytes | None] = queue.Queue()
+        source, sink = os.pipe()
+        try:
+            with os.fdopen(sink, "wb") as errors:
+                super().__init__(argv, errors=errors)
+        except BaseException:
+            os.close(source)
+            raise
+        self._ear = threading.Thread(target=self._listen, args=(source,), daemon=True)
+        self._pen = threading.Thread(target=self._write_all, daemon=True)
+        self._ear.start()
+        self._pen.start()
+
+    def put(self, message: bytes) -> None:
+        self._messages.put(message)
+
+    def finish(self) -> None:
+        """Close its input, which asks it to end."""
+        self._messages.put(None)
+
+    def stop(self) -> None:
+        self.finish()
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(self.pid, signal.SIGTERM)
+
+    def _write_all(self) -> None:
+        beat = framing.write_frame({"beat": True})
+        with suppress(OSError, ValueError, StalledError):
+            while True:
+                try:
+                    message = self._messages.get(timeout=BEAT)
+                except queue.Empty:
+                    message = beat
+                if message is None:
+                    break
+                self.write(message, PATIENCE)
+        self.hang_up()
+
+    def _listen(self, descriptor: int) -> None:
+        with os.fdopen(descriptor, "rb", buffering=0) as source:
+            while chunk := source.read(TAIL):
+                self._complaint = (self._complaint + chunk)[-TAIL:]
+
+    def _tail(self) -> bytes:
+        self.finish()
+        self._pen.join(self.ending)
+        self._ear.join(self.ending)
+        return self._complaint

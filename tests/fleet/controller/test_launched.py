@@ -1,0 +1,370 @@
+"""Hosts that are visited from elsewhere: every one is answered for once, whatever a launcher does.
+
+The bastions are sshds on loopback, with the nodevet of this environment.
+"""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from nodevet import __version__
+from nodevet.fleet import FleetError, Options, Visit, visit
+from nodevet.fleet.controller import launched, launcher_process
+from nodevet.fleet.launchers import Launcher, Launchers, launcher
+from nodevet.model import Host, Status
+from nodevet_sim.sshd import KeyPair, Sshd
+
+pytestmark = pytest.mark.timeout(200)
+SHARD = Path(sys.executable).with_name("nodevet-shard")
+HOSTS = 12
+
+Tools = dict[str, Callable[..., object]]
+Go = Callable[..., dict[str, Visit]]
+
+
+@pytest.fixture(autouse=True)
+def small_orders(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(launched, "LEAST", 2)
+
+
+@pytest.fixture(scope="module")
+def node(sshd: Callable[..., Sshd]) -> Sshd:
+    return sshd(addresses=[f"127.7.0.{n}" for n in range(1, 13)])
+
+
+@pytest.fixture
+def hosts(node: Sshd, fake: dict[str, str]) -> Callable[..., list[Host]]:
+    def make(act: str, count: int = HOSTS, group: str = "dc1") -> list[Host]:
+        return [
+            Host(
+                name=f"{group}-{n:02}",
+                address=node.addresses[n % len(node.addresses)],
+                port=node.port,
+                user="root",
+                python=fake[act],
+                key_file="/no/such/key/on/the/bastion",
+                known_hosts="/no/such/file/on/the/bastion",
+                groups=frozenset({group}),
+            )
+            for n in range(count)
+        ]
+
+    return make
+
+
+@pytest.fixture(scope="module")
+def bastion(
+    sshd: Callable[..., Sshd],
+    node: Sshd,
+    key: KeyPair,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Callable[..., Launcher]:
+    """A launcher through an sshd of its own, whose home has what reaches the nodes."""
+    folder = tmp_path_factory.mktemp("bastions")
+
+    def make(name: str, program: str = str(SHARD), **options: object) -> Launcher:
+        server = sshd(**options)
+        known = folder / f"{name}.known"
+        known.write_text(server.known_hosts)
+        ssh = server.folder / "home" / ".ssh"
+        ssh.mkdir(mode=0o700, parents=True, exist_ok=True)
+        (ssh / "known").write_text(node.known_hosts)
+        words = f"ssh -F /dev/null -i {key.path} -o UserKnownHostsFile={known} -p {server.port}"
+        one = launcher(
+            name,
+            f"{words} root@{server.address} {program}",
+            ssh_config=os.devnull,
+            known_hosts=str(ssh / "known"),
+            key_file=str(key.path),
+        )
+        servers[name] = server
+        return one
+
+    servers: dict[str, Sshd] = {}
+    make.servers = servers
+    return make
+
+
+def through(*launchers: Launcher, **options: object) -> dict[str, object]:
+    """Options by which all of these launchers may reach every host."""
+    return {"engine": Launchers(launchers), **options}
+
+
+def wrapped(tmp_path: Path, name: str, script: str) -> str:
+    """A program that stands for one that is not here, as an argv wrapper."""
+    path = tmp_path / name
+    path.write_text(f"#!/bin/sh\n{script}\n")
+    path.chmod(0o755)
+    return str(path)
+
+
+def test_what_a_bastion_needs_is_its_own(
+    bastion: Callable[..., Launcher], hosts: Callable[..., list[Host]], go: Go
+) -> None:
+    visits = go(hosts("healthy"), **through(bastion("plain")))
+    assert Counter((one.status, one.why) for one in visits.values()) == {(Status.VETTED, ""): HOSTS}
+    assert len({one.evidence for one in visits.values()}) == 1
+
+
+def test_a_bastion_without_the_keys_says_so_of_each_host(
+    bastion: Callable[..., Launcher], hosts: Callable[..., list[Host]], go: Go
+) -> None:
+    one = replace(bastion("keyless"), key_file=None)
+    visits = go(hosts("healthy", 3), **through(one))
+    assert {one.status for one in visits.values()} == {Status.UNREACHABLE}
+    assert all("permission denied for root" in one.why for one in visits.values())
+
+
+def test_one_is_killed_in_the_middle_and_another_takes_over(
+    bastion: Callable[..., Launcher], hosts: Callable[..., list[Host]], tools: Tools
+) -> None:
+    killed, other = bastion("killed"), bastion("other")
+    server = bastion.servers["killed"]
+    before = tools["children"]()
+    seen = []
+    visits = visit(hosts("late"), Options(ssh_config=Path(os.devnull), **through(killed, other)))
+    for one in visits:
+        if not seen:
+            wait_for(lambda: len(server.sessions()) > 3)
+            for pid in server.sessions():
+                os.kill(pid, signal.SIGKILL)
+        seen.append(one)
+    assert Counter(one.host for one in seen) == {host.name: 1 for host in hosts("late")}
+    assert {(one.status, one.why) for one in seen} == {(Status.VETTED, "")}
+    assert tools["children"]() == before
+
+
+def wait_for(there: Callable[[], bool]) -> None:
+    end = time.monotonic() + 30
+    while not there():
+        assert time.monotonic() < end
+        time.sleep(0.05)
+
+
+def alive(pid: int) -> bool:
+    """Whether a process runs; one that nobody collects does not."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
+def test_one_is_cut_off_in_the_middle_and_is_heard_no_more(
+    bastion: Callable[..., Launcher],
+    hosts: Callable[..., list[Host]],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(launched, "SILENCE", 5)
+    monkeypatch.setattr(launcher_process, "BEAT", 1)
+    cut, other = bastion("cut"), bastion("other2")
+    server = bastion.servers["cut"]
+    seen = []
+    visits = visit(hosts("late"), Options(ssh_config=Path(os.devnull), **through(cut, other)))
+    stopped: list[int] = []
+    for one in visits:
+        if not seen:
+            wait_for(lambda: len(server.sessions()) > 3)
+            stopped = server.sessions()[:2]
+            for pid in stopped:  # the connection is there, and nothing comes through it
+                os.kill(pid, signal.SIGSTOP)
+        seen.append(one)
+    for pid in stopped:
+        os.kill(pid, signal.SIGCONT)
+    assert Counter(one.host for one in seen) == {host.name: 1 for host in hosts("late")}
+    assert {(one.status, one.why) for one in seen} == {(Status.VETTED, "")}
+
+
+@pytest.mark.parametrize("only", [False, True])
+def test_launchers_that_cannot_be_used(
+    bastion: Callable[..., Launcher],
+    hosts: Callable[..., list[Host]],
+    go: Go,
+    tmp_path: Path,
+    only: bool,
+) -> None:
+    """Another of the site takes their hosts; without one each host says which failed, and why."""
+    other_version = (
+        f'{sys.executable} -c \'import nodevet; nodevet.__version__ = "0.0.1"\n'
+        "from nodevet.fleet.worker import relay; relay.main()'"
+    )
+    here = f"{sys.executable} -I -m nodevet.fleet.worker.relay"
+    bad = {
+        "without": (
+            bastion("without", "/no/such/folder/nodevet-shard"),
+            "exited with 127: .*/no/such/folder/nodevet-shard",
+        ),
+        "closed": (
+            launcher("closed", "ssh -F /dev/null -p 9 root@127.0.0.1"),
+            "ended without a greeting: exited with 255: .*refused",
+        ),
+        "missing": (
+            launcher("missing", "/no/such/kubectl exec -i pod --"),
+            "cannot start a child process: No such file or directory",
+        ),
+        "older": (
+            launcher("older", wrapped(tmp_path, "kubectl", f"exec {other_version}")),
+            rf"has nodevet 0\.0\.1 \(protocol 1\), this is nodevet {__version__} \(protocol 1\)",
+        ),
+        "garbage": (
+            launcher("garbage", wrapped(tmp_path, "garbage", "yes this is not a shard")),
+            "gave no greeting; it wrote: this is not a shard",
+        ),
+        "forged": (
+            launcher(
+                "forged",
+                wrapped(
+                    tmp_path,
+                    "forged",
+                    f"{sys.executable} -c 'from nodevet.fleet.protocol.greeting import *;"
+                    "import sys; sys.stdout.buffer.write(write_greeting(greeting()))'\n"
+                    'printf \'{"number": 0, "status": "vetted", "why": "", "seconds": 1, "bytes": '
+                    "99999999999}\\n'; sleep 60",
+                ),
+            ),
+            "wrote malformed output: FrameError: not the length of a body",
+        ),
+        "refuses": (
+            Launcher("refuses", tuple(here.split()), known_hosts="/no/such/known_hosts"),
+            "refused: known_hosts /no/such/known_hosts: no such file",
+        ),
+    }
+    good = () if only else (bastion("good"),)
+    if only:
+        wanted = hosts("healthy", 2)
+        for one, why in bad.values():
+            for seen in go(wanted, **through(one)).values():
+                assert seen.status is Status.UNREACHABLE
+                assert seen.evidence is None and not seen.again
+                assert_matches(why, seen.why, f"launcher {one.name} ")
+    else:
+        visits = go(hosts("healthy"), **through(*(one for one, _ in bad.values()), *good))
+        assert {(one.status, one.why) for one in visits.values()} == {(Status.VETTED, "")}
+
+
+def assert_matches(pattern: str, text: str, start: str) -> None:
+    assert text.startswith(start)
+    assert re.search(pattern, text), text
+
+
+def test_what_a_login_shell_prints_before_is_skipped(
+    bastion: Callable[..., Launcher], hosts: Callable[..., list[Host]], go: Go, tmp_path: Path
+) -> None:
+    shell = wrapped(
+        tmp_path,
+        "login",
+        'printf "Welcome to \\036NODEVET\\n{}\\n"; exec sh -c "$SSH_ORIGINAL_COMMAND"',
+    )
+    visits = go(hosts("healthy", 6), **through(bastion("banner", command=shell)))
+    assert {(one.status, one.why) for one in visits.values()} == {(Status.VETTED, "")}
+
+
+def test_a_slow_one_holds_up_nobody(
+    bastion: Callable[..., Launcher], hosts: Callable[..., list[Host]], go: Go, tmp_path: Path
+) -> None:
+    late = wrapped(tmp_path, "srun", f"sleep 25; exec {SHARD}")
+    slow = launcher("slow", f"{late} -N1")
+    begun = time.monotonic()
+    visits = go(hosts("healthy"), **through(slow, bastion("quick")))
+    assert {(one.status, one.why) for one in visits.values()} == {(Status.VETTED, "")}
+    assert time.monotonic() - begun < 25
+
+
+def test_sites_are_kept_apart(
+    bastion: Callable[..., Launcher], hosts: Callable[..., list[Host]], go: Go
+) -> None:
+    """What only a failing launcher may reach is told; what goes from here is visited from here."""
+    broken, good = launcher("broken", "/no/such/srun"), bastion("site")
+    engine = Launchers((broken, good), {"@dc1": ("site",), "@dc2": ("broken",)})
+    alone = [msgspec.structs.replace(one, local=True, root="/") for one in hosts("late", 1, "dc2")]
+    wanted = [*hosts("healthy", 4), *hosts("healthy", 3, "dc2")[1:], *alone]
+    visits = go([*wanted, *hosts("healthy", 2, "dc3")], engine=engine)
+    found = {name: one.status for name, one in visits.items()}
+    assert {found[f"dc1-{n:02}"] for n in range(4)} == {Status.VETTED}
+    assert {found[f"dc2-{n:02}"] for n in (1, 2)} == {Status.UNREACHABLE}
+    assert found["dc2-00"] is Status.VETTED
+    why = visits["dc3-00"].why  # by this machine's known_hosts, which has none
+    assert why.startswith("host key not known")
+
+
+def test_a_host_of_two_sites_ends_the_sweep_before_it_begins(
+    hosts: Callable[..., list[Host]],
+) -> None:
+    engine = Launchers((launcher("a", "x"), launcher("b", "x")), {"@dc1": ("a",), "@k": ("b",)})
+    both = [msgspec.structs.replace(hosts("late", 1)[0], groups=frozenset({"dc1", "k"}))]
+    with pytest.raises(FleetError, match="several sites"):
+        list(visit(both, Options(engine=engine)))
+
+
+def test_closing_the_iterator_ends_what_is_far(
+    bastion: Callable[..., Launcher], hosts: Callable[..., list[Host]], tools: Tools
+) -> None:
+    one = bastion("interrupted")
+    server = bastion.servers["interrupted"]
+    wanted = [*hosts("healthy", 1, "dc0"), *hosts("hangs", 8)]
+    visits = visit(wanted, Options(ssh_config=Path(os.devnull), **through(one)))
+    assert next(visits).host == "dc0-00"
+    far = server.sessions()
+    assert len(far) > 3
+    visits.close()
+    assert not tools["lingering"]([server], 15)
+    wait_for(lambda: not any(map(alive, far)))
+
+
+def test_a_shard_that_dies_over_there_gives_its_hosts_to_another_launcher(
+    hosts: Callable[..., list[Host]], tools: Tools, go: Go, tmp_path: Path, key: KeyPair, node: Sshd
+) -> None:
+    known = tmp_path / "known"
+    known.write_text(node.known_hosts)
+    dying = wrapped(
+        tmp_path,
+        "dying",
+        f"exec {sys.executable} -c 'from nodevet.fleet.controller import shards\n"
+        'shards.PROGRAM = "nodevet.no_such_module"\n'
+        "from nodevet.fleet.worker import relay; relay.main()'",
+    )
+    paths = {"known_hosts": str(known), "key_file": str(key.path), "ssh_config": os.devnull}
+    bad = launcher("bad", f"{dying} x", **paths)
+    docker = wrapped(tmp_path, "docker", 'shift; exec "$@"')
+    good = launcher("good", f"{docker} x {SHARD}", **paths)
+    wanted = hosts("healthy", 8)
+    alone = go(wanted, **through(bad))
+    assert {one.status for one in alone.values()} == {Status.PROBE_FAILED}
+    assert all(
+        one.why.startswith("launcher bad ") and "No module named" in one.why
+        for one in alone.values()
+    )
+    both = go(wanted, **through(bad, good))
+    assert {(one.status, one.why) for one in both.values()} == {(Status.VETTED, "")}
+
+
+@pytest.fixture
+def relay() -> Iterator[subprocess.Popen[bytes]]:
+    with subprocess.Popen(
+        [sys.executable, "-I", "-m", "nodevet.fleet.worker.relay"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    ) as process:
+        yield process
+
+
+def test_what_is_started_ends_with_its_input(relay: subprocess.Popen[bytes]) -> None:
+    said, complaint = relay.communicate(b"", timeout=30)
+    assert said.startswith(b"\n\x1eNODEVET-SHARD {") and relay.returncode == 0
+    assert complaint == b""
+
+
+def test_an_order_that_is_none_is_refused_in_a_line(relay: subprocess.Popen[bytes]) -> None:
+    _, complaint = relay.communicate(b'{"bytes": 0, "targets": 7}\n', timeout=30)
+    assert relay.returncode == 1
+    assert complaint.startswith(b"malformed order: TypeError: ") and complaint.count(b"\n") == 1
