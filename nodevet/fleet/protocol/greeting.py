@@ -14,7 +14,7 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from nodevet import __version__
+from nodevet import __version__, typed
 from nodevet.printable import brief, last_line
 
 PROTOCOL = 1  # of orders, outcomes and what is around them
@@ -77,8 +77,8 @@ class GreetingReader:
             return None
         self.rest = bytes(rest)
         try:
-            return msgspec.json.decode(text, type=Greeting)
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            return typed.decode(bytes(text), Greeting)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise NoGreetingError(f"gave a malformed greeting: {brief(error, 200)}") from error
 
     @property
