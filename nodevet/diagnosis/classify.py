@@ -46,12 +46,21 @@ def diagnosed(evidence: Evidence, gpu: GpuActivity) -> GpuDiagnosis:
         causes=causes,
         confidence=confidence(rulings, causes),
         sentence=sentence(cause, causes, found, rulings, known, evidence),
-        next_step=NEXT[causes[0]] if cause is Cause.MIXED else NEXT[cause],
+        next_step=next_step(cause, causes, rulings),
         also=also(cause, causes, found, rulings),
         figures=tuple(found.values()),
         rulings=rulings,
         jobs=known,
     )
+
+
+def next_step(cause: Cause, causes: tuple[Cause, ...], rulings: Iterable[Ruling]) -> str:
+    """What to do first: as the rule says that holds most clearly, else as its cause does."""
+    first = causes[0] if cause is Cause.MIXED else cause
+    held = [each for each in rulings if each.holds and each.cause is first]
+    clearest = max(held, key=lambda each: each.margin or 0.0, default=None)
+    own = {rule.name: rule.next_step for rule in RULES}
+    return (own[clearest.rule] if clearest else "") or NEXT[first]
 
 
 def ruled(rule: CauseRule, found: Mapping[str, Figure]) -> Ruling:

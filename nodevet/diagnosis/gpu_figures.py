@@ -3,10 +3,11 @@
 from collections.abc import Iterator
 
 from nodevet.diagnosis.model import Figure
+from nodevet.diagnosis.rules import SET_LOW
 from nodevet.diagnosis.series import grown, known, mean, percent, rate
 from nodevet.evidence.activity import Counted, Numbers
 from nodevet.evidence.document import Evidence
-from nodevet.evidence.gpu import Gpus
+from nodevet.evidence.gpu import Gpu, Gpus
 from nodevet.evidence.gpu_activity import GpuActivities, GpuActivity
 
 # bits of nvmlDeviceGetCurrentClocksEventReasons, nvml.h
@@ -16,6 +17,11 @@ SLOWDOWNS = {
     0x20: "software thermal slowdown",
     0x40: "hardware thermal slowdown",
     0x80: "power brake",
+}
+SETTINGS = {
+    0x2: "the driver names application clocks as the reason",
+    0x10: "sync boost: it is no faster than the slowest of its group",
+    0x100: "the driver names display clocks as the reason",
 }
 QUIET = 5  # percent: a sample in which the GPU did next to nothing
 LINE_B_S = {1: 250e6, 2: 500e6, 3: 984.6e6, 4: 1969e6, 5: 3938e6, 6: 7563e6}
@@ -39,13 +45,7 @@ def gpu_figures(evidence: Evidence, gpu: GpuActivity) -> Iterator[Figure]:
         "memory busy",
         gpu.why("memory_utilization_percent"),
     )
-    yield Figure(
-        "clock",
-        percent(mean(_while_busy(gpu, gpu.clock_sm_mhz)), gpu.max_clock_sm_mhz),
-        "%",
-        "SM clock of its maximum",
-        _why(gpu, "clock_sm_mhz", "max_clock_sm_mhz"),
-    )
+    yield _clock(evidence, gpu)
     yield Figure(
         "power",
         percent(mean(gpu.power_mw), gpu.power_limit_mw),
@@ -94,13 +94,48 @@ def _while_busy(gpu: GpuActivity, values: Numbers | None) -> list[int | None]:
     return some or listed
 
 
+def _settings(evidence: Evidence, gpu: GpuActivity) -> Gpu | None:
+    """What the section gpu has of it."""
+    data = evidence[Gpus].data
+    return next(
+        (each for each in (data.gpus if data else None) or () if each.index == gpu.index), None
+    )
+
+
+def _clock(evidence: Evidence, gpu: GpuActivity) -> Figure:
+    """The SM clock while it is busy, with what sets it where it is far below the maximum."""
+    value = percent(mean(_while_busy(gpu, gpu.clock_sm_mhz)), gpu.max_clock_sm_mhz)
+    why = _why(gpu, "clock_sm_mhz", "max_clock_sm_mhz")
+    is_low = value is not None and value <= SET_LOW and not _held_down(gpu)
+    note = _what_sets(_settings(evidence, gpu), gpu) if is_low else ""
+    return Figure("clock", value, "%", "SM clock of its maximum", why, note)
+
+
+def _held_down(gpu: GpuActivity) -> bool:
+    """Whether heat or power was the reason at any look."""
+    bits = sum(SLOWDOWNS) | POWER_CAP
+    return any(int(each) & bits for each in known(gpu.event_reasons))
+
+
+def _what_sets(own: Gpu | None, gpu: GpuActivity) -> str:
+    """What is known to keep the clock so low; empty if nothing is."""
+    low = SET_LOW / 100 * (gpu.max_clock_sm_mhz or 0)
+    locked = own.locked_clock_graphics_max_mhz if own else None
+    application = own.app_clock_graphics_mhz if own else None
+    if locked and locked <= low:
+        return f"locked at {locked} MHz"
+    if application and application <= low:
+        return f"application clock {application} MHz"
+    for bit, name in SETTINGS.items():
+        if any(int(each) & bit for each in known(gpu.event_reasons)):
+            return name
+    return ""
+
+
 def _limit(evidence: Evidence, gpu: GpuActivity) -> Figure:
     """The power limit of the board's default."""
     what = "power limit of the board's default"
-    data = evidence[Gpus].data
-    own = next(
-        (each for each in (data.gpus if data else None) or () if each.index == gpu.index), None
-    )
+    own = _settings(evidence, gpu)
     default = own.power_limit_default_mw if own else None
     value = percent(gpu.power_limit_mw, default)
     why = "the default limit was not read" if default is None else gpu.why("power_limit_mw")

@@ -23,6 +23,7 @@ REMOTE = "numastat and lstopo: another socket's memory has more latency and less
 SWAPPING = "vmstat: swap-in while a job runs is a working set that does not fit"
 
 BUSY = 85.0  # percent: from here on a GPU does not wait
+SET_LOW = 60.0  # percent of the maximum: below every clock that a board is sold to run at
 QUIET = 1.0  # percent: below, it does nothing
 
 
@@ -42,6 +43,7 @@ class CauseRule(Struct, frozen=True):
     cause: Cause
     name: str
     thresholds: tuple[Threshold, ...]
+    next_step: str = ""  # instead of the one of its cause
 
 
 def _least(figure: str, value: float, source: str) -> Threshold:
@@ -93,6 +95,18 @@ RULES = (
             ),
             _most("clock", 90.0, FULL),
         ),
+    ),
+    CauseRule(
+        Cause.THROTTLED,
+        "clocks are set far below the maximum",
+        (
+            _least("sm_busy", 50.0, NVML_BUSY),
+            _most("clock", SET_LOW, FULL),
+            _most("slowed", 10.0, REASONS),
+            _most("power_capped", 10.0, REASONS),
+        ),
+        "take back what sets them: nvidia-smi -rgc resets locked clocks, nvidia-smi -rac "
+        "application clocks; a service or a job's prolog may set them again",
     ),
     CauseRule(
         Cause.SUBMISSION,

@@ -115,6 +115,7 @@ def sections(
     processes: list[JSON] | None = None,
     groups: list[JSON] | None = None,
     swapped: int = 0,
+    application: int = 1980,
 ) -> dict[str, JSON]:
     """A node of two sockets, and what was watched there."""
     flat = [0] * LOOKS
@@ -149,7 +150,15 @@ def sections(
             "nfs": [],
         },
         "cpu": {"online": "0-31"},
-        "gpu": {"gpus": [{"index": 0, "power_limit_default_mw": 700000}]},
+        "gpu": {
+            "gpus": [
+                {
+                    "index": 0,
+                    "power_limit_default_mw": 700000,
+                    "app_clock_graphics_mhz": application,
+                }
+            ]
+        },
         "numa": {"nodes": [{"id": 0, "cpulist": "0-15"}, {"id": 1, "cpulist": "16-31"}]},
         "pci": {"functions": [{"address": "0000:19:00.0", "numa_node": 0}]},
     }
@@ -210,6 +219,7 @@ OTHERS: dict[str, dict[str, JSON]] = {
             )
         ]
     ),
+    "clocks that are set low": sections([gpu(90, clock_sm_mhz=[900] * LOOKS)]),
     "one hot helper": sections(processes=[process(), process(20, [thread(20, 95)], parent=10)]),
     "helpers that end": sections(processes=[process(children_user=[0, 900])]),
     "loaders that end, and others in their place": sections(processes=generations()),

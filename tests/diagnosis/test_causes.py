@@ -118,6 +118,23 @@ def test_a_power_limit_below_the_boards_default_throttles_and_the_default_does_n
     assert told(OTHERS["at its power limit"]).causes == (Cause.GPU,)
 
 
+def test_clocks_that_are_set_far_below_the_maximum_throttle_with_what_sets_them() -> None:
+    low = gpu(90, clock_sm_mhz=[900] * LOOKS)
+    found = told(OTHERS["clocks that are set low"])
+    assert (found.causes, found.confidence) == ((Cause.THROTTLED,), Confidence.HIGH)
+    assert "SM clock 45 % of its maximum" in found.sentence and "nvidia-smi -rgc" in found.next_step
+    by_application = told(sections([low], application=900))
+    assert "of its maximum (application clock 900 MHz)" in by_application.sentence
+    by_driver = told(sections([{**low, "event_reasons": [0x2] * LOOKS}]))
+    assert "names application clocks" in by_driver.sentence
+
+
+def test_low_clocks_of_a_gpu_that_is_seldom_busy_or_at_its_power_limit_are_its_own() -> None:
+    assert told(sections([gpu(30, clock_sm_mhz=[345] * LOOKS)])).cause is Cause.UNCLEAR
+    capped = told(OTHERS["at its power limit"])
+    assert capped.cause is Cause.GPU and "MHz" not in capped.sentence
+
+
 def test_a_process_whose_threads_were_left_out_leaves_its_job_unclear() -> None:
     left_out = process(20, parent=10, threads_total=700, errors={"threads": "too many threads"})
     del left_out["threads"]

@@ -47,7 +47,8 @@ def figures(gpu: JSON) -> dict[str, JSON]:
 
 @pytest.fixture(scope="module")
 def machine(nvml: Path) -> Iterator[LoadedMachine]:
-    with loaded_machine(nvml, len(QUIET)) as found:
+    slow = f"gpu.{len(QUIET)}.app_clock_graphics_mhz = 900\n"
+    with loaded_machine(nvml, len(QUIET) + 1, slow) as found:
         yield found
 
 
@@ -64,8 +65,9 @@ def slow(program: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pa
 
 @pytest.fixture(scope="module")
 def quiet(machine: LoadedMachine, slow: Path) -> JSON:
-    """Eight jobs, a GPU each, watched at the same time."""
+    """Eight jobs, a GPU each, watched at the same time; and one whose clocks are set low."""
     with ExitStack() as stack:
+        stack.enter_context(machine.load("steady", gpu=len(QUIET)))
         for index, name in enumerate(QUIET):
             stack.enter_context(machine.load(name, slow, gpu=index))
         return machine.diagnose()
@@ -81,10 +83,20 @@ def test_what_waits_beside_others(quiet: JSON, name: str) -> None:
 def test_the_gpu_does_what_its_job_starts_there(quiet: JSON) -> None:
     busy = {
         name: figures(gpu)["sm_busy"]["value"]
-        for name, gpu in zip(QUIET, quiet["gpus"], strict=True)
+        for name, gpu in zip(QUIET, quiet["gpus"], strict=False)
     }
     assert busy["steady"] > 90 and busy["locked"] == busy["holds"] == 0, busy
     assert 10 < busy["paces"] < 40, "30 ms of 130, by its own clock"
+
+
+def test_clocks_and_power_rise_with_the_load_unless_they_are_set(quiet: JSON) -> None:
+    steady, locked = (quiet["gpus"][list(QUIET).index(name)] for name in ("steady", "locked"))
+    assert figures(steady)["clock"]["value"] == 100 and figures(steady)["power"]["value"] > 80
+    assert figures(locked)["clock"]["value"] < 20 and figures(locked)["power"]["value"] < 20
+    slow = quiet["gpus"][len(QUIET)]
+    assert slow["causes"] == ["throttled"], slow["sentence"]
+    assert "SM clock 45 % of its maximum (application clock 900 MHz)" in slow["sentence"]
+    assert "nvidia-smi -rac" in slow["next_step"]
 
 
 def test_where_a_stuck_job_sleeps_is_told(quiet: JSON) -> None:

@@ -85,14 +85,17 @@ class LoadedMachine:
 
 
 @contextmanager
-def loaded_machine(library: Path, gpus: int = 1) -> Iterator[LoadedMachine]:
-    """The state lies in memory: a load that waits for a disk can still tell what it does."""
+def loaded_machine(library: Path, gpus: int = 1, described: str = "") -> Iterator[LoadedMachine]:
+    """The state lies in memory: a load that waits for a disk can still tell what it does.
+
+    `described`: more lines of the GPUs' description.
+    """
     shared = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
     with tempfile.TemporaryDirectory(dir=shared) as folder:
         state = Path(folder, "nvml.state")
         each = "".join(GPU.format(index, 0x10 + index) for index in range(gpus))
         head = profile_text("h100-sxm")
-        state.write_text(f"{head}\ncount = {gpus}\n{each}gpu.*.nvlinks = 0\n")
+        state.write_text(f"{head}\ncount = {gpus}\n{each}gpu.*.nvlinks = 0\n{described}")
         Path(f"{state}.processes").mkdir()
         yield LoadedMachine(state, environment(library, state))
 

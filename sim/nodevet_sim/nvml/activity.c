@@ -27,6 +27,17 @@ static unsigned int load_until(const struct processes *live, unsigned int descri
     return (sum + 5) / 10;
 }
 
+bool is_computing(nvmlDevice_t device, unsigned int *percent)
+{
+    struct processes live = {.count = 0};
+    unsigned long long reasons;
+    if (get_ulonglong(device, "event_reasons", &reasons) != NVML_SUCCESS || reasons != GPU_IDLE)
+        return false;
+    add_live(&live, state_index(device));
+    *percent = live.count ? load_until(&live, 0, microseconds(), SECOND_US) : 0;
+    return *percent > 0;
+}
+
 EXPORT nvmlReturn_t nvmlDeviceGetUtilizationRates(nvmlDevice_t device, nvmlUtilization_t *out)
 {
     struct processes live = {.count = 0};

@@ -1,4 +1,5 @@
 /* Clocks, by nvmlClockType_t: graphics, SM, memory, video. */
+#include "processes.h"
 #include "setters.h"
 
 #include <stdio.h>
@@ -10,16 +11,99 @@ CHOICE(nvmlDeviceGetApplicationsClock, "app_clock_graphics_mhz", "app_clock_sm_m
 CHOICE(nvmlDeviceGetDefaultApplicationsClock, "app_clock_graphics_default_mhz",
        "app_clock_sm_default_mhz", "app_clock_memory_default_mhz")
 
-/* The SM clock is bound with the graphics clock. A highest clock of 0 is no bound; NVML has
+/* Under load a clock is the highest that the locked clocks allow, and application clocks that
+ * are below the board's default; a higher default is not a bound, as boards boost beyond it.
+ * The SM clock is bound with the graphics clock. A highest clock of 0 is no bound; NVML has
  * no call that reads them. */
 static const struct {
-    const char *clock, *min, *max;
+    const char *clock, *most, *min, *max, *app, *usual;
 } current[] = {
-    {"clock_graphics_mhz", "locked_clock_graphics_min_mhz", "locked_clock_graphics_max_mhz"},
-    {"clock_sm_mhz", "locked_clock_graphics_min_mhz", "locked_clock_graphics_max_mhz"},
-    {"clock_memory_mhz", "locked_clock_memory_min_mhz", "locked_clock_memory_max_mhz"},
-    {"clock_video_mhz", NULL, NULL},
+    {"clock_graphics_mhz", "max_clock_graphics_mhz", "locked_clock_graphics_min_mhz",
+     "locked_clock_graphics_max_mhz", "app_clock_graphics_mhz", "app_clock_graphics_default_mhz"},
+    {"clock_sm_mhz", "max_clock_sm_mhz", "locked_clock_graphics_min_mhz",
+     "locked_clock_graphics_max_mhz", "app_clock_graphics_mhz", "app_clock_graphics_default_mhz"},
+    {"clock_memory_mhz", "max_clock_memory_mhz", "locked_clock_memory_min_mhz",
+     "locked_clock_memory_max_mhz", "app_clock_memory_mhz", "app_clock_memory_default_mhz"},
+    {"clock_video_mhz", NULL, NULL, NULL, NULL, NULL},
 };
+
+/* An application clock below the board's default; false without one. */
+static bool is_lowered(nvmlDevice_t device, unsigned int which, unsigned int *clock)
+{
+    unsigned int usual;
+    return get_uint(device, NULL, current[which].app, clock) == NVML_SUCCESS &&
+           get_uint(device, NULL, current[which].usual, &usual) == NVML_SUCCESS && *clock < usual;
+}
+
+static nvmlReturn_t unbound_clock(nvmlDevice_t device, unsigned int which, unsigned int *out)
+{
+    unsigned int busy, lowered;
+    if (!current[which].most || !is_computing(device, &busy))
+        return get_uint(device, NULL, current[which].clock, out);
+    TRY(get_uint(device, NULL, current[which].most, out));
+    if (is_lowered(device, which, &lowered) && lowered < *out)
+        *out = lowered;
+    return NVML_SUCCESS;
+}
+
+/* What a description says, and of live processes that compute on a GPU described as idle:
+ * not idle, and the application clocks where they hold it down. */
+static nvmlReturn_t event_reasons(nvmlDevice_t device, unsigned long long *out)
+{
+    unsigned int busy, lowered;
+    TRY(get_ulonglong(device, "event_reasons", out));
+    if (is_computing(device, &busy))
+        *out = is_lowered(device, 0, &lowered) ? APPLICATIONS_CLOCKS : 0;
+    return NVML_SUCCESS;
+}
+
+EXPORT nvmlReturn_t nvmlDeviceGetCurrentClocksEventReasons(nvmlDevice_t device,
+                                                           unsigned long long *out)
+{
+    CALL(device, out);
+    return event_reasons(device, out);
+}
+
+EXPORT nvmlReturn_t nvmlDeviceGetCurrentClocksThrottleReasons(nvmlDevice_t device,
+                                                              unsigned long long *out)
+{
+    CALL(device, out);
+    return event_reasons(device, out);
+}
+
+/* P0 under load. */
+static nvmlReturn_t performance_state(nvmlDevice_t device, unsigned int *out)
+{
+    unsigned int busy;
+    TRY(get_uint(device, NULL, "pstate", out));
+    *out = is_computing(device, &busy) ? 0 : *out;
+    return NVML_SUCCESS;
+}
+
+EXPORT nvmlReturn_t nvmlDeviceGetPerformanceState(nvmlDevice_t device, unsigned int *out)
+{
+    CALL(device, out);
+    return performance_state(device, out);
+}
+
+EXPORT nvmlReturn_t nvmlDeviceGetPowerState(nvmlDevice_t device, unsigned int *out)
+{
+    CALL(device, out);
+    return performance_state(device, out);
+}
+
+/* Nine tenths of the limit under full load, and in between by how busy it is. */
+EXPORT nvmlReturn_t nvmlDeviceGetPowerUsage(nvmlDevice_t device, unsigned int *out)
+{
+    unsigned int busy, limit;
+    CALL(device, out);
+    TRY(get_uint(device, NULL, "power_draw_mw", out));
+    if (is_computing(device, &busy) &&
+        get_uint(device, NULL, "power_limit_enforced_mw", &limit) == NVML_SUCCESS &&
+        limit / 10 * 9 > *out)
+        *out += (limit / 10 * 9 - *out) / 100 * busy;
+    return NVML_SUCCESS;
+}
 
 EXPORT nvmlReturn_t nvmlDeviceGetClockInfo(nvmlDevice_t device, unsigned int which,
                                            unsigned int *out)
@@ -28,7 +112,7 @@ EXPORT nvmlReturn_t nvmlDeviceGetClockInfo(nvmlDevice_t device, unsigned int whi
     CALL(device, out);
     if (which >= sizeof current / sizeof *current)
         return NVML_ERROR_INVALID_ARGUMENT;
-    TRY(get_uint(device, NULL, current[which].clock, out));
+    TRY(unbound_clock(device, which, out));
     if (current[which].min && get_uint(device, NULL, current[which].min, &min) == NVML_SUCCESS &&
         get_uint(device, NULL, current[which].max, &max) == NVML_SUCCESS && max)
         *out = *out < min ? min : *out > max ? max : *out;

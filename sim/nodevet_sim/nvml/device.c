@@ -85,7 +85,6 @@ UINT(nvmlDeviceGetPowerManagementLimit, "power_limit_mw")
 UINT(nvmlDeviceGetEnforcedPowerLimit, "power_limit_enforced_mw")
 UINT(nvmlDeviceGetPowerManagementDefaultLimit, "power_limit_default_mw")
 PAIR(nvmlDeviceGetPowerManagementLimitConstraints, "power_limit_min_mw", "power_limit_max_mw")
-UINT(nvmlDeviceGetPowerUsage, "power_draw_mw")
 
 /* Whether there is a limit at all; the older name of that question. */
 EXPORT nvmlReturn_t nvmlDeviceGetPowerManagementMode(nvmlDevice_t device, unsigned int *out)
@@ -96,10 +95,6 @@ EXPORT nvmlReturn_t nvmlDeviceGetPowerManagementMode(nvmlDevice_t device, unsign
     return NVML_SUCCESS;
 }
 
-NAMED(nvmlDeviceGetPerformanceState, NULL, "pstate")
-NAMED(nvmlDeviceGetPowerState, NULL, "pstate")
-ULONGLONG(nvmlDeviceGetCurrentClocksEventReasons, "event_reasons")
-ULONGLONG(nvmlDeviceGetCurrentClocksThrottleReasons, "event_reasons")
 ULONGLONG(nvmlDeviceGetSupportedClocksEventReasons, "event_reasons_supported")
 ULONGLONG(nvmlDeviceGetSupportedClocksThrottleReasons, "event_reasons_supported")
 

@@ -8,6 +8,8 @@
 
 enum { LIVE_PROCESSES = 256, PATTERN = 128, SLOTS = 420, SLOT_US = 50000 };
 
+enum { GPU_IDLE = 1, APPLICATIONS_CLOCKS = 2 }; /* of nvmlClocksEventReasons */
+
 /* A process on a GPU. What a live one does is in its file, see processes.c. */
 struct process {
     unsigned int pid, utilization; /* percent */
@@ -28,6 +30,10 @@ void add_live(struct processes *found, unsigned int gpu);
 
 /* How busy a process keeps each of its GPUs at a moment, percent; microseconds since 1970. */
 unsigned int busy_at(const struct process *process, unsigned long long moment);
+
+/* Whether live processes have kept a GPU that was described as idle busy in the last second, and
+ * how busy, percent. One that is described as busy, or as held down, is as described. */
+bool is_computing(nvmlDevice_t device, unsigned int *percent);
 
 /* Microseconds since 1970. */
 unsigned long long microseconds(void);
