@@ -5,10 +5,13 @@ from collections.abc import Iterator
 from nodevet.diagnosis.model import Figure
 from nodevet.diagnosis.rules import SET_LOW
 from nodevet.diagnosis.series import grown, known, mean, percent, rate
+from nodevet.durations import elapsed
 from nodevet.evidence.activity import Counted, Numbers
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.gpu import Gpu, Gpus
 from nodevet.evidence.gpu_activity import GpuActivities, GpuActivity
+from nodevet.evidence.host import HostInfo
+from nodevet.evidence.process_activity import ProcessActivities
 
 # bits of nvmlDeviceGetCurrentClocksEventReasons, nvml.h
 POWER_CAP = 0x4
@@ -54,8 +57,9 @@ def gpu_figures(evidence: Evidence, gpu: GpuActivity) -> Iterator[Figure]:
         _why(gpu, "power_mw", "power_limit_mw"),
     )
     yield _limit(evidence, gpu)
-    yield _slowed(gpu, seconds)
-    yield _power_capped(gpu, seconds)
+    since = _uptime(evidence)
+    yield _slowed(gpu, seconds, since)
+    yield _power_capped(gpu, seconds, since)
     used = known(gpu.memory_used_b)
     yield Figure(
         "memory_used",
@@ -142,7 +146,27 @@ def _limit(evidence: Evidence, gpu: GpuActivity) -> Figure:
     return Figure("limit", value, "%", what, "" if value is not None else why)
 
 
-def _slowed(gpu: GpuActivity, seconds: float | None) -> Figure:
+def _uptime(evidence: Evidence) -> float | None:
+    """Seconds since boot, when it was watched."""
+    watched = evidence[ProcessActivities].data
+    if watched is not None and watched.uptime_s is not None:
+        return watched.uptime_s + (watched.look.seconds if watched.look else 0.0)
+    host = evidence[HostInfo].data
+    return host.uptime_s if host else None
+
+
+def _since_boot(counted: Counted | None, uptime: float | None) -> str:
+    """How much of the time since boot a reason held. The driver counts since it was loaded, and
+    there is no telling when that was: it can have been more."""
+    if counted is None or uptime is None or not 0 < counted[1] / 1e9 <= uptime:
+        return ""
+    held = counted[1] / 1e9
+    return (
+        f"at least {elapsed(held)} of the {elapsed(uptime)} since boot: {100 * held / uptime:.0f} %"
+    )
+
+
+def _slowed(gpu: GpuActivity, seconds: float | None, uptime: float | None) -> Figure:
     """The share of the time in which heat or the power supply held the clocks down."""
     what = "time slowed by heat or the power brake"
     counters = {
@@ -160,19 +184,21 @@ def _slowed(gpu: GpuActivity, seconds: float | None) -> Figure:
     if not reasons and not any(counted.values()) and len(counted) < len(counters):
         return Figure("slowed", None, "%", what, gpu.why("event_reasons"))
     worst = max(counted, key=lambda name: counted[name])
-    note = worst if counted[worst] else ""
+    since = _since_boot(counters.get(worst), uptime)
+    note = "; ".join(filter(None, (worst, since))) if counted[worst] else ""
     return Figure("slowed", counted[worst], "%", what, note=note)
 
 
-def _power_capped(gpu: GpuActivity, seconds: float | None) -> Figure:
+def _power_capped(gpu: GpuActivity, seconds: float | None, uptime: float | None) -> Figure:
     what = "time at the power limit"
     reasons = known(gpu.event_reasons)
+    since = _since_boot(gpu.power_cap_ns, uptime)
     if reasons:
         share = 100.0 * sum(bool(int(each) & POWER_CAP) for each in reasons) / len(reasons)
-        return Figure("power_capped", share, "%", what)
+        return Figure("power_capped", share, "%", what, note=since if share else "")
     share_or_none = _of_time(gpu.power_cap_ns, seconds)
     why = "" if share_or_none is not None else gpu.why("event_reasons")
-    return Figure("power_capped", share_or_none, "%", what, why)
+    return Figure("power_capped", share_or_none, "%", what, why, since if share_or_none else "")
 
 
 def _of_time(counted: Counted | None, seconds: float | None) -> float | None:

@@ -118,6 +118,28 @@ def test_a_power_limit_below_the_boards_default_throttles_and_the_default_does_n
     assert told(OTHERS["at its power limit"]).causes == (Cause.GPU,)
 
 
+HOT_GPU = gpu(97, event_reasons=[0x40] * LOOKS, clock_sm_mhz=[900] * LOOKS)
+
+
+@pytest.mark.parametrize(
+    ("counter", "said"),
+    [
+        ([390e9, 400e9], "(hardware thermal slowdown; at least 6 min 40 s of the 16 min 50 s"),
+        ([390e9, 400e9], "since boot: 40 %)"),
+        ([0, 10e9], "at least 10 s of the 16 min 50 s since boot: 1 %)"),
+        ([5000e9, 5010e9], "(hardware thermal slowdown),"),
+        (None, "(hardware thermal slowdown),"),
+    ],
+)
+def test_since_when_it_is_slowed_is_told_where_the_driver_counts_it(
+    counter: list[float] | None, said: str
+) -> None:
+    """The node booted 1000 s before it was watched: no counter can have more than that."""
+    pair = counter and list(map(int, counter))
+    found = told(sections([{**HOT_GPU, "hw_thermal_ns": pair}]))
+    assert said in found.sentence
+
+
 def test_clocks_that_are_set_far_below_the_maximum_throttle_with_what_sets_them() -> None:
     low = gpu(90, clock_sm_mhz=[900] * LOOKS)
     found = told(OTHERS["clocks that are set low"])
