@@ -209,7 +209,7 @@ def main() -> None:
     parser.add_argument(
         "--ansible-hosts", type=int, default=AT_A_TIME, help="it takes a second for each, and more"
     )
-    parser.add_argument("--only", choices=SECTIONS, help="write this section anew")
+    parser.add_argument("--only", choices=SECTIONS, help="write only this section, again")
     options = parser.parse_args()
     page = PAGE.read_text(encoding="utf-8") if options.only else head()
     for name, (title, section) in SECTIONS.items():

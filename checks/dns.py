@@ -180,7 +180,9 @@ def judge_name(subject: Subject, name: LookedUp, within_s: float) -> Finding:
         return fail(subject, expected=expected, actual=actual, advice=LOOKUP)
     seconds = name.seconds or 0.0
     shown = f"{', '.join(addresses)} after {seconds:g} s"
-    late = not 0 <= seconds <= within_s
+    if seconds < 0:
+        return unknown(subject, expected=expected, why=f"it took {seconds:g} s: no such time")
+    late = seconds > within_s
     return (fail if late else ok)(
         subject, expected=expected, actual=shown, advice=LOOKUP if late else ""
     )

@@ -5,7 +5,7 @@ that is not found make torch.cuda.is_available() False: jobs run on the CPU, slo
 error.
 
 **Read from** the interpreter that `python` names, which is run isolated (`-I`) with a deadline;
-where nodevet is root, as `user`, or as nobody without one: name a user if /dev/nvidia* is not open
+where nodevet is root, as `user`, `nobody` by default: name a user if /dev/nvidia* is not open
 to everyone. It imports torch and asks for the number of devices. It allocates no GPU memory, so it
 does not show that the GPUs compute. The baseline must allow commands (`allow_commands: true`).
 
@@ -42,7 +42,7 @@ class Params(CheckParams):
     python: Annotated[str, Meta(pattern=r"^/[A-Za-z0-9._/@+-]{1,240}$")]
     """The interpreter's path."""
     user: Annotated[str, Meta(pattern=r"^[a-z_][a-z0-9_.-]{0,31}$")] | None = None
-    """The user that it runs as where nodevet is root; nobody by default."""
+    """The user that it runs as where nodevet is root; `nobody` by default."""
     version: Version | None = None
     """What torch's version begins with."""
     cuda: Version | None = None
@@ -127,8 +127,8 @@ def devices(evidence: Evidence, found: Interpreter) -> Aspect:
         return doubted("devices", f"NVML: {nvml.why}")
     if nvml.data.count is None:
         return unread_aspect(nvml.data, "count")
-    right, wanted = found.devices == nvml.data.count, nvml.data.count
-    aspect = met("devices", right, expected=wanted, actual=found.devices, advice=HIDDEN)
+    right, expected = found.devices == nvml.data.count, nvml.data.count
+    aspect = met("devices", right, expected=expected, actual=found.devices, advice=HIDDEN)
     why = "" if right else "devices that torch sees, and GPUs that NVML counts"
     return aspect._replace(why=why)
 

@@ -60,23 +60,23 @@ def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
 def judge_gpu(gpu: Gpu, params: Params) -> Iterator[Finding]:
     subject = subject_of(gpu)
     asked = [
-        (clock, field, wanted)
-        for clock, wanted in asdict(params).items()
-        if wanted is not None
+        (clock, field, expected)
+        for clock, expected in asdict(params).items()
+        if expected is not None
         for field in fields(clock)
     ]
-    if all(wanted == "default" and unsupported(gpu, field) for _, field, wanted in asked):
+    if all(expected == "default" and unsupported(gpu, field) for _, field, expected in asked):
         yield not_applicable(subject, why="this GPU has no application clocks")
     else:
         yield from judged(subject, [judge_clock(gpu, *each) for each in asked], unit="MHz")
 
 
-def judge_clock(gpu: Gpu, clock: str, field: str, wanted: int | str) -> Aspect:
-    found, target = getattr(gpu, field), wanted
+def judge_clock(gpu: Gpu, clock: str, field: str, expected: int | str) -> Aspect:
+    found, target = getattr(gpu, field), expected
     if found is None:
         return unread_aspect(gpu, field)
-    if isinstance(wanted, str):
-        source = reference(clock, wanted)
+    if isinstance(expected, str):
+        source = reference(clock, expected)
         target = getattr(gpu, source)
         if target is None:
             return unread_aspect(gpu, source)

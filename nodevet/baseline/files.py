@@ -20,7 +20,7 @@ from nodevet.document.tree import (
     follow,
     join,
 )
-from nodevet.document.typed import MisfitError, typed
+from nodevet.document.typed import fitted
 from nodevet.problems import Place, Problem, did_you_mean, quoted
 
 
@@ -72,15 +72,7 @@ def open_file(path: Path, catalog: Catalog) -> tuple[File | None, tuple[Problem,
     version = tuple(_version(file))
     if version:
         return None, (*tree.problems, *version)
-    try:
-        part = typed(tree.root, FilePart)
-        told: tuple[Problem, ...] = ()
-    except MisfitError as error:
-        part = None
-        told = tuple(
-            file.problem(found.place, dotted(found.path), found.message, found.advice)
-            for found in error.complaints
-        )
+    part, told = fitted(tree.root, FilePart, source.shown)
     file = msgspec.structs.replace(file, part=part)
     return file, (*tree.problems, *told, *_unknown_checks(file, catalog), *_unlimited(file))
 

@@ -9,8 +9,8 @@ from typing import TypeVar
 
 import msgspec
 
-from nodevet.document.tree import Broken, Mapping, Node, Scalar, Sequence, plain
-from nodevet.problems import Place
+from nodevet.document.tree import Broken, Mapping, Node, Scalar, Sequence, dotted, plain
+from nodevet.problems import Place, Problem
 from nodevet.typed import convert
 
 Typed = TypeVar("Typed")
@@ -48,6 +48,17 @@ def typed(root: Node, kind: type[Typed]) -> Typed:
         if found := misfits(root, kind, ""):
             raise MisfitError(found)
     return value
+
+
+def fitted(root: Node, kind: type[Typed], shown: str) -> tuple[Typed | None, tuple[Problem, ...]]:
+    """The tree of a file as this type, or None and what is wrong with it; `shown`: the file."""
+    try:
+        return typed(root, kind), ()
+    except MisfitError as error:
+        return None, tuple(
+            Problem(each.place.within(shown), dotted(each.path), each.message, each.advice)
+            for each in error.complaints
+        )
 
 
 def _odd(value: object) -> bool:

@@ -5,10 +5,12 @@ import time
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import Literal
 
 import msgspec
 
 from nodevet import typed
+from nodevet.document.kinds import DocumentKind, mistaken, recognize
 from nodevet.durations import elapsed
 from nodevet.evidence.host import HostInfo
 from nodevet.files import open_regular
@@ -17,6 +19,7 @@ from nodevet.model import Host, HostReport, Run, Severity, Status, exit_code
 from nodevet.printable import brief
 from nodevet.report.parts.fold import lines
 from nodevet.run.context import VetContext
+from nodevet.run.errors import UserError
 from nodevet.run.files import FileError, replace, tried, try_out
 from nodevet.run.listener import VetListener
 from nodevet.run.vet import Vetted, collect, judge_visit, recorded
@@ -165,24 +168,48 @@ def withdraw(path: Path) -> None:
     """Let a verdict file say `pending` of which the gate never began: its command line is not
     valid. What is no verdict file is left as it is. Raises FileError and OSError."""
     try:
-        with open_regular(path) as file:
-            text = file.read(LARGEST)
-        earlier = typed.decode(text, _EarlierVerdict)
-    except (OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        data = _data(path)
+    except OSError:
         return
-    if earlier.verdict in ("pending", "pass", "fail"):
+    if _is_verdict(data):
         begin(path)
 
 
 class _EarlierVerdict(msgspec.Struct):
-    verdict: str
+    verdict: Literal["pending", "pass", "fail"]
+
+
+def _data(path: Path) -> bytes:
+    with open_regular(path) as file:
+        return file.read(LARGEST)
+
+
+def _is_verdict(data: bytes) -> bool:
+    try:
+        typed.decode(data, _EarlierVerdict)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return False
+    return True
+
+
+def _spare(path: Path) -> None:
+    """Raises UserError for a file that a verdict would overwrite: one that is none, nor a run of
+    nodevet's, nor empty."""
+    with suppress(OSError):  # it is not there, or no file: see try_out
+        data = _data(path)
+        if data.strip() and not _is_verdict(data) and recognize(data) is not DocumentKind.RUN:
+            told = mistaken(path) or "this is not a verdict"
+            raise UserError(
+                f"{path}: {told}; --verdict would overwrite it: remove it, or name another file"
+            )
 
 
 def begin(path: Path) -> None:
     """Say `pending` in the verdict file; if it cannot be written, at least no old pass may stay.
 
-    Raises FileError and OSError.
+    Raises FileError and OSError; UserError for a file that is something else, and stays.
     """
+    _spare(path)
     try:
         try_out(path)
         with tried(path):

@@ -5,8 +5,7 @@ from pathlib import Path
 from nodevet.document.kinds import DocumentKind, mistaken
 from nodevet.document.parse import parse
 from nodevet.document.text import UnreadableError, read
-from nodevet.document.tree import dotted
-from nodevet.document.typed import MisfitError, typed
+from nodevet.document.typed import fitted
 from nodevet.feed.workload import Workload, WorkloadFile, workload_of
 from nodevet.problems import Problem, listed
 
@@ -38,11 +37,5 @@ def opened(path: Path) -> tuple[WorkloadFile | None, tuple[Problem, ...]]:
     tree = parse(source)
     if tree.root is None:
         return None, tree.problems
-    try:
-        return typed(tree.root, WorkloadFile), tree.problems
-    except MisfitError as error:
-        found = (
-            Problem(each.place.within(source.shown), dotted(each.path), each.message, each.advice)
-            for each in error.complaints
-        )
-        return None, (*tree.problems, *found)
+    fields, problems = fitted(tree.root, WorkloadFile, source.shown)
+    return fields, (*tree.problems, *problems)

@@ -186,6 +186,34 @@ def test_what_is_no_verdict_file_is_left_as_it_is(nodevet: Run, verdict: Path, t
     assert done.returncode == 2 and verdict.read_text() == text
 
 
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("notes of mine\n", "this is not a verdict; --verdict would overwrite it"),
+        ("nodevet: 1\nexpect: {gpu_count: 8}\n", "this is a baseline; use it with -b"),
+        ('{"verdict": "guilty"}', "this is not a verdict"),
+    ],
+)
+def test_a_file_of_another_kind_is_not_overwritten(
+    nodevet: Run, verdict: Path, text: str, told: str
+) -> None:
+    verdict.write_text(text)
+    done = nodevet("gate", "@local", "-b", "generic", "--verdict", verdict)
+    assert (done.returncode, verdict.read_text()) == (2, text)
+    assert f"{verdict}: {told}" in done.stderr
+
+
+@pytest.mark.parametrize("text", ["", '{"verdict": "fail"}'])
+def test_a_verdict_or_an_empty_file_is_written_again(
+    nodevet: Run, verdict: Path, text: str
+) -> None:
+    verdict.write_text(text)
+    nodevet(
+        "gate", "@local", "-b", "generic", "--wait", "1s", "--settle", "0s", "--verdict", verdict
+    )
+    assert json.loads(verdict.read_text())["run"]["hosts"]
+
+
 def test_a_mistake_makes_no_verdict_file(nodevet: Run, verdict: Path) -> None:
     assert nodevet("gate", "gpu1", "--setle", "--verdict", verdict).returncode == 2
     assert not verdict.exists()

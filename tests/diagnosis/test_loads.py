@@ -2,14 +2,12 @@
 what the jobs start there; see tests/diagnosis/loads."""
 
 import os
-import threading
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 from gpu_load import JSON, LoadedMachine, cgroup, loaded_machine, slow_file, slow_program
-from live_machine import can_be_made
 
 pytestmark = pytest.mark.timeout(300)
 QUIET = {  # several of them fit beside one another
@@ -30,15 +28,6 @@ HOT = {
     "queues": "preprocessing-bound",
     "ping_pong": "submission-bound",
 }
-MOUNT = """\
-device filer:/export mounted on /data with fstype nfs4 statvers=1.1
-\topts:\trw,vers=4.2,proto=tcp
-\tage:\t3600
-\tbytes:\t0 0 0 0 0 0 0 0
-\txprt:\ttcp 832 0 1 0 11 6428 6428 0 12154 10 24 26 5726
-\tper-op statistics
-\t        READ: {0} {0} 0 {0} {1} 0 {1} {1} 0
-"""
 
 
 def figures(gpu: JSON) -> dict[str, JSON]:
@@ -165,39 +154,3 @@ def test_a_job_on_a_disk_of_few_requests(machine: LoadedMachine, tmp_path: Path)
     ):
         gpu = machine.diagnose()["gpus"][0]
     assert gpu["cause"] == "storage-bound", gpu["sentence"]
-
-
-@contextmanager
-def served(file: Path) -> Iterator[None]:
-    """The statistics of an NFS mount that is read all the time, 40 ms an operation."""
-    ended = threading.Event()
-
-    def serve() -> None:
-        operations = 100_000
-        with file.open("r+") as out:
-            while not ended.wait(0.1):
-                operations += 10
-                os.pwrite(out.fileno(), MOUNT.format(operations, operations * 40).encode(), 0)
-
-    file.write_text(MOUNT.format(100_000, 4_000_000))
-    thread = threading.Thread(target=serve)
-    thread.start()
-    try:
-        yield
-    finally:
-        ended.set()
-        thread.join()
-
-
-@pytest.mark.skipif(not can_be_made(), reason="this machine has no mount namespaces to give")
-def test_a_job_on_nfs(machine: LoadedMachine, slow: Path, tmp_path: Path) -> None:
-    """The kernel's file is made up, and read where the kernel has it; the job's waits are real."""
-    file = tmp_path / "mountstats"
-    over = 'mount --bind "$0" /proc/1/mountstats && exec "$@"'
-    with served(file), machine.load("reads", slow):
-        host = machine.diagnose(before=["unshare", "--mount", "sh", "-c", over, str(file)])
-    gpu = host["gpus"][0]
-    assert gpu["cause"] == "storage-bound", gpu["sentence"]
-    latency = figures(gpu)["nfs_latency"]
-    assert (latency["value"], latency["note"]) == (40, "/data")
-    assert "/data" in gpu["sentence"]

@@ -7,12 +7,14 @@ def fleet(boot):
     return fleet
 """
 
+import json
 import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -60,6 +62,26 @@ class SimulatedFleet:
     def at(self, *words: object) -> Done:
         """The same, of this project."""
         return self.nodevet(*words, "--project", self.project)
+
+    def baseline(self, name: str, text: str) -> None:
+        """A baseline of the project."""
+        folder = self.project / "baselines"
+        folder.mkdir(exist_ok=True)
+        (folder / f"{name}.yaml").write_text(text, encoding="utf-8")
+
+    def capture(self, node: str, name: str) -> None:
+        """A baseline of the project: what `nodevet capture` finds on this node."""
+        file = self.project / f"{name}.yaml"
+        reach = ("-i", self.place.inventory, "--deadline", "150")
+        done = self.at("capture", *reach, "--limit", node, "-o", file)
+        assert done.returncode == 0, done.stderr
+        self.baseline(name, file.read_text(encoding="utf-8"))
+
+    def vetted(self, *words: object) -> dict[str, Any]:
+        """What a check says of each host."""
+        done = self.at("check", *words, "--format", "json")
+        assert done.returncode in (0, 1), done.stderr
+        return {host["host"]: host for host in json.loads(done.stdout)["hosts"]}
 
     @property
     def reach(self) -> tuple[str | Path, ...]:
@@ -120,8 +142,7 @@ def booting(folders: pytest.TempPathFactory) -> Iterator[Boot]:
         def boot(name: str, scenario: str, baseline: str = "") -> SimulatedFleet:
             fleet = SimulatedFleet(f"{name}{os.getpid()}", folders.mktemp(name))
             if baseline:
-                (fleet.project / "baselines").mkdir()
-                (fleet.project / "baselines" / "base.yaml").write_text(baseline)
+                fleet.baseline("base", baseline)
             stack.callback(fleet.down)
             fleet.up(scenario)
             return fleet

@@ -57,18 +57,15 @@ ASKED = {"framework_cuda", "imex", "link_ber", "nfs", "rdma", "routes"}
 def fleet(boot: Boot) -> SimulatedFleet:
     shipped = files("nodevet_sim").joinpath("scenarios/cluster.yaml")
     fleet = boot("cluster", shipped.read_text(encoding="utf-8"))
-    (fleet.project / "baselines").mkdir()
     for name, text in (("these", BASELINE), ("efa", EFA)):
-        (fleet.project / "baselines" / f"{name}.yaml").write_text(text, encoding="utf-8")
+        fleet.baseline(name, text)
     return fleet
 
 
 def vetted(fleet: SimulatedFleet, *hosts: str) -> dict[str, Any]:
     """What one run says of these hosts, or of all."""
-    options = ("--deadline", "150", "--connect-timeout", "30", "--format", "json")
-    done = fleet.at("check", "-i", fleet.place.inventory, *options, *hosts)
-    assert done.returncode in (0, 1), done.stderr
-    return {host["host"]: host for host in json.loads(done.stdout)["hosts"]}
+    options = ("--deadline", "150", "--connect-timeout", "30")
+    return fleet.vetted("-i", fleet.place.inventory, *options, *hosts)
 
 
 @pytest.fixture(scope="module")

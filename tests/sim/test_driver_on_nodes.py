@@ -69,25 +69,15 @@ def fleet(boot: Boot) -> SimulatedFleet:
     fleet = boot("driver", NODES + nodes)
     for fault in LATER:
         fleet.sim("set", "later", f"fault={json.dumps(fault)}")
-    folder = fleet.project / "baselines"
-    folder.mkdir()
-    reach = ("-i", fleet.place.inventory, "--deadline", "150")
-    done = fleet.at("capture", *reach, "--limit", "healthy", "-o", folder / "captured.yaml")
-    assert done.returncode == 0, done.stderr
-    (folder / "base.yaml").write_text(BASELINE, encoding="utf-8")
+    fleet.capture("healthy", "captured")
+    fleet.baseline("base", BASELINE)
     return fleet
 
 
 @pytest.fixture(scope="module")
 def hosts(fleet: SimulatedFleet) -> dict[str, Any]:
     """The findings of each node."""
-    return vetted(fleet)
-
-
-def vetted(fleet: SimulatedFleet, *words: str) -> dict[str, Any]:
-    done = fleet.at("check", *fleet.reach, "--format", "json", *words)
-    assert done.returncode in (0, 1), done.stderr
-    return {host["host"]: host for host in json.loads(done.stdout)["hosts"]}
+    return fleet.vetted(*fleet.reach)
 
 
 def found(host: dict[str, Any], verdict: str) -> set[tuple[str, str]]:
@@ -147,7 +137,7 @@ def test_wtmp_has_the_boots_of_the_node_itself(
     fleet: SimulatedFleet, hosts: dict[str, Any]
 ) -> None:
     def reboots() -> tuple[str, str]:
-        findings = vetted(fleet, "--limit", "healthy")["healthy"]["findings"]
+        findings = fleet.vetted(*fleet.reach, "--limit", "healthy")["healthy"]["findings"]
         (one,) = (each for each in findings if each["check"] == "reboots")
         return one["verdict"], one["actual"]
 

@@ -2,7 +2,6 @@
 found by its check, and nothing else of what a capture of a healthy node holds, but for what follows
 from it."""
 
-import json
 import re
 from typing import Any
 
@@ -87,15 +86,9 @@ def hosts(boot: Boot) -> dict[str, Any]:
         fleet.sim("set", "later", f"fault={name}")
     refused = fleet.nodevet("sim", "set", "--fleet", fleet.name, "later", "fault=up-long")
     assert "fixed when it is created" in refused.stderr
-    folder = fleet.project / "baselines"
-    folder.mkdir()
-    reach = ("-i", fleet.place.inventory, "--deadline", "150")
-    done = fleet.at("capture", *reach, "--limit", "healthy", "-o", folder / "captured.yaml")
-    assert done.returncode == 0, done.stderr
-    (folder / "base.yaml").write_text(BASELINE, encoding="utf-8")
-    done = fleet.at("check", *fleet.reach, "--format", "json")
-    assert done.returncode == 1, done.stderr
-    return {host["host"]: host for host in json.loads(done.stdout)["hosts"]}
+    fleet.capture("healthy", "captured")
+    fleet.baseline("base", BASELINE)
+    return fleet.vetted(*fleet.reach)
 
 
 def found(host: dict[str, Any], verdict: str) -> set[tuple[str, str]]:

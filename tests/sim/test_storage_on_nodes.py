@@ -1,6 +1,5 @@
 """Faults of disks, mounts and memory on nodes that are booted: read as on any machine."""
 
-import json
 from typing import Any
 
 import pytest
@@ -65,12 +64,9 @@ WRONG = {
 @pytest.fixture(scope="module")
 def hosts(boot: Boot) -> dict[str, Any]:
     fleet = boot("storage", NODES)
-    (fleet.project / "baselines").mkdir()
-    (fleet.project / "baselines" / "these.yaml").write_text(BASELINE, encoding="utf-8")
-    options = ("--deadline", "90", "--connect-timeout", "30", "--format", "json")
-    done = fleet.at("check", "-i", fleet.place.inventory, *options)
-    assert done.returncode == 1, done.stderr
-    return {host["host"]: host for host in json.loads(done.stdout)["hosts"]}
+    fleet.baseline("these", BASELINE)
+    options = ("--deadline", "90", "--connect-timeout", "30")
+    return fleet.vetted("-i", fleet.place.inventory, *options)
 
 
 def found(host: dict[str, Any], verdict: str) -> set[tuple[str, str]]:
