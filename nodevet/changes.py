@@ -141,15 +141,16 @@ def changes(before: Run, after: Run) -> Changes:
     Findings are matched by host and `Finding.key`; if only one run knows a GPU's UUID, by its bus
     address, or else its index. A host that could not be judged keeps its earlier troubles.
     """
-    earlier = {report.host: report for report in before.hosts}
-    later = {report.host: report for report in after.hosts}
+    earlier = {host.host: place for place, host in enumerate(before.summaries)}
+    later = {host.host: place for place, host in enumerate(after.summaries)}
     new: list[FindingChange] = []
     gone: list[FindingChange] = []
     changed: list[FindingChange] = []
     lost: list[HostChange] = []
     back: list[HostChange] = []
-    for host, report in later.items():
-        old = earlier.get(host)
+    for host, place in later.items():
+        report = after.hosts[place]
+        old = before.hosts[earlier[host]] if host in earlier else None
         was, now = old.unjudged if old else "", report.unjudged
         if now and not was:
             lost.append(HostChange(host=host, after=now))

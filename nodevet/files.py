@@ -4,6 +4,7 @@ reading what must be a file, and nothing that blocks or has no end."""
 import errno
 import os
 import stat
+from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO
@@ -11,8 +12,11 @@ from typing import BinaryIO
 MODE = 0o644  # less the umask: not writable by others, even if the umask is 0
 
 
-def write_whole(path: Path, data: bytes, *, durable: bool, mode: int = MODE) -> None:
+def write_whole(
+    path: Path, data: bytes | Iterable[bytes], *, durable: bool, mode: int = MODE
+) -> None:
     """Write a temporary file in the same folder, and rename it to `path`; a link is replaced.
+    What comes in pieces is written as it comes.
 
     `durable`: after a power cut too, `path` has the new content once this returns. Raises OSError;
     `path` is then as it was, unless only the sync of its folder failed. The temporary file is
@@ -22,7 +26,8 @@ def write_whole(path: Path, data: bytes, *, durable: bool, mode: int = MODE) -> 
     try:
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         with os.fdopen(os.open(part, flags, mode), "wb") as file:
-            file.write(data)
+            for piece in (data,) if isinstance(data, bytes) else data:
+                file.write(piece)
             file.flush()
             if durable:
                 os.fsync(file.fileno())

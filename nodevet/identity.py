@@ -9,7 +9,7 @@ then is vetted twice while the one that was meant is not vetted at all. Two sign
 """
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from ipaddress import ip_address
 
 from msgspec.structs import replace
@@ -147,8 +147,9 @@ def machine(report: HostReport) -> tuple[str, str] | None:
 class Met:
     """The machines that a run has met so far, and under which names."""
 
-    def __init__(self) -> None:
-        self._first: dict[tuple[str, str], HostReport] = {}
+    def __init__(self, known: Callable[[str], HostReport | None]) -> None:
+        """`known`: the report of a host that was met."""
+        self._known = known
         self._names: dict[tuple[str, str], list[str]] = {}
 
     def meet(self, report: HostReport) -> tuple[HostReport, ...]:
@@ -159,20 +160,21 @@ class Met:
             return (report,)
         names = self._names.setdefault(key, [])
         names.append(report.host)
-        first = self._first.setdefault(key, report)
         if len(names) == 1:
             return (report,)
         told = _told(report, names)
-        return (_told(first, names), told) if len(names) == 2 else (told,)
+        first = self._known(names[0]) if len(names) == 2 else None
+        return (_told(first, names), told) if first else (told,)
 
-
-def told_apart(reports: Iterable[HostReport]) -> tuple[HostReport, ...]:
-    """The reports of a whole run; those of one machine under several names fail and name all."""
-    listed = tuple(reports)
-    names = _by_host(same_key((report.host, machine(report)) for report in listed))
-    return tuple(
-        _told(report, names[report.host]) if report.host in names else report for report in listed
-    )
+    def told_apart(self) -> Iterator[HostReport]:
+        """Once all were met: the reports of machines under several names, which fail and name all
+        of them."""
+        for key, names in self._names.items():
+            reports = [self._known(name) for name in dict.fromkeys(names)]
+            same = [report for report in reports if report and machine(report) == key]
+            if len(same) > 1:
+                finding = _twice(report.host for report in same)
+                yield from (_with(report, finding) for report in same)
 
 
 def same_key(keys: Iterable[tuple[str, object]]) -> tuple[tuple[str, ...], ...]:
@@ -195,7 +197,14 @@ def _one_machine(names: Iterable[str]) -> str:
 
 
 def _told(report: HostReport, names: Iterable[str]) -> HostReport:
-    finding = fail(check=SAME_MACHINE, why=_one_machine(names), advice=TWICE)
+    return _with(report, _twice(names))
+
+
+def _twice(names: Iterable[str]) -> Finding:
+    return fail(check=SAME_MACHINE, why=_one_machine(names), advice=TWICE)
+
+
+def _with(report: HostReport, finding: Finding) -> HostReport:
     others = (each for each in report.findings if each.check != SAME_MACHINE)
     return replace(report, findings=(finding, *others))
 

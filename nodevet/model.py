@@ -7,7 +7,8 @@ reports, runs) are msgspec structs, so they have one JSON form.
 import errno
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import date, datetime, timezone
 from enum import Enum
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -102,7 +103,7 @@ NOUNS = {
 """How people say the kinds of subjects that have another name than in the evidence."""
 
 
-class Subject(msgspec.Struct, frozen=True, kw_only=True):
+class Subject(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """What a finding is about: a GPU, a CPU frequency policy, a process, the node."""
 
     kind: str = "node"  # node, gpu, cpufreq, process, module, pci, filesystem, sysctl, unit, ...
@@ -136,10 +137,15 @@ MORE = Subject(kind="and", id="more")
 """What a check says more of than is listed; one finding for each verdict, `why` says how many."""
 
 
-class Finding(msgspec.Struct, frozen=True, kw_only=True):
+def _critical() -> "Severity":
+    return Severity.CRITICAL
+
+
+class Finding(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """One verdict on one subject; `expected` and `actual` make the diff.
 
-    A check yields it without the last block, which the judge fills in.
+    A check yields it without the last block, which the judge fills in. As JSON it leaves out what
+    is as by default, but never its severity.
     """
 
     verdict: Verdict
@@ -157,7 +163,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     cause: str | msgspec.UnsetType = msgspec.UNSET
 
     check: str = ""
-    severity: Severity = Severity.CRITICAL
+    severity: Severity = msgspec.field(default_factory=_critical)  # never left out
     origin: str = ""  # file:line of the params
     waiver: str = ""  # owner, reason, until; also when it has expired
 
@@ -443,7 +449,7 @@ class Host(msgspec.Struct, frozen=True, kw_only=True):
     expect_hostname: bool | str = True  # the node's own host name; True: what `name` says
 
 
-class HostFacts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class HostFacts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """What a host is, for people: no check asks it. What was not read is None or empty.
 
     The mappings say how many GPUs share a value: `{"NVIDIA H100 80GB HBM3": 8}`.
@@ -483,33 +489,95 @@ class HostReport(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def verdict(self) -> Verdict:
         """Worst first: fail, unknown, waived, ok. Never ok without an ok finding."""
-        if self.status is not Status.VETTED:
-            return Verdict.UNKNOWN
-        verdicts = {finding.verdict for finding in self.findings}
-        for worst in (Verdict.FAIL, Verdict.UNKNOWN, Verdict.WAIVED, Verdict.OK):
-            if worst in verdicts:
-                return worst
-        return Verdict.UNKNOWN
+        return _verdict(self.status, {finding.verdict for finding in self.findings})
 
     @property
     def unjudged(self) -> str:
         """Why nothing can be said of the host as a whole; empty if something can."""
-        if self.status is not Status.VETTED:
-            return self.why or "no reason was recorded"
         verdicts = {finding.verdict for finding in self.findings}
-        if not verdicts and self.shadow:
-            return "nothing was judged: every check has severity shadow"
-        if not verdicts:
-            return "nothing was judged: no expectations"
-        if verdicts == {Verdict.NOT_APPLICABLE}:
-            return "nothing was judged: every check is not applicable"
-        return ""
+        return _unjudged(self.status, self.why, verdicts, shadow=bool(self.shadow))
 
     @property
     def outcome(self) -> HostOutcome:
         """How the host came out: its verdict, or why it was not vetted."""
-        judged = self.status is Status.VETTED
-        return HostOutcome(self.verdict.value if judged else self.status.value)
+        return _outcome(self.status, self.verdict)
+
+    @property
+    def summary(self) -> "HostSummary":
+        """The report without what its findings say."""
+        kinds = Counter([(finding.verdict, finding.severity) for finding in self.findings])
+        return HostSummary(
+            host=self.host,
+            status=self.status,
+            why=self.why,
+            baseline=self.baseline,
+            machine_id=self.machine_id,
+            boot_id=self.boot_id,
+            arrived=self.arrived,
+            clock=self.clock,
+            seconds=self.seconds,
+            findings=tuple((*kind, number) for kind, number in kinds.items()),
+            shadow=bool(self.shadow),
+        )
+
+
+class HostSummary(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """One host of a run, and how many findings of each kind it has: all that totals need."""
+
+    host: str
+    status: Status
+    why: str
+    baseline: str
+    machine_id: str | None
+    boot_id: str | None
+    arrived: str
+    clock: str
+    seconds: float
+    findings: tuple[tuple[Verdict, Severity, int], ...]
+    shadow: bool  # whether a check of severity shadow said something
+
+    @property
+    def verdicts(self) -> set[Verdict]:
+        return {verdict for verdict, _, _ in self.findings}
+
+    @property
+    def verdict(self) -> Verdict:
+        """As that of the report."""
+        return _verdict(self.status, self.verdicts)
+
+    @property
+    def unjudged(self) -> str:
+        """As that of the report."""
+        return _unjudged(self.status, self.why, self.verdicts, shadow=self.shadow)
+
+    @property
+    def outcome(self) -> HostOutcome:
+        """As that of the report."""
+        return _outcome(self.status, self.verdict)
+
+
+def _verdict(status: Status, verdicts: set[Verdict]) -> Verdict:
+    if status is Status.VETTED:
+        for worst in (Verdict.FAIL, Verdict.UNKNOWN, Verdict.WAIVED, Verdict.OK):
+            if worst in verdicts:
+                return worst
+    return Verdict.UNKNOWN
+
+
+def _unjudged(status: Status, why: str, verdicts: set[Verdict], *, shadow: bool) -> str:
+    if status is not Status.VETTED:
+        return why or "no reason was recorded"
+    if not verdicts and shadow:
+        return "nothing was judged: every check has severity shadow"
+    if not verdicts:
+        return "nothing was judged: no expectations"
+    if verdicts == {Verdict.NOT_APPLICABLE}:
+        return "nothing was judged: every check is not applicable"
+    return ""
+
+
+def _outcome(status: Status, verdict: Verdict) -> HostOutcome:
+    return HostOutcome(verdict.value if status is Status.VETTED else status.value)
 
 
 RUN_SCHEMA = 3
@@ -540,30 +608,40 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     interrupted: bool = False
     replayed: bool = False  # saved evidence was judged; no host was visited
     baselines: Mapping[str, str] = {}  # name -> sha256
-    hosts: tuple[HostReport, ...] = ()
+    hosts: Sequence[HostReport] = ()  # a tuple, or of many hosts a nodevet.packed.PackedHosts
+
+    def __post_init__(self) -> None:
+        if isinstance(self.hosts, list):
+            msgspec.structs.force_setattr(self, "hosts", tuple(self.hosts))
+
+    @property
+    def summaries(self) -> Sequence[HostSummary]:
+        """Of every host; what needs no finding asks these, which takes no decoding."""
+        found: Sequence[HostSummary] | None = getattr(self.hosts, "summaries", None)
+        return [host.summary for host in self.hosts] if found is None else found
 
     @property
     def exit_code(self) -> int:
         """0 all ok; 1 a failure at or above `fail_on`; 3 something could not be judged. 1 wins."""
-        return exit_code(self.hosts, self.fail_on) or (3 if self.interrupted else 0)
+        return exit_code(self.summaries, self.fail_on) or (3 if self.interrupted else 0)
 
 
-def exit_code(hosts: Iterable[HostReport], fail_on: Severity) -> int:
+def exit_code(hosts: "Iterable[HostReport | HostSummary]", fail_on: Severity) -> int:
     """The exit code of a run over these hosts; see `Run.exit_code`."""
     code, seen = 0, False
-    for host in hosts:
+    for each in hosts:
         seen = True
-        verdicts = {finding.verdict for finding in host.findings}
-        if host.status is not Status.VETTED or verdicts <= {
+        host = each.summary if isinstance(each, HostReport) else each
+        if host.status is not Status.VETTED or host.verdicts <= {
             Verdict.UNKNOWN,
             Verdict.NOT_APPLICABLE,
         }:
             code = 3
-        for finding in host.findings:
-            if finding.severity.rank < fail_on.rank:
+        for verdict, severity, _ in host.findings:
+            if severity.rank < fail_on.rank:
                 continue
-            if finding.verdict is Verdict.FAIL:
+            if verdict is Verdict.FAIL:
                 return 1
-            if finding.verdict is Verdict.UNKNOWN:
+            if verdict is Verdict.UNKNOWN:
                 code = 3
     return code if seen else 3

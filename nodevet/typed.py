@@ -27,6 +27,12 @@ def _made(kind: Any) -> msgspec.json.Decoder[Any]:
     return msgspec.json.Decoder(kind)
 
 
+def unpacker(kind: Any) -> msgspec.msgpack.Decoder[Any]:
+    """A MessagePack decoder of a type."""
+    decoder(kind)
+    return msgspec.msgpack.Decoder(kind)
+
+
 def decode(text: bytes | str, kind: type[Typed]) -> Typed:
     """JSON as a type. Raises msgspec.DecodeError, and UnicodeDecodeError and RecursionError."""
     value: Typed = decoder(kind).decode(text)

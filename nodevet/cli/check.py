@@ -128,7 +128,7 @@ def command(
     began = clocks()
     if evidence:
         _only_judged(save, reach["sample"])
-    sinks = Sinks(formats, save, display)
+    sinks = Sinks(formats, save, display, remembers=max_age is not None)
     before = earlier_run(previous, quiet=display.quiet)
     context = with_since(open_context(project, names), since, reach["sample"])
     chosen = Targets(

@@ -5,12 +5,13 @@ A format exists because its file does; it is imported when it is asked for, and 
 the help of a command names the formats. It has `ENDING`, what
 the name of its file ends in; `render_checks(run, ...)` and `render_fixes(result)`, pure; if it can
 show whether nodes feed their GPUs, `render_feed(answer)`; what they wait for,
-`render_diagnosis(incident)`; and if it has an exit code of its own on
+`render_diagnosis(incident)`; if a run of checks can be written host by host, its
+`pieces_of_checks(run)`; and if it has an exit code of its own on
 standard output, `exit_code(document)`. `parts` is what formats share.
 """
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from importlib import import_module
 from types import ModuleType
@@ -109,6 +110,17 @@ def render(name: str, document: "Run | Result", **given: Any) -> str:
         raise ReportError(f"the format {name} has no option {stray[0]}; it has {listed}")
     found = module(name)
     return str((found.render_fixes if fixes else found.render_checks)(document, **given))
+
+
+def pieces(name: str, document: "Run | Result", **given: Any) -> Iterator[str]:
+    """As `render`, piece by piece: of a format that has `pieces_of_checks`, in little room."""
+    from nodevet.model import Run
+
+    streams = getattr(module(name), "pieces_of_checks", None)
+    if streams is None or not isinstance(document, Run):
+        yield render(name, document, **given)
+    else:
+        yield from streams(document)
 
 
 def exit_code(name: str, document: "Run | Result") -> int:

@@ -3,11 +3,13 @@ again, but for that of a run of fixes."""
 
 import json
 import re
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+from msgspec.structs import replace
 
-from nodevet.model import Run
+from nodevet.model import HostReport, Run
 from nodevet.report.parts.errors import ReportError
 from nodevet.report.parts.saved import (
     UPGRADES,
@@ -25,12 +27,29 @@ if TYPE_CHECKING:
     from nodevet.result import Result
 
 ENDING = ".json"
+NO_HOSTS = "[]\n}\n"  # how a run without any ends: they are its last field
+INDENT = "    "
 _SPECIAL = re.compile(r"[^\x00-\x7e]")
 
 
 def render_checks(run: Run) -> str:
     """The run, indented, with a newline at the end."""
-    return _indented(run)
+    return "".join(pieces_of_checks(run))
+
+
+def pieces_of_checks(run: Run) -> Iterator[str]:
+    """The same, host by host."""
+    whole = _indented(replace(run, hosts=()))
+    head = whole.removesuffix(NO_HOSTS)
+    if not run.hosts or head == whole:
+        yield whole
+        return
+    yield head
+    mark = "["
+    for host in run.hosts:
+        yield f"{mark}\n{INDENT}" + _indented(host).rstrip("\n").replace("\n", f"\n{INDENT}")
+        mark = ","
+    yield "\n  ]\n}\n"
 
 
 def encode(value: Any) -> str:
@@ -106,5 +125,5 @@ def _of_schema(text: str | bytes, current: int, kind: type[Decoded], what: str) 
     return decode(text, kind, what)
 
 
-def _indented(document: "Run | Result | FeedAnswer | Diagnosis") -> str:
+def _indented(document: "Run | HostReport | Result | FeedAnswer | Diagnosis") -> str:
     return msgspec.json.format(encode(document), indent=2) + "\n"

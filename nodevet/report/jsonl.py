@@ -63,12 +63,19 @@ class _Record(msgspec.Struct, frozen=True):
 
 def render_checks(run: Run) -> str:
     """All lines of a finished run."""
-    return "".join([head(run), *map(line, run.hosts), tail(run)])
+    return "".join(pieces_of_checks(run))
+
+
+def pieces_of_checks(run: Run) -> Iterator[str]:
+    """The same, line by line."""
+    yield head(run)
+    yield from map(line, run.hosts)
+    yield tail(run)
 
 
 def head(run: Run, hosts: Iterable[str] = ()) -> str:
     """The first line. `hosts`: the names of all that will be visited, before any was."""
-    names = tuple(hosts) or tuple(report.host for report in run.hosts)
+    names = tuple(hosts) or tuple(host.host for host in run.summaries)
     return _line(
         _Head(
             schema=run.schema,
@@ -85,7 +92,7 @@ def head(run: Run, hosts: Iterable[str] = ()) -> str:
 
 def line(host: HostReport) -> str:
     """One host."""
-    return _line({"record": "host", **msgspec.to_builtins(host)})
+    return f'{{"record":"host",{encode(host)[1:]}\n'
 
 
 def tail(run: Run) -> str:

@@ -11,12 +11,14 @@ was not begun called skipped. A run that is itself unknown has a testsuite `(run
 
 # mypy: allow-untyped-calls
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator
 
 from junitparser import Error, Failure, JUnitXml, Skipped, TestCase, TestSuite
 from junitparser.junitparser import FinalResult
 
 from nodevet.model import Finding, HostReport, Run, Verdict
+from nodevet.packed import PackedText
 from nodevet.printable import plain
 from nodevet.report.parts import fixes
 from nodevet.report.parts.ages import read_at
@@ -27,23 +29,37 @@ from nodevet.resource import Contents
 from nodevet.result import HostResult, Outcome, Result, StepResult
 
 ENDING = ".junit.xml"
+COUNTED = ("tests", "failures", "errors", "skipped")
 ERRORS = frozenset({Outcome.UNKNOWN, Outcome.NOT_ATTEMPTED})
 
 
 def render_checks(run: Run) -> str:
-    return _page("nodevet", [_suite(report, run) for report in run.hosts], run.seconds)
+    return "".join(pieces_of_checks(run))
 
 
-def _page(title: str, suites: Sequence[tuple[TestSuite, float]], seconds: float) -> str:
+def pieces_of_checks(run: Run) -> Iterator[str]:
+    """The same, suite by suite."""
+    return _page("nodevet", (_suite(report, run) for report in run.hosts), run.seconds)
+
+
+def _page(title: str, suites: Iterable[tuple[TestSuite, float]], seconds: float) -> Iterator[str]:
     """The document, of suites and how long each took."""
-    xml = JUnitXml(title)
-    for suite, _ in suites:
-        xml.append(suite)
-    xml.update_statistics()  # which sets every time, from the cases
-    for suite, (_, taken) in zip(xml, suites, strict=True):
+    counts: Counter[str] = Counter()
+    body = PackedText()
+    for suite, taken in suites:
+        suite.update_statistics()  # which sets its time, from the cases
         suite.time = taken
+        counts.update({kind: getattr(suite, kind) for kind in COUNTED})
+        body.add(suite.tostring().decode())
+    xml = JUnitXml(title)
+    for kind in COUNTED:
+        setattr(xml, kind, counts[kind])
     xml.time = seconds
-    return str(xml.tostring().decode()) + "\n"
+    text = xml.tostring().decode()
+    head = text.removesuffix(" />")
+    yield f"{head}>" if counts else text
+    yield from body
+    yield "</testsuites>\n" if counts else "\n"
 
 
 def _suite_of(
@@ -123,7 +139,7 @@ def render_fixes(result: Result, *, contents: Contents = lambda name: None) -> s
         whole = TestCase("run", classname="run")
         whole.result = [Error(plain(result.unknown), Outcome.UNKNOWN.value)]
         suites.insert(0, _run_suite(result, whole))
-    return _page(f"nodevet {plain(result.kind)}", suites, result.seconds)
+    return "".join(_page(f"nodevet {plain(result.kind)}", suites, result.seconds))
 
 
 def _run_suite(result: Result, whole: TestCase) -> tuple[TestSuite, float]:

@@ -37,10 +37,10 @@ def exit_code(document: "Run | Result") -> int:
 
 def _of_checks(run: Run) -> int:
     troubles = {
-        (finding.verdict, finding.severity)
-        for report in run.hosts
-        for finding in report.findings
-        if finding.verdict in (Verdict.FAIL, Verdict.UNKNOWN)
+        (verdict, severity)
+        for host in run.summaries
+        for verdict, severity, _ in host.findings
+        if verdict in (Verdict.FAIL, Verdict.UNKNOWN)
     }
     if (Verdict.FAIL, Severity.CRITICAL) in troubles:
         return 2

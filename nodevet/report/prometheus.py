@@ -4,7 +4,8 @@ One series per host, and per host and check or fix; single GPUs are counted, not
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from prometheus_client import CollectorRegistry, generate_latest
@@ -12,6 +13,7 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 
 from nodevet.age import seconds_of
 from nodevet.model import Finding, HostReport, Run, Verdict
+from nodevet.packed import PackedText
 from nodevet.printable import plain
 from nodevet.report.parts import fixes
 from nodevet.report.parts.ages import read_at
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
 
 ENDING = ".prom"
 FIX_RUN = "nodevet_fix_run"
+MOST_SAMPLES = 1000  # that are held before they are text
 RANK = {
     Verdict.OK: 0,
     Verdict.NOT_APPLICABLE: 1,
@@ -34,7 +37,14 @@ _RANKS = ", ".join(f"{rank} {verdict.value}" for verdict, rank in RANK.items())
 
 
 def render_checks(run: Run) -> str:
-    return _page([*_about_run(run), *_about_hosts(run), *_about_checks(run)])
+    return "".join(pieces_of_checks(run))
+
+
+def pieces_of_checks(run: Run) -> Iterator[str]:
+    """The same, some series at a time."""
+    yield _page(_about_run(run))
+    for series in (*_about_hosts(run), *_about_checks(run)):
+        yield from series.pieces()
 
 
 def _page(metrics: Iterable[Metric]) -> str:
@@ -52,6 +62,32 @@ class _Collector:
 
     def collect(self) -> Iterable[Metric]:
         return self._metrics
+
+
+class _Series:
+    """The samples of one metric, of which there are many, as text as soon as they are known."""
+
+    def __init__(self, metric: str, help_: str, labels: Sequence[str]) -> None:
+        self._fresh = partial(GaugeMetricFamily, metric, help_, labels=labels)
+        self._metric = self._fresh()
+        self._head = _page([self._metric])
+        self._text = PackedText()
+        self.empty = True
+
+    def add(self, labels: Sequence[str], value: float) -> None:
+        self.empty = False
+        self._metric.add_metric(labels, value)
+        if len(self._metric.samples) >= MOST_SAMPLES:
+            self._pack()
+
+    def pieces(self) -> Iterator[str]:
+        self._pack()
+        yield self._head
+        yield from self._text
+
+    def _pack(self) -> None:
+        self._text.add(_page([self._metric]).removeprefix(self._head))
+        self._metric = self._fresh()
 
 
 def _about_run(run: Run) -> Iterator[Metric]:
@@ -82,44 +118,49 @@ def _about_run(run: Run) -> Iterator[Metric]:
     yield hosts
 
 
-def _about_hosts(run: Run) -> Iterator[Metric]:
-    status = GaugeMetricFamily(
+def _about_hosts(run: Run) -> Iterator[_Series]:
+    status = _Series(
         "nodevet_host_status",
         "How the visit to the host ended, as a label; always 1.",
         labels=["host", "status"],
     )
-    verdict = GaugeMetricFamily(
+    verdict = _Series(
         "nodevet_host_verdict",
         f"Worst verdict on the host: {_RANKS}. A host that was not vetted is unknown.",
         labels=["host"],
     )
-    seconds = GaugeMetricFamily(
+    seconds = _Series(
         "nodevet_host_duration_seconds", "How long the visit to the host took.", labels=["host"]
     )
-    read = GaugeMetricFamily(
+    read = _Series(
         "nodevet_host_evidence_timestamp_seconds",
         "When the evidence of the host was read, Unix time.",
         labels=["host"],
     )
-    for report in run.hosts:
-        host = name(report.host)
-        status.add_metric([host, report.status.value], 1)
-        verdict.add_metric([host], RANK[report.verdict])
-        seconds.add_metric([host], report.seconds)
-        if (at := seconds_of(read_at(report))) is not None:
-            read.add_metric([host], at)
-    yield from (status, verdict, seconds, *([read] if read.samples else []))
+    for each in run.summaries:
+        host = name(each.host)
+        status.add([host, each.status.value], 1)
+        verdict.add([host], RANK[each.verdict])
+        seconds.add([host], each.seconds)
+        if (at := seconds_of(read_at(each))) is not None:
+            read.add([host], at)
+    yield from (status, verdict, seconds, *([] if read.empty else [read]))
 
 
-def _about_checks(run: Run) -> Iterator[Metric]:
-    worst = GaugeMetricFamily(
+def _about_checks(run: Run) -> Iterator[_Series]:
+    worst = _Series(
         "nodevet_check_verdict",
         f"Worst verdict of the check on the host: {_RANKS}.",
         labels=["host", "check", "severity"],
     )
-    counts = GaugeMetricFamily(
+    counts = _Series(
         "nodevet_check_findings",
         "Findings of the check on the host by verdict; a verdict without findings is left out.",
+        labels=["host", "check", "verdict"],
+    )
+    shadow = _Series(
+        "nodevet_shadow_findings",
+        "Findings of a check of severity shadow on the host by verdict; they count nowhere else.",
         labels=["host", "check", "verdict"],
     )
     for report in run.hosts:
@@ -127,20 +168,14 @@ def _about_checks(run: Run) -> Iterator[Metric]:
         for check, findings in _by_check(report).items():
             leading = max(findings, key=lambda f: (RANK[f.verdict], f.severity.rank))
             labels = [host, plain(check), leading.severity.value]
-            worst.add_metric(labels, RANK[leading.verdict])
+            worst.add(labels, RANK[leading.verdict])
             for verdict, number in Counter(finding.verdict for finding in findings).items():
-                counts.add_metric([host, plain(check), verdict.value], number)
-    yield from (worst, counts)
-    shadow = GaugeMetricFamily(
-        "nodevet_shadow_findings",
-        "Findings of a check of severity shadow on the host by verdict; they count nowhere else.",
-        labels=["host", "check", "verdict"],
-    )
-    for report in run.hosts:
-        said = Counter((finding.check, finding.verdict) for finding in report.shadow or ())
-        for (check, verdict), number in said.items():
-            shadow.add_metric([name(report.host), plain(check), verdict.value], number)
-    yield from [shadow] if shadow.samples else []
+                counts.add([host, plain(check), verdict.value], number)
+        for (check, verdict), number in Counter(
+            (finding.check, finding.verdict) for finding in report.shadow or ()
+        ).items():
+            shadow.add([host, plain(check), verdict.value], number)
+    yield from (worst, counts, *([] if shadow.empty else [shadow]))
 
 
 def _by_check(report: HostReport) -> dict[str, list[Finding]]:

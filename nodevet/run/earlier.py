@@ -12,6 +12,7 @@ from nodevet import report
 from nodevet.age import AHEAD, WEEK, seconds_of, words
 from nodevet.document.kinds import DocumentKind, mistaken, recognize
 from nodevet.model import Run
+from nodevet.packed import PackedHosts
 from nodevet.printable import brief
 from nodevet.report.parts.errors import ReportError
 
@@ -78,8 +79,9 @@ def _parsed(
 
 def among(run: Run, hosts: Run) -> Run:
     """An earlier run, as if it had been of the hosts of this one only: no other is gone."""
-    names = {report.host for report in hosts.hosts}
-    return structs.replace(run, hosts=tuple(one for one in run.hosts if one.host in names))
+    names = {host.host for host in hosts.summaries}
+    kept = PackedHosts(one for one in run.hosts if one.host in names)
+    return structs.replace(run, hosts=kept.ordered(kept.names))
 
 
 def _age(what: str, began: str, most: float) -> Sequence[str]:

@@ -117,11 +117,11 @@ def saved_host(path: Path, host: str, project: Path, names: Sequence[str]) -> tu
 
 def host_of(run: Run, host: str, place: object) -> HostReport:
     """The host of a run. Raises UserError."""
-    found = {report.host: report for report in run.hosts}
+    found = {summary.host: at for at, summary in enumerate(run.summaries)}
     if host not in found:
         near = did_you_mean(host, found, f"it has {count(len(found), 'host')}")
         raise UserError(f"{place}: no host is named {brief(host)}; {near}")
-    return found[host]
+    return run.hosts[found[host]]
 
 
 def not_known(word: str, catalog: Catalog) -> UserError:

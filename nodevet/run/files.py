@@ -1,7 +1,7 @@
 """Files that a user named for a run to write: tried out before it, and never half written."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -39,18 +39,20 @@ def tried(path: Path) -> Iterator[None]:
         raise FileError(f"{path}: cannot be written: {error.strerror or error}") from error
 
 
-def replace(path: Path, text: str) -> None:
-    """See `replace_data`."""
-    replace_data(path, text.encode("utf-8", "backslashreplace"))
+def replace(path: Path, text: str | Iterable[str]) -> None:
+    """See `replace_data`. A text in pieces is written as they come."""
+    pieces = (text,) if isinstance(text, str) else text
+    replace_data(path, (piece.encode("utf-8", "backslashreplace") for piece in pieces))
 
 
-def replace_data(path: Path, data: bytes, mode: int = MODE) -> None:
+def replace_data(path: Path, data: bytes | Iterable[bytes], mode: int = MODE) -> None:
     """Write a file in one step, so that a reader never sees half of it. Raises OSError.
 
     A device or a pipe is written to, never replaced; of a link, the file that it leads to.
     """
     if _in_place(path):
-        path.write_bytes(data)
+        with path.open("wb") as file:
+            file.writelines((data,) if isinstance(data, bytes) else data)
     else:
         write_whole(path.resolve(), data, durable=True, mode=mode)
 

@@ -39,7 +39,8 @@ class GateVerdict(msgspec.Struct, frozen=True, kw_only=True):
     waiting: Mapping[str, str] = {}  # while pending: why each host has not passed
 
     def text(self) -> str:
-        return msgspec.json.format(msgspec.json.encode(self), indent=1).decode()
+        encoded = msgspec.json.encode(self, enc_hook=tuple)  # of packed hosts, the reports
+        return msgspec.json.format(encoded, indent=1).decode()
 
 
 class Waiting(msgspec.Struct, frozen=True, kw_only=True):

@@ -90,7 +90,9 @@ def not_asked(run: Run) -> tuple[frozenset[str], frozenset[str]]:
     is: `sysctl vm.swappiness`."""
     found = {
         (report.host, finding.subject.label)
-        for report in run.hosts
+        for place, host in enumerate(run.summaries)
+        if Verdict.UNKNOWN in host.verdicts
+        for report in (run.hosts[place],)
         for finding in report.findings
         if finding.verdict is Verdict.UNKNOWN and finding.why == NOT_ASKED
     }

@@ -1,7 +1,7 @@
 """From hosts to a run of reports: visits are judged as they come in."""
 
 import time
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import closing
 from datetime import datetime
 
@@ -14,9 +14,10 @@ from nodevet.evidence.document import Evidence, EvidenceError, opened
 from nodevet.evidence.host import HostInfo
 from nodevet.facts import facts_of
 from nodevet.fleet import Options, Visit, visit
-from nodevet.identity import Met, judge_hostname, told_apart
+from nodevet.identity import Met, judge_hostname
 from nodevet.judge import judge
 from nodevet.model import Baseline, Host, HostReport, Run, Severity, Status, new_run_id, unknown
+from nodevet.packed import PackedHosts
 from nodevet.run.context import MaxAge, VetContext
 from nodevet.run.listener import VetListener
 
@@ -67,12 +68,11 @@ def collect(
     hears = listener or VetListener()
     started, clock = datetime.now().astimezone(), time.monotonic()
     run_id = new_run_id(started)
-    done: dict[str, HostReport] = {}
-    met = Met()
+    done = PackedHosts()
+    met = Met(done.get)
     interrupted = False
 
     def result() -> Run:
-        order = {host.name: place for place, host in enumerate(hosts)}
         return Run(
             id=run_id,
             nodevet=__version__,
@@ -81,15 +81,13 @@ def collect(
             fail_on=fail_on,
             interrupted=interrupted,
             replayed=replayed,
-            baselines=_hashes(context, done.values()),
-            hosts=tuple(sorted(done.values(), key=lambda host: order[host.host])),
+            baselines=_hashes(context, {host.baseline for host in done.summaries} - {""}),
+            hosts=done.ordered(host.name for host in hosts),
         )
 
     def take(*hosts: HostReport) -> None:
         for host in hosts:
-            if done.get(host.host) == host:
-                continue
-            done[host.host] = host
+            done.put(host)
             hears.took(host)
 
     hears.began(result(), tuple(host.name for host in hosts))
@@ -103,7 +101,8 @@ def collect(
     except KeyboardInterrupt:
         interrupted = True
         hears.visited()
-    take(*told_apart(done.values()), *missing(hosts, list(done.values())))
+    take(*(host for host in met.told_apart() if host != done.get(host.host)))
+    take(*missing(hosts, frozenset(done.names)))
     run = result()
     if run.exit_code and not replayed and any(host.local for host in hosts):
         last_verdict.forget()
@@ -111,8 +110,7 @@ def collect(
     return run
 
 
-def _hashes(context: VetContext, done: Iterable[HostReport]) -> dict[str, str]:
-    used = {host.baseline for host in done} - {""}
+def _hashes(context: VetContext, used: Set[str]) -> dict[str, str]:
     hashes = {one.name: one.sha256 for one in context.baselines if one.name in used}
     if used - hashes.keys():
         hashes |= {one.name: one.sha256 for one in context.shipped() if one.name in used}
@@ -268,9 +266,8 @@ def vetted(
                 save(Visit(host.name, Status.INTERRUPTED, NOT_REACHED), host)
 
 
-def missing(hosts: Iterable[Host], seen: Iterable[HostReport]) -> Iterator[HostReport]:
+def missing(hosts: Iterable[Host], done: Set[str]) -> Iterator[HostReport]:
     """A report for every host that a run did not get to."""
-    done = {host.host for host in seen}
     for host in hosts:
         if host.name not in done:
             yield HostReport(host=host.name, status=Status.INTERRUPTED, why=NOT_REACHED)

@@ -10,7 +10,7 @@ from click.testing import CliRunner, Result
 
 from nodevet.cli import nodevet as command_line
 from nodevet.fleet import Options, Visit
-from nodevet.identity import Met, is_same_name, told_apart
+from nodevet.identity import Met, is_same_name
 from nodevet.model import Host, HostReport, Status
 from nodevet.report import formats, jsonl
 
@@ -129,16 +129,18 @@ def test_d4_what_may_be_another_machine_is_not_called_the_same(
 
 def test_d4_a_machine_of_many_names_costs_each_of_them_little() -> None:
     names = [f"n{number}" for number in range(500)]
-    met = Met()
-    written = [
-        report
-        for name in names
+    done: dict[str, HostReport] = {}
+    met = Met(done.get)
+    written = 0
+    for name in names:
         for report in met.meet(
             HostReport(host=name, status=Status.VETTED, machine_id="m", boot_id="b")
-        )
-    ]
-    assert len(written) == len(names) + 1
-    final = told_apart({report.host: report for report in written}.values())
+        ):
+            done[report.host] = report
+            written += 1
+    assert written == len(names) + 1
+    final = [*met.told_apart()]
+    assert [report.host for report in final] == names
     (why,) = {finding.why for report in final for finding in report.findings}
     assert why == "n0, n1, n10, n100, n101, n102, n103, n104 and 492 more are one machine"
 

@@ -54,14 +54,18 @@ class Sinks:
         save: Path | None = None,
         display: Display | None = None,
         function: str = "",
+        *,
+        remembers: bool = False,
     ) -> None:
-        """`function`: what a format must have if only some have it, `render_feed` for one."""
+        """`function`: what a format must have if only some have it, `render_feed` for one.
+        `remembers`: `shown` is asked for once it was printed."""
         self.display = display or Display()
         self.sinks = tuple(_sinks(formats or ["table"], function))
         if function and any(sink.file is None for sink in self.sinks):
             needs_output()
         self._save = save
         self._lost: dict[str, str] = {}
+        self._remembers = remembers
         self.shown = ""  # what went to standard output last
         self.interrupts = Interrupts()
         if save is not None:
@@ -99,7 +103,7 @@ class Sinks:
         shown = {} if sink.file else {"colour": self.display.colour, "width": self.display.width}
         return {key: value for key, value in (shown | given).items() if key in known}
 
-    def replace(self, path: Path, text: str) -> None:
+    def replace(self, path: Path, text: str | Iterable[str]) -> None:
         """Write a file whole or not at all; `finish` says when it could not be."""
         try:
             replace(path, text)
@@ -122,7 +126,7 @@ class Sinks:
         Raises UserError that names whatever could not be written, since the run began.
         """
         self.write(
-            lambda sink: report.render(
+            lambda sink: report.pieces(
                 sink.format, run, **self._options(sink, previous, everything, shadow)
             ),
             [sink for sink in self.sinks if not (streamed and sink.streamed)],
@@ -148,8 +152,9 @@ class Sinks:
             known |= {"quiet": shown.quiet, "advice": shown.advice}
         return {key: value for key, value in known.items() if key in report.options(sink.format)}
 
-    def write(self, render: Callable[[Sink], str], sinks: Sequence[Sink]) -> None:
-        """Write what `render` makes for each of the `sinks`. Raises as `finish` does.
+    def write(self, render: Callable[[Sink], str | Iterable[str]], sinks: Sequence[Sink]) -> None:
+        """Write what `render` makes for each of the `sinks`, whole or in pieces. Raises as `finish`
+        does.
 
         An interrupt that was held since the run ended is carried out once the files are written.
         """
@@ -162,15 +167,25 @@ class Sinks:
         for sink in sinks:
             if sink.file is not None:
                 continue
-            text = self.shown = render(sink)
+            made = render(sink)
             try:
-                click.echo(text, nl=not text.endswith("\n"))
+                self._show((made,) if isinstance(made, str) else made)
             except OSError as error:
                 self.give_up(sink, error)
         if self._lost:
             lines = [f"{what}: cannot be written: {why}" for what, why in self._lost.items()]
             shown = lines if len(lines) < 10 else [*lines[:9], f"and {len(lines) - 9} more"]
             raise UserError("\n".join(shown))
+
+    def _show(self, pieces: Iterable[str]) -> None:
+        """Print the pieces. Raises OSError."""
+        ending, self.shown = "", ""
+        for piece in pieces:
+            click.echo(piece, nl=False)
+            ending = piece or ending
+            self.shown += piece if self._remembers else ""
+        if not ending.endswith("\n"):
+            click.echo()
 
     def give_up(self, sink: Sink, error: OSError) -> None:
         """Remember that a sink is lost."""

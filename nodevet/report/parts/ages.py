@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 
 from nodevet.age import instant, seconds_of, words
-from nodevet.model import HostReport, Run, Status
+from nodevet.model import HostReport, HostSummary, Run, Status
 from nodevet.report.parts.text import count
 
 
-def read_at(report: HostReport) -> str:
+def read_at(report: HostReport | HostSummary) -> str:
     """When the evidence was read, ISO 8601, by the controller's clock or else by the node's."""
     return report.arrived or report.clock
 
@@ -17,7 +17,7 @@ def evidence_age(run: Run) -> str:
     started = seconds_of(run.started)
     if not run.replayed or started is None:
         return ""
-    read = [seconds_of(read_at(report)) for report in run.hosts if report.status is Status.VETTED]
+    read = [seconds_of(read_at(host)) for host in run.summaries if host.status is Status.VETTED]
     ages = [max(0.0, started - at) for at in read if at is not None]
     told = []
     if ages:

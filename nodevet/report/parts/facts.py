@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 
 from nodevet.durations import elapsed
-from nodevet.model import HostFacts, HostReport, Run, Status
+from nodevet.model import HostFacts, HostReport, Run, Status, Verdict
 from nodevet.printable import brief
 from nodevet.report.parts.text import GAP, column, columns, count, nodeset, wrap
 
@@ -45,9 +45,11 @@ def judged_by(run: Run, width: int | None) -> list[str]:
     """The baselines of several hosts, `baseline: h100 gpu[001-100], none gpu[101-128]`, then
     an empty line. Nothing if no host was judged by one."""
     hosts: dict[str, list[str]] = {}
-    for report in run.hosts:
-        if report.status is Status.VETTED:
-            hosts.setdefault(baseline_of(report) or NONE, []).append(report.host)
+    for place, host in enumerate(run.summaries):
+        if host.status is Status.VETTED:
+            doubted = Verdict.UNKNOWN in host.verdicts
+            baseline = baseline_of(run.hosts[place]) if doubted else host.baseline
+            hosts.setdefault(baseline or NONE, []).append(host.host)
     if not hosts.keys() - {NONE}:
         return []
     groups = sorted(hosts.items(), key=lambda group: (group[0] == NONE, -len(group[1])))

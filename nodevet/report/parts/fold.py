@@ -9,7 +9,7 @@ import msgspec
 
 from nodevet.changes import Marks, changes
 from nodevet.durations import elapsed
-from nodevet.model import Finding, HostOutcome, Run, Severity, Verdict
+from nodevet.model import Finding, HostOutcome, HostReport, Run, Severity, Verdict
 from nodevet.printable import brief
 from nodevet.report.parts.ages import evidence_age, last_time
 from nodevet.report.parts.causes import causes_of
@@ -82,8 +82,12 @@ class Totals(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def totals(run: Run) -> Totals:
-    outcomes = Counter(report.outcome for report in run.hosts)
-    verdicts = Counter(finding.verdict for report in run.hosts for finding in report.findings)
+    hosts = run.summaries
+    outcomes = Counter(host.outcome for host in hosts)
+    verdicts: Counter[Verdict] = Counter()
+    for host in hosts:
+        for verdict, _, number in host.findings:
+            verdicts[verdict] += number
     return Totals(
         hosts={outcome: outcomes[outcome] for outcome in HostOutcome},
         findings={verdict: verdicts[verdict] for verdict in Verdict},
@@ -183,9 +187,9 @@ def _worst_first(line: Line) -> tuple[Any, ...]:
 
 def _about_hosts(run: Run, marks: Marks) -> Iterator[Line]:
     groups: dict[tuple[str, str], list[str]] = {}
-    for report in run.hosts:
-        if why := report.unjudged:
-            groups.setdefault((report.outcome.words.upper(), why), []).append(report.host)
+    for host in run.summaries:
+        if why := host.unjudged:
+            groups.setdefault((host.outcome.words.upper(), why), []).append(host.host)
     for (label, why), hosts in groups.items():
         yield Line(
             label=label,
@@ -229,7 +233,7 @@ class _Fold(msgspec.Struct, frozen=True, kw_only=True):
 
 def _about_findings(run: Run, marks: Marks) -> Iterator[Line]:
     groups: dict[_Key, list[_Folded]] = {}
-    for report in run.hosts:
+    for report in differing(run):
         causes = causes_of(report, run.fail_on, marks)
         members: dict[int, _Folded] = {}
         nothing_judged = {each.verdict for each in report.findings} <= _UNSAID
@@ -253,6 +257,13 @@ def _about_findings(run: Run, marks: Marks) -> Iterator[Line]:
         told.append(_Fold(key=key, what=what, why=why, members=tuple(found)))
     for group in _in_ranges(told):
         yield _line(group, run)
+
+
+def differing(run: Run) -> Iterator[HostReport]:
+    """The hosts with a finding that is shown; no other is decoded."""
+    for place, host in enumerate(run.summaries):
+        if not host.verdicts.isdisjoint(_SHOWN):
+            yield run.hosts[place]
 
 
 def _key(finding: Finding) -> _Key:

@@ -80,7 +80,7 @@ def data(run: Run, since: Changes | None) -> dict[str, Any]:
             "lost": marks is not None and report.host in marks.hosts,
         }
         hosts.append(given({**_host(report), **told}))
-    places = {report.host: place for place, report in enumerate(run.hosts)}
+    places = {host.host: place for place, host in enumerate(run.summaries)}
     return {
         "kind": "checks",
         "checks": [text(check) for check in checks.values],

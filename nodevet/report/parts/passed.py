@@ -10,14 +10,17 @@ LABELS = {Verdict.OK: "OK", Verdict.NOT_APPLICABLE: "N/A"}
 
 def passed(run: Run) -> tuple[Line, ...]:
     """Equal values of one check once, with their hosts; in the order of the findings."""
-    groups: dict[tuple[Verdict, str, str], list[tuple[str, Finding]]] = {}
-    for verdict in LABELS:
-        for report in run.hosts:
-            for finding in report.findings:
-                if finding.verdict is verdict:
-                    key = (verdict, finding.check, _value(finding))
-                    groups.setdefault(key, []).append((report.host, finding))
-    return tuple(_line(*key, members) for key, members in groups.items())
+    groups: dict[Verdict, dict[tuple[str, str], list[tuple[str, Finding]]]] = {}
+    for report in run.hosts:
+        for finding in report.findings:
+            if finding.verdict in LABELS:
+                some = groups.setdefault(finding.verdict, {})
+                some.setdefault((finding.check, _value(finding)), []).append((report.host, finding))
+    return tuple(
+        _line(verdict, *key, members)
+        for verdict in LABELS
+        for key, members in groups.get(verdict, {}).items()
+    )
 
 
 def _line(verdict: Verdict, check: str, value: str, members: list[tuple[str, Finding]]) -> Line:
