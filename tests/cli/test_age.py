@@ -132,7 +132,7 @@ def test_d20_every_format_shows_the_age(call: Call) -> None:
 def nodes(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every name is a node that answers now."""
 
-    def tour(hosts: Sequence[Host], options: Options) -> Iterator[Visit]:
+    def tour(hosts: Sequence[Host], options: Options, until: float) -> Iterator[Visit]:
         for host in hosts:
             evidence = document(hostname=host.name, clock_s=time.time() - 3600)
             yield Visit(host.name, Status.VETTED, "", evidence, 0.1)

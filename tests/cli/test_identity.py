@@ -37,7 +37,7 @@ def nodes(monkeypatch: pytest.MonkeyPatch) -> Given:
     """What answers under each name: the fields of the evidence's host section."""
     answers: Given = {}
 
-    def tour(hosts: Sequence[Host], options: Options) -> Iterator[Visit]:
+    def tour(hosts: Sequence[Host], options: Options, until: float) -> Iterator[Visit]:
         for host in hosts:
             yield Visit(host.name, Status.VETTED, "", document(**answers[host.name]), 0.1)
 
