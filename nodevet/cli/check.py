@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from nodevet.run.context import VetContext
     from nodevet.run.keep_verdict import Keeping
 
-SOME = 5  # names in a sentence
-
 
 @click.command(
     "check",
@@ -33,6 +31,10 @@ SOME = 5  # names in a sentence
         (
             "One rack of an inventory; each host gets the baseline that fits",
             "nodevet check -i fleet.yaml --limit @rack1",
+        ),
+        (
+            "Last night's fleet under tomorrow's baseline; no node is visited",
+            "nodevet check --from-run last -b tomorrow.yaml",
         ),
         (
             "Every night: what is new since the last run, and a page to look at",
@@ -49,6 +51,12 @@ SOME = 5  # names in a sentence
 @options.shadow
 @options.previous
 @options.fail_on
+@options.store
+@click.option(
+    "--from-run",
+    metavar="RUN",
+    help="Judge what a recorded run read instead of visiting hosts: its id, last, last~2 or a day.",
+)
 @click.option(
     "--evidence",
     multiple=True,
@@ -60,8 +68,8 @@ SOME = 5  # names in a sentence
 @click.option(
     "--max-age",
     type=Duration(most=math.inf, bare=False, endless=True),
-    help="With --evidence: report what is older as unknown; none: judge it at any age  "
-    "[default: 7d].  With @local alone: a pass of this boot that is younger is the answer, "
+    help="With --evidence or --from-run: report what is older as unknown; none: judge it at any "
+    "age  [default: 7d].  With @local alone: a pass of this boot that is younger is the answer, "
     "and nothing is read.",
 )
 @click.option(
@@ -86,6 +94,8 @@ def command(
     shadow: bool,
     previous: Path | None,
     fail_on: str,
+    store: str | None,
+    from_run: str | None,
     evidence: tuple[Path, ...],
     max_age: float | None,
     save: Path | None,
@@ -110,8 +120,6 @@ def command(
     With --format nagios on standard output, those of a Nagios plug-in:
     0 OK, 1 WARNING, 2 CRITICAL, 3 UNKNOWN.
     """
-    from msgspec import structs
-
     from nodevet.cli.common.output import Sinks
     from nodevet.cli.common.progress import watched
     from nodevet.cli.common.runs import earlier_run
@@ -123,27 +131,30 @@ def command(
     from nodevet.run.keep_verdict import Keeping
     from nodevet.run.reach import fleet_options
     from nodevet.run.targets import Targets
-    from nodevet.run.vet import vet, vet_saved
+    from nodevet.run.vet import vet
 
     began = clocks()
-    if evidence:
-        _only_judged(save, reach["sample"])
+    _only_judged(evidence, from_run, store, save, reach["sample"])
     sinks = Sinks(formats, save, display, remembers=max_age is not None)
     before = earlier_run(previous, quiet=display.quiet)
-    context = with_since(open_context(project, names), since, reach["sample"])
+    context = open_context(project, names)
+    if not from_run:
+        context = with_since(context, since, reach["sample"])
     chosen = Targets(
         names=targets, inventories=inventories, limit=limit, expect_hostname=expect_hostname
     )
     least = Severity(fail_on)
     keeping = None
-    if evidence:
-        replay = saved.read_saved(evidence, chosen)
-        if not display.quiet:
-            _tell_left_out(replay.left_out, inventories)
-        context = structs.replace(context, age=saved.limit_of(max_age))
-        with watched(len(replay.hosts), sinks) as listener:
-            run = vet_saved(replay.hosts, replay.visits, context, fail_on=least, listener=listener)
-        _tell_not_asked(*saved.not_asked(run))
+    if from_run:
+        from nodevet.cli.common.from_run import judged_again
+
+        run, context = judged_again(
+            from_run, store, context, chosen, sinks, since=since, max_age=max_age, fail_on=least
+        )
+    elif evidence:
+        from nodevet.cli.common.replayed import judged_saved
+
+        run = judged_saved(evidence, context, chosen, sinks, max_age=max_age, fail_on=least)
     else:
         if max_age is not None:
             _only_printed(sinks, save, previous, inventories, since)
@@ -165,12 +176,23 @@ def command(
     click.get_current_context().exit(code)
 
 
-def _only_judged(save: Path | None, sample: float | None) -> None:
-    """What cannot be asked of saved evidence. Raises UserError."""
-    if sample:
-        raise UserError("--sample cannot be used with --evidence: nothing is read")
-    if save:
-        raise UserError("--save cannot be used with --evidence, which judges what was saved")
+def _only_judged(
+    evidence: tuple[Path, ...],
+    from_run: str | None,
+    store: str | None,
+    save: Path | None,
+    sample: float | None,
+) -> None:
+    """What cannot be asked of evidence that is there. Raises UserError."""
+    if evidence and from_run:
+        raise UserError("--evidence and --from-run: only one of them can say what is judged")
+    if store and not from_run:
+        raise UserError("--store says where the run of --from-run was recorded")
+    option = "--from-run" if from_run else "--evidence"
+    if sample and (evidence or from_run):
+        raise UserError(f"--sample cannot be used with {option}: nothing is read")
+    if save and (evidence or from_run):
+        raise UserError(f"--save cannot be used with {option}, which judges what was saved")
 
 
 def _keep(
@@ -199,29 +221,6 @@ def _only_printed(
             "--max-age without --evidence gives the last verdict again: it reads no inventory and "
             "writes no file. Leave out -i, --save, --since, --previous, jsonl and reports to "
             "files, or --max-age"
-        )
-
-
-def _tell_left_out(names: tuple[str, ...], inventories: tuple[str, ...]) -> None:
-    from nodevet.cli.common.speech import say
-    from nodevet.report.parts.text import nodeset
-
-    if names:
-        where = "not in the inventory" if inventories else "not among the hosts that are named"
-        say(f"--evidence: left out, since {where}: {nodeset(names)}")
-
-
-def _tell_not_asked(hosts: frozenset[str], names: frozenset[str]) -> None:
-    from nodevet.cli.common.speech import say
-    from nodevet.printable import brief
-    from nodevet.report.parts.text import count
-
-    if hosts:
-        some = ", ".join(map(brief, sorted(names)[:SOME]))
-        more = f" and {len(names) - SOME} more" if len(names) > SOME else ""
-        say(
-            f"--evidence: what is saved of {count(len(hosts), 'host')} was read before these "
-            f"baselines named {some}{more}: visit them again with the same -b, and --save"
         )
 
 

@@ -196,6 +196,12 @@ previous = click.option(
     metavar="RUN",
     help="An earlier run (json or jsonl) to compare with: mark what is new since.",
 )
+store = click.option(
+    "--store",
+    metavar="URL",
+    help="What was recorded: sqlite:///PATH, postgresql://USER@HOST/DB, or none.  "
+    "[default: $NODEVET_STORE, else a file in ~/.local/state]",
+)
 fail_on = click.option(
     "--fail-on",
     type=click.Choice(SEVERITIES),

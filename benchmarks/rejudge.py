@@ -1,0 +1,161 @@
+"""Measures judging a recorded night again (`check --from-run`) beside decoding what was read.
+
+Usage: rejudge.py [--hosts 10000] [--store FILE]. Records that many nodes with eight GPUs each in a
+new SQLite store, kept if FILE is named; prints the ratio of both, in time and in CPU time, and the
+most memory that all processes of nodevet held together.
+"""
+
+import argparse
+import json
+import os
+import re
+import resource
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import msgspec
+
+REPOSITORY = Path(__file__).parents[1]
+sys.path.insert(0, str(REPOSITORY / "tests" / "rigs"))
+
+import five_nights  # noqa: E402
+from nodevet.history.model import RecordedRun, RunState  # noqa: E402
+from nodevet.model import HostReport, Severity, Status  # noqa: E402
+from nodevet.store import open_store  # noqa: E402
+
+OWN = re.compile(r"GPU-[0-9a-f]{8}|\"(?:machine_id|boot_id)\":\"[0-9a-f]{8}")
+ROUNDS = 3
+
+
+def documents(hosts: int) -> Iterator[tuple[str, bytes]]:
+    """Evidence of as many nodes: those of a night, with ids of their own."""
+    read = [
+        json.dumps(five_nights.document(host, 1), separators=(",", ":"))
+        for host in five_nights.H100
+    ]
+    for number in range(hosts):
+        name = f"node{number:05d}"
+        text = OWN.sub(lambda found: found[0][:-8] + f"{number:08x}", read[number % len(read)])
+        yield name, text.replace(f'"{five_nights.H100[number % len(read)]}"', f'"{name}"').encode()
+
+
+def record(url: str, hosts: int) -> None:
+    run = RecordedRun(
+        id=five_nights.run_id(1),
+        series="bench",
+        started=five_nights.started(1).isoformat(),
+        seconds=None,
+        state=RunState.RUNNING,
+        nodevet="bench",
+        fail_on=Severity.WARNING,
+        hosts=hosts,
+        visited=0,
+        outcomes={},
+        baselines={},
+    )
+    with open_store(url) as store:
+        recorder = store.begin(run)
+        for name, text in documents(hosts):
+            recorder.take(
+                HostReport(
+                    host=name,
+                    status=Status.VETTED,
+                    baseline="site-h100",
+                    arrived=five_nights.started(1).isoformat(),
+                ),
+                text,
+            )
+        recorder.finish(msgspec.structs.replace(run, state=RunState.COMPLETE, seconds=1.0))
+        if recorder.broken:
+            raise recorder.broken
+
+
+def decoding(hosts: int) -> tuple[float, float]:
+    """Seconds, and CPU seconds, that msgspec takes for all of them."""
+    wall = cpu = 0.0
+    decode = msgspec.json.Decoder().decode
+    for _, text in documents(hosts):
+        began, clock = time.thread_time(), time.perf_counter()
+        decode(text)
+        cpu += time.thread_time() - began
+        wall += time.perf_counter() - clock
+    return wall, cpu
+
+
+def judging(url: str, hosts: int) -> tuple[float, float, float]:
+    """Seconds, CPU seconds and MB of `nodevet check --from-run`."""
+    baseline = five_nights.READ / "site-h100.yaml"
+    words = [sys.executable, "-m", "nodevet", "check", "--from-run", "last", "--store", url]
+    before, clock = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
+    running = subprocess.Popen(
+        [*words, "-b", str(baseline), "--max-age", "none"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    most = [0.0]
+    watching = threading.Thread(target=_watch, args=(running, most), daemon=True)
+    watching.start()
+    said, wrong = running.communicate()
+    wall = time.perf_counter() - clock
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    watching.join()
+    if f"{hosts:,} hosts" not in said:
+        raise SystemExit(f"it did not judge {hosts} hosts: {said[-400:]}{wrong[-400:]}")
+    return wall, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime, most[0]
+
+
+def _watch(running: "subprocess.Popen[str]", most: list[float]) -> None:
+    while running.poll() is None:
+        most[0] = max(most[0], sum(map(_held, [running.pid, *_children(running.pid)])))
+        time.sleep(0.1)
+
+
+def _children(pid: int) -> list[int]:
+    with suppress(OSError):
+        text = Path(f"/proc/{pid}/task/{pid}/children").read_text()
+        return [int(word) for word in text.split()]
+    return []
+
+
+def _held(pid: int) -> float:
+    """MB of a process; what it shares with others counts in part."""
+    with suppress(OSError):
+        for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
+            if line.startswith("Pss:"):
+                return int(line.split()[1]) / 1024
+    return 0.0
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--hosts", type=int, default=10_000)
+    parser.add_argument("--store", type=Path)
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        file = (options.store or Path(folder) / "history.sqlite").absolute()
+        url = f"sqlite:///{file}"
+        if not file.exists():
+            record(url, options.hosts)
+        decoded, judged = [], []
+        for _ in range(ROUNDS):  # in turn, so that both meet the same machine
+            decoded.append(decoding(options.hosts))
+            judged.append(judging(url, options.hosts))
+    wall, cpu = min(each[0] for each in decoded), min(each[1] for each in decoded)
+    took, used = min(each[0] for each in judged), min(each[1] for each in judged)
+    print(f"{options.hosts:,} nodes with eight GPUs, {os.cpu_count()} cores")
+    print(f"decoding  {wall:7.2f} s  {cpu:7.2f} s of CPU")
+    print(
+        f"judging   {took:7.2f} s  {used:7.2f} s of CPU  {max(each[2] for each in judged):.0f} MB"
+    )
+    print(f"ratio     {took / wall:7.2f}    {used / cpu:7.2f}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,195 @@
+"""`check --from-run`: what was read, judged by other baselines, as if it were judged then."""
+
+import json
+import multiprocessing
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import five_nights
+import pytest
+from msgspec.structs import replace
+
+from nodevet.model import HostReport, Run, Severity, Status, Verdict
+from nodevet.run.context import VetContext, open_context
+from nodevet.run.from_run import (
+    BATCH,
+    RecordedLook,
+    Rejudge,
+    recorded_hosts,
+    rejudge,
+    sections_of,
+    visit_of,
+)
+from nodevet.run.listener import VetListener
+from nodevet.run.processes import Killed
+from nodevet.run.targets import Targets
+from nodevet.store import open_store
+
+Past = Callable[..., subprocess.CompletedProcess[str]]
+
+
+def refuse(killed: Killed, hosts: object) -> None:
+    raise AssertionError((killed, hosts))
+
+
+def again(
+    url: str,
+    ref: str,
+    context: VetContext,
+    *,
+    processes: int = 1,
+    targets: Targets | None = None,
+    listener: VetListener | None = None,
+) -> Run:
+    with open_store(url) as store:
+        asked = recorded_hosts(store, ref, targets if targets is not None else Targets())
+    how = Rejudge(store=url, context=context, processes=processes)
+    return rejudge(asked, how, fail_on=Severity.WARNING, killed=refuse, listener=listener)
+
+
+@pytest.mark.parametrize("night", five_nights.NIGHTS)
+def test_by_the_same_baselines_a_night_is_what_it_was(url: str, night: int) -> None:
+    then = {report.host: report for report, _ in five_nights.judged(night)}
+    found = again(url, five_nights.run_id(night), five_nights.context(night))
+    assert {one.host: said(one) for one in found.hosts} == {
+        host: said(report) for host, report in then.items()
+    }
+    assert found.replayed
+
+
+def said(report: HostReport) -> tuple[object, ...]:
+    return (report.status, report.why, report.findings, report.facts, report.groups)
+
+
+def test_it_does_not_matter_how_many_processes_judge(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("nodevet.run.from_run.BATCH", 4)
+    assert BATCH > 4
+    alone, spread = (again(url, "last", five_nights.context(5), processes=many) for many in (1, 3))
+    assert tuple(spread.hosts) == tuple(alone.hosts)
+    assert (spread.exit_code, spread.baselines) == (alone.exit_code, alone.baselines)
+
+
+def test_an_interrupt_ends_it_with_what_there_is(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Impatient(VetListener):
+        def advanced(self, host: HostReport) -> None:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr("nodevet.run.from_run.BATCH", 2)
+    run = again(url, "last", five_nights.context(5), processes=2, listener=Impatient())
+    assert run.interrupted
+    assert len(run.hosts) == len(five_nights.HOSTS)
+    assert sum(one.status is Status.INTERRUPTED for one in run.hosts) == len(run.hosts) - 1
+    assert not multiprocessing.active_children()
+
+
+def test_only_what_the_checks_read_is_fetched(tmp_path: Path, url: str) -> None:
+    (tmp_path / "one.yaml").write_text(
+        "nodevet: 1\nexpect: {packages: {installed: {tuned: any}}}\n"
+    )
+    context = open_context(tmp_path, [str(tmp_path / "one.yaml")])
+    sections = sections_of(context)
+    assert sections is not None
+    assert "installed" in sections
+    assert "nvme" not in sections
+    with open_store(url) as store:
+        (found,) = store.evidence("last", hosts=["gpu001"], sections=sections)
+    assert set(json.loads(found[1] or b"")["sections"]) == sections
+    (tmp_path / "checks").mkdir()
+    (tmp_path / "checks" / "own.py").write_text(
+        '"""Says ok."""\nfrom nodevet.model import Check, CheckParams, ok\n'
+        "def judge(evidence, params):\n    yield ok()\n"
+        "CHECK = Check(params=CheckParams, reads=(), judge=judge)\n"
+    )
+    (tmp_path / "one.yaml").write_text("nodevet: 1\nexpect: {own: {}}\n")
+    assert sections_of(open_context(tmp_path, [str(tmp_path / "one.yaml")])) is None
+
+
+def test_what_was_pruned_is_no_ok(url: str) -> None:
+    with open_store(url) as store:
+        (visit,) = store.visits("last", ["gpu001"])
+    for thinned, why in ((True, "was pruned"), (False, "was not recorded")):
+        met = visit_of(replace(visit, thinned=thinned), None)
+        assert met.status is Status.PROBE_FAILED
+        assert why in met.why
+
+
+def test_counters_are_judged_by_what_came_since_the_run_before(url: str) -> None:
+    context = five_nights.context(5)
+    now = {one.host: one for one in again(url, "last", context).hosts}
+    look = RecordedLook(None, "last")
+    since = again(url, "last", replace(context, since=look))
+    differ = {one.host for one in since.hosts if one.findings != now[one.host].findings}
+    assert "gpu001" in differ
+    assert [(reason.why, hosts) for reason, hosts in look.ignored.items()] == [
+        ("rebooted since", ("gpu007",))
+    ]
+
+
+def test_hosts_that_are_named(url: str) -> None:
+    named = again(
+        url, "2026-11-17", five_nights.context(2), targets=Targets(names=("gpu[003-004],new1",))
+    )
+    assert [(one.host, one.outcome.value, one.why) for one in named.hosts] == [
+        ("gpu003", "fail", ""),
+        ("gpu004", "ok", ""),
+        ("new1", "probe_failed", "it is not in the recorded run"),
+    ]
+    limited = again(url, "2026-11-17", five_nights.context(2), targets=Targets(limit=("a100-04",)))
+    assert [(one.host, one.status) for one in limited.hosts] == [("a100-04", Status.UNREACHABLE)]
+
+
+def test_tomorrows_baseline_on_the_command_line(nodevet: Past, tighter: Path) -> None:
+    done = nodevet(
+        "check", "--from-run", "last", "-b", tighter, "--max-age", "none", "gpu[001-012]"
+    )
+    assert done.returncode == 1
+    (row,) = [line for line in done.stdout.splitlines() if line.startswith("FAIL  packages")]
+    assert "gpu[004-009]" in row
+    assert "left out, since not among the hosts that are named: a100-[01-06]" in done.stderr
+    old = nodevet("check", "--from-run", "last", "-b", tighter, "--max-age", "1h", "gpu001")
+    assert old.returncode == 3
+    assert "evidence_age" in old.stdout
+
+
+def test_what_nobody_read_then_is_told(nodevet: Past, tmp_path: Path) -> None:
+    asks = tmp_path / "asks.yaml"
+    asks.write_text("nodevet: 1\nexpect: {sysctl: {vm.swappiness: 10}}\n")
+    done = nodevet("check", "--from-run", "last", "-b", asks, "--max-age", "none", "gpu001")
+    assert done.returncode == 3
+    assert (
+        "--from-run: what is saved of 1 host was read before these baselines named" in done.stderr
+    )
+    assert "sysctl vm.swappiness: visit them again with the same -b" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("--from-run", "yesterday"), "no run 'yesterday'"),
+        (("--from-run", "last", "--store", "none"), "nothing is remembered there"),
+        (("--from-run", "last", "--store", "sqlite:////nowhere/x"), "there is no store yet"),
+        (("--from-run", "last", "--evidence", "."), "only one of them can say what is judged"),
+        (("--from-run", "last", "--save", "x"), "--save cannot be used with --from-run"),
+        (("--from-run", "last", "--since", "x"), "--since takes the word `store`"),
+    ],
+)
+def test_what_cannot_be_asked(nodevet: Past, words: tuple[str, ...], told: str) -> None:
+    done = nodevet("check", *words)
+    assert done.returncode == 2
+    assert told in done.stderr
+
+
+def test_every_format(nodevet: Past, tmp_path: Path) -> None:
+    names = ("json", "jsonl", "html", "junit", "prometheus", "markdown", "diff")
+    formats = [f"--format={name}:{tmp_path / name}" for name in names]
+    done = nodevet("check", "--from-run", "last", "--max-age", "none", *formats)
+    assert done.returncode == 1
+    for name in names:
+        assert "gpu009" in (tmp_path / name).read_text()
+    document = json.loads((tmp_path / "json").read_text())
+    assert document["replayed"]
+    verdicts = {found["verdict"] for host in document["hosts"] for found in host["findings"]}
+    assert Verdict.FAIL.value in verdicts
