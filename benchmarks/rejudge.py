@@ -17,6 +17,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -25,6 +26,7 @@ REPOSITORY = Path(__file__).parents[1]
 sys.path.insert(0, str(REPOSITORY / "tests" / "rigs"))
 
 import five_nights  # noqa: E402
+
 from nodevet.history.model import RecordedRun, RunState  # noqa: E402
 from nodevet.model import HostReport, Severity, Status  # noqa: E402
 from nodevet.store import open_store  # noqa: E402
@@ -41,8 +43,13 @@ def documents(hosts: int) -> Iterator[tuple[str, bytes]]:
     ]
     for number in range(hosts):
         name = f"node{number:05d}"
-        text = OWN.sub(lambda found: found[0][:-8] + f"{number:08x}", read[number % len(read)])
-        yield name, text.replace(f'"{five_nights.H100[number % len(read)]}"', f'"{name}"').encode()
+        like = number % len(read)
+        text = OWN.sub(partial(_own, f"{number:08x}"), read[like])
+        yield name, text.replace(f'"{five_nights.H100[like]}"', f'"{name}"').encode()
+
+
+def _own(digits: str, found: "re.Match[str]") -> str:
+    return found[0][: -len(digits)] + digits
 
 
 def record(url: str, hosts: int) -> None:

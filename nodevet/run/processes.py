@@ -4,6 +4,7 @@ Their results come in the order of the work. A process that is killed costs noth
 does what it had, and who started all this is told.
 """
 
+import gc
 import os
 import signal
 import sys
@@ -95,6 +96,7 @@ def _serve(begin: Callable[[], Task[Any, Any]], pipe: Any, parents: Sequence[Any
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     for each in parents:
         each.close()
+    gc.freeze()  # what is shared is never looked through, nor copied by that
     try:
         task = begin()
         while True:
