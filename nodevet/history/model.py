@@ -92,6 +92,7 @@ class FindingSpan(msgspec.Struct, frozen=True, kw_only=True):
     first: Moment
     last: Moment  # when it was last seen
     end: SpanEnd | None = None  # None: it was so at the host's last judged visit
+    ended: Moment | None = None  # when that was seen
     since: Moment | None = None  # when this verdict began, maybe with other values; None: `first`
 
 

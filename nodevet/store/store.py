@@ -375,6 +375,8 @@ _LAST_MOMENT = t.visit.alias("last_visit")
 _LAST_RUN = t.run.alias("last_run")
 _SINCE = t.visit.alias("since_visit")
 _SINCE_RUN = t.run.alias("since_run")
+_ENDED = t.visit.alias("ended_visit")
+_ENDED_RUN = t.run.alias("ended_run")
 _SEEN = t.visit.alias("seen_visit")
 _LAST_SEEN = (
     select(func.max(_SEEN.c.id))
@@ -403,6 +405,8 @@ _SPANS = select(
     _LAST_RUN.c.name.label("last_run"),
     _SINCE.c.at.label("since_at"),
     _SINCE_RUN.c.name.label("since_run"),
+    _ENDED.c.at.label("ended_at"),
+    _ENDED_RUN.c.name.label("ended_run"),
 ).select_from(
     t.finding_span.join(t.host, t.host.c.id == t.finding_span.c.host)
     .join(t.baseline, t.baseline.c.id == t.finding_span.c.baseline)
@@ -424,6 +428,8 @@ _SPANS = select(
     .join(_LAST_RUN, _LAST_RUN.c.id == _LAST_MOMENT.c.run)
     .outerjoin(_SINCE, _SINCE.c.id == t.finding_span.c.since)
     .outerjoin(_SINCE_RUN, _SINCE_RUN.c.id == _SINCE.c.run)
+    .outerjoin(_ENDED, _ENDED.c.id == t.finding_span.c.ended)
+    .outerjoin(_ENDED_RUN, _ENDED_RUN.c.id == _ENDED.c.run)
 )
 _VISITS = (
     select(
@@ -495,6 +501,9 @@ def _span(row: Any) -> FindingSpan:
     since = None
     if row.since is not None:
         since = Moment(at=age.instant(row.since_at), run=row.since_run)
+    ended = None
+    if row.ended is not None and row.ended_run is not None:
+        ended = Moment(at=age.instant(row.ended_at), run=row.ended_run)
     return FindingSpan(
         host=row.host_name,
         baseline=row.baseline_name,
@@ -507,6 +516,7 @@ def _span(row: Any) -> FindingSpan:
         first=Moment(at=age.instant(row.first_at), run=row.first_run),
         last=Moment(at=age.instant(row.last_at), run=row.last_run),
         end=SpanEnd(row.end) if row.end else None,
+        ended=ended,
         since=since,
     )
 

@@ -13,7 +13,7 @@ from typing import Any, Literal, get_args
 
 import click
 
-Group = Literal["Vet", "Baselines", "Fix", "Tools"]
+Group = Literal["Vet", "History", "Baselines", "Fix", "Tools"]
 """The headings of `nodevet --help`, in the order in which they are shown."""
 
 GROUPS: tuple[str, ...] = get_args(Group)
