@@ -31,6 +31,7 @@ from nodevet.result import Result
 if TYPE_CHECKING:
     from nodevet.diagnosis.model import Diagnosis
     from nodevet.feed.answer import FeedAnswer
+    from nodevet.report.parts.history_sheet import Sheet
 
 ENDING = ".html"
 NOTHING = "default-src 'none'; base-uri 'none'; form-action 'none'"
@@ -114,6 +115,13 @@ def render_diagnosis(incident: "Diagnosis") -> str:
     from nodevet.report.parts import diagnosis_data
 
     return _still("diagnosis", diagnosis_data.data(incident))
+
+
+def render_sheet(sheet: "Sheet") -> str:
+    """What a command of the history shows, with what went from run to run drawn."""
+    from nodevet.report.parts import history_data
+
+    return _still("history", history_data.data(sheet))
 
 
 def _still(name: str, data: dict[str, Any]) -> str:

@@ -85,6 +85,19 @@ def runs(project: Path) -> Iterator[Suggestion]:
         yield Suggestion(str(path))
 
 
+def recorded_runs(url: str | None) -> Iterator[Suggestion]:
+    """What names the runs of a store, the newest first."""
+    from nodevet.history.listing import refs
+    from nodevet.run.recall import open_history
+
+    yield Suggestion("last", "the last run")
+    with open_history(url) as store:
+        found = store.runs(limit=200)
+        named = refs([run.id for run in found])
+        for run in found:
+            yield Suggestion(named[run.id], f"{run.series or 'by hand'}, {run.hosts} hosts")
+
+
 def hosts(inventories: Sequence[str]) -> Iterator[Suggestion]:
     """@local, and the groups and hosts of these inventories, if they are data and small; without
     an inventory the names that ~/.ssh/config knows."""

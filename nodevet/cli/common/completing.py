@@ -85,6 +85,15 @@ def saved(ctx: click.Context, param: click.Parameter, incomplete: str) -> Items:
     return [*_items(completion.saved_runs(), incomplete), *found] or _file(incomplete)
 
 
+def recorded_runs(ctx: click.Context, param: click.Parameter, incomplete: str) -> Items:
+    """The runs that the store holds, the newest first."""
+    return _items(completion.recorded_runs(ctx.params.get("store")), incomplete)
+
+
+def among(words: Iterable[str], incomplete: str) -> Items:
+    return _items((Suggestion(word) for word in words), incomplete)
+
+
 def sections(ctx: click.Context, param: click.Parameter, incomplete: str) -> Items:
     return _items(completion.sections(), incomplete)
 

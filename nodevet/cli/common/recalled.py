@@ -1,0 +1,97 @@
+"""What the commands of the history share: which store is read, and how what is found is shown."""
+
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from nodevet.cli.common import completing
+from nodevet.cli.common.display import Display
+from nodevet.cli.common.speech import say, tell
+
+if TYPE_CHECKING:
+    from nodevet.report.parts.history_sheet import Clock, Sheet
+
+EXITS = """\
+    \b
+    Exit codes:
+      0  found and shown
+      2  usage or configuration error, or nothing has been recorded
+"""
+FORMATS = ("table", "json", "markdown", "html")
+store = click.option(
+    "--store",
+    metavar="URL",
+    help="The history to read: sqlite:///PATH or postgresql://USER@HOST/DB.  "
+    "[default: $NODEVET_STORE, nodevet.toml, else a file in ~/.local/state]",
+)
+
+
+def formats(shown: Sequence[str] = FORMATS) -> Callable[[Any], Any]:
+    """`--format NAME[:FILE]`."""
+    return click.option(
+        "--format",
+        "form",
+        metavar="NAME[:FILE]",
+        default="table",
+        show_default=True,
+        type=FormParam(shown),
+        help=f"{', '.join(shown[:-1])} or {shown[-1]}; to standard output, or to a file.",
+    )
+
+
+class FormParam(click.ParamType):  # type: ignore[type-arg, unused-ignore]
+    """One of some formats, maybe with a file: `html:gpu.html`."""
+
+    name = "form"
+
+    def __init__(self, shown: Sequence[str]) -> None:
+        self.shown = tuple(shown)
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[str, Path | None]:
+        if isinstance(value, tuple):
+            return value
+        name, colon, file = str(value).partition(":")
+        if name not in self.shown:
+            from nodevet.problems import did_you_mean
+
+            there = f"there are {', '.join(self.shown)}"
+            hint = did_you_mean(name, self.shown, there)
+            self.fail(f"no format is named {name!r}; {hint}", param, ctx)
+        if colon and not file:
+            self.fail(f"{value!r} names no file", param, ctx)
+        return name, Path(file) if file else None
+
+    def shell_complete(
+        self, ctx: click.Context, param: click.Parameter, incomplete: str
+    ) -> completing.Items:
+        return completing.among(self.shown, incomplete)
+
+
+def clock() -> "Clock":
+    """When and where the reader is."""
+    from nodevet.report.parts.history_sheet import Clock
+
+    return Clock(now=now())
+
+
+def now() -> datetime:
+    return datetime.now().astimezone()
+
+
+def show(document: Any, sheet: "Sheet", form: tuple[str, Path | None], display: Display) -> None:
+    """Write the document, or its sheet, in a format, to standard output or to a file."""
+    from nodevet.report.parts.history_formats import rendered
+    from nodevet.run.files import replace
+
+    name, file = form
+    if file is None:
+        text = rendered(name, document, sheet, colour=display.colour, width=display.width)
+        tell(text, nl=False)
+        return
+    replace(file, rendered(name, document, sheet))
+    say(f"written: {name} {file}")

@@ -1,0 +1,63 @@
+"""`nodevet runs`: what was recorded, run by run."""
+
+from pathlib import Path
+
+import click
+
+from nodevet.cli.common import completing, recalled
+from nodevet.cli.common.command import Command, WholeNumber
+from nodevet.cli.common.display import Display, display_options
+
+
+@click.command(
+    "runs",
+    cls=Command,
+    group="History",
+    order=1,
+    examples=(
+        ("The last runs: what began, what was fixed", "nodevet runs"),
+        ("One run: its hosts, and what is wrong with them since when", "nodevet runs last"),
+        ("The runs of one sweep since a day", "nodevet runs --series nightly --since 2026-11-01"),
+    ),
+)
+@click.argument("run", required=False, shell_complete=completing.recorded_runs)
+@click.option("--series", metavar="NAME", help="Only runs of this sweep; '' are those by hand.")
+@click.option("--since", metavar="DAY", help="Only runs from this day on: 2026-11-20.")
+@click.option(
+    "-n", "most", type=WholeNumber(), default=20, show_default=True, help="At most so many."
+)
+@recalled.formats()
+@recalled.store
+@display_options()
+def command(
+    run: str | None,
+    series: str | None,
+    since: str | None,
+    most: int,
+    form: tuple[str, Path | None],
+    store: str | None,
+    display: Display,
+) -> None:
+    """List recorded runs, or show one RUN.
+
+    RUN is an id or its beginning, `last`, `last~1` for the one before, or a day, 2026-11-20, for
+    the last run of it. NEW counts what began in a run, FIXED what the check said was ok again.
+
+    \b
+    Exit codes:
+      0  shown
+      2  usage or configuration error, no such run, or nothing has been recorded
+    """
+    from nodevet.report.parts.history_runs import run_sheet, runs_sheet
+    from nodevet.run.recall import open_history, run_found, runs_found
+
+    clock = recalled.clock()
+    with open_history(store) as history:
+        if run is None:
+            found = runs_found(history, series=series, most=most, after=since)
+            sheet = runs_sheet(found.runs, found.store, clock, more=found.more)
+            recalled.show(found, sheet, form, display)
+        else:
+            one = run_found(history, run)
+            shown = run_sheet(one.run, one.hosts, one.findings, one.before, clock)
+            recalled.show(one, shown, form, display)

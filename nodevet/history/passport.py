@@ -1,0 +1,187 @@
+"""What an RMA asks of a part: what it is, where it was, what it had, what was done, and what it
+counted before and after. Pure."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+
+import msgspec
+
+from nodevet.age import seconds_of
+from nodevet.history.model import CounterPoint, FindingSpan, Part, PartPlace, RecordedAction
+from nodevet.model import Finding, Subject, Verdict
+
+
+class Counted(msgspec.Struct, frozen=True, kw_only=True):
+    """A counter over one stay of a part."""
+
+    name: str  # section.field
+    subject: str = ""
+    before: int  # when it came there
+    after: int  # when it was last read there
+
+
+class Stay(msgspec.Struct, frozen=True, kw_only=True):
+    """A part in one slot of one host."""
+
+    host: str
+    slot: str
+    first: str  # ISO 8601
+    last: str
+    open: bool  # it is there
+    counters: tuple[Counted, ...] = ()  # those that are not zero
+
+
+class PartFault(msgspec.Struct, frozen=True, kw_only=True):
+    """What a check said of the part, for as long as it stayed the same."""
+
+    host: str
+    check: str
+    verdict: Verdict
+    severity: str
+    finding: Finding
+    first: str
+    last: str
+    open: bool
+
+
+class Passport(msgspec.Struct, frozen=True, kw_only=True):
+    """All that is remembered of a part. The oldest is the first."""
+
+    part: Part
+    stays: tuple[Stay, ...]
+    faults: tuple[PartFault, ...] = ()
+    repairs: tuple[RecordedAction, ...] = ()
+    points: tuple[CounterPoint, ...] = ()  # every counter when it had moved
+
+    @property
+    def here(self) -> Stay | None:
+        """Where it is now."""
+        return next((stay for stay in reversed(self.stays) if stay.open), None)
+
+
+def passport(
+    part: Part,
+    places: Iterable[PartPlace],
+    spans: Iterable[FindingSpan],
+    points: Iterable[CounterPoint],
+    actions: Iterable[RecordedAction],
+) -> Passport:
+    """`spans` and `actions` of the hosts where it was: those about it are taken."""
+    listed = sorted(places, key=lambda place: _seconds(place.first.at))
+    counted = sorted(points, key=lambda point: _seconds(point.moment.at))
+    faults = [
+        PartFault(
+            host=span.host,
+            check=span.check,
+            verdict=span.verdict,
+            severity=span.severity.value,
+            finding=span.finding,
+            first=span.first.at,
+            last=span.last.at,
+            open=span.end is None,
+        )
+        for span in spans
+        if span.finding is not None and any(is_about(span, place) for place in listed)
+    ]
+    return Passport(
+        part=part,
+        stays=tuple(_stay(place, counted) for place in listed),
+        faults=tuple(sorted(faults, key=lambda fault: _seconds(fault.first))),
+        repairs=tuple(
+            sorted(
+                (action for action in actions if any(touches(action, place) for place in listed)),
+                key=lambda action: _seconds(action.at),
+            )
+        ),
+        points=tuple(counted),
+    )
+
+
+def _seconds(at: str) -> float:
+    return seconds_of(at) or 0.0
+
+
+def is_about(span: FindingSpan, place: PartPlace) -> bool:
+    """Whether a finding is about the part that was in this place then."""
+    if span.host != place.host or span.finding is None:
+        return False
+    subject = span.finding.subject
+    if subject.uuid:
+        return subject.uuid == place.part.id
+    then: bool = _seconds(place.first.at) <= _seconds(span.first.at) <= _seconds(place.last.at)
+    return then and _names(subject, place.slot)
+
+
+def _names(subject: Subject, slot: str) -> bool:
+    """Whether a subject is what is in a slot: `mlx5_3:1` is a port of mlx5_3."""
+    named = {subject.bus_id, subject.id, subject.id.partition(":")[0]}
+    return slot in named - {None, ""}
+
+
+def touches(action: RecordedAction, place: PartPlace) -> bool:
+    """Whether a step of a run of fixes changed this part, while it was there."""
+    there = _seconds(place.first.at) <= _seconds(action.at)
+    if action.host != place.host or not there:
+        return False
+    if not place.open and _seconds(action.at) > _seconds(place.last.at):
+        return False
+    return any(name in action.resource for name in (place.part.id, place.slot) if name)
+
+
+def _stay(place: PartPlace, points: Sequence[CounterPoint]) -> Stay:
+    return Stay(
+        host=place.host,
+        slot=place.slot,
+        first=place.first.at,
+        last=place.last.at,
+        open=place.open,
+        counters=counters(points, place.first.at, place.last.at),
+    )
+
+
+def counters(points: Iterable[CounterPoint], first: str, last: str) -> tuple[Counted, ...]:
+    """What each counter was at two moments: points are there only where it had moved."""
+    begin, end = _seconds(first), _seconds(last)
+    before: dict[tuple[str, str], int] = defaultdict(int)
+    after: dict[tuple[str, str], int] = defaultdict(int)
+    for point in points:
+        at, key = _seconds(point.moment.at), (point.name, point.subject)
+        if at <= begin:
+            before[key] = point.value
+        if at <= end:
+            after[key] = point.value
+    return tuple(
+        Counted(name=name, subject=subject, before=before[name, subject], after=value)
+        for (name, subject), value in after.items()
+        if value or before[name, subject]
+    )
+
+
+# --- for what leaves the site ---
+
+
+def redacted(found: Passport, names: Mapping[str, str] | None = None) -> Passport:
+    """The same without what names the site: hosts are `host 1`, `host 2`; ids of the part stay,
+    since they are what is asked for."""
+    hosts = names or {
+        host: f"host {number}"
+        for number, host in enumerate(dict.fromkeys(stay.host for stay in found.stays), 1)
+    }
+
+    def finding(said: Finding) -> Finding:
+        return msgspec.structs.replace(said, origin="", waiver="", details=msgspec.UNSET)
+
+    replace = msgspec.structs.replace
+    return replace(
+        found,
+        stays=tuple(replace(stay, host=hosts[stay.host]) for stay in found.stays),
+        faults=tuple(
+            replace(fault, host=hosts[fault.host], finding=finding(fault.finding))
+            for fault in found.faults
+        ),
+        repairs=tuple(replace(each, host=hosts[each.host], plan="") for each in found.repairs),
+        points=tuple(
+            replace(point, host=hosts.get(point.host, "host"), boot_id=None)
+            for point in found.points
+        ),
+    )

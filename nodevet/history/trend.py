@@ -1,0 +1,166 @@
+"""How something went from run to run: on how many hosts a check fails, or what a field is. Pure."""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from statistics import median
+from typing import Any
+
+import msgspec
+
+from nodevet.history.model import RecordedRun
+from nodevet.model import HostOutcome
+
+UNITS = {
+    "_c": "°C",
+    "_mw": "mW",
+    "_w": "W",
+    "_mhz": "MHz",
+    "_khz": "kHz",
+    "_b": "B",
+    "_kb": "KiB",
+    "_percent": "%",
+    "_ns": "ns",
+    "_us": "µs",
+    "_s": "s",
+    "_gts": "GT/s",
+    "_gbps": "Gb/s",
+    "_mbps": "MB/s",
+}
+"""What the name of a field ends in, and what its values are counted in."""
+NAMES = ("uuid", "serial", "bus_id", "address", "name", "id", "index", "number", "link")
+"""The fields by which an item of a list is called, the best first."""
+JUDGED = (HostOutcome.OK, HostOutcome.FAIL, HostOutcome.UNKNOWN, HostOutcome.WAIVED)
+
+
+class CheckPoint(msgspec.Struct, frozen=True, kw_only=True):
+    """One run: on how many hosts a check failed."""
+
+    run: str
+    started: str
+    judged: int  # hosts that were vetted
+    failing: int
+    unknown: int = 0
+    waived: int = 0
+    hosts: tuple[str, ...] = ()  # that fail
+
+
+class CheckTrend(msgspec.Struct, frozen=True, kw_only=True):
+    """Oldest run first."""
+
+    check: str
+    title: str = ""
+    points: tuple[CheckPoint, ...]
+
+
+class FieldPoint(msgspec.Struct, frozen=True, kw_only=True):
+    """One run: what a field was. Of numbers the range; of words how often each was read."""
+
+    run: str
+    started: str
+    count: int  # values
+    least: float | None = None
+    median: float | None = None
+    most: float | None = None
+    values: Mapping[str, int] = {}
+
+
+class Series(msgspec.Struct, frozen=True, kw_only=True):
+    """One part of one host from run to run; None where it was not read."""
+
+    name: str
+    values: tuple[float | None, ...]
+
+
+class FieldTrend(msgspec.Struct, frozen=True, kw_only=True):
+    """Oldest run first."""
+
+    field: str
+    unit: str
+    host: str = ""  # only of this one
+    points: tuple[FieldPoint, ...]
+    series: tuple[Series, ...] = ()  # of one host: each part
+
+
+def judged(run: RecordedRun) -> int:
+    """How many hosts of a run could be judged."""
+    return sum(run.outcomes.get(outcome, 0) for outcome in JUDGED)
+
+
+def unit_of(path: str) -> str:
+    """What a field is counted in, by its name.
+
+    >>> unit_of("gpu.gpus[].temperature_gpu_c"), unit_of("kernel.load_1")
+    ('°C', '')
+    """
+    name = path.rpartition(".")[2]
+    return next((unit for end, unit in UNITS.items() if name.endswith(end)), "")
+
+
+def values(data: Any, path: str, name: str = "") -> Iterator[tuple[str, Any]]:
+    """The values at a path of a section's data, each with what it is of: items of lists are called
+    by their name, else their place.
+
+    >>> list(values({"gpus": [{"index": 4, "temperature_gpu_c": 31}]}, "gpus[].temperature_gpu_c"))
+    [('4', 31)]
+    """
+    field, _, rest = path.partition(".")
+    if not isinstance(data, Mapping):
+        return
+    found = data.get(field.removesuffix("[]"))
+    if field.endswith("[]"):
+        for place, item in enumerate(found if isinstance(found, list) else ()):
+            called = " ".join(filter(None, (name, _called(item, place))))
+            yield from values(item, rest, called) if rest else [(called, item)]
+    elif rest:
+        yield from values(found, rest, name)
+    else:
+        yield name, found
+
+
+def _called(item: Any, place: int) -> str:
+    if isinstance(item, Mapping):
+        for key in NAMES:
+            if item.get(key) is not None:
+                return str(item[key])
+    return str(place)
+
+
+def field_point(run: RecordedRun, found: Iterable[Any]) -> FieldPoint:
+    """What a field was in a run, over all hosts and parts that tell it."""
+    known = [value for value in found if value is not None]
+    numbers = [float(each) for each in known if _is_number(each)]
+    if len(numbers) == len(known):
+        return FieldPoint(
+            run=run.id,
+            started=run.started,
+            count=len(numbers),
+            least=min(numbers, default=None),
+            median=median(numbers) if numbers else None,
+            most=max(numbers, default=None),
+        )
+    counts = Counter(_word(each) for each in known)
+    return FieldPoint(
+        run=run.id, started=run.started, count=len(known), values=dict(counts.most_common(20))
+    )
+
+
+def _number(value: Any) -> float | None:
+    return float(value) if _is_number(value) else None
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def _word(value: Any) -> str:
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    return str(value)[:80]
+
+
+def series(runs: Sequence[Mapping[str, Any]]) -> tuple[Series, ...]:
+    """Of one host: each part from run to run. `runs`: of each its values by part."""
+    names = dict.fromkeys(name for each in runs for name in each)
+    return tuple(
+        Series(name=name, values=tuple(_number(each.get(name)) for each in runs)) for name in names
+    )

@@ -1,0 +1,319 @@
+"""Recorded runs, and two of them compared, as sheets. Pure."""
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+
+from msgspec.structs import replace
+
+from nodevet.durations import elapsed
+from nodevet.history.listing import RunLine, troubles
+from nodevet.history.model import FindingSpan, RecordedRun, RecordedVisit, RunState
+from nodevet.history.run_diff import FactDiff, FindingDiff, HostDiff, RunDiff
+from nodevet.model import Finding, HostOutcome, Severity
+from nodevet.printable import brief, plain
+from nodevet.report.parts.fold import Line, lines
+from nodevet.report.parts.history_sheet import Cell, Clock, HistoryTable, Sheet
+from nodevet.report.parts.text import count, nodeset
+from nodevet.report.parts.words import in_ranges
+
+LONGEST = 120  # columns of one value
+STATES = {RunState.COMPLETE: "quiet", RunState.RUNNING: "warning", RunState.INCOMPLETE: "warning"}
+UUID = re.compile(r"GPU-[0-9a-f]{8}-[0-9a-f-]{27}")
+SHORT = 12  # characters: GPU-2b40377d
+NUMBERED = re.compile(r"(.*?\D)(\d{1,4})( .*)?")
+
+
+def runs_sheet(found: Sequence[RunLine], store: str, clock: Clock, more: bool) -> Sheet:
+    """The newest run is the first."""
+    several = len({each.run.series for each in found}) > 1 or any(e.run.series for e in found)
+    heads = ("run", *(("series",) if several else ()), "started", "took", "hosts")
+    heads += ("outcomes", "new", "fixed", "state")
+    return Sheet(
+        title=f"{count(len(found), 'run')} in {plain(store)}",
+        kind="runs",
+        parts=(
+            HistoryTable(
+                heads=heads,
+                rows=tuple(_run_row(each, clock, several) for each in found),
+            ),
+        ),
+        end="there are earlier ones: -n 100 shows more" if more else "",
+    )
+
+
+def _run_row(line: RunLine, clock: Clock, series: bool) -> tuple[Cell, ...]:
+    run = line.run
+    told = outcomes(run)
+    bad = any(outcome is not HostOutcome.OK for outcome in run.outcomes)
+    left = run.hosts - run.visited
+    state = run.state.value
+    if run.state is not RunState.COMPLETE and left:
+        state += f", {left:,} not visited"
+    return (
+        Cell(line.ref),
+        *((Cell(brief(run.series, 24) or "by hand", "" if run.series else "quiet"),) * series),
+        Cell(clock.both(run.started)),
+        Cell("" if run.seconds is None else elapsed(run.seconds), right=True),
+        Cell(f"{run.hosts:,}", right=True),
+        Cell(told, "fail" if bad else "ok"),
+        Cell(_number(line.new), right=True, tone="fail" if line.new else "quiet"),
+        Cell(_number(line.fixed), right=True, tone="ok" if line.fixed else "quiet"),
+        Cell(state, STATES[run.state]),
+    )
+
+
+def _number(value: int | None) -> str:
+    return "" if value is None else f"{value:,}"
+
+
+def outcomes(run: RecordedRun) -> str:
+    """`10 ok, 8 fail`."""
+    counts = [(each, run.outcomes.get(each, 0)) for each in HostOutcome]
+    return ", ".join(f"{number:,} {each.words}" for each, number in counts if number) or "none"
+
+
+def run_sheet(
+    line: RunLine,
+    visits: Sequence[RecordedVisit],
+    spans: Iterable[FindingSpan],
+    before: RunLine | None,
+    clock: Clock,
+) -> Sheet:
+    """One run: its hosts by outcome, and what is wrong with them since when."""
+    run = line.run
+    by_outcome: dict[HostOutcome, list[str]] = {}
+    for visit in visits:
+        by_outcome.setdefault(visit.outcome, []).append(visit.host)
+    listed = [each for each in HostOutcome if each in by_outcome]
+    found = [(span, span.finding) for span in spans if span.check and span.finding is not None]
+    since = Since()
+    for span, finding in found:
+        since.add(span.host, finding, (span.since or span.first).at)
+    told = troubles(
+        run,
+        [(visit.host, visit.status, visit.why) for visit in visits],
+        [(span.host, finding) for span, finding in found],
+    )
+    about = [
+        ("run", plain(run.id)),
+        ("series", plain(run.series) or "by hand"),
+        ("started", clock.both(run.started)),
+        ("took", "" if run.seconds is None else elapsed(run.seconds)),
+        ("state", run.state.value),
+        ("exit code", "" if run.exit_code is None else str(run.exit_code)),
+        ("baselines", ", ".join(f"{plain(k)} {v[:8]}" for k, v in run.baselines.items())),
+        ("nodevet", plain(run.nodevet)),
+    ]
+    rows = tuple(
+        (
+            Cell(each.words, _tone(each)),
+            Cell(f"{len(by_outcome[each]):,}", right=True),
+            Cell(nodeset(by_outcome[each])),
+        )
+        for each in listed
+    )
+    parts = [HistoryTable(title="Hosts", rows=rows)]
+    if told.hosts:
+        parts.append(findings("What is wrong", lines(told), since, clock))
+    end = ""
+    if before is not None:
+        end = f"`nodevet diff {before.ref} {line.ref}` says what differs from the run before"
+    return Sheet(
+        title=f"{plain(run.series) or 'check'} of {clock.at(run.started).strip()}: {outcomes(run)}",
+        kind="run",
+        about=tuple((key, value) for key, value in about if value),
+        parts=tuple(parts),
+        end=end,
+    )
+
+
+class Since:
+    """When findings began: of a folded line the first of them and the last."""
+
+    def __init__(self) -> None:
+        self._times: dict[tuple[str, str], list[str]] = {}
+
+    def add(self, host: str, finding: Finding, at: str) -> None:
+        self._times.setdefault((host, finding.check), []).append(at)
+
+    def of(self, line: Line, clock: Clock) -> str:
+        """`Nov 18 02:00, 2 d ago`."""
+        keys = ((host, check) for host in line.hosts for check in line.checks)
+        times = sorted({at for key in keys for at in self._times.get(key, ())})
+        if not times:
+            return ""
+        first, last = clock.at(times[0]), clock.at(times[-1])
+        return clock.both(times[0]) if first == last else f"{first} to {last}"
+
+
+def findings(
+    title: str, rows: Iterable[Line], since: Since, clock: Clock, *, over: bool = False
+) -> HistoryTable:
+    """Folded findings; `over`: of what is no more."""
+    told = tuple(
+        (
+            *(() if over else (Cell(row.label, _label_tone(row)),)),
+            Cell(row.check),
+            Cell(row.what),
+            Cell(where(row)),
+            Cell(since.of(row, clock), "quiet"),
+        )
+        for row in rows
+    )
+    heads: tuple[str, ...] = ("check", "was", "where", "from")
+    if not over:
+        heads = ("", "check", "what", "where", "since")
+    return HistoryTable(title=title, heads=heads, rows=told)
+
+
+def where(row: Line) -> str:
+    """`gpu005 GPU 0-7`, `gpu[005-006] 16 GPUs`."""
+    return " ".join(filter(None, (nodeset(row.hosts), row.subjects)))
+
+
+def _label_tone(row: Line) -> str:
+    if row.label == "FAIL":
+        return "fail" if row.severity is Severity.CRITICAL else "warning"
+    return {"UNKNOWN": "unknown", "WAIVED": "waived"}.get(row.label, "unreached")
+
+
+def _tone(outcome: HostOutcome) -> str:
+    return {
+        HostOutcome.OK: "ok",
+        HostOutcome.FAIL: "fail",
+        HostOutcome.UNKNOWN: "unknown",
+        HostOutcome.WAIVED: "waived",
+    }.get(outcome, "unreached")
+
+
+# --- two runs ---
+
+
+def diff_sheet(found: RunDiff, refs: tuple[str, str], clock: Clock) -> Sheet:
+    """What differs between two runs."""
+    before, after = found.before, found.after
+    counts = {
+        "new": len(found.new) + len(found.lost),
+        "changed": len(found.changed),
+        "fixed": len(found.fixed),
+        "no longer judged": len(found.gone),
+        "hosts judged again": len(found.back),
+        "hosts appeared": len(found.appeared),
+        "hosts vanished": len(found.vanished),
+        "hosts replaced": len(found.replaced),
+    }
+    told = [f"{word}: {number:,}" for word, number in counts.items() if number or word == "new"]
+    told.append(f"still: {found.still:,}")
+    parts = [
+        _hosts("No longer judged: hosts", found.lost, "after"),
+        _group("New", found.new, found, clock),
+        _group("Changed", found.changed, found, clock),
+        _group("Fixed", found.fixed, found, clock, over=True),
+        _group("No longer judged", found.gone, found, clock, over=True),
+        _hosts("Judged again: hosts", found.back, "before"),
+        _named(found),
+        facts_table(found.facts),
+    ]
+    note = ""
+    if found.thinned:
+        kept = count(found.thinned, "host")
+        note = f"of {kept} the evidence is not kept any more: their facts are not compared"
+    return Sheet(
+        title=f"{_called(before, clock)} → {_called(after, clock)}",
+        kind="diff",
+        facts=(f"{refs[0]} → {refs[1]}", *told),
+        parts=tuple(part for part in parts if part is not None),
+        end=note or ("nothing differs" if found.nothing else ""),
+    )
+
+
+def _called(run: RecordedRun, clock: Clock) -> str:
+    return f"{plain(run.series) or 'check'} of {' '.join(clock.at(run.started).split())}"
+
+
+def _group(
+    title: str, some: Sequence[FindingDiff], found: RunDiff, clock: Clock, *, over: bool = False
+) -> HistoryTable | None:
+    if not some:
+        return None
+    since = Since()
+    told: list[tuple[str, Finding]] = []
+    for each in some:
+        finding = each.before if over else each.after
+        if finding is not None:
+            since.add(each.host, finding, each.since)
+            told.append((each.host, _with_before(finding, each)))
+    rows = lines(troubles(found.after, [], told))
+    table = findings(title, rows, since, clock, over=over)
+    if title in ("New", "Changed"):
+        keep = 5 if title == "Changed" else 4
+        return replace(table, heads=table.heads[:keep], rows=tuple(r[:keep] for r in table.rows))
+    return table
+
+
+def _with_before(finding: Finding, each: FindingDiff) -> Finding:
+    """A finding that changed says what it was."""
+    if each.before is None or each.after is None or each.before.actual == finding.actual:
+        return finding
+    was = f"was {each.before.text(each.before.actual)}"
+    return replace(finding, why="; ".join(filter(None, (was, finding.why))))
+
+
+def _hosts(title: str, some: Sequence[HostDiff], side: str) -> HistoryTable | None:
+    reasons: dict[str, list[str]] = {}
+    for each in some:
+        reasons.setdefault(getattr(each, side), []).append(each.host)
+    rows = tuple(
+        (Cell(nodeset(hosts)), Cell(brief(why, LONGEST), "unreached"))
+        for why, hosts in reasons.items()
+    )
+    return HistoryTable(title=title, rows=rows) if rows else None
+
+
+def _named(found: RunDiff) -> HistoryTable | None:
+    told = {
+        "appeared": found.appeared,
+        "vanished": found.vanished,
+        "another machine, or set up anew": found.replaced,
+        "booted": found.rebooted,
+    }
+    rows = tuple((Cell(nodeset(hosts)), Cell(word)) for word, hosts in told.items() if hosts)
+    return HistoryTable(title="Hosts", rows=rows) if rows else None
+
+
+def facts_table(found: Iterable[FactDiff]) -> HistoryTable | None:
+    """What hosts are that they were not: of several parts of a host as one line."""
+    rows = tuple(
+        (
+            Cell(what),
+            Cell(_short(before)),
+            Cell(f"→ {_short(after)}"),
+            Cell(nodeset(hosts)),
+        )
+        for what, before, after, hosts in _joined(found)
+    )
+    return HistoryTable(title="Facts", rows=rows) if rows else None
+
+
+def _short(value: str) -> str:
+    """A value on one line; of a GPU's UUID so much as commands need."""
+    if UUID.fullmatch(value):
+        return value[:SHORT]
+    return brief(value, LONGEST) or "none"
+
+
+def _joined(found: Iterable[FactDiff]) -> Iterator[tuple[str, str, str, tuple[str, ...]]]:
+    groups: dict[tuple[str, str, str, tuple[str, ...]], list[str]] = {}
+    for each in found:
+        numbered = NUMBERED.fullmatch(each.what)
+        rest = (numbered[1], numbered[3] or "") if numbered else (each.what, "")
+        key = ("\0".join(rest), each.before, each.after, each.hosts)
+        groups.setdefault(key, []).append(each.what)
+    for (_, before, after, hosts), names in groups.items():
+        if len(names) == 1:
+            yield plain(names[0]), before, after, hosts
+            continue
+        parts = [NUMBERED.fullmatch(name) for name in names]
+        labels = [f"{part[1].strip()} {part[2]}" for part in parts if part]
+        end = next((part[3] or "" for part in parts if part), "")
+        yield plain(in_ranges(labels) + end), before, after, hosts

@@ -1,0 +1,155 @@
+"""The history, opened to be read, and the documents that commands show of it."""
+
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from nodevet.evidence.document import opened
+from nodevet.history.listing import RunLine, refs, run_lines
+from nodevet.history.model import FindingSpan, RecordedRun, RecordedVisit
+from nodevet.history.run_diff import READS, RunDiff, RunSeen, fact_diffs, facts, run_diff
+from nodevet.run.errors import UserError
+
+if TYPE_CHECKING:
+    from nodevet.store import Store
+
+VARIABLE = "NODEVET_STORE"
+NONE = "none"
+DAY = 86_400.0
+
+
+class NothingRecordedError(UserError):
+    """There is no store, or nothing is in it; the message says what records something."""
+
+    def __init__(self, place: str) -> None:
+        super().__init__(
+            f"no run has been recorded in {place}; `nodevet sweep` or `nodevet check` records one"
+        )
+
+
+@contextmanager
+def open_history(url: str | None) -> Iterator["Store"]:
+    """A store that holds at least one run. Raises NothingRecordedError and StoreError."""
+    from nodevet.store import open_store
+    from nodevet.store.engine import default_url, parsed, shown
+
+    asked = url or os.environ.get(VARIABLE) or default_url()
+    if asked == NONE:
+        raise UserError("--store none: no history is kept, so there is none to read")
+    place = parsed(asked)
+    if place.drivername == "sqlite" and not Path(str(place.database)).exists():
+        raise NothingRecordedError(shown(place))
+    with open_store(asked, create=False) as store:
+        if not store.runs(limit=1):
+            raise NothingRecordedError(store.name)
+        yield store
+
+
+class RunsFound(msgspec.Struct, frozen=True, kw_only=True):
+    """The runs that were asked for, the newest first."""
+
+    store: str
+    runs: tuple[RunLine, ...]
+    more: bool  # whether there are earlier ones
+
+
+class RunFound(msgspec.Struct, frozen=True, kw_only=True):
+    """One run with its hosts, and what was found on them."""
+
+    run: RunLine
+    before: RunLine | None  # the one before, of the same series
+    hosts: tuple[RecordedVisit, ...]
+    findings: tuple[FindingSpan, ...]
+
+
+def runs_found(store: "Store", *, series: str | None, most: int, after: str | None) -> RunsFound:
+    """The newest runs, at most so many."""
+    listed = store.runs(series=series, limit=most + 1, after=after)
+    shown = listed[:most]
+    return RunsFound(store=store.name, runs=_lines(store, shown), more=len(listed) > len(shown))
+
+
+def _lines(store: "Store", runs: list[RecordedRun]) -> tuple[RunLine, ...]:
+    if not runs:
+        return ()
+    every = [run.id for run in store.runs()]
+    return run_lines(runs, every, store.spans(after=runs[-1].started))
+
+
+def run_found(store: "Store", ref: str) -> RunFound:
+    """One run. Raises StoreError for a name that is none."""
+    run = store.run(ref)
+    before = run_before(store, run)
+    lines = _lines(store, [run, *([before] if before else [])])
+    return RunFound(
+        run=lines[0],
+        before=lines[1] if before else None,
+        hosts=tuple(store.visits(run.id)),
+        findings=tuple(store.spans(run=run.id)),
+    )
+
+
+def run_before(store: "Store", run: RecordedRun) -> RecordedRun | None:
+    """The run before one, of the same series."""
+    return next(iter(store.runs(series=run.series, before=run.started, limit=1)), None)
+
+
+class DiffFound(msgspec.Struct, frozen=True, kw_only=True):
+    """Two runs compared, and how a command line calls them."""
+
+    diff: RunDiff
+    refs: tuple[str, str]
+
+
+def diff_found(store: "Store", before: str | None, after: str) -> DiffFound:
+    """What differs; `before`: None is the run before, of the same series. Raises StoreError, and
+    UserError if there is none."""
+    later = store.run(after)
+    earlier = store.run(before) if before else run_before(store, later)
+    if earlier is None:
+        raise UserError(
+            f"{store.name}: {later.id} is the first run of its series: there is none to compare "
+            "it with; name two: nodevet diff RUN RUN"
+        )
+    named = refs([run.id for run in store.runs()])
+    pairs, thinned = _facts(store, earlier, later)
+    found = run_diff(
+        _seen(store, earlier),
+        _seen(store, later),
+        lambda host: store.judged(later.id, host),
+        fact_diffs(pairs),
+        thinned,
+    )
+    return DiffFound(diff=found, refs=(named[earlier.id], named[later.id]))
+
+
+def _seen(store: "Store", run: RecordedRun) -> RunSeen:
+    return RunSeen.of(run, store.visits(run.id), store.spans(run=run.id))
+
+
+Facts = Mapping[str, str]
+
+
+def _facts(
+    store: "Store", before: RecordedRun, after: RecordedRun
+) -> tuple[list[tuple[str, Facts, Facts]], int]:
+    """The facts of the hosts of both runs that differ, and how many have lost their evidence."""
+    kept: dict[str, Facts] = {}
+    thinned = 0
+    for visit, document in store.evidence(before.id, sections=READS):
+        thinned += visit.thinned
+        if document is not None:
+            kept[visit.host] = facts(opened(document))
+    pairs: list[tuple[str, Facts, Facts]] = []
+    for visit, document in store.evidence(after.id, hosts=kept, sections=READS):
+        thinned += visit.thinned
+        if document is None:
+            continue
+        old, new = kept[visit.host], facts(opened(document))
+        if old != new:
+            pairs.append((visit.host, old, new))
+    return pairs, thinned
