@@ -11,7 +11,7 @@ from nodevet.history.model import CounterPoint, FindingSpan, Part, PartPlace, Re
 from nodevet.model import Finding, Subject, Verdict
 
 
-class Counted(msgspec.Struct, frozen=True, kw_only=True):
+class StayCounter(msgspec.Struct, frozen=True, kw_only=True):
     """A counter over one stay of a part."""
 
     name: str  # section.field
@@ -28,7 +28,7 @@ class Stay(msgspec.Struct, frozen=True, kw_only=True):
     first: str  # ISO 8601
     last: str
     open: bool  # it is there
-    counters: tuple[Counted, ...] = ()  # those that are not zero
+    counters: tuple[StayCounter, ...] = ()  # those that are not zero
 
 
 class PartFault(msgspec.Struct, frozen=True, kw_only=True):
@@ -139,7 +139,7 @@ def _stay(place: PartPlace, points: Sequence[CounterPoint]) -> Stay:
     )
 
 
-def counters(points: Iterable[CounterPoint], first: str, last: str) -> tuple[Counted, ...]:
+def counters(points: Iterable[CounterPoint], first: str, last: str) -> tuple[StayCounter, ...]:
     """What each counter was at two moments: points are there only where it had moved."""
     begin, end = _seconds(first), _seconds(last)
     before: dict[tuple[str, str], int] = defaultdict(int)
@@ -151,7 +151,7 @@ def counters(points: Iterable[CounterPoint], first: str, last: str) -> tuple[Cou
         if at <= end:
             after[key] = point.value
     return tuple(
-        Counted(name=name, subject=subject, before=before[name, subject], after=value)
+        StayCounter(name=name, subject=subject, before=before[name, subject], after=value)
         for (name, subject), value in after.items()
         if value or before[name, subject]
     )

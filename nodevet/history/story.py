@@ -85,7 +85,7 @@ class HostStory(msgspec.Struct, frozen=True, kw_only=True):
         return sum(night.outcome.value in {v.value for v in Verdict} for night in self.nights)
 
 
-class Told(msgspec.Struct, frozen=True, kw_only=True):
+class HostTold(msgspec.Struct, frozen=True, kw_only=True):
     """What is recorded of a host."""
 
     visits: Sequence[RecordedVisit]  # oldest first
@@ -97,7 +97,7 @@ class Told(msgspec.Struct, frozen=True, kw_only=True):
     facts: HostFacts | None = None
 
 
-def host_story(host: str, told: Told) -> HostStory:
+def host_story(host: str, told: HostTold) -> HostStory:
     """The story of a host that was visited at least once."""
     visits = told.visits
     last = visits[-1]
@@ -167,7 +167,7 @@ def _visits(visits: Sequence[RecordedVisit], started: Mapping[str, str]) -> Iter
         baseline, lost, first = visit.baseline or baseline, False, False
 
 
-def _findings(told: Told) -> Iterator[StoryEvent]:
+def _findings(told: HostTold) -> Iterator[StoryEvent]:
     ends = _Ends(told)
     for span in told.spans:
         if not span.check or span.finding is None:
@@ -211,7 +211,7 @@ def _why_gone(end: SpanEnd) -> str:
 class _Ends:
     """When what was seen last was seen to be over: the next vetted visit."""
 
-    def __init__(self, told: Told) -> None:
+    def __init__(self, told: HostTold) -> None:
         self._moments = [
             (_seconds(at), visit.baseline, Moment(at=at, run=visit.run))
             for visit in told.visits
@@ -228,7 +228,7 @@ class _Ends:
         return next(same, next((moment for _, _, moment in later), last))
 
 
-def _parts(told: Told) -> Iterator[StoryEvent]:
+def _parts(told: HostTold) -> Iterator[StoryEvent]:
     """Parts that came after the first vetted visit, and those that went."""
     start = min((_seconds(place.first.at) for place in told.places), default=0.0)
     stays: dict[str, list[PartPlace]] = defaultdict(list)

@@ -64,7 +64,7 @@ class FieldPoint(msgspec.Struct, frozen=True, kw_only=True):
     values: Mapping[str, int] = {}
 
 
-class Series(msgspec.Struct, frozen=True, kw_only=True):
+class PartSeries(msgspec.Struct, frozen=True, kw_only=True):
     """One part of one host from run to run; None where it was not read."""
 
     name: str
@@ -78,7 +78,7 @@ class FieldTrend(msgspec.Struct, frozen=True, kw_only=True):
     unit: str
     host: str = ""  # only of this one
     points: tuple[FieldPoint, ...]
-    series: tuple[Series, ...] = ()  # of one host: each part
+    series: tuple[PartSeries, ...] = ()  # of one host: each part
 
 
 def judged(run: RecordedRun) -> int:
@@ -158,9 +158,10 @@ def _word(value: Any) -> str:
     return str(value)[:80]
 
 
-def series(runs: Sequence[Mapping[str, Any]]) -> tuple[Series, ...]:
+def series(runs: Sequence[Mapping[str, Any]]) -> tuple[PartSeries, ...]:
     """Of one host: each part from run to run. `runs`: of each its values by part."""
     names = dict.fromkeys(name for each in runs for name in each)
     return tuple(
-        Series(name=name, values=tuple(_number(each.get(name)) for each in runs)) for name in names
+        PartSeries(name=name, values=tuple(_number(each.get(name)) for each in runs))
+        for name in names
     )

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from nodevet.report.parts.history_sheet import HistoryChart, HistoryLine, Point
+from nodevet.report.parts.history_sheet import HistoryChart, HistoryLine, RunPoint
 
 WIDTH, HEIGHT = 860, 240
 LEFT, RIGHT, TOP, BOTTOM = 70, 18, 12, 34  # of the plot, within
@@ -73,7 +73,7 @@ def _scale(chart: HistoryChart) -> tuple[float, float]:
     return (0.0 if 0 <= low < high / 2 else low - room), high + room
 
 
-def _known(point: Point) -> Iterator[float]:
+def _known(point: RunPoint) -> Iterator[float]:
     yield from (v for v in (point.least, point.value, point.most) if v is not None)
 
 
@@ -167,7 +167,7 @@ def _hovers(lines: Sequence[HistoryLine], several: int, unit: str) -> list[Hover
     return found
 
 
-def _range(point: Point, unit: str) -> str:
+def _range(point: RunPoint, unit: str) -> str:
     if point.least is None or point.most is None or point.least == point.most:
         return ""
     return f" ({number_of(point.least)} to {number_of(point.most)}{unit})"

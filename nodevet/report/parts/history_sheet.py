@@ -28,7 +28,7 @@ class HistoryTable(msgspec.Struct, frozen=True, kw_only=True):
     note: str = ""
 
 
-class Point(NamedTuple):
+class RunPoint(NamedTuple):
     """A run, and what was measured in it."""
 
     label: str  # when
@@ -41,7 +41,7 @@ class HistoryLine(msgspec.Struct, frozen=True, kw_only=True):
     """One line of a chart, with a band from the least to the most if they differ."""
 
     name: str
-    points: tuple[Point, ...]
+    points: tuple[RunPoint, ...]
 
 
 class HistoryChart(msgspec.Struct, frozen=True, kw_only=True):
