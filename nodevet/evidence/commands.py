@@ -11,6 +11,8 @@ from nodevet.evidence.questions import TextAnswers
 class JsonValue(Record, frozen=True, kw_only=True):
     """A value in what a command printed, which is JSON."""
 
+    volatile = ("value",)
+
     path: Text  # gpus[0].speed
     there: bool | None = None
     value: bool | int | float | Text | None = None

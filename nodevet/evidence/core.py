@@ -13,6 +13,10 @@ SCHEMA = 1
 class Record(msgspec.Struct, frozen=True, kw_only=True):
     """Values read together, and the reason for each one that could not be."""
 
+    volatile: ClassVar[tuple[str, ...]] = ()
+    """The fields that differ between two looks at a node where nothing happened: readings, clocks,
+    how long something has run, who computes there. The store keeps them apart from the others."""
+
     errors: Errors = {}
 
     def why(self, field: str) -> str:

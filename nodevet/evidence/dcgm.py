@@ -31,6 +31,8 @@ class TestResult(Record, frozen=True, kw_only=True):
 class Diagnostic(Record, frozen=True, kw_only=True):
     """The results of `dcgmi diag -j` that were kept in a file."""
 
+    volatile = ("age_s",)
+
     path: Text
     age_s: int | None = None  # since the file was written
     results: int | None = None

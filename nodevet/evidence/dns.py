@@ -10,6 +10,8 @@ from nodevet.evidence.core import Record, SectionRecord
 class LookedUp(Record, frozen=True, kw_only=True):
     """A name that a baseline asks for, as the node resolves it. getaddrinfo(3)."""
 
+    volatile = ("seconds",)
+
     name: Text
     addresses: Annotated[tuple[Text, ...], bounds.ADDRESSES] | None = None
     why_not: Text | None = None  # why it has no address; empty: it has

@@ -10,6 +10,8 @@ from nodevet.evidence.core import Record, SectionRecord
 class DriveLog(Record, frozen=True, kw_only=True):
     """What a SATA or SAS drive says of itself, by `smartctl --json`."""
 
+    volatile = ("temperature_c", "power_on_hours")
+
     passed: bool | None = None  # its own verdict: of ATA SMART RETURN STATUS
     failing: Text | None = None  # the attributes that are below their threshold now; empty: none
     reallocated: int | None = None  # sectors, attribute 5; of SAS the grown defect list

@@ -19,6 +19,8 @@ class Dimm(Record, frozen=True, kw_only=True):
 class MemoryController(Record, frozen=True, kw_only=True):
     """/sys/devices/system/edac/mc/mc<id>."""
 
+    volatile = ("since_s",)
+
     id: int
     driver: Text | None = None  # mc_name: Intel_10nm Socket#0 IMC#0, F19h_M10h
     corrected: int | None = None  # those of no known DIMM, too

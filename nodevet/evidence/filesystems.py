@@ -10,6 +10,8 @@ from nodevet.evidence.core import Record, SectionRecord
 class FileSystem(Record, frozen=True, kw_only=True):
     """statvfs(3) of the file system that holds a path."""
 
+    volatile = ("available_b", "inodes_available")
+
     path: Text
     missing: bool = False  # nothing is there; of paths that a baseline names
     type: Text | None = None  # ext4, xfs, tmpfs, nfs4: /proc/self/mounts

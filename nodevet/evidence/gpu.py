@@ -115,6 +115,28 @@ class GpuProcess(Record, frozen=True, kw_only=True):
 class Gpu(Record, frozen=True, kw_only=True):
     """One GPU as NVML sees it. `errors["handle"]` is set when NVML gives no handle."""
 
+    volatile = (
+        "power_draw_mw",
+        "clock_graphics_mhz",
+        "clock_sm_mhz",
+        "clock_memory_mhz",
+        "clock_video_mhz",
+        "event_reasons",
+        "throttled_sw_thermal_ns",
+        "throttled_hw_thermal_ns",
+        "throttled_power_brake_ns",
+        "pstate",
+        "temperature_gpu_c",
+        "temperature_memory_c",
+        "temperature_margin_c",
+        "pcie_generation",
+        "pcie_replay_counter",
+        "memory_used_b",
+        "utilization_gpu_percent",
+        "utilization_memory_percent",
+        "processes",
+    )
+
     index: int
     # identity
     uuid: Text | None = None

@@ -58,6 +58,7 @@ class GpuActivities(SectionRecord, frozen=True, kw_only=True):
 
     unique = ("gpus[].index",)
     plural = "GPUs"
+    volatile = ("look", "times_s", "gpus")
 
     look: Look | None = None
     times_s: Times | None = None  # of each look, since the first

@@ -8,6 +8,8 @@ from nodevet.evidence.core import SectionRecord
 class HostInfo(SectionRecord, frozen=True, kw_only=True):
     """Who the node is. /etc/machine-id, /proc/sys/kernel/*, /etc/os-release, /proc/cmdline."""
 
+    volatile = ("uptime_s", "clock_s", "asked_s")
+
     hostname: Text | None = None
     machine_id: Text | None = None
     boot_id: Text | None = None

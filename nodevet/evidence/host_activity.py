@@ -120,6 +120,18 @@ class HostActivity(SectionRecord, frozen=True, kw_only=True):
 
     unique = ("cpus[].cpu", "disks[].name", "networks[].name")
     plural = "nodes"
+    volatile = (
+        "look",
+        "times_s",
+        "total",
+        "cpus",
+        "pressure",
+        "memory",
+        "disks",
+        "nfs",
+        "networks",
+        "interrupts",
+    )
 
     look: Look | None = None
     times_s: Times | None = None

@@ -47,6 +47,8 @@ class KernelLog(SectionRecord, frozen=True, kw_only=True):
     `complete` is False if it does not cover everything since boot; `errors` says why. A log
     of which only the beginning is gone still has `covered_s`."""
 
+    volatile = ("since_s", "covered_s", "lines_read")
+
     source: Text | None = None  # kmsg, journal, kmsg and journal, dmesg
     complete: bool | None = None
     since_s: float | None = None  # of its first line, in seconds after boot

@@ -11,6 +11,8 @@ class LoaderRun(Record, frozen=True, kw_only=True):
     """A data loader that was run and measured, with all processes that it started: from its first
     samples to its last, or as a whole if it told of too few."""
 
+    volatile = ("seconds", "cpu_s", "asked_b", "read_b", "samples", "processes")
+
     name: Text  # its words, as a shell has them
     user: Text | None = None  # who ran it
     ended: bool | None = None  # by itself, before its time was over

@@ -10,6 +10,8 @@ from nodevet.evidence.core import Record, SectionRecord
 class Swap(Record, frozen=True, kw_only=True):
     """A swap file, partition or zram device that is active. /proc/swaps."""
 
+    volatile = ("used_kb",)
+
     name: Text  # /swapfile, /dev/sda2; a space in it is \\040
     kind: Text | None = None  # file, partition
     size_kb: int | None = None
@@ -19,6 +21,8 @@ class Swap(Record, frozen=True, kw_only=True):
 
 class HugePages(Record, frozen=True, kw_only=True):
     """Huge pages of one size. /sys/kernel/mm/hugepages/hugepages-<size_kb>kB."""
+
+    volatile = ("free",)
 
     size_kb: int
     total: int | None = None  # nr_hugepages
@@ -46,6 +50,8 @@ class Memory(SectionRecord, frozen=True, kw_only=True):
     """/proc/meminfo, /sys/kernel/mm/{hugepages,transparent_hugepage}, /proc/swaps.
 
     `fstab` and `swap_units` are read if swap is active, and else empty."""
+
+    volatile = ("available_kb", "swap_free_kb", "dirty_kb", "hugepages_free")
 
     total_kb: int | None = None
     available_kb: int | None = None

@@ -10,6 +10,8 @@ from nodevet.evidence.core import Record, SectionRecord
 class LinkQuality(Record, frozen=True, kw_only=True):
     """What `mlxlink -d <device> -c --json` says of a port."""
 
+    volatile = ("minutes", "effective_ber", "raw_ber")
+
     device: Text  # mlx5_0
     state: Text | None = None  # Active
     minutes: float | None = None  # since the counters were cleared, or the link came up

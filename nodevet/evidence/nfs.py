@@ -10,6 +10,20 @@ from nodevet.evidence.core import Record, SectionRecord
 class NfsMount(Record, frozen=True, kw_only=True):
     """An NFS mount, and what it counted since it was mounted. /proc/1/mountstats."""
 
+    volatile = (
+        "age_s",
+        "operations",
+        "retransmissions",
+        "timeouts",
+        "queue_ms",
+        "rtt_ms",
+        "execute_ms",
+        "failures",
+        "connects",
+        "sends",
+        "backlog",
+    )
+
     point: Text
     source: Text | None = None  # server:/export
     type: Text | None = None  # nfs, nfs4

@@ -10,6 +10,8 @@ from nodevet.evidence.core import Record, SectionRecord
 class NumaNode(Record, frozen=True, kw_only=True):
     """/sys/devices/system/node/node<id>/*."""
 
+    volatile = ("memory_free_kb",)
+
     id: int
     cpulist: NumberList | None = None  # empty: a node without CPUs
     cpus_present: NumberList | None = None  # its cpu<N> entries: those that are offline too

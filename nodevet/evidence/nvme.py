@@ -10,6 +10,13 @@ from nodevet.evidence.core import Record, SectionRecord
 class NvmeHealthLog(Record, frozen=True, kw_only=True):
     """What a drive says of itself: its SMART / Health Information log."""
 
+    volatile = (
+        "power_on_hours",
+        "temperature_c",
+        "warning_temperature_min",
+        "critical_temperature_min",
+    )
+
     tool: Text | None = None  # nvme, smartctl
     critical_warning: int | None = None  # bits, NVM Express Base Specification
     percentage_used: int | None = None  # of its rated endurance; may be above 100
@@ -25,6 +32,8 @@ class NvmeHealthLog(Record, frozen=True, kw_only=True):
 
 class NvmeController(Record, frozen=True, kw_only=True):
     """/sys/class/nvme/<name>/*."""
+
+    volatile = ("temperature_c",)
 
     name: Text  # nvme0
     model: Text | None = None

@@ -23,6 +23,8 @@ class Aer(Record, frozen=True, kw_only=True):
 class PciFunction(Record, frozen=True, kw_only=True):
     """One PCI function. /sys/bus/pci/devices/<address>/*."""
 
+    volatile = ("link_gts",)
+
     address: Text  # 0000:19:00.0
     class_code: Text | None = None  # six hex digits: 030200
     vendor: Text | None = None  # four hex digits: 10de

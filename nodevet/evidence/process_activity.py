@@ -94,6 +94,7 @@ class ProcessActivities(SectionRecord, frozen=True, kw_only=True):
 
     unique = ("processes[].pid", "cgroups[].path")
     plural = "processes"
+    volatile = ("look", "times_s", "uptime_s", "complete", "processes", "cgroups")
 
     look: Look | None = None
     times_s: Times | None = None

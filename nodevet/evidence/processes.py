@@ -27,6 +27,7 @@ class Processes(SectionRecord, frozen=True, kw_only=True):
     if another user's open files could not be read."""
 
     unique = ("processes[].pid",)
+    volatile = ("processes",)
 
     processes: Annotated[tuple[Process, ...], bounds.PROCESSES] | None = None
     complete: bool | None = None

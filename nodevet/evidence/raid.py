@@ -10,6 +10,8 @@ from nodevet.evidence.core import Record, SectionRecord
 class MdArray(Record, frozen=True, kw_only=True):
     """An array of Linux software RAID. /proc/mdstat, /sys/block/<name>/md."""
 
+    volatile = ("sync_percent",)
+
     name: Text  # md0
     active: bool | None = None
     read_only: Text | None = None  # "", read-only, auto-read-only: until it is written to

@@ -10,6 +10,8 @@ from nodevet.evidence.core import Record, SectionRecord
 class SlurmNode(Record, frozen=True, kw_only=True):
     """`scontrol show node -o`."""
 
+    volatile = ("state",)
+
     name: Text  # as it was asked for: self, or a NodeName
     node: Text | None = None  # the NodeName that Slurm was asked for
     state: Text | None = None  # IDLE, MIXED+DRAIN, DOWN*, ...

@@ -25,6 +25,8 @@ class Stuck(SectionRecord, frozen=True, kw_only=True):
 
     plural = "processes"
 
+    volatile = ("watched_s", "processes", "blocked_count", "zombie_count", "blocked", "zombies")
+
     watched_s: float | None = None  # that the blocked ones were seen so, and were not scheduled
     complete: bool | None = None  # whether /proc shows every process
     processes: int | None = None

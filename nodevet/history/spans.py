@@ -12,7 +12,7 @@ import msgspec
 
 from nodevet.changes import FindingNews, HostNews, News
 from nodevet.history.model import Moment, SpanEnd
-from nodevet.model import Finding, HostReport, Severity, Status, Verdict
+from nodevet.model import Finding, HostReport, Severity, Status, Subject, Verdict
 
 SPANNING = frozenset({Verdict.FAIL, Verdict.UNKNOWN, Verdict.WAIVED})
 TROUBLE = frozenset({Verdict.FAIL, Verdict.UNKNOWN})
@@ -269,10 +269,18 @@ def _told(
             )
 
 
-def judged(findings: Iterable[Finding]) -> Mapping[str, Sequence[str]]:
-    """The keys of what was ok and of what was not applicable."""
-    found: dict[str, list[str]] = {"ok": [], "not_applicable": []}
+def judged(findings: Iterable[Finding]) -> Mapping[str, Sequence[tuple[str, ...]]]:
+    """What was ok and what was not applicable: check, kind and id of each subject."""
+    found: dict[Verdict, list[tuple[str, ...]]] = {Verdict.OK: [], Verdict.NOT_APPLICABLE: []}
     for finding in findings:
-        if finding.verdict.value in found:
-            found[finding.verdict.value].append(finding.key)
-    return {verdict: sorted(set(keys)) for verdict, keys in found.items()}
+        listed = found.get(finding.verdict)
+        if listed is not None:
+            subject = finding.subject
+            listed.append((finding.check, subject.kind, subject.stable_id))
+    return {verdict.value: listed for verdict, listed in found.items()}
+
+
+def judged_keys(listed: Iterable[tuple[str, str, str]]) -> Iterator[str]:
+    """The keys of such findings; see Finding.key."""
+    for check, kind, subject in listed:
+        yield Finding(verdict=Verdict.OK, check=check, subject=Subject(kind=kind, id=subject)).key

@@ -27,7 +27,7 @@ def packed(content: bytes, base: bytes | None = None) -> bytes:
         LEVEL,
         source_size=len(content),
         dict_size=len(base),
-        write_checksum=False,
+        write_checksum=True,
         write_content_size=True,
         write_dict_id=False,
     )

@@ -1,22 +1,23 @@
 """Evidence taken apart into what stays and what differs between two looks, and put together. Pure.
 
-The rest of a value is a mapping of what was cut out of it; of a value that stays but had something
-cut out of it, its own rest; of a list, the rests of its items. So putting together needs no
-declarations: what is in the rest and not in the value was cut out, and what is in both goes deeper.
+What was cut out of a mapping is a mapping of that; of a value that stays but had something cut out
+of it, its own rest stands under its key. What was cut out of a list of mappings is a mapping of
+columns. So putting together needs no declarations: what is in the rest and not in the value was cut
+out, and what is in both goes deeper. A later nodevet may cut otherwise.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import cache
-from typing import Any, get_args
+from typing import Any, get_args, get_origin
 
 import msgspec
 
 from nodevet import typed
-from nodevet.evidence.core import Record, SectionRecord
+from nodevet.evidence.core import Record
 from nodevet.evidence.sections import sections
 
-Plan = Mapping[str, Any]
-"""Of a record: field -> None if it is volatile, else the plan of what lies in it."""
+EARLIER = "earlier."
+Raw = msgspec.Raw | msgspec.UnsetType
 
 
 class Apart(msgspec.Struct, frozen=True):
@@ -26,157 +27,228 @@ class Apart(msgspec.Struct, frozen=True):
     volatile: bytes
 
 
-class _Section(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    status: msgspec.Raw
-    why: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
-    seconds: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
-    before_s: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
-    data: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
+class _Taken(msgspec.Struct, forbid_unknown_fields=True):
+    """A section with its data as they were sent."""
+
+    status: Raw = msgspec.UNSET
+    why: Raw = msgspec.UNSET
+    seconds: Raw = msgspec.UNSET
+    before_s: Raw = msgspec.UNSET
+    data: Raw = msgspec.UNSET
 
 
+class _Sent(msgspec.Struct, forbid_unknown_fields=True):
+    """A document as the probe sends it."""
+
+    sections: dict[str, _Taken]
+    schema: Raw = msgspec.UNSET
+    probe: Raw = msgspec.UNSET
+    earlier: dict[str, _Taken] | msgspec.UnsetType | None = msgspec.UNSET
+
+
+class _Cut(msgspec.Struct, frozen=True):
+    """How a record is taken apart: by a struct of its fields, each as it was sent."""
+
+    kind: Any
+    out: tuple[str, ...]  # what is cut out
+    inner: tuple[tuple[str, "_Cut"], ...]  # what stays, with something cut out of it
+
+
+_SENT = typed.decoder(_Sent)
 _TOP = typed.decoder(dict[str, msgspec.Raw])
-_SECTION = typed.decoder(_Section)
+_TAKEN = typed.decoder(list[msgspec.Raw])
 _ANY = typed.decoder(Any)
 _ENCODE = msgspec.json.Encoder().encode
-EARLIER = "earlier."
-ENVELOPE = ("seconds", "before_s")
-
-
-def plan_of(name: str) -> Plan:
-    """What is volatile in a section, by its record's declarations."""
-    record = sections().get(name)
-    return _plan(record) if record else {}
+_UNFIT = (msgspec.MsgspecError, UnicodeError, RecursionError, ValueError, OverflowError)
 
 
 @cache
-def _plan(record: type[msgspec.Struct]) -> Plan:
-    cut: tuple[str, ...] = getattr(record, "volatile", ())
-    found: dict[str, Any] = {}
+def _cut_of(record: type[Record]) -> _Cut | None:
+    """None: nothing of it is volatile."""
+    fields: list[tuple[str, Any, Any]] = []
+    inner: list[tuple[str, _Cut]] = []
+    out: list[str] = []
     for field in msgspec.structs.fields(record):
-        if field.name in cut:
-            found[field.encode_name] = None
-        elif (inner := _inner(field.type)) and (plan := _plan(inner)):
-            found[field.encode_name] = plan
-    return found
+        shape = _shape(field.type)
+        below = None if field.name in record.volatile else shape and _cut_of(shape[0])
+        kind: Any = Raw
+        if field.name in record.volatile:
+            out.append(field.name)
+        elif shape and below:
+            inner.append((field.name, below))
+            one: Any = below.kind
+            kind = (list[one] if shape[1] else one) | None | msgspec.UnsetType
+        fields.append((field.name, kind, msgspec.UNSET))
+    if not out and not inner:
+        return None
+    made = msgspec.defstruct(f"Cut{record.__name__}", fields, forbid_unknown_fields=True)
+    return _Cut(made, tuple(out), tuple(inner))
 
 
-def _inner(kind: Any) -> type[Record] | None:
-    """The record in a field's type: alone, optional, or as the items of a list or a mapping."""
-    if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
-        return kind if not issubclass(kind, SectionRecord) else None  # type: ignore[return-value]
+def _shape(kind: Any) -> tuple[type[Record], bool] | None:
+    """The record in a field's type, and whether there is a list of it."""
+    if isinstance(kind, type) and issubclass(kind, Record):
+        return kind, False
+    listed = get_origin(kind) is tuple
     for each in get_args(kind):
-        if found := _inner(each):
-            return found
+        if found := _shape(each):
+            return found[0], listed or found[1]
     return None
 
 
+@cache
+def _decoder_of(section: str) -> tuple[msgspec.json.Decoder[Any], _Cut] | None:
+    record = sections().get(section)
+    cut = _cut_of(record) if record else None
+    return (typed.decoder(cut.kind), cut) if cut else None
+
+
 def apart(document: bytes) -> Apart | None:
-    """None for what cannot be taken apart: it is kept whole."""
+    """None for what is not as the probe sends it: it is kept whole."""
     try:
-        top = _TOP.decode(document)
-        steady: dict[str, bytes] = {}
+        sent = _SENT.decode(document)
         rest: dict[str, Any] = {}
-        for key, raw in top.items():
-            if key in ("sections", "earlier") and _is_object(raw):
-                prefix = EARLIER if key == "earlier" else ""
-                rest[key] = {}
-                for name, section in _TOP.decode(raw).items():
-                    if name.startswith(EARLIER):
-                        return None
-                    steady[prefix + name], rest[key][name] = _cut(plan_of(name), section)
-            else:
-                rest[key] = raw
-        taken = Apart(steady, _ENCODE(rest))
-    except (msgspec.MsgspecError, UnicodeError, RecursionError, ValueError, OverflowError):
+        for key in ("schema", "probe"):
+            value = getattr(sent, key)
+            if value is not msgspec.UNSET:
+                rest[key] = value
+        steady: dict[str, bytes] = {}
+        if all(taken.seconds is not msgspec.UNSET for taken in sent.sections.values()):
+            rest["seconds"] = [taken.seconds for taken in sent.sections.values()]
+            for taken in sent.sections.values():
+                taken.seconds = msgspec.UNSET
+        rest["sections"] = _sections(sent.sections, "", steady)
+        if sent.earlier is None:
+            rest["earlier"] = None
+        elif sent.earlier is not msgspec.UNSET:
+            rest["earlier"] = _sections(sent.earlier, EARLIER, steady)
+        return Apart(steady, _ENCODE(rest))
+    except _UNFIT:
         return None
-    return taken
 
 
-def _is_object(raw: msgspec.Raw) -> bool:
-    return bytes(memoryview(raw)[:1]) == b"{"
+def _sections(taken: Mapping[str, _Taken], prefix: str, steady: dict[str, bytes]) -> dict[str, Any]:
+    rests: dict[str, Any] = {}
+    for name, section in taken.items():
+        if not prefix and name.startswith(EARLIER):
+            raise ValueError("a section named like one of the earlier reading")
+        rest: dict[str, Any] = {}
+        for key in ("seconds", "before_s"):
+            value = getattr(section, key)
+            if value is not msgspec.UNSET:
+                rest[key] = value
+                setattr(section, key, msgspec.UNSET)
+        found = _decoder_of(name)
+        if found and section.data is not msgspec.UNSET:
+            decoder, cut = found
+            try:
+                value = decoder.decode(section.data)
+            except _UNFIT:  # not as this record is: it stays whole
+                pass
+            else:
+                if cut_out := _cut_out(cut, value):
+                    rest["data"] = cut_out
+                section.data = msgspec.Raw(_ENCODE(value))
+        if rest:
+            rests[name] = rest
+        steady[prefix + name] = _ENCODE(section)
+    return rests
 
 
-def _cut(plan: Plan, raw: msgspec.Raw) -> tuple[bytes, Any]:
-    try:
-        section = _SECTION.decode(raw)
-    except msgspec.DecodeError:  # not as sections are: it stays as it is
-        return bytes(raw), {}
+def _cut_out(cut: _Cut, value: Any) -> dict[str, Any]:
+    """What is cut out of one record, which is changed."""
     rest: dict[str, Any] = {}
-    for key in ENVELOPE:
-        value = getattr(section, key)
-        if value is not msgspec.UNSET:
-            rest[key] = value
-    data = section.data
-    if plan and data is not msgspec.UNSET and _is_object(data):
-        value = _ANY.decode(data)
-        if cut := _taken(plan, value):
-            rest["data"] = cut
-        data = msgspec.Raw(_ENCODE(value))
-    left = {"status": section.status}
-    if section.why is not msgspec.UNSET:
-        left["why"] = section.why
-    if data is not msgspec.UNSET:
-        left["data"] = data
-    return _ENCODE(left), rest
-
-
-def _taken(plan: Plan, value: Any) -> Any:
-    """What the plan cuts out of a value, which is changed; empty if that is nothing."""
-    if type(value) is list:
-        rests = [_taken(plan, item) for item in value]
-        return rests if any(rests) else 0
-    if type(value) is not dict:
-        return 0
-    rest: dict[str, Any] = {}
-    known = False
-    for key, inner in plan.items():
-        if key in value:
-            known = True
-            if inner is None:
-                rest[key] = value.pop(key)
-            elif cut := _taken(inner, value[key]):
-                rest[key] = cut
-    if not known and value:  # a mapping of records by name
-        for key, item in value.items():
-            if type(item) is dict and (cut := _taken(plan, item)):
-                rest[key] = cut
+    for name in cut.out:
+        each = getattr(value, name)
+        if each is not msgspec.UNSET:
+            rest[name] = each
+            setattr(value, name, msgspec.UNSET)
+    for name, below in cut.inner:
+        each = getattr(value, name)
+        if each is None or each is msgspec.UNSET:
+            continue
+        cut_out = _columns(below, each) if type(each) is list else _cut_out(below, each)
+        if cut_out:
+            rest[name] = cut_out
     return rest
 
 
-def together(steady: Mapping[str, bytes], volatile: bytes) -> bytes:
-    """The document again, equal value for value; with some of its sections, of these alone."""
+def _columns(cut: _Cut, values: list[Any]) -> Any:
+    """What is cut out of a list of records: columns, or rows where these differ in what they
+    have."""
+    if not cut.inner and (columns := _plain_columns(cut, values)):
+        return columns
+    rows = [_cut_out(cut, value) for value in values]
+    if not rows:
+        return None
+    names = rows[0].keys()
+    if any(row.keys() != names for row in rows):
+        return rows
+    return {name: [row[name] for row in rows] for name in names}
+
+
+def _plain_columns(cut: _Cut, values: list[Any]) -> dict[str, list[Any]] | None:
+    """The columns of records that all have all of it, with nothing deeper."""
+    columns = {name: [getattr(value, name) for value in values] for name in cut.out}
+    if any(msgspec.UNSET in column for column in columns.values()):
+        return None
+    for name in cut.out:
+        for value in values:
+            setattr(value, name, msgspec.UNSET)
+    return columns if values else None
+
+
+def together(names: Iterable[str], steady: Mapping[str, bytes], volatile: bytes) -> bytes:
+    """The document again, equal value for value; with some of its sections, of these alone.
+
+    `names`: of all that was steady, in its order.
+    """
     rest = _TOP.decode(volatile)
+    seconds = _TAKEN.decode(rest.pop("seconds")) if "seconds" in rest else []
+    took = dict(
+        zip((name for name in names if not name.startswith(EARLIER)), seconds, strict=False)
+    )
     document: dict[str, Any] = {}
     for key, raw in rest.items():
-        if key in ("sections", "earlier") and _is_object(raw):
-            prefix = EARLIER if key == "earlier" else ""
-            document[key] = {
-                name: msgspec.Raw(_joined(steady[prefix + name], cut))
-                for name, cut in _TOP.decode(raw).items()
-                if prefix + name in steady
-            }
-        else:
+        prefix = EARLIER if key == "earlier" else ""
+        if key not in ("sections", "earlier") or bytes(raw) == b"null":
             document[key] = raw
+            continue
+        rests = _TOP.decode(raw)
+        document[key] = {
+            name.removeprefix(prefix): _joined(
+                part, rests.get(name.removeprefix(prefix)), None if prefix else took.get(name)
+            )
+            for name, part in steady.items()
+            if name.startswith(EARLIER) == bool(prefix)
+        }
     return _ENCODE(document)
 
 
-def _joined(steady: bytes, rest: msgspec.Raw) -> bytes:
-    if bytes(rest) == b"{}":
-        return steady
-    cut = _TOP.decode(rest)
-    if "data" not in cut:  # the usual case: how long it took
-        inner = bytes(rest)[1:]
-        return steady[:-1] + b"," + inner
-    return _ENCODE(_merged(_ANY.decode(steady), _ANY.decode(rest)))
+def _joined(steady: bytes, rest: msgspec.Raw | None, seconds: msgspec.Raw | None) -> msgspec.Raw:
+    cut = _TOP.decode(rest) if rest is not None else {}
+    if "data" in cut and rest is not None:
+        steady = _ENCODE(_merged(_ANY.decode(steady), _ANY.decode(rest)))
+    elif cut and rest is not None:
+        steady = _beside(steady, bytes(rest)[1:-1])
+    if seconds is not None:
+        steady = _beside(steady, b'"seconds":' + bytes(seconds))
+    return msgspec.Raw(steady)
+
+
+def _beside(steady: bytes, more: bytes) -> bytes:
+    """A JSON object with one more field, or some."""
+    return steady[:-1] + (b"" if steady == b"{}" else b",") + more + b"}"
 
 
 def _merged(value: Any, rest: Any) -> Any:
-    if type(rest) is list and type(value) is list:
+    if type(value) is list:
+        if type(rest) is dict:
+            for name, column in rest.items():
+                for item, cut in zip(value, column, strict=True):
+                    item[name] = _merged(item[name], cut) if name in item else cut
+            return value
         return [_merged(item, cut) if cut else item for item, cut in zip(value, rest, strict=True)]
-    for key, cut in rest.items():
-        if key in value:
-            if cut:
-                value[key] = _merged(value[key], cut)
-        else:
-            value[key] = cut
+    for name, cut in rest.items():
+        value[name] = _merged(value[name], cut) if name in value else cut
     return value

@@ -15,6 +15,7 @@ from sqlalchemy.pool import QueuePool
 from nodevet.store.errors import StoreError
 
 WAIT = 15.0  # seconds for another process that writes
+PAGE = 16384  # bytes: a night of some ten hosts, where 4096 would hold two and waste the rest
 POSTGRES = ("postgresql", "postgres", "postgresql+pg8000")
 WRITERS = 0x6E6F6465  # the advisory lock that writers take; `node`
 INSTALL = "install it with: pip install 'nodevet[postgres]'"
@@ -82,6 +83,7 @@ def _sqlite(url: URL, *, create: bool) -> Engine:
     def _connected(raw: sqlite3.Connection, _record: Any) -> None:
         raw.isolation_level = None  # transactions begin where we say
         cursor = raw.cursor()
+        cursor.execute(f"PRAGMA page_size={PAGE}")  # of a file that is still empty
         cursor.execute("PRAGMA journal_mode=WAL")
         cursor.execute("PRAGMA synchronous=NORMAL")
         cursor.execute("PRAGMA foreign_keys=ON")

@@ -108,7 +108,7 @@ _BLOB_BY_SHA = _BLOB.where(t.blob.c.sha256 == bindparam("sha"))
 class _NewBlob(msgspec.Struct, frozen=True):
     """Content on its way into the store."""
 
-    sha: bytes
+    sha: bytes | None  # None: readings, which no other visit has
     size: int
     data: bytes
     base: int | None = None
@@ -124,8 +124,8 @@ class _Taken(msgspec.Struct):
     news: HostNews
     at: float
     pieces: list[_NewBlob]
-    steady: bytes | None = None  # shas of blobs
-    volatile: bytes | None = None
+    steady: bytes | None = None  # the sha of a blob, as `judged`
+    volatile: _NewBlob | None = None
     judged: bytes | None = None
     keyframe: bool = False  # `volatile` becomes the host's keyframe
     kept: Any = None  # the visit that this one replaces: its evidence stays
@@ -258,7 +258,7 @@ class Recorder:
         return Moment(at=age.instant(at), run=self.run.id)
 
     def _judged(self, connection: Connection, taken: _Taken) -> None:
-        content = msgspec.json.encode(spans.judged(taken.report.findings))
+        content = encoded(spans.judged(taken.report.findings))
         last = taken.host.judged if taken.host else None
         taken.judged = sha = blobs.sha_of(content)
         if taken.host is None or taken.host.judged_sha != sha:
@@ -281,18 +281,17 @@ class Recorder:
                 taken.pieces.append(
                     _delta(connection, manifest, sha, host.steady if host else None)
                 )
-        taken.volatile = sha = blobs.sha_of(volatile)
         frame = None
         if host is not None and host.frame is not None and taken.at - host.keyframe_at < WEEK:
             frame = blobs.unpacked(host.frame, host.frame_size)
         data = blobs.packed(volatile, frame)
-        if frame is not None and len(data) < PAYS * len(host.frame):
-            taken.pieces.append(_NewBlob(sha, len(volatile), data, host.keyframe))
+        if frame is not None and len(data) < len(host.frame):
+            taken.volatile = _NewBlob(None, len(volatile), data, host.keyframe)
             return
         if frame is not None:
             data = blobs.packed(volatile)
         taken.keyframe = True
-        taken.pieces.append(_NewBlob(sha, len(volatile), data))
+        taken.volatile = _NewBlob(None, len(volatile), data)
 
     def _flush(self) -> None:
         if self._waiting:
@@ -509,7 +508,7 @@ class _Writing:
             visit = self._id(t.visit)
             vetted = report.status is Status.VETTED
             boot = self._boot(taken, host, visit)
-            steady, volatile = pieces.get(taken.steady), pieces.get(taken.volatile)
+            steady, volatile = pieces.get(taken.steady), self._volatile(taken)
             if taken.kept is not None and taken.evidence is None and vetted:
                 steady, volatile = taken.kept.steady, taken.kept.volatile
             judged = pieces.get(taken.judged)
@@ -541,7 +540,7 @@ class _Writing:
                     {"_id": ending.span.id, "last": last, "ended": visit, "end": ending.end.value}
                 )
             moved.append(self._moved(taken, host, visit, boot, steady, volatile, judged))
-        for table in (t.boot, t.visit, t.finding_span):
+        for table in (t.blob, t.boot, t.visit, t.finding_span):
             if rows := self._rows.get(table.name):
                 self._connection.execute(insert(table), rows)
         if ended:
@@ -585,12 +584,9 @@ class _Writing:
     def _pieces(self) -> dict[bytes | None, int]:
         """The ids of all blobs that the batch speaks of; those that are new are written."""
         shas = {
-            sha
-            for each in self._batch
-            for sha in (each.steady, each.volatile, each.judged)
-            if sha is not None
+            sha for each in self._batch for sha in (each.steady, each.judged) if sha is not None
         }
-        new = {piece.sha: piece for each in self._batch for piece in each.pieces}
+        new = {piece.sha: piece for each in self._batch for piece in each.pieces if piece.sha}
         listed = self._connection.execute(
             select(t.blob.c.id, t.blob.c.sha256).where(t.blob.c.sha256.in_(shas | new.keys()))
         )
@@ -611,6 +607,14 @@ class _Writing:
         if rows:
             self._connection.execute(insert(t.blob), rows)
         return found
+
+    def _volatile(self, taken: _Taken) -> int | None:
+        blob = taken.volatile
+        if blob is None:
+            return None
+        number = self._id(t.blob)
+        self._add(t.blob, id=number, sha256=None, base=blob.base, size=blob.size, data=blob.data)
+        return number
 
     def _texts(self) -> dict[bytes, int]:
         new: dict[bytes, bytes] = {}

@@ -120,7 +120,7 @@ blob = Table(
     "blob",
     metadata,
     _id(),
-    Column("sha256", LargeBinary, nullable=False, unique=True),
+    Column("sha256", LargeBinary, unique=True),  # NULL: readings, which no other visit has
     Column("base", Id),  # the blob whose content is the dictionary; always a keyframe
     Column("size", Integer, nullable=False),  # of the content
     Column("data", LargeBinary, nullable=False),

@@ -12,6 +12,7 @@ from sqlalchemy.engine import URL, Engine
 
 from nodevet import age, typed
 from nodevet.history.model import FindingSpan, Moment, RecordedRun, RecordedVisit, RunState, SpanEnd
+from nodevet.history.spans import judged_keys
 from nodevet.model import Finding, HostOutcome, Severity, Status, Verdict
 from nodevet.problems import did_you_mean
 from nodevet.store import blobs, documents
@@ -322,9 +323,11 @@ class Store:
         with self._reading() as connection:
             blob = connection.execute(asked).scalar()
             if blob is not None:
-                listed = typed.decode(_contents(connection, [blob])[blob], dict[str, list[str]])
-                for verdict in ("not_applicable", "ok"):
-                    found |= dict.fromkeys(listed[verdict], Verdict(verdict))
+                listed = typed.decode(
+                    _contents(connection, [blob])[blob], dict[str, list[tuple[str, str, str]]]
+                )
+                for verdict in (Verdict.NOT_APPLICABLE, Verdict.OK):
+                    found |= dict.fromkeys(judged_keys(listed[verdict.value]), verdict)
         order = [Verdict.WAIVED, Verdict.UNKNOWN, Verdict.FAIL]
         spans = [each for each in self.spans(host=host, run=run) if each.check]
         for each in sorted(spans, key=lambda span: order.index(span.verdict)):
@@ -561,11 +564,13 @@ def _documents(
     manifests: dict[int, dict[str, str]] = {}
     for row in rows:
         if row.steady is not None and row.steady not in manifests:
-            listed = typed.decode(whole[row.steady], dict[str, str])
-            manifests[row.steady] = {
-                name: sha for name, sha in listed.items() if _wanted(name, sections)
-            }
-    shas = {bytes.fromhex(sha) for names in manifests.values() for sha in names.values()}
+            manifests[row.steady] = typed.decode(whole[row.steady], dict[str, str])
+    shas = {
+        bytes.fromhex(sha)
+        for names in manifests.values()
+        for name, sha in names.items()
+        if _wanted(name, sections)
+    }
     numbers = {
         bytes(row.sha256).hex(): row.id
         for row in connection.execute(
@@ -580,8 +585,11 @@ def _documents(
         if row.steady is None:
             found[row.id] = whole[row.volatile]
             continue
-        steady = {name: pieces[numbers[sha]] for name, sha in manifests[row.steady].items()}
-        found[row.id] = documents.together(steady, whole[row.volatile])
+        names = manifests[row.steady]
+        steady = {
+            name: pieces[numbers[sha]] for name, sha in names.items() if _wanted(name, sections)
+        }
+        found[row.id] = documents.together(names, steady, whole[row.volatile])
     return found
 
 

@@ -1,0 +1,136 @@
+"""Evidence that was taken apart is put together again, equal value for value."""
+
+import json
+from functools import cache
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from nodevet.evidence.core import Record
+from nodevet.evidence.sections import sections
+from nodevet.store import documents
+
+NAMES = ("gpu", "infiniband", "network", "memory", "host", "nfs", "stuck", "processes", "unheard")
+SCALARS = (
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**70), 2**70)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(max_size=8)
+)
+
+
+@cache
+def of(kind: type[Record]) -> st.SearchStrategy[Any]:
+    """JSON much like a record: some of its fields, with the records that lie in them."""
+    fields: dict[str, st.SearchStrategy[Any]] = {}
+    for field in msgspec.structs.fields(kind):
+        shape = documents._shape(field.type)
+        if shape and documents._cut_of(shape[0]):
+            inner = of(shape[0])
+            fields[field.name] = SCALARS | (st.lists(inner, max_size=2) if shape[1] else inner)
+        elif field.name in kind.volatile[:2] or len(fields) < 2:
+            fields[field.name] = SCALARS
+    return st.fixed_dictionaries({}, optional=fields)
+
+
+def data(name: str) -> st.SearchStrategy[Any]:
+    record = sections().get(name)
+    return SCALARS | st.just([]) | (of(record) if record else st.dictionaries(st.text(), SCALARS))
+
+
+def section(name: str) -> st.SearchStrategy[Any]:
+    return st.fixed_dictionaries(
+        {},
+        optional={
+            "status": SCALARS,
+            "why": SCALARS,
+            "seconds": SCALARS,
+            "before_s": SCALARS,
+            "data": data(name),
+            "more": st.just(1),
+        },
+    )
+
+
+@st.composite
+def of_sections(draw: st.DrawFn) -> dict[str, Any]:
+    names = draw(st.lists(st.sampled_from((*NAMES, "earlier.gpu")), unique=True, max_size=2))
+    return {name: draw(section(name)) for name in names}
+
+
+DOCUMENTS = st.fixed_dictionaries(
+    {"sections": of_sections()},
+    optional={
+        "schema": SCALARS,
+        "probe": SCALARS,
+        "earlier": st.none() | of_sections(),
+        "seconds": SCALARS,
+        "steady": st.just({}),
+    },
+)
+
+
+@given(DOCUMENTS)
+@settings(max_examples=150, deadline=None)
+@example({"sections": {}, "earlier": {}})
+@example({"sections": {"gpu": {"seconds": 1, "data": {"gpus": [{"index": 0, "pstate": 1}, {}]}}}})
+def test_what_was_taken_apart_is_put_together(document: dict[str, Any]):
+    text = json.dumps(document).encode()
+    found = documents.apart(text)
+    if found is not None:
+        again = documents.together(list(found.steady), found.steady, found.volatile)
+        assert typed_values(msgspec.json.decode(again)) == typed_values(msgspec.json.decode(text))
+
+
+def typed_values(value: Any) -> Any:
+    """A JSON value in which 1, 1.0 and true differ."""
+    if isinstance(value, dict):
+        return {key: typed_values(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [typed_values(item) for item in value]
+    return type(value), value
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b"",
+        b"[]",
+        b"null",
+        b'{"sections": []}',
+        b'{"sections": {"gpu": 1}}',
+        b'{"sections": {}, "unheard": 1}',
+        b'{"sections": {"gpu": {"status": "\xff"}}, "steady": 1}',
+        b'{"sections": ' + b"[" * 5000 + b"]" * 5000 + b"}",
+    ],
+)
+def test_what_is_not_as_the_probe_sends_it_is_kept_whole(text: bytes):
+    assert documents.apart(text) is None
+
+
+def test_readings_are_apart_from_what_stays():
+    gpus = [{"index": n, "uuid": f"GPU-{n}", "temperature_gpu_c": 40 + n} for n in range(2)]
+    text = {"sections": {"gpu": {"status": "ok", "seconds": 1, "data": {"gpus": gpus}}}}
+    first = documents.apart(json.dumps(text).encode())
+    gpus[0]["temperature_gpu_c"] = 80
+    second = documents.apart(json.dumps(text).encode())
+    assert first and second and first.steady == second.steady
+    rest = json.loads(second.volatile)
+    assert rest["sections"]["gpu"]["data"] == {"gpus": {"temperature_gpu_c": [80, 41]}}
+
+
+def test_every_field_that_is_said_to_be_volatile_exists():
+    records = {record for section in sections().values() for record in within(section)}
+    named = [(record, name) for record in records for name in record.volatile]
+    assert len(named) > 80
+    assert [each for each in named if each[1] not in each[0].__struct_fields__] == []
+
+
+def within(record: type[Record]) -> set[type[Record]]:
+    """A record and those that lie in it."""
+    shapes = [documents._shape(field.type) for field in msgspec.structs.fields(record)]
+    return {record}.union(*(within(shape[0]) for shape in shapes if shape))
