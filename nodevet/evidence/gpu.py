@@ -130,7 +130,6 @@ class Gpu(Record, frozen=True, kw_only=True):
         "temperature_memory_c",
         "temperature_margin_c",
         "pcie_generation",
-        "pcie_replay_counter",
         "memory_used_b",
         "utilization_gpu_percent",
         "utilization_memory_percent",

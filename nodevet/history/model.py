@@ -149,3 +149,12 @@ class RecordedAction(msgspec.Struct, frozen=True, kw_only=True):
     after: str
     outcome: str  # nodevet.result's words
     at: str  # ISO 8601
+
+
+class RecordedIncident(msgspec.Struct, frozen=True, kw_only=True):
+    """What `nodevet diagnose` watched on one host, and what it came to."""
+
+    host: str
+    at: str  # ISO 8601
+    cause: str
+    bundle: int  # what the store keeps it under

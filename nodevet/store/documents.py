@@ -27,7 +27,7 @@ class Apart(msgspec.Struct, frozen=True):
     volatile: bytes
 
 
-class _Taken(msgspec.Struct, forbid_unknown_fields=True):
+class _SentSection(msgspec.Struct, forbid_unknown_fields=True):
     """A section with its data as they were sent."""
 
     status: Raw = msgspec.UNSET
@@ -40,10 +40,10 @@ class _Taken(msgspec.Struct, forbid_unknown_fields=True):
 class _Sent(msgspec.Struct, forbid_unknown_fields=True):
     """A document as the probe sends it."""
 
-    sections: dict[str, _Taken]
+    sections: dict[str, _SentSection]
     schema: Raw = msgspec.UNSET
     probe: Raw = msgspec.UNSET
-    earlier: dict[str, _Taken] | msgspec.UnsetType | None = msgspec.UNSET
+    earlier: dict[str, _SentSection] | msgspec.UnsetType | None = msgspec.UNSET
 
 
 class _Cut(msgspec.Struct, frozen=True):
@@ -127,7 +127,9 @@ def apart(document: bytes) -> Apart | None:
         return None
 
 
-def _sections(taken: Mapping[str, _Taken], prefix: str, steady: dict[str, bytes]) -> dict[str, Any]:
+def _sections(
+    taken: Mapping[str, _SentSection], prefix: str, steady: dict[str, bytes]
+) -> dict[str, Any]:
     rests: dict[str, Any] = {}
     for name, section in taken.items():
         if not prefix and name.startswith(EARLIER):

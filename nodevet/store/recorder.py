@@ -11,8 +11,9 @@ from sqlalchemy.engine import Engine
 
 from nodevet import age, typed
 from nodevet.changes import HostNews
-from nodevet.history import spans
-from nodevet.history.model import Moment, RecordedRun, RunState, SpanEnd
+from nodevet.evidence.document import Evidence, EvidenceError, opened
+from nodevet.history import counters, parts, spans
+from nodevet.history.model import Moment, Part, PartKind, RecordedRun, RunState, SpanEnd
 from nodevet.history.spans import OpenSpan, SpanStep
 from nodevet.model import Finding, HostReport, Severity, Status, Verdict
 from nodevet.store import blobs, documents
@@ -114,7 +115,7 @@ class _NewBlob(msgspec.Struct, frozen=True):
     base: int | None = None
 
 
-class _Taken(msgspec.Struct):
+class _TakenHost(msgspec.Struct):
     """One host of the run, ready to be written."""
 
     report: HostReport
@@ -128,6 +129,10 @@ class _Taken(msgspec.Struct):
     volatile: _NewBlob | None = None
     judged: bytes | None = None
     keyframe: bool = False  # `volatile` becomes the host's keyframe
+    moved: dict[counters.Key, int] = {}  # counters
+    counted: bytes | None = None  # the hash of all counters that are seen every night
+    arrived: list[parts.Held] = []
+    left: list[int] = []  # places that hold their part no more
     kept: Any = None  # the visit that this one replaces: its evidence stays
 
 
@@ -150,7 +155,7 @@ class Recorder:
         self._reading = engine
         self._run_id = run_id
         self._seen = set(seen)
-        self._waiting: dict[str, _Taken] = {}
+        self._waiting: dict[str, _TakenHost] = {}
         self._bytes = 0
         self._clock, self._now = clock, now
         self._since = clock()
@@ -230,7 +235,7 @@ class Recorder:
 
     def _prepared(
         self, connection: Connection, report: HostReport, evidence: bytes | None
-    ) -> _Taken:
+    ) -> _TakenHost:
         at = age.seconds_of(report.arrived)
         arrived = self._now() if at is None else at
         host = connection.execute(_HOST, {"name": plain(report.host)}).one_or_none()
@@ -239,7 +244,7 @@ class Recorder:
             host and host.machine and report.machine_id and host.machine != plain(report.machine_id)
         )
         taken_step = spans.step(known, report, replaced=replaced)
-        taken = _Taken(
+        taken = _TakenHost(
             report=report,
             evidence=evidence,
             host=host,
@@ -257,30 +262,35 @@ class Recorder:
     def _moment(self, at: float) -> Moment:
         return Moment(at=age.instant(at), run=self.run.id)
 
-    def _judged(self, connection: Connection, taken: _Taken) -> None:
+    def _judged(self, connection: Connection, taken: _TakenHost) -> None:
         content = encoded(spans.judged(taken.report.findings))
         last = taken.host.judged if taken.host else None
         taken.judged = sha = blobs.sha_of(content)
         if taken.host is None or taken.host.judged_sha != sha:
             taken.pieces.append(_delta(connection, content, sha, last))
 
-    def _evidence(self, connection: Connection, taken: _Taken, evidence: bytes) -> None:
+    def _evidence(self, connection: Connection, taken: _TakenHost, evidence: bytes) -> None:
         host = taken.host
         found = documents.apart(evidence)
         volatile = evidence if found is None else found.volatile
+        changed: set[str] | None = None  # sections; None: all, for what is known
         if found is not None:
             shas = {name: blobs.sha_of(content) for name, content in found.steady.items()}
             manifest = msgspec.json.encode({name: sha.hex() for name, sha in shas.items()})
             taken.steady = sha = blobs.sha_of(manifest)
+            changed = set()
             if host is None or host.steady_sha != sha:
                 last = _manifest(connection, host.steady) if host and host.steady else {}
                 for name, each in shas.items():
                     if last.get(name) != each.hex():
+                        changed.add(name)
                         base = _id_of(connection, last.get(name))
                         taken.pieces.append(_delta(connection, found.steady[name], each, base))
                 taken.pieces.append(
                     _delta(connection, manifest, sha, host.steady if host else None)
                 )
+        if taken.report.status is Status.VETTED:
+            self._hardware(connection, taken, evidence, changed)
         frame = None
         if host is not None and host.frame is not None and taken.at - host.keyframe_at < WEEK:
             frame = blobs.unpacked(host.frame, host.frame_size)
@@ -293,6 +303,45 @@ class Recorder:
         taken.keyframe = True
         taken.volatile = _NewBlob(None, len(volatile), data)
 
+    def _hardware(
+        self,
+        connection: Connection,
+        taken: _TakenHost,
+        document: bytes,
+        changed: set[str] | None,
+    ) -> None:
+        """The parts that came and went, and the counters that moved. Only sections that are not as
+        they were are looked at, and those that count among their readings."""
+        host = taken.host
+        try:
+            evidence = opened(document)
+        except EvidenceError:
+            return
+        every = frozenset(evidence.sections.raw)
+        sections = every if changed is None else every & changed
+        if sections & set(parts.SECTIONS):
+            self._places(connection, taken, evidence, every)
+        often = counters.counted(evidence, every & set(counters.OFTEN))
+        taken.counted = blobs.sha_of(encoded([[*key, value] for key, value in often.items()]))[:8]
+        if host is None or host.counted != taken.counted or sections & set(counters.SECTIONS):
+            now = {**often, **counters.counted(evidence, sections - set(counters.OFTEN))}
+            now = {_plain_key(key): value for key, value in now.items() if value < 1 << 64}
+            taken.moved = counters.moved(_counters(connection, host), now)
+
+    def _places(
+        self, connection: Connection, taken: _TakenHost, evidence: Evidence, every: frozenset[str]
+    ) -> None:
+        held, told_of = parts.held(evidence, every)
+        known = {} if taken.host is None else _open_places(connection, taken.host.id)
+        now = {(part.kind, plain(part.id), plain(slot)): (part, slot) for part, slot in held}
+        taken.arrived = [each for key, each in now.items() if key not in known]
+        here = {key[:2] for key in now}
+        taken.left = [
+            number
+            for key, number in known.items()
+            if key not in now and (key[0] in told_of or key[:2] in here)
+        ]
+
     def _flush(self) -> None:
         if self._waiting:
             with self._engine.begin() as connection:
@@ -301,7 +350,7 @@ class Recorder:
         self._bytes = 0
         self._since = self._clock()
 
-    def _write(self, connection: Connection, batch: Sequence[_Taken]) -> None:
+    def _write(self, connection: Connection, batch: Sequence[_TakenHost]) -> None:
         """Write hosts; those that another run has visited meanwhile are looked at again."""
         names = [plain(taken.report.host) for taken in batch]
         listed = connection.execute(
@@ -387,6 +436,8 @@ def _settle(connection: Connection, host: int) -> None:
             machine=machine,
             machine_from=begun,
             boot=boot,
+            steady=None,  # so that what the next visit says of parts and counters is looked at
+            counted=None,
         )
     )
 
@@ -448,6 +499,35 @@ def _id_of(connection: Connection, sha: str | None) -> int | None:
     return None if row is None else int(row.id)
 
 
+def _plain_key(key: counters.Key) -> counters.Key:
+    return plain(key[0]), plain(key[1]), plain(key[2])
+
+
+def _counters(connection: Connection, host: Any) -> dict[counters.Key, int]:
+    """Where every counter of a host stood last."""
+    if host is None:
+        return {}
+    c = t.counter.c
+    last = (
+        select(func.max(c.id)).where(c.host == host.id).group_by(c.part, c.name, c.subject)
+    ).scalar_subquery()
+    rows = connection.execute(
+        select(t.part.c.name, c.name, c.subject, c.value)
+        .select_from(t.counter.outerjoin(t.part, t.part.c.id == c.part))
+        .where(c.id.in_(last))
+    )
+    return {(row[0] or "", row[1], row[2]): row[3] % (1 << 64) for row in rows}
+
+
+def _open_places(connection: Connection, host: int) -> dict[tuple[PartKind, str, str], int]:
+    rows = connection.execute(
+        select(t.part.c.kind, t.part.c.name, t.place.c.slot, t.place.c.id)
+        .join(t.part, t.part.c.id == t.place.c.part)
+        .where(t.place.c.host == host, t.place.c.ended.is_(None))
+    )
+    return {(PartKind(row[0]), row[1], row[2]): row[3] for row in rows}
+
+
 def _delta(connection: Connection, content: bytes, sha: bytes, last: int | None) -> _NewBlob:
     """Compressed with the keyframe of what was there last, where that pays."""
     plainly = blobs.packed(content)
@@ -481,7 +561,7 @@ class _Writing:
     """One transaction: some hosts of a run."""
 
     def __init__(
-        self, connection: Connection, run_id: int, batch: Sequence[_Taken], now: float
+        self, connection: Connection, run_id: int, batch: Sequence[_TakenHost], now: float
     ) -> None:
         self._connection = connection
         self._run = run_id
@@ -501,6 +581,7 @@ class _Writing:
         )
         pieces = self._pieces()
         texts = self._texts()
+        known_parts = self._parts()
         ended: list[dict[str, Any]] = []
         moved: list[dict[str, Any]] = []
         for taken in batch:
@@ -539,8 +620,9 @@ class _Writing:
                 ended.append(
                     {"_id": ending.span.id, "last": last, "ended": visit, "end": ending.end.value}
                 )
+            self._hardware(taken, host, visit, known_parts)
             moved.append(self._moved(taken, host, visit, boot, steady, volatile, judged))
-        for table in (t.blob, t.boot, t.visit, t.finding_span):
+        for table in (t.blob, t.boot, t.visit, t.finding_span, t.place, t.counter):
             if rows := self._rows.get(table.name):
                 self._connection.execute(insert(table), rows)
         if ended:
@@ -608,7 +690,68 @@ class _Writing:
             self._connection.execute(insert(t.blob), rows)
         return found
 
-    def _volatile(self, taken: _Taken) -> int | None:
+    def _parts(self) -> dict[str, int]:
+        """The ids of all parts that the batch speaks of; new ones are written, others kept up."""
+        told: dict[tuple[str, str], Part] = {}
+        for each in self._batch:
+            told |= {(part.kind.value, plain(part.id)): part for part, _ in each.arrived}
+        names = {name for _, name in told}
+        names |= {key[0] for each in self._batch for key in each.moved if key[0]}
+        if not names:
+            return {}
+        found: dict[str, int] = {}
+        kept: dict[tuple[str, str], Any] = {}
+        for row in self._connection.execute(select(t.part).where(t.part.c.name.in_(names))):
+            found[row.name] = row.id
+            kept[row.kind, row.name] = row
+        for (kind, name), part in told.items():
+            values = {
+                "model": plain(part.model),
+                "names": encoded([plain(each) for each in part.names]),
+            }
+            here = kept.get((kind, name))
+            if here is None:
+                found[name] = number = self._id(t.part)
+                self._add(t.part, id=number, kind=kind, name=name, **values)
+            elif (here.model, bytes(here.names)) != (values["model"], values["names"]):
+                self._connection.execute(
+                    update(t.part).where(t.part.c.id == here.id).values(**values)
+                )
+        if rows := self._rows.pop(t.part.name, None):
+            self._connection.execute(insert(t.part), rows)
+        return found
+
+    def _hardware(self, taken: _TakenHost, host: int, visit: int, known: Mapping[str, int]) -> None:
+        """Places that began and ended, and counters that moved."""
+        for part, slot in taken.arrived:
+            self._add(
+                t.place,
+                id=self._id(t.place),
+                part=known[plain(part.id)],
+                host=host,
+                slot=plain(slot),
+                first=visit,
+                last=None,
+                ended=None,
+            )
+        if taken.left:
+            last = taken.host.vetted
+            self._connection.execute(
+                update(t.place).where(t.place.c.id.in_(taken.left)).values(last=last, ended=visit)
+            )
+        for (of, name, subject), value in taken.moved.items():
+            self._add(
+                t.counter,
+                id=self._id(t.counter),
+                host=host,
+                part=known.get(of) if of else None,
+                name=name,
+                subject=subject if not of or of in known else f"{of} {subject}".strip(),
+                value=value - (1 << 64) if value >= 1 << 63 else value,
+                visit=visit,
+            )
+
+    def _volatile(self, taken: _TakenHost) -> int | None:
         blob = taken.volatile
         if blob is None:
             return None
@@ -640,7 +783,7 @@ class _Writing:
             self._connection.execute(insert(t.finding_text), rows)
         return found
 
-    def _boot(self, taken: _Taken, host: int, visit: int) -> int | None:
+    def _boot(self, taken: _TakenHost, host: int, visit: int) -> int | None:
         report, row = taken.report, taken.host
         if not report.machine_id or not report.boot_id:
             return None
@@ -663,7 +806,7 @@ class _Writing:
 
     def _spans(
         self,
-        taken: _Taken,
+        taken: _TakenHost,
         host: int,
         visit: int,
         baselines: Mapping[str, int],
@@ -698,7 +841,7 @@ class _Writing:
                 end=None,
             )
 
-    def _last_seen(self, taken: _Taken, span: OpenSpan, baselines: Mapping[str, int]) -> int:
+    def _last_seen(self, taken: _TakenHost, span: OpenSpan, baselines: Mapping[str, int]) -> int:
         """The visit that saw a span last: before this one, and one that could see it."""
         found = select(func.max(t.visit.c.id)).where(t.visit.c.host == taken.host.id)
         if span.check:
@@ -712,7 +855,7 @@ class _Writing:
 
     def _moved(
         self,
-        taken: _Taken,
+        taken: _TakenHost,
         host: int,
         visit: int,
         boot: int | None,
@@ -736,6 +879,7 @@ class _Writing:
             "keyframe_at": taken.at if taken.keyframe else row and row.keyframe_at,
             "steady": steady or (row and row.steady),
             "judged": judged or (row and row.judged),
+            "counted": taken.counted or (row and row.counted),
         }
 
 

@@ -81,6 +81,7 @@ host = Table(
     Column("keyframe_at", Float(53)),
     Column("steady", Id),  # the manifest of its last evidence
     Column("judged", Id),
+    Column("counted", LargeBinary),  # what stood in its last evidence of counters, hashed
 )
 boot = Table(
     "boot",

@@ -7,14 +7,30 @@ from contextlib import contextmanager
 from types import TracebackType
 from typing import Any
 
-from sqlalchemy import Connection, Select, func, insert, or_, select, update
+import msgspec
+from sqlalchemy import Connection, Select, Table, delete, func, insert, or_, select, update
 from sqlalchemy.engine import URL, Engine
 
 from nodevet import age, typed
-from nodevet.history.model import FindingSpan, Moment, RecordedRun, RecordedVisit, RunState, SpanEnd
+from nodevet.history.model import (
+    CounterPoint,
+    FindingSpan,
+    Moment,
+    Part,
+    PartKind,
+    PartPlace,
+    RecordedAction,
+    RecordedIncident,
+    RecordedRun,
+    RecordedVisit,
+    RunState,
+    SpanEnd,
+)
 from nodevet.history.spans import judged_keys
 from nodevet.model import Finding, HostOutcome, Severity, Status, Verdict
 from nodevet.problems import did_you_mean
+from nodevet.resource import State
+from nodevet.result import Result, StepResult
 from nodevet.store import blobs, documents
 from nodevet.store import schema as t
 from nodevet.store.engine import default_url, engine_of, parsed, shown, told
@@ -23,6 +39,7 @@ from nodevet.store.owner import is_gone, this_process
 from nodevet.store.recorder import Recorder
 from nodevet.store.text import encoded, plain
 
+MOST_OF_A_STATE = 4000  # characters
 CHUNK = 64  # visits whose evidence is in memory at once
 _LAST = re.compile(r"last(?:~(\d{1,6}))?")
 _DAY = re.compile(r"\d{4}-\d{2}-\d{2}")
@@ -334,6 +351,194 @@ class Store:
             found[each.key] = each.verdict
         return found
 
+    def parts(self, text: str = "") -> list[Part]:
+        """Parts by id, serial or part number as printed on them, or the beginning of an id; an
+        exact one goes before all others. Empty: every part."""
+        found = plain(text)
+        with self._reading() as connection:
+            rows = connection.execute(select(t.part).order_by(t.part.c.id)).all()
+        listed = [_part(row) for row in rows]
+        if not found:
+            return listed
+        exact = [each for each in listed if found.lower() in (each.id.lower(), *_lower(each.names))]
+        return exact or [each for each in listed if each.id.lower().startswith(found.lower())]
+
+    def places(self, *, part: str | None = None, host: str | None = None) -> list[PartPlace]:
+        """Where a part was, or what a host held, in the order in which it came there."""
+        asked = _PLACES.order_by(t.place.c.first, t.place.c.id)
+        if part is not None:
+            asked = asked.where(t.part.c.name == plain(part))
+        if host is not None:
+            asked = asked.where(t.host.c.name == plain(host))
+        with self._reading() as connection:
+            return [_place(row) for row in connection.execute(asked)]
+
+    def points(
+        self,
+        *,
+        host: str | None = None,
+        part: str | None = None,
+        name: str | None = None,
+        after: str | None = None,
+    ) -> Iterator[CounterPoint]:
+        """The counters where they moved, in the order in which they did."""
+        asked = _POINTS.order_by(t.counter.c.id)
+        if host is not None:
+            asked = asked.where(t.host.c.name == plain(host))
+        if part is not None:
+            asked = asked.where(t.part.c.name == plain(part))
+        if name is not None:
+            asked = asked.where(t.counter.c.name == name)
+        if after is not None:
+            asked = asked.where(t.visit.c.at >= _instant(after))
+        for rows in self._chunks(asked):
+            yield from map(_point, rows)
+
+    def field(
+        self,
+        path: str,
+        *,
+        host: str | None = None,
+        runs: Iterable[str] | None = None,
+        after: str | None = None,
+    ) -> Iterator[tuple[RecordedVisit, tuple[tuple[str, Any], ...]]]:
+        """A field of the evidence per visit, oldest first: `gpu.gpus[].temperature_gpu_c`.
+
+        Each value stands with what names its place: `gpus[0]`. Raises StoreError for a path
+        without a section.
+        """
+        section, _, inner = path.partition(".")
+        if not inner:
+            raise StoreError(
+                f"{path!r} names no field: SECTION.FIELD, gpu.gpus[].temperature_gpu_c"
+            )
+        asked = _VISITS.where(t.visit.c.volatile.is_not(None), t.visit.c.superseded.is_(False))
+        if host is not None:
+            asked = asked.where(t.host.c.name == plain(host))
+        if runs is not None:
+            asked = asked.where(t.run.c.name.in_(list(runs)))
+        if after is not None:
+            asked = asked.where(t.visit.c.at >= _instant(after))
+        for visit, text in self._evidence_of(asked, [section]):
+            if text is not None:
+                document = msgspec.json.decode(text)
+                data = document.get("sections", {}).get(section, {}).get("data")
+                yield visit, tuple(_at(data, inner.split("."), ""))
+
+    def record_plan(self, digest: str, text: bytes, created: str) -> None:
+        """A plan of fixes, by its SHA-256. Raises StoreError."""
+        with self._writing() as connection:
+            known = select(t.plan.c.id).where(t.plan.c.sha256 == digest)
+            if connection.execute(known).scalar() is None:
+                connection.execute(
+                    insert(t.plan).values(
+                        id=_next(connection, t.plan),
+                        sha256=digest,
+                        created=_instant(created),
+                        text=_keep(connection, text),
+                    )
+                )
+
+    def plan_text(self, digest: str) -> bytes | None:
+        """A recorded plan; None if it was not recorded."""
+        with self._reading() as connection:
+            blob = connection.execute(
+                select(t.plan.c.text).where(t.plan.c.sha256 == digest)
+            ).scalar()
+            return None if blob is None else _contents(connection, [blob])[blob]
+
+    def record_result(self, result: Result, run: str) -> None:
+        """What a run of fixes changed, resource by resource; recorded again, it replaces what it
+        was. Raises StoreError."""
+        with self._writing() as connection:
+            connection.execute(delete(t.action).where(t.action.c.run == plain(run)))
+            number = _next(connection, t.action)
+            rows: list[dict[str, Any]] = []
+            for host in result.hosts:
+                known = _host_id(connection, host.host) if host.steps else 0
+                for step in host.steps:
+                    for resource, before, after in _changes(step):
+                        rows.append(
+                            {
+                                "id": number + len(rows),
+                                "run": plain(run),
+                                "plan": result.digest,
+                                "host": known,
+                                "step": plain(step.id),
+                                "resource": plain(resource),
+                                "before": plain(before),
+                                "after": plain(after),
+                                "outcome": step.outcome.value,
+                                "at": _instant(result.started),
+                            }
+                        )
+            if rows:
+                connection.execute(insert(t.action), rows)
+
+    def actions(self, *, host: str | None = None, part: str | None = None) -> list[RecordedAction]:
+        """What fixes changed, oldest first; of a part: on the hosts where it was, meanwhile."""
+        asked = (
+            select(t.action, t.host.c.name.label("host_name"))
+            .join(t.host, t.host.c.id == t.action.c.host)
+            .order_by(t.action.c.at, t.action.c.id)
+        )
+        if host is not None:
+            asked = asked.where(t.host.c.name == plain(host))
+        with self._reading() as connection:
+            found = [_action(row) for row in connection.execute(asked)]
+        if part is None:
+            return found
+        places = self.places(part=part)
+        return [
+            each
+            for each in found
+            if any(
+                each.host == place.host
+                and place.first.at <= each.at
+                and (place.open or each.at <= place.last.at)
+                for place in places
+            )
+        ]
+
+    def record_incident(self, hosts: Mapping[str, str], bundle: bytes, at: str) -> None:
+        """A bundle of `nodevet diagnose`: the cause that it came to by host. Raises StoreError."""
+        with self._writing() as connection:
+            kept, number = _keep(connection, bundle), _next(connection, t.incident)
+            rows = [
+                {
+                    "id": number + place,
+                    "host": _host_id(connection, host),
+                    "at": _instant(at),
+                    "cause": plain(cause),
+                    "bundle": kept,
+                }
+                for place, (host, cause) in enumerate(hosts.items())
+            ]
+            if rows:
+                connection.execute(insert(t.incident), rows)
+
+    def incidents(self, host: str | None = None) -> list[RecordedIncident]:
+        """Oldest first."""
+        asked = (
+            select(t.incident, t.host.c.name.label("host_name"))
+            .join(t.host, t.host.c.id == t.incident.c.host)
+            .order_by(t.incident.c.at, t.incident.c.id)
+        )
+        if host is not None:
+            asked = asked.where(t.host.c.name == plain(host))
+        with self._reading() as connection:
+            return [
+                RecordedIncident(
+                    host=row.host_name, at=age.instant(row.at), cause=row.cause, bundle=row.bundle
+                )
+                for row in connection.execute(asked)
+            ]
+
+    def bundle(self, incident: RecordedIncident) -> bytes:
+        """The bundle of an incident."""
+        with self._reading() as connection:
+            return _contents(connection, [incident.bundle])[incident.bundle]
+
     def baseline_text(self, sha256: str) -> bytes | None:
         """The text of a baseline that a run was judged by; see RecordedRun.baselines."""
         with self._reading() as connection:
@@ -453,6 +658,138 @@ _VISITS = (
     )
     .order_by(t.visit.c.id)
 )
+
+
+_PLACES = select(
+    t.place,
+    t.part.c.kind,
+    t.part.c.name,
+    t.part.c.model,
+    t.part.c.names,
+    t.host.c.name.label("host_name"),
+    _FIRST.c.at.label("first_at"),
+    _FIRST_RUN.c.name.label("first_run"),
+    _LAST_MOMENT.c.at.label("last_at"),
+    _LAST_RUN.c.name.label("last_run"),
+).select_from(
+    t.place.join(t.part, t.part.c.id == t.place.c.part)
+    .join(t.host, t.host.c.id == t.place.c.host)
+    .join(_FIRST, _FIRST.c.id == t.place.c.first)
+    .join(_FIRST_RUN, _FIRST_RUN.c.id == _FIRST.c.run)
+    .join(_LAST_MOMENT, _LAST_MOMENT.c.id == func.coalesce(t.place.c.last, t.host.c.vetted))
+    .join(_LAST_RUN, _LAST_RUN.c.id == _LAST_MOMENT.c.run)
+)
+_POINTS = select(
+    t.counter,
+    t.host.c.name.label("host_name"),
+    t.part.c.name.label("part_name"),
+    t.visit.c.at,
+    t.run.c.name.label("run_name"),
+    t.boot.c.boot_id,
+).select_from(
+    t.counter.join(t.host, t.host.c.id == t.counter.c.host)
+    .join(t.visit, t.visit.c.id == t.counter.c.visit)
+    .join(t.run, t.run.c.id == t.visit.c.run)
+    .outerjoin(t.part, t.part.c.id == t.counter.c.part)
+    .outerjoin(t.boot, t.boot.c.id == t.visit.c.boot)
+)
+
+
+def _part(row: Any) -> Part:
+    return Part(
+        kind=PartKind(row.kind),
+        id=row.name,
+        model=row.model,
+        names=typed.decode(row.names, tuple[str, ...]),
+    )
+
+
+def _place(row: Any) -> PartPlace:
+    return PartPlace(
+        part=_part(row),
+        host=row.host_name,
+        slot=row.slot,
+        first=Moment(at=age.instant(row.first_at), run=row.first_run),
+        last=Moment(at=age.instant(row.last_at), run=row.last_run),
+        open=row.ended is None,
+    )
+
+
+def _point(row: Any) -> CounterPoint:
+    return CounterPoint(
+        host=row.host_name,
+        part=row.part_name or "",
+        name=row.name,
+        subject=row.subject,
+        value=row.value % (1 << 64),
+        moment=Moment(at=age.instant(row.at), run=row.run_name),
+        boot_id=row.boot_id,
+    )
+
+
+def _action(row: Any) -> RecordedAction:
+    return RecordedAction(
+        run=row.run,
+        plan=row.plan,
+        host=row.host_name,
+        step=row.step,
+        resource=row.resource,
+        before=row.before,
+        after=row.after,
+        outcome=row.outcome,
+        at=age.instant(row.at),
+    )
+
+
+def _changes(step: StepResult) -> Iterator[tuple[str, str, str]]:
+    """Each resource that a step changes, with what it was and what it is."""
+    after = {state.resource: state for state in step.after}
+    for state in step.before:
+        resource = f"{state.resource.kind} {state.resource.name}"
+        yield resource, _short(state), _short(after.get(state.resource))
+
+
+def _short(state: State | None) -> str:
+    if state is None:
+        return ""
+    if not state.exists:
+        return "absent"
+    return encoded(state.value).decode()[:MOST_OF_A_STATE]
+
+
+def _lower(names: Iterable[str]) -> Iterator[str]:
+    return (name.lower() for name in names)
+
+
+def _at(value: Any, path: Sequence[str], place: str) -> Iterator[tuple[str, Any]]:
+    """The values at a path, each with where it is."""
+    if not path:
+        yield place, value
+        return
+    name, listed = path[0].removesuffix("[]"), path[0].endswith("[]")
+    if not isinstance(value, dict) or name not in value:
+        return
+    below = value[name]
+    at = f"{place}.{name}" if place else name
+    if not listed:
+        yield from _at(below, path[1:], at)
+    elif isinstance(below, list):
+        for number, each in enumerate(below):
+            yield from _at(each, path[1:], f"{at}[{number}]")
+
+
+def _next(connection: Connection, table: Table) -> int:
+    return int(connection.execute(select(func.max(table.c.id))).scalar() or 0) + 1
+
+
+def _host_id(connection: Connection, name: str) -> int:
+    """The id of a host; of one that was never visited, a new one."""
+    asked = select(t.host.c.id).where(t.host.c.name == plain(name))
+    found = connection.execute(asked).scalar()
+    if found is None:
+        found = _next(connection, t.host)
+        connection.execute(insert(t.host).values(id=found, name=plain(name)))
+    return int(found)
 
 
 def _run_id(name: str) -> Select[Any]:

@@ -1,0 +1,150 @@
+"""The counters that are remembered where they move: errors of parts, which seldom do. Pure."""
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from nodevet.evidence.core import SectionRecord
+from nodevet.evidence.document import Evidence
+from nodevet.evidence.drives import Drives
+from nodevet.evidence.edac import Edac
+from nodevet.evidence.gpu import EccCounts, Gpus
+from nodevet.evidence.infiniband import Infiniband
+from nodevet.evidence.mlxlink import Mlxlink
+from nodevet.evidence.network import Network
+from nodevet.evidence.nvme import Nvme
+from nodevet.evidence.pci import Pci
+from nodevet.history.parts import drive_id, nvme_id
+
+Key = tuple[str, str, str]  # part, name, subject
+Counted = tuple[str, str, str, int | None]  # and the value
+
+OF_A_PORT = frozenset(
+    {
+        *("symbol_error", "link_error_recovery", "link_downed", "port_rcv_errors"),
+        *(
+            "port_rcv_remote_physical_errors",
+            "port_xmit_discards",
+            "excessive_buffer_overrun_errors",
+        ),
+        *("local_link_integrity_errors", "port_rcv_switch_relay_errors", "VL15_dropped"),
+    }
+)
+OF_AN_INTERFACE = frozenset(
+    {"rx_errors", "tx_errors", "rx_crc_errors", "rx_frame_errors", "tx_carrier_errors"}
+    | {"carrier_down_count"}
+)
+"""What counts faults. What is dropped or sent again is counted on every busy network."""
+ECC = tuple(name for name in EccCounts.__struct_fields__ if name.endswith("corrected"))
+
+
+def _gpu(data: Gpus) -> Iterator[Counted]:
+    for gpu in data.gpus or ():
+        part, subject = gpu.uuid or "", "" if gpu.uuid else gpu.bus_id or f"GPU {gpu.index}"
+        for name in ECC:
+            yield part, f"gpu.ecc_{name}", subject, getattr(gpu.ecc, name)
+        yield part, "gpu.remapped_corrected", subject, gpu.remapping.corrected
+        yield part, "gpu.remapped_uncorrected", subject, gpu.remapping.uncorrected
+        yield part, "gpu.retired_single_bit", subject, gpu.retired_pages.single_bit
+        yield part, "gpu.retired_double_bit", subject, gpu.retired_pages.double_bit
+        yield part, "gpu.pcie_replay_counter", subject, gpu.pcie_replay_counter
+        for link in gpu.nvlinks or ():
+            of = f"{subject} link {link.link}".strip()
+            yield part, "gpu.nvlink_replay_errors", of, link.replay_errors
+            yield part, "gpu.nvlink_recovery_errors", of, link.recovery_errors
+            yield part, "gpu.nvlink_crc_flit_errors", of, link.crc_flit_errors
+            yield part, "gpu.nvlink_crc_data_errors", of, link.crc_data_errors
+
+
+def _pci(data: Pci) -> Iterator[Counted]:
+    for each in data.functions or ():
+        yield "", "pci.aer_correctable", each.address, each.aer.correctable
+        yield "", "pci.aer_nonfatal", each.address, each.aer.nonfatal
+        yield "", "pci.aer_fatal", each.address, each.aer.fatal
+
+
+def _nvme(data: Nvme) -> Iterator[Counted]:
+    for each in data.controllers or ():
+        if each.health:
+            part = nvme_id(each)
+            subject = "" if part else each.name
+            yield part, "nvme.media_errors", subject, each.health.media_errors
+            yield part, "nvme.unsafe_shutdowns", subject, each.health.unsafe_shutdowns
+            yield part, "nvme.percentage_used", subject, each.health.percentage_used
+
+
+def _drives(data: Drives) -> Iterator[Counted]:
+    for each in data.drives or ():
+        if each.health:
+            part = drive_id(each)
+            subject = "" if part else each.name
+            yield part, "drives.reallocated", subject, each.health.reallocated
+            yield part, "drives.pending", subject, each.health.pending
+            yield part, "drives.uncorrectable", subject, each.health.uncorrectable
+
+
+def _edac(data: Edac) -> Iterator[Counted]:
+    for controller in data.controllers or ():
+        if not controller.dimms:
+            subject = f"mc{controller.id}"
+            yield "", "edac.corrected", subject, controller.corrected
+            yield "", "edac.uncorrected", subject, controller.uncorrected
+        for dimm in controller.dimms or ():
+            subject = dimm.label or f"mc{controller.id}/{dimm.id}"
+            yield "", "edac.corrected", subject, dimm.corrected
+            yield "", "edac.uncorrected", subject, dimm.uncorrected
+
+
+def _infiniband(data: Infiniband) -> Iterator[Counted]:
+    for device in data.devices or ():
+        part = "" if device.physfn else device.node_guid or ""
+        for port in device.ports or ():
+            subject = f"port {port.number}" if part else f"{device.name} port {port.number}"
+            for each in port.counters or ():
+                if each.name in OF_A_PORT:
+                    yield part, f"infiniband.{each.name}", subject, each.value
+
+
+def _network(data: Network) -> Iterator[Counted]:
+    for each in data.interfaces or ():
+        for counter in each.counters or ():
+            if counter.name in OF_AN_INTERFACE:
+                yield "", f"network.{counter.name}", each.name, counter.value
+
+
+def _mlxlink(data: Mlxlink) -> Iterator[Counted]:
+    for each in data.links or ():
+        yield "", "mlxlink.link_downs", each.device, each.link_downs
+
+
+_SOURCES: Mapping[type[SectionRecord], Callable[[Any], Iterator[Counted]]] = {
+    Gpus: _gpu,
+    Pci: _pci,
+    Nvme: _nvme,
+    Drives: _drives,
+    Edac: _edac,
+    Infiniband: _infiniband,
+    Network: _network,
+    Mlxlink: _mlxlink,
+}
+SECTIONS = tuple(record.__module__.rpartition(".")[2] for record in _SOURCES)
+OFTEN = ("infiniband", "network")
+"""Sections whose counters are among the readings: they are looked at every night."""
+
+
+def counted(evidence: Evidence, sections: frozenset[str] | None = None) -> dict[Key, int]:
+    """What these sections have counted, zeros too; what was not read is not there."""
+    found: dict[Key, int] = {}
+    for record, source in _SOURCES.items():
+        if sections is not None and record.__module__.rpartition(".")[2] not in sections:
+            continue
+        data = evidence[record].data
+        if data is not None:
+            for part, name, subject, value in source(data):
+                if value is not None:
+                    found[part, name, subject] = value
+    return found
+
+
+def moved(before: Mapping[Key, int], now: Mapping[Key, int]) -> dict[Key, int]:
+    """The counters that are not where they were; one that was never told of was at zero."""
+    return {key: value for key, value in now.items() if before.get(key, 0) != value}

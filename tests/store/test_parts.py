@@ -1,0 +1,111 @@
+"""Parts are followed from host to host; counters are kept where they move; fields are asked for."""
+
+from typing import Any
+
+import pytest
+from recorded import document, record, report
+
+from nodevet.store import Store, StoreError
+
+
+def node(*uuids: str, ecc: int = 0, replays: int = 0, celsius: int = 40) -> bytes:
+    gpus: list[dict[str, Any]] = [
+        {
+            "index": number,
+            "uuid": uuid,
+            "name": "NVIDIA H100",
+            "serial": f"165{uuid[-1]}",
+            "bus_id": f"0000:{number:02x}:00.0",
+            "ecc": {"aggregate_uncorrected": ecc},
+            "pcie_replay_counter": replays,
+            "temperature_gpu_c": celsius,
+        }
+        for number, uuid in enumerate(uuids)
+    ]
+    controllers = [{"name": "nvme0", "model": "PM1743", "serial": "S1", "address": "0000:1b:00.0"}]
+    port = {"number": 1, "counters": [{"name": "link_downed", "value": replays}]}
+    devices = [{"name": "mlx5_0", "node_guid": "a088:c203:00aa:bbcc", "ports": [port]}]
+    return document(
+        gpu={"gpus": gpus}, nvme={"controllers": controllers}, infiniband={"devices": devices}
+    )
+
+
+def test_a_gpu_is_followed_from_host_to_host(store: Store):
+    record(store, 0, report("gpu001"), evidence=node("GPU-a", "GPU-b"))
+    record(store, 1, report("gpu001", night=1), evidence=node("GPU-a", "GPU-b"))
+    record(store, 2, report("gpu001", night=2), evidence=node("GPU-a"))
+    record(store, 3, report("gpu002", night=3, machine_id="2", boot_id="2"), evidence=node("GPU-b"))
+    (part,) = store.parts("GPU-b")
+    assert store.parts("165b") == [part] and part.model == "NVIDIA H100"
+    was, now = store.places(part="GPU-b")
+    assert (was.host, was.slot, was.open) == ("gpu001", "0000:01:00.0", False)
+    assert (was.first.run[:8], was.last.run[:8]) == ("20261101", "20261102")
+    assert (now.host, now.slot, now.open) == ("gpu002", "0000:00:00.0", True)
+    assert {place.part.id for place in store.places(host="gpu001") if place.open} == {
+        "GPU-a",
+        "PM1743 S1",
+        "a088:c203:00aa:bbcc",
+    }
+
+
+def test_a_section_that_was_not_read_ends_no_place(store: Store):
+    record(store, 0, report(), evidence=node("GPU-a"))
+    record(store, 1, report(night=1), evidence=document(nvme={}))
+    assert all(place.open for place in store.places())
+
+
+def test_a_counter_has_points_where_it_moved(store: Store):
+    for night, (ecc, replays) in enumerate([(0, 0), (2, 0), (2, 7), (2, 7), (0, 2**64 - 1)]):
+        said = node("GPU-a", ecc=ecc, replays=replays, celsius=40 + night)
+        record(store, night, report(night=night), evidence=said)
+    found = [
+        (point.part, point.name, point.subject, point.value, point.moment.run[6:8])
+        for point in store.points(host="gpu001")
+    ]
+    nic, most = "a088:c203:00aa:bbcc", 2**64 - 1
+    assert sorted(found, key=lambda each: each[4]) == [
+        ("GPU-a", "gpu.ecc_aggregate_uncorrected", "", 2, "02"),
+        (nic, "infiniband.link_downed", "port 1", 7, "03"),
+        ("GPU-a", "gpu.pcie_replay_counter", "", 7, "03"),
+        (nic, "infiniband.link_downed", "port 1", most, "05"),
+        ("GPU-a", "gpu.ecc_aggregate_uncorrected", "", 0, "05"),
+        ("GPU-a", "gpu.pcie_replay_counter", "", most, "05"),
+    ]
+    assert len(list(store.points(part="GPU-a", name="gpu.pcie_replay_counter"))) == 2
+
+
+def test_a_second_try_leaves_no_part_or_point_twice(store: Store):
+    from recorded import ended, run, unreachable
+
+    begun = run(0)
+    recorder = store.begin(begun)
+    for _ in range(2):
+        recorder.take(report(), node("GPU-a", ecc=3))
+    recorder.take(unreachable(), None)
+    recorder.take(report(), node("GPU-a", ecc=3))
+    recorder.finish(ended(begun))
+    assert recorder.broken is None
+    assert len(store.places()) == 3
+    assert [point.value for point in store.points()] == [3]
+
+
+def test_a_field_is_told_visit_by_visit(store: Store):
+    for night in range(2):
+        said = node("GPU-a", "GPU-b", celsius=40 + night)
+        record(store, night, report(night=night), evidence=said)
+    told = list(store.field("gpu.gpus[].temperature_gpu_c", host="gpu001"))
+    assert [values for _, values in told] == [
+        (("gpus[0].temperature_gpu_c", 40 + night), ("gpus[1].temperature_gpu_c", 40 + night))
+        for night in range(2)
+    ]
+    with pytest.raises(StoreError, match="names no field"):
+        next(store.field("gpu"))
+
+
+def test_an_incident_and_a_plan_are_kept(store: Store):
+    store.record_incident({"gpu001": "the loader"}, b"bundle", "2026-11-02T10:00:00+00:00")
+    (found,) = store.incidents("gpu001")
+    assert found.cause == "the loader" and store.bundle(found) == b"bundle"
+    store.record_plan("ab" * 32, b"plan", "2026-11-02T10:00:00+00:00")
+    store.record_plan("ab" * 32, b"plan", "2026-11-02T10:00:00+00:00")
+    assert store.plan_text("ab" * 32) == b"plan" and store.plan_text("00") is None
