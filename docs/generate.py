@@ -155,7 +155,14 @@ Alerts to begin with are in [sweep.md](sweep.md#alerts). This file is written by
 """
 AT = "2026-01-31T02:30:00+00:00"
 FINDING = Finding(verdict=Verdict.FAIL, check="power_limit")
-VETTED = HostReport(host="gpu001", status=Status.VETTED, findings=(FINDING,), arrived=AT, clock=AT)
+VETTED = HostReport(
+    host="gpu001",
+    status=Status.VETTED,
+    findings=(FINDING,),
+    arrived=AT,
+    clock=AT,
+    first_try="connection refused",
+)
 STEP = StepResult(
     id="1", fix="power_limit", subjects=("GPU 0",), expected=700, actual=490, risk=Risk.LIVE
 )

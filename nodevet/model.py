@@ -483,6 +483,7 @@ class HostReport(msgspec.Struct, frozen=True, kw_only=True):
     seconds: float = 0.0
     groups: tuple[str, ...] = ()
     facts: HostFacts | None = None  # of a host that was vetted; None too in runs saved before 0.2
+    first_try: str | msgspec.UnsetType = msgspec.UNSET  # of a second try: how the first one ended
     # of severity shadow, which are not among `findings`; not there if there are none
     shadow: tuple[Finding, ...] | msgspec.UnsetType = msgspec.UNSET
 
@@ -496,6 +497,11 @@ class HostReport(msgspec.Struct, frozen=True, kw_only=True):
         """Why nothing can be said of the host as a whole; empty if something can."""
         verdicts = {finding.verdict for finding in self.findings}
         return _unjudged(self.status, self.why, verdicts, shadow=bool(self.shadow))
+
+    @property
+    def told(self) -> str:
+        """As `unjudged`, with how the first of two tries ended."""
+        return _told(self.unjudged, self.first_try or "")
 
     @property
     def outcome(self) -> HostOutcome:
@@ -518,6 +524,7 @@ class HostReport(msgspec.Struct, frozen=True, kw_only=True):
             seconds=self.seconds,
             findings=tuple((*kind, number) for kind, number in kinds.items()),
             shadow=bool(self.shadow),
+            first_try=self.first_try or "",
         )
 
 
@@ -535,6 +542,7 @@ class HostSummary(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     seconds: float
     findings: tuple[tuple[Verdict, Severity, int], ...]
     shadow: bool  # whether a check of severity shadow said something
+    first_try: str = ""
 
     @property
     def verdicts(self) -> set[Verdict]:
@@ -551,6 +559,11 @@ class HostSummary(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         return _unjudged(self.status, self.why, self.verdicts, shadow=self.shadow)
 
     @property
+    def told(self) -> str:
+        """As that of the report."""
+        return _told(self.unjudged, self.first_try)
+
+    @property
     def outcome(self) -> HostOutcome:
         """As that of the report."""
         return _outcome(self.status, self.verdict)
@@ -562,6 +575,12 @@ def _verdict(status: Status, verdicts: set[Verdict]) -> Verdict:
             if worst in verdicts:
                 return worst
     return Verdict.UNKNOWN
+
+
+def _told(unjudged: str, first: str) -> str:
+    if not first or not unjudged:
+        return unjudged
+    return f"{unjudged} (second try{'' if first == unjudged else f'; first: {first}'})"
 
 
 def _unjudged(status: Status, why: str, verdicts: set[Verdict], *, shadow: bool) -> str:

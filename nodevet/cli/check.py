@@ -82,6 +82,7 @@ if TYPE_CHECKING:
 @options.sample
 @options.expect_hostname
 @options.reach
+@options.engine
 @display_options(QUIET, ADVICE)
 @options.project
 def command(
@@ -129,7 +130,7 @@ def command(
     from nodevet.run.context import open_context
     from nodevet.run.earlier import among
     from nodevet.run.keep_verdict import Keeping
-    from nodevet.run.reach import fleet_options
+    from nodevet.run.reach import check_options
     from nodevet.run.targets import Targets
     from nodevet.run.vet import vet
 
@@ -163,7 +164,7 @@ def command(
             keeping = Keeping(sys.argv[1:], max_age, hosts, began)
         if save and not display.quiet:
             _tell_strangers(save, saved.strangers(save, hosts, chosen), inventories)
-        reached = fleet_options(context=context, choosing=True, **reach)
+        reached = check_options(reach, context, len(hosts))
         with watched(len(hosts), sinks) as listener:
             run = vet(hosts, context, reached, fail_on=least, save=sinks.keep, listener=listener)
     tell_not_compared(context, quiet=display.quiet)

@@ -81,7 +81,6 @@ class Visit:
     seconds: float = 0.0
     at: float | None = None  # when it came in by this machine's clock, seconds since 1970 UTC
     again: bool = False  # whether another try may find it otherwise: no wrong key, no refused login
-    tries: int = 1
     first: str = ""  # of a second try: how the first one ended
 
 
@@ -110,7 +109,7 @@ def visit(hosts: Sequence[Host], options: Options) -> Generator[Visit]:
         with closing(_pass([left[name] for name in held], gentle, until)) as visits:
             for one in visits:
                 del left[one.host]
-                yield replace(one, tries=2, first=held.pop(one.host).why)
+                yield replace(one, first=held.pop(one.host).why)
     for name in left:
         yield held[name] if name in held else _not_reached(name, options)
 

@@ -82,13 +82,14 @@ def _suite(report: HostReport, run: Run) -> tuple[TestSuite, float]:
         ("baseline", report.baseline),
         ("boot_id", report.boot_id or ""),
         ("read", read_at(report)),
+        ("first_try", report.first_try or ""),
     )
     return _suite_of(report.host, run.started, properties, _cases(report, run)), report.seconds
 
 
 def _cases(report: HostReport, run: Run) -> Iterator[TestCase]:
     host = name(report.host)
-    if why := report.unjudged:
+    if why := report.told:
         case = TestCase("visit", classname=host)
         case.result = [Error(plain(why), report.status.value)]
         yield case

@@ -13,7 +13,7 @@ from nodevet.model import Run, Severity, Verdict
 from nodevet.printable import plain
 from nodevet.report.parts import fixes
 from nodevet.report.parts.ages import evidence_age
-from nodevet.report.parts.fold import Totals, findings_in_words, lines, totals
+from nodevet.report.parts.fold import Totals, findings_in_words, lines, second_tries, totals
 from nodevet.report.parts.text import count, nodeset
 
 if TYPE_CHECKING:
@@ -74,7 +74,12 @@ def _headline(run: Run, found: Totals) -> str:
     if not told:
         return "no hosts: nothing was vetted"
     hosts = count(len(run.hosts), "host")
-    parts = (f"{', '.join(told)} of {hosts}", findings_in_words(found), evidence_age(run))
+    parts = (
+        f"{', '.join(told)} of {hosts}",
+        findings_in_words(found),
+        second_tries(run),
+        evidence_age(run),
+    )
     return ", ".join(part for part in parts if part)
 
 

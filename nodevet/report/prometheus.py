@@ -137,14 +137,22 @@ def _about_hosts(run: Run) -> Iterator[_Series]:
         "When the evidence of the host was read, Unix time.",
         labels=["host"],
     )
+    tries = _Series(
+        "nodevet_host_tries",
+        "Visits that the host took; a host that took one is left out.",
+        labels=["host"],
+    )
     for each in run.summaries:
         host = name(each.host)
+        if each.first_try:
+            tries.add([host], 2)
         status.add([host, each.status.value], 1)
         verdict.add([host], RANK[each.verdict])
         seconds.add([host], each.seconds)
         if (at := seconds_of(read_at(each))) is not None:
             read.add([host], at)
-    yield from (status, verdict, seconds, *([] if read.empty else [read]))
+    told = [each for each in (read, tries) if not each.empty]
+    yield from (status, verdict, seconds, *told)
 
 
 def _about_checks(run: Run) -> Iterator[_Series]:

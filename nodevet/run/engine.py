@@ -1,10 +1,13 @@
 """What visits hosts, from what people wrote of it: launchers, sites, the address of a pool."""
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from nodevet.fleet.launchers import DaskPool, Engine, Launcher, Launchers, launcher
+from nodevet.printable import brief
 from nodevet.run.errors import UserError
 
+MANY = 100  # hosts, from which on a run is a sweep
 DASK = "dask://"
 TLS = "tls://"
 
@@ -33,6 +36,33 @@ def engine(
         return DaskPool(_address(address or ""), found)
     except ValueError as error:
         raise UserError(str(error)) from error
+
+
+def placed(options: Mapping[str, Any], hosts: int) -> dict[str, Any]:
+    """Options of a command line as `fleet_options` takes them: `launchers`, `sites` and `engine`
+    as an engine; a second try by the number of hosts unless one is asked for. Raises UserError."""
+    told = dict(options)
+    launchers, sites = told.pop("launchers"), told.pop("sites")
+    told["engine"] = _written(told["engine"], launchers, sites)
+    if told["second_try"] is None:
+        told["second_try"] = hosts >= MANY
+    return told
+
+
+def _written(address: str | None, launchers: Sequence[str], sites: Sequence[str]) -> Engine | None:
+    """`eu=ssh bastion-eu`, `@dc1=eu,eu2`. Raises UserError."""
+    commands = dict(_pair(text, "--launcher", "eu='ssh bastion-eu'") for text in launchers)
+    if len(commands) < len(launchers):
+        raise UserError("--launcher: a name is given twice")
+    groups = (_pair(text, "--site", "@dc1=eu,eu2") for text in sites)
+    return engine(address, commands, {site: names.split(",") for site, names in groups})
+
+
+def _pair(text: str, option: str, example: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not equals:
+        raise UserError(f"{option} {brief(text)}: write it as {option} {example}")
+    return name.strip(), value.strip()
 
 
 def _launcher(name: str, told: str | Mapping[str, str]) -> Launcher:

@@ -1,11 +1,20 @@
 """How hosts are reached: the options of a visit."""
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from nodevet.fleet import Options
 from nodevet.fleet.launchers import Engine
 from nodevet.run.asks import asks, asks_each
 from nodevet.run.context import VetContext
+from nodevet.run.engine import placed
+
+
+def check_options(reach: Mapping[str, Any], context: VetContext, hosts: int) -> Options:
+    """The options of a check of so many hosts, from those of its command line. Raises AskError
+    and UserError."""
+    return fleet_options(context=context, choosing=True, **placed(reach, hosts))
 
 
 def fleet_options(

@@ -140,6 +140,7 @@ def judge_visit(visit: Visit, host: Host, context: VetContext, then: Evidence | 
         host=visit.host,
         status=visit.status,
         why=visit.why,
+        first_try=visit.first or msgspec.UNSET,
         seconds=round(visit.seconds, 3),
         groups=tuple(sorted(host.groups)),
         arrived=age.instant(visit.at),

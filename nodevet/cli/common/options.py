@@ -150,6 +150,41 @@ reach = apply(
     ),
     _connection("--sudo", is_flag=True, help="Run the probe through `sudo -n`."),
 )
+engine = apply(
+    _connection(
+        "--second-try/--no-second-try",
+        default=None,
+        help="Visit hosts that were unreachable or timed out once more at the end.  "
+        "[default: from 100 hosts on]",
+    ),
+    _connection(
+        "--within",
+        type=Duration(1, most=30 * 86400),
+        help="Deadline of the whole run; what is not done by then is reported as interrupted.",
+    ),
+    _connection(
+        "--launcher",
+        "launchers",
+        multiple=True,
+        metavar="NAME=COMMAND",
+        help="Visit hosts from elsewhere: eu='ssh bastion-eu', us='kubectl exec -i POD --'. "
+        "nodevet must be installed there.",
+    ),
+    _connection(
+        "--site",
+        "sites",
+        multiple=True,
+        metavar="@GROUP=NAMES",
+        help="Launchers that reach a group: @dc1=eu,eu2; *=us: all others.  "
+        "[default: each reaches every host]",
+    ),
+    _connection(
+        "--engine",
+        metavar="URL",
+        help="Visit hosts from a pool of Dask workers: dask://HOST:PORT, tls://HOST:PORT.",
+    ),
+)
+"""How many hosts are visited, and from where."""
 sample = click.option(
     "--sample",
     type=Duration(1, 1800),

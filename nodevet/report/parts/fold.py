@@ -9,7 +9,7 @@ import msgspec
 
 from nodevet.changes import Marks, changes
 from nodevet.durations import elapsed
-from nodevet.model import Finding, HostOutcome, HostReport, Run, Severity, Verdict
+from nodevet.model import Finding, HostOutcome, HostReport, Run, Severity, Status, Verdict
 from nodevet.printable import brief
 from nodevet.report.parts.ages import evidence_age, last_time
 from nodevet.report.parts.causes import causes_of
@@ -110,9 +110,16 @@ def summary(run: Run, since: str = "") -> str:
         told = [f"{number:,} {word}" for word, number in found.told]
         head = f"{count(len(run.hosts), 'host')}: {', '.join(told)}"
         parts = []
-    parts += [since, evidence_age(run), elapsed(run.seconds)]
+    parts += [since, second_tries(run), evidence_age(run), elapsed(run.seconds)]
     parts.append("the run was interrupted" if run.interrupted else "")
     return " · ".join(part for part in (head, *parts) if part)
+
+
+def second_tries(run: Run) -> str:
+    """`second try: 42 hosts, 40 of them vetted`; empty if there was none."""
+    again = [host for host in run.summaries if host.first_try]
+    vetted = sum(host.status is Status.VETTED for host in again)
+    return f"second try: {count(len(again), 'host')}, {vetted:,} of them vetted" if again else ""
 
 
 def closing(run: Run, previous: Run | None) -> str:
@@ -188,7 +195,7 @@ def _worst_first(line: Line) -> tuple[Any, ...]:
 def _about_hosts(run: Run, marks: Marks) -> Iterator[Line]:
     groups: dict[tuple[str, str], list[str]] = {}
     for host in run.summaries:
-        if why := host.unjudged:
+        if why := host.told:
             groups.setdefault((host.outcome.words.upper(), why), []).append(host.host)
     for (label, why), hosts in groups.items():
         yield Line(

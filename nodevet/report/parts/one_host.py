@@ -52,6 +52,7 @@ def _head(run: Run, host: HostReport, colour: bool) -> list[str]:
     title = f"{name(host.host)}  {outcome}  {', '.join(told)}".rstrip()
     known = {
         "why": host.why,
+        "first try": host.first_try or "",
         "baseline": baseline_of(host) if host.baseline else "none",
         "groups": ", ".join(host.groups),
         **(dict(rows(host.facts)) if host.facts else {}),

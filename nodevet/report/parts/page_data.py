@@ -213,7 +213,7 @@ def _host(report: HostReport) -> dict[str, Any]:
     return {
         "name": name(report.host),
         "outcome": report.outcome.words,
-        "why": text(report.unjudged),
+        "why": text(report.told),
         "vetted": report.status is Status.VETTED,
         "groups": [text(group) for group in sorted(report.groups)],
         "baseline": text(report.baseline),
@@ -223,6 +223,7 @@ def _host(report: HostReport) -> dict[str, Any]:
                 "boot id": text(report.boot_id or ""),
                 "read": text(read_at(report)),
                 "took": elapsed(report.seconds),
+                "first try": text(report.first_try or ""),
             }
         ),
     }

@@ -1,0 +1,140 @@
+"""A second chance at the end of a sweep, for what may pass; and the deadline of all of it."""
+
+import socket
+import threading
+from collections import Counter
+from collections.abc import Callable
+from contextlib import closing, suppress
+from pathlib import Path
+
+import pytest
+
+from nodevet.fleet import Options, Visit, visit
+from nodevet.model import Host, Status
+from nodevet_sim.sshd import KeyPair, Sshd, known_hosts_line
+
+Go = Callable[..., dict[str, Visit]]
+
+
+class Moody:
+    """A port that greets and hangs up so many times, and then passes connections to an sshd."""
+
+    def __init__(self, server: Sshd, refused: int) -> None:
+        self.taken = 0
+        self._refused = refused
+        self._server = server
+        self._sock = socket.create_server(("127.0.0.1", 0))
+        self.port = self._sock.getsockname()[1]
+        threading.Thread(target=self._serve, daemon=True).start()
+
+    def close(self) -> None:
+        self._sock.shutdown(socket.SHUT_RDWR)
+        self._sock.close()
+
+    def _serve(self) -> None:
+        while True:
+            try:
+                peer, _ = self._sock.accept()
+            except OSError:
+                return
+            self.taken += 1
+            if self.taken <= self._refused:
+                peer.sendall(b"SSH-2.0-Moody\r\n")
+                peer.close()
+                continue
+            node = socket.create_connection((self._server.address, self._server.port))
+            threading.Thread(target=join, args=(peer, node), daemon=True).start()
+
+
+def join(peer: socket.socket, node: socket.socket) -> None:
+    """Pass on what each says, until both have ended."""
+    with peer, node:
+        back = threading.Thread(target=pump, args=(node, peer), daemon=True)
+        back.start()
+        pump(peer, node)
+        back.join()
+
+
+def pump(source: socket.socket, sink: socket.socket) -> None:
+    with suppress(OSError):
+        while chunk := source.recv(1 << 16):
+            sink.sendall(chunk)
+    with suppress(OSError):
+        sink.shutdown(socket.SHUT_WR)
+
+
+def test_what_may_pass_is_tried_once_more_and_told_as_that(
+    sshd: Callable[..., Sshd], key: KeyPair, fake: dict[str, str], go: Go, tmp_path: Path
+) -> None:
+    """One host answers the second visit, and one never does."""
+    server = sshd()
+    known = tmp_path / "known"
+
+    def host(name: str, port: int, **more: object) -> Host:
+        given = {"user": "root", "key_file": str(key.path), "python": fake["healthy"], **more}
+        return Host(name=name, address="127.0.0.1", port=port, **given)
+
+    with closing(Moody(server, 1)) as passing, closing(Moody(server, 99)) as gone:
+        lines = [known_hosts_line("127.0.0.1", it.port, server.host_key) for it in (passing, gone)]
+        known.write_text(server.known_hosts + "".join(lines))
+        hosts = [
+            host("passing", passing.port),
+            host("gone", gone.port),
+            host("good", server.port),
+            host("no-login", server.port, key_file="/no/such/key"),
+            host("slow", server.port, python=fake["hangs"]),
+        ]
+        options = {"known_hosts": known, "deadline": 30, "probe_deadline": 1}
+        visits = go(hosts, second_try=True, **options)
+        told = {name: (one.status, bool(one.first)) for name, one in visits.items()}
+        assert told == {
+            "passing": (Status.VETTED, True),
+            "gone": (Status.UNREACHABLE, True),
+            "good": (Status.VETTED, False),
+            "no-login": (Status.UNREACHABLE, False),
+            "slow": (Status.TIMEOUT, True),
+        }
+        assert visits["passing"].first.startswith("connection closed during key exchange")
+        assert visits["slow"].first == visits["slow"].why
+        assert gone.taken == 2  # none is visited three times
+        assert passing.taken == 2
+        once = go(hosts[1:3], **options)
+        assert not any(one.first for one in once.values())
+        assert gone.taken == 3
+
+
+def test_what_is_not_reached_by_the_deadline_is_named(
+    sshd: Callable[..., Sshd], key: KeyPair, fake: dict[str, str], go: Go, tmp_path: Path
+) -> None:
+    server = sshd()
+    known = tmp_path / "known"
+    known.write_text(server.known_hosts)
+    hosts = [
+        Host(
+            name=f"{act}{n}",
+            address=server.address,
+            port=server.port,
+            user="root",
+            key_file=str(key.path),
+            python=fake[act],
+        )
+        for act, count in (("healthy", 2), ("hangs", 5))
+        for n in range(count)
+    ]
+    refused = Host(name="refused", address="127.0.0.1", port=9)
+    visits = go(
+        [refused, *hosts], known_hosts=known, within=8, deadline=20, parallel=4, second_try=True
+    )
+    assert Counter(one.status for one in visits.values()) == {
+        Status.VETTED: 2,
+        Status.INTERRUPTED: 5,
+        Status.UNREACHABLE: 1,
+    }
+    assert visits["hangs0"].why == "not done within 8 s, the deadline of the whole run"
+    assert (visits["refused"].why, visits["refused"].first) == ("connection refused", "")
+
+
+def test_a_deadline_of_no_length_is_a_mistake() -> None:
+    with pytest.raises(ValueError, match="within"):
+        Options(within=0)
+    assert list(visit([], Options(within=1))) == []

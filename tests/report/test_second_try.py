@@ -1,0 +1,51 @@
+"""Every format tells that a host took two visits, and how the first one ended."""
+
+from importlib import import_module
+
+import pytest
+
+from nodevet.model import Finding, HostReport, Run, Status, Verdict
+from nodevet.report.parts import one_host
+
+FIRST = "timed out after 10 s (waiting for the SSH banner)"
+VETTED = HostReport(
+    host="gpu1",
+    status=Status.VETTED,
+    first_try=FIRST,
+    findings=(Finding(verdict=Verdict.OK, check="gpu_count"),),
+)
+GONE = HostReport(host="gpu2", status=Status.UNREACHABLE, why="connection refused", first_try=FIRST)
+SAME = HostReport(host="gpu3", status=Status.UNREACHABLE, why="no route", first_try="no route")
+ONCE = HostReport(host="gpu4", status=Status.UNREACHABLE, why="name not found")
+
+
+def run(*hosts: HostReport) -> Run:
+    started = "2026-11-22T04:00:00+00:00"
+    return Run(id="r", nodevet="1", started=started, seconds=1, hosts=hosts)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["table", "html", "json", "jsonl", "markdown", "diff", "junit", "nagios", "prometheus"],
+)
+def test_every_format_tells_it(name: str) -> None:
+    render = import_module(f"nodevet.report.{name}").render_checks
+    both = render(run(VETTED, GONE, SAME, ONCE))
+    if name == "prometheus":
+        assert 'nodevet_host_tries{host="gpu1"} 2.0' in both
+        assert 'nodevet_host_tries{host="gpu4"}' not in both
+    elif name in ("html", "json", "jsonl", "junit"):
+        assert both.count(FIRST) >= 2
+    else:
+        assert f"connection refused (second try; first: {FIRST})" in both
+        assert "no route (second try)" in both
+        assert "name not found (" not in both
+    if name in ("table", "markdown", "diff", "nagios"):
+        assert "second try: 3 hosts, 1 of them vetted" in both
+        assert "second try" not in render(run(ONCE))
+
+
+def test_a_host_that_is_explained_tells_it() -> None:
+    told = one_host.render(run(VETTED), VETTED)
+    assert f"first try  {FIRST}" in told
+    assert "first try" not in one_host.render(run(ONCE), ONCE)
