@@ -30,7 +30,7 @@ def _head(incident: Diagnosis) -> Iterator[str]:
     yield ""
     yield f"**{words.closing(incident)}**"
     yield ""
-    told = f"Watched for {incident.seconds:g} s from {code(incident.started)}"
+    told = f"Watched for {incident.seconds:.3g} s from {code(incident.started)}"
     yield f"{told}, run {code(incident.id)}, nodevet {code(incident.nodevet)}."
     yield ""
     if incident.stragglers:

@@ -123,7 +123,8 @@ def suspects(host: HostDiagnosis) -> tuple[list[SuspectLine], str]:
     found = ranked(host.suspects, host.gpus)
     left = len(found) - MOST
     others = count(host.others, "difference") if host.others else ""
-    told = [f"{left} more" if left > 0 else "", f"{others} that slow no GPU" if others else ""]
+    slow = "slows" if host.others == 1 else "slow"
+    told = [f"{left} more" if left > 0 else "", f"{others} that {slow} no GPU" if others else ""]
     parts = [each for each in told if each]
     rest = f"and {' and '.join(parts)}: nodevet check {name(host.host)}" if parts else ""
     return found[:MOST], rest if found else ""

@@ -27,9 +27,9 @@ def burn(seconds):
 
 
 def read_anywhere(path):
-    """A function that reads a page of a file."""
-    size = Path(path).stat().st_size // PAGE
+    """A function that reads a page of a file, or of a device."""
     file = os.open(path, os.O_RDONLY)
+    size = os.lseek(file, 0, os.SEEK_END) // PAGE
     return lambda: os.pread(file, PAGE, random.randrange(size) * PAGE)
 
 
@@ -127,6 +127,18 @@ def pages(path):
             gpu.run(0.0005)
 
 
+def swaps(_):
+    """Touches more memory of its own than it may use."""
+    data = mmap.mmap(-1, 200 << 20)
+    for at in range(0, len(data), PAGE):
+        data[at] = 1
+    gpu = SimulatedGpu()
+    while True:
+        for _ in range(16):
+            data[random.randrange(len(data))]
+        gpu.run(0.0002)
+
+
 def locked(_):
     """Asleep on a lock that nobody gives back."""
     SimulatedGpu(memory_mb=70000)
@@ -214,7 +226,7 @@ LOADS = {
     each.__name__: each
     for each in (
         *(steady, one_hot_thread, hot_threads, reads, threads_read, reads_and_transforms, maps),
-        pages,
+        *(pages, swaps),
         *(locked, holds, copies, paces, unpacks, compiles, queues, ping_pong),
     )
 }
