@@ -381,7 +381,10 @@ def counts_of(function: PciFunction) -> tuple[int | None, int | None, int | None
 
 
 def unread(function: PciFunction) -> Iterator[str]:
-    for field, count in zip(FIELDS, counts_of(function), strict=True):
+    counts = counts_of(function)
+    if None not in counts and min(counts) >= 0:
+        return
+    for field, count in zip(FIELDS, counts, strict=True):
         if count is None and function.aer.errors.get(field) != NO_COUNTER:
             yield f"aer {field}: {function.aer.why(field)}"
         elif count is not None and count < 0:

@@ -1,5 +1,6 @@
 """From hosts to a run of reports: visits are judged as they come in."""
 
+import gc
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import closing
@@ -17,7 +18,7 @@ from nodevet.fleet import Options, Visit, visit
 from nodevet.identity import Met, judge_hostname
 from nodevet.judge import judge
 from nodevet.model import Baseline, Host, HostReport, Run, Severity, Status, new_run_id, unknown
-from nodevet.packed import PackedHosts
+from nodevet.packed import FEW, PackedHosts
 from nodevet.run.context import MaxAge, VetContext
 from nodevet.run.listener import VetListener
 
@@ -91,6 +92,8 @@ def collect(
             hears.took(host)
 
     hears.began(result(), tuple(host.name for host in hosts))
+    if len(hosts) > FEW:
+        gc.freeze()  # what is there stays: looking for garbage in it takes longer than to judge
     try:
         with closing(reports):
             hears.visiting()

@@ -1,5 +1,6 @@
 """A child process: started in a session of its own, read and written to, ended for sure."""
 
+import fcntl
 import os
 import select
 import signal
@@ -15,7 +16,7 @@ from nodevet.fleet import FleetError
 from nodevet.printable import last_line
 
 STALL = 30  # seconds beyond the time of its work, after which a silent child is taken for dead
-READ = 1 << 20
+READ = 1 << 20  # bytes at once: several answers of nodes
 ENDING = 0.5  # seconds for one to end that has closed its output
 KILLED = 5  # seconds for the kernel to end one that was killed
 TAIL = 4096  # bytes of its stderr
@@ -57,6 +58,8 @@ class ChildProcess:
             why = f"cannot start a child process: {error.strerror}"
             raise FleetError(f"{why} ({error.filename or _folder()})") from error
         self.output = cast(IO[bytes], self._process.stdout)
+        with suppress(OSError):  # a user may have used up what pipes may take
+            fcntl.fcntl(self.output, fcntl.F_SETPIPE_SZ, READ)
         self._writing = threading.Lock()
         self._ending: Ending | None = None
         if self._process.stdin is not None:

@@ -1,5 +1,6 @@
 """A shard's work: visit the hosts of one order, a sliding window of them at a time."""
 
+import gc
 import logging
 import os
 import resource
@@ -171,6 +172,7 @@ def main() -> None:
     writer = FrameWriter(sys.stdout.fileno())
     transports = transports_of(order)
     batch = Batch(order)
+    gc.freeze()  # what was imported stays: looking for garbage in it takes a tenth of the time
 
     def one(host: Host, target: framing.SshTarget) -> None:
         writer.put(framing.write_outcome(target.number, batch.visit(host, target)))
