@@ -37,9 +37,7 @@ def open_history(url: str | None) -> Iterator["Store"]:
     from nodevet.store import open_store
     from nodevet.store.engine import default_url, parsed, shown
 
-    asked = url or os.environ.get(VARIABLE) or default_url()
-    if asked == NONE:
-        raise UserError("--store none: no history is kept, so there is none to read")
+    asked = named(url) or default_url()
     place = parsed(asked)
     if place.drivername == "sqlite" and not Path(str(place.database)).exists():
         raise NothingRecordedError(shown(place))
@@ -47,6 +45,14 @@ def open_history(url: str | None) -> Iterator["Store"]:
         if not store.runs(limit=1):
             raise NothingRecordedError(store.name)
         yield store
+
+
+def named(url: str | None) -> str | None:
+    """The URL of the store that is meant; None: the user's own. Raises UserError for none."""
+    asked = url or os.environ.get(VARIABLE) or None
+    if asked == NONE:
+        raise UserError("--store none: no history is kept, so there is none to read")
+    return asked
 
 
 class RunsFound(msgspec.Struct, frozen=True, kw_only=True):

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 from msgspec import structs
 
 from nodevet.cli.common.progress import watched
-from nodevet.cli.common.remembered import remembered, url_of
 from nodevet.cli.common.replayed import tell_left_out, tell_not_asked
 from nodevet.cli.common.speech import say
 from nodevet.model import Run, Severity
@@ -17,6 +16,7 @@ from nodevet.run.context import VetContext
 from nodevet.run.errors import UserError
 from nodevet.run.from_run import RecordedLook, Rejudge, recorded_hosts, rejudge
 from nodevet.run.processes import Killed
+from nodevet.run.recall import named, open_history
 from nodevet.run.targets import Targets
 
 if TYPE_CHECKING:
@@ -44,13 +44,13 @@ def judged_again(
     StoreError."""
     if since and [str(path) for path in since] != [STORE]:
         raise UserError(SINCE)
-    with remembered(store) as opened:
+    with open_history(store) as opened:
         asked = recorded_hosts(opened, ref, chosen)
     if not sinks.display.quiet:
         tell_left_out("--from-run", asked.left_out, chosen.inventories)
     look = RecordedLook(None, asked.run.id) if since else None
     context = structs.replace(context, age=saved.limit_of(max_age), since=look)
-    how = Rejudge(store=url_of(store), context=context)
+    how = Rejudge(store=named(store), context=context)
     with watched(len(asked.hosts), sinks) as listener:
         run = rejudge(asked, how, fail_on=fail_on, killed=tell_killed, listener=listener)
     tell_not_asked("--from-run", *saved.not_asked(run))

@@ -1,0 +1,60 @@
+"""`nodevet blame`: since when hosts fail a check, and what changed with it."""
+
+from pathlib import Path
+
+import click
+
+from nodevet.cli.common import completing, options, recalled
+from nodevet.cli.common.command import Command
+from nodevet.cli.common.display import Display, display_options
+
+
+@click.command(
+    "blame",
+    cls=Command,
+    group="History",
+    order=7,
+    examples=(
+        ("What came with the lost persistence mode", "nodevet blame persistence_mode"),
+        ("Of one rack, for a ticket", "nodevet blame cpu_governor gpu[01-16] --format markdown"),
+    ),
+)
+@click.argument("check", shell_complete=completing.checks_and_baselines)
+@click.argument("hosts", nargs=-1, metavar="[HOSTS]...")
+@recalled.formats()
+@recalled.store
+@options.project
+@display_options()
+def command(
+    check: str,
+    hosts: tuple[str, ...],
+    form: tuple[str, Path | None],
+    store: str | None,
+    project: Path,
+    display: Display,
+) -> None:
+    """Say since when hosts fail a CHECK, and what else changed on them and on no others.
+
+    The evidence of each host's last good look and of its first bad one is compared, value by value:
+    packages, kernel, its command line, units, driver, firmware, boots. What changed on the hosts
+    that began to fail together is counted on all others that were looked at in the same two runs.
+    Without a host that fails now it is told of the last time.
+
+    \b
+    Exit codes:
+      0  told, whatever was found
+      2  usage or configuration error, or the check never failed
+    """
+    from nodevet.cli.common.from_run import tell_killed
+    from nodevet.inventory.nodeset import expand
+    from nodevet.report.parts.history_blame import blame_sheet
+    from nodevet.run.blame import blame
+    from nodevet.run.context import open_project
+    from nodevet.run.recall import named, open_history
+
+    catalog, _ = open_project(project)
+    those = frozenset(name for word in hosts for name in expand(word)) if hosts else None
+    with open_history(store):  # which says what is wrong with it
+        pass
+    found = blame(named(store), check, those, catalog, killed=tell_killed)
+    recalled.show(found, blame_sheet(found, recalled.clock()), form, display)

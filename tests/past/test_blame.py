@@ -1,0 +1,157 @@
+"""`nodevet blame`: what changed on the hosts that began to fail, and on no others."""
+
+import json
+import subprocess
+from collections.abc import Callable
+
+import five_nights
+import pytest
+
+from nodevet.catalog import Catalog
+from nodevet.history.blame import Blame, Change, differing, separating, shared
+from nodevet.report.parts.history_blame import words
+from nodevet.run.blame import blame
+
+Past = Callable[..., subprocess.CompletedProcess[str]]
+TUNED = Change("installed.packages[tuned].found[tuned].version", '"2.23"', '"2.24"')
+
+
+def blamed(url: str, check: str, hosts: set[str] | None = None) -> Blame:
+    def refuse(killed: object, some: object) -> None:
+        raise AssertionError((killed, some))
+
+    return blame(url, check, hosts, Catalog(), killed=refuse)
+
+
+# --- the comparison ---
+
+
+def sections(**data: object) -> dict[str, bytes]:
+    return {
+        name: json.dumps({"status": "ok", "data": value}).encode() for name, value in data.items()
+    }
+
+
+def test_values_are_told_by_their_place() -> None:
+    before = sections(
+        host={"kernel": "6.1", "names": ["a"]},
+        installed={
+            "packages": [{"name": "tuned", "version": "1"}, {"name": "gone", "version": "1"}]
+        },
+        gpu={"gpus": [{"bus_id": "1", "mode": True}, {"bus_id": "2", "mode": True}]},
+    )
+    after = sections(
+        host={"kernel": "6.2", "names": ["a", "b"]},
+        installed={"packages": [{"name": "tuned", "version": "2"}]},
+        gpu={"gpus": [{"bus_id": "2", "mode": True}, {"bus_id": "1", "mode": False}]},
+    )
+    assert differing(before, after) == {
+        Change("host.kernel", '"6.1"', '"6.2"'),
+        Change("host.names", '["a"]', '["a","b"]'),
+        Change("installed.packages[tuned].version", '"1"', '"2"'),
+        Change("installed.packages[gone].name", '"gone"', ""),
+        Change("installed.packages[gone].version", '"1"', ""),
+        Change("gpu.gpus[].mode", "true", "false"),
+    }
+    assert differing(before, after, ["host.kernel"]) == {Change("host.kernel", '"6.1"', '"6.2"')}
+    assert differing(before, before) == frozenset()
+
+
+def test_a_section_that_is_no_longer_read_is_a_change() -> None:
+    gone = {"gpu": json.dumps({"status": "error", "why": "no driver"}).encode()}
+    found = differing(sections(gpu={"driver": "580"}), gone)
+    assert found == {Change("gpu.driver", '"580"', ""), Change("gpu (status)", "", '"error"')}
+
+
+def test_37_of_1000() -> None:
+    def uptime(number: int) -> Change:
+        return Change("host.uptime_s", str(number), str(number + 86_400))
+
+    noise = Change("kernel.threads", "1", "2")
+    drifted = {f"g{n}": frozenset({TUNED, uptime(n), noise}) for n in range(37)}
+    others = [frozenset({uptime(1000 + n), *([noise] if n % 2 else [])}) for n in range(963)]
+    assert shared(drifted) == {TUNED.path, "host.uptime_s", "kernel.threads"}
+    lines = separating(drifted, others, reads=())
+    assert [(line.path, len(line.drifted), line.others) for line in lines] == [
+        (TUNED.path, 37, 0),
+        ("kernel.threads", 37, 481),
+    ]
+    assert (lines[0].before, lines[0].after) == (TUNED.before, TUNED.after)
+
+
+def test_what_the_check_reads_itself_explains_nothing() -> None:
+    mode = Change("gpu.gpus[].persistence_mode", "true", "false")
+    (line,) = separating({"g1": frozenset({mode})}, [], reads=["gpu.gpus[].persistence_mode"])
+    assert line.own
+
+
+def test_where_nothing_separates_nothing_is_blamed() -> None:
+    drifted = {f"g{n}": frozenset({TUNED}) for n in range(5)}
+    assert separating(drifted, [frozenset({TUNED})] * 20, reads=()) == []
+    assert shared({"a": frozenset({TUNED}), "b": frozenset(), "c": frozenset()}) == frozenset()
+
+
+def test_one_value_of_several_is_told() -> None:
+    older = Change(TUNED.path, '"2.20"', '"2.24"')
+    drifted = {"a": frozenset({TUNED}), "b": frozenset({older}), "c": frozenset({older})}
+    elsewhere = [frozenset({Change(TUNED.path, '"2.20"', '"2.23"')})] * 6
+    (line,) = separating(drifted, elsewhere, reads=())
+    assert (line.before, line.after, len(line.drifted), line.others) == ("", '"2.24"', 3, 0)
+
+
+@pytest.mark.parametrize(
+    ("path", "said"),
+    [
+        (TUNED.path, "package tuned"),
+        ("host.cmdline", "kernel command line"),
+        ("gpu.gpus[].x", "gpu.gpus[].x"),
+    ],
+)
+def test_paths_in_words(path: str, said: str) -> None:
+    assert words(path) == said
+
+
+# --- of the five nights ---
+
+
+def test_an_upgrade_is_found_and_what_others_got_too_is_not_blamed(url: str) -> None:
+    found = blamed(url, "persistence_mode")
+    (drift,) = found.groups
+    assert found.now
+    assert drift.hosts == ("gpu010", "gpu011", "gpu012")
+    assert (drift.good.run, drift.bad.run) == (five_nights.run_id(3), five_nights.run_id(4))
+    assert drift.others == 15
+    assert drift.clear is not None
+    assert words(drift.clear.path) == "package nvidia-compute-utils-580"
+    (tuned,) = [line for line in drift.changes if words(line.path) == "package tuned"]
+    assert (len(tuned.drifted), tuned.others) == (3, 3)
+
+
+def test_a_fault_that_moved_is_two_drifts(url: str) -> None:
+    found = blamed(url, "row_remapping")
+    assert not found.now
+    assert [(drift.hosts, drift.bad.run) for drift in found.groups] == [
+        (("gpu007",), five_nights.run_id(3)),
+        (("gpu003",), five_nights.run_id(2)),
+    ]
+
+
+def test_who_always_failed_is_compared_with_nothing(url: str) -> None:
+    found = blamed(url, "cpu_governor")
+    assert not found.groups
+    assert [look.host for look in found.always] == ["a100-02"]
+
+
+def test_on_the_command_line(nodevet: Past) -> None:
+    done = nodevet("blame", "persistence_mode")
+    assert done.returncode == 0
+    assert "3 hosts since" in done.stdout
+    assert (
+        "All 3 and none of the other 15 got package nvidia-compute-utils-580 580.126.09-1 in "
+        "between." in " ".join(done.stdout.split())
+    )
+    some = json.loads(nodevet("blame", "persistence_mode", "gpu011", "--format", "json").stdout)
+    assert [look["host"] for look in some["groups"][0]["looks"]] == ["gpu011"]
+    assert "| `all 3` |" in nodevet("blame", "persistence_mode", "--format", "markdown").stdout
+    assert "did not fail on any host" in nodevet("blame", "nvlink").stderr
+    assert "did you mean persistence_mode?" in nodevet("blame", "persistance_mode").stderr
