@@ -33,7 +33,7 @@ def command(
     project: Path,
     display: Display,
 ) -> None:
-    """Say since when hosts fail a CHECK, and what else changed on them and on no others.
+    """Say what changed on the hosts that began to fail a CHECK.
 
     The evidence of each host's last good look and of its first bad one is compared, value by value:
     packages, kernel, its command line, units, driver, firmware, boots. What changed on the hosts

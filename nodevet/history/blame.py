@@ -44,7 +44,7 @@ class ChangeLine(msgspec.Struct, frozen=True, kw_only=True):
     own: bool  # what the check itself reads
 
 
-class Look(msgspec.Struct, frozen=True, kw_only=True):
+class DriftLook(msgspec.Struct, frozen=True, kw_only=True):
     """The two looks between which one host began to fail."""
 
     host: str
@@ -59,7 +59,7 @@ class DriftGroup(msgspec.Struct, frozen=True, kw_only=True):
     bad: Moment
     good: Moment  # the last good look at most of them
     days: float  # between the two, at most
-    looks: tuple[Look, ...]
+    looks: tuple[DriftLook, ...]
     others: int  # that were looked at in both runs and do not fail
     changes: tuple[ChangeLine, ...]  # what tells them from the others, the clearest first
     more: int = 0  # that do so, too, and are not listed
@@ -86,8 +86,8 @@ class Blame(msgspec.Struct, frozen=True, kw_only=True):
     check: str
     now: bool  # whether they still fail; else it is the last time that they did
     groups: tuple[DriftGroup, ...]  # the newest first
-    always: tuple[Look, ...] = ()  # that failed at the first look
-    unread: tuple[Look, ...] = ()  # whose evidence is kept no more
+    always: tuple[DriftLook, ...] = ()  # that failed at the first look
+    unread: tuple[DriftLook, ...] = ()  # whose evidence is kept no more
 
 
 def flat(value: Any, path: str, found: dict[str, str]) -> None:
@@ -231,7 +231,7 @@ def _covers(read: str, path: str) -> bool:
 
 
 def group(
-    looks: Sequence[Look],
+    looks: Sequence[DriftLook],
     drifted: Mapping[str, frozenset[Change]],
     others: Sequence[frozenset[Change]],
     *,

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from nodevet import age
 from nodevet.catalog import Catalog
-from nodevet.history.blame import Blame, Change, DriftGroup, Look, differing, group, shared
+from nodevet.history.blame import Blame, Change, DriftGroup, DriftLook, differing, group, shared
 from nodevet.history.model import FindingSpan, Moment, RecordedRun, RecordedVisit
 from nodevet.model import Status, Verdict
 from nodevet.run.errors import UserError
@@ -42,7 +42,7 @@ def blame(
             raise UserError(f"{check} did not fail on {whose} in any recorded run")
         looks = [_look(store, host, first, spans) for host, first in sorted(failing.items())]
         runs = {run.id: run for run in store.runs()}
-        found: dict[str, list[Look]] = {}
+        found: dict[str, list[DriftLook]] = {}
         for look in looks:
             if look.good is not None:
                 found.setdefault(look.bad.run, []).append(look)
@@ -82,7 +82,7 @@ def _last(fails: Sequence[FindingSpan]) -> list[FindingSpan]:
     return [span for span in fails if span.last == ends[span.host]]
 
 
-def _look(store: "Store", host: str, first: Moment, spans: Sequence[FindingSpan]) -> Look:
+def _look(store: "Store", host: str, first: Moment, spans: Sequence[FindingSpan]) -> DriftLook:
     """The last good look at a host before it began to fail, and the first bad one."""
     visits = store.visits_of(host)
     place = next((n for n, visit in enumerate(visits) if visit.run == first.run), 0)
@@ -93,16 +93,16 @@ def _look(store: "Store", host: str, first: Moment, spans: Sequence[FindingSpan]
             break
         pruned += visit.thinned
     else:
-        return Look(host=host, good=None, bad=first, pruned=max(1, pruned))
+        return DriftLook(host=host, good=None, bad=first, pruned=max(1, pruned))
     troubled = [span for span in spans if span.host == host]
     for visit in visits[place + 1 :]:
         if visit.status is not Status.VETTED or _covers(troubled, visit):
             continue
         if visit.evidence:
             good = Moment(at=visit.arrived, run=visit.run)
-            return Look(host=host, good=good, bad=bad, pruned=pruned)
+            return DriftLook(host=host, good=good, bad=bad, pruned=pruned)
         pruned += 1
-    return Look(host=host, good=None, bad=bad, pruned=pruned)
+    return DriftLook(host=host, good=None, bad=bad, pruned=pruned)
 
 
 def _covers(spans: Iterable[FindingSpan], visit: RecordedVisit) -> bool:
@@ -117,7 +117,7 @@ class _Meant:
         self,
         store: "Store",
         runs: Mapping[str, RecordedRun],
-        looks: Sequence[Look],
+        looks: Sequence[DriftLook],
         spans: Sequence[FindingSpan],
     ) -> None:
         self.looks = looks
@@ -174,7 +174,7 @@ def _group(url: str | None, meant: _Meant, reads: Collection[str], killed: Told)
     )
 
 
-def _days(look: Look) -> float:
+def _days(look: DriftLook) -> float:
     good = age.seconds_of(look.good.at) if look.good else None
     bad = age.seconds_of(look.bad.at)
     return 0.0 if good is None or bad is None else (bad - good) / DAY

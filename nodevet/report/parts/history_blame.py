@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from nodevet.history.blame import LONG_DAYS, Blame, ChangeLine, DriftGroup, Look
+from nodevet.history.blame import LONG_DAYS, Blame, ChangeLine, DriftGroup, DriftLook
 from nodevet.model import show
 from nodevet.printable import brief, plain
 from nodevet.report.parts.history_sheet import Cell, Clock, HistoryTable, Sheet
@@ -132,14 +132,14 @@ def _notes(group: DriftGroup, clock: Clock) -> Iterator[str]:
         yield f"{group.more:,} more values changed like these."
 
 
-def _always(looks: Sequence[Look], clock: Clock) -> Iterator[str]:
+def _always(looks: Sequence[DriftLook], clock: Clock) -> Iterator[str]:
     if looks:
         since = clock.both(min(look.bad.at for look in looks))
         named = nodeset([look.host for look in looks])
         yield f"Failed when first seen, {since}, so nothing is to compare with: {named}."
 
 
-def _unread(looks: Sequence[Look]) -> Iterator[str]:
+def _unread(looks: Sequence[DriftLook]) -> Iterator[str]:
     if looks:
         named = nodeset([look.host for look in looks])
         yield f"Evidence of before or of then was pruned: {named}."
