@@ -1,7 +1,7 @@
 """What a node's sshd runs instead of a probe: it answers with evidence that was read before.
 
-Usage: canned_node.py EVIDENCE.json, on the standard input of a probe; any other command succeeds. Each
-answer has machine, boot and GPU ids of its own.
+Usage: canned_node.py EVIDENCE.json, on the standard input of a probe; any other command succeeds.
+Each answer has machine, boot and GPU ids of its own.
 """
 
 import hashlib
@@ -20,7 +20,7 @@ def main(path: str) -> None:
     sys.stdin.buffer.read(size)
     wish = json.loads(sys.stdin.buffer.readline())
     own = rb"\g<1>" + os.urandom(4).hex().encode()
-    with open(path, "rb") as file:
+    with open(path, "rb") as file:  # noqa: PTH123 - pathlib costs more than all the rest
         document = IDENTITIES.sub(own, file.read())
     head = f"\x1eNODEVET {wish['nonce']} {len(document)} {hashlib.sha256(document).hexdigest()}\n"
     sys.stdout.buffer.write(head.encode() + document)
