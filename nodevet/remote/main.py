@@ -11,6 +11,7 @@ import signal
 
 from nodevet.remote.digest import sha256
 from nodevet.remote.probe.files import reason
+from nodevet.remote.reader import NobodyReads
 from nodevet.remote.request import Refused, RequestError, receive
 
 REQUEST_SECONDS = 60  # for the request to arrive
@@ -59,11 +60,15 @@ def answer(stdin, stdout):
         request = receive(stdin)
         # should this process itself hang, it must not stay on the node
         signal.setitimer(signal.ITIMER_REAL, request["deadline"] + 10)
+        request["answer_to"] = stdout.fileno()
         module = importlib.import_module(MODULES[request["do"]])
         document = document_of(request, module)
     except RequestError as error:
         complain("the request is not valid: {}".format(error))
         return 2
+    except NobodyReads:
+        complain("the answer cannot be written: EPIPE")
+        return 1
     text = json.dumps(document, allow_nan=False, separators=(",", ":"))
     try:
         stdout.write(frame(text.encode("ascii"), request["nonce"]))

@@ -11,10 +11,12 @@ from collections import deque
 from contextlib import suppress
 from dataclasses import replace
 from functools import cache, partial
+from select import POLLERR, POLLHUP
 from typing import cast
 
 import gevent
 from gevent.event import Event
+from gevent.monkey import get_original
 from gevent.os import make_nonblocking, nb_write
 from gevent.pool import Pool
 from pyinfra.api.config import Config
@@ -34,6 +36,7 @@ from nodevet.fleet.ssh.transport import Transports
 
 FILES_PER_HOST = 4  # socket, agent, both ends of a proxy command
 INTERNAL = "internal error (please report)"
+LOOK = 0.5  # seconds between two looks whether the parent is there
 CLOSING = 5  # seconds that closing one connection may take
 
 
@@ -51,6 +54,7 @@ class FrameWriter:
         self._more = Event()
         self._over = False
         self._greenlet = gevent.spawn(self._run)
+        self._watch = gevent.spawn(self._watch_parent)
 
     def put(self, message: bytes) -> None:
         self._queue.append(message)
@@ -60,6 +64,16 @@ class FrameWriter:
         self._over = True
         self._more.set()
         self._greenlet.get()
+        self._watch.kill()
+
+    def _watch_parent(self) -> None:
+        """End with the parent, also while there is nothing to write: what was started on the hosts
+        ends with the connections to them."""
+        poll = get_original("select", "poll")()
+        poll.register(self._descriptor, 0)
+        while not any(event & (POLLERR | POLLHUP) for _, event in poll.poll(0)):
+            gevent.sleep(LOOK)
+        os._exit(1)
 
     def _run(self) -> None:
         while True:

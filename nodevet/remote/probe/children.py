@@ -6,7 +6,9 @@ by another child meanwhile, and so is what was to follow one that crashed, or th
 its child as it was. A GPU that has fallen off the bus can block an NVML call for ever: what may
 hang, or takes long, says so (`ALONE`) and has a child of its own from the beginning.
 
-Children are killed at the deadline, and by the kernel should this process be gone before them.
+Children are killed at the deadline, and by the kernel should this process be gone before them. So
+they are as soon as nobody reads the answer any more: a data loader that is measured must not go on
+after the person who started it has gone.
 """
 
 import os
@@ -19,6 +21,7 @@ from nodevet.remote.probe import lane
 from nodevet.remote.probe.files import reason
 from nodevet.remote.probe.messages import ANSWER, NOTE, STOP, Messages, decode, failure
 from nodevet.remote.probe.sections import lanes
+from nodevet.remote.reader import NobodyReads, is_gone
 
 GRACE = 0.5  # seconds for killed children to be gone
 MOMENT = 1.0  # seconds that a lane may take before what waits in it is read elsewhere
@@ -55,6 +58,9 @@ class Gathering(object):
         self.pids = []
         self.prctl = find_prctl()
         self.poll = select.poll()
+        self.answer_to = request.get("answer_to")
+        if self.answer_to is not None:
+            self.poll.register(self.answer_to, 0)  # it is told of the end even so
 
     def start(self, names):
         """Have a child read these, those whose time is up apart."""
@@ -171,11 +177,16 @@ class Gathering(object):
             self.overtake(child)
 
     def finish(self):
-        """Wait for every answer, and for every time that is up."""
+        """Wait for every answer, and for every time that is up. Raises NobodyReads."""
         while self.running:
             left = min(map(self.due, self.running.values())) - time.monotonic()
-            for reader, _ in self.poll.poll(max(0.0, left) * 1000):
-                self.hear(self.running[reader])
+            for reader, event in self.poll.poll(max(0.0, left) * 1000):
+                if reader in self.running:
+                    self.hear(self.running[reader])
+                elif is_gone(event):
+                    raise NobodyReads
+                else:
+                    self.poll.unregister(reader)  # it is closed here
             for child in list(self.running.values()):
                 self.look_after(child)
 
@@ -218,7 +229,8 @@ def epitaph(pid):
 
 
 def gather(wanted, root, request, seconds):
-    """The results of these sections, by name, within so many seconds; a dict has those of each."""
+    """The results of these sections, by name, within so many seconds; a dict has those of each.
+    Raises NobodyReads once that is so of the descriptor `answer_to` of the request."""
     if not isinstance(seconds, dict):
         seconds = dict.fromkeys(wanted, seconds)
     gathering = Gathering(root, request, seconds)

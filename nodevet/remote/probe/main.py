@@ -6,6 +6,7 @@ import time
 from nodevet.remote.probe.children import gather
 from nodevet.remote.probe.messages import failure
 from nodevet.remote.probe.sections import counting, limits, names, stages, unasked, unsettled
+from nodevet.remote.reader import pause
 from nodevet.remote.request import RequestError
 
 SHARE = 0.8  # of what is left of the deadline, for a stage that is not the last
@@ -16,7 +17,7 @@ NOT_ASKED = "the probe was not asked for it"  # as nodevet.evidence.core has it
 
 def probe(request):
     """The evidence document, as a dict; `request`: see nodevet.remote.request. Raises RequestError
-    if a section is not known."""
+    if a section is not known, NobodyReads if nobody waits for it any more."""
     known = names()
     wanted = request.get("sections") or known
     if not isinstance(wanted, (list, tuple)) or not set(wanted) <= set(known):
@@ -32,7 +33,7 @@ def probe(request):
     earlier = counted(wanted, root, request, end - sample) if sample else {}
     if earlier:
         last = max(result.get("began", 0.0) for result in earlier.values())
-        time.sleep(max(0.0, min(last + sample, end) - time.monotonic()))
+        pause(max(0.0, min(last + sample, end) - time.monotonic()), request)
     results = read_all(wanted, root, request, end)
     if sample:
         document["earlier"] = {
@@ -84,7 +85,7 @@ def settled(wanted, root, request, seconds):
         again = unsettled(results)
         if not again or time.monotonic() + 2 * PAUSE >= patient:
             return results
-        time.sleep(PAUSE)
+        pause(PAUSE, request)
         left = patient - time.monotonic()
         newer = gather(again, root, request, dict.fromkeys(again, left))
         if any(result["status"] == "timeout" for result in newer.values()):

@@ -416,6 +416,29 @@ def test_nobody_takes_the_answer() -> None:
     assert done.stderr == b"nodevet: the answer cannot be written: EPIPE\n"
 
 
+SLEEPER = """
+import time
+def collect(root, request):
+    time.sleep(1000)
+"""
+
+
+def test_nobody_waits_for_the_answer_any_more() -> None:
+    """What reads ends with whoever asked, and not with the deadline."""
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with subprocess.Popen(PYTHON, **pipes) as ask:
+        assert ask.stdin and ask.stdout and ask.stderr
+        ask.stdin.write(program({"sleeper": SLEEPER}) + wish(deadline=300))
+        ask.stdin.flush()
+        end = time.monotonic() + 60
+        while not (lane := children_of(ask.pid)):
+            assert time.monotonic() < end
+        ask.stdout.close()
+        assert ask.stderr.read() == b"nodevet: the answer cannot be written: EPIPE\n"
+        assert ask.wait(60) == 1
+    assert gone(lane)
+
+
 def test_closed_standard_error_costs_nothing() -> None:
     then = "import os\nos.close(2)\n" + SERVE
     done = subprocess.run(
