@@ -1,10 +1,12 @@
 """GPUs that are watched through an NVML that fails, call by call: unknown is never idle."""
 
+import time
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from nodevet.remote.probe.collectors import gpu_activity
 from nodevet.remote.probe.collectors.gpu_activity import WatchedGpu
 from nodevet.remote.probe.files import silent
 from nodevet.remote.probe.gpu_nvml import Nvml
@@ -69,6 +71,24 @@ def watched(first: dict[str, Any], last: dict[str, Any] | None = None) -> dict[s
     gpu.look(1.0)
     gpu.end()
     return gpu.told()
+
+
+def test_nothing_is_counted_before_the_agreed_moment(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[float] = []
+
+    def samples(*_: Any) -> Any:
+        asked.append(time.time())
+        raise NVMLError(NOT_FOUND)
+
+    found = library({"nvmlDeviceGetSamples": samples})
+    found.nvmlDeviceGetCount = lambda: 1
+    found.nvmlShutdown = lambda: None
+    monkeypatch.setattr(gpu_activity, "load", lambda: found)
+    moment = time.time() + 0.5
+    wish = {"seconds": 0.1, "interval": 0.1, "at_s": moment}
+    told = gpu_activity.collect("/", {"asks": {"gpu_activity": [wish]}})
+    assert asked and asked[0] >= moment - 0.01
+    assert told["look"]["began_s"] >= moment - 0.01
 
 
 def sampled(*rows: tuple[int, int]) -> Any:

@@ -259,6 +259,7 @@ def collect(root, request):
     try:
         gpus = [WatchedGpu(nvml, index) for index in range(nvml.call("", "nvmlDeviceGetCount"))]
         there = [gpu for gpu in gpus if gpu.handle is not None]
+        watch.wait()  # what is counted from here on is of the watch
         for gpu in there:
             gpu.begin()
         for at in watch.looks():

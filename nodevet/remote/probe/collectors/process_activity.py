@@ -500,6 +500,7 @@ def newest(root):
 def collect(root, request):
     watch = Watch("process_activity", root, request, OFTEN, SHARE)
     watched = Watched(root, request.get("found", {}))
+    watch.wait()
     uptime, _ = attempt(lambda: float(line(root, "/proc/uptime").split()[0]))
     searched = 0.0
     for at in watch.looks():
