@@ -1,5 +1,6 @@
 """From a URL to a database that can be asked."""
 
+import logging
 import os
 import sqlite3
 from collections.abc import Iterator
@@ -14,7 +15,7 @@ from sqlalchemy.pool import QueuePool
 
 from nodevet.store.errors import StoreError
 
-WAIT = 15.0  # seconds for another process that writes
+WAIT = 60.0  # seconds for another process that writes
 PAGE = 16384  # bytes: a night of some ten hosts, where 4096 would hold two and waste the rest
 POSTGRES = ("postgresql", "postgres", "postgresql+pg8000")
 WRITERS = 0x6E6F6465  # the advisory lock that writers take; `node`
@@ -84,6 +85,7 @@ def _sqlite(url: URL, *, create: bool) -> Engine:
         raw.isolation_level = None  # transactions begin where we say
         cursor = raw.cursor()
         cursor.execute(f"PRAGMA page_size={PAGE}")  # of a file that is still empty
+        cursor.execute("PRAGMA auto_vacuum=INCREMENTAL")  # likewise; see Store.prune
         cursor.execute("PRAGMA journal_mode=WAL")
         cursor.execute("PRAGMA synchronous=NORMAL")
         cursor.execute("PRAGMA foreign_keys=ON")
@@ -111,6 +113,8 @@ def _postgres(url: URL) -> Engine:
         import pg8000  # noqa: F401
     except ImportError as error:
         raise StoreError(f"a store in PostgreSQL needs pg8000; {INSTALL}") from error
+    # that a session which the server ended cannot be closed is no news, and no traceback
+    logging.getLogger("sqlalchemy.pool").setLevel(logging.CRITICAL + 1)
     arguments: dict[str, Any] = {"timeout": 30}
     query = dict(url.query)
     folder = query.pop("host", None)

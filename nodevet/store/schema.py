@@ -19,6 +19,9 @@ from sqlalchemy import (
     UniqueConstraint,
 )
 
+VERSION = "0002"  # of the schema; nodevet/store/migrations/versions
+VERSION_TABLE = "nodevet_schema"
+
 metadata = MetaData(
     naming_convention={
         "ix": "ix_%(table_name)s_%(column_0_N_name)s",
@@ -116,6 +119,7 @@ visit = Table(
     Column("superseded", Boolean, nullable=False, default=False),  # by a second try
     Index(None, "run", "host"),
     Index(None, "host", "baseline", "id"),
+    Index(None, "at"),
 )
 blob = Table(
     "blob",

@@ -4,11 +4,12 @@ import re
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 import msgspec
-from sqlalchemy import Connection, Select, Table, delete, func, insert, or_, select, update
+from sqlalchemy import Connection, Select, Table, case, delete, func, insert, or_, select, update
 from sqlalchemy.engine import URL, Engine
 
 from nodevet import age, typed
@@ -26,18 +27,21 @@ from nodevet.history.model import (
     RunState,
     SpanEnd,
 )
+from nodevet.history.retention import Pruned, Retention
 from nodevet.history.spans import judged_keys
 from nodevet.model import Finding, HostOutcome, Severity, Status, Verdict
 from nodevet.problems import did_you_mean
 from nodevet.resource import State
 from nodevet.result import Result, StepResult
-from nodevet.store import blobs, documents
+from nodevet.store import blobs, documents, pruning
 from nodevet.store import schema as t
 from nodevet.store.engine import default_url, engine_of, parsed, shown, told
 from nodevet.store.errors import StoreError
 from nodevet.store.owner import is_gone, this_process
+from nodevet.store.reading import contents
 from nodevet.store.recorder import Recorder
 from nodevet.store.text import encoded, plain
+from nodevet.store.upgrade import upgrade
 
 MOST_OF_A_STATE = 4000  # characters
 CHUNK = 64  # visits whose evidence is in memory at once
@@ -50,8 +54,8 @@ def open_store(url: str | None = None, *, create: bool = True) -> "Store":
     not to be made."""
     place = parsed(url or default_url())
     engine = engine_of(place, create=create)
-    with told(place), engine.execution_options(writes=True).begin() as connection:
-        t.metadata.create_all(connection)
+    with told(place):
+        upgrade(engine)
     return Store(engine, place)
 
 
@@ -341,7 +345,7 @@ class Store:
             blob = connection.execute(asked).scalar()
             if blob is not None:
                 listed = typed.decode(
-                    _contents(connection, [blob])[blob], dict[str, list[tuple[str, str, str]]]
+                    contents(connection, [blob])[blob], dict[str, list[tuple[str, str, str]]]
                 )
                 for verdict in (Verdict.NOT_APPLICABLE, Verdict.OK):
                     found |= dict.fromkeys(judged_keys(listed[verdict.value]), verdict)
@@ -445,7 +449,7 @@ class Store:
             blob = connection.execute(
                 select(t.plan.c.text).where(t.plan.c.sha256 == digest)
             ).scalar()
-            return None if blob is None else _contents(connection, [blob])[blob]
+            return None if blob is None else contents(connection, [blob])[blob]
 
     def record_result(self, result: Result, run: str) -> None:
         """What a run of fixes changed, resource by resource; recorded again, it replaces what it
@@ -537,7 +541,38 @@ class Store:
     def bundle(self, incident: RecordedIncident) -> bytes:
         """The bundle of an incident."""
         with self._reading() as connection:
-            return _contents(connection, [incident.bundle])[incident.bundle]
+            return contents(connection, [incident.bundle])[incident.bundle]
+
+    def prune(self, policy: Retention, now: float | None = None) -> Pruned:
+        """Let go of evidence by this policy, and of what nothing refers to any more; findings,
+        parts, counters and what was judged stay. Raises StoreError."""
+        before = self.size()
+        with self._writing() as connection:
+            count = pruning.thin(connection, policy, time.time() if now is None else now)
+            gone = pruning.sweep(connection)
+        self._give_back()
+        freed = max(0, before - self.size())
+        return Pruned(thinned=count, blobs=gone, freed_b=freed)
+
+    def size(self) -> int:
+        """Bytes on the disk."""
+        with self._reading() as connection:
+            if self._url.drivername == "sqlite":
+                path = Path(str(self._url.database))
+                files = (path, path.with_name(f"{path.name}-wal"))
+                return sum(each.stat().st_size for each in files if each.exists())
+            return int(connection.execute(_DATABASE_SIZE).scalar() or 0)
+
+    def _give_back(self) -> None:
+        """Free pages go back to the file system; PostgreSQL's own vacuum sees to its own."""
+        if self._url.drivername != "sqlite":
+            return
+        with told(self._url), self._engine.connect() as connection:
+            raw = connection.connection.cursor()
+            raw.execute("PRAGMA incremental_vacuum")
+            raw.fetchall()
+            raw.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+            raw.close()
 
     def baseline_text(self, sha256: str) -> bytes | None:
         """The text of a baseline that a run was judged by; see RecordedRun.baselines."""
@@ -545,7 +580,7 @@ class Store:
             row = connection.execute(
                 select(t.blob.c.id).where(t.blob.c.sha256 == bytes.fromhex(sha256))
             ).scalar()
-            return None if row is None else _contents(connection, [row])[row]
+            return None if row is None else contents(connection, [row])[row]
 
     def _evidence_of(
         self, asked: Select[Any], sections: Iterable[str] | None
@@ -577,6 +612,7 @@ class Store:
             yield connection
 
 
+_DATABASE_SIZE = select(func.pg_database_size(func.current_database()))
 _FIRST = t.visit.alias("first_visit")
 _FIRST_RUN = t.run.alias("first_run")
 _LAST_MOMENT = t.visit.alias("last_visit")
@@ -626,11 +662,7 @@ _SPANS = select(
         _LAST_MOMENT.c.id
         == func.coalesce(
             t.finding_span.c.last,
-            # an index each: one condition over both would read every visit of the host
-            func.coalesce(
-                select(_LAST_SEEN).where(t.finding_span.c.check != "").scalar_subquery(),
-                select(_LAST_UNSEEN).where(t.finding_span.c.check == "").scalar_subquery(),
-            ),
+            case((t.finding_span.c.check != "", _LAST_SEEN), else_=_LAST_UNSEEN),
         ),
     )
     .join(_LAST_RUN, _LAST_RUN.c.id == _LAST_MOMENT.c.run)
@@ -876,25 +908,11 @@ def _keep(connection: Connection, content: bytes) -> int:
     return number
 
 
-def _contents(connection: Connection, ids: Iterable[int]) -> dict[int, bytes]:
-    """The contents of some blobs, by id."""
-    rows = {row.id: row for row in connection.execute(select(t.blob).where(t.blob.c.id.in_(ids)))}
-    bases = {row.base for row in rows.values() if row.base is not None}
-    under = {
-        row.id: blobs.unpacked(row.data, row.size)
-        for row in connection.execute(select(t.blob).where(t.blob.c.id.in_(bases)))
-    }
-    return {
-        number: blobs.unpacked(row.data, row.size, under.get(row.base))
-        for number, row in rows.items()
-    }
-
-
 def _documents(
     connection: Connection, rows: Sequence[Any], sections: frozenset[str] | None
 ) -> dict[int, bytes]:
     """The evidence of some visits, by the visit's id."""
-    whole = _contents(
+    whole = contents(
         connection,
         {each for row in rows for each in (row.steady, row.volatile) if each is not None},
     )
@@ -914,7 +932,7 @@ def _documents(
             select(t.blob.c.id, t.blob.c.sha256).where(t.blob.c.sha256.in_(shas))
         )
     }
-    pieces = _contents(connection, numbers.values())
+    pieces = contents(connection, numbers.values())
     found: dict[int, bytes] = {}
     for row in rows:
         if row.volatile is None:

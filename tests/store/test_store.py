@@ -119,7 +119,8 @@ def test_a_run_is_resumed(store: Store):
         store.resume("last")
 
 
-def test_only_its_owner_may_read_it(url: str, tmp_path: Path):
+def test_only_its_owner_may_read_it(tmp_path: Path):
+    url = f"sqlite:///{tmp_path}/state/history.sqlite"
     with open_store(url) as store:
         record(store, 0, report())
         files = sorted((tmp_path / "state").iterdir())

@@ -1,0 +1,242 @@
+"""Killed, full, locked, cut off, of another schema: the store stays whole, and says why."""
+
+import os
+import random
+import resource
+import signal
+import sqlite3
+import time
+import warnings
+from pathlib import Path
+from typing import Any
+
+import pytest
+from postgres import Postgres
+from recorded import document, ended, record, report, run
+
+import nodevet.store.recorder
+from nodevet.history.model import RunState
+from nodevet.store import Store, StoreError, engine, open_store
+from nodevet.store.blobs import unpacked
+
+# pg8000 leaves the socket of a session that the server cut off to the garbage collection
+pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+HOSTS = 30
+KILLS = int(os.environ.get("NODEVET_KILLS", "6"))
+
+
+def fails(night: int, host: int) -> bool:
+    return (night * 7 + host * 3) % 5 < 2
+
+
+def take(recorder: Any, night: int, host: int) -> None:
+    said = {"governor": "fail" if fails(night, host) else "ok"}
+    name = f"gpu{host:03d}"
+    evidence = document(
+        host={"hostname": name, "uptime_s": night}, sysctl={"a": [str(night // 3)] * 200}
+    )
+    recorder.take(report(name, said, night=night, machine_id=name, boot_id=name), evidence)
+
+
+def night_of(url: str, night: int) -> None:
+    """Record one night, or what is left of it."""
+    nodevet.store.recorder.BATCH = 4
+    with open_store(url) as store:
+        begun = run(night, HOSTS)
+        if begun.id in {each.id for each in store.runs()}:
+            recorder, done = store.resume(begun.id)
+        else:
+            recorder, done = store.begin(begun), frozenset()
+        for host in range(HOSTS):
+            if f"gpu{host:03d}" not in done:
+                take(recorder, night, host)
+        recorder.finish(ended(begun))
+        if recorder.broken:
+            raise recorder.broken
+
+
+def in_a_child(url: str, night: int, seconds: float) -> bool:
+    """Whether the night was over before the child was killed."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        child = os.fork()
+    if not child:
+        try:
+            night_of(url, night)
+        finally:
+            os._exit(0)
+    time.sleep(seconds)
+    os.kill(child, signal.SIGKILL)
+    _, status = os.waitpid(child, 0)
+    return os.WIFEXITED(status)
+
+
+def is_whole(store: Store, nights: range) -> None:
+    """Every visit's evidence unpacks, no host is there twice, and spans say who failed when."""
+    if store.name.endswith(".sqlite"):
+        with sqlite3.connect(store.name) as raw:
+            assert raw.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+    for night in nights:
+        begun = run(night)
+        found = list(store.evidence(begun.id))
+        assert all(text for _, text in found)
+        hosts = [visit.host for visit, _ in found]
+        assert len(set(hosts)) == len(hosts) == store.run(begun.id).visited
+        failing = {name for name in hosts if fails(night, int(name[3:]))}
+        assert {span.host for span in store.spans(run=begun.id)} == failing
+
+
+@pytest.mark.timeout(600)
+def test_killed_at_any_instant(url: str):
+    draw, night, kills = random.Random(int(os.environ.get("NODEVET_KILLS_SEED", "1"))), 1, 0
+    night_of(url, 0)
+    begun = time.monotonic()
+    night_of(url, 1)
+    whole = time.monotonic() - begun
+    while kills < KILLS:
+        night += 1
+        killed = False
+        while kills < KILLS and not in_a_child(url, night, draw.uniform(0, whole)):
+            killed, kills = True, kills + 1
+            with open_store(url) as store:
+                known = {each.id: each for each in store.runs()}
+                if run(night).id in known:
+                    assert known[run(night).id].state is RunState.INCOMPLETE
+                    is_whole(store, range(night - 1, night + 1))
+        if not killed:
+            whole *= 0.9
+        night_of_rest(url, night)
+    with open_store(url) as store:
+        is_whole(store, range(night + 1))
+        assert all(each.visited == HOSTS for each in store.runs())
+
+
+def night_of_rest(url: str, night: int) -> None:
+    with open_store(url) as store:
+        done = {each.id: each.state for each in store.runs()}
+    if done.get(run(night).id) is not RunState.COMPLETE:
+        night_of(url, night)
+
+
+def test_a_full_disk_breaks_the_recording_and_not_the_store(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    url = f"sqlite:///{tmp_path}/h.sqlite"
+    night_of(url, 0)
+    with open_store(url) as store:
+        recorder = store.begin(run(1, HOSTS))
+        monkeypatch.setattr(nodevet.store.recorder, "BATCH", 4)
+        used = max(each.stat().st_size for each in tmp_path.iterdir())
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (used + 20_000, limits[1]))
+        try:
+            for host in range(HOSTS):
+                take(recorder, 1, host)
+            recorder.finish(ended(run(1, HOSTS)))
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+            signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
+        assert recorder.broken is not None
+        assert "room" in str(recorder.broken)
+    night_of_rest_of_a_dead(url)
+
+
+def night_of_rest_of_a_dead(url: str) -> None:
+    """The same process goes on: what it could not record, it takes up again."""
+    with open_store(url) as store:
+        is_whole(store, range(2))
+        recorder, done = store.resume(run(1).id)
+        for host in range(HOSTS):
+            if f"gpu{host:03d}" not in done:
+                take(recorder, 1, host)
+        recorder.finish(ended(run(1)))
+        assert recorder.broken is None
+        is_whole(store, range(2))
+
+
+def test_a_locked_store_is_said_to_be(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(engine, "WAIT", 0.2)
+    url = f"sqlite:///{tmp_path}/h.sqlite"
+    with open_store(url) as store:
+        recorder = store.begin(run(0))
+        other = sqlite3.connect(f"{tmp_path}/h.sqlite", isolation_level=None)
+        other.execute("BEGIN IMMEDIATE")
+        take(recorder, 0, 0)
+        recorder.finish(ended(run(0)))
+        other.close()
+        assert "another process has been writing to it for too long" in str(recorder.broken)
+
+
+def test_what_is_no_store_is_said_to_be_none(tmp_path: Path):
+    (tmp_path / "text").write_text("no database at all, but a text of some length\n" * 40)
+    with pytest.raises(StoreError, match=r"text: it is no store of nodevet's"):
+        open_store(f"sqlite:///{tmp_path}/text")
+    with sqlite3.connect(tmp_path / "other") as other:
+        other.execute("CREATE TABLE run (speed INTEGER)")
+    with pytest.raises(StoreError, match=r"tables of something else \(run\)"):
+        open_store(f"sqlite:///{tmp_path}/other")
+    (tmp_path / "file").write_text("")
+    with pytest.raises(StoreError, match="cannot be made"):
+        open_store(f"sqlite:///{tmp_path}/file/h.sqlite")
+    for url in ("mysql://u:secret@h/d", "sqlite://", "nonsense"):
+        with pytest.raises(StoreError, match="sqlite:///") as told:
+            open_store(url)
+        assert "secret" not in str(told.value)
+
+
+def test_a_server_that_is_not_there_is_told_without_its_password():
+    with pytest.raises(StoreError) as told:
+        open_store("postgresql://nodevet:secret@127.0.0.1:1/none")
+    assert "postgresql://nodevet:***@127.0.0.1:1/none" in str(told.value)
+
+
+def test_postgresql_restarted_in_the_middle(postgres: Postgres):
+    url = postgres.database()
+    with open_store(url) as store:
+        recorder = store.begin(run(0, HOSTS))
+        for host in range(5):
+            take(recorder, 0, host)
+        postgres.stop()
+        postgres.start()
+        for host in range(5, HOSTS):
+            take(recorder, 0, host)
+        recorder.finish(ended(run(0, HOSTS)))
+        assert recorder.broken is not None
+        assert store.run("last").state is RunState.INCOMPLETE
+    night_of_rest(url, 0)
+    with open_store(url) as store:
+        is_whole(store, range(1))
+        assert store.run("last").visited == HOSTS
+
+
+def test_a_newer_schema_is_left_alone(url: str):
+    from sqlalchemy import text
+
+    with open_store(url) as store, store._engine.begin() as connection:
+        connection.execute(text("UPDATE nodevet_schema SET version_num = '9999'"))
+    with pytest.raises(StoreError, match="a newer nodevet has written it"):
+        open_store(url)
+
+
+def test_two_write_at_once_and_a_reader_reads(url: str):
+    with open_store(url) as one, open_store(url) as other:
+        record(one, 0, *(report(f"gpu{host:03d}", machine_id=str(host)) for host in range(9)))
+        reading = one.visits("last")
+        next(reading)
+        first, second = one.begin(run(1)), other.begin(run(2))
+        for host in range(9):
+            take(first, 1, host)
+            take(second, 2, host)
+        first.finish(ended(run(1)))
+        second.finish(ended(run(2)))
+        assert (first.broken, second.broken) == (None, None)
+        assert len(list(reading)) == 8
+        for night in (1, 2):
+            failing = {f"gpu{host:03d}" for host in range(9) if fails(night, host)}
+            assert {span.host for span in one.spans(run=run(night).id)} == failing
+
+
+def test_a_damaged_piece_is_told():
+    with pytest.raises(StoreError, match="does not unpack"):
+        unpacked(b"nonsense", 100)
