@@ -19,7 +19,7 @@ def test_runs_are_named_by_id_beginning_place_and_day(store: Store):
     newest, middle, oldest = store.runs()
     assert newest.state is RunState.COMPLETE and newest.visited == 1
     assert newest.outcomes == {HostOutcome.OK: 1} and newest.baselines == {"site": "0" * 64}
-    assert store.run("last") == newest
+    assert store.run() == newest
     assert store.run("last~2") == oldest
     assert store.run("2026-11-02") == middle
     assert store.run(middle.id[:8]) == middle
@@ -56,7 +56,7 @@ def test_evidence_comes_back_whole_or_by_section(store: Store):
     ((_, part),) = store.evidence("last~1", sections=["sysctl"])
     assert part is not None and list(json.loads(part)["sections"]) == ["sysctl"]
     assert json.loads(part)["sections"]["sysctl"]["data"] == {"a": 1}
-    last = store.last_evidence("gpu001", before_run=store.run("last").id)
+    last = store.last_evidence("gpu001", before_run=store.run().id)
     assert last is not None and json.loads(last[1]) == json.loads(first)
     assert store.last_evidence("gpu009") is None
 
@@ -98,7 +98,7 @@ def test_a_second_try_replaces_the_first(store: Store):
     assert [each.news for each in news.findings] == [News.STILL]
     (visit,) = store.visits("last")
     assert visit.status is Status.VETTED and visit.evidence
-    assert store.run("last").outcomes == {HostOutcome.FAIL: 1}
+    assert store.run().outcomes == {HostOutcome.FAIL: 1}
     (span,) = store.spans()
     assert span.end is None
 
@@ -114,7 +114,7 @@ def test_a_run_is_resumed(store: Store):
     assert done == {"gpu001"}
     again.take(report("gpu002"), None)
     again.finish(ended(begun))
-    assert store.run("last").visited == 2
+    assert store.run().visited == 2
     with pytest.raises(StoreError, match="is complete"):
         store.resume("last")
 

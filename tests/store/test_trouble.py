@@ -203,11 +203,11 @@ def test_postgresql_restarted_in_the_middle(postgres: Postgres):
             take(recorder, 0, host)
         recorder.finish(ended(run(0, HOSTS)))
         assert recorder.broken is not None
-        assert store.run("last").state is RunState.INCOMPLETE
+        assert store.run().state is RunState.INCOMPLETE
     night_of_rest(url, 0)
     with open_store(url) as store:
         is_whole(store, range(1))
-        assert store.run("last").visited == HOSTS
+        assert store.run().visited == HOSTS
 
 
 def test_a_newer_schema_is_left_alone(url: str):
