@@ -73,8 +73,9 @@ def report(
 
 def unreachable(host: str = "gpu001", why: str = "connection refused", **rest: Any) -> HostReport:
     """A host that did not answer."""
-    gone: dict[str, Any] = {"baseline": "", "machine_id": None, "boot_id": None}
-    return report(host, {}, status=Status.UNREACHABLE, why=why, **gone | rest)
+    gone: dict[str, Any] = {"status": Status.UNREACHABLE, "baseline": ""}
+    gone |= {"machine_id": None, "boot_id": None}
+    return report(host, {}, why=why, **gone | rest)
 
 
 def document(**sections: Any) -> bytes:
