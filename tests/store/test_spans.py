@@ -1,4 +1,4 @@
-"""Whatever the nights bring, the spans give back who failed what in which run, and what was news."""
+"""Whatever the nights bring: the spans say who failed what in which run, and what was news."""
 
 import shutil
 from collections.abc import Mapping
@@ -46,8 +46,8 @@ def said_by(night: Mapping[str, Any]) -> Any:
     return tuple(finding(said, key, actual) for key, (said, actual) in night["said"].items())
 
 
-@given(st.lists(NIGHT, min_size=1, max_size=12))
-@settings(max_examples=60, deadline=None)
+@given(st.lists(NIGHT, min_size=1, max_size=8))
+@settings(max_examples=15, deadline=None)
 def test_any_sequence_of_nights(empty: Path, nights: list[dict[str, Any]]):
     path = empty.with_name("one.sqlite")
     for each in empty.parent.glob("one.sqlite*"):
