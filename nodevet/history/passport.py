@@ -10,6 +10,8 @@ from nodevet.age import seconds_of
 from nodevet.history.model import CounterPoint, FindingSpan, Part, PartPlace, RecordedAction
 from nodevet.model import Finding, Subject, Verdict
 
+Names = Mapping[tuple[str, str], frozenset[str]]
+
 
 class StayCounter(msgspec.Struct, frozen=True, kw_only=True):
     """A counter over one stay of a part."""
@@ -65,8 +67,13 @@ def passport(
     spans: Iterable[FindingSpan],
     points: Iterable[CounterPoint],
     actions: Iterable[RecordedAction],
+    names: Names | None = None,
 ) -> Passport:
-    """`spans` and `actions` of the hosts where it was: those about it are taken."""
+    """`spans` and `actions` of the hosts where it was: those about it are taken.
+
+    `names`: by host and slot, what it is called there.
+    """
+    called = names or {}
     listed = sorted(places, key=lambda place: _seconds(place.first.at))
     counted = sorted(points, key=lambda point: _seconds(point.moment.at))
     faults = [
@@ -81,7 +88,7 @@ def passport(
             open=span.end is None,
         )
         for span in spans
-        if span.finding is not None and any(is_about(span, place) for place in listed)
+        if span.finding is not None and any(is_about(span, place, called) for place in listed)
     ]
     return Passport(
         part=part,
@@ -89,7 +96,11 @@ def passport(
         faults=tuple(sorted(faults, key=lambda fault: _seconds(fault.first))),
         repairs=tuple(
             sorted(
-                (action for action in actions if any(touches(action, place) for place in listed)),
+                (
+                    action
+                    for action in actions
+                    if any(touches(action, place, called) for place in listed)
+                ),
                 key=lambda action: _seconds(action.at),
             )
         ),
@@ -101,7 +112,7 @@ def _seconds(at: str) -> float:
     return seconds_of(at) or 0.0
 
 
-def is_about(span: FindingSpan, place: PartPlace) -> bool:
+def is_about(span: FindingSpan, place: PartPlace, names: Names) -> bool:
     """Whether a finding is about the part that was in this place then."""
     if span.host != place.host or span.finding is None:
         return False
@@ -109,23 +120,24 @@ def is_about(span: FindingSpan, place: PartPlace) -> bool:
     if subject.uuid:
         return subject.uuid == place.part.id
     then: bool = _seconds(place.first.at) <= _seconds(span.first.at) <= _seconds(place.last.at)
-    return then and _names(subject, place.slot)
+    return then and _is_called(subject, {place.slot, *names.get((place.host, place.slot), ())})
 
 
-def _names(subject: Subject, slot: str) -> bool:
+def _is_called(subject: Subject, names: set[str]) -> bool:
     """Whether a subject is what is in a slot: `mlx5_3:1` is a port of mlx5_3."""
-    named = {subject.bus_id, subject.id, subject.id.partition(":")[0]}
-    return slot in named - {None, ""}
+    named = {subject.bus_id or "", subject.id, subject.id.partition(":")[0]}
+    return bool(names & named - {""})
 
 
-def touches(action: RecordedAction, place: PartPlace) -> bool:
+def touches(action: RecordedAction, place: PartPlace, names: Names) -> bool:
     """Whether a step of a run of fixes changed this part, while it was there."""
     there = _seconds(place.first.at) <= _seconds(action.at)
     if action.host != place.host or not there:
         return False
     if not place.open and _seconds(action.at) > _seconds(place.last.at):
         return False
-    return any(name in action.resource for name in (place.part.id, place.slot) if name)
+    known = {place.part.id, place.slot, *names.get((place.host, place.slot), ())}
+    return any(name in action.resource for name in known if name)
 
 
 def _stay(place: PartPlace, points: Sequence[CounterPoint]) -> Stay:

@@ -169,6 +169,7 @@ def _visits(visits: Sequence[RecordedVisit], started: Mapping[str, str]) -> Iter
 
 def _findings(told: HostTold) -> Iterator[StoryEvent]:
     ends = _Ends(told)
+    gone = {place.part.id for place in told.places if not place.open}
     for span in told.spans:
         if not span.check or span.finding is None:
             continue
@@ -185,7 +186,7 @@ def _findings(told: HostTold) -> Iterator[StoryEvent]:
                 run=after.run,
                 kind=StoryKind.FIXED if span.end is SpanEnd.OK else StoryKind.GONE,
                 finding=span.finding,
-                text="" if span.end is SpanEnd.OK else _why_gone(span.end),
+                text=_why_gone(span.end, left=span.finding.subject.uuid in gone),
                 since=(span.since or span.first).at,
             )
 
@@ -200,9 +201,10 @@ def _began(span: FindingSpan) -> StoryKind:
     }[span.verdict]
 
 
-def _why_gone(end: SpanEnd) -> str:
+def _why_gone(end: SpanEnd, *, left: bool) -> str:
     return {
-        SpanEnd.GONE: "the check says nothing of it any more",
+        SpanEnd.OK: "",
+        SpanEnd.GONE: "it left with the part" if left else "the check says nothing of it any more",
         SpanEnd.NOT_APPLICABLE: "the check is no longer applicable",
         SpanEnd.REPLACED: "of the machine that was there before",
     }[end]

@@ -98,6 +98,21 @@ def recorded_runs(url: str | None) -> Iterator[Suggestion]:
             yield Suggestion(named[run.id], f"{run.series or 'by hand'}, {run.hosts} hosts")
 
 
+def recorded_hosts(url: str | None) -> Iterator[Suggestion]:
+    from nodevet.run.recall import open_history
+
+    with open_history(url) as store:
+        yield from map(Suggestion, store.hosts())
+
+
+def recorded_parts(url: str | None, start: str) -> Iterator[Suggestion]:
+    from nodevet.run.recall import open_history
+
+    with open_history(url) as store:
+        for part in store.parts(start) if start else ():
+            yield Suggestion(part.id, part.model)
+
+
 def hosts(inventories: Sequence[str]) -> Iterator[Suggestion]:
     """@local, and the groups and hosts of these inventories, if they are data and small; without
     an inventory the names that ~/.ssh/config knows."""

@@ -30,9 +30,12 @@ from typing import Any, NamedTuple
 from nodevet import __version__
 from nodevet.baseline import load
 from nodevet.catalog import Catalog
+from nodevet.fixing.model import Risk
 from nodevet.fleet import Visit
 from nodevet.history.model import RecordedRun, RunState
 from nodevet.model import Host, HostReport, Run, Severity, Status
+from nodevet.resource import Resource, State
+from nodevet.result import HostResult, Outcome, Result, StepResult
 from nodevet.run.context import VetContext
 from nodevet.run.saved import keep
 from nodevet.run.vet import judge_visit
@@ -321,6 +324,40 @@ def record(url: str, nights: Sequence[int] = NIGHTS) -> None:
                 recorder.take(report, evidence)
             recorder.finish(recorded(seen, RunState.COMPLETE))
             assert recorder.broken is None, recorder.broken
+            if night == 3:
+                store.record_result(fix_of_the_governor(), "5f1c00aa-1")
+
+
+def fix_of_the_governor() -> Result:
+    """What `nodevet apply` came to, in the afternoon between night 3 and night 4."""
+    policies = "/sys/devices/system/cpu/cpufreq/policy*/scaling_governor"
+
+    def states(value: str) -> tuple[State, ...]:
+        resource = Resource(kind="kernel", name=policies)
+        return (State(resource=resource, exists=True, value=value),)
+
+    step = StepResult(
+        id="a100-02/cpu_governor/0-31",
+        fix="cpu_governor",
+        subjects=("cpufreq 0-31",),
+        expected="performance",
+        actual="powersave",
+        risk=Risk.LIVE,
+        outcome=Outcome.CHANGED,
+        before=states("powersave"),
+        after=states("performance"),
+        verdicts={"cpufreq 0-31": "ok"},
+    )
+    host = HostResult(host="a100-02", outcome=Outcome.CHANGED, seconds=4.2, steps=(step,))
+    return Result(
+        nodevet=__version__,
+        plan="5f1c00aa",
+        digest="5f1c00aa" * 8,
+        author="ann@ops",
+        started="2026-11-18T14:10:00+00:00",
+        seconds=5.0,
+        hosts=(host,),
+    )
 
 
 def recorded(seen: Run, state: RunState) -> RecordedRun:

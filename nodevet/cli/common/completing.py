@@ -90,6 +90,15 @@ def recorded_runs(ctx: click.Context, param: click.Parameter, incomplete: str) -
     return _items(completion.recorded_runs(ctx.params.get("store")), incomplete)
 
 
+def recorded_hosts(ctx: click.Context, param: click.Parameter, incomplete: str) -> Items:
+    return _items(completion.recorded_hosts(ctx.params.get("store")), incomplete)
+
+
+def recorded_parts(ctx: click.Context, param: click.Parameter, incomplete: str) -> Items:
+    """Parts whose id begins so, once there are a few characters of it."""
+    return _items(completion.recorded_parts(ctx.params.get("store"), incomplete), incomplete)
+
+
 def among(words: Iterable[str], incomplete: str) -> Items:
     return _items((Suggestion(word) for word in words), incomplete)
 

@@ -286,8 +286,8 @@ def facts_table(found: Iterable[FactDiff]) -> HistoryTable | None:
     rows = tuple(
         (
             Cell(what),
-            Cell(_short(before)),
-            Cell(f"→ {_short(after)}"),
+            Cell(short(before)),
+            Cell(f"→ {short(after)}"),
             Cell(nodeset(hosts)),
         )
         for what, before, after, hosts in _joined(found)
@@ -295,7 +295,7 @@ def facts_table(found: Iterable[FactDiff]) -> HistoryTable | None:
     return HistoryTable(title="Facts", rows=rows) if rows else None
 
 
-def _short(value: str) -> str:
+def short(value: str) -> str:
     """A value on one line; of a GPU's UUID so much as commands need."""
     if UUID.fullmatch(value):
         return value[:SHORT]

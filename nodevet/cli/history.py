@@ -1,0 +1,53 @@
+"""`nodevet history`: the story of a host, or of a part."""
+
+from pathlib import Path
+
+import click
+
+from nodevet.cli.common import completing, recalled
+from nodevet.cli.common.command import Command
+from nodevet.cli.common.display import Display, display_options
+
+
+@click.command(
+    "history",
+    cls=Command,
+    group="History",
+    order=3,
+    examples=(
+        ("What happened to a host", "nodevet history gpu003"),
+        (
+            "A GPU followed from host to host, by its UUID or serial number",
+            "nodevet history GPU-d5b35768",
+        ),
+    ),
+)
+@click.argument("what", metavar="HOST|PART", shell_complete=completing.recorded_hosts)
+@recalled.formats()
+@recalled.store
+@display_options()
+def command(what: str, form: tuple[str, Path | None], store: str | None, display: Display) -> None:
+    """Tell what is remembered of a HOST or a PART.
+
+    Of a host: boots, what failed from when to when, parts in and out, fixes, nights in which it
+    could not be vetted. Of a part (GPU, NIC, drive): where it was and what it had there. A part is
+    named by its UUID, GUID or serial number, or the beginning of one.
+
+    \b
+    Exit codes:
+      0  shown
+      2  usage or configuration error, nothing known of it, or nothing has been recorded
+    """
+    from nodevet.history.passport import Passport
+    from nodevet.report.parts.history_story import passport_sheet, story_sheet
+    from nodevet.run.recall import open_history
+    from nodevet.run.story import story_found
+
+    clock = recalled.clock()
+    with open_history(store) as history:
+        found = story_found(history, what)
+    if isinstance(found, Passport):
+        sheet = passport_sheet(found, clock, kind="history")
+    else:
+        sheet = story_sheet(found, clock)
+    recalled.show(found, sheet, form, display)

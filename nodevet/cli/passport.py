@@ -1,0 +1,59 @@
+"""`nodevet passport`: what an RMA asks of a part."""
+
+from pathlib import Path
+
+import click
+
+from nodevet.cli.common import completing, recalled
+from nodevet.cli.common.command import Command
+from nodevet.cli.common.display import Display, display_options
+
+
+@click.command(
+    "passport",
+    cls=Command,
+    group="History",
+    order=5,
+    examples=(
+        (
+            "For the vendor: hosts without their names",
+            "nodevet passport GPU-d5b35768 --redact --format html:gpu.html",
+        ),
+        ("For your own ticket", "nodevet passport 1659993044202 --format markdown"),
+    ),
+)
+@click.argument("part", shell_complete=completing.recorded_parts)
+@click.option(
+    "--redact",
+    is_flag=True,
+    help="For what leaves the site: no host names, no files, no owners; the part's own ids stay.",
+)
+@recalled.formats()
+@recalled.store
+@display_options()
+def command(
+    part: str,
+    redact: bool,
+    form: tuple[str, Path | None],
+    store: str | None,
+    display: Display,
+) -> None:
+    """Write the passport of a PART: identity, places, faults, repairs, counters.
+
+    PART is a UUID, GUID or serial number, or the beginning of one. Counters stand as they were when
+    it came to a place and when it was last read there.
+
+    \b
+    Exit codes:
+      0  written
+      2  usage or configuration error, no such part, or nothing has been recorded
+    """
+    from nodevet.history.passport import redacted
+    from nodevet.report.parts.history_story import passport_sheet
+    from nodevet.run.recall import open_history
+    from nodevet.run.story import passport_found
+
+    with open_history(store) as history:
+        found = passport_found(history, part)
+    found = redacted(found) if redact else found
+    recalled.show(found, passport_sheet(found, recalled.clock()), form, display)

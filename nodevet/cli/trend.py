@@ -1,0 +1,76 @@
+"""`nodevet trend`: how something went from run to run."""
+
+from pathlib import Path
+
+import click
+
+from nodevet.cli.common import completing, options, recalled
+from nodevet.cli.common.command import Command, WholeNumber
+from nodevet.cli.common.display import Display, display_options
+
+
+@click.command(
+    "trend",
+    cls=Command,
+    group="History",
+    order=4,
+    examples=(
+        ("On how many hosts a check fails, run by run", "nodevet trend power_limit"),
+        (
+            "How hot the GPUs of the fleet are, drawn",
+            "nodevet trend 'gpu.gpus[].temperature_gpu_c' --format html:heat.html",
+        ),
+        (
+            "A counter of one host, GPU by GPU",
+            "nodevet trend 'gpu.gpus[].pcie_replay_counter' --host gpu001",
+        ),
+    ),
+)
+@click.argument("what", metavar="CHECK|FIELD", shell_complete=completing.checks)
+@click.option(
+    "--host", shell_complete=completing.recorded_hosts, help="Only this host: part by part."
+)
+@click.option(
+    "--series", metavar="NAME", help="Runs of this sweep.  [default: that of the last run]"
+)
+@click.option(
+    "-n", "most", type=WholeNumber(), default=30, show_default=True, help="At most so many runs."
+)
+@recalled.formats()
+@recalled.store
+@options.project
+@display_options()
+def command(
+    what: str,
+    host: str | None,
+    series: str | None,
+    most: int,
+    form: tuple[str, Path | None],
+    store: str | None,
+    project: Path,
+    display: Display,
+) -> None:
+    """Show a CHECK or a FIELD of the evidence from run to run.
+
+    Of a check: how many hosts failed it in each run. Of a field, `section.list[].field`: its least,
+    median and most over all hosts; with --host each part; of words, how often each was read.
+
+    \b
+    Exit codes:
+      0  shown
+      2  usage or configuration error, no such check or field, or nothing has been recorded
+    """
+    from nodevet.history.trend import CheckTrend
+    from nodevet.report.parts.history_trend import check_sheet, field_sheet
+    from nodevet.run.context import open_project
+    from nodevet.run.recall import open_history
+    from nodevet.run.trend import trend_found
+
+    catalog, _ = open_project(project)
+    with open_history(store) as history:
+        found = trend_found(history, what, catalog, host=host, name=series, most=most)
+    clock = recalled.clock()
+    if isinstance(found, CheckTrend):
+        recalled.show(found, check_sheet(found, clock), form, display)
+    else:
+        recalled.show(found, field_sheet(found, clock), form, display)

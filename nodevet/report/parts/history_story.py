@@ -1,0 +1,299 @@
+"""The story of a host, and of a part, as sheets. Pure."""
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from nodevet.history.listing import troubles
+from nodevet.history.model import PartPlace, RecordedRun, RunState
+from nodevet.history.passport import Passport, Stay
+from nodevet.history.story import HostStory, Night, StoryEvent, StoryKind
+from nodevet.model import Finding, HostFacts, HostOutcome, Severity, Verdict
+from nodevet.printable import brief, plain
+from nodevet.report.parts.fold import lines
+from nodevet.report.parts.history_runs import Since, findings, short
+from nodevet.report.parts.history_sheet import Cell, Clock, HistoryTable, Sheet
+from nodevet.report.parts.text import count, name
+from nodevet.report.parts.words import difference, subjects_of
+
+LONGEST = 200  # columns of one text
+MOST_NIGHTS = 60  # marks of runs
+TONES = {
+    StoryKind.FAILS: "fail",
+    StoryKind.CHANGED: "warning",
+    StoryKind.UNKNOWN: "unknown",
+    StoryKind.WAIVED: "waived",
+    StoryKind.FIXED: "ok",
+    StoryKind.FIX: "ok",
+    StoryKind.LOST: "unreached",
+    StoryKind.BACK: "ok",
+    StoryKind.REPLACED: "warning",
+}
+MARKS = {
+    HostOutcome.OK: "•",
+    HostOutcome.FAIL: "✕",
+    HostOutcome.UNKNOWN: "?",
+    HostOutcome.WAIVED: "w",
+}
+
+
+def story_sheet(found: HostStory, clock: Clock) -> Sheet:
+    """What happened to a host, the oldest first."""
+    last = found.nights[-1]
+    nights = found.nights[-MOST_NIGHTS:]
+    seen = count(len(found.nights), "run")
+    known = f"{seen} since {' '.join(clock.at(found.nights[0].at).split())}"
+    about = [
+        ("last seen", clock.both(last.at)),
+        ("runs", f"{known}, vetted in {found.vetted:,}, {count(found.boots, 'boot')}"),
+        ("nights", _marks(nights)),
+        ("baseline", plain(found.baseline)),
+        ("groups", plain(", ".join(found.groups))),
+        *_facts(found.facts),
+        ("parts", _parts(found.parts)),
+    ]
+    told = [(span.host, span.finding) for span in found.open if span.finding is not None]
+    since = Since()
+    for span in found.open:
+        if span.finding is not None:
+            since.add(span.host, span.finding, (span.since or span.first).at)
+    parts = []
+    if told:
+        rows = lines(troubles(_no_run(last.run, last.at), [], told))
+        parts.append(findings("What is wrong now", rows, since, clock))
+    parts.append(
+        HistoryTable(
+            title="What happened",
+            heads=("when", "", "what"),
+            rows=tuple(_events(found.events, clock)),
+        )
+    )
+    return Sheet(
+        title=f"{name(found.host)}: {last.outcome.words}",
+        kind="history",
+        about=tuple((key, value) for key, value in about if value),
+        parts=tuple(parts),
+    )
+
+
+def _no_run(run: str, at: str) -> RecordedRun:
+    return RecordedRun(
+        id=run,
+        series="",
+        started=at,
+        seconds=0.0,
+        state=RunState.COMPLETE,
+        nodevet="",
+        fail_on=Severity.INFO,
+        hosts=1,
+        visited=1,
+        outcomes={},
+        baselines={},
+    )
+
+
+def _marks(nights: Sequence[Night]) -> str:
+    """`••✕✕•`: a mark for each run."""
+    return "".join(MARKS.get(night.outcome, "–") for night in nights)
+
+
+def _facts(facts: HostFacts | None) -> Iterator[tuple[str, str]]:
+    if facts is None:
+        return
+    gpus = ", ".join(f"{number} × {plain(model)}" for model, number in facts.gpus.items())
+    software = (facts.os, facts.kernel and f"kernel {facts.kernel}")
+    driver = facts.driver and f"driver {facts.driver}"
+    yield "machine", plain(facts.machine or "")
+    yield "GPUs", gpus
+    yield "software", plain(", ".join(filter(None, (*software, driver))))
+
+
+def _parts(places: Iterable[PartPlace]) -> str:
+    numbers: dict[str, int] = {}
+    for place in places:
+        kind = KINDS[place.part.kind.value]
+        numbers[kind] = numbers.get(kind, 0) + 1
+    return ", ".join(count(number, kind) for kind, number in numbers.items())
+
+
+KINDS = {"gpu": "GPU", "nic": "NIC", "nvme": "NVMe drive", "drive": "drive"}
+
+
+def _events(events: Sequence[StoryEvent], clock: Clock) -> Iterator[tuple[Cell, ...]]:
+    """A row for what happened; alike findings of one moment are one."""
+    groups: dict[object, list[StoryEvent]] = {}
+    for place, event in enumerate(events):
+        finding = event.finding
+        key: object = place
+        if finding is not None:
+            key = (event.run, event.kind, finding.check, difference(finding), event.since)
+        groups.setdefault(key, []).append(event)
+    shown = ""
+    for group in groups.values():
+        first = group[0]
+        when = clock.at(first.at)
+        yield (
+            Cell("" if when == shown else when),
+            Cell(first.kind.value, _tone(first)),
+            Cell(_said(group, clock)),
+        )
+        shown = when
+
+
+def _tone(event: StoryEvent) -> str:
+    if event.kind is StoryKind.FAILS and event.finding:
+        return "fail" if event.finding.severity is Severity.CRITICAL else "warning"
+    return TONES.get(event.kind, "quiet")
+
+
+def _said(group: Sequence[StoryEvent], clock: Clock) -> str:
+    event = group[0]
+    if event.part is not None:
+        way = "from" if event.kind is StoryKind.PART_IN else "to"
+        other = f", {way} {plain(event.elsewhere)}" if event.elsewhere else ""
+        return (
+            f"{KINDS[event.part.kind.value]} {short(event.part.id)} at {plain(event.slot)}{other}"
+        )
+    if event.finding is None:
+        return brief(event.text, LONGEST)
+    said = about([each.finding for each in group if each.finding])
+    if event.since:
+        said += f"  (since {' '.join(clock.at(event.since).split())})"
+    return said + (f"; {event.text}" if event.text else "")
+
+
+def about(found: Sequence[Finding]) -> str:
+    """`power_limit: 500 W, expected 700 W (GPU 0-7)`."""
+    first = found[0]
+    what, _ = difference(first)
+    subjects, _ = subjects_of([("", each) for each in found])
+    return f"{brief(first.check)}: {what}" + (f" ({subjects})" if subjects else "")
+
+
+# --- a part ---
+
+
+def passport_sheet(found: Passport, clock: Clock, *, kind: str = "passport") -> Sheet:
+    """What a part is, where it was, what it had, what it counted."""
+    part = found.part
+    here = found.here
+    now = f"in {name(here.host)}, {plain(here.slot)}" if here else _gone(found.stays, clock)
+    names = {"gpu": ("serial, part number, VBIOS"), "nic": "board, firmware"}
+    return Sheet(
+        title=f"{KINDS[part.kind.value]} {plain(part.id)}: {now}",
+        kind=kind,
+        about=tuple(
+            (key, value)
+            for key, value in (
+                ("model", plain(part.model)),
+                (names.get(part.kind.value, "serial, firmware"), plain(", ".join(part.names))),
+            )
+            if value
+        ),
+        parts=tuple(
+            each
+            for each in (
+                _stays(found.stays, clock),
+                _faults(found, clock),
+                _repairs(found, clock),
+                _counters(found.stays),
+                _points(found, clock),
+            )
+            if each is not None
+        ),
+        end="" if found.faults else "no check has said anything of it",
+    )
+
+
+def _gone(stays: Sequence[Stay], clock: Clock) -> str:
+    if not stays:
+        return "never seen"
+    last = stays[-1]
+    return f"not seen since {' '.join(clock.at(last.last).split())}, in {name(last.host)}"
+
+
+def _stays(stays: Sequence[Stay], clock: Clock) -> HistoryTable:
+    return HistoryTable(
+        title="Where it was",
+        heads=("from", "to", "host", "slot"),
+        rows=tuple(
+            (
+                Cell(clock.at(stay.first)),
+                Cell("now" if stay.open else clock.at(stay.last), "ok" if stay.open else ""),
+                Cell(name(stay.host)),
+                Cell(plain(stay.slot)),
+            )
+            for stay in stays
+        ),
+    )
+
+
+def _faults(found: Passport, clock: Clock) -> HistoryTable | None:
+    rows = tuple(
+        (
+            Cell(clock.at(fault.first)),
+            Cell("now" if fault.open else clock.at(fault.last), "fail" if fault.open else ""),
+            Cell(name(fault.host)),
+            Cell(fault.verdict.value.upper(), _verdict_tone(fault.verdict)),
+            Cell(_difference(fault.finding)),
+        )
+        for fault in found.faults
+    )
+    heads = ("from", "to", "host", "", "what")
+    return HistoryTable(title="Faults", heads=heads, rows=rows) if rows else None
+
+
+def _verdict_tone(verdict: Verdict) -> str:
+    return {Verdict.FAIL: "fail", Verdict.UNKNOWN: "unknown"}.get(verdict, "waived")
+
+
+def _difference(finding: Finding) -> str:
+    what, why = difference(finding)
+    return f"{brief(finding.check)}: {what}" + (f"; {brief(why, LONGEST)}" if why else "")
+
+
+def _repairs(found: Passport, clock: Clock) -> HistoryTable | None:
+    rows = tuple(
+        (
+            Cell(clock.at(each.at)),
+            Cell(name(each.host)),
+            Cell(brief(each.resource)),
+            Cell(f"{brief(each.before)} → {brief(each.after)}"),
+            Cell(plain(each.outcome).replace("_", " ")),
+        )
+        for each in found.repairs
+    )
+    heads = ("when", "host", "what", "change", "outcome")
+    return HistoryTable(title="Repairs", heads=heads, rows=rows) if rows else None
+
+
+def _counters(stays: Sequence[Stay]) -> HistoryTable | None:
+    """What was counted in each place, when it came and when it was last seen there."""
+    rows = tuple(
+        (
+            Cell(" ".join(filter(None, (plain(each.name), plain(each.subject))))),
+            Cell(name(stay.host)),
+            Cell(f"{each.before:,}", right=True),
+            Cell(f"{each.after:,}", "fail" if each.after > each.before else "", right=True),
+        )
+        for stay in stays
+        for each in stay.counters
+    )
+    heads = ("counter", "in", "when it came", "last read")
+    note = "what a part has counted goes with it; a counter that is not told of was 0"
+    return HistoryTable(title="Counters", heads=heads, rows=rows, note=note) if rows else None
+
+
+def _points(found: Passport, clock: Clock) -> HistoryTable | None:
+    rows = tuple(
+        (
+            Cell(clock.at(point.moment.at)),
+            Cell(name(point.host)),
+            Cell(" ".join(filter(None, (plain(point.name), plain(point.subject))))),
+            Cell(f"{point.value:,}", right=True),
+        )
+        for point in found.points[-MOST_POINTS:]
+    )
+    heads = ("when", "host", "counter", "value")
+    return HistoryTable(title="When they moved", heads=heads, rows=rows) if rows else None
+
+
+MOST_POINTS = 40

@@ -1,0 +1,138 @@
+"""How something went from run to run, as a sheet with a chart. Pure."""
+
+from nodevet.history.trend import CheckTrend, FieldPoint, FieldTrend, PartSeries
+from nodevet.printable import plain
+from nodevet.report.parts.history_chart import number_of
+from nodevet.report.parts.history_runs import short
+from nodevet.report.parts.history_sheet import (
+    Cell,
+    Clock,
+    HistoryChart,
+    HistoryLine,
+    HistoryTable,
+    RunPoint,
+    Sheet,
+)
+from nodevet.report.parts.text import count, name, nodeset
+
+MOST_LINES = 16  # of one chart
+
+
+def check_sheet(found: CheckTrend, clock: Clock) -> Sheet:
+    """On how many hosts a check fails, run by run."""
+    points = tuple(
+        RunPoint(_label(point.started, clock), None, float(point.failing), None)
+        for point in found.points
+    )
+    lines = [HistoryLine(name="fail", points=points)]
+    if any(point.unknown for point in found.points):
+        unknown = tuple(
+            RunPoint(_label(p.started, clock), None, float(p.unknown), None) for p in found.points
+        )
+        lines.append(HistoryLine(name="unknown", points=unknown))
+    rows = tuple(
+        (
+            Cell(clock.both(point.started)),
+            Cell(f"{point.failing:,}", "fail" if point.failing else "ok", right=True),
+            Cell(f"{point.unknown:,}", "unknown" if point.unknown else "quiet", right=True),
+            Cell(f"{point.judged:,}", right=True),
+            Cell(nodeset(point.hosts) if point.hosts else ""),
+        )
+        for point in found.points
+    )
+    last = found.points[-1]
+    return Sheet(
+        title=f"{plain(found.check)}: {count(last.failing, 'host')} of {last.judged:,} fail",
+        kind="trend",
+        facts=tuple(filter(None, (plain(found.title), count(len(found.points), "run")))),
+        parts=(
+            HistoryChart(title="Hosts that fail", unit="", lines=tuple(lines), whole=True),
+            HistoryTable(heads=("run", "fail", "unknown", "vetted", "hosts that fail"), rows=rows),
+        ),
+    )
+
+
+def _label(at: str, clock: Clock) -> str:
+    return " ".join(clock.at(at).split())
+
+
+def field_sheet(found: FieldTrend, clock: Clock) -> Sheet:
+    """What a field was, run by run."""
+    of = f" of {name(found.host)}" if found.host else ""
+    title = f"{plain(found.field)}{of}" + (f", {found.unit}" if found.unit else "")
+    facts = (count(len(found.points), "run"),)
+    if any(point.values for point in found.points):
+        return Sheet(title=title, kind="trend", facts=facts, parts=(_words(found, clock),))
+    chart = _parts_chart(found, clock) if found.series else _range_chart(found, clock)
+    table = _parts_table(found, clock) if found.series else _range_table(found, clock)
+    left = len(found.series) - MOST_LINES
+    end = f"the chart has the first {MOST_LINES} of {len(found.series)}" if left > 0 else ""
+    return Sheet(title=title, kind="trend", facts=facts, parts=(chart, table), end=end)
+
+
+def _range_chart(found: FieldTrend, clock: Clock) -> HistoryChart:
+    points = tuple(
+        RunPoint(_label(p.started, clock), p.least, p.median, p.most) for p in found.points
+    )
+    line = HistoryLine(name="median, from the least to the most", points=points)
+    return HistoryChart(title="All hosts", unit=found.unit, lines=(line,))
+
+
+def _range_table(found: FieldTrend, clock: Clock) -> HistoryTable:
+    def number(value: float | None) -> Cell:
+        return Cell("" if value is None else number_of(value), right=True)
+
+    rows = tuple(
+        (
+            Cell(clock.both(point.started)),
+            number(point.least),
+            number(point.median),
+            number(point.most),
+            Cell(f"{point.count:,}", right=True),
+        )
+        for point in found.points
+    )
+    return HistoryTable(heads=("run", "least", "median", "most", "values"), rows=rows)
+
+
+def _parts_chart(found: FieldTrend, clock: Clock) -> HistoryChart:
+    labels = [_label(point.started, clock) for point in found.points]
+    lines = tuple(
+        HistoryLine(
+            name=_name(each),
+            points=tuple(
+                RunPoint(label, None, value, None)
+                for label, value in zip(labels, each.values, strict=True)
+            ),
+        )
+        for each in found.series[:MOST_LINES]
+    )
+    return HistoryChart(title="Each part", unit=found.unit, lines=lines)
+
+
+def _parts_table(found: FieldTrend, clock: Clock) -> HistoryTable:
+    def row(each: PartSeries) -> tuple[Cell, ...]:
+        return (
+            Cell(_name(each)),
+            *(Cell("" if v is None else number_of(v), right=True) for v in each.values),
+        )
+
+    heads = ("", *(_label(point.started, clock) for point in found.points))
+    return HistoryTable(heads=heads, rows=tuple(map(row, found.series)))
+
+
+def _name(part: PartSeries) -> str:
+    return " ".join(map(short, plain(part.name).split())) or "value"
+
+
+def _words(found: FieldTrend, clock: Clock) -> HistoryTable:
+    """How often each value was read."""
+
+    def told(point: FieldPoint) -> str:
+        return ", ".join(f"{plain(value)}: {number:,}" for value, number in point.values.items())
+
+    rows = tuple(
+        (Cell(clock.both(point.started)), Cell(f"{point.count:,}", right=True), Cell(told(point)))
+        for point in found.points
+    )
+    return HistoryTable(heads=("run", "values", "which"), rows=rows)

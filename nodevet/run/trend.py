@@ -1,0 +1,127 @@
+"""How a check, or a field of the evidence, went from run to run."""
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from nodevet.catalog import Catalog
+from nodevet.evidence.sections import unknown_path
+from nodevet.history.model import RecordedRun
+from nodevet.history.trend import (
+    CheckPoint,
+    CheckTrend,
+    FieldTrend,
+    field_point,
+    judged,
+    series,
+    unit_of,
+    values,
+)
+from nodevet.model import Verdict
+from nodevet.problems import did_you_mean
+from nodevet.run.errors import UserError
+
+if TYPE_CHECKING:
+    from nodevet.store import Store
+
+
+class _Document(msgspec.Struct):
+    sections: dict[str, msgspec.Raw]
+
+
+class _Section(msgspec.Struct):
+    data: Any = None
+
+
+def trend_found(
+    store: "Store",
+    what: str,
+    catalog: Catalog,
+    *,
+    host: str | None,
+    name: str | None,
+    most: int,
+) -> CheckTrend | FieldTrend:
+    """`what` is a check, or a field of the evidence; over the last runs of a series, the oldest
+    first. Raises UserError for one that is neither."""
+    runs = _runs(store, name, most)
+    if "." not in what:
+        return _check_trend(store, what, catalog, runs, host)
+    if why := unknown_path(what):
+        raise UserError(f"{what}: {why}; `nodevet probe` prints every field with its value")
+    return _field_trend(store, what, runs, host)
+
+
+def _runs(store: "Store", name: str | None, most: int) -> list[RecordedRun]:
+    """Of one series: runs of several sweeps are of different hosts. None: that of the last run."""
+    last = store.run("last")
+    return store.runs(series=last.series if name is None else name, limit=most)[::-1]
+
+
+def _check_trend(
+    store: "Store", check: str, catalog: Catalog, runs: Sequence[RecordedRun], host: str | None
+) -> CheckTrend:
+    known = check in catalog.ids
+    points = [_check_point(store, check, run, host) for run in runs]
+    if not known and not any(point.failing or point.unknown for point in points):
+        hint = did_you_mean(check, catalog.ids, "`nodevet list checks` names them")
+        raise UserError(
+            f"no check is named {check!r}; {hint}\n"
+            "a field of the evidence has dots: gpu.gpus[].temperature_gpu_c"
+        )
+    title = catalog.title(check) if known else ""
+    return CheckTrend(check=check, title=title, points=tuple(points))
+
+
+def _check_point(store: "Store", check: str, run: RecordedRun, host: str | None) -> CheckPoint:
+    hosts: dict[Verdict, dict[str, None]] = {}
+    for span in store.spans(check=check, run=run.id, host=host):
+        hosts.setdefault(span.verdict, {})[span.host] = None
+    vetted = judged(run)
+    if host is not None:
+        vetted = sum(bool(visit.baseline) for visit in store.visits(run.id, [host]))
+    return CheckPoint(
+        run=run.id,
+        started=run.started,
+        judged=vetted,
+        failing=len(hosts.get(Verdict.FAIL, ())),
+        unknown=len(hosts.get(Verdict.UNKNOWN, ())),
+        waived=len(hosts.get(Verdict.WAIVED, ())),
+        hosts=tuple(sorted(hosts.get(Verdict.FAIL, ()))),
+    )
+
+
+def _field_trend(
+    store: "Store", path: str, runs: Sequence[RecordedRun], host: str | None
+) -> FieldTrend:
+    points, of_host = [], []
+    for run in runs:
+        found = list(_values(store, run, path, host))
+        points.append(field_point(run, (value for _, value in found)))
+        of_host.append(dict(found))
+    if not any(point.count for point in points):
+        raise UserError(
+            f"{path}: no kept evidence of these {len(runs)} runs has a value"
+            + (f" on {host}" if host else "")
+        )
+    return FieldTrend(
+        field=path,
+        unit=unit_of(path),
+        host=host or "",
+        points=tuple(points),
+        series=series(of_host) if host and not any(point.values for point in points) else (),
+    )
+
+
+def _values(
+    store: "Store", run: RecordedRun, path: str, host: str | None
+) -> Iterator[tuple[str, Any]]:
+    section, _, rest = path.partition(".")
+    hosts = None if host is None else [host]
+    for _, document in store.evidence(run.id, hosts=hosts, sections=[section]):
+        if document is None:
+            continue
+        raw = msgspec.json.decode(document, type=_Document).sections.get(section)
+        data = msgspec.json.decode(raw, type=_Section).data if raw else None
+        yield from values(data, rest)

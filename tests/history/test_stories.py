@@ -1,0 +1,142 @@
+"""`nodevet history`, `trend` and `passport` tell what happened to hosts, parts and fields."""
+
+import json
+from collections.abc import Callable
+
+import five_nights
+import pytest
+
+from nodevet.run.errors import UserError
+
+Say = Callable[..., str]
+BAD = five_nights.board(five_nights.BAD_GPU)
+NEW = five_nights.board(five_nights.NEW_GPU)
+
+
+def squeezed(text: str) -> list[str]:
+    return [" ".join(line.split()) for line in text.splitlines() if line.strip()]
+
+
+def happened(say: Say, host: str) -> list[str]:
+    lines = squeezed(say("history", host))
+    return lines[lines.index("WHEN WHAT") + 1 :]
+
+
+def test_a_gpu_changes_places_and_the_fault_goes_with_it(say: Say) -> None:
+    bad, good = BAD["uuid"][:12], five_nights.board(("gpu007", 5))["uuid"][:12]
+    assert happened(say, "gpu003") == [
+        "Nov 16 02:00 first seen",
+        "Nov 17 02:00 fails row_remapping: failure: on, expected off (GPU 2)",
+        "Nov 18 02:00 booted",
+        f"part out GPU {bad} at 0000:4c:00.0, to gpu007, 0000:bb:00.0",
+        f"part in GPU {good} at 0000:4c:00.0, from gpu007, 0000:bb:00.0",
+        "gone row_remapping: failure: on, expected off (GPU 2) (since Nov 17 02:00); it left with "
+        "the part",
+    ]
+    last = happened(say, "gpu007")[-4:]
+    assert last[0] == "Nov 20 02:00 booted"
+    assert last[1:3] == [
+        f"part out GPU {bad} at 0000:bb:00.0",
+        f"part in GPU {NEW['uuid'][:12]} at 0000:bb:00.0",
+    ]
+
+
+def test_a_fix_is_told_and_a_night_without_an_answer_and_a_new_machine(say: Say) -> None:
+    fixed = happened(say, "a100-02")
+    assert fixed[2].startswith("Nov 18 14:10 fix ") and '"powersave" → "performance"' in fixed[2]
+    assert fixed[3].startswith("Nov 19 02:00 fixed cpu_governor: powersave, expected performance")
+    assert happened(say, "a100-04") == [
+        "Nov 16 02:00 first seen",
+        "Nov 17 02:00 not vetted unreachable: no answer on port 22 within 10 s",
+        "Nov 18 02:00 vetted again",
+    ]
+    anew = json.loads(say("history", "a100-06", "--format", "json"))
+    kinds = [(each["run"][:8], each["kind"]) for each in anew["events"]]
+    assert kinds[2:] == [
+        ("20261119", "another machine"),
+        ("20261119", "gone"),
+        ("20261119", "fails"),
+    ]
+    assert anew["open"][0]["first"]["run"][:8] == "20261119"
+
+
+def test_a_link_that_comes_and_goes(say: Say) -> None:
+    kinds = [line.split("infiniband")[0].split()[-1] for line in happened(say, "gpu009")[1:]]
+    assert kinds == ["fails", "fixed", "fails", "fixed", "fails"]
+
+
+def test_a_passport_has_what_an_rma_asks_for(say: Say) -> None:
+    found = json.loads(say("passport", BAD["serial"], "--format", "json"))
+    assert found["part"]["id"] == BAD["uuid"]
+    assert BAD["serial"] in found["part"]["names"]
+    stays = [(each["host"], each["slot"], each["open"]) for each in found["stays"]]
+    assert stays == [("gpu003", "0000:4c:00.0", False), ("gpu007", "0000:bb:00.0", False)]
+    counted = {
+        (stay["host"], each["name"]): (each["before"], each["after"])
+        for stay in found["stays"]
+        for each in stay["counters"]
+    }
+    assert counted["gpu003", "gpu.ecc_aggregate_corrected"] == (40, 310)
+    assert counted["gpu007", "gpu.ecc_aggregate_corrected"] == (512, 890)
+    assert counted["gpu003", "gpu.remapped_uncorrected"] == (0, 8)
+    assert [(each["host"], each["check"]) for each in found["faults"]] == [
+        ("gpu003", "row_remapping"),
+        ("gpu007", "row_remapping"),
+    ]
+    new = json.loads(say("history", NEW["uuid"][:13], "--format", "json"))
+    assert (new["faults"], len(new["stays"])) == ([], 1)
+
+
+def test_what_leaves_the_site_names_none_of_it(say: Say) -> None:
+    for form in ("table", "json", "markdown", "html"):
+        text = say("passport", BAD["uuid"], "--redact", "--format", form)
+        assert BAD["uuid"] in text and "host 1" in text and "host 2" in text
+        for word in ("gpu003", "gpu007", "site-h100", "five_nights"):
+            assert word not in text, form
+
+
+def test_a_nic_is_followed_and_has_its_faults(say: Say) -> None:
+    guid = five_nights.document("gpu009", 1)["sections"]["infiniband"]["data"]["devices"][3]
+    found = json.loads(say("history", guid["node_guid"], "--format", "json"))
+    assert [(each["host"], each["open"]) for each in found["faults"]] == [
+        ("gpu009", False),
+        ("gpu009", False),
+        ("gpu009", True),
+    ]
+    counted = {each["name"]: each["after"] for each in found["stays"][0]["counters"]}
+    assert counted["infiniband.link_downed"] == 6
+
+
+def test_the_trend_of_a_check_and_of_a_field(say: Say) -> None:
+    check = json.loads(say("trend", "infiniband", "--format", "json"))
+    assert [point["failing"] for point in check["points"]] == [1, 0, 1, 0, 1]
+    assert [point["judged"] for point in check["points"]] == [18, 17, 18, 18, 18]
+    field = json.loads(say("trend", "gpu.gpus[].temperature_gpu_c", "--format", "json"))
+    assert [point["count"] for point in field["points"]] == [144, 136, 144, 144, 144]
+    assert all(20 < p["least"] < p["median"] < p["most"] < 40 for p in field["points"])
+    one = json.loads(
+        say("trend", "gpu.gpus[].pcie_replay_counter", "--host", "gpu001", "--format", "json")
+    )
+    (moved,) = (each["values"] for each in one["series"] if any(each["values"]))
+    assert moved == [3, 11, 30, 62, 118]
+    shown = squeezed(say("trend", "power_limit"))
+    assert shown[0] == "power_limit: 2 hosts of 18 fail"
+    assert "fail ▁▁███" in shown
+    words = squeezed(say("trend", "gpu.driver_version"))
+    assert words[-1].endswith("18 580.105.08: 12, 535.54.03: 6")
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("history", "gpu03"), "no host or part 'gpu03' is known; did you mean gpu003?"),
+        (("passport", "GPU-"), "'GPU-' is the beginning of several parts: gpu GPU-"),
+        (("trend", "gpu.gpus[].temperatur"), "did you mean temperature_gpu_c?"),
+        (("trend", "power_limi"), "no check is named 'power_limi'; did you mean power_limit?"),
+        (("trend", "gpu.count", "--host", "gpu999"), "no kept evidence of these 5 runs"),
+    ],
+)
+def test_what_is_not_known_is_told(say: Say, words: tuple[str, ...], told: str) -> None:
+    with pytest.raises(UserError) as refused:
+        say(*words)
+    assert told in str(refused.value)
