@@ -16,10 +16,7 @@ from nodevet.cli.common.display import Display, display_options
     order=3,
     examples=(
         ("What happened to a host", "nodevet history gpu003"),
-        (
-            "A GPU followed from host to host, by its UUID or serial number",
-            "nodevet history GPU-d5b35768",
-        ),
+        ("A GPU from host to host, by UUID or serial number", "nodevet history GPU-d5b35768"),
     ),
 )
 @click.argument("what", metavar="HOST|PART", shell_complete=completing.recorded_hosts)
@@ -36,7 +33,7 @@ def command(what: str, form: tuple[str, Path | None], store: str | None, display
     \b
     Exit codes:
       0  shown
-      2  usage or configuration error, nothing known of it, or nothing has been recorded
+      2  usage or configuration error, or nothing is known of it
     """
     from nodevet.history.passport import Passport
     from nodevet.report.parts.history_story import passport_sheet, story_sheet

@@ -16,7 +16,7 @@ from nodevet.cli.common.display import Display, display_options
     order=5,
     examples=(
         (
-            "For the vendor: hosts without their names",
+            "For the vendor: no host is named",
             "nodevet passport GPU-d5b35768 --redact --format html:gpu.html",
         ),
         ("For your own ticket", "nodevet passport 1659993044202 --format markdown"),
@@ -38,15 +38,16 @@ def command(
     store: str | None,
     display: Display,
 ) -> None:
-    """Write the passport of a PART: identity, places, faults, repairs, counters.
+    """Write what an RMA asks of a PART.
 
+    Its identity, places, faults and repairs, and its counters before and after each move.
     PART is a UUID, GUID or serial number, or the beginning of one. Counters stand as they were when
     it came to a place and when it was last read there.
 
     \b
     Exit codes:
       0  written
-      2  usage or configuration error, no such part, or nothing has been recorded
+      2  usage or configuration error, no such part, or nothing recorded
     """
     from nodevet.history.passport import redacted
     from nodevet.report.parts.history_story import passport_sheet

@@ -59,5 +59,5 @@ def command(
             recalled.show(found, sheet, form, display)
         else:
             one = run_found(history, run)
-            shown = run_sheet(one.run, one.hosts, one.findings, one.before, clock)
+            shown = run_sheet(one.run, one.hosts, one.findings, one.before, clock, one.earlier)
             recalled.show(one, shown, form, display)

@@ -18,11 +18,11 @@ from nodevet.cli.common.display import Display, display_options
         ("On how many hosts a check fails, run by run", "nodevet trend power_limit"),
         (
             "How hot the GPUs of the fleet are, drawn",
-            "nodevet trend 'gpu.gpus[].temperature_gpu_c' --format html:heat.html",
+            "nodevet trend gpu.gpus[].temperature_gpu_c --format html:heat.html",
         ),
         (
             "A counter of one host, GPU by GPU",
-            "nodevet trend 'gpu.gpus[].pcie_replay_counter' --host gpu001",
+            "nodevet trend gpu.gpus[].pcie_replay_counter --host gpu001",
         ),
     ),
 )
@@ -58,7 +58,7 @@ def command(
     \b
     Exit codes:
       0  shown
-      2  usage or configuration error, no such check or field, or nothing has been recorded
+      2  usage or configuration error, no such check or field, or nothing recorded
     """
     from nodevet.history.trend import CheckTrend
     from nodevet.report.parts.history_trend import check_sheet, field_sheet

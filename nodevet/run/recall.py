@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 VARIABLE = "NODEVET_STORE"
 NONE = "none"
-DAY = 86_400.0
+COURSE = 13  # runs before one, that are drawn with it
 
 
 class NothingRecordedError(UserError):
@@ -68,6 +68,7 @@ class RunFound(msgspec.Struct, frozen=True, kw_only=True):
 
     run: RunLine
     before: RunLine | None  # the one before, of the same series
+    earlier: tuple[RecordedRun, ...]  # it and those before of its series, the oldest first
     hosts: tuple[RecordedVisit, ...]
     findings: tuple[FindingSpan, ...]
 
@@ -94,6 +95,7 @@ def run_found(store: "Store", ref: str) -> RunFound:
     return RunFound(
         run=lines[0],
         before=lines[1] if before else None,
+        earlier=(*reversed(store.runs(series=run.series, before=run.started, limit=COURSE)), run),
         hosts=tuple(store.visits(run.id)),
         findings=tuple(store.spans(run=run.id)),
     )

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from nodevet import typed
 from nodevet.catalog import Catalog
 from nodevet.evidence.sections import unknown_path
 from nodevet.history.model import RecordedRun
@@ -122,6 +123,6 @@ def _values(
     for _, document in store.evidence(run.id, hosts=hosts, sections=[section]):
         if document is None:
             continue
-        raw = msgspec.json.decode(document, type=_Document).sections.get(section)
-        data = msgspec.json.decode(raw, type=_Section).data if raw else None
+        raw = typed.decode(document, _Document).sections.get(section)
+        data = typed.decode(bytes(raw), _Section).data if raw else None
         yield from values(data, rest)

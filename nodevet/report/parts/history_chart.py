@@ -10,6 +10,7 @@ LEFT, RIGHT, TOP, BOTTOM = 70, 18, 12, 34  # of the plot, within
 COLOURS = 8  # then they begin again
 MOST_TICKS = 8
 LEVELS = 4
+TONES = {"fail": 1, "unknown": 4, "ok": 2}  # colours that mean something
 
 
 class Mark(NamedTuple):
@@ -107,7 +108,7 @@ def _line(
     last = next((point.value for point in reversed(line.points) if point.value is not None), None)
     return DrawnLine(
         name=line.name,
-        colour=place % COLOURS,
+        colour=TONES.get(line.tone, place % COLOURS),
         runs=[" ".join(some) for some in stretches if len(some) > 1],
         dots=dots,
         band=" ".join([*upper, *reversed(lower)]) if len(upper) > 1 else "",

@@ -12,7 +12,15 @@ from nodevet.history.run_diff import FactDiff, FindingDiff, HostDiff, RunDiff
 from nodevet.model import Finding, HostOutcome, Severity
 from nodevet.printable import brief, plain
 from nodevet.report.parts.fold import Line, lines
-from nodevet.report.parts.history_sheet import Cell, Clock, HistoryTable, Sheet
+from nodevet.report.parts.history_sheet import (
+    Cell,
+    Clock,
+    HistoryChart,
+    HistoryLine,
+    HistoryTable,
+    RunPoint,
+    Sheet,
+)
 from nodevet.report.parts.text import count, nodeset
 from nodevet.report.parts.words import in_ranges
 
@@ -78,6 +86,7 @@ def run_sheet(
     spans: Iterable[FindingSpan],
     before: RunLine | None,
     clock: Clock,
+    earlier: Sequence[RecordedRun] = (),
 ) -> Sheet:
     """One run: its hosts by outcome, and what is wrong with them since when."""
     run = line.run
@@ -112,9 +121,11 @@ def run_sheet(
         )
         for each in listed
     )
-    parts = [HistoryTable(title="Hosts", rows=rows)]
+    parts: list[HistoryTable | HistoryChart] = [HistoryTable(title="Hosts", rows=rows)]
     if told.hosts:
-        parts.append(findings("What is wrong", lines(told), since, clock))
+        parts.append(findings("What is wrong", lines(told), since, clock, began=run.started))
+    if len(earlier) > 1:
+        parts.append(_course(earlier, clock))
     end = ""
     if before is not None:
         end = f"`nodevet diff {before.ref} {line.ref}` says what differs from the run before"
@@ -127,6 +138,34 @@ def run_sheet(
     )
 
 
+def _course(runs: Sequence[RecordedRun], clock: Clock) -> HistoryChart:
+    """How many hosts failed, or could not be judged, from run to run; the oldest first."""
+
+    def line(name: str, tone: str, of: Iterable[HostOutcome]) -> HistoryLine:
+        counted = list(of)
+        points = (
+            RunPoint(
+                " ".join(clock.at(run.started).split()),
+                None,
+                float(sum(run.outcomes.get(each, 0) for each in counted)),
+                None,
+            )
+            for run in runs
+        )
+        return HistoryLine(name=name, tone=tone, points=tuple(points))
+
+    known = (HostOutcome.OK, HostOutcome.FAIL, HostOutcome.WAIVED)
+    unsaid = [each for each in HostOutcome if each not in known]
+    return HistoryChart(
+        title=f"Hosts, the last {count(len(runs), 'run')}",
+        lines=(
+            line("fail", "fail", [HostOutcome.FAIL]),
+            line("could not be judged", "unknown", unsaid),
+        ),
+        whole=True,
+    )
+
+
 class Since:
     """When findings began: of a folded line the first of them and the last."""
 
@@ -136,10 +175,19 @@ class Since:
     def add(self, host: str, finding: Finding, at: str) -> None:
         self._times.setdefault((host, finding.check), []).append(at)
 
+    def new(self, line: Line, began: str, clock: Clock) -> bool:
+        """Whether all of it is not older than a run."""
+        start = clock.local(began)
+        times = [clock.local(at) for at in self._of(line)]
+        return bool(start and times and all(at and at >= start for at in times))
+
+    def _of(self, line: Line) -> list[str]:
+        keys = ((host, check) for host in line.hosts for check in line.checks)
+        return sorted({at for key in keys for at in self._times.get(key, ())})
+
     def of(self, line: Line, clock: Clock) -> str:
         """`Nov 18 02:00, 2 d ago`."""
-        keys = ((host, check) for host in line.hosts for check in line.checks)
-        times = sorted({at for key in keys for at in self._times.get(key, ())})
+        times = self._of(line)
         if not times:
             return ""
         first, last = clock.at(times[0]), clock.at(times[-1])
@@ -147,16 +195,27 @@ class Since:
 
 
 def findings(
-    title: str, rows: Iterable[Line], since: Since, clock: Clock, *, over: bool = False
+    title: str,
+    rows: Iterable[Line],
+    since: Since,
+    clock: Clock,
+    *,
+    over: bool = False,
+    began: str = "",
 ) -> HistoryTable:
-    """Folded findings; `over`: of what is no more."""
+    """Folded findings; `over`: of what is no more; `began`: of a run that began then, so that what
+    is new in it can be told."""
+
+    def when(row: Line) -> str:
+        return "new" if began and since.new(row, began, clock) else since.of(row, clock)
+
     told = tuple(
         (
             *(() if over else (Cell(row.label, _label_tone(row)),)),
             Cell(row.check),
             Cell(row.what),
             Cell(where(row)),
-            Cell(since.of(row, clock), "quiet"),
+            Cell(when(row), "quiet" if when(row) != "new" else "fail"),
         )
         for row in rows
     )

@@ -42,6 +42,7 @@ class HistoryLine(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     points: tuple[RunPoint, ...]
+    tone: str = ""  # fail, unknown; none: a colour of its own
 
 
 class HistoryChart(msgspec.Struct, frozen=True, kw_only=True):

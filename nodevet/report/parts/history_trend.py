@@ -24,12 +24,12 @@ def check_sheet(found: CheckTrend, clock: Clock) -> Sheet:
         RunPoint(_label(point.started, clock), None, float(point.failing), None)
         for point in found.points
     )
-    lines = [HistoryLine(name="fail", points=points)]
+    lines = [HistoryLine(name="fail", points=points, tone="fail")]
     if any(point.unknown for point in found.points):
         unknown = tuple(
             RunPoint(_label(p.started, clock), None, float(p.unknown), None) for p in found.points
         )
-        lines.append(HistoryLine(name="unknown", points=unknown))
+        lines.append(HistoryLine(name="unknown", points=unknown, tone="unknown"))
     rows = tuple(
         (
             Cell(clock.both(point.started)),
