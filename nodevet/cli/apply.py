@@ -57,6 +57,7 @@ from nodevet.run.errors import UserError
 )
 @fix_run.shown
 @options.reach
+@options.no_engine
 @display_options()
 @options.project
 def command(

@@ -97,6 +97,7 @@ LONGEST = 30 * 86400.0  # seconds
 @options.expect_hostname
 @rollout_options(planned=True)
 @options.reach
+@options.no_engine
 @options.project
 @display_options()
 def command(

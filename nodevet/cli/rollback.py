@@ -39,6 +39,7 @@ from nodevet.cli.common.display import Display, display_options
 @rollout.drain_hook
 @fix_run.shown
 @options.reach
+@options.no_engine
 @display_options()
 @options.project
 def command(

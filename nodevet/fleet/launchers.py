@@ -6,6 +6,7 @@ A launcher is an argv in front of nodevet-shard: `ssh bastion-eu`, `kubectl exec
 
 import re
 import shlex
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
@@ -15,7 +16,13 @@ from nodevet.model import Host
 
 LOCAL = "local"  # the launcher that starts the program on this machine
 PROGRAM = "nodevet-shard"
+DASK = "dask"  # any worker of a pool
 OTHERS = "*"  # the site of every host that no group has
+NOT_ELSEWHERE = (
+    "changes are made from this machine alone, never by a launcher or a Dask worker: the journal "
+    "and the locks are held here, and what is run again elsewhere would write twice. Run it where "
+    "the hosts can be reached, or reach them by ProxyJump in ssh_config"
+)
 BATCH = ("-T", "-o", "BatchMode=yes", "-o", "ServerAliveInterval=15", "-o", "ServerAliveCountMax=3")
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
@@ -45,6 +52,16 @@ class Launcher:
     @property
     def here(self) -> bool:
         return not self.argv
+
+    @property
+    def batch(self) -> int | None:
+        """Hosts of one order; None: by how many are left."""
+        return None
+
+    @property
+    def patience(self) -> float:
+        """Seconds that it may take to begin with the first host."""
+        return 0.0
 
     @property
     def command(self) -> tuple[str, ...]:
@@ -106,11 +123,14 @@ class Launchers:
 class DaskPool:
     """A Dask scheduler, `tcp://HOST:PORT` or `tls://HOST:PORT`. Raises ValueError.
 
-    Sites are as of `Launchers`, and name one resource of workers each.
+    Sites are as of `Launchers`, and name one resource of workers each. Paths are the workers'.
     """
 
     address: str
     sites: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    ssh_config: str | None = None
+    known_hosts: str | None = None
+    key_file: str | None = None
 
     def __post_init__(self) -> None:
         for site, names in self.sites.items():
@@ -118,9 +138,30 @@ class DaskPool:
             if len(names) != 1:
                 raise ValueError(f"site {site}: with Dask a site is one resource of its workers")
 
+    def named(self, name: str) -> Launcher:
+        resource = () if name == DASK else (name,)
+        argv = (sys.executable, "-I", "-m", "nodevet.fleet.worker.pool", self.address, *resource)
+        return PoolLauncher(name, argv, self.ssh_config, self.known_hosts, self.key_file)
+
     def route(self, host: Host) -> tuple[str, ...]:
-        """The resource that a worker needs to reach a host, if any. Raises ValueError."""
-        return route(self.sites, host)
+        """The resource that a worker needs to reach a host, or `dask`. Raises ValueError."""
+        return route(self.sites, host) or (DASK,)
+
+
+class PoolLauncher(Launcher):
+    """What hands orders to a Dask pool: small ones, since the hosts of one come back together."""
+
+    @property
+    def command(self) -> tuple[str, ...]:
+        return self.argv
+
+    @property
+    def batch(self) -> int:
+        return 100
+
+    @property
+    def patience(self) -> float:
+        return 600.0  # for workers that a queue must start
 
 
 Engine = Launchers | DaskPool

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from nodevet.fleet.launchers import DaskPool, Engine, Launcher, Launchers, launcher
+from nodevet.fleet.launchers import NOT_ELSEWHERE, DaskPool, Engine, Launcher, Launchers, launcher
 from nodevet.printable import brief
 from nodevet.run.errors import UserError
 
@@ -47,6 +47,11 @@ def placed(options: Mapping[str, Any], hosts: int) -> dict[str, Any]:
     if told["second_try"] is None:
         told["second_try"] = hosts >= MANY
     return told
+
+
+def why_not() -> str:
+    """Why what changes hosts takes no engine."""
+    return NOT_ELSEWHERE
 
 
 def _written(address: str | None, launchers: Sequence[str], sites: Sequence[str]) -> Engine | None:

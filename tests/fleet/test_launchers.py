@@ -84,6 +84,6 @@ def test_a_pool_has_the_address_that_dask_knows() -> None:
     found = engine("tls://sched:8786", {}, {"@dc1": ["eu"]})
     assert isinstance(found, DaskPool)
     assert found.address == "tls://sched:8786"
-    assert found.route(HOSTS[0]) == ("eu",) and found.route(HOSTS[2]) == ()
+    assert found.route(HOSTS[0]) == ("eu",) and found.route(HOSTS[2]) == ("dask",)
     plain = engine("dask://[::1]:8786", {}, {})
     assert plain == DaskPool("tcp://[::1]:8786")

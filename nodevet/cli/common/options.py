@@ -185,6 +185,22 @@ engine = apply(
     ),
 )
 """How many hosts are visited, and from where."""
+
+
+def _refuse(context: click.Context, _: click.Parameter, value: Any) -> None:
+    if value:
+        from nodevet.run.engine import why_not
+
+        raise click.UsageError(why_not(), context)
+
+
+no_engine = apply(
+    *(
+        click.option(name, multiple=True, hidden=True, expose_value=False, callback=_refuse)
+        for name in ("--launcher", "--site", "--engine")
+    )
+)
+"""What no command takes that writes, and why."""
 sample = click.option(
     "--sample",
     type=Duration(1, 1800),

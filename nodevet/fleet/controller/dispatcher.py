@@ -104,9 +104,8 @@ def _elsewhere(hosts: Sequence[Host], options: Options) -> "Iterator[Source | Vi
     Raises FleetError.
     """
     from nodevet.fleet.controller.shards import shards  # this machine needs none
-    from nodevet.fleet.launchers import Launchers
 
-    if not isinstance(options.engine, Launchers):
+    if options.engine is None:
         yield from shards(hosts, options, cpus())
         return
     from nodevet.fleet.controller.launched import LauncherRuns

@@ -17,7 +17,7 @@ from nodevet.fleet import FleetError, Options, Visit
 from nodevet.fleet.controller import child, shards
 from nodevet.fleet.controller.child import Ending
 from nodevet.fleet.controller.launcher_process import LauncherProcess
-from nodevet.fleet.launchers import Launcher, Launchers
+from nodevet.fleet.launchers import Engine, Launcher
 from nodevet.fleet.protocol import framing
 from nodevet.fleet.protocol.framing import ANSWER_HEAD, Frame, FrameReader
 from nodevet.fleet.protocol.greeting import (
@@ -46,7 +46,7 @@ class LauncherRuns:
     """The hosts that launchers may reach, and who has which of them."""
 
     def __init__(
-        self, routed: Sequence[tuple[Host, Route]], options: Options, engine: Launchers
+        self, routed: Sequence[tuple[Host, Route]], options: Options, engine: Engine
     ) -> None:
         self.options = options
         self.hosts = [host for host, _ in routed]
@@ -142,7 +142,8 @@ class LauncherRuns:
         name = run.launcher.name
         mine = [(route, queue) for route, queue in self._waiting.items() if name in route and queue]
         share = sum(len(queue) / len(route) for route, queue in mine)
-        size = min(shards.LARGEST, max(LEAST, math.ceil(share / (2 * run.slots))))
+        size = run.launcher.batch or math.ceil(share / (2 * run.slots))
+        size = min(shards.LARGEST, max(LEAST, size))
         taken: list[int] = []
         for _, queue in mine:
             passed: list[int] = []
@@ -181,7 +182,7 @@ class LauncherRun:
             return self._heard + ENDING
         if not self.slots:
             return self._heard + GREETING
-        patience = self._options.deadline + 2 * child.STALL if self._order_of else math.inf
+        patience = self._patience if self._order_of else math.inf
         return min(self._heard + SILENCE, self._answered + patience)
 
     @due.setter
@@ -189,6 +190,11 @@ class LauncherRun:
         later = moment - self.due
         self._heard += later
         self._answered += later
+
+    @property
+    def _patience(self) -> float:
+        """Seconds in which it answers for a host, if it has some."""
+        return self._options.deadline + 2 * child.STALL + self.launcher.patience
 
     @property
     def free(self) -> bool:
@@ -290,6 +296,8 @@ class LauncherRun:
     def _order(self, numbers: Sequence[int]) -> framing.BatchOrder:
         """Paths of this machine stay here, but for a launcher that is here."""
         parallel = max(1, self._options.parallel // self.slots)
+        if self.launcher.batch:
+            parallel = min(len(numbers), self._options.parallel)
         order = shards.order_of(numbers, self._runs.hosts, self._options, parallel)
         one = self.launcher
         if one.here:
@@ -304,5 +312,4 @@ class LauncherRun:
             return f"gave no greeting in {elapsed(GREETING)}; it wrote: {self._greeting.said}"
         if time.monotonic() - self._heard >= SILENCE:
             return f"was silent for {elapsed(SILENCE)} and was given up"
-        patience = elapsed(self._options.deadline + 2 * child.STALL)
-        return f"answered for no host in {patience} and was given up"
+        return f"answered for no host in {elapsed(self._patience)} and was given up"

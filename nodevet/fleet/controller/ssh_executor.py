@@ -12,11 +12,12 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from nodevet.fleet import Options
+from nodevet.fleet import FleetError, Options
 from nodevet.fleet.controller.local_session import LocalSession
 from nodevet.fleet.controller.shards import check_files, orders
 from nodevet.fleet.controller.worker import Worker
 from nodevet.fleet.executor import Acted, WorkError
+from nodevet.fleet.launchers import NOT_ELSEWHERE
 from nodevet.fleet.protocol import answers
 from nodevet.fleet.protocol.framing import SessionAnswer, SessionRequest
 from nodevet.model import Host
@@ -33,6 +34,8 @@ class SshExecutor:
     """
 
     def __init__(self, hosts: Sequence[Host], options: Options) -> None:
+        if options.engine is not None:
+            raise FleetError(NOT_ELSEWHERE)
         remote = [host for host in hosts if not host.local]
         self._options = options
         self._local = {host.name: LocalSession(host, options) for host in hosts if host.local}

@@ -78,11 +78,7 @@ class Relay:
 
     def _begin(self, order: BatchOrder) -> None:
         order = at_home(order)
-        if order.accept_new:
-            accept_keys(order.known_hosts)
-        for name, path in (("ssh_config", order.ssh_config), ("known_hosts", order.known_hosts)):
-            if path is not None and not Path(path).exists():
-                raise FleetError(f"{name} {path}: no such file")
+        usable(order)
         numbers = {target.number: Host(name=str(target.number)) for target in order.targets}
         shard = Shard(order, numbers)
         self._shards[shard.child.output.fileno()] = shard
@@ -91,12 +87,25 @@ class Relay:
         """Say which hosts a shard that is gone has not answered for."""
         del self._shards[shard.child.output.fileno()]
         for visit in shard.unfinished(shard.child.end(), late=late):
-            write(framing.write_frame({"lost": int(visit.host), "why": visit.why}))
+            write(lost(int(visit.host), visit.why))
 
 
 def outcome(visit: Visit) -> bytes:
     told = VisitOutcome(visit.status, visit.why, visit.evidence or b"", visit.seconds, visit.again)
     return framing.write_outcome(int(visit.host), told)
+
+
+def lost(number: int, why: str) -> bytes:
+    return framing.write_frame({"lost": number, "why": why})
+
+
+def usable(order: BatchOrder) -> None:
+    """Raises FleetError if a file that was named is missing here, or new keys cannot be stored."""
+    if order.accept_new:
+        accept_keys(order.known_hosts)
+    for name, path in (("ssh_config", order.ssh_config), ("known_hosts", order.known_hosts)):
+        if path is not None and not Path(path).exists():
+            raise FleetError(f"{name} {path}: no such file")
 
 
 def at_home(order: BatchOrder) -> BatchOrder:
