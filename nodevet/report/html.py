@@ -9,6 +9,7 @@ style below, by hash.
 import base64
 import hashlib
 import json
+import re
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
@@ -141,7 +142,19 @@ def _template(name: str) -> jinja2.Template:
         keep_trailing_newline=True,
         loader=jinja2.FunctionLoader(_source),
     )
+    environment.filters["commands"] = commands
     return environment.get_template(name)
+
+
+def commands(text: str) -> Markup:
+    """What stands between backticks as code; all of it escaped.
+
+    >>> commands("see `ls <x>`; 1 ` 2")
+    Markup('see <code>ls &lt;x&gt;</code>; 1 ` 2')
+    """
+    parts = re.split("`([^`]*)`", text)
+    code = Markup("<code>{}</code>")
+    return Markup("").join(code.format(each) if at % 2 else each for at, each in enumerate(parts))
 
 
 def _source(name: str) -> str:
