@@ -372,7 +372,7 @@ def test_a_want_that_its_check_does_not_take(problems_of, line, message):
         ),
         (
             f"{HEAD}expect: {{number: 8}}\nseverity: {{number: high}}\n",
-            '3:20: severity.number: must be one of info, warning, critical, not "high"',
+            '3:20: severity.number: must be one of shadow, info, warning, critical, not "high"',
         ),
         (
             f"{HEAD}severity: {{nubmer: info}}\n",

@@ -141,7 +141,7 @@ def test_a_fix_that_is_not_allowed_needs_to_be_there_no_more(project: Path) -> N
         (
             'judge, severity="high")',
             "judge)",
-            "12:1: severity: 'high' is not one of Severity.INFO, Severity.WARNING, Severity.CRIT",
+            "12:1: severity: 'high' is not one of Severity.SHADOW, Severity.INFO, Severity.WARNING",
         ),
     ],
 )
