@@ -21,6 +21,7 @@ REPOSITORY = HERE.parent
 AT_A_TIME = 20  # hosts, for every contender
 NODEVET = Path(sys.executable).with_name("nodevet")
 ANSIBLE = "ansible-core>=2.17,<2.20"
+TESTINFRA = ("pytest-testinfra>=10,<11", "pytest-xdist>=3")
 
 
 class BenchmarkError(Exception):
@@ -39,8 +40,11 @@ class Contender:
 
 
 @contextmanager
-def fleet(folder: Path, size: int) -> Iterator[list[dict[str, Any]]]:
-    """Loopback hosts, each an address of its own; `sshd` processes serve 16 of them each."""
+def fleet(folder: Path, size: int, command: str | None = None) -> Iterator[list[dict[str, Any]]]:
+    """Loopback hosts, each an address of its own; `sshd` processes serve 16 of them each.
+
+    `command`: what they run instead of what they are asked for.
+    """
     key = make_key(folder / "id")
     host_key = make_key(folder / "host_key")
     known_hosts = folder / "known_hosts"
@@ -53,6 +57,7 @@ def fleet(folder: Path, size: int) -> Iterator[list[dict[str, Any]]]:
                     folder / f"sshd{first}",
                     authorized_key=key.public,
                     host_key=host_key,
+                    command=command,
                     addresses=[f"127.9.{number // 250}.{number % 250 + 1}" for number in numbers],
                 )
             )
@@ -140,20 +145,49 @@ def ansible(folder: Path, hosts: list[dict[str, Any]], forks: int) -> Contender:
         "ANSIBLE_SSH_ARGS": "-F none -o ControlMaster=auto -o ControlPersist=5s "
         f"-o IdentitiesOnly=yes -o UserKnownHostsFile={hosts[0]['known_hosts']}",
     }
-    command = [str(install_ansible() / "bin" / "ansible-playbook")]
+    command = [str(install_peers() / "bin" / "ansible-playbook")]
     command += ["-i", str(inventory), str(HERE / "playbook.yaml")]
     name = f"ansible-core, pipelining, {forks} forks"
     return Contender(name, len(hosts), command, prove_success, env)
 
 
-def install_ansible() -> Path:
+def testinfra(folder: Path, hosts: list[dict[str, Any]]) -> Contender:
+    """One test for each host, which reads what the playbook reads."""
+    folder = folder / "testinfra"
+    folder.mkdir(exist_ok=True)
+    (folder / "test_node.py").write_text((HERE / "testinfra_node.py").read_text("utf-8"), "utf-8")
+    config = folder / "ssh_config"
+    config.write_text(
+        "".join(
+            f"Host {host['name']}\n  HostName {host['address']}\n  Port {host['port']}\n"
+            f"  IdentityFile {host['key']}\n  IdentitiesOnly yes\n"
+            f"  UserKnownHostsFile {host['known_hosts']}\n"
+            for host in hosts
+        ),
+        encoding="utf-8",
+    )
+    names = ",".join(f"ssh://{host['name']}" for host in hosts)
+    command = [
+        str(install_peers() / "bin" / "python"),
+        "-m",
+        "pytest",
+        "-q",
+        "-p",
+        "no:cacheprovider",
+    ]
+    command += ["--rootdir", str(folder), f"--hosts={names}", f"--ssh-config={config}"]
+    command += ["-n", str(AT_A_TIME), str(folder / "test_node.py")]
+    return Contender(f"pytest-testinfra, {AT_A_TIME} workers", len(hosts), command, prove_success)
+
+
+def install_peers() -> Path:
     """An environment of its own beside .venv, made on the first run."""
     folder = REPOSITORY / ".venv-bench"
     if not (folder / "bin" / "ansible-playbook").exists():
         venv.create(folder, with_pip=True)
         (folder / ".gitignore").write_text("*\n", encoding="utf-8")
-        pip = [str(folder / "bin" / "pip"), "install", "--quiet", "--disable-pip-version-check"]
-        subprocess.run([*pip, ANSIBLE], check=True)
+    pip = [str(folder / "bin" / "pip"), "install", "--quiet", "--disable-pip-version-check"]
+    subprocess.run([*pip, ANSIBLE, *TESTINFRA], check=True)
     return folder
 
 

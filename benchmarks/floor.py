@@ -6,11 +6,18 @@ Usage: floor.py HOSTS.json, a list of objects with address, port, key and known_
 import asyncio
 import json
 import sys
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import asyncssh
 from contenders import AT_A_TIME
+
+
+@cache
+def known_hosts(path: str) -> asyncssh.SSHKnownHosts:
+    """Read once: asyncssh would read it for every connection."""
+    return asyncssh.read_known_hosts(path)
 
 
 async def visit(host: dict[str, Any], gate: asyncio.Semaphore) -> None:
@@ -20,7 +27,7 @@ async def visit(host: dict[str, Any], gate: asyncio.Semaphore) -> None:
             host["address"],
             host["port"],
             client_keys=[host["key"]],
-            known_hosts=host["known_hosts"],
+            known_hosts=known_hosts(host["known_hosts"]),
             agent_path=None,
             config=None,
         ) as connection,

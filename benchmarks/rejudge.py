@@ -120,7 +120,7 @@ def judging(url: str, hosts: int) -> tuple[float, float, float]:
 
 def _watch(running: "subprocess.Popen[str]", most: list[float]) -> None:
     while running.poll() is None:
-        most[0] = max(most[0], sum(map(_held, [running.pid, *_children(running.pid)])))
+        most[0] = max(most[0], sum(map(held, [running.pid, *_children(running.pid)])))
         time.sleep(0.1)
 
 
@@ -131,7 +131,7 @@ def _children(pid: int) -> list[int]:
     return []
 
 
-def _held(pid: int) -> float:
+def held(pid: int) -> float:
     """MB of a process; what it shares with others counts in part."""
     with suppress(OSError):
         for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():

@@ -16,11 +16,15 @@ import textwrap
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import date
 from importlib.metadata import version
 from pathlib import Path
 from statistics import median
 
+import eight_gpus
 import judging
+import night
+import probe
 import saved_nodes
 from contenders import (
     AT_A_TIME,
@@ -30,9 +34,10 @@ from contenders import (
     ansible,
     fleet,
     floor,
-    install_ansible,
+    install_peers,
     nodevet,
     on_the_node,
+    testinfra,
 )
 
 PAGE = REPOSITORY / "docs" / "performance.md"
@@ -119,6 +124,7 @@ def sweep(folder: Path, options: argparse.Namespace) -> str:
             nodevet(folder, hosts),
             nodevet(folder, hosts, hashed=HASHED),
             ansible(folder, hosts[: options.ansible_hosts], AT_A_TIME),
+            testinfra(folder, hosts[: options.ansible_hosts]),
         ]
         table = sweep_table(measure(contenders, options.rounds), contenders)
     return f"""{table}
@@ -128,8 +134,66 @@ def sweep(folder: Path, options: argparse.Namespace) -> str:
 `nodevet check` also starts itself, sends its probe, reads and judges the evidence against the
 baseline `generic`, and writes a report; once with a known_hosts of the hosts alone, and once with
 the hashed names of many others in it. The playbook (`benchmarks/playbook.yaml`) reads the same
-values and judges nothing. The hosts share the controller's cores, so wall times are those of this
+values and judges nothing, and so does the test (`benchmarks/testinfra_node.py`), a command for each
+source. The hosts share the controller's cores, so wall times are those of this
 machine alone.
+"""
+
+
+def when() -> str:
+    """Of a section that is written anew by itself."""
+    return f"Measured on {date.today()}, load average {os.getloadavg()[1]:.0f}."
+
+
+def eight(folder: Path, options: argparse.Namespace) -> str:
+    sizes = (100, options.large)
+    eight_gpus.check_sizes(sizes)
+    tables = []
+    for size in sizes:
+        below = folder / str(size)
+        below.mkdir()
+        rounds = options.rounds if size == 100 else min(2, options.rounds)
+        tables += eight_gpus.beside_the_floor(below, size, rounds)
+    return f"""{eight_gpus.eight_table(tables)}
+
+Loopback hosts, each a real `sshd`, {AT_A_TIME} at a time, which answer with the evidence of a
+simulated node with eight GPUs instead of reading their own (`benchmarks/canned_node.py`). nodevet
+judges each by a baseline of its kind and writes JSON. Of each, the round with the least CPU.
+{when()}
+"""
+
+
+def growth(folder: Path, options: argparse.Namespace) -> str:
+    sizes = (100, 1000, 3000, options.most)
+    eight_gpus.check_sizes(sizes)
+    rows = eight_gpus.growth(folder, sizes, options.rounds)
+    return f"""{eight_gpus.growth_table(rows)}
+
+The same, of a server that answers for all of them in one process (`benchmarks/canned.py`). The
+least CPU of some rounds; the most memory that was held at once, what processes share counted in
+part. The controller judges and writes; its children speak SSH. {when()}
+"""
+
+
+def recorded(folder: Path, options: argparse.Namespace) -> str:
+    rows = night.nights(folder, options.most)
+    return f"""{night.night_table(rows)}
+
+{rows[0].hosts:,} nodes with eight GPUs, each with ids of its own; from night to night only readings
+and clocks differ. What recording takes by itself (`nodevet.store`, SQLite), without visiting and
+judging; the bytes are those that the store's files grew by. {when()}
+"""
+
+
+def probed(folder: Path, options: argparse.Namespace) -> str:
+    found = probe.measure(folder, LEAST)
+    return f"""| on the node | CPU | against an empty Python |
+|---|---:|---:|
+| python3 -I -c pass | {found.empty:.0f} ms | 1.0 × |
+| the probe, {found.gpus} GPUs | {found.probe:.0f} ms | {found.probe / found.empty:.1f} × |
+
+A simulated node ({probe.PROFILE}) with the simulated NVML. CPU of the process and its children, the
+least of {LEAST} rounds: the program is unpacked, compiled, and reads every section. {when()}
 """
 
 
@@ -170,13 +234,17 @@ installed, not this tree. `--max-age` gives a verdict again that is younger: see
 Section = Callable[[Path, argparse.Namespace], str]
 SECTIONS: Mapping[str, tuple[str, Section]] = {
     "sweep": ("A sweep", sweep),
+    "eight": ("A sweep over nodes with eight GPUs", eight),
+    "growth": ("From a hundred hosts to ten thousand", growth),
+    "night": ("A night in which nothing changed", recorded),
+    "probe": ("The probe", probed),
     "judging": ("Judging what was saved", judged),
     "local": ("On the node itself", local),
 }
 
 
 def head() -> str:
-    bench = install_ansible() / "bin" / "python"
+    bench = install_peers() / "bin" / "python"
     ask = "from importlib.metadata import version; print(version('ansible-core'))"
     run = subprocess.run([bench, "-c", ask], capture_output=True, text=True, check=True)
     page = f"""# What nodevet costs
@@ -209,6 +277,8 @@ def main() -> None:
     parser.add_argument(
         "--ansible-hosts", type=int, default=AT_A_TIME, help="it takes a second for each, and more"
     )
+    parser.add_argument("--large", type=int, default=3000, help="hosts beside the floor")
+    parser.add_argument("--most", type=int, default=10_000, help="hosts of a large site")
     parser.add_argument("--only", choices=SECTIONS, help="write only this section, again")
     options = parser.parse_args()
     page = PAGE.read_text(encoding="utf-8") if options.only else head()

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import nodevet
+from nodevet.fleet.protocol.slim import slim, words
 from nodevet.remote import digest
 
 BOOT = "import sys,zlib;b=sys.stdin.buffer;n=int(b.readline());exec(zlib.decompress(b.read(n)))"
@@ -90,9 +91,9 @@ def payload(program: str = PROBE) -> bytes:
     `program`: PROBE answers `probe` only, REMOTE everything; see nodevet.remote.request.
     """
     without = BEYOND if program == PROBE else ()
-    return pack(
-        {"nodevet": "", "pynvml": _pynvml(), **dict(modules(REMOTE, FOLDER, without))}, SERVE
-    )
+    remote = dict(modules(REMOTE, FOLDER, without))
+    pynvml = slim(_pynvml(), words(remote.values()))
+    return pack({"nodevet": "", "pynvml": pynvml, **remote}, SERVE)
 
 
 def pack(sources: Mapping[str, str], then: str) -> bytes:

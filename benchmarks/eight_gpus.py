@@ -1,0 +1,198 @@
+"""Measures a whole sweep over nodes with eight GPUs: its CPU beside the floor, how that grows with
+the number of hosts, and what it holds.
+
+A node answers with evidence that was read before (canned_node.py below a real sshd, canned.py as a
+server that costs less), so that thousands of them have room on one machine.
+"""
+
+import json
+import os
+import resource
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from contenders import HERE, REPOSITORY, BenchmarkError, Contender, fleet, floor, nodevet
+from rejudge import held
+
+from nodevet_sim.sshd import make_key
+
+sys.path.insert(0, str(REPOSITORY / "tests" / "rigs"))
+
+import five_nights
+
+BASELINE = five_nights.READ / "site-h100.yaml"
+
+
+@dataclass(frozen=True)
+class SweepCost:
+    """Of one sweep: CPU and wall time in seconds, the most that was held in MB."""
+
+    hosts: int
+    cpu: float
+    wall: float
+    controller: float = 0.0
+    children: float = 0.0
+
+    @property
+    def each(self) -> float:
+        """Milliseconds of CPU for a host."""
+        return self.cpu / self.hosts * 1000
+
+
+def evidence(folder: Path) -> Path:
+    """What a node with eight GPUs said."""
+    path = folder / "evidence.json"
+    path.write_text(json.dumps(five_nights.document(five_nights.H100[0], 1)), encoding="utf-8")
+    return path
+
+
+def node_command(document: Path) -> str:
+    """For sshd's ForceCommand."""
+    return f"{sys.executable} -I -S {HERE / 'canned_node.py'} {document}"
+
+
+def whole_vet(folder: Path, hosts: list[dict[str, Any]], *more: str) -> Contender:
+    """`nodevet check` of nodes that answer as those of five_nights do."""
+    found = nodevet(folder, hosts)
+    words = [str(BASELINE) if word == "generic" else word for word in found.command]
+    command = [*words, "--no-expect-hostname", *more]
+    return Contender(found.name, found.hosts, command, found.prove)
+
+
+@contextmanager
+def canned(folder: Path, size: int) -> Iterator[list[dict[str, Any]]]:
+    """That many hosts of one process, each at an address of its own."""
+    key, host_key = make_key(folder / "id"), make_key(folder / "host_key")
+    words = [sys.executable, str(HERE / "canned.py"), str(size), str(evidence(folder))]
+    words += [f"{key.path}.pub", str(host_key.path)]
+    server = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    try:
+        port = int(server.stdout.readline() if server.stdout else 0)
+        known_hosts = folder / "known_hosts"
+        kind, blob = host_key.public.split()[:2]
+        known_hosts.write_text(f"[127.9.*]:{port} {kind} {blob}\n", encoding="ascii")
+        rest = {"port": port, "key": str(key.path), "known_hosts": str(known_hosts)}
+        yield [
+            {"name": f"node{number:05d}", "address": address(number), **rest}
+            for number in range(size)
+        ]
+    finally:
+        if server.stdin:
+            server.stdin.close()
+        server.wait(30)
+
+
+def address(number: int) -> str:
+    """As canned.py has it."""
+    return f"127.9.{number // 250}.{number % 250 + 1}"
+
+
+def measured(contender: Contender) -> SweepCost:
+    """Run it once. Raises BenchmarkError where it did not do its work."""
+    before, clock = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
+    running = subprocess.Popen(
+        contender.command,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=contender.env or os.environ,
+    )
+    most = [0.0, 0.0]
+    watching = threading.Thread(target=_watch, args=(running, most), daemon=True)
+    watching.start()
+    said, wrong = running.communicate()
+    wall, after = time.monotonic() - clock, resource.getrusage(resource.RUSAGE_CHILDREN)
+    watching.join()
+    contender.prove(subprocess.CompletedProcess(contender.command, running.returncode, said, wrong))
+    cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    print(f"{contender.name}, {contender.hosts}: {cpu:.1f} s CPU, {wall:.1f} s", flush=True)
+    return SweepCost(contender.hosts, cpu, wall, *most)
+
+
+def _watch(running: "subprocess.Popen[str]", most: list[float]) -> None:
+    while running.poll() is None:
+        below = sum(map(held, children(running.pid)))
+        most[:] = max(most[0], held(running.pid)), max(most[1], below)
+        time.sleep(0.5)
+
+
+def children(pid: int) -> list[int]:
+    """Those that every thread of a process started."""
+    found = []
+    for file in Path(f"/proc/{pid}/task").glob("*/children"):
+        try:
+            found += [int(word) for word in file.read_text().split()]
+        except OSError:  # it has ended
+            continue
+    return found
+
+
+def beside_the_floor(folder: Path, size: int, rounds: int) -> list[tuple[str, SweepCost]]:
+    """The floor and the whole vet in turn; of each the round with the least CPU."""
+    with fleet(folder, size, command=node_command(evidence(folder))) as hosts:
+        each = [floor(folder, hosts), whole_vet(folder, hosts)]
+        found = [[measured(one) for one in each] for _ in range(rounds)]
+    least = [min(runs, key=lambda run: run.cpu) for runs in zip(*found, strict=True)]
+    return list(zip([one.name for one in each], least, strict=True))
+
+
+def growth(folder: Path, sizes: tuple[int, ...], rounds: int) -> list[SweepCost]:
+    """Of each size the round with the least CPU."""
+    found = []
+    for size in sizes:
+        below = folder / str(size)
+        below.mkdir()
+        with canned(below, size) as hosts:
+            some = [measured(whole_vet(below, hosts)) for _ in range(rounds if size < 5000 else 1)]
+        found.append(min(some, key=lambda run: run.cpu))
+    return found
+
+
+def formats(folder: Path, size: int, names: tuple[str, ...]) -> SweepCost:
+    """A sweep that writes all of these."""
+    with canned(folder, size) as hosts:
+        more = [word for name in names for word in ("--format", f"{name}:{folder}/report.{name}")]
+        return measured(whole_vet(folder, hosts, *more))
+
+
+def check_sizes(sizes: tuple[int, ...]) -> None:
+    """Raises BenchmarkError if this machine has too few open files for the largest."""
+    most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    if most < max(sizes) + 500:
+        raise BenchmarkError(f"{max(sizes)} hosts need more than {most} open files: ulimit -n")
+
+
+def eight_table(rows: list[tuple[str, SweepCost]]) -> str:
+    least = rows[0][1].each
+    lines = [
+        "| sweep | hosts | controller CPU per host | against the floor | wall time |",
+        "|---|---:|---:|---:|---:|",
+        *(
+            f"| {name} | {run.hosts:,} | {run.each:.1f} ms | {run.each / least:.2f} × "
+            f"| {run.wall:.0f} s |"
+            for name, run in rows
+        ),
+    ]
+    return "\n".join(lines)
+
+
+def growth_table(rows: list[SweepCost]) -> str:
+    least = rows[0].each
+    lines = [
+        "| hosts | controller CPU per host | against the fewest | controller held | its children |",
+        "|---:|---:|---:|---:|---:|",
+        *(
+            f"| {run.hosts:,} | {run.each:.1f} ms | {run.each / least:.2f} × "
+            f"| {run.controller:.0f} MB | {run.children:.0f} MB |"
+            for run in rows
+        ),
+    ]
+    return "\n".join(lines)
