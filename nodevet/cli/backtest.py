@@ -1,0 +1,103 @@
+"""`nodevet backtest`: recorded nights under another baseline."""
+
+from pathlib import Path
+
+import click
+
+from nodevet.cli.common import completing, options, recalled
+from nodevet.cli.common.command import Command, WholeNumber
+from nodevet.cli.common.display import Display, display_options
+
+
+@click.command(
+    "backtest",
+    cls=Command,
+    group="History",
+    order=8,
+    examples=(
+        (
+            "What tomorrow's baseline would have done these 90 nights",
+            "nodevet backtest -b tomorrow.yaml",
+        ),
+        (
+            "One rule, on one rack, as a page",
+            "nodevet backtest -b tomorrow.yaml --check row_remapping gpu[01-16] \\\n"
+            "  --format html:rule.html",
+        ),
+    ),
+)
+@click.argument("hosts", nargs=-1, metavar="[HOSTS]...")
+@options.baselines
+@click.option(
+    "--nights", type=WholeNumber(), default=90, show_default=True, help="Days before the last run."
+)
+@click.option(
+    "--check",
+    "checks",
+    multiple=True,
+    metavar="CHECK",
+    shell_complete=completing.checks_and_baselines,
+    help="Only this check; may be repeated.",
+)
+@click.option("--series", metavar="NAME", help="Runs of this sweep.  [default: of the last run's]")
+@click.option(
+    "--within",
+    type=WholeNumber(),
+    default=14,
+    show_default=True,
+    help="Days within which a failure must follow an alarm.",
+)
+@options.fail_on
+@recalled.formats()
+@recalled.store
+@options.project
+@display_options()
+def command(
+    hosts: tuple[str, ...],
+    names: tuple[str, ...],
+    nights: int,
+    checks: tuple[str, ...],
+    series: str | None,
+    within: int,
+    fail_on: str,
+    form: tuple[str, Path | None],
+    store: str | None,
+    project: Path,
+    display: Display,
+) -> None:
+    """Say what a baseline would have done to nights that are recorded.
+
+    Every visit of the runs is judged again by -b, from its recorded evidence, and compared with
+    what was said then. No node is visited, and nothing is recorded.
+
+    An alarm is a stretch of nights in which a host fails something that it did not fail then. A
+    failure is something critical that began then, an Xid, a lost GPU or a host that did not answer.
+    GPU-hours are those from a visit that fails to the next one that is judged. Nights whose
+    evidence was pruned are told as not judged, never as passed.
+
+    \b
+    Exit codes:
+      0  told, whatever was found
+      2  usage or configuration error, or nothing is recorded
+    """
+    from nodevet.cli.common.from_run import tell_killed
+    from nodevet.inventory.nodeset import expand
+    from nodevet.model import Severity
+    from nodevet.report.parts.history_backtest import backtest_sheet
+    from nodevet.run.backtest import Nights, tried
+    from nodevet.run.context import open_context
+    from nodevet.run.recall import named, open_history
+
+    with open_history(store):  # which says what is wrong with it
+        pass
+    asked = Nights(
+        store=named(store),
+        days=nights,
+        series=series,
+        checks=frozenset(checks) if checks else None,
+        hosts=frozenset(name for word in hosts for name in expand(word)) if hosts else None,
+        fail_on=Severity(fail_on),
+        within_days=within,
+    )
+    found = tried(asked, open_context(project, names), killed=tell_killed)
+    recalled.show(found, backtest_sheet(found, recalled.clock()), form, display)
