@@ -46,7 +46,7 @@ def judged_again(
         raise UserError(SINCE)
     with open_history(store) as opened:
         asked = recorded_hosts(opened, ref, chosen)
-    if not sinks.display.quiet:
+    if chosen.inventories and not sinks.display.quiet:
         tell_left_out("--from-run", asked.left_out, chosen.inventories)
     look = RecordedLook(None, asked.run.id) if since else None
     context = structs.replace(context, age=saved.limit_of(max_age), since=look)
