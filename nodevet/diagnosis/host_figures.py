@@ -84,19 +84,23 @@ def _nfs(data: HostActivity, why: str) -> Iterator[Figure]:
         yield Figure("nfs_latency", None, "ms", "slowest NFS mount", problem)
         yield Figure("nfs_retransmitted", None, "%", "NFS requests sent again", problem)
         return
-    slow: tuple[float, str] = (0.0, "")
+    slow: tuple[float | None, str] = (None, "")
     operations = again = 0
     for mount in data.nfs:
         for each in mount.operations or ():
-            number, sent = grown(each.operations) or 0, grown(each.transmissions) or 0
-            operations += number
-            again += max(0, sent - number)
+            number, sent = grown(each.operations), grown(each.transmissions)
+            if number is not None and sent is not None:
+                operations += number
+                again += max(0, sent - number)
             time = _operation_ms(each)
-            if each.name in DATA and time is not None and time > slow[0]:
+            if each.name in DATA and time is not None and time > (slow[0] or 0.0):
                 slow = (time, mount.point)
-    yield Figure("nfs_latency", slow[0], "ms", "slowest NFS mount", note=slow[1])
-    share = percent(again, operations) or 0.0
-    yield Figure("nfs_retransmitted", share, "%", "NFS requests sent again")
+    unused = "no NFS mount was read or written"
+    why = "" if slow[0] is not None else unused
+    yield Figure("nfs_latency", slow[0], "ms", "slowest NFS mount", why, slow[1])
+    share = percent(again, operations)
+    why = "" if share is not None else unused
+    yield Figure("nfs_retransmitted", share, "%", "NFS requests sent again", why)
 
 
 def _operation_ms(each: NfsOperation) -> float | None:

@@ -316,12 +316,13 @@ def cpus_allowed(job: WatchedJob, evidence: Evidence) -> tuple[float | None, str
     """(how many CPUs the job may use at the same time, what limits it)."""
     found: list[tuple[float, str]] = []
     data = evidence[Cpu].data
-    if data is not None and (online := numbers(data.online)):
+    online = numbers(data.online) if data is not None else None
+    if online:
         found.append((float(len(online)), ""))
     allowed = [numbers(process.cpus_allowed) for process in job.processes]
     if allowed and all(each is not None for each in allowed):
         union = frozenset[int]().union(*(each for each in allowed if each is not None))
-        found.append((float(len(union)), "affinity"))
+        found.append((float(len(union)), "affinity" if online else ""))  # a limit, if not all
     quotas = [group.cpu_quota for group in job.cgroups]
     if quotas and all(quota is not None for quota in quotas):
         found.append((sum(quota for quota in quotas if quota), "cgroup CPU quota"))

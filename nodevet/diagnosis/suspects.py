@@ -71,7 +71,7 @@ REASONS: Mapping[str, Reason] = {
     "gpu_topology": Reason((Cause.TRANSFER, Cause.NUMA), "GPUs are further from one another"),
     "numa_locality": Reason((Cause.NUMA,), "the job runs far from its GPU"),
     "numa_binding": Reason((Cause.NUMA,), "nothing keeps the job near its GPU"),
-    "numa_topology": Reason((Cause.NUMA,), "memory is further away, or nobody knows how far"),
+    "numa_topology": Reason((Cause.NUMA,), "memory is further away, or firmware hides how far"),
     "memory_size": Reason((Cause.MEMORY,), "less memory for workers and the page cache"),
     "memory_pressure": Reason((Cause.MEMORY,), "memory was short before"),
     "memory_fragmentation": Reason((Cause.MEMORY,), "large allocations wait for compaction"),

@@ -140,7 +140,10 @@ class HostActivity(SectionRecord, frozen=True, kw_only=True):
     cpus: Annotated[tuple[CpuActivity, ...], bounds.CPUS] | None = None
     pressure: Pressure | None = None
     memory: MemoryActivity | None = None
-    disks: Annotated[tuple[DiskActivity, ...], bounds.DISKS] | None = None
+    disks: Annotated[tuple[DiskActivity, ...], bounds.DISKS] | None = None  # the 512 busiest
+    disks_left_out: int | None = None
     nfs: Annotated[tuple[NfsActivity, ...], bounds.NFS_MOUNTS] | None = None
+    # the 512 busiest
     networks: Annotated[tuple[NetworkActivity, ...], bounds.INTERFACES] | None = None
+    networks_left_out: int | None = None
     interrupts: Annotated[tuple[Interrupt, ...], bounds.INTERRUPTS] | None = None

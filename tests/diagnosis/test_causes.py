@@ -196,6 +196,17 @@ def test_a_quota_that_is_used_up_is_told_with_its_cpus() -> None:
     assert "the job may use 2 CPUs (cgroup CPU quota)" in found.also
 
 
+def test_what_limits_nothing_is_not_told() -> None:
+    """Every CPU of the machine is no limit, and no NFS is no fast NFS."""
+    node = sections(processes=[process(cpus_allowed="0-31")])
+    assert not any("may use" in line for line in told(node).also)
+    del node["cpu"]
+    found = told(node)
+    assert not any("may use" in line for line in found.also)
+    nfs = {each.name: each.value for each in found.figures if each.name.startswith("nfs_")}
+    assert nfs == {"nfs_latency": None, "nfs_retransmitted": None}
+
+
 def test_who_pages_does_not_wait_for_storage_too() -> None:
     assert told(CASES["memory-pressure"]).causes == (Cause.MEMORY,)
 

@@ -137,6 +137,19 @@ def test_shares_that_are_not_told_are_not_zero(error: int) -> None:
     assert (process["sm_percent"], process["memory_used_b"]) == (None, 5)
 
 
+@pytest.mark.parametrize(("busy", "share"), [(0, 0.0), (40, None)])
+def test_no_sample_of_a_process_is_no_work_only_of_a_gpu_that_did_none(
+    busy: int, share: float | None
+) -> None:
+    first = {
+        "nvmlDeviceGetSamples": sampled((DRIVER_AHEAD, 0)),
+        "nvmlDeviceGetComputeRunningProcesses": running,
+        "nvmlDeviceGetProcessUtilization": NOT_FOUND,
+    }
+    later = {"nvmlDeviceGetSamples": sampled((DRIVER_AHEAD + 500_000, busy))}
+    assert watched(first, later)["processes"][0]["sm_percent"] == share
+
+
 def test_shares_without_a_clock_to_tell_them_by() -> None:
     """As of a GPU in MIG mode: none of its samples, and an answer of before the watch."""
     told = watched(

@@ -71,6 +71,14 @@ def test_disks_without_partitions_and_unused_ones(collected: Callable[..., Any])
     assert sda.busy_ms == (9, 9)
 
 
+def test_of_thousands_of_disks_the_busiest_are_told() -> None:
+    fields = host_activity.DISK_FIELDS
+    made = [{"name": f"sd{n}", **{key: [0, n] for key in fields}} for n in range(2000)]
+    told, left_out = host_activity.busiest(made, fields)
+    assert (len(told), left_out) == (512, 1488)
+    assert {each["name"] for each in told} == {f"sd{n}" for n in range(1488, 2000)}
+
+
 def test_a_network_counter_that_cannot_be_read(collected: Callable[..., Any]) -> None:
     files = {
         "sys/class/net/eth0/device/vendor": "0x15b3\n",

@@ -204,8 +204,11 @@ class WatchedGpu(object):
             for each in self.ask("nvmlDeviceGetProcessUtilization", int(self.zero)):
                 self.shares.setdefault(int(each.pid), []).append((each.smUtil, each.memUtil))
         except CallError as failure:
-            if str(failure) != NONE_FOUND:  # no process did anything
+            if str(failure) != NONE_FOUND:
                 self.why["shares"] = str(failure)
+            elif any(value for at, value in self.samples if at >= 0):
+                self.why["shares"] = "the driver has no sample of a process, and the GPU was busy"
+            # else no process did anything
 
     def processes(self):
         """({pid: bytes of memory, null if not told}, why not)."""

@@ -57,6 +57,7 @@ NET_FIELDS = ("received_b", "sent_b", "dropped")
 IB_WORD = 4  # port_rcv_data and port_xmit_data count words of four bytes
 INTERRUPTS = re.compile(r"nvidia|nvme|mlx|ib|eth|en[ops]|ice|i40e|bnxt|virtio|ena|efa")
 INTERRUPTS_MOST = 1024
+BUSIEST = 512  # disks, and networks, that are told of
 SHARE = 0.001  # of one core
 HZ = os.sysconf("SC_CLK_TCK")
 
@@ -321,6 +322,16 @@ def collect(root, request):
     return told(watch, total, press, memo, ends, last_memory)
 
 
+def busiest(records, counts):
+    """(those whose counters grew most, how many were left out)."""
+
+    def grown(record):
+        return sum(record[field][1] - record[field][0] for field in counts if record[field])
+
+    some = sorted(records, key=grown, reverse=True)[:BUSIEST]
+    return sorted(some, key=lambda record: record["name"]), len(records) - len(some)
+
+
 def p_names():
     return tuple("{}_{}_us".format(*each) for each in PRESSURE)
 
@@ -343,6 +354,11 @@ def told(watch, total, press, memo, ends, last_memory):
     both(found, "disks", ends, disk_of)
     both(found, "nfs", ends, nfs_of)
     both(found, "networks", ends, network_of)
+    for field, counts in (("disks", DISK_FIELDS), ("networks", NET_FIELDS)):
+        if found[field] is None:
+            found.fail(field + "_left_out", found["errors"][field])
+        else:
+            found[field], found[field + "_left_out"] = busiest(found[field], counts)
     both(found, "interrupts", ends, interrupt_of)
     found["interrupts"] = found["interrupts"] and [
         each for each in found["interrupts"] if each["count"][0] != each["count"][1]
