@@ -615,6 +615,57 @@ def new_run_id(started: datetime) -> str:
     return f"{at:%Y%m%dT%H%M%S}.{at.microsecond // 1000:03d}Z-{os.urandom(4).hex()}"
 
 
+class StandingTrouble(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A trouble of a run beside what is remembered of it: since when it stands."""
+
+    host: str
+    place: int = -1  # of the finding among the host's; -1: the host as a whole is not vetted
+    check: str = ""
+    verdict: Verdict = Verdict.FAIL
+    severity: Severity = Severity.CRITICAL
+    new: bool = False  # it began since the run before
+    changed: bool = False  # it stood before, with other values
+    since: str = ""  # when this verdict began, ISO 8601
+    began: int = 0  # it is flapping: so often did it begin in the last ten judged visits
+
+
+class Ended(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A trouble that the run before had and this one has not."""
+
+    host: str
+    check: str = ""  # empty: the host as a whole was not vetted
+    subject: Subject = NODE
+    severity: Severity = Severity.CRITICAL
+    fixed: bool = True  # the check says ok; else it is waived, not applicable, not asked, replaced
+    since: str = ""  # when it had begun, ISO 8601
+    began: int = 0  # it is flapping
+    what: str = ""  # what had been found, in words
+
+
+class Suspicion(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Many hosts begin to fail one check at once: the rule, the controller or the site may be at
+    fault, and not they."""
+
+    checks: tuple[str, ...] = ()  # empty: they are not vetted
+    hosts: tuple[str, ...]  # on which it begins
+    judged: int  # hosts, of the run
+    changed: tuple[str, ...] = ()  # what else is not as it was in the run before
+
+
+class RunNews(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What a run tells beside what is remembered: what is new, fixed, and stands since when."""
+
+    since: str = ""  # when the run before started, ISO 8601; empty: there is none
+    run: str = ""  # its id
+    standing: tuple[StandingTrouble, ...] = ()
+    ended: tuple[Ended, ...] = ()
+    appeared: tuple[str, ...] = ()  # hosts that were never met before
+    vanished: tuple[str, ...] = ()  # hosts of the run before, of the same sweep, alone
+    replaced: tuple[str, ...] = ()  # another machine, or set up anew: nothing goes on
+    suspicions: tuple[Suspicion, ...] = ()
+    not_notified: tuple[str, ...] = ()  # who should have been told of this, and was not
+
+
 class Run(msgspec.Struct, frozen=True, kw_only=True):
     """One sweep: what every report format renders and `report` reads back."""
 
@@ -627,6 +678,8 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     interrupted: bool = False
     replayed: bool = False  # saved evidence was judged; no host was visited
     baselines: Mapping[str, str] = {}  # name -> sha256
+    fail_on_new: bool | msgspec.UnsetType = msgspec.UNSET  # only what began since the run before
+    news: RunNews | msgspec.UnsetType = msgspec.UNSET  # unset: nothing is remembered
     hosts: Sequence[HostReport] = ()  # a tuple, or of many hosts a nodevet.packed.PackedHosts
 
     def __post_init__(self) -> None:
@@ -641,12 +694,29 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def exit_code(self) -> int:
-        """0 all ok; 1 a failure at or above `fail_on`; 3 something could not be judged. 1 wins."""
-        return exit_code(self.summaries, self.fail_on) or (3 if self.interrupted else 0)
+        """0 all ok; 1 a failure at or above `fail_on`; 3 something could not be judged. 1 wins.
+
+        With `fail_on_new` a failure counts if it is new; if nothing is remembered, all are.
+        """
+        old = bool(self.fail_on_new and self.news and not self._fails_anew(self.news))
+        code = exit_code(self.summaries, self.fail_on, failures=not old)
+        return code or (3 if self.interrupted else 0)
+
+    def _fails_anew(self, news: RunNews) -> bool:
+        return any(
+            each.new
+            and each.verdict is Verdict.FAIL
+            and each.severity.rank >= self.fail_on.rank
+            and each.place >= 0
+            for each in news.standing
+        )
 
 
-def exit_code(hosts: "Iterable[HostReport | HostSummary]", fail_on: Severity) -> int:
-    """The exit code of a run over these hosts; see `Run.exit_code`."""
+def exit_code(
+    hosts: "Iterable[HostReport | HostSummary]", fail_on: Severity, *, failures: bool = True
+) -> int:
+    """The exit code of a run over these hosts; see `Run.exit_code`. `failures`: whether they
+    count."""
     code, seen = 0, False
     for each in hosts:
         seen = True
@@ -659,7 +729,7 @@ def exit_code(hosts: "Iterable[HostReport | HostSummary]", fail_on: Severity) ->
         for verdict, severity, _ in host.findings:
             if severity.rank < fail_on.rank:
                 continue
-            if verdict is Verdict.FAIL:
+            if verdict is Verdict.FAIL and failures:
                 return 1
             if verdict is Verdict.UNKNOWN:
                 code = 3

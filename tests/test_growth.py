@@ -18,7 +18,6 @@ import yaml
 from nodevet import report
 from nodevet.baseline.choose import choose
 from nodevet.catalog import Catalog
-from nodevet.changes import changes
 from nodevet.checking.params import params_of
 from nodevet.evidence.document import Evidence, decode
 from nodevet.evidence.sections import sections as records
@@ -282,11 +281,3 @@ RUNS = {(size, shift): run_of(size, shift) for size in (1, TIMES) for shift in (
 @pytest.mark.parametrize("name", report.formats())
 def test_d1_a_report_grows_with_its_findings(name: str) -> None:
     grows_with_size(lambda size: report.render(name, RUNS[size, 0]))
-
-
-@pytest.mark.parametrize("shifts", [(0, 0), (0, 1), (1, 0)], ids=str)
-def test_d1_what_is_new_is_told_in_a_time_that_grows_with_the_findings(
-    shifts: tuple[int, int],
-) -> None:
-    before, after = shifts
-    grows_with_size(lambda size: changes(RUNS[size, before], RUNS[size, after]))

@@ -15,10 +15,15 @@ from nodevet.last_verdict import clocks
 from nodevet.run.errors import UserError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from nodevet.cli.common.output import Sinks
-    from nodevet.model import Run
+    from nodevet.cli.common.recording import Visited
+    from nodevet.fleet import Options
+    from nodevet.model import Host, Run
     from nodevet.run.context import VetContext
     from nodevet.run.keep_verdict import Keeping
+    from nodevet.settings.model import FailOn
 
 
 @click.command(
@@ -37,10 +42,8 @@ if TYPE_CHECKING:
             "nodevet check --from-run last -b tomorrow.yaml",
         ),
         (
-            "Every night: what is new since the last run, and a page to look at",
-            "nodevet check -i fleet.yaml --previous last.json \\\n"
-            "  --since evidence --save evidence \\\n"
-            "  --format table --format json:last.json --format html:report.html",
+            "What began to fail since the last recorded visit, as an exit code",
+            "nodevet check -i fleet.yaml --fail-on new --format html:report.html",
         ),
     ),
 )
@@ -50,8 +53,15 @@ if TYPE_CHECKING:
 @options.everything
 @options.shadow
 @options.previous
-@options.fail_on
+@options.fail_on_new
 @options.store
+@click.option(
+    "--resume",
+    is_flag=False,
+    flag_value="last",
+    metavar="[RUN]",
+    help="Finish a recorded run that was killed: visit what is left of it, report all of it.",
+)
 @click.option(
     "--from-run",
     metavar="RUN",
@@ -93,9 +103,9 @@ def command(
     formats: tuple[str, ...],
     everything: bool,
     shadow: bool,
-    previous: Path | None,
     fail_on: str,
     store: str | None,
+    resume: str | None,
     from_run: str | None,
     evidence: tuple[Path, ...],
     max_age: float | None,
@@ -115,66 +125,97 @@ def command(
     Exit codes:
       0  every host was vetted, and nothing fails at or above --fail-on
       1  something fails, at or above --fail-on
-      2  usage or configuration error, or a report could not be written
+      2  usage or configuration error; or a report could not be written, or the
+         run not recorded in the store that was named
       3  something could not be judged: unreachable, timed out, unknown
          (1 wins over 3)
     With --format nagios on standard output, those of a Nagios plug-in:
     0 OK, 1 WARNING, 2 CRITICAL, 3 UNKNOWN.
     """
     from nodevet.cli.common.output import Sinks
-    from nodevet.cli.common.progress import watched
-    from nodevet.cli.common.runs import earlier_run
+    from nodevet.cli.common.recording import Visited
     from nodevet.cli.common.since import tell_not_compared, with_since
-    from nodevet.model import Severity
     from nodevet.run import saved
     from nodevet.run.context import open_context
-    from nodevet.run.earlier import among
     from nodevet.run.keep_verdict import Keeping
     from nodevet.run.reach import check_options
     from nodevet.run.targets import Targets
-    from nodevet.run.vet import vet
+    from nodevet.settings.model import fail_on as asked
 
     began = clocks()
-    _only_judged(evidence, from_run, store, save, reach["sample"])
+    _only_judged(evidence, from_run, store, save, reach["sample"], resume)
     sinks = Sinks(formats, save, display, remembers=max_age is not None)
-    before = earlier_run(previous, quiet=display.quiet)
     context = open_context(project, names)
     if not from_run:
         context = with_since(context, since, reach["sample"])
     chosen = Targets(
         names=targets, inventories=inventories, limit=limit, expect_hostname=expect_hostname
     )
-    least = Severity(fail_on)
+    least = asked(fail_on)
+    if least.new and (evidence or from_run):
+        raise UserError(f"--fail-on {least} goes with visits only: they are recorded")
     keeping = None
     if from_run:
         from nodevet.cli.common.from_run import judged_again
 
         run, context = judged_again(
-            from_run, store, context, chosen, sinks, since=since, max_age=max_age, fail_on=least
+            from_run,
+            store,
+            context,
+            chosen,
+            sinks,
+            since=since,
+            max_age=max_age,
+            fail_on=least.severity,
         )
+        done = Visited(run=run)
     elif evidence:
         from nodevet.cli.common.replayed import judged_saved
 
-        run = judged_saved(evidence, context, chosen, sinks, max_age=max_age, fail_on=least)
+        run = judged_saved(
+            evidence, context, chosen, sinks, max_age=max_age, fail_on=least.severity
+        )
+        done = Visited(run=run)
     else:
         if max_age is not None:
-            _only_printed(sinks, save, previous, inventories, since)
+            _only_printed(sinks, save, inventories, since, store)
         hosts = chosen.hosts()
         if max_age is not None:
             keeping = Keeping(sys.argv[1:], max_age, hosts, began)
         if save and not display.quiet:
             _tell_strangers(save, saved.strangers(save, hosts, chosen), inventories)
         reached = check_options(reach, context, len(hosts))
-        with watched(len(hosts), sinks) as listener:
-            run = vet(hosts, context, reached, fail_on=least, save=sinks.keep, listener=listener)
+        done = _visited(hosts, context, reached, sinks, least, store, resume)
     tell_not_compared(context, quiet=display.quiet)
-    narrowed = chosen.narrowed or not all(path.is_dir() for path in evidence)
-    before = among(before, run) if before and narrowed else before
-    sinks.finish(run, before, everything=everything, shadow=shadow)
-    code = sinks.code(run)
+    sinks.finish(done.run, everything=everything, shadow=shadow)
+    code = done.code(sinks)
     if keeping and code == 0:  # that of the format, which may see a warning where the run passes
-        _keep(keeping, run, sinks, context, project)
+        _keep(keeping, done.run, sinks, context, project)
     click.get_current_context().exit(code)
+
+
+def _visited(
+    hosts: "Sequence[Host]",
+    context: "VetContext",
+    reached: "Options",
+    sinks: "Sinks",
+    least: "FailOn",
+    store: str | None,
+    resume: str | None,
+) -> "Visited":
+    """Visit hosts. Recorded are those of SSH; this machine alone if a store is named."""
+    from nodevet.cli.common.recording import opened, visited
+
+    reaches = any(not host.local for host in hosts)
+    named = None
+    if reaches and store is None:
+        from nodevet.settings import settings
+
+        named = settings().store_url
+    with opened(store, named, reaches=reaches) as memory:
+        if resume and not memory:
+            raise UserError("--resume needs the store in which the run was recorded")
+        return visited(hosts, context, reached, sinks, memory, fail_on=least, resume=resume)
 
 
 def _only_judged(
@@ -183,13 +224,16 @@ def _only_judged(
     store: str | None,
     save: Path | None,
     sample: float | None,
+    resume: str | None,
 ) -> None:
     """What cannot be asked of evidence that is there. Raises UserError."""
     if evidence and from_run:
         raise UserError("--evidence and --from-run: only one of them can say what is judged")
-    if store and not from_run:
-        raise UserError("--store says where the run of --from-run was recorded")
     option = "--from-run" if from_run else "--evidence"
+    if store and evidence:
+        raise UserError("--store cannot be used with --evidence: only visits are recorded")
+    if resume and (evidence or from_run):
+        raise UserError(f"--resume cannot be used with {option}: it visits hosts")
     if sample and (evidence or from_run):
         raise UserError(f"--sample cannot be used with {option}: nothing is read")
     if save and (evidence or from_run):
@@ -210,17 +254,21 @@ def _keep(
 def _only_printed(
     sinks: "Sinks",
     save: Path | None,
-    previous: Path | None,
     inventories: tuple[str, ...],
     since: tuple[Path, ...],
+    store: str | None,
 ) -> None:
     """A verdict that is given again is printed, and nothing else; what an inventory says now is
     not known without asking it. Raises UserError."""
-    files = save or previous or any(sink.file or sink.streamed for sink in sinks.sinks)
+    files = (
+        save
+        or (store and store != "none")
+        or any(sink.file or sink.streamed for sink in sinks.sinks)
+    )
     if files or inventories or since:
         raise UserError(
             "--max-age without --evidence gives the last verdict again: it reads no inventory and "
-            "writes no file. Leave out -i, --save, --since, --previous, jsonl and reports to "
+            "writes no file. Leave out -i, --save, --since, --store, jsonl and reports to "
             "files, or --max-age"
         )
 

@@ -37,7 +37,6 @@ def command(
     formats: tuple[str, ...],
     everything: bool,
     shadow: bool,
-    previous: Path | None,
     display: Display,
 ) -> None:
     """Render a saved RUN in other formats.
@@ -49,16 +48,13 @@ def command(
     The exit code is the one that the command itself had.
     """
     from nodevet.cli.common.output import Sinks
-    from nodevet.cli.common.runs import read_report, read_run
+    from nodevet.cli.common.runs import read_report
     from nodevet.feed.answer import FeedAnswer
     from nodevet.model import Run
-    from nodevet.run.earlier import PREVIOUS
 
     if run.is_dir():
-        _fixes(run, Sinks(formats, display=display), previous)
+        _fixes(run, Sinks(formats, display=display))
     found = read_report(run)
-    if previous and not isinstance(found, Run):
-        raise click.UsageError("--previous goes with a run of checks only")
     if isinstance(found, FeedAnswer):
         Sinks(formats, display=display, function="render_feed").write_feed(found, plot=everything)
         click.get_current_context().exit(found.exit_code)
@@ -67,17 +63,14 @@ def command(
         sinks.write_diagnosis(found, rules=everything)
         click.get_current_context().exit(found.exit_code)
     sinks = Sinks(formats, display=display)
-    before = read_run(previous, most=PREVIOUS) if previous else None
-    sinks.finish(found, before, streamed=False, everything=everything, shadow=shadow)
+    sinks.finish(found, streamed=False, everything=everything, shadow=shadow)
     click.get_current_context().exit(sinks.code(found))
 
 
-def _fixes(folder: Path, sinks: "Sinks", previous: Path | None) -> None:
+def _fixes(folder: Path, sinks: "Sinks") -> None:
     """What a run of fixes came to."""
     from nodevet.run.fix_run import open_run, rendered
 
-    if previous:
-        raise click.UsageError("--previous cannot be used with a run of fixes")
     opened = open_run(folder)
     result = opened.account()
 

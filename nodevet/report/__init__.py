@@ -59,7 +59,7 @@ def endings() -> Mapping[str, str]:
 
 
 def options(name: str) -> frozenset[str]:
-    """What a format can be told of a run of checks: `colour`, `width`, `quiet`, `previous`."""
+    """What a format can be told of a run of checks: `colour`, `width`, `quiet`."""
     return frozenset(inspect.signature(module(name).render_checks).parameters) - {"run"}
 
 

@@ -16,15 +16,16 @@ from typing import TYPE_CHECKING, Any
 import jinja2
 from markupsafe import Markup
 
-from nodevet.changes import Changes, changes
 from nodevet.durations import elapsed
 from nodevet.model import HostOutcome, Run
+from nodevet.news import again, fixed, flapping, words
 from nodevet.printable import brief, plain
 from nodevet.report import table
 from nodevet.report.parts import fix_data, fixes, page_data
 from nodevet.report.parts.ages import evidence_age
 from nodevet.report.parts.fold import Line, findings_in_words, totals
 from nodevet.report.parts.shadow import SHADOW, shadowed
+from nodevet.report.parts.suspected import suspicions
 from nodevet.report.parts.text import count, name, nodeset
 from nodevet.resource import Contents
 from nodevet.result import Result
@@ -38,18 +39,18 @@ ENDING = ".html"
 NOTHING = "default-src 'none'; base-uri 'none'; form-action 'none'"
 
 
-def render_checks(run: Run, *, previous: Run | None = None) -> str:
-    since = changes(previous, run) if previous else None
+def render_checks(run: Run) -> str:
     return _page(
-        page_data.data(run, since),
+        page_data.data(run),
         title=f"{_headline(run)} · nodevet {plain(run.started)}",
         headline=_headline(run),
         facts=[plain(run.started).replace("T", " "), *_facts(run), findings_in_words(totals(run))],
         named=[("baseline", plain(key), plain(sha256)) for key, sha256 in run.baselines.items()],
         rows=[],
-        since=_since(since),
+        since=_since(run),
+        suspicions=suspicions(run),
         shadow=[_in_shadow(line) for line in shadowed(run)],
-        text=table.render_checks(run, previous=previous),
+        text=table.render_checks(run),
     )
 
 
@@ -100,7 +101,7 @@ def _page(data: dict[str, Any], **given: Any) -> str:
         data=Markup(_embedded(data)),  # noqa: S704 - no < > & left in it
         fixes=data["kind"] == "fixes",
         grouped=any(host.get("groups") for host in data["hosts"]),
-        **{"command": "", "shadow": [], **given},
+        **{"command": "", "shadow": [], "suspicions": (), **given},
     )
 
 
@@ -217,17 +218,21 @@ def _in_shadow(line: Line) -> dict[str, str]:
     }
 
 
-def _since(since: Changes | None) -> dict[str, Any] | None:
-    if since is None:
+def _since(run: Run) -> dict[str, Any] | None:
+    news = run.news
+    if not news or not news.since:
         return None
+    standing = news.standing
     groups = {
-        "New": [change.host for change in since.new],
-        "Changed": [change.host for change in since.changed],
-        "Fixed": [change.host for change in since.fixed],
-        "No longer judged": [change.host for change in since.lost],
-        "Judged again": [change.host for change in since.back],
-        "Appeared": since.appeared,
-        "Vanished": since.vanished,
+        "New": [each.host for each in standing if each.new and each.place >= 0],
+        "Changed": [each.host for each in standing if each.changed],
+        "Fixed": [each.host for each in fixed(news)],
+        "Flapping": flapping(news),
+        "No longer judged": [each.host for each in standing if each.new and each.place < 0],
+        "Judged again": [each.host for each in again(news)],
+        "Appeared": news.appeared,
+        "Replaced": news.replaced,
+        "Vanished": news.vanished,
     }
     rows = [(word, f"{len(hosts):,}", nodeset(hosts)) for word, hosts in groups.items() if hosts]
-    return {"when": plain(since.since), "rows": rows, "words": since.words}
+    return {"when": plain(news.since), "rows": rows, "words": words(run)}

@@ -13,7 +13,7 @@ import msgspec
 from msgspec.structs import replace
 
 from nodevet import typed
-from nodevet.model import HostReport, Run, Severity, Status
+from nodevet.model import HostReport, Run, RunNews, Severity, Status
 from nodevet.report.json import encode
 from nodevet.report.parts import fixes
 from nodevet.report.parts.errors import ReportError
@@ -44,6 +44,7 @@ class _Head(msgspec.Struct, frozen=True, kw_only=True, tag_field="record", tag="
     replayed: bool
     baselines: Mapping[str, str]
     hosts: tuple[str, ...]
+    fail_on_new: bool | msgspec.UnsetType = msgspec.UNSET
 
 
 class _Totals(msgspec.Struct, frozen=True, kw_only=True, tag_field="record", tag="totals"):
@@ -51,6 +52,7 @@ class _Totals(msgspec.Struct, frozen=True, kw_only=True, tag_field="record", tag
     interrupted: bool
     hosts: Mapping[str, int]
     exit_code: int
+    news: RunNews | msgspec.UnsetType = msgspec.UNSET
 
 
 class _Names(msgspec.Struct, frozen=True):
@@ -86,6 +88,7 @@ def head(run: Run, hosts: Iterable[str] = ()) -> str:
             replayed=run.replayed,
             baselines=run.baselines,
             hosts=names,
+            fail_on_new=run.fail_on_new,
         )
     )
 
@@ -103,6 +106,7 @@ def tail(run: Run) -> str:
             interrupted=run.interrupted,
             hosts={outcome.value: number for outcome, number in totals(run).hosts.items()},
             exit_code=run.exit_code,
+            news=run.news,
         )
     )
 
@@ -172,6 +176,8 @@ def _current(start: _Head, rows: Rows) -> tuple[Run, bool]:
         replayed=start.replayed,
         baselines=start.baselines,
         hosts=tuple(hosts),
+        fail_on_new=start.fail_on_new,
+        news=end.news if end else msgspec.UNSET,
     )
     return run, end is not None
 

@@ -17,7 +17,8 @@ from collections.abc import Iterable, Iterator
 from junitparser import Error, Failure, JUnitXml, Skipped, TestCase, TestSuite
 from junitparser.junitparser import FinalResult
 
-from nodevet.model import Finding, HostReport, Run, Verdict
+from nodevet.model import Finding, HostReport, Run, StandingTrouble, Verdict
+from nodevet.news import ByHost, by_host, since_words
 from nodevet.packed import PackedText
 from nodevet.printable import plain
 from nodevet.report.parts import fixes
@@ -39,7 +40,8 @@ def render_checks(run: Run) -> str:
 
 def pieces_of_checks(run: Run) -> Iterator[str]:
     """The same, suite by suite."""
-    return _page("nodevet", (_suite(report, run) for report in run.hosts), run.seconds)
+    standing = by_host(run)
+    return _page("nodevet", (_suite(report, run, standing) for report in run.hosts), run.seconds)
 
 
 def _page(title: str, suites: Iterable[tuple[TestSuite, float]], seconds: float) -> Iterator[str]:
@@ -76,7 +78,7 @@ def _suite_of(
     return suite
 
 
-def _suite(report: HostReport, run: Run) -> tuple[TestSuite, float]:
+def _suite(report: HostReport, run: Run, known: ByHost) -> tuple[TestSuite, float]:
     properties = (
         ("run", run.id),
         ("baseline", report.baseline),
@@ -84,20 +86,27 @@ def _suite(report: HostReport, run: Run) -> tuple[TestSuite, float]:
         ("read", read_at(report)),
         ("first_try", report.first_try or ""),
     )
-    return _suite_of(report.host, run.started, properties, _cases(report, run)), report.seconds
+    return _suite_of(
+        report.host, run.started, properties, _cases(report, run, known)
+    ), report.seconds
 
 
-def _cases(report: HostReport, run: Run) -> Iterator[TestCase]:
+def _cases(report: HostReport, run: Run, known: ByHost) -> Iterator[TestCase]:
     host = name(report.host)
+    standing = known.get(report.host, {})
     if why := report.told:
         case = TestCase("visit", classname=host)
-        case.result = [Error(plain(why), report.status.value)]
+        error = Error(plain(why), report.status.value)
+        if stands := _stands(standing.get(-1), run):
+            error.text = f"seen: {stands}"
+        case.result = [error]
         yield case
     causes = follows_from(report, run.fail_on)
     for place, finding in enumerate(report.findings):
         label = f"{finding.check} {finding.subject.label}".rstrip()
         case = TestCase(plain(label), classname=f"{host}.{plain(finding.check)}")
-        result = _follows(finding, causes[place]) if place in causes else _result(finding)
+        result = _follows(finding, causes[place]) if place in causes else None
+        result = result or _result(finding, _stands(standing.get(place), run))
         case.result = [result] if result else []
         yield case
 
@@ -109,7 +118,15 @@ def _follows(finding: Finding, cause: str) -> FinalResult:
     return result
 
 
-def _result(finding: Finding) -> FinalResult | None:
+def _stands(standing: StandingTrouble | None, run: Run) -> str:
+    """`new`, `since Nov 3, 19 nights`, `since Nov 3, 19 nights, flapping`."""
+    if standing is None or not run.news or not run.news.since:
+        return ""
+    told = "new" if standing.new else since_words([standing.since], run.started)
+    return f"{told}, flapping" if standing.began else told
+
+
+def _result(finding: Finding, stands: str) -> FinalResult | None:
     if finding.verdict is Verdict.OK:
         return None
     if finding.verdict is Verdict.NOT_APPLICABLE:
@@ -120,6 +137,7 @@ def _result(finding: Finding) -> FinalResult | None:
     unknown = finding.verdict is Verdict.UNKNOWN
     result = Error(what, "unknown") if unknown else Failure(what, finding.severity.value)
     details = {
+        "seen": stands,
         "why": why,
         "waiver": finding.waiver,
         "advice": finding.advice,

@@ -9,14 +9,15 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate
 from typing import TYPE_CHECKING
 
-from nodevet.changes import Changes, changes
 from nodevet.model import Run, Severity
+from nodevet.news import again, fixed, flapping, words
 from nodevet.printable import brief, plain
 from nodevet.report import diff
 from nodevet.report.parts import fixes
 from nodevet.report.parts.fold import Line, lines, summary, totals
 from nodevet.report.parts.shadow import shadowed
 from nodevet.report.parts.spans import cell, code, longest, table
+from nodevet.report.parts.suspected import suspicions
 from nodevet.report.parts.text import count, name, nodeset
 
 if TYPE_CHECKING:
@@ -31,19 +32,21 @@ MOST_ROWS = 40_000  # characters of the differences and the advice
 MOST_HOSTS = 2_000  # columns of the hosts of one difference
 
 
-def render_checks(run: Run, *, previous: Run | None = None, shadow: bool = False) -> str:
+def render_checks(run: Run, *, shadow: bool = False) -> str:
     """`shadow`: with what is tried out."""
-    since = changes(previous, run) if previous else None
-    rows = lines(run, since.marks if since else None)
-    parts = [*_head(run, since), *_totals(run), *_differences(rows), *_advice(rows), *_since(since)]
+    rows = lines(run)
+    parts = [*_head(run), *_totals(run), *_differences(rows), *_advice(rows), *_since(run)]
     parts += _differences(shadowed(run), "In shadow") if shadow else ()
     return "\n".join([*parts, *_diffs(run, MOST - sum(len(part) + 1 for part in parts))])
 
 
-def _head(run: Run, since: Changes | None) -> Iterator[str]:
+def _head(run: Run) -> Iterator[str]:
     yield "# nodevet report"
     yield ""
-    yield f"**{summary(run, since.words if since else '')}**"
+    for text in suspicions(run):
+        yield f"> **{cell(text)}**"
+        yield ""
+    yield f"**{summary(run)}**"
     yield ""
     yield f"Run {code(run.id)}, started {code(run.started)} by nodevet {code(run.nodevet)}."
     if run.baselines:
@@ -114,21 +117,24 @@ def _new(row: Line) -> str:
     return "**NEW**" if row.new == row.count else f"**NEW: {row.new:,} of {row.count:,}**"
 
 
-def _since(since: Changes | None) -> Iterator[str]:
-    if since is None:
+def _since(run: Run) -> Iterator[str]:
+    news = run.news
+    if not news or not news.since:
         return
     hosts = {
-        "fixed": [change.host for change in since.fixed],
-        "judged again": [change.host for change in since.back],
-        "no longer judged": [change.host for change in since.lost],
-        "appeared": since.appeared,
-        "vanished": since.vanished,
+        "fixed": [each.host for each in fixed(news)],
+        "judged again": [each.host for each in again(news)],
+        "no longer judged": [each.host for each in news.standing if each.new and each.place < 0],
+        "flapping": flapping(news),
+        "appeared": news.appeared,
+        "replaced": news.replaced,
+        "vanished": news.vanished,
     }
-    yield f"## Since {code(since.since)}"
+    yield f"## Since {code(news.since)}"
     yield ""
-    yield f"{since.words.capitalize()}."
+    yield f"{words(run).capitalize()}."
     yield ""
-    rows = [[word, cell(nodeset(names))] for word, names in hosts.items() if names]
+    rows = [[word, cell(_hosts(list(dict.fromkeys(some))))] for word, some in hosts.items() if some]
     if rows:
         yield from table(("what", "hosts"), rows)
 

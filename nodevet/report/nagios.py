@@ -10,10 +10,12 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from nodevet.model import Run, Severity, Verdict
+from nodevet.news import count_new, fixed, words
 from nodevet.printable import plain
 from nodevet.report.parts import fixes
 from nodevet.report.parts.ages import evidence_age
 from nodevet.report.parts.fold import Totals, findings_in_words, lines, second_tries, totals
+from nodevet.report.parts.suspected import suspicions
 from nodevet.report.parts.text import count, nodeset
 
 if TYPE_CHECKING:
@@ -76,6 +78,7 @@ def _headline(run: Run, found: Totals) -> str:
     hosts = count(len(run.hosts), "host")
     parts = (
         f"{', '.join(told)} of {hosts}",
+        words(run),
         findings_in_words(found),
         second_tries(run),
         evidence_age(run),
@@ -89,12 +92,18 @@ def _performance(run: Run, found: Totals) -> Iterator[str]:
         yield f"{outcome.value}={number};;;0;{len(run.hosts)}"
     for verdict, number in found.findings.items():
         yield f"findings_{verdict.value}={number};;;0"
+    if run.news:
+        yield f"new={count_new(run.news)};;;0"
+        yield f"fixed={len(fixed(run.news))};;;0"
     yield f"time={run.seconds:.3f}s;;;0"
 
 
 def _details(run: Run) -> Iterator[str]:
+    yield from suspicions(run)
     for line in lines(run):
-        parts = (line.label, line.check, line.what, nodeset(line.hosts), line.subjects, line.note)
+        new = f"NEW ({line.new:,})" if line.new else ""
+        where = (nodeset(line.hosts), line.subjects)
+        parts = (line.label, line.check, line.what, *where, new, line.note)
         yield " ".join(part for part in parts if part)
 
 

@@ -12,7 +12,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import GaugeMetricFamily, Metric
 
 from nodevet.age import seconds_of
-from nodevet.model import Finding, HostReport, Run, Verdict
+from nodevet.model import Finding, HostReport, Run, RunNews, Severity, Verdict
 from nodevet.packed import PackedText
 from nodevet.printable import plain
 from nodevet.report.parts import fixes
@@ -116,6 +116,55 @@ def _about_run(run: Run) -> Iterator[Metric]:
     for outcome, number in totals(run).hosts.items():
         hosts.add_metric([outcome.value], number)
     yield hosts
+    if run.news:
+        yield from _about_news(run.news)
+
+
+def _about_news(news: RunNews) -> Iterator[Metric]:
+    """What began and ended since the run before, and since when what stands has stood."""
+    new = GaugeMetricFamily(
+        "nodevet_run_new", "Troubles that began since the run before.", labels=["severity"]
+    )
+    ended = GaugeMetricFamily(
+        "nodevet_run_fixed", "Troubles of the run before that are ok now.", labels=["severity"]
+    )
+    begun = Counter(each.severity for each in news.standing if each.new)
+    over = Counter(each.severity for each in news.ended if each.fixed)
+    for severity in (Severity.INFO, Severity.WARNING, Severity.CRITICAL):
+        new.add_metric([severity.value], begun[severity])
+        ended.add_metric([severity.value], over[severity])
+    since = GaugeMetricFamily(
+        "nodevet_check_since_timestamp_seconds",
+        "Since when the check has failed or been unknown on the host, Unix time; of a host that "
+        "is not vetted the check is empty.",
+        labels=["host", "check"],
+    )
+    flapping = GaugeMetricFamily(
+        "nodevet_check_flapping",
+        "How often it began in the last ten visits, if that is often.",
+        labels=["host", "check"],
+    )
+    first: dict[tuple[str, str], float] = {}
+    often: dict[tuple[str, str], int] = {}
+    for each in news.standing:
+        key = name(each.host), plain(each.check)
+        if (at := seconds_of(each.since)) is not None:
+            first[key] = min(at, first.get(key, at))
+        if each.began:
+            often[key] = max(each.began, often.get(key, 0))
+    for key, at in first.items():
+        since.add_metric(list(key), at)
+    for key, number in often.items():
+        flapping.add_metric(list(key), number)
+    suspected = GaugeMetricFamily(
+        "nodevet_run_suspicious",
+        "Hosts that begin to fail the check at once: suspect the rule or the site first.",
+        labels=["check"],
+    )
+    for suspicion in news.suspicions:
+        for check in suspicion.checks or ("",):
+            suspected.add_metric([plain(check)], len(suspicion.hosts))
+    yield from (new, ended, since, flapping, suspected)
 
 
 def _about_hosts(run: Run) -> Iterator[_Series]:

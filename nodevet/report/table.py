@@ -7,13 +7,13 @@ Of a run of fixes, what was done on each host stands below.
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from nodevet.changes import changes
 from nodevet.model import Run
 from nodevet.report.parts.facts import above, judged_by
 from nodevet.report.parts.fold import lines, summary, totals
 from nodevet.report.parts.grid import BOLD, GREEN, grid, sgr
 from nodevet.report.parts.passed import passed
 from nodevet.report.parts.shadow import shadowed
+from nodevet.report.parts.suspected import suspected
 from nodevet.report.parts.text import count, wrap
 
 if TYPE_CHECKING:
@@ -30,7 +30,6 @@ def render_checks(
     *,
     colour: bool = False,
     width: int | None = None,
-    previous: Run | None = None,
     everything: bool = False,
     shadow: bool = False,
     advice: bool = False,
@@ -42,8 +41,7 @@ def render_checks(
     `everything`: what passed too, with its value. `shadow`: what is tried out. `advice`: in full.
     `quiet`: only what counts for the exit code.
     """
-    since = changes(previous, run) if previous else None
-    rows = lines(run, since.marks if since else None)
+    rows = lines(run)
     hidden = 0
     if quiet:
         shown = tuple(row for row in rows if row.fails)
@@ -52,13 +50,24 @@ def render_checks(
     rows += shadowed(run, everything=everything) if shadow and not quiet else ()
     told = "none" if quiet else "full" if advice else "short"
     text = grid(rows, colour=colour, width=width, advice=told)
-    total = summary(run, since.words if since else "")
+    total = summary(run)
     total += f" · {count(hidden, 'row')} not shown" if hidden else ""
     totalled = wrap(total, width) if width else [total]
     if colour:
         totalled = [sgr(line, GREEN if totals(run).all_ok else BOLD) for line in totalled]
     head = () if quiet else above(run, width) or judged_by(run, width)
-    return "\n".join([*head, *text, *([""] if text else []), *totalled]) + "\n"
+    return (
+        "\n".join(
+            [
+                *suspected(run, width, colour=colour),
+                *head,
+                *text,
+                *([""] if text else []),
+                *totalled,
+            ]
+        )
+        + "\n"
+    )
 
 
 def render_fixes(

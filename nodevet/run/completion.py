@@ -113,6 +113,14 @@ def recorded_parts(url: str | None, start: str) -> Iterator[Suggestion]:
             yield Suggestion(part.id, part.model)
 
 
+def sweeps(config: Path | None) -> Iterator[Suggestion]:
+    """Every sweep of nodevet.toml, with its inventories."""
+    from nodevet.settings import settings
+
+    for name, sweep in settings(config).settings.sweep.items():
+        yield Suggestion(name, ", ".join(sweep.inventory))
+
+
 def hosts(inventories: Sequence[str]) -> Iterator[Suggestion]:
     """@local, and the groups and hosts of these inventories, if they are data and small; without
     an inventory the names that ~/.ssh/config knows."""

@@ -6,13 +6,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from msgspec import structs
-
 from nodevet import report
-from nodevet.age import AHEAD, WEEK, seconds_of, words
+from nodevet.age import AHEAD, seconds_of, words
 from nodevet.document.kinds import DocumentKind, mistaken, recognize
 from nodevet.model import Run
-from nodevet.packed import PackedHosts
 from nodevet.printable import brief
 from nodevet.report.parts.errors import ReportError
 
@@ -21,8 +18,7 @@ if TYPE_CHECKING:
     from nodevet.feed.answer import FeedAnswer
 
 Parsed = TypeVar("Parsed")
-DAY, PREVIOUS = 86400.0, WEEK
-"""Seconds: a run that is rendered again is of today; one that is compared with, of last week."""
+DAY = 86400.0  # seconds: a run that is rendered again is of today
 WRITTEN = "`nodevet {} --format json:FILE` writes one"
 SHOWN = 40  # columns of a time
 
@@ -75,13 +71,6 @@ def _parsed(
     except ReportError as error:
         told = mistaken(path, kind) or f"{error}; {WRITTEN.format(command)}"
         raise SavedRunError(f"{path}: {told}") from error
-
-
-def among(run: Run, hosts: Run) -> Run:
-    """An earlier run, as if it had been of the hosts of this one only: no other is gone."""
-    names = {host.host for host in hosts.summaries}
-    kept = PackedHosts(one for one in run.hosts if one.host in names)
-    return structs.replace(run, hosts=kept.ordered(kept.names))
 
 
 def _age(what: str, began: str, most: float) -> Sequence[str]:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import quote
 
 from nodevet.document.kinds import DocumentKind, mistaken
@@ -16,6 +16,9 @@ from nodevet.evidence.network import Network
 from nodevet.evidence.nfs import Nfs
 from nodevet.evidence.pci import Pci
 from nodevet.run.saved import SavedEvidenceError, read_visit
+
+if TYPE_CHECKING:
+    from nodevet.store import Store
 
 NOTHING = "no earlier evidence"
 COUNTING: tuple[type[SectionRecord], ...] = (Gpus, Pci, Network, Infiniband, Nfs, Edac)
@@ -87,6 +90,11 @@ class LastLook:
         return found
 
     @property
+    def expected(self) -> str:
+        """A reason that is none to speak of."""
+        return ""
+
+    @property
     def ignored(self) -> Mapping[Ignored, tuple[str, ...]]:
         """The hosts by reason."""
         found: dict[Ignored, list[str]] = {}
@@ -94,6 +102,33 @@ class LastLook:
             for reason in reasons:
                 found.setdefault(reason, []).append(host)
         return {reason: tuple(hosts) for reason, hosts in found.items()}
+
+
+class StoredLook(LastLook):
+    """What the last sweep of the same name recorded of hosts, if its reports were written: what
+    came since was reported to nobody yet."""
+
+    def __init__(self, store: "Store", series: str) -> None:
+        super().__init__(())
+        self._store = store
+        self._series = series
+
+    @property
+    def expected(self) -> str:
+        """A host that was not swept yet."""
+        return NOTHING
+
+    def read(self, host: str) -> Evidence | str:
+        """See LastLook.read."""
+        from nodevet.store import StoreError
+
+        try:
+            found = self._store.last_evidence(host, series=self._series, reported=True)
+            return opened(found[1]) if found else self._nothing
+        except StoreError as error:
+            return f"the store cannot be read: {error}"
+        except EvidenceError as error:
+            return f"what is recorded of it: {error}"
 
 
 def _left_out(evidence: Evidence) -> Iterable[Ignored]:

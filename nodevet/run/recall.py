@@ -13,6 +13,7 @@ from nodevet.history.listing import RunLine, refs, run_lines
 from nodevet.history.model import FindingSpan, RecordedRun, RecordedVisit
 from nodevet.history.run_diff import READS, RunDiff, RunSeen, fact_diffs, facts, run_diff
 from nodevet.run.errors import UserError
+from nodevet.settings import settings
 
 if TYPE_CHECKING:
     from nodevet.store import Store
@@ -49,7 +50,7 @@ def open_history(url: str | None) -> Iterator["Store"]:
 
 def named(url: str | None) -> str | None:
     """The URL of the store that is meant; None: the user's own. Raises UserError for none."""
-    asked = url or os.environ.get(VARIABLE) or None
+    asked = url or os.environ.get(VARIABLE) or settings().store_url
     if asked == NONE:
         raise UserError("--store none: no history is kept, so there is none to read")
     return asked

@@ -259,9 +259,17 @@ class Store:
         yield from self._evidence_of(asked, sections)
 
     def last_evidence(
-        self, host: str, before_run: str | None = None
+        self,
+        host: str,
+        before_run: str | None = None,
+        *,
+        series: str | None = None,
+        reported: bool = False,
     ) -> tuple[RecordedVisit, bytes] | None:
-        """What the last visit of a host read, before a run; None if nothing is kept."""
+        """What the last visit of a host read, before a run; None if nothing is kept.
+
+        `series`: of the runs of this sweep; `reported`: of those that came to their reports.
+        """
         asked = (
             _VISITS.where(t.host.c.name == plain(host), t.visit.c.volatile.is_not(None))
             .order_by(None)
@@ -273,6 +281,10 @@ class Store:
                 number = connection.execute(_run_id(before_run)).scalar()
             if number is not None:
                 asked = asked.where(t.run.c.id < number)
+        if series is not None:
+            asked = asked.where(t.run.c.series == plain(series))
+        if reported:
+            asked = asked.where(t.run.c.exit_code.is_not(None))
         for visit, document in self._evidence_of(asked, None):
             if document is not None:
                 return visit, document

@@ -169,8 +169,9 @@ def test_jsonl_on_standard_output_has_a_line_for_every_host(nodevet: Run, reach:
 
 
 def test_what_is_new_since_an_earlier_run(nodevet: Run, reach: list[str], tmp_path: Path) -> None:
-    nodevet("check", "gpu[1-2]", *reach, *H100, "--format", f"json:{tmp_path / 'before'}")
-    done = nodevet("check", *reach, *H100, "--previous", tmp_path / "before")
+    store = f"sqlite:///{tmp_path / 'history'}"
+    nodevet("check", "gpu[1-2]", *reach, *H100, "--store", store)
+    done = nodevet("check", *reach, *H100, "--store", store)
     new = [line for line in done.stdout.splitlines() if "NEW" in line]
     assert any("cpu_governor" in line for line in new)
     assert not any("power_limit" in line for line in new)

@@ -96,15 +96,6 @@ def test_quiet_leaves_what_counts_and_the_exit_code(nodevet: Run, kept: Path) ->
     assert rows[2:] == ["1 host: 1 fail · 1 s · 2 rows not shown"]
 
 
-def test_quiet_says_nothing_of_a_first_night(nodevet: Run, kept: Path, tmp_path: Path) -> None:
-    visit = {"host": "gpu1", "status": "unreachable", "why": "no", "evidence": None}
-    saved = tmp_path / "gpu1.json"
-    saved.write_text(json.dumps(visit))
-    judge = ["check", "--evidence", saved, "-b", "generic", "--previous", tmp_path / "none.json"]
-    assert "no earlier run" in nodevet(*judge).stderr
-    assert nodevet(*judge, "--quiet").stderr == ""
-
-
 def test_a_run_that_is_written_to_files_alone_ends_with_its_totals(
     nodevet: Run, kept: Path, tmp_path: Path
 ) -> None:

@@ -143,7 +143,7 @@ def test_a_verdict_that_cannot_be_kept_is_given_and_said(
         (("--max-age", "5m", "--format", "json:run.json"), "writes no file"),
         (("--max-age", "5m", "--save", "evidence"), "writes no file"),
         (("--max-age", "5m", "-i", "b.yaml"), "reads no inventory"),
-        (("--max-age", "5m", "--previous", "last.json"), "writes no file"),
+        (("--max-age", "5m", "--store", "sqlite:///s"), "writes no file"),
     ],
 )
 def test_what_cannot_be_given_again_is_refused(

@@ -34,7 +34,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ("check a --connect-timeout 900d", "900d is more than 7d"),
         ("check --evidence . --max-age 7", "invalid duration '7' without a unit (examples: 90s"),
         ("check a --format html:", "--format html: needs a file after the colon"),
-        ("check a --previous empty", "`nodevet check --format json:FILE` writes one"),
+        ("check a --previous empty", "--previous is gone: runs are recorded"),
         ("check --evidence empty", "`nodevet check --save DIR` writes it"),
         ("report binary", "`nodevet check --format json:FILE` writes one"),
         ("report other.json", "`nodevet check --format json:FILE` writes one"),

@@ -226,15 +226,6 @@ def test_evidence_that_cannot_be_saved_costs_no_report(nodevet: Run, tmp_path: P
     assert [path.name for path in (tmp_path / "kept").iterdir()] == [f"{host}.json"]
 
 
-def test_the_first_night_has_no_earlier_run(nodevet: Run, kept: list[str], tmp_path: Path) -> None:
-    last = tmp_path / "last.json"
-    first = f"nodevet: {last}: no earlier run is there; nothing is marked as new\n"
-    for note, since in ((first, ""), ("", " · new since last run: 0")):
-        totals = f"nodevet: 2 hosts: 2 unreachable{since} · 0 s · written: json {last}\n"
-        done = nodevet(*kept, "--previous", last, f"--format=json:{last}")
-        assert (done.returncode, done.stderr) == (3, note + totals)
-
-
 @pytest.mark.parametrize("text", ["sys.exit(0)", "raise SystemExit"])
 def test_a_check_that_exits_is_no_success(nodevet: Run, tmp_path: Path, text: str) -> None:
     for folder in ("checks", "baselines"):

@@ -8,12 +8,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from nodevet.changes import Marks
 from nodevet.model import (
     Finding,
     HostReport,
     Run,
+    RunNews,
     Severity,
+    StandingTrouble,
     Status,
     Subject,
     Verdict,
@@ -315,7 +316,9 @@ def test_what_follows_from_nothing_that_fails_stands_by_itself(make):
 
 def test_what_is_new_does_not_follow_from_what_is_old(make):
     run = make.run_of(make.vetted("gpu1", lost_gpu()))
-    new = fold.lines(run, Marks(findings=frozenset({("gpu1", 3)})))
+    standing = (StandingTrouble(host="gpu1", place=3, new=True),)
+    told = replace(run, news=RunNews(since="2026-11-21T02:00:00Z", standing=standing))
+    new = fold.lines(told)
     assert [(line.check, line.new) for line in new] == [("gpu_lost", 0), ("xid", 1)]
 
 

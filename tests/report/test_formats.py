@@ -6,6 +6,7 @@ import re
 import pytest
 from ClusterShell.NodeSet import NodeSet
 from msgspec.structs import replace
+from remembered import remembered
 
 from nodevet import report
 from nodevet.model import Subject, fail
@@ -60,7 +61,9 @@ def test_golden_of_a_run_of_fixes(name, fixed, golden):
 
 @pytest.mark.parametrize("name", ["table", "markdown"])
 def test_golden_with_an_earlier_run(name, cases, previous, golden):
-    golden(f"since.{name}.{SUFFIX[name]}", report.render(name, cases["mixed"], previous=previous))
+    golden(
+        f"since.{name}.{SUFFIX[name]}", report.render(name, remembered(cases["mixed"], previous))
+    )
 
 
 @pytest.mark.parametrize("name", FORMATS)
@@ -110,14 +113,13 @@ def test_an_option_that_a_format_does_not_have_is_refused(cases):
     assert report.options("table") == {
         "colour",
         "width",
-        "previous",
         "everything",
         "shadow",
         "quiet",
         "advice",
     }
-    with pytest.raises(ReportError, match="json has no option previous; it has none"):
-        report.render("json", cases["empty"], previous=cases["empty"])
+    with pytest.raises(ReportError, match="json has no option width; it has none"):
+        report.render("json", cases["empty"], width=80)
 
 
 def test_a_format_is_imported_only_when_asked_for():

@@ -10,6 +10,7 @@ from urllib.parse import quote
 import pytest
 from browser import chromium, needs_chromium
 from msgspec.structs import replace
+from remembered import remembered
 
 from nodevet import report
 from nodevet.fixing.model import Risk
@@ -131,7 +132,7 @@ def racks(make):
 def pages(tmp_path_factory, cases, previous, fleet, fixed, make):
     folder = tmp_path_factory.mktemp("pages")
     made = {name: report.render("html", run) for name, run in cases.items()}
-    made["since"] = report.render("html", cases["mixed"], previous=previous)
+    made["since"] = report.render("html", remembered(cases["mixed"], previous))
     made["fleet"] = report.render("html", fleet)
     made["fixes"] = report.render("html", fixed)
     result, contents = rollout()

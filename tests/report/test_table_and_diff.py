@@ -7,6 +7,7 @@ import re
 import pytest
 from ClusterShell.NodeSet import expand
 from msgspec.structs import replace
+from remembered import remembered
 
 from nodevet import report
 from nodevet.model import Severity, Status, Subject, Verdict, fail, unknown
@@ -73,7 +74,7 @@ def test_below_fail_on_and_an_expired_waiver_are_said(cases):
 
 
 def test_what_is_new_is_marked(cases, previous):
-    text = report.render("table", cases["mixed"], previous=previous)
+    text = report.render("table", remembered(cases["mixed"], previous))
     assert "40 GPUs  NEW: 32 of 40" in text
     assert "new since last run: 73, changed: 8, fixed: 1" in text
 

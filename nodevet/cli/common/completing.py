@@ -103,6 +103,11 @@ def among(words: Iterable[str], incomplete: str) -> Items:
     return _items((Suggestion(word) for word in words), incomplete)
 
 
+def sweeps(ctx: click.Context, param: click.Parameter, incomplete: str) -> Items:
+    """The sweeps of nodevet.toml."""
+    return _items(completion.sweeps(ctx.params.get("config")), incomplete)
+
+
 def sections(ctx: click.Context, param: click.Parameter, incomplete: str) -> Items:
     return _items(completion.sections(), incomplete)
 

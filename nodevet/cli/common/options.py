@@ -241,17 +241,28 @@ shadow = click.option(
     is_flag=True,
     help="In a table and in Markdown, show what checks of severity shadow say, too.",
 )
-previous = click.option(
-    "--previous",
-    type=click.Path(dir_okay=False, path_type=Path),
-    metavar="RUN",
-    help="An earlier run (json or jsonl) to compare with: mark what is new since.",
-)
+
+
+def _gone(ctx: click.Context, param: click.Parameter, value: str | None) -> None:
+    if value is not None:
+        raise click.UsageError(
+            "--previous is gone: runs are recorded, and reports say by themselves what is new, "
+            "fixed, and stands since when; see --store"
+        )
+
+
+previous = click.option("--previous", hidden=True, expose_value=False, callback=_gone)
 store = click.option(
     "--store",
     metavar="URL",
-    help="What was recorded: sqlite:///PATH, postgresql://USER@HOST/DB, or none.  "
-    "[default: $NODEVET_STORE, else a file in ~/.local/state]",
+    help="Where runs are recorded: sqlite:///PATH, postgresql://USER@HOST/DB, or none.  "
+    "[default: $NODEVET_STORE, nodevet.toml, else a file in ~/.local/state]",
+)
+config = click.option(
+    "--config",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Settings.  [default: nodevet.toml here or above]",
 )
 fail_on = click.option(
     "--fail-on",
@@ -259,4 +270,13 @@ fail_on = click.option(
     default="warning",
     show_default=True,
     help="Lowest severity at which a failure makes the exit code 1.",
+)
+fail_on_new = click.option(
+    "--fail-on",
+    type=click.Choice([*SEVERITIES, "new", *(f"new:{severity}" for severity in SEVERITIES)]),
+    default="warning",
+    show_default=True,
+    metavar="SEVERITY|new[:SEVERITY]",
+    help="Lowest severity at which a failure makes the exit code 1: info, warning, critical. "
+    "new: only one that began since the last recorded visit.",
 )

@@ -113,7 +113,6 @@ class Sinks:
     def finish(
         self,
         run: Run,
-        previous: Run | None = None,
         *,
         streamed: bool = True,
         everything: bool = False,
@@ -126,26 +125,22 @@ class Sinks:
         Raises UserError that names whatever could not be written, since the run began.
         """
         self.write(
-            lambda sink: report.pieces(
-                sink.format, run, **self._options(sink, previous, everything, shadow)
-            ),
+            lambda sink: report.pieces(sink.format, run, **self._options(sink, everything, shadow)),
             [sink for sink in self.sinks if not (streamed and sink.streamed)],
         )
-        self._close(run, previous)
+        self._close(run)
 
-    def _close(self, run: Run, previous: Run | None) -> None:
+    def _close(self, run: Run) -> None:
         """If every report went to a file: the totals, and what was written where."""
-        from nodevet.report.parts.fold import closing
+        from nodevet.report.parts.fold import summary
 
         if all(sink.file for sink in self.sinks):
             written = ", ".join(f"{sink.format} {sink.file}" for sink in self.sinks)
-            say(f"{closing(run, previous)} · written: {written}")
+            say(f"{summary(run)} · written: {written}")
 
-    def _options(
-        self, sink: Sink, previous: Run | None, everything: bool, shadow: bool
-    ) -> dict[str, Any]:
-        """What this sink's format can be told about where it goes and what was before."""
-        known: dict[str, Any] = {"previous": previous, "everything": everything, "shadow": shadow}
+    def _options(self, sink: Sink, everything: bool, shadow: bool) -> dict[str, Any]:
+        """What this sink's format can be told about where it goes."""
+        known: dict[str, Any] = {"everything": everything, "shadow": shadow}
         if sink.file is None:
             shown = self.display
             known |= {"colour": shown.colour, "width": shown.width}

@@ -26,14 +26,3 @@ def read_report(path: Path) -> "Run | Diagnosis | FeedAnswer":
     for note in notes:
         say(note)
     return found
-
-
-def earlier_run(path: Path | None, *, quiet: bool = False) -> Run | None:
-    """The run to compare with; the first of a series has none, and that is said, if not `quiet`."""
-    if path is None:
-        return None
-    if path.exists():
-        return read_run(path, most=earlier.PREVIOUS)
-    if not quiet:
-        say(f"{path}: no earlier run is there; nothing is marked as new")
-    return None

@@ -34,7 +34,9 @@ def tell_not_compared(context: VetContext, *, quiet: bool) -> None:
     """For which hosts --since was ignored, one line for each reason."""
     if context.since is None or quiet:
         return
-    reasons = sorted(context.since.ignored.items(), key=lambda each: -len(each[1]))
+    told = context.since.ignored.items()
+    reasons = [each for each in told if each[0].why != context.since.expected]
+    reasons.sort(key=lambda each: -len(each[1]))
     for (why, part), hosts in reasons[:MOST]:
         of_part = f" for {part}" if part else ""
         named = f"{count(len(hosts), 'host')}, {nodeset(hosts)}"

@@ -7,9 +7,20 @@ from typing import Any
 
 import msgspec
 
-from nodevet.changes import Marks, changes
+from nodevet.changes import Marks
 from nodevet.durations import elapsed
-from nodevet.model import Finding, HostOutcome, HostReport, Run, Severity, Status, Verdict
+from nodevet.model import (
+    Finding,
+    HostOutcome,
+    HostReport,
+    Run,
+    Severity,
+    StandingTrouble,
+    Status,
+    Verdict,
+)
+from nodevet.news import marks_of, since_words
+from nodevet.news import words as news_in_words
 from nodevet.printable import brief
 from nodevet.report.parts.ages import evidence_age, last_time
 from nodevet.report.parts.causes import causes_of
@@ -94,11 +105,8 @@ def totals(run: Run) -> Totals:
     )
 
 
-def summary(run: Run, since: str = "") -> str:
-    """The totals line: `128 hosts: 84 ok, 40 fail, 2 unreachable · 4.1 s`.
-
-    `since` is what changed since an earlier run, in words.
-    """
+def summary(run: Run) -> str:
+    """The totals line: `128 hosts: 84 ok, 44 fail · new since last run: 1 · 4.1 s`."""
     found = totals(run)
     parts = [findings_in_words(found)]
     if not run.hosts:
@@ -110,7 +118,12 @@ def summary(run: Run, since: str = "") -> str:
         told = [f"{number:,} {word}" for word, number in found.told]
         head = f"{count(len(run.hosts), 'host')}: {', '.join(told)}"
         parts = []
-    parts += [since, second_tries(run), evidence_age(run), elapsed(run.seconds)]
+    parts += [
+        news_in_words(run),
+        second_tries(run),
+        evidence_age(run),
+        elapsed(run.seconds),
+    ]
     parts.append("the run was interrupted" if run.interrupted else "")
     return " · ".join(part for part in (head, *parts) if part)
 
@@ -122,11 +135,6 @@ def second_tries(run: Run) -> str:
     return f"second try: {count(len(again), 'host')}, {vetted:,} of them vetted" if again else ""
 
 
-def closing(run: Run, previous: Run | None) -> str:
-    """The totals line, with what changed since `previous`."""
-    return summary(run, changes(previous, run).words if previous else "")
-
-
 def findings_in_words(found: Totals) -> str:
     """`1,920 findings judged, 3 unknown, 40 not applicable`."""
     not_applicable = found.findings.get(Verdict.NOT_APPLICABLE, 0)
@@ -136,13 +144,13 @@ def findings_in_words(found: Totals) -> str:
     return words + (f", {not_applicable:,} not applicable" if not_applicable else "")
 
 
-def lines(run: Run, marks: Marks | None = None) -> tuple[Line, ...]:
+def lines(run: Run) -> tuple[Line, ...]:
     """Every difference and every host that could not be judged, worst first.
 
     What is alike on several hosts is one line, and so is what has one cause: see
     `nodevet.report.parts.causes`.
     """
-    marks = marks or Marks()
+    marks = marks_of(run)
     folded = [*_about_hosts(run, marks), *over_checks(_about_findings(run, marks))]
     return tuple(sorted(folded, key=_worst_first))
 
@@ -201,6 +209,7 @@ def _about_hosts(run: Run, marks: Marks) -> Iterator[Line]:
         yield Line(
             label=label,
             what=brief(after_label(label, why), SENTENCE),
+            remark=_standing([marks.standing.get((host, -1)) for host in hosts], run),
             hosts=tuple(hosts),
             new=len(marks.hosts.intersection(hosts)),
             count=len(hosts),
@@ -226,6 +235,7 @@ class _Folded(msgspec.Struct, frozen=True, kw_only=True):
     finding: Finding
     new: bool
     counts: bool  # for the exit code, waived or not
+    standing: StandingTrouble | None  # what is remembered of it
     effects: list[Finding]
 
 
@@ -252,6 +262,7 @@ def _about_findings(run: Run, marks: Marks) -> Iterator[Line]:
                     finding=finding,
                     new=new,
                     counts=nothing_judged or finding.severity.rank >= run.fail_on.rank,
+                    standing=marks.standing.get((report.host, place)),
                     effects=[],
                 )
                 members[place] = member
@@ -348,11 +359,22 @@ def _remark(group: _Fold, effects: list[Finding], run: Run) -> str:
     notes = [
         f"{key.severity.value}: below fail-on {run.fail_on.value}" if below else "",
         brief(group.why, SENTENCE),
+        _standing([member.standing for member in group.members], run),
         last_time([finding.last for finding in findings if finding.last], run.started),
         with_it(effects),
         brief(waiver, SENTENCE),
     ]
     return "; ".join(note for note in notes if note)
+
+
+def _standing(members: Iterable[StandingTrouble | None], run: Run) -> str:
+    """Since when it stands, and whether it comes and goes: `since Nov 3, 19 nights`."""
+    known = [each for each in members if each is not None]
+    old = since_words([each.since for each in known if not each.new], run.started)
+    flaps = [each.began for each in known if each.began]
+    on = f" on {len(flaps):,} of {len(known):,}" if len(flaps) < len(known) else ""
+    flapping = f"flapping{on}: began {max(flaps)} times in 10 visits" if flaps else ""
+    return ", ".join(filter(None, (old, flapping)))
 
 
 def with_it(effects: Iterable[Finding]) -> str:

@@ -7,9 +7,10 @@ fixes `nodevet.report.parts.fix_data` makes the same. What hosts share is there 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from nodevet.changes import Changes
+from nodevet.changes import Marks
 from nodevet.durations import elapsed
 from nodevet.model import Finding, HostReport, Run, Status, Verdict
+from nodevet.news import marks_of, since_words
 from nodevet.printable import brief
 from nodevet.report.diff import value_lines
 from nodevet.report.parts import facts
@@ -49,11 +50,11 @@ class _Group(NamedTuple):
     places: tuple[int, ...]
 
 
-def data(run: Run, since: Changes | None) -> dict[str, Any]:
+def data(run: Run) -> dict[str, Any]:
     """What the script draws from of a run of checks."""
-    marks = since.marks if since else None
+    marks = marks_of(run)
     fresh: dict[str, set[int]] = {}
-    for host, place in marks.findings if marks else ():
+    for host, place in marks.findings:
         fresh.setdefault(host, set()).add(place)
     checks, sets, about = Shared(), Shared(), Shared()
     findings: list[dict[str, Any]] = []
@@ -77,7 +78,8 @@ def data(run: Run, since: Changes | None) -> dict[str, Any]:
             "gpus": _gpus(report),
             "parts": _parts(groups),
             "new": new,
-            "lost": marks is not None and report.host in marks.hosts,
+            "since": _since(groups, report, marks, run.started) if marks.standing else [],
+            "lost": report.host in marks.hosts,
         }
         hosts.append(given({**_host(report), **told}))
     places = {host.host: place for place, host in enumerate(run.summaries)}
@@ -88,14 +90,28 @@ def data(run: Run, since: Changes | None) -> dict[str, Any]:
         "sets": sets.values,
         "about": about.values,
         "hosts": hosts,
-        "lines": [_line(line, places) for line in lines(run, marks)],
+        "lines": [_line(line, places) for line in lines(run)],
         "outcomes": dict(totals(run).told),
         "verdicts": {verdict.value: verdict.value for verdict in _WORST},
-        "compared": since is not None,
+        "compared": bool(run.news and run.news.since),
         "fails": [
             severity.value for severity in type(run.fail_on) if severity.rank >= run.fail_on.rank
         ],
     }
+
+
+def _since(
+    groups: Sequence[_Group], report: HostReport, marks: Marks, now: str
+) -> list[tuple[int, str]]:
+    """Of what is not new: its place among the host's rows, and since when it stands."""
+    told = []
+    for number, group in enumerate(groups):
+        known = [marks.standing.get((report.host, place)) for place in group.places]
+        old = [each for each in known if each is not None and not each.new]
+        if words := since_words([each.since for each in old], now):
+            flapping = max(each.began for each in old)
+            told.append((number, f"{words}, flapping" if flapping else words))
+    return told
 
 
 def text(of: str) -> str:

@@ -1,0 +1,158 @@
+"""Visits that are recorded in the store that an option, the environment or nodevet.toml names."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import click
+from msgspec import Struct, structs
+
+from nodevet.cli.common.output import Sinks
+from nodevet.cli.common.progress import watched
+from nodevet.cli.common.speech import say
+from nodevet.fleet import Options
+from nodevet.model import Host, Run
+from nodevet.run.context import VetContext
+from nodevet.run.errors import UserError
+from nodevet.run.listener import VetListener
+from nodevet.run.vet import vet
+
+if TYPE_CHECKING:
+    from nodevet.run.recording import Budget
+    from nodevet.settings.model import FailOn
+    from nodevet.store import Store
+
+UNRECORDED = 2  # exit code: the run is reported, and not recorded as was asked
+SINCE_STORE = "store"  # the word in place of a folder
+
+
+class FailOnParam(click.Choice):  # type: ignore[type-arg, unused-ignore]
+    """`warning`, `new`, `new:critical`, with what is near if it is none of them."""
+
+    def __init__(self) -> None:
+        severities = ("info", "warning", "critical")
+        super().__init__([*severities, "new", *(f"new:{each}" for each in severities)])
+
+
+class Remembering(Struct, frozen=True, kw_only=True):
+    """What is remembered and recorded. Without a store, nothing."""
+
+    store: "Store | None" = None
+    lost: bool = False  # a store that was asked for could not be opened
+
+    def __bool__(self) -> bool:
+        return self.store is not None
+
+
+@contextmanager
+def opened(
+    option: str | None, settings: str | None, *, reaches: bool, asked: bool = False
+) -> Iterator[Remembering]:
+    """The store; see `nodevet.run.recording.store_url`. `asked`: by the command itself.
+
+    One that cannot be opened is told, and the run goes on without. Raises StoreError for an address
+    that is not valid.
+    """
+    from nodevet.run.recording import named, store_url
+
+    url = store_url(option, settings, reaches=reaches)
+    if url is None:
+        yield Remembering()
+        return
+    from nodevet.store import StoreError, open_store
+    from nodevet.store.engine import parsed
+
+    if url:
+        parsed(url)
+    try:
+        store = open_store(url or None)
+    except StoreError as error:
+        asked = asked or named(option, settings)
+        hint = "" if asked else "; `--store none` records nothing"
+        say(f"this run is not recorded: {error}{hint}")
+        yield Remembering(lost=asked)
+        return
+    with store:
+        yield Remembering(store=store)
+
+
+class Visited(Struct, frozen=True, kw_only=True):
+    """A run, and whether it could be recorded as was asked."""
+
+    run: Run
+    broken: str = ""
+
+    def code(self, sinks: Sinks) -> int:
+        return UNRECORDED if self.broken else sinks.code(self.run)
+
+
+def visited(
+    hosts: Sequence[Host],
+    context: VetContext,
+    options: Options,
+    sinks: Sinks,
+    memory: Remembering,
+    *,
+    fail_on: "FailOn",
+    series: str = "",
+    whole: bool = False,
+    budget: "Budget | None" = None,
+    resume: str | None = None,
+    hears: VetListener | None = None,
+) -> Visited:
+    """Vet the hosts, and record each as it comes in if anything is remembered."""
+    if fail_on.new and not memory:
+        raise UserError(f"--fail-on {fail_on} needs a store: what is new is told by what it holds")
+    with watched(len(hosts), sinks) as listener:
+        if memory.store is None:
+            run = vet(
+                hosts,
+                context,
+                options,
+                fail_on=fail_on.severity,
+                save=sinks.keep,
+                listener=listener,
+            )
+            return Visited(run=run, broken="not opened" if memory.lost else "")
+        from nodevet.run.recording import Recording
+        from nodevet.run.resume import resumed
+
+        earlier = resumed(memory.store, resume, context, hosts) if resume else None
+        if earlier is not None:
+            hosts = earlier.left
+        recording = Recording(
+            memory.store,
+            listener,
+            series=earlier.recorded.series if earlier else series,
+            whole=whole,
+            fail_on_new=fail_on.new,
+            budget=budget,
+            addresses=_addresses(hosts),
+            earlier=earlier,
+            keep=sinks.keep,
+        )
+        run = vet(
+            hosts,
+            context,
+            options,
+            fail_on=fail_on.severity,
+            save=recording.keep,
+            listener=recording,
+        )
+    if recording.broken is not None:
+        say(f"this run is not all recorded: {recording.broken}")
+    told = recording.run or run
+    return Visited(run=told, broken=str(recording.broken or ""))
+
+
+def _addresses(hosts: Sequence[Host]) -> Mapping[str, str]:
+    return {host.name: host.address or host.name for host in hosts}
+
+
+def with_store(context: VetContext, memory: Remembering, series: str, sample: Any) -> VetContext:
+    """The context of a run that judges by what came since the last one that was reported."""
+    if memory.store is None or sample:
+        return context
+    from nodevet.run.last_look import StoredLook
+
+    return structs.replace(context, since=StoredLook(memory.store, series))

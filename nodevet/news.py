@@ -1,0 +1,183 @@
+"""What a run tells beside what is remembered of its hosts: new, fixed, and since when. Pure."""
+
+from collections.abc import Iterable, Mapping
+from datetime import datetime, timezone
+
+import msgspec
+
+from nodevet.age import seconds_of
+from nodevet.changes import FindingNews, HostNews, Marks, News
+from nodevet.model import NODE, Ended, HostReport, Run, RunNews, StandingTrouble, Status, Verdict
+from nodevet.printable import brief
+
+ByHost = Mapping[str, Mapping[int, StandingTrouble]]
+LONGEST = 200  # characters of what had been found
+DAY = 86400.0
+
+
+class Before(msgspec.Struct, frozen=True, kw_only=True):
+    """The run before, of the same sweep; of a check by hand, the one that was recorded last."""
+
+    id: str = ""
+    started: str = ""
+    nodevet: str = ""
+    baselines: Mapping[str, str] = {}
+    hosts: frozenset[str] = frozenset()  # empty: that a host is no longer there cannot be told
+    same: bool = False  # whether it is of the same sweep: what began after it is new to its readers
+
+
+def news_of(run: Run, found: Iterable[HostNews], before: Before) -> RunNews:
+    """What is new in this run. `found`: of each host that was recorded."""
+    by_host = {each.host: each for each in found}
+    standing: list[StandingTrouble] = []
+    ended: list[Ended] = []
+    for place, summary in enumerate(run.summaries):
+        told = by_host.get(summary.host)
+        if told is None or not told.findings or summary.status is Status.INTERRUPTED:
+            continue
+        report = run.hosts[place]
+        for each in told.findings:
+            if each.news in (News.FIXED, News.GONE):
+                ended.append(_ended(each, report))
+            else:
+                standing.append(_standing(each, report, before))
+    here = {summary.host for summary in run.summaries}
+    return RunNews(
+        since=before.started,
+        run=before.id,
+        standing=tuple(standing),
+        ended=tuple(ended),
+        appeared=tuple(each.host for each in by_host.values() if each.first),
+        vanished=tuple(sorted(before.hosts - here)),
+        replaced=tuple(each.host for each in by_host.values() if each.replaced),
+    )
+
+
+def _standing(each: FindingNews, report: HostReport, before: Before) -> StandingTrouble:
+    finding = report.findings[each.place] if each.place >= 0 else None
+    new = each.news is News.NEW or (before.same and each.since_run > before.id)  # ids sort by time
+    return StandingTrouble(
+        host=report.host,
+        place=each.place,
+        check=each.check,
+        verdict=finding.verdict if finding else Verdict.UNKNOWN,
+        severity=each.severity,
+        new=new,
+        changed=each.news is News.CHANGED and not new,
+        since=each.since,
+        began=each.began,
+    )
+
+
+def _ended(each: FindingNews, report: HostReport) -> Ended:
+    before = each.before
+    what = each.why
+    if before is not None:
+        expected = (
+            f", expected {before.text(before.expected)}" if before.expected is not None else ""
+        )
+        what = (
+            f"{before.text(before.actual)}{expected}" if before.actual is not None else before.why
+        )
+    return Ended(
+        host=report.host,
+        check=each.check,
+        subject=before.subject if before else NODE,
+        severity=each.severity,
+        fixed=each.news is News.FIXED,
+        since=each.since,
+        began=each.began,
+        what=brief(what, LONGEST),
+    )
+
+
+def marks_of(run: Run) -> Marks:
+    """The marks that reports set; none if there is no run before."""
+    if not run.news or not run.news.since:
+        return Marks()
+    return Marks(
+        findings=frozenset((e.host, e.place) for e in run.news.standing if e.new and e.place >= 0),
+        hosts=frozenset(e.host for e in run.news.standing if e.new and e.place < 0),
+        standing={(each.host, each.place): each for each in run.news.standing},
+    )
+
+
+def words(run: Run) -> str:
+    """`new since last run: 3, fixed: 2`; what is zero is left out, but for `new`."""
+    news = run.news
+    if not news or not news.since:
+        return ""
+    numbers = {
+        "changed": sum(each.changed for each in news.standing),
+        "fixed": len(fixed(news)),
+        "no longer judged": sum(not each.fixed for each in news.ended),
+        "flapping": len(flapping(news)),
+        "hosts judged again": len(again(news)),
+        "hosts appeared": len(news.appeared),
+        "hosts replaced": len(news.replaced),
+        "hosts vanished": len(news.vanished),
+    }
+    told = [f"{word}: {number:,}" for word, number in numbers.items() if number]
+    return ", ".join([f"new since last run: {count_new(news):,}", *told])
+
+
+def by_host(run: Run) -> ByHost:
+    """What is remembered of each host's troubles, by their places."""
+    found: dict[str, dict[int, StandingTrouble]] = {}
+    for each in run.news.standing if run.news else ():
+        found.setdefault(each.host, {})[each.place] = each
+    return found
+
+
+def count_new(news: RunNews) -> int:
+    """New troubles: findings, and hosts that can no longer be judged."""
+    return sum(each.new for each in news.standing)
+
+
+def fixed(news: RunNews) -> tuple[Ended, ...]:
+    """Findings that are ok now."""
+    return tuple(each for each in news.ended if each.fixed and each.check)
+
+
+def again(news: RunNews) -> tuple[Ended, ...]:
+    """Hosts that are judged again."""
+    return tuple(each for each in news.ended if each.fixed and not each.check)
+
+
+def flapping(news: RunNews) -> list[str]:
+    """The host of each trouble that comes and goes."""
+    ended = [each.host for each in news.ended if each.began]
+    return [*(each.host for each in news.standing if each.began), *ended]
+
+
+def nights(since: str, until: str) -> int | None:
+    """How many nights lie between two moments, by UTC's calendar."""
+    first, last = seconds_of(since), seconds_of(until)
+    if first is None or last is None:
+        return None
+    return max(0, int(last // DAY) - int(first // DAY))
+
+
+def since_words(times: Iterable[str], now: str) -> str:
+    """`since Nov 3, 19 nights`; of several that differ, `since Nov 3 to Nov 20, 19 nights`."""
+    known = sorted(filter(None, times), key=lambda at: seconds_of(at) or 0.0)
+    if not known:
+        return ""
+    passed = nights(known[0], now)
+    first, last = _day(known[0], now), _day(known[-1], now)
+    told = first if first == last else f"{first} to {last}"
+    if not passed:
+        return f"since {told}"
+    return f"since {told}, {passed:,} {'night' if passed == 1 else 'nights'}"
+
+
+def _day(at: str, now: str) -> str:
+    """`Nov 3`, `2025-11-03`, or of the same day `02:31 UTC`."""
+    seconds = seconds_of(at)
+    if seconds is None:
+        return "an unknown time"
+    moment = datetime.fromtimestamp(seconds, timezone.utc)
+    today = datetime.fromtimestamp(seconds_of(now) or seconds, timezone.utc)
+    if moment.date() == today.date():
+        return f"{moment:%H:%M} UTC"
+    return f"{moment:%b} {moment.day}" if moment.year == today.year else f"{moment:%Y-%m-%d}"

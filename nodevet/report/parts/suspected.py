@@ -1,0 +1,31 @@
+"""The budget rule in words: what must be read before any single host. Pure."""
+
+from nodevet.model import Run, Suspicion
+from nodevet.printable import brief
+from nodevet.report.parts.fold import listed
+from nodevet.report.parts.grid import BOLD, sgr
+from nodevet.report.parts.text import count, nodeset, wrap
+
+LONGEST = 400  # columns of the hosts of one
+FIRST = "suspect the rule, the controller or the site first"
+
+
+def suspicions(run: Run) -> list[str]:
+    """A sentence for each, printable."""
+    return [sentence(each) for each in run.news.suspicions] if run.news else []
+
+
+def sentence(each: Suspicion) -> str:
+    """`SUSPICIOUS: 40 of 128 hosts begin to fail power_limit at once: suspect … first`."""
+    share = f"{len(each.hosts):,} of {count(each.judged, 'host')}"
+    what = f"begin to fail {listed(each.checks)}" if each.checks else "can no longer be vetted"
+    why = f" ({'; '.join(brief(text, LONGEST) for text in each.changed)})" if each.changed else ""
+    return (
+        f"SUSPICIOUS: {share} {what} at once: {FIRST}{why}: {brief(nodeset(each.hosts), LONGEST)}"
+    )
+
+
+def suspected(run: Run, width: int | None, *, colour: bool) -> list[str]:
+    """The lines at the top of a table, with an empty one below."""
+    rows = [row for text in suspicions(run) for row in (wrap(text, width) if width else [text])]
+    return [*(sgr(row, BOLD) if colour else row for row in rows), *([""] if rows else [])]

@@ -1,0 +1,207 @@
+"""Recording a run while it goes on, and what it tells beside what is remembered."""
+
+import os
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
+
+from msgspec import Struct, structs
+
+from nodevet.changes import HostNews
+from nodevet.fleet import Visit
+from nodevet.history.model import RecordedRun, RunState
+from nodevet.model import Host, HostOutcome, HostReport, Run, Status
+from nodevet.news import Before, news_of
+from nodevet.run.listener import VetListener
+from nodevet.suspicion import suspicions
+
+if TYPE_CHECKING:
+    from nodevet.run.resume import TakenUp
+    from nodevet.store import Recorder, Store
+    from nodevet.store.errors import StoreError
+
+NONE = "none"  # the store that keeps nothing
+VARIABLE = "NODEVET_STORE"
+MOST_RUNS = 200  # that are looked through for the one before
+
+Keep = Callable[[Visit, Host], None]
+
+
+class Budget(Struct, frozen=True, kw_only=True):
+    """When many hosts begin to fail one check at once; see nodevet.suspicion."""
+
+    percent: float
+    hosts: int
+
+
+class Recording(VetListener):
+    """Stands between a run and who listens to it. What goes wrong with the store is in `broken`,
+    and costs the run nothing; `run` is the whole run, with its news.
+    """
+
+    def __init__(
+        self,
+        store: "Store",
+        inner: VetListener,
+        *,
+        series: str = "",
+        whole: bool = False,  # every host of the sweep is asked for: one that is not there is gone
+        budget: Budget | None = None,
+        addresses: Mapping[str, str] | None = None,
+        fail_on_new: bool = False,
+        earlier: "TakenUp | None" = None,  # the part of this run that is recorded already
+        keep: Keep | None = None,
+    ) -> None:
+        self.broken: StoreError | None = None
+        self.run: Run | None = None
+        self._store = store
+        self._inner = inner
+        self._series = series
+        self._whole = whole
+        self._budget = budget
+        self._addresses = addresses or {}
+        self._fail_on_new = fail_on_new
+        self._earlier = earlier
+        self._recorder: Recorder | None = earlier.recorder if earlier else None
+        self._keep = keep
+        self._evidence: dict[str, bytes | None] = {}
+        self._news: dict[str, HostNews] = {}
+        self._before = Before()
+
+    def keep(self, visit: Visit, host: Host) -> None:
+        """What a visit brought, until its report is there."""
+        self._evidence[visit.host] = visit.evidence
+        if self._keep is not None:
+            self._keep(visit, host)
+
+    def began(self, run: Run, hosts: tuple[str, ...]) -> None:
+        from nodevet.store.errors import StoreError
+
+        run = self._whole_run(run)
+        hosts = (*(report.host for report in self._done), *hosts)
+        try:
+            self._before = before(self._store, self._series, whole=self._whole, run=run)
+            if self._recorder is None:
+                self._recorder = self._store.begin(_recorded(run, self._series, len(hosts)))
+        except StoreError as error:
+            self.broken = error
+        self._inner.began(run, hosts)
+
+    def visiting(self) -> None:
+        self._inner.visiting()
+        for report in self._done:
+            self._inner.took(report)
+
+    def took(self, host: HostReport) -> None:
+        evidence = self._evidence.pop(host.host, None)
+        if self._recorder is not None and self.broken is None:
+            self._news[host.host] = self._recorder.take(host, evidence)
+            self.broken = self._recorder.broken
+        self._inner.took(host)
+
+    def advanced(self, host: HostReport) -> None:
+        self._inner.advanced(host)
+
+    def visited(self) -> None:
+        self._inner.visited()
+
+    def ended(self, run: Run) -> None:
+        run = self._whole_run(run)
+        self.run = run = run if self.broken else self._told(run)
+        if self._recorder is not None:
+            self._recorder.finish(_recorded(run, self._series, len(run.hosts), ended=True))
+            self.broken = self.broken or self._recorder.broken
+        self._inner.ended(run)
+
+    @property
+    def _done(self) -> tuple[HostReport, ...]:
+        return self._earlier.reports if self._earlier else ()
+
+    def _whole_run(self, run: Run) -> Run:
+        """The run with the part of it that was done before it was taken up again."""
+        if self._fail_on_new:
+            run = structs.replace(run, fail_on_new=True)
+        if self._earlier is None:
+            return run
+        recorded = self._earlier.recorded
+        return structs.replace(
+            run,
+            id=recorded.id,
+            started=recorded.started,
+            baselines={**recorded.baselines, **run.baselines},
+            hosts=(*self._done, *run.hosts),
+        )
+
+    def _told(self, run: Run) -> Run:
+        """With what is new in it. What could not be recorded is not held against what was."""
+        earlier = self._earlier.news if self._earlier else ()
+        news = news_of(run, (*earlier, *self._news.values()), self._before)
+        if self._budget is not None:
+            found = suspicions(
+                run,
+                news,
+                self._before,
+                percent=self._budget.percent,
+                least=self._budget.hosts,
+                addresses=self._addresses,
+            )
+            news = structs.replace(news, suspicions=found)
+        return structs.replace(run, news=news)
+
+
+def _recorded(run: Run, series: str, hosts: int, *, ended: bool = False) -> RecordedRun:
+    outcomes: dict[HostOutcome, int] = {}
+    for report in run.summaries:
+        outcomes[report.outcome] = outcomes.get(report.outcome, 0) + 1
+    left = run.interrupted or Status.INTERRUPTED in {report.status for report in run.summaries}
+    state = RunState.INCOMPLETE if left else RunState.COMPLETE
+    return RecordedRun(
+        id=run.id,
+        series=series,
+        started=run.started,
+        seconds=run.seconds if ended else None,
+        state=state if ended else RunState.RUNNING,
+        nodevet=run.nodevet,
+        fail_on=run.fail_on,
+        hosts=hosts,
+        visited=len(run.hosts),
+        outcomes=outcomes,
+        baselines=run.baselines,
+        exit_code=run.exit_code if ended else None,
+    )
+
+
+def before(store: "Store", series: str, *, whole: bool, run: Run) -> Before:
+    """The last run whose reports were written: of the same sweep, or for a check by hand any."""
+    listed = store.runs(series=series or None, limit=MOST_RUNS)
+    done = (
+        each
+        for each in listed
+        if each.exit_code is not None and each.id != run.id and each.started <= run.started
+    )
+    last = next(done, None)
+    if last is None:
+        return Before()
+    hosts = (visit.host for visit in store.visits(last.id)) if whole and series else ()
+    return Before(
+        id=last.id,
+        started=last.started,
+        nodevet=last.nodevet,
+        baselines=last.baselines,
+        hosts=frozenset(hosts),
+        same=bool(series),
+    )
+
+
+def store_url(option: str | None, settings: str | None, *, reaches: bool) -> str | None:
+    """Where a run is recorded: as its option says, or the environment, or nodevet.toml, or in the
+    user's own store if it `reaches` other hosts. None: nowhere; empty: the user's own.
+    """
+    if option is None and not reaches:
+        return None
+    url = option or os.environ.get(VARIABLE) or settings or ""
+    return None if url == NONE else url
+
+
+def named(option: str | None, settings: str | None) -> bool:
+    """Whether someone asked for a store, and which."""
+    return bool(option or os.environ.get(VARIABLE) or settings)

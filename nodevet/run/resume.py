@@ -1,0 +1,132 @@
+"""A run that was killed, taken up again: what is recorded of it is judged as if it came in now."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from msgspec import Struct, structs
+
+from nodevet import age
+from nodevet.changes import FindingNews, HostNews, News
+from nodevet.fleet import Visit
+from nodevet.history.model import FindingSpan, RecordedRun, RecordedVisit, RunState, SpanEnd
+from nodevet.model import Host, HostReport, Verdict
+from nodevet.run.context import VetContext
+from nodevet.run.errors import UserError
+from nodevet.run.vet import judge_visit
+
+if TYPE_CHECKING:
+    from nodevet.store import Recorder, Store
+
+LAST = "last"  # the last run that did not end
+LOOKED = 50  # runs
+TROUBLE = (Verdict.FAIL, Verdict.UNKNOWN)
+
+
+class TakenUp(Struct, frozen=True, kw_only=True):
+    """The part of a run that was recorded before it was killed."""
+
+    recorded: RecordedRun
+    recorder: "Recorder"
+    reports: tuple[HostReport, ...]
+    news: tuple[HostNews, ...]
+    left: tuple[Host, ...]  # still to be visited
+
+
+def resumed(store: "Store", ref: str, context: VetContext, hosts: Sequence[Host]) -> TakenUp:
+    """Take up a run again. Raises UserError if there is none to go on with, and StoreError."""
+    if ref == LAST:
+        found = [run for run in store.runs(limit=LOOKED) if run.state is not RunState.COMPLETE]
+        if not found:
+            raise UserError("--resume: every recorded run is complete; `nodevet runs` lists them")
+        ref = found[0].id
+    recorded = store.run(ref)
+    recorder, done = store.resume(recorded.id)
+    known = {host.name: host for host in hosts}
+    reports = []
+    news = []
+    for visit, evidence in store.evidence(recorded.id, hosts=done):
+        host = known.get(visit.host, Host(name=visit.host, groups=frozenset(visit.groups)))
+        report = _report(visit, evidence, host, context)
+        reports.append(report)
+        news.append(_news(store, recorded.id, report))
+    return TakenUp(
+        recorded=recorded,
+        recorder=recorder,
+        reports=tuple(reports),
+        news=tuple(news),
+        left=tuple(host for host in hosts if host.name not in done),
+    )
+
+
+def _report(
+    visit: RecordedVisit, evidence: bytes | None, host: Host, context: VetContext
+) -> HostReport:
+    again = Visit(
+        visit.host,
+        visit.status,
+        visit.why,
+        evidence,
+        visit.seconds,
+        age.seconds_of(visit.arrived),
+    )
+    plain = structs.replace(context, since=None) if evidence is None else context
+    return judge_visit(again, host, plain).report
+
+
+def _news(store: "Store", run: str, report: HostReport) -> HostNews:
+    """What was news of a host when it was recorded, from its spans."""
+    visits = store.visits_of(report.host, limit=2)
+    before = next((visit.run for visit in visits if visit.run != run), None)
+    now = list(store.spans(host=report.host, run=run))
+    then = [
+        span
+        for span in store.spans(host=report.host)
+        if before is not None and span.end is not None and span.last.run == before
+    ]
+    return HostNews(
+        host=report.host,
+        first=before is None,
+        replaced=any(span.end is SpanEnd.REPLACED for span in then),
+        findings=(*_standing(now, report, run), *_ended(then, now)),
+    )
+
+
+def _standing(spans: Iterable[FindingSpan], report: HostReport, run: str) -> Iterator[FindingNews]:
+    places: dict[str, list[int]] = {}
+    for place, finding in enumerate(report.findings):
+        if finding.verdict in TROUBLE:
+            places.setdefault(finding.key, []).append(place)
+    for span in spans:
+        if span.verdict not in TROUBLE:
+            continue
+        waiting = places.get(span.key, [])
+        since = span.since or span.first
+        new = since.run == run
+        changed = span.first.run == run and not new
+        yield FindingNews(
+            news=News.NEW if new else News.CHANGED if changed else News.STILL,
+            key=span.key,
+            check=span.check,
+            severity=span.severity,
+            place=waiting.pop(0) if waiting else -1,
+            why=span.why,
+            since=since.at,
+            since_run=since.run,
+        )
+
+
+def _ended(spans: Iterable[FindingSpan], now: Iterable[FindingSpan]) -> Iterator[FindingNews]:
+    open_keys = {span.key for span in now}
+    for span in spans:
+        if span.verdict in TROUBLE and span.key not in open_keys:
+            since = span.since or span.first
+            yield FindingNews(
+                news=News.FIXED if span.end is SpanEnd.OK else News.GONE,
+                key=span.key,
+                check=span.check,
+                severity=span.severity,
+                why=span.why,
+                before=span.finding,
+                since=since.at,
+                since_run=since.run,
+            )

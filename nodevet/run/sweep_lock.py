@@ -1,0 +1,54 @@
+"""One sweep at a time of an inventory: a lock that ends with its process, and says who holds it."""
+
+import fcntl
+import hashlib
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from datetime import datetime
+from pathlib import Path
+
+from nodevet.printable import brief
+
+HELD = 75  # exit code: another one runs; sysexits.h's EX_TEMPFAIL
+
+
+class HeldError(Exception):
+    """The inventory is being swept; the message says by whom, and since when."""
+
+
+def state_folder() -> Path:
+    """Where nodevet keeps what is its own of this user."""
+    base = os.environ.get("XDG_STATE_HOME") or str(Path.home() / ".local" / "state")
+    return Path(base) / "nodevet"
+
+
+@contextmanager
+def locked(names: Sequence[str], what: str) -> Iterator[None]:
+    """Hold the lock of each of these, in an order that is always the same. Raises HeldError and
+    OSError."""
+    folder = state_folder() / "locks"
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    with ExitStack() as stack:
+        for name in sorted(set(names)):
+            stack.enter_context(_one(folder, name, what))
+        yield
+
+
+@contextmanager
+def _one(folder: Path, name: str, what: str) -> Iterator[None]:
+    path = folder / f"{hashlib.sha256(name.encode()).hexdigest()[:32]}.lock"
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            holder = os.pread(descriptor, 1000, 0).decode("utf-8", "replace").strip()
+            by = brief(holder, 300) or "another process"
+            raise HeldError(f"{name} is being swept by {by}") from error
+        now = datetime.now().astimezone().isoformat(timespec="seconds")
+        os.ftruncate(descriptor, 0)
+        os.pwrite(descriptor, f"`{what}`, process {os.getpid()}, since {now}".encode(), 0)
+        yield
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,125 @@
+"""nodevet.toml: what a site's sweeps are, read once and typed, every slip with its line."""
+
+import os
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+
+from nodevet.document.tree import dotted
+from nodevet.document.typed import Complaint, MisfitError, typed
+from nodevet.files import open_regular
+from nodevet.problems import Place, Problem, listed
+from nodevet.settings.model import Settings
+from nodevet.settings.toml import TomlError, tree
+
+NAME = "nodevet.toml"
+SQLITE = "sqlite:///"
+MOST_BYTES = 1 << 20
+
+
+class SettingsError(Exception):
+    """Settings that cannot be used; the message has a line for each problem."""
+
+    def __init__(self, problems: tuple[Problem, ...]) -> None:
+        self.problems = problems
+        super().__init__(listed(problems))
+
+
+class SiteSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """Settings, and the file that they are from; without one, those of an empty file."""
+
+    settings: Settings = Settings()
+    file: Path | None = None
+
+    @property
+    def folder(self) -> Path:
+        """What paths in the file are relative to."""
+        return self.file.parent if self.file else Path()
+
+    def path(self, text: str) -> Path:
+        return self.folder / text
+
+    @property
+    def store_url(self) -> str | None:
+        """The store's URL; the path of one in SQLite is relative to the folder, too."""
+        url = self.settings.store
+        if url and self.file and url.startswith(SQLITE):
+            return f"{SQLITE}{(self.file.parent / url.removeprefix(SQLITE)).absolute()}"
+        return url
+
+
+def find(start: Path) -> Path | None:
+    """The nearest nodevet.toml from a folder on upward."""
+    folder = start.resolve()
+    for each in (folder, *folder.parents):
+        if (each / NAME).is_file():
+            return each / NAME
+    return None
+
+
+def settings(file: Path | None = None, start: Path | None = None) -> SiteSettings:
+    """The settings of `file`, or of the nearest file from `start` on upward. Raises SettingsError.
+
+    One that was found, and not named, must belong to who runs nodevet, or to root, and no one else
+    may write it: it can name commands.
+    """
+    found = file or find(start or Path())
+    if found is None:
+        return SiteSettings()
+    if file is None and (why := _foreign(found)):
+        advice = f"if it is right, name it: --config {found}"
+        raise SettingsError((Problem(Place(file=str(found)), "", why, advice),))
+    return SiteSettings(settings=read(found), file=found)
+
+
+def _foreign(file: Path) -> str:
+    """Why a file that was come upon is not to be trusted."""
+    for path in (file, file.parent):
+        try:
+            found = path.stat()
+        except OSError as error:
+            return f"cannot be read: {error.strerror}"
+        if found.st_uid not in (0, os.geteuid()):
+            return f"{'its folder' if path != file else 'it'} belongs to another user"
+        if found.st_mode & stat.S_IWOTH and not (path != file and found.st_mode & stat.S_ISVTX):
+            return f"{'its folder' if path != file else 'it'} can be written by everyone"
+    return ""
+
+
+def read(file: Path) -> Settings:
+    """Raises SettingsError."""
+    name = _shown(file)
+    try:
+        with open_regular(file) as opened:
+            data = opened.read(MOST_BYTES + 1)
+    except OSError as error:
+        problem = Problem(Place(file=name), "", f"cannot be read: {error.strerror}")
+        raise SettingsError((problem,)) from error
+    if len(data) > MOST_BYTES:
+        problem = Problem(Place(file=name), "", f"is larger than {MOST_BYTES >> 20} MiB")
+        raise SettingsError((problem,))
+    return decoded(data, name)
+
+
+def decoded(data: bytes, name: str) -> Settings:
+    """The settings in this text. Raises SettingsError."""
+    try:
+        return typed(tree(data, name), Settings)
+    except TomlError as error:
+        raise SettingsError((error.problem,)) from error
+    except MisfitError as error:
+        raise SettingsError(tuple(_told(error.complaints, name))) from error
+
+
+def _told(complaints: tuple[Complaint, ...], name: str) -> Iterator[Problem]:
+    for each in complaints:
+        yield Problem(each.place.within(name), dotted(each.path), each.message, each.advice)
+
+
+def _shown(file: Path) -> str:
+    try:
+        return str(file.relative_to(Path.cwd()))
+    except ValueError:
+        return str(file)

@@ -1,0 +1,172 @@
+"""What nodevet.toml says: a table is a struct, a key is a field."""
+
+from collections.abc import Iterator, Mapping
+from typing import Annotated, ClassVar, Literal
+
+import msgspec
+from msgspec import Meta
+
+from nodevet.durations import EXAMPLES, seconds_of
+from nodevet.model import FieldError, Severity, one_or_more, refuse
+
+Text = Annotated[str, Meta(min_length=1)]
+Texts = Text | tuple[Text, ...]
+Name = Annotated[
+    str, Meta(pattern="^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$", title="a name (nightly, dc1-a)")
+]
+FAIL_ON = tuple(severity.value for severity in Severity)
+NEW = "new"
+
+
+class Table(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A table of the file; `lists` are fields in which one text stands for a list of it, `times`
+    those that are lengths of time."""
+
+    lists: ClassVar[tuple[str, ...]] = ()
+    times: ClassVar[tuple[str, ...]] = ()
+
+    def __post_init__(self) -> None:
+        one_or_more(self, *self.lists)
+        refuse(self.wrong())
+
+    def wrong(self) -> Iterator[FieldError]:
+        """What is wrong with single fields, that their types do not say."""
+        for field in self.times:
+            text = getattr(self, field)
+            if text is not None and not seconds_of(text):
+                yield FieldError(f"must be a time ({EXAMPLES}), not {text[:40]!r}", field)
+
+
+class NotifySettings(Table, frozen=True, kw_only=True):
+    """Whom to tell of what is new or fixed."""
+
+    lists: ClassVar = ("urls",)
+
+    urls: Texts = ()
+    """Apprise URLs; `env:NAME` and `file:PATH` say where one is, so that no secret stands here."""
+    on: tuple[Literal["new", "fixed"], ...] = ("new", "fixed")
+    severity: Severity = Severity.WARNING
+    """Failures below it are not told."""
+    link: str = ""
+    """Where the reports are to be read; it ends the message."""
+    length: Annotated[int, Meta(ge=200, le=100_000)] = 2000
+    """Characters of a message, at most."""
+
+
+class BudgetSettings(Table, frozen=True, kw_only=True):
+    """When many hosts begin to fail one check at once, the rule is suspected and not they."""
+
+    percent: Annotated[float, Meta(gt=0, le=100)] = 20.0
+    hosts: Annotated[int, Meta(ge=1)] = 5
+    """Fewer than that are never suspicious."""
+
+
+class RetentionSettings(Table, frozen=True, kw_only=True):
+    """How long evidence is kept; what was found is kept for good."""
+
+    times: ClassVar = ("daily", "weekly")
+
+    daily: Text = "30d"
+    """The evidence of every run."""
+    weekly: Text = "365d"
+    """After that, one of each week."""
+
+
+class LauncherSettings(Table, frozen=True, kw_only=True):
+    """How nodevet is started elsewhere; the paths are of there."""
+
+    command: Text
+    ssh_config: Text | None = None
+    known_hosts: Text | None = None
+    key_file: Text | None = None
+
+
+class SweepSettings(Table, frozen=True, kw_only=True):
+    """One sweep. Paths are relative to the folder of nodevet.toml."""
+
+    lists: ClassVar = ("inventory", "hosts", "limit", "baseline")
+    times: ClassVar = ("jitter", "within", "deadline", "connect_timeout", "sample")
+
+    inventory: Texts = ()
+    hosts: Texts = ()
+    limit: Texts = ()
+    baseline: Texts = ()
+    project: Text | None = None
+    fail_on: Text = "warning"
+    outputs: Mapping[str, Text] = {}
+    """By format: the file that it is written to."""
+    save: Text | None = None
+    """A folder for the evidence, besides the store."""
+    since: bool = True
+    """Judge counters and the kernel log by what came since the last sweep."""
+    notify: NotifySettings | bool | None = None
+    """In place of the file's own; false: nobody."""
+    budget: BudgetSettings | bool | None = None
+    retention: RetentionSettings | bool | None = None
+    at: Text = "02:30"
+    """When the timer starts it, as systemd.time(7) has it (OnCalendar)."""
+    jitter: Text | None = None
+    """Begin at a random time within this."""
+    within: Text | None = None
+    """All of it; hosts that were not reached by then are named."""
+    second_try: bool = True
+    heartbeat: Text | None = None
+    """A file of metrics that say when it last began and ended."""
+    parallel: Annotated[int, Meta(ge=1, le=100_000)] | None = None
+    connect_timeout: Text | None = None
+    deadline: Text | None = None
+    """Of one host."""
+    sample: Text | None = None
+    ssh_config: Text | None = None
+    known_hosts: Text | None = None
+    accept_new: bool = False
+    sudo: bool = False
+    expect_hostname: bool = True
+
+    def wrong(self) -> Iterator[FieldError]:
+        yield from super().wrong()
+        try:
+            fail_on(self.fail_on)
+        except ValueError as error:
+            yield FieldError(str(error), "fail_on")
+        if not self.inventory and not self.hosts:
+            yield FieldError('names no hosts; add inventory = "fleet.yaml", or hosts')
+        if self.sample and self.since:
+            yield FieldError("cannot be used with since; add since = false", "sample")
+
+
+class Settings(Table, frozen=True, kw_only=True):
+    """The whole file."""
+
+    store: Text | None = None
+    project: Text = "."
+    """Folder with checks/, fixes/ and baselines/."""
+    engine: Text | None = None
+    launchers: Mapping[Name, Text | LauncherSettings] = {}
+    sites: Mapping[Text, Text | tuple[Text, ...]] = {}
+    notify: NotifySettings = NotifySettings()
+    budget: BudgetSettings | Literal[False] = BudgetSettings()
+    retention: RetentionSettings | Literal[False] = RetentionSettings()
+    sweep: Mapping[Name, SweepSettings] = {}
+
+
+class FailOn(msgspec.Struct, frozen=True, kw_only=True):
+    """At which failures the exit code is 1."""
+
+    severity: Severity = Severity.WARNING
+    new: bool = False  # only at those that began since the last recorded visit
+
+    def __str__(self) -> str:
+        return f"{NEW}:{self.severity.value}" if self.new else self.severity.value
+
+
+def fail_on(text: str) -> FailOn:
+    """`warning`, `new`, `new:critical`. Raises ValueError."""
+    head, colon, rest = text.partition(":")
+    severity = rest if head == NEW and colon else head
+    if head == NEW and not colon:
+        return FailOn(new=True)
+    if severity not in FAIL_ON:
+        known = ", ".join([*FAIL_ON, NEW, *(f"{NEW}:{each}" for each in FAIL_ON)])
+        raise ValueError(f"must be one of {known}, not {text[:40]!r}")
+    return FailOn(severity=Severity(severity), new=head == NEW)
