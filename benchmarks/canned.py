@@ -1,9 +1,9 @@
 """Nodes that cost next to nothing: an SSH server on loopback that answers for thousands of them.
 
-Usage: canned.py COUNT EVIDENCE.json AUTHORIZED_KEY.pub HOST_KEY. It prints the port that all its
-addresses have. Each session that sends a probe gets the evidence of a node of its own: the same,
-with another machine, boot and GPU ids. Any other command succeeds at once. It ends when its
-standard input does.
+Usage: canned.py COUNT EVIDENCE.json AUTHORIZED_KEY.pub HOST_KEY [DELAY]. It prints the port that
+all its addresses have. Each session that sends a probe gets, DELAY seconds late, the evidence of a
+node of its own: the same, with another machine, boot and GPU ids. Any other command succeeds at
+once. It ends when its standard input does.
 """
 
 import asyncio
@@ -35,8 +35,9 @@ def variations(document: bytes) -> Iterator[bytes]:
 class CannedNodes:
     """What the sessions share."""
 
-    def __init__(self, document: bytes) -> None:
+    def __init__(self, document: bytes, delay: float) -> None:
         self._documents = variations(document)
+        self._delay = delay
 
     async def answer(self, process: asyncssh.SSHServerProcess[bytes]) -> None:
         if "sys.stdin.buffer" not in (process.command or ""):
@@ -44,6 +45,7 @@ class CannedNodes:
             return
         await process.stdin.readexactly(int(await process.stdin.readline()))  # the program
         wish = json.loads(await process.stdin.readline())
+        await asyncio.sleep(self._delay)
         document = next(self._documents)
         head = (
             f"\x1eNODEVET {wish['nonce']} {len(document)} {hashlib.sha256(document).hexdigest()}\n"
@@ -65,10 +67,12 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-async def main(count: int, evidence: Path, authorized: Path, host_key: Path) -> None:
+async def main(
+    count: int, evidence: Path, authorized: Path, host_key: Path, delay: float = 0.0
+) -> None:
     most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(most, 65536), most))
-    nodes, port = CannedNodes(evidence.read_bytes()), free_port()
+    nodes, port = CannedNodes(evidence.read_bytes(), delay), free_port()
     server = await asyncssh.listen(
         [address(number) for number in range(count)],
         port,
@@ -84,4 +88,4 @@ async def main(count: int, evidence: Path, authorized: Path, host_key: Path) -> 
 
 
 if __name__ == "__main__":
-    asyncio.run(main(int(sys.argv[1]), *map(Path, sys.argv[2:])))
+    asyncio.run(main(int(sys.argv[1]), *map(Path, sys.argv[2:5]), *map(float, sys.argv[5:])))

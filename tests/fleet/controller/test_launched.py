@@ -135,7 +135,7 @@ def test_one_is_killed_in_the_middle_and_another_takes_over(
     visits = visit(hosts("late"), Options(ssh_config=Path(os.devnull), **through(killed, other)))
     for one in visits:
         if not seen:
-            wait_for(lambda: len(server.sessions()) > 3)
+            wait_for(lambda: bool(server.sessions()))
             for pid in server.sessions():
                 os.kill(pid, signal.SIGKILL)
         seen.append(one)
@@ -173,7 +173,7 @@ def test_one_is_cut_off_in_the_middle_and_is_heard_no_more(
     stopped: list[int] = []
     for one in visits:
         if not seen:
-            wait_for(lambda: len(server.sessions()) > 3)
+            wait_for(lambda: bool(server.sessions()))
             stopped = server.sessions()[:2]
             for pid in stopped:  # the connection is there, and nothing comes through it
                 os.kill(pid, signal.SIGSTOP)

@@ -1,0 +1,166 @@
+"""Measures a sweep from here, through one launcher, through three, and by a Dask pool.
+
+Usage: launchers.py [--hosts 240] [--rounds 3] [--delay 1.0]. Writes what it found to standard
+output, as Markdown. The nodes are canned: one process that answers for all of them, each answer
+`--delay` seconds late, as reading a node takes. The launchers are sshds on this machine, which so
+does the work of all of them: read the wall times as ratios; what they share out is waiting, not CPU.
+"""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from statistics import median
+
+import canned
+from contenders import NODEVET, BenchmarkError, prove_vetted
+
+from nodevet_sim.sshd import KeyPair, Sshd, known_hosts_line, make_key
+
+HERE = Path(__file__).parent
+SHARD = Path(sys.executable).with_name("nodevet-shard")
+DASK = Path(sys.executable).with_name("dask")
+AT_A_TIME = 20  # hosts, by each launcher
+START = 60  # seconds
+
+
+@contextmanager
+def nodes(folder: Path, count: int, delay: float) -> Iterator[tuple[Path, Path]]:
+    """An inventory of canned nodes, and their known_hosts."""
+    evidence = folder / "evidence"
+    saved = [str(NODEVET), "check", "@local", "-b", "generic", "--save", str(evidence), "-q"]
+    subprocess.run(saved, capture_output=True, check=False)
+    (kept,) = evidence.glob("*.json")
+    document = folder / "document.json"
+    document.write_text(json.dumps(json.loads(kept.read_text())["evidence"]), encoding="utf-8")
+    key, host_key = make_key(folder / "id"), make_key(folder / "host_key")
+    told = [count, document, f"{key.path}.pub", host_key.path, delay]
+    argv = [sys.executable, str(HERE / "canned.py"), *map(str, told)]
+    with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as server:
+        try:
+            assert server.stdout is not None
+            port = int(server.stdout.readline())
+            names = [canned.address(number) for number in range(count)]
+            known = folder / "known_hosts"
+            known.write_text("".join(known_hosts_line(name, port, host_key) for name in names))
+            hosts = {f"node{n:05}": {"address": name, "port": port} for n, name in enumerate(names)}
+            defaults = {"key_file": str(key.path), "expect_hostname": False}
+            inventory = folder / "fleet.yaml"
+            inventory.write_text(json.dumps({"nodevet": 1, "defaults": defaults, "hosts": hosts}))
+            yield inventory, known
+        finally:
+            server.terminate()
+
+
+def bastion(folder: Path, number: int, key: KeyPair, known: Path) -> tuple[Sshd, str]:
+    """An sshd whose home reaches the nodes, and the command that starts nodevet-shard there."""
+    server = Sshd(folder / f"bastion{number}", authorized_key=key.public)
+    ssh = server.folder / "home" / ".ssh"
+    ssh.mkdir(mode=0o700, parents=True)
+    config = f"Host *\n  IdentityFile {key.path}\n  UserKnownHostsFile {known}\n"
+    (ssh / "config").write_text(config, encoding="utf-8")
+    return server, f"ssh -F {folder}/bastions.conf -p {{port}} {server.address} {SHARD}"
+
+
+def cost(command: Sequence[str], report: Path, hosts: int) -> float:
+    """Wall time of one sweep, in seconds. Raises BenchmarkError where it did not do its work."""
+    begun = time.monotonic()
+    done = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL)
+    wall = time.monotonic() - begun
+    prove_vetted(done, report, hosts)
+    return wall
+
+
+@contextmanager
+def pool(folder: Path, home: Path, workers: int) -> Iterator[str]:
+    """A Dask scheduler with workers; its address."""
+    file = folder / "scheduler.json"
+    common = ["--no-dashboard", "--host", "127.0.0.1"]
+    argvs = [["scheduler", "--port", "0", "--scheduler-file", str(file), *common]]
+    one = ["worker", "--scheduler-file", str(file), "--nthreads", "1", "--no-nanny", *common]
+    argvs += [one] * workers
+    running: list[subprocess.Popen[bytes]] = []
+    env = {**os.environ, "HOME": str(home)}
+    try:
+        for argv in argvs:
+            with (folder / f"dask{len(running)}.log").open("wb") as log:
+                running.append(
+                    subprocess.Popen([str(DASK), *argv], stdout=log, stderr=log, env=env)
+                )
+            end = time.monotonic() + START
+            while not file.exists():
+                if time.monotonic() > end:
+                    raise BenchmarkError("the Dask scheduler did not start")
+                time.sleep(0.1)
+        time.sleep(5)
+        yield str(json.loads(file.read_text())["address"]).replace("tcp://", "dask://")
+    finally:
+        for process in reversed(running):
+            process.kill()
+            process.wait()
+
+
+def measure(folder: Path, options: argparse.Namespace) -> dict[str, float]:
+    """The median wall time of each."""
+    with ExitStack() as stack:
+        inventory, known = stack.enter_context(nodes(folder, options.hosts, options.delay))
+        key = KeyPair(folder / "id")
+        launchers, lines = [], []
+        for number in range(3):
+            server, command = bastion(folder, number, key, known)
+            stack.enter_context(server)
+            lines.append(server.known_hosts)
+            launchers.append(f"b{number}={command.format(port=server.port)}")
+        (folder / "bastions").write_text("".join(lines), encoding="utf-8")
+        config = f"Host *\n  IdentityFile {key.path}\n  UserKnownHostsFile {folder}/bastions\n"
+        (folder / "bastions.conf").write_text(config, encoding="utf-8")
+        home = folder / "bastion0" / "home"
+        address = stack.enter_context(pool(folder, home, 2))
+        report = folder / "run.json"
+        plain = [str(NODEVET), "check", "-i", str(inventory), "-b", "generic", "--deadline", "600"]
+        plain += ["--format", f"json:{report}", "--parallel", str(AT_A_TIME)]
+        through = [["--launcher", each] for each in launchers]
+        ways = {
+            "from here": ["--known-hosts", str(known)],
+            "one launcher": through[0],
+            "three launchers": [word for each in through for word in each],
+            "a Dask pool of two workers": ["--engine", address],
+        }
+        found: dict[str, list[float]] = {name: [] for name in ways}
+        for turn in range(options.rounds):
+            for name, words in ways.items():
+                wall = cost([*plain, *words], report, options.hosts)
+                print(f"round {turn + 1}: {name}: {wall:.1f} s", file=sys.stderr, flush=True)
+                found[name].append(wall)
+    return {name: median(walls) for name, walls in found.items()}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Measure launchers and a Dask pool.")
+    parser.add_argument("--hosts", type=int, default=240)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--delay", type=float, default=1.0)
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="nodevet-bench-") as folder:
+        found = measure(Path(folder), options)
+    one = found["one launcher"]
+    print("| visited | wall time | against one launcher |\n|---|---:|---:|")
+    for name, wall in found.items():
+        print(f"| {name} | {wall:.1f} s | {wall / one:.2f} × |")
+    print(
+        f"\n{options.hosts} canned nodes that answer after {options.delay:g} s, {AT_A_TIME} at a "
+        f"time by each launcher, all on {os.cpu_count()} cores; medians of {options.rounds}."
+    )
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except BenchmarkError as error:
+        raise SystemExit(str(error)) from None
