@@ -7,6 +7,7 @@ import zstandard
 from nodevet.store.errors import StoreError
 
 LEVEL = 3
+DELTA_LEVEL = 1  # with a dictionary it finds as much as 5 does, sooner
 LARGEST = 512 << 20  # bytes of one piece unpacked
 
 _PLAIN = zstandard.ZstdCompressor(
@@ -24,7 +25,7 @@ def packed(content: bytes, base: bytes | None = None) -> bytes:
         return _PLAIN.compress(content)
     dictionary = zstandard.ZstdCompressionDict(base, dict_type=zstandard.DICT_TYPE_RAWCONTENT)
     parameters = zstandard.ZstdCompressionParameters.from_level(
-        LEVEL,
+        DELTA_LEVEL,
         source_size=len(content),
         dict_size=len(base),
         write_checksum=True,
