@@ -1,0 +1,41 @@
+"""What a hostile node says is kept, whatever is in it: NUL characters, halves of characters."""
+
+import json
+
+from msgspec.structs import replace
+from recorded import document, ended, report, run, unreachable
+
+from nodevet.model import Finding, Subject, Verdict
+from nodevet.store import Store
+
+BAD = "a\0b\udc80c\ud800"
+
+
+def test_no_text_breaks_a_store(store: Store):
+    found = Finding(
+        verdict=Verdict.FAIL,
+        check="rule",
+        subject=Subject(kind="gpu", id=BAD, uuid=BAD),
+        actual={BAD: [BAD, 2**70]},
+        why=BAD,
+    )
+    ok = Finding(verdict=Verdict.OK, check="rule", subject=Subject(kind="x", id=BAD))
+    made = report(machine_id=BAD, boot_id=BAD, groups=(BAD,))
+    made = replace(made, findings=(found, ok))
+    gpus = [{"index": 0, "uuid": "GPU-\0", "name": "a\0b", "serial": "\0"}]
+    text = document(gpu={"gpus": gpus}, sysctl={"a\0": "\0"})
+    begun = run(0, 3)
+    recorder = store.begin(begun)
+    recorder.take(made, text)
+    recorder.take(unreachable("gpu002", why=BAD), b"\xff\0")
+    recorder.take(unreachable(f"gpu003{BAD}"), None)
+    recorder.finish(ended(begun))
+    assert recorder.broken is None
+    evidence = {visit.host: kept for visit, kept in store.evidence(begun.id)}
+    assert json.loads(evidence["gpu001"] or b"") == json.loads(text)
+    assert evidence["gpu002"] == b"\xff\0"
+    (span, *_) = store.spans(check="rule")
+    assert span.finding is not None and "\\x00" not in span.key
+    assert [place.part.id for place in store.places()] == ["GPU-\\x00"]
+    assert len(store.judged(begun.id, "gpu001")) == 2
+    assert next(store.visits(begun.id, hosts=["gpu001"])).groups != ()
