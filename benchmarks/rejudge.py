@@ -32,7 +32,7 @@ from nodevet.model import HostReport, Severity, Status  # noqa: E402
 from nodevet.store import open_store  # noqa: E402
 
 OWN = re.compile(r"GPU-[0-9a-f]{8}|\"(?:machine_id|boot_id)\":\"[0-9a-f]{8}")
-ROUNDS = 3
+ROUNDS = int(os.environ.get("ROUNDS", "3"))
 
 
 def documents(hosts: int) -> Iterator[tuple[str, bytes]]:

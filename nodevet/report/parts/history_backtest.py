@@ -98,8 +98,17 @@ def _parts(found: Backtest, clock: Clock) -> Iterator[HistoryTable]:
             title="Failures, and what came before",
             heads=("host", "failed", "began", "alarm", "ahead"),
             rows=tuple(_failure(each, clock) for each in found.failures[:MOST]),
-            note=f"{len(found.failures) - MOST:,} more" if len(found.failures) > MOST else "",
+            note=" ".join(_doubts(found)),
         )
+
+
+def _doubts(found: Backtest) -> Iterator[str]:
+    if len(found.failures) > MOST:
+        yield f"{len(found.failures) - MOST:,} more."
+    alarmed = {host for night in found.nights for host in night.added}
+    if 2 * len(alarmed) >= found.hosts and any(each.alarm for each in found.failures):
+        hosts = count(found.hosts, "host")
+        yield f"It alarms on {len(alarmed):,} of {hosts}: to foresee is easy so."
 
 
 def _night(night: BacktestNight, clock: Clock) -> tuple[Cell, ...]:
