@@ -3,7 +3,7 @@
 Usage: launchers.py [--hosts 240] [--rounds 3] [--delay 1.0]. Writes what it found to standard
 output, as Markdown. The nodes are canned: one process that answers for all of them, each answer
 `--delay` seconds late, as reading a node takes. The launchers are sshds on this machine, which so
-does the work of all of them: read the wall times as ratios; what they share out is waiting, not CPU.
+does the work of all of them: read the wall times as ratios. What they share is waiting, not CPU.
 """
 
 import argparse
@@ -71,7 +71,13 @@ def bastion(folder: Path, number: int, key: KeyPair, known: Path) -> tuple[Sshd,
 def cost(command: Sequence[str], report: Path, hosts: int) -> float:
     """Wall time of one sweep, in seconds. Raises BenchmarkError where it did not do its work."""
     begun = time.monotonic()
-    done = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL)
+    done = subprocess.run(
+        command,
+        capture_output=True,
+        text=True,
+        stdin=subprocess.DEVNULL,
+        env={**os.environ, "XDG_STATE_HOME": str(report.parent / "state")},
+    )
     wall = time.monotonic() - begun
     prove_vetted(done, report, hosts)
     return wall
