@@ -12,8 +12,8 @@ from nodevet.store.reading import contents
 CHUNK = 500  # hosts or blobs that are looked at together
 
 
-def thin(connection: Connection, policy: Retention, now: float) -> int:
-    """How many visits lost their evidence."""
+def thin(connection: Connection, policy: Retention, now: float, *, dry_run: bool = False) -> int:
+    """How many visits lost their evidence; with `dry_run`: would lose it."""
     hosts = connection.execute(select(t.host.c.id)).scalars().all()
     v = t.visit.c
     count = 0
@@ -29,7 +29,7 @@ def thin(connection: Connection, policy: Retention, now: float) -> int:
         going = [
             {"_id": number} for visits in listed.values() for number in thinned(visits, policy, now)
         ]
-        if going:
+        if going and not dry_run:
             connection.execute(
                 update(t.visit)
                 .where(v.id == bindparam("_id"))

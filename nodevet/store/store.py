@@ -566,6 +566,12 @@ class Store:
         freed = max(0, before - self.size())
         return Pruned(thinned=count, blobs=gone, freed_b=freed)
 
+    def prunable(self, policy: Retention, now: float | None = None) -> int:
+        """How many visits would lose their evidence by this policy; nothing is written."""
+        with self._reading() as connection:
+            moment = time.time() if now is None else now
+            return pruning.thin(connection, policy, moment, dry_run=True)
+
     def size(self) -> int:
         """Bytes on the disk."""
         with self._reading() as connection:

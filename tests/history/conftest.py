@@ -27,6 +27,7 @@ def remembered(tmp_path_factory: pytest.TempPathFactory) -> str:
 def nine_o_clock(monkeypatch: pytest.MonkeyPatch) -> None:
     """It is the morning after the fifth night, in UTC."""
     monkeypatch.setattr(recalled, "clock", _clock)
+    monkeypatch.setattr(recalled, "now", lambda: NOW)
 
 
 def _clock() -> Any:

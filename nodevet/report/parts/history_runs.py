@@ -1,7 +1,7 @@
 """Recorded runs, and two of them compared, as sheets. Pure."""
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from msgspec.structs import replace
 
@@ -66,7 +66,7 @@ def _run_row(line: RunLine, clock: Clock, series: bool) -> tuple[Cell, ...]:
         Cell(told, "fail" if bad else "ok"),
         Cell(_number(line.new), right=True, tone="fail" if line.new else "quiet"),
         Cell(_number(line.fixed), right=True, tone="ok" if line.fixed else "quiet"),
-        Cell(state, STATES[run.state]),
+        Cell(state if run.state is not RunState.COMPLETE else "", STATES[run.state]),
     )
 
 
@@ -243,6 +243,15 @@ def _tone(outcome: HostOutcome) -> str:
         HostOutcome.UNKNOWN: "unknown",
         HostOutcome.WAIVED: "waived",
     }.get(outcome, "unreached")
+
+
+def export_sheet(folder: str, rows: Mapping[str, int]) -> Sheet:
+    """What was written."""
+    told = tuple(
+        (Cell(f"{name}.parquet"), Cell(f"{number:,}", right=True)) for name, number in rows.items()
+    )
+    table = HistoryTable(heads=("file", "rows"), rows=told)
+    return Sheet(title=f"written to {plain(folder)}", kind="export", parts=(table,))
 
 
 # --- two runs ---

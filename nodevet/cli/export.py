@@ -1,0 +1,58 @@
+"""`nodevet export`: the history for notebooks and databases."""
+
+from pathlib import Path
+
+import click
+
+from nodevet.cli.common import recalled
+from nodevet.cli.common.command import Command
+from nodevet.cli.common.display import Display, display_options
+
+
+@click.command(
+    "export",
+    cls=Command,
+    group="History",
+    order=9,
+    examples=(
+        ("All that is remembered, as Parquet", "nodevet export --parquet history/"),
+        ("Only this month", "nodevet export --parquet history/ --since 2026-11-01"),
+    ),
+)
+@click.option(
+    "--parquet",
+    "folder",
+    required=True,
+    type=click.Path(file_okay=False, path_type=Path),
+    metavar="DIR",
+    help="Folder for the files; those of an earlier export are replaced.",
+)
+@click.option("--since", metavar="DAY", help="Only runs from this day on: 2026-11-20.")
+@recalled.formats(("table", "json"))
+@recalled.store
+@display_options()
+def command(
+    folder: Path,
+    since: str | None,
+    form: tuple[str, Path | None],
+    store: str | None,
+    display: Display,
+) -> None:
+    """Write the history as Parquet files.
+
+    One file for each table: runs, visits, findings (a row for as long as one stayed the same),
+    parts, places and counters (a row where one moved). Times are UTC. Hosts are named: the files
+    are for you alone (mode 0600). It needs pyarrow: pip install 'nodevet[parquet]'.
+
+    \b
+    Exit codes:
+      0  written
+      2  usage or configuration error, no pyarrow, or nothing has been recorded
+    """
+    from nodevet.report.parts.history_runs import export_sheet
+    from nodevet.run.export import export
+    from nodevet.run.recall import open_history
+
+    with open_history(store) as history:
+        found = export(history, folder, after=since)
+    recalled.show(found, export_sheet(found.folder, found.rows), form, display)

@@ -1,0 +1,82 @@
+"""`nodevet prune`: evidence that is no longer needed goes, findings stay."""
+
+import json
+
+import click
+
+from nodevet.cli.common import recalled
+from nodevet.cli.common.command import Command
+from nodevet.cli.common.durations import Duration
+
+DAY = 86_400.0
+MOST = 36_500 * DAY
+
+
+@click.command(
+    "prune",
+    cls=Command,
+    group="History",
+    order=8,
+    examples=(
+        ("What would go", "nodevet prune --dry-run"),
+        (
+            "Every night for a month, then one a week for half a year",
+            "nodevet prune --daily 30d --weekly 182d",
+        ),
+    ),
+)
+@click.option(
+    "--daily",
+    type=Duration(DAY, MOST, bare=False),
+    default="90d",
+    show_default=True,
+    help="For how long the evidence of every visit is kept.",
+)
+@click.option(
+    "--weekly",
+    type=Duration(0, MOST, bare=False),
+    default="364d",
+    show_default=True,
+    help="For how long after that one visit of each week.",
+)
+@click.option(
+    "--monthly",
+    type=Duration(0, MOST, bare=False),
+    default="1825d",
+    show_default=True,
+    help="For how long after that one visit of each month.",
+)
+@click.option("--dry-run", is_flag=True, help="Say what would go; nothing is changed.")
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["table", "json"]),
+    default="table",
+    show_default=True,
+    help="For people, or for programs.",
+)
+@recalled.store
+def command(
+    daily: float, weekly: float, monthly: float, dry_run: bool, form: str, store: str | None
+) -> None:
+    """Let go of old evidence.
+
+    Findings with their times, parts, places, counters and what was judged stay for good; so does
+    the last evidence of each host. Without its evidence a night can no longer be judged by another
+    baseline, nor its fields be told.
+
+    \b
+    Exit codes:
+      0  done, or nothing to do
+      2  usage or configuration error, or nothing has been recorded
+    """
+    from nodevet.history.retention import Retention
+    from nodevet.run.prune import MONTH, WEEK, prune
+    from nodevet.run.recall import open_history
+
+    policy = Retention(
+        daily=round(daily / DAY), weekly=round(weekly / WEEK), monthly=round(monthly / MONTH)
+    )
+    with open_history(store) as history:
+        found = prune(history, policy, recalled.now().timestamp(), dry_run=dry_run)
+    click.echo(json.dumps(found.document) if form == "json" else found.words)

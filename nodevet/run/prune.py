@@ -1,0 +1,54 @@
+"""Old evidence that goes, and what is said of it."""
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from nodevet.history.retention import Retention
+from nodevet.printable import plain
+
+if TYPE_CHECKING:
+    from nodevet.store import Store
+
+WEEK = 7 * 86_400.0
+MONTH = 30 * 86_400.0
+
+
+class PruneResult(msgspec.Struct, frozen=True, kw_only=True):
+    """What was let go, or would be."""
+
+    store: str
+    dry_run: bool
+    thinned: int  # visits without their evidence
+    freed_b: int
+    size_b: int  # of the store, afterwards
+
+    @property
+    def document(self) -> dict[str, Any]:
+        document: dict[str, Any] = msgspec.to_builtins(self)
+        return {"kind": "prune", **document}
+
+    @property
+    def words(self) -> str:
+        """`evidence of 1,204 visits gone, 12.5 MB freed; 80 MB are left in …`."""
+        visits = f"{self.thinned:,} {'visit' if self.thinned == 1 else 'visits'}"
+        place = f"{_megabytes(self.size_b)} in {plain(self.store)}"
+        if self.dry_run:
+            return f"the evidence of {visits} would go; there are {place}"
+        return f"the evidence of {visits} is gone, {_megabytes(self.freed_b)} freed; {place}"
+
+
+def prune(store: "Store", policy: Retention, now: float, *, dry_run: bool) -> PruneResult:
+    """Thin the evidence out. Raises StoreError."""
+    if dry_run:
+        thinned, freed = store.prunable(policy, now), 0
+    else:
+        done = store.prune(policy, now)
+        thinned, freed = done.thinned, done.freed_b
+    return PruneResult(
+        store=store.name, dry_run=dry_run, thinned=thinned, freed_b=freed, size_b=store.size()
+    )
+
+
+def _megabytes(size: int) -> str:
+    return f"{size / 1e6:.1f} MB"

@@ -1,0 +1,76 @@
+"""`nodevet export` and `nodevet prune`: what is written can be read, and what goes is told."""
+
+import json
+import shutil
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from pyarrow import parquet
+
+from nodevet.cli import nodevet
+from nodevet.run.errors import UserError
+
+Say = Callable[..., str]
+
+
+def test_every_table_can_be_read_back(say: Say, tmp_path: Path) -> None:
+    folder = tmp_path / "out"
+    told = json.loads(say("export", "--parquet", str(folder), "--format", "json"))
+    read = {path.stem: parquet.read_table(path).to_pylist() for path in folder.glob("*.parquet")}
+    assert {name: len(rows) for name, rows in read.items()} == told["rows"]
+    assert sorted(read) == ["counters", "findings", "parts", "places", "runs", "visits"]
+    assert [(each["ok"], each["fail"], each["unreachable"]) for each in read["runs"]] == [
+        (15, 3, 0),
+        (14, 3, 1),
+        (12, 6, 0),
+        (11, 7, 0),
+        (11, 7, 0),
+    ]
+    assert len(read["visits"]) == 90
+    (lost,) = (each for each in read["visits"] if each["status"] == "unreachable")
+    assert (lost["host"], lost["why"]) == ("a100-04", "no answer on port 22 within 10 s")
+    power = [each for each in read["findings"] if each["check"] == "power_limit"]
+    assert len(power) == 16
+    assert {(each["actual"], each["expected"]) for each in power} == {("500 W", "700 W")}
+    assert power[0]["first"].isoformat()[:16] == "2026-11-18T02:00"
+    moved = [each for each in read["places"] if not each["open"] and each["kind"] == "gpu"]
+    assert sorted(each["host"] for each in moved) == ["gpu003", "gpu007", "gpu007"]
+    counted = [each for each in read["counters"] if each["name"] == "gpu.pcie_replay_counter"]
+    assert [each["value"] for each in counted] == [3, 11, 30, 62, 118]
+    assert (folder / "runs.parquet").stat().st_mode & 0o777 == 0o600
+
+
+def test_without_pyarrow_it_says_how_it_is_installed(
+    say: Say, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    with pytest.raises(UserError, match=r"pip install 'nodevet\[parquet\]'"):
+        say("export", "--parquet", str(tmp_path))
+
+
+def test_old_evidence_goes_and_findings_stay(
+    remembered: str, nine_o_clock: None, tmp_path: Path
+) -> None:
+    copied = tmp_path / "history.sqlite"
+    shutil.copy(remembered.removeprefix("sqlite:///"), copied)
+
+    def run(*words: str) -> str:
+        done = CliRunner().invoke(nodevet, [*words, "--store", f"sqlite:///{copied}"])
+        assert done.exit_code == 0, done.output
+        return done.stdout
+
+    before = json.loads(run("history", "gpu007", "--format", "json"))
+    policy = ("--daily", "1d", "--weekly", "0s", "--monthly", "0s", "--format", "json")
+    would = json.loads(run("prune", *policy, "--dry-run"))
+    assert would["dry_run"] and would["thinned"] > 50
+    done = json.loads(run("prune", *policy))
+    assert done["thinned"] == would["thinned"]
+    assert json.loads(run("prune", *policy))["thinned"] == 0
+    assert json.loads(run("history", "gpu007", "--format", "json"))["events"] == before["events"]
+    told = run("diff", "2026-11-16", "2026-11-17")
+    assert "the evidence is not kept any more: their facts are not compared" in " ".join(
+        told.split()
+    )
