@@ -34,8 +34,10 @@ NUMBERED = re.compile(r"(.*?\D)(\d{1,4})( .*)?")
 def runs_sheet(found: Sequence[RunLine], store: str, clock: Clock, more: bool) -> Sheet:
     """The newest run is the first."""
     several = len({each.run.series for each in found}) > 1 or any(e.run.series for e in found)
-    heads = ("run", *(("series",) if several else ()), "started", "took", "hosts")
-    heads += ("outcomes", "new", "fixed", "state")
+    names = ("run", *(("series",) if several else ()), "started", "took", "hosts")
+    heads: tuple[str, ...] = (*names, "outcomes", "new", "fixed")
+    if any(each.run.state is not RunState.COMPLETE for each in found):
+        heads = (*heads, "state")
     return Sheet(
         title=f"{count(len(found), 'run')} in {plain(store)}",
         kind="runs",
