@@ -267,7 +267,27 @@ def _made(
         _ended(sweep, done, 2, len(failed))
         raise
     _ended(sweep, done, code, len(failed))
+    if not done.broken:
+        _thin_out(sweep, store)
     return code
+
+
+def _thin_out(sweep: "Sweep", store: str | None) -> None:
+    """Let go of old evidence as the settings say. What goes wrong is no reason to fail."""
+    from nodevet.cli.common.speech import say
+    from nodevet.history.retention import Retention
+    from nodevet.run.recording import store_url
+    from nodevet.store import StoreError, open_store
+
+    kept, url = sweep.retention, store_url(store, sweep.store, reaches=True)
+    if kept is None or url is None:
+        return
+    policy = Retention(daily=kept.daily, weekly=kept.weekly, monthly=kept.monthly)
+    try:
+        with open_store(url or None) as opened:
+            opened.prune(policy)
+    except StoreError as error:
+        say(f"warning: old evidence was not thinned out: {error}")
 
 
 REACH = (

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from msgspec import Struct, structs
 
-from nodevet import inventory
+from nodevet import inventory, settings
 from nodevet.baseline import lint as lint_baselines
 from nodevet.baseline.library import ENDINGS
 from nodevet.catalog import Catalog, CatalogError
@@ -20,6 +20,7 @@ from nodevet.remedy.approval.policy import PolicyError
 from nodevet.run.context import candidates, open_project
 from nodevet.run.lint_code import lint_check, lint_fix
 from nodevet.run.workload import opened
+from nodevet.settings import SettingsError
 
 _PLACED = re.compile(r"(.+):([0-9]{1,9}):([0-9]{1,9})")
 
@@ -28,7 +29,7 @@ class LintProblem(Struct, frozen=True, kw_only=True):
     """One problem. `kind`: of what file; `line`: the text that it stands in, without its end."""
 
     problem: Problem
-    kind: str  # baseline, inventory, workload, approval, check, fix
+    kind: str  # baseline, inventory, workload, approval, settings, check, fix
     line: str | None = None
 
 
@@ -89,6 +90,14 @@ class _Linter:
             problems = error.problems
         self.take("approval", [shown(path) for path in names if path.exists()], problems)
 
+    def settings(self, path: Path) -> None:
+        try:
+            settings.read(path)
+            problems: tuple[Problem, ...] = ()
+        except SettingsError as error:
+            problems = error.problems
+        self.take("settings", [shown(path)], problems)
+
     def check(self, name: str) -> None:
         path = self.catalog.path(name)
         self.take("check", [shown(path)], lint_check(self.catalog, name))
@@ -107,6 +116,9 @@ class _Linter:
             return
         if not path.is_file():
             self.baselines([name])
+            return
+        if path.suffix == ".toml":
+            self.settings(path)
             return
         kind = kind_of(path)
         if path.suffix == ".py":
@@ -149,6 +161,8 @@ class _Linter:
                 self.workload(path)
         if any((project / name).exists() for name in (policy.RULES, policy.SIGNERS)):
             self.approval(project)
+        if (project / settings.NAME).is_file():
+            self.settings(project / settings.NAME)
         for name in self.catalog.own:
             self.check(name)
         for name in self.catalog.own_fixes:

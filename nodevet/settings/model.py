@@ -62,14 +62,14 @@ class BudgetSettings(Table, frozen=True, kw_only=True):
 
 
 class RetentionSettings(Table, frozen=True, kw_only=True):
-    """How long evidence is kept; what was found is kept for good."""
+    """How long evidence is kept; what was found is kept for good. See nodevet.history.retention."""
 
-    times: ClassVar = ("daily", "weekly")
-
-    daily: Text = "30d"
-    """The evidence of every run."""
-    weekly: Text = "365d"
-    """After that, one of each week."""
+    daily: Annotated[int, Meta(ge=1)] = 90
+    """Days: the evidence of every visit."""
+    weekly: Annotated[int, Meta(ge=0)] = 52
+    """Weeks after that: one of each week."""
+    monthly: Annotated[int, Meta(ge=0)] = 60
+    """Months after that: one of each month."""
 
 
 class LauncherSettings(Table, frozen=True, kw_only=True):
