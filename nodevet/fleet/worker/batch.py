@@ -37,6 +37,7 @@ from nodevet.fleet.ssh.transport import Transports
 FILES_PER_HOST = 4  # socket, agent, both ends of a proxy command
 INTERNAL = "internal error (please report)"
 LOOK = 0.5  # seconds between two looks whether the parent is there
+MOST_WAITING = 8 << 20  # bytes of answers that the parent has yet to read
 CLOSING = 5  # seconds that closing one connection may take
 
 
@@ -45,20 +46,29 @@ class Deadline(BaseException):
 
 
 class FrameWriter:
-    """Writes messages to the parent; a parent that is slow to read holds up no host."""
+    """Writes messages to the parent; a parent that is slow to read holds up no host that is being
+    visited, and no more hosts are begun than have room here."""
 
     def __init__(self, descriptor: int) -> None:
         make_nonblocking(descriptor)
         self._descriptor = descriptor
         self._queue: deque[bytes] = deque()
         self._more = Event()
+        self._room = Event()
+        self._room.set()
+        self._waiting = 0  # bytes
         self._over = False
         self._greenlet = gevent.spawn(self._run)
         self._watch = gevent.spawn(self._watch_parent)
 
     def put(self, message: bytes) -> None:
+        """Returns at once, or once less than MOST_WAITING waits."""
         self._queue.append(message)
+        self._waiting += len(message)
+        if self._waiting > MOST_WAITING:
+            self._room.clear()
         self._more.set()
+        self._room.wait()
 
     def finish(self) -> None:
         self._over = True
@@ -78,12 +88,16 @@ class FrameWriter:
     def _run(self) -> None:
         while True:
             while self._queue:
-                rest = memoryview(self._queue.popleft())
+                message = self._queue.popleft()
+                rest = memoryview(message)
                 while rest:
                     try:
                         rest = rest[nb_write(self._descriptor, rest) :]
                     except BrokenPipeError:  # the parent is gone, and with it the reason to go on
                         os._exit(1)
+                self._waiting -= len(message)
+                if self._waiting <= MOST_WAITING:
+                    self._room.set()
             if self._over:
                 return
             self._more.wait()
@@ -108,6 +122,7 @@ class Batch:
         finally:
             with gevent.Timeout(CLOSING, False):
                 connector.disconnect()
+            host.connector = None  # type: ignore[assignment]  # and what it held
         return replace(outcome, seconds=time.monotonic() - started)
 
     def _ask(self, connector: NodeConnector, target: framing.SshTarget) -> framing.VisitOutcome:
