@@ -28,23 +28,17 @@ MOST = 36_500 * DAY
 @click.option(
     "--daily",
     type=Duration(DAY, MOST, bare=False),
-    default="90d",
-    show_default=True,
-    help="For how long the evidence of every visit is kept.",
+    help="For how long the evidence of every visit is kept.  [default: nodevet.toml, 90d]",
 )
 @click.option(
     "--weekly",
     type=Duration(0, MOST, bare=False),
-    default="364d",
-    show_default=True,
-    help="For how long after that one visit of each week.",
+    help="For how long after that one visit of each week.  [default: nodevet.toml, 52 weeks]",
 )
 @click.option(
     "--monthly",
     type=Duration(0, MOST, bare=False),
-    default="1825d",
-    show_default=True,
-    help="For how long after that one visit of each month.",
+    help="For how long after that one visit of each month.  [default: nodevet.toml, 5 years]",
 )
 @click.option("--dry-run", is_flag=True, help="Say what would go; nothing is changed.")
 @click.option(
@@ -57,7 +51,12 @@ MOST = 36_500 * DAY
 )
 @recalled.store
 def command(
-    daily: float, weekly: float, monthly: float, dry_run: bool, form: str, store: str | None
+    daily: float | None,
+    weekly: float | None,
+    monthly: float | None,
+    dry_run: bool,
+    form: str,
+    store: str | None,
 ) -> None:
     """Let go of old evidence.
 
@@ -70,13 +69,10 @@ def command(
       0  done, or nothing to do
       2  usage or configuration error, or nothing has been recorded
     """
-    from nodevet.history.retention import Retention
-    from nodevet.run.prune import MONTH, WEEK, prune
+    from nodevet.run.prune import policy_of, prune
     from nodevet.run.recall import open_history
 
-    policy = Retention(
-        daily=round(daily / DAY), weekly=round(weekly / WEEK), monthly=round(monthly / MONTH)
-    )
+    policy = policy_of(daily, weekly, monthly)
     with open_history(store) as history:
         found = prune(history, policy, recalled.now().timestamp(), dry_run=dry_run)
     click.echo(json.dumps(found.document) if form == "json" else found.words)

@@ -6,12 +6,15 @@ import msgspec
 
 from nodevet.history.retention import Retention
 from nodevet.printable import plain
+from nodevet.settings import settings
+from nodevet.settings.model import RetentionSettings
 
 if TYPE_CHECKING:
     from nodevet.store import Store
 
-WEEK = 7 * 86_400.0
-MONTH = 30 * 86_400.0
+DAY = 86_400.0
+WEEK = 7 * DAY
+MONTH = 30 * DAY
 
 
 class PruneResult(msgspec.Struct, frozen=True, kw_only=True):
@@ -36,6 +39,16 @@ class PruneResult(msgspec.Struct, frozen=True, kw_only=True):
         if self.dry_run:
             return f"the evidence of {visits} would go; there are {place}"
         return f"the evidence of {visits} is gone, {_megabytes(self.freed_b)} freed; {place}"
+
+
+def policy_of(daily: float | None, weekly: float | None, monthly: float | None) -> Retention:
+    """By seconds; what is None is as nodevet.toml says. Raises SettingsError."""
+    said = settings().settings.retention or RetentionSettings()
+    return Retention(
+        daily=said.daily if daily is None else round(daily / DAY),
+        weekly=said.weekly if weekly is None else round(weekly / WEEK),
+        monthly=said.monthly if monthly is None else round(monthly / MONTH),
+    )
 
 
 def prune(store: "Store", policy: Retention, now: float, *, dry_run: bool) -> PruneResult:
