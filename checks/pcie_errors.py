@@ -382,7 +382,7 @@ def counts_of(function: PciFunction) -> tuple[int | None, int | None, int | None
 
 def unread(function: PciFunction) -> Iterator[str]:
     counts = counts_of(function)
-    if None not in counts and min(counts) >= 0:
+    if all(count is not None and count >= 0 for count in counts):
         return
     for field, count in zip(FIELDS, counts, strict=True):
         if count is None and function.aer.errors.get(field) != NO_COUNTER:

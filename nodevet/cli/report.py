@@ -49,18 +49,18 @@ def command(
     """
     from nodevet.cli.common.output import Sinks
     from nodevet.cli.common.runs import read_report
-    from nodevet.feed.answer import FeedAnswer
+    from nodevet.diagnosis.model import Diagnosis
     from nodevet.model import Run
 
     if run.is_dir():
         _fixes(run, Sinks(formats, display=display))
     found = read_report(run)
-    if isinstance(found, FeedAnswer):
-        Sinks(formats, display=display, function="render_feed").write_feed(found, plot=everything)
-        click.get_current_context().exit(found.exit_code)
-    if not isinstance(found, Run):
+    if isinstance(found, Diagnosis):
         sinks = Sinks(formats, display=display, function="render_diagnosis")
         sinks.write_diagnosis(found, rules=everything)
+        click.get_current_context().exit(found.exit_code)
+    if not isinstance(found, Run):
+        Sinks(formats, display=display, function="render_feed").write_feed(found, plot=everything)
         click.get_current_context().exit(found.exit_code)
     sinks = Sinks(formats, display=display)
     sinks.finish(found, streamed=False, everything=everything, shadow=shadow)

@@ -10,7 +10,6 @@ from msgspec import Struct, structs
 from nodevet.cli.common.output import Sinks
 from nodevet.cli.common.progress import watched
 from nodevet.cli.common.speech import say
-from nodevet.fleet import Options
 from nodevet.model import Host, Run
 from nodevet.run.context import VetContext
 from nodevet.run.errors import UserError
@@ -18,6 +17,7 @@ from nodevet.run.listener import VetListener
 from nodevet.run.vet import vet
 
 if TYPE_CHECKING:
+    from nodevet.fleet import Options
     from nodevet.run.recording import Budget
     from nodevet.settings.model import FailOn
     from nodevet.store import Store
@@ -89,7 +89,7 @@ class Visited(Struct, frozen=True, kw_only=True):
 def visited(
     hosts: Sequence[Host],
     context: VetContext,
-    options: Options,
+    options: "Options",
     sinks: Sinks,
     memory: Remembering,
     *,
