@@ -143,7 +143,7 @@ class LauncherRuns:
         mine = [(route, queue) for route, queue in self._waiting.items() if name in route and queue]
         share = sum(len(queue) / len(route) for route, queue in mine)
         size = run.launcher.batch or math.ceil(share / (2 * run.slots))
-        size = min(shards.LARGEST, max(LEAST, size))
+        size = min(shards.FEWER, max(LEAST, size))
         taken: list[int] = []
         for _, queue in mine:
             passed: list[int] = []

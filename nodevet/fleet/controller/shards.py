@@ -17,7 +17,8 @@ from nodevet.fleet.protocol.payload import payload
 from nodevet.model import Host, Status
 
 PROGRAM = "nodevet.fleet.worker.shard"
-LARGEST = 500  # hosts; pyinfra's State takes time with the square of them
+LARGEST = 5000  # hosts; an order has a few hundred bytes for each
+FEWER = 500  # hosts of one launcher's order, or to which one worker keeps sessions
 WORTHWHILE = 100  # hosts; with fewer, starting one more process costs more than it gains
 
 
@@ -53,7 +54,7 @@ class Shard:
             status, how = Status.PROBE_FAILED, self._fault or str(ending)
         for host in self._hosts.values():
             why = f"the process that visits this host {how}"
-            yield Visit(host.name, status, why, again=late)
+            yield Visit(host.name, status, why, again=True)
         self._hosts.clear()
 
 
@@ -100,10 +101,12 @@ def accept_keys(known_hosts: Path | str | None) -> None:
         ) from error
 
 
-def orders(hosts: Sequence[Host], options: Options, cpus: int) -> list[framing.BatchOrder]:
+def orders(
+    hosts: Sequence[Host], options: Options, cpus: int, largest: int = LARGEST
+) -> list[framing.BatchOrder]:
     """The hosts dealt out like cards, so that bad neighbours do not meet in one shard."""
     asked = options.shards or min(cpus, math.ceil(len(hosts) / WORTHWHILE))
-    count = max(min(asked, options.parallel, len(hosts)), math.ceil(len(hosts) / LARGEST))
+    count = max(min(asked, options.parallel, len(hosts)), math.ceil(len(hosts) / largest))
     return [
         order_of(
             range(place, len(hosts), count),

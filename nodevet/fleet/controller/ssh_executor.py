@@ -14,7 +14,7 @@ import msgspec
 
 from nodevet.fleet import FleetError, Options
 from nodevet.fleet.controller.local_session import LocalSession
-from nodevet.fleet.controller.shards import check_files, orders
+from nodevet.fleet.controller.shards import FEWER, check_files, orders
 from nodevet.fleet.controller.worker import Worker
 from nodevet.fleet.executor import Acted, WorkError
 from nodevet.fleet.launchers import NOT_ELSEWHERE
@@ -47,7 +47,7 @@ class SshExecutor:
             return
         check_files(options)
         try:
-            for order in orders(remote, options, 1):
+            for order in orders(remote, options, 1, FEWER):
                 worker = Worker(order)
                 self._workers.append(worker)
                 for target in order.targets:

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-HEAD_LIMIT = 1 << 24  # bytes; the largest is an order: 500 hosts, a few hundred bytes each
+HEAD_LIMIT = 1 << 24  # bytes; the largest is an order: 5,000 hosts, a few hundred bytes each
 ANSWER_HEAD = 1 << 16  # bytes of the head of an answer
 SLACK = 1 << 20  # bytes of a body beyond what one node may have written
 LONGEST = 10 * 86400  # seconds of one visit

@@ -8,6 +8,7 @@ import secrets
 import sys
 import time
 from collections import deque
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import cache, partial
@@ -39,6 +40,7 @@ INTERNAL = "internal error (please report)"
 LOOK = 0.5  # seconds between two looks whether the parent is there
 MOST_WAITING = 8 << 20  # bytes of answers that the parent has yet to read
 CLOSING = 5  # seconds that closing one connection may take
+PORTION = 100  # hosts; pyinfra's State takes time with the square of them, and keeps them all
 
 
 class Deadline(BaseException):
@@ -227,9 +229,19 @@ def transports_of(order: framing.BatchOrder) -> Transports:
 
 def hosts_of(
     order: framing.BatchOrder, transports: Transports
-) -> list[tuple[framing.SshTarget, Host]]:
-    """pyinfra's hosts for the targets, each resolved when it is first connected to, once."""
+) -> Iterator[tuple[framing.SshTarget, Host]]:
+    """pyinfra's hosts for the targets, each resolved when it is first connected to, once.
+
+    They are made in portions, as they are asked for, so that those that are done leave nothing.
+    """
     config = SshConfig(order.ssh_config)
+    for first in range(0, len(order.targets), PORTION):
+        yield from _portion(order.targets[first : first + PORTION], config, transports)
+
+
+def _portion(
+    targets: Sequence[framing.SshTarget], config: SshConfig, transports: Transports
+) -> list[tuple[framing.SshTarget, Host]]:
     names = [
         (
             str(target.number),
@@ -238,13 +250,13 @@ def hosts_of(
                 "nodevet_transports": transports,
             },
         )
-        for target in order.targets
+        for target in targets
     ]
     inventory = Inventory((names, {}))  # type: ignore[no-untyped-call]
     for host in inventory:
         host.connector_cls = NodeConnector
     State(inventory, Config())  # type: ignore[no-untyped-call]
-    return [(target, inventory.get_host(str(target.number))) for target in order.targets]
+    return [(target, inventory.get_host(str(target.number))) for target in targets]
 
 
 def open_files() -> int:
