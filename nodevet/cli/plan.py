@@ -76,6 +76,12 @@ LONGEST = 30 * 86400.0  # seconds
     "the project keeps.",
 )
 @click.option("--again", is_flag=True, help="Plan such a fix all the same.")
+@click.option(
+    "--force",
+    is_flag=True,
+    help="Plan what too many hosts began to fail in one night, too: see [budget] in nodevet.toml.",
+)
+@options.store
 @click.option("--author", metavar="NAME", help="Who makes the plan, as named in allowed_signers.")
 @click.option(
     "-o",
@@ -108,6 +114,7 @@ def command(
     max_risk: str,
     file: Path | None,
     form: str,
+    store: str | None,
     expect_hostname: bool,
     project: Path,
     display: Display,
@@ -150,7 +157,7 @@ def command(
     if file:
         try_out(file)
     context = open_context(project, names)
-    rules = rules_of(request, context, project / "runs", Speaker())
+    rules = rules_of(request, context, project / "runs", Speaker(), store=store)
     hosts = Targets(
         names=targets, inventories=inventories, limit=limit, expect_hostname=expect_hostname
     ).hosts()
@@ -183,7 +190,7 @@ def command(
 
 def _asked(given: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     """The options that PlanRequest takes under their own names, and all others."""
-    own = ("fixes", "now", "restart", "again", "author")
+    own = ("fixes", "now", "restart", "again", "force", "author")
     times = ("valid", "window")
     return (
         {name: given[name] for name in own}

@@ -96,6 +96,18 @@ class FindingSpan(msgspec.Struct, frozen=True, kw_only=True):
     since: Moment | None = None  # when this verdict began, maybe with other values; None: `first`
 
 
+class BegunTogether(msgspec.Struct, frozen=True, kw_only=True):
+    """A check that hosts began to fail in one run, and that some of them fail still."""
+
+    check: str
+    run: str
+    series: str
+    started: str  # the run, ISO 8601 with offset
+    still: frozenset[str]  # the hosts that fail it since then
+    hosts: int  # that began to
+    judged: int  # in that run
+
+
 class PartKind(str, Enum):
     """What is followed from host to host."""
 

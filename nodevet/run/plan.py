@@ -28,7 +28,7 @@ from nodevet.remedy import model
 from nodevet.remedy.journal.attempts import Failure, recent
 from nodevet.remedy.journal.contents import ContentError, beside
 from nodevet.remedy.plan import unplanned
-from nodevet.remedy.plan.candidates import Rules, VettedNode, draft
+from nodevet.remedy.plan.candidates import Rules, Suspected, VettedNode, draft
 from nodevet.remedy.plan.planner import FixStates, Proposal, make
 from nodevet.remedy.settings import no_hook
 from nodevet.resource import Resource
@@ -37,7 +37,9 @@ from nodevet.run.context import VetContext
 from nodevet.run.errors import UserError
 from nodevet.run.files import FileError, replace, tried
 from nodevet.run.listener import FixListener, VetListener
+from nodevet.run.recording import NONE
 from nodevet.run.rollout import rollout_of
+from nodevet.run.suspected import suspected
 from nodevet.run.vet import collect, vetted
 
 LOOKERS = 32  # hosts that are looked at for a second time at once
@@ -54,12 +56,21 @@ class PlanRequest(msgspec.Struct, frozen=True, kw_only=True):
     valid: timedelta = timedelta(hours=24)
     window: timedelta = timedelta(hours=24)
     again: bool = False
+    force: bool = False  # plan what too many hosts began to fail at once, too
     author: str | None = None
     rollout: Mapping[str, Any] = {}
 
 
-def rules_of(request: PlanRequest, context: VetContext, runs: Path, listener: FixListener) -> Rules:
-    """What a plan may contain; `runs`: the folders of earlier runs. Raises UserError."""
+def rules_of(
+    request: PlanRequest,
+    context: VetContext,
+    runs: Path,
+    listener: FixListener,
+    *,
+    store: str | None = NONE,
+) -> Rules:
+    """What a plan may contain; `runs`: the folders of earlier runs; `store`: what remembers which
+    hosts began to fail at once. Raises UserError."""
     rollout_of(1, request.rollout)
     rules = Rules(
         id=secrets.token_hex(4),
@@ -73,7 +84,8 @@ def rules_of(request: PlanRequest, context: VetContext, runs: Path, listener: Fi
         rollout=lambda nodes: rollout_of(nodes, request.rollout),
     )
     options = _options(context, rules, now=request.now, restart=request.restart)
-    return msgspec.structs.replace(rules, options=options)
+    suspected = () if request.force else _suspected(rules, context, store, listener)
+    return msgspec.structs.replace(rules, options=options, suspected=suspected)
 
 
 def propose(
@@ -141,6 +153,23 @@ def _failed(runs: Path, window: timedelta, listener: FixListener) -> tuple[Failu
     for problem in problems:
         listener.note(f"cannot tell what failed in an earlier run: {problem}")
     return found
+
+
+def _suspected(
+    rules: Rules, context: VetContext, store: str | None, listener: FixListener
+) -> tuple[Suspected, ...]:
+    """What too many hosts began to fail at once. What cannot be told is said, and costs no plan."""
+    checks = {
+        wish.check
+        for baseline in context.baselines
+        for wish in baseline.expectations
+        if rules.allow(wish) and wish.check in context.catalog.fixes
+    }
+    try:
+        return suspected(store, checks)
+    except UserError as error:
+        listener.note(f"cannot tell what many hosts began to fail at once: {error}")
+        return ()
 
 
 def _named(fixes: Sequence[str], context: VetContext) -> frozenset[str]:

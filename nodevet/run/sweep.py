@@ -70,10 +70,7 @@ class Sweep(Struct, frozen=True, kw_only=True):
 
     @property
     def budget(self) -> Budget | None:
-        said = self.found.settings.budget if self.said.budget is None else self.said.budget
-        if said is True:
-            said = self.found.settings.budget or BudgetSettings()
-        return Budget(percent=said.percent, hosts=said.hosts) if said else None
+        return _budget(self.found, self.said.budget)
 
     @property
     def retention(self) -> RetentionSettings | None:
@@ -89,6 +86,20 @@ class Sweep(Struct, frozen=True, kw_only=True):
 
     def path(self, text: str | None) -> Path | None:
         return self.found.path(text) if text else None
+
+
+def budget_of(found: SiteSettings, name: str) -> Budget | None:
+    """That of a sweep, or of all where there is none of this name."""
+    said = found.settings.sweep.get(name)
+    return _budget(found, said.budget if said else None)
+
+
+def _budget(found: SiteSettings, said: BudgetSettings | bool | None) -> Budget | None:
+    if said is None:
+        said = found.settings.budget
+    if said is True:
+        said = found.settings.budget or BudgetSettings()
+    return Budget(percent=said.percent, hosts=said.hosts) if said else None
 
 
 def wanted(said: NotifySettings) -> Wanted:

@@ -2,7 +2,7 @@
 
 import re
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
@@ -14,6 +14,7 @@ from sqlalchemy.engine import URL, Engine
 
 from nodevet import age, typed
 from nodevet.history.model import (
+    BegunTogether,
     CounterPoint,
     FindingSpan,
     Moment,
@@ -33,7 +34,7 @@ from nodevet.model import Finding, HostOutcome, Severity, Status, Verdict
 from nodevet.problems import did_you_mean
 from nodevet.resource import State
 from nodevet.result import Result, StepResult
-from nodevet.store import blobs, documents, pruning
+from nodevet.store import blobs, documents, pruning, together
 from nodevet.store import schema as t
 from nodevet.store.engine import default_url, engine_of, parsed, shown, told
 from nodevet.store.errors import StoreError
@@ -342,6 +343,11 @@ class Store:
             )
         for rows in self._chunks(asked):
             yield from map(_span, rows)
+
+    def begun(self, checks: Collection[str]) -> tuple[BegunTogether, ...]:
+        """In which runs hosts began to fail one of the checks that they fail still."""
+        with self._reading() as connection:
+            return tuple(together.begun(connection, checks))
 
     def judged(self, run: str, host: str) -> Mapping[str, Verdict]:
         """Every key that was judged on a host in a run, with its verdict; the worst of several."""

@@ -19,6 +19,16 @@ from nodevet.remedy.settings import Rollout
 from nodevet.resource import Resource, kind_of, unnamed
 
 
+class Suspected(msgspec.Struct, frozen=True, kw_only=True):
+    """A check that too many hosts began to fail at once, for their own fault to be likely."""
+
+    check: str
+    still: frozenset[str]  # the hosts that fail it since then
+    hosts: int  # that began to
+    judged: int
+    on: str  # the day
+
+
 class Rules(msgspec.Struct, frozen=True, kw_only=True):
     """What a plan may contain, and what is written into it. `now` knows its time zone."""
 
@@ -31,10 +41,15 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True):
     options: frozenset[str] = frozenset()  # now, restart
     nodevet: str = ""  # the version
     failed: tuple[Failure, ...] = ()  # lately, on the same nodes: not planned again by itself
+    suspected: tuple[Suspected, ...] = ()  # not planned by itself either
     rollout: Callable[[int], Rollout] = lambda nodes: Rollout()  # by the number of nodes
 
     def allow(self, wish: Expectation) -> bool:
         return wish.fix if self.fixes is None else wish.check in self.fixes
+
+    def suspects(self, host: str, check: str) -> Suspected | None:
+        found = (each for each in self.suspected if each.check == check and host in each.still)
+        return next(found, None)
 
 
 class VettedNode(msgspec.Struct, frozen=True, kw_only=True):
@@ -57,14 +72,15 @@ class Candidate(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Withheld(msgspec.Struct, frozen=True, kw_only=True):
-    """Wrong findings that have a fix which may not enter. `risk`, `runs`: set where that is why."""
+    """Wrong findings that have a fix which may not enter. The last three: set if that is why."""
 
     host: str
     fix: str
     findings: int
     baseline: str = ""  # the name of the one that would have to allow it, where that is why
     risk: Risk | None = None
-    runs: tuple[str, ...] = ()  # in which it failed, where that is why
+    runs: tuple[str, ...] = ()  # in which it failed
+    suspected: Suspected | None = None
 
 
 class Left(msgspec.Struct, frozen=True, kw_only=True):
@@ -127,6 +143,8 @@ def _of_node(node: VettedNode, catalog: Catalog, rules: Rules) -> Iterator[Draft
             yield Withheld(host=host, fix=wish.check, findings=len(wrong), baseline=name)
         elif runs := runs_of(rules.failed, host, wish.check, node.report.machine_id or ""):
             yield Withheld(host=host, fix=wish.check, findings=len(wrong), runs=runs)
+        elif suspected := rules.suspects(host, wish.check):
+            yield Withheld(host=host, fix=wish.check, findings=len(wrong), suspected=suspected)
         else:
             listed = tuple(finding for finding in wrong if finding.subject != MORE)
             yield from _of_fix(host, node.evidence, wish, fix, listed, rules)

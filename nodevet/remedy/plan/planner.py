@@ -43,7 +43,7 @@ class Proposal(msgspec.Struct, frozen=True, kw_only=True):
         """1 there is something to do; 3 there may be; 0 there is not, as far as fixes go."""
         if self.plan.steps:
             return 1
-        again = any(each.runs for each in self.withheld)
+        again = any(each.runs or each.suspected for each in self.withheld)
         return 3 if self.unvetted or self.unknown or self.plan.conflicts or again else 0
 
 

@@ -18,10 +18,11 @@ def rest(proposal: Proposal, width: int | None = None) -> list[str]:
     parts = {
         "No fix available:": _left(proposal.left),
         "Fix available, not allowed by the baseline:": _not_allowed(
-            each for each in proposal.withheld if not (each.risk or each.runs)
+            each for each in proposal.withheld if not (each.risk or each.runs or each.suspected)
         ),
         "Fix available, above the allowed risk:": _above(proposal.withheld),
         "Fix available, failed before:": _failed(proposal.withheld),
+        "Fix available, many hosts at once:": _suspected(proposal.withheld),
         "Not checked, so not planned:": _unvetted(proposal.unvetted),
     }
     out = [[head, *table(rows, width, "  ")] for head, rows in parts.items() if rows]
@@ -106,6 +107,19 @@ def _failed(withheld: Iterable[Withheld]) -> list[Row]:
         return f"it failed in {runs}: look at why (nodevet report), then --again"
 
     return _grouped((each for each in withheld if each.runs), way)
+
+
+def _suspected(withheld: Iterable[Withheld]) -> list[Row]:
+    def way(each: Withheld) -> str:
+        if (found := each.suspected) is None:
+            return ""
+        return (
+            f"not planned: {found.hosts} of {found.judged} hosts began to fail "
+            f"{plain(found.check)} in one night, on {found.on}: the rule, the controller or the "
+            "site is suspected first; --force plans it all the same"
+        )
+
+    return _grouped((each for each in withheld if each.suspected), way)
 
 
 def _grouped(withheld: Iterable[Withheld], way: Callable[[Withheld], str]) -> list[Row]:
