@@ -1,6 +1,6 @@
 """From figures to a cause: every rule is held against them, and what holds decides (pure)."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 
 from nodevet.diagnosis.figures import figures
 from nodevet.diagnosis.job_figures import jobs
@@ -35,7 +35,8 @@ def diagnosed(evidence: Evidence, gpu: GpuActivity) -> GpuDiagnosis:
     """One GPU's cause, with everything that was held against it."""
     found = figures(evidence, gpu)
     rulings = tuple(ruled(rule, found) for rule in RULES)
-    causes = decided(rulings)
+    explained = effects(rulings, found)
+    causes = decided(rulings, explained)
     cause = causes[0] if len(causes) == 1 else Cause.MIXED if causes else Cause.UNCLEAR
     known = jobs(evidence, gpu)
     return GpuDiagnosis(
@@ -47,7 +48,7 @@ def diagnosed(evidence: Evidence, gpu: GpuActivity) -> GpuDiagnosis:
         confidence=confidence(rulings, causes),
         sentence=sentence(cause, causes, found, rulings, known, evidence),
         next_step=next_step(cause, causes, rulings),
-        also=also(cause, causes, found, rulings),
+        also=also(cause, causes, found, rulings, explained),
         figures=tuple(found.values()),
         rulings=rulings,
         jobs=known,
@@ -114,15 +115,24 @@ def _ratio(above: float, below: float) -> float:
     return round(min(MOST, above / below), 3)
 
 
-def decided(rulings: Iterable[Ruling]) -> tuple[Cause, ...]:
+def effects(rulings: Iterable[Ruling], found: Mapping[str, Figure]) -> Mapping[Cause, Cause]:
+    """What a cause that holds brings along -> that cause."""
+    return {
+        effect.cause: cause
+        for cause in dict.fromkeys(ruling.cause for ruling in rulings if ruling.holds)
+        for effect in EXPLAINS.get(cause, ())
+        if all(condition(each, found[each.figure]).holds for each in effect.thresholds)
+    }
+
+
+def decided(rulings: Iterable[Ruling], explained: Container[Cause]) -> tuple[Cause, ...]:
     """The causes of the rules that hold, the strongest first; without what another of them brings
     along, and a weak one only by itself."""
     best: dict[Cause, float] = {}
     for ruling in rulings:
         if ruling.holds:
             best[ruling.cause] = max(ruling.margin or 0.0, best.get(ruling.cause, 0.0))
-    effects = {effect for cause in best for effect in EXPLAINS.get(cause, ())}
-    own = {cause: margin for cause, margin in best.items() if cause not in effects}
+    own = {cause: margin for cause, margin in best.items() if cause not in explained}
     strong = {cause: margin for cause, margin in own.items() if cause not in WEAK} or own
     return tuple(sorted(strong, key=lambda cause: -strong[cause]))
 

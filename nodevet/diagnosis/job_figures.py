@@ -146,7 +146,11 @@ NAMES = (
     ("cpus_allowed", "", "CPUs that the job may use"),
     ("saturation", "%", "CPUs that it uses or waits for, of those that it may use"),
     ("hottest_thread", "%", "hottest thread of the GPU's processes, of one core"),
-    ("hottest_helper", "%", "hottest helper, of one core"),
+    ("hottest_helper", "%", "hottest thread of the job's helpers, of one core"),
+    ("thread_wants", "%", "core that a thread of the GPU's processes uses or waits for"),
+    ("helper_wants", "%", "core that a thread of its helpers uses or waits for"),
+    ("helpers_want", "%", "of one core that all its helpers use or wait for"),
+    ("ended_helpers", "%", "of one core that helpers took which ended"),
     ("hot_threads", "", f"threads above {HOT:g} % of a core"),
     ("active_threads", "", f"threads above {ACTIVE:g} % of a core"),
     ("switches", "/s", "context switches of the job"),
@@ -159,6 +163,7 @@ NAMES = (
     ("job_memory_stalled", "%", "time in which all of the cgroup waited for memory (PSI)"),
     ("limit_hits", "/s", "times its cgroup reached its memory limit"),
     ("job_major_faults", "/s", "pages that the job's faults read in"),
+    ("fault_time", "us", "system time of the job for each page that its faults read in"),
     ("remote_cpus", "%", "CPU time of the job far from its GPU"),
     ("remote_memory", "%", "memory of the job far from its GPU"),
 )
@@ -226,7 +231,7 @@ Shares = list[tuple[float, ProcessActivity, ThreadActivity]]
 def _threads(job: WatchedJob) -> Iterator[Figure]:
     shares: Shares = []
     if why := _unread(job):
-        for name in (*HOTTEST, "hot_threads", "active_threads", "switches", "cpu_starved"):
+        for name in (*OF_THREADS, "hot_threads", "active_threads", "switches", "cpu_starved"):
             yield _figure(name, None, why)
         return
     for process in job.processes:
@@ -267,31 +272,62 @@ def lived(process: ProcessActivity, thread: ThreadActivity, job: WatchedJob) -> 
     return max(0.0, min(1.0, (min([job.seconds, *ends]) - born) / job.seconds))
 
 
-HOTTEST = ("hottest_thread", "hottest_helper")
+OF_THREADS = (
+    *("hottest_thread", "thread_wants", "hottest_helper", "helper_wants"),
+    *("helpers_want", "ended_helpers"),
+)
+MORE = "threads that were not watched, or ended, did more"
 
 
 def _hottest(job: WatchedJob, shares: Shares) -> Iterator[Figure]:
-    """Of the processes on the GPU, whose threads submit its work, and of those that help them. Of
-    helpers that ended, one after the other, only the CPU time is known."""
-    for name, is_helper in zip(HOTTEST, (False, True), strict=True):
+    """Of the processes on the GPU, whose threads submit its work, and of those that help them: what
+    one thread had of a core, and what it would have had with a core of its own. Of helpers that
+    ended, one after the other, only the CPU time is known."""
+    for has, wants, is_helper in (
+        ("hottest_thread", "thread_wants", False),
+        ("hottest_helper", "helper_wants", True),
+    ):
         some = [each for each in shares if (each[1].pid not in job.on_gpu) is is_helper]
-        top = max(some, key=lambda each: each[0], default=None)
-        share = top[0] if top else 0.0
-        if share < HOT and any(
-            (process.pid not in job.on_gpu) is is_helper and unwatched(process, job) >= HOT - share
-            for process in job.processes
-        ):
-            yield _figure(name, None, "threads that were not watched, or ended, did more")
-            continue
-        note = f"{top[1].command or '?'} {top[1].pid}, thread {top[2].tid}" if top else ""
+        ran = [(_percent(used(thread), job), process, thread) for _, process, thread in some]
+        yield _top(has, ran, job, is_helper)
+        yield _top(wants, some, job, is_helper)
         if is_helper:
-            gone = 100.0 * _of_ended(job) / job.hz / job.seconds
-            share, note = (gone, "of those that ended") if gone > share else (share, note)
-        yield _figure(name, min(100.0, share), note=note)
+            ended_ticks = _of_ended(job)
+            gone = None if ended_ticks is None else _percent(ended_ticks, job)
+            # of a helper that ended it is not known how long it waited for a CPU
+            there = sum(share for share, process, _ in some if process.ended_s is None)
+            whole = total((gone, there))
+            unsure = whole is not None and whole < HOT and _is_more(HOT, job, is_helper)
+            yield _figure("helpers_want", None if unsure else whole, MORE)
+            yield _figure("ended_helpers", gone, MORE)
 
 
-def _of_ended(job: WatchedJob) -> float:
+def _percent(ticks: float | None, job: WatchedJob) -> float:
+    return 100.0 * (ticks or 0) / job.hz / job.seconds
+
+
+def _top(name: str, shares: Shares, job: WatchedJob, is_helper: bool) -> Figure:
+    """The largest share with whose it is; None if what was not watched may have had a larger."""
+    top = max(shares, key=lambda each: each[0], default=None)
+    share = top[0] if top else 0.0
+    if share < HOT and _is_more(HOT - share, job, is_helper):
+        return _figure(name, None, MORE)
+    note = f"{top[1].command or '?'} {top[1].pid}, thread {top[2].tid}" if top else ""
+    return _figure(name, min(100.0, share), note=note)
+
+
+def _is_more(least: float, job: WatchedJob, is_helper: bool) -> bool:
+    """Whether threads that were not watched took so many percent of a core, or may have."""
+    return any(
+        (process.pid not in job.on_gpu) is is_helper and unwatched(process, job) >= least
+        for process in job.processes
+    )
+
+
+def _of_ended(job: WatchedJob) -> float | None:
     """Ticks of helpers that ended: they are in no count of those that are there."""
+    if not job.processes:
+        return 0.0
     whole = total(cpu_ticks(job.processes, field, job.seconds) for field in ("user", "system"))
     there = [used(process) or 0 for process in job.processes if process.ended_s is None]
     lost = [
@@ -299,7 +335,7 @@ def _of_ended(job: WatchedJob) -> float:
         for process in job.processes
         if process.ended_s is not None and process.pid in job.on_gpu
     ]
-    return max(0.0, (whole or 0.0) - sum(there) - sum(lost))
+    return None if whole is None else max(0.0, whole - sum(there) - sum(lost))
 
 
 def unwatched(process: ProcessActivity, job: WatchedJob) -> float:
@@ -406,6 +442,9 @@ def _limits(job: WatchedJob) -> Iterator[Figure]:
     faults = total(grown(process.major_faults) for process in job.processes)
     value = None if faults is None else faults / job.seconds
     yield _figure("job_major_faults", 0.0 if not job.processes else value, "stat was not read")
+    system = cpu_ticks(job.processes, "system", job.seconds)
+    each_us = 1e6 * system / job.hz / faults if system is not None and faults else None
+    yield _figure("fault_time", each_us, "stat was not read" if faults is None else "it read none")
 
 
 def _places(job: WatchedJob, evidence: Evidence, gpu: GpuActivity) -> Iterator[Figure]:

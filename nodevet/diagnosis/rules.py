@@ -11,6 +11,8 @@ NVML_BUSY = "nvmlUtilization_t: the share of time in which a kernel ran, whateve
 ONE_HOT = "mpstat: one hot core with system time is the thread that launches"
 MANY_HOT = "mpstat: many cores hot in user time are the transforms"
 ONE_HELPER = "top -H: a loader at 100 % while the process on the GPU sleeps is too few of them"
+STARVED = "schedstat: the time for which a thread could run, and had no CPU"
+PAGING = "vmstat: system time of tens of us for each page read back is that of the faults"
 ROUND_TRIPS = "pidstat -w: 10 us of CPU a switch, so 10000/s take a tenth of a core by themselves"
 IOSTAT = "iostat and ps: threads in D, or asleep in a file system, wait for storage"
 LIMIT = "Documentation/admin-guide/cgroup-v2.rst: memory.events max, memory.failcnt of version 1"
@@ -115,7 +117,7 @@ RULES = (
             WAITS,
             WORKS,
             USED,
-            _least("hottest_thread", 80.0, ONE_HOT),
+            _least("thread_wants", 80.0, ONE_HOT),
             _most("hot_threads", 2.0, ONE_HOT),
             _most("link", 70.0, LINK),
             READS,
@@ -128,7 +130,7 @@ RULES = (
             WAITS,
             WORKS,
             USED,
-            _least("hottest_thread", 30.0, ONE_HOT),
+            _least("thread_wants", 30.0, ONE_HOT),
             _least("switches", 10000.0, ROUND_TRIPS),
             _least("job_system", 30.0, ROUND_TRIPS),
             READS,
@@ -150,8 +152,23 @@ RULES = (
     _waiting(
         Cause.PREPROCESSING,
         "a helper is hot, and the process on the GPU is not",
-        _least("hottest_helper", 80.0, ONE_HELPER),
-        _most("hottest_thread", 50.0, ONE_HELPER),
+        _least("helper_wants", 80.0, ONE_HELPER),
+        _most("thread_wants", 50.0, ONE_HELPER),
+        _least("job_user", 60.0, MANY_HOT),
+    ),
+    _waiting(
+        Cause.PREPROCESSING,
+        "helpers that begin and end are hot, and the process on the GPU is not",
+        _least("ended_helpers", 80.0, ONE_HELPER),
+        _most("thread_wants", 50.0, ONE_HELPER),
+        _least("job_user", 60.0, MANY_HOT),
+    ),
+    _waiting(
+        Cause.PREPROCESSING,
+        "its helpers wait for one another, and for CPUs that others have",
+        _least("helpers_want", 80.0, ONE_HELPER),
+        _least("cpu_starved", 30.0, STARVED),
+        _most("thread_wants", 50.0, ONE_HELPER),
         _least("job_user", 60.0, MANY_HOT),
     ),
     _waiting(
@@ -237,9 +254,26 @@ CLEAR = 1.2  # the margin from which a rule holds clearly
 WEAK = (Cause.NUMA,)
 """Causes that tell where a job is and not that it waits for that: told beside another cause."""
 
-EXPLAINS = {Cause.MEMORY: (Cause.STORAGE,), Cause.THROTTLED: (Cause.GPU,)}
-"""A cause and what it brings along: whoever pages waits for the disk that holds the pages, and a
-GPU whose clocks are held down is the busier for it."""
+
+class Effect(Struct, frozen=True):
+    """What a cause brings along, if these hold too."""
+
+    cause: Cause
+    thresholds: tuple[Threshold, ...] = ()
+
+
+EXPLAINS = {
+    Cause.MEMORY: (
+        Effect(Cause.STORAGE),
+        Effect(
+            Cause.SUBMISSION,
+            (_least("job_system", 50.0, PAGING), _most("fault_time", 500.0, PAGING)),
+        ),
+    ),
+    Cause.THROTTLED: (Effect(Cause.GPU),),
+}
+"""A cause and what it brings along: whoever pages waits for the disk that holds the pages, or is
+hot in the kernel that fetches them, and a GPU whose clocks are held down is the busier for it."""
 
 NEXT = {
     Cause.GPU: "profile the kernels (nsys, then ncu); more speed takes a faster kernel or GPU",

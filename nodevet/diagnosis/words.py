@@ -24,6 +24,7 @@ PROOF = {
         "sm_busy",
         "saturation",
         "hottest_helper",
+        "ended_helpers",
         "job_user",
         "quota_throttled",
     ),
@@ -46,13 +47,15 @@ WORTH = dict.fromkeys(
     (
         *("quota_throttled", "swapped_in", "nfs_latency", "power_capped", "limit_hits", "slowed"),
         *("job_io_stalled", "job_memory_stalled", "disk_busy", "remote_cpus", "remote_memory"),
-        *("job_system", "hottest_helper"),
+        *("job_system", "hottest_helper", "ended_helpers"),
     ),
     1.0,
 )
 """The least at which a figure is worth its place in a sentence."""
 USUAL = {"limit": 95.0}
 """The most at which it is."""
+LEAST = {"%": 0.1, "": 0.01, "/s": 0.1}
+"""What is less than that of a unit is next to nothing."""
 STACK = 5  # functions of a stack that are told
 SPINNING = 40.0  # percent of its power limit: NCCL's kernels that poll draw a quarter to a third
 QUIET_MEMORY = 5.0  # percent of the time
@@ -65,7 +68,8 @@ SAID = {
     "clock": "SM clock {} of its maximum",
     "power": "power {} of its limit",
     "hottest_thread": "the hottest thread of the GPU's processes takes {} of a core",
-    "hottest_helper": "the hottest of the job's helpers takes {} of a core",
+    "hottest_helper": "the hottest thread of the job's helpers takes {} of a core",
+    "ended_helpers": "helpers that ended took {} of a core",
     "job_system": "{} of the job's CPU time is in the kernel",
     "job_user": "{} of the job's CPU time is in user mode",
     "switches": "context switches {}",
@@ -106,6 +110,8 @@ def valued(figure: Figure) -> str:
     """The value of a figure with its unit: `28 %`; empty if it is not known."""
     if figure.value is None:
         return ""
+    if figure.unit in LEAST and 0 < figure.value < LEAST[figure.unit]:
+        return f"< {LEAST[figure.unit]:g} {figure.unit}".rstrip()
     return f"{number(figure.value)} {figure.unit}".rstrip()
 
 
@@ -212,13 +218,19 @@ def spins(found: Found) -> bool:
 
 
 def also(
-    cause: Cause, causes: Sequence[Cause], found: Found, rulings: Iterable[Ruling]
+    cause: Cause,
+    causes: Sequence[Cause],
+    found: Found,
+    rulings: Iterable[Ruling],
+    explained: Mapping[Cause, Cause],
 ) -> tuple[str, ...]:
-    """What stands out beside the cause."""
+    """What stands out beside the cause. `explained`: what another cause brings along."""
     told = []
     for ruling in rulings:
         if ruling.holds and ruling.cause not in causes and ruling.cause is not cause:
-            line = f"looks {ruling.cause.value} too: {proof(ruling.cause, found)}"
+            by = explained.get(ruling.cause)
+            why = f", which {by.value} brings along" if by else ""
+            line = f"looks {ruling.cause.value} too{why}: {proof(ruling.cause, found)}"
             if line not in told:
                 told.append(line)
     if cause is Cause.GPU and spins(found):

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from nodevet.diagnosis.classify import diagnose
 from nodevet.diagnosis.model import Cause, Confidence, GpuDiagnosis
 from nodevet.diagnosis.rules import BUSY, NEXT, RULES
+from nodevet.diagnosis.words import shown
 from tests.diagnosis.samples import (
     BLOCKED,
     CASES,
@@ -76,7 +77,31 @@ def test_a_hot_helper_is_not_taken_for_the_thread_that_submits() -> None:
     assert "helpers takes 95 % of a core (python 20, thread 20)" in found.sentence
     ended = told(OTHERS["helpers that end"])
     assert ended.causes == (Cause.PREPROCESSING,)
-    assert "helpers takes 90 % of a core (of those that ended)" in ended.sentence
+    assert "helpers that ended took 90 % of a core" in ended.sentence
+
+
+def test_what_a_helper_takes_of_a_core_is_its_own_cpu_time() -> None:
+    """Neither the time in which it waited for a CPU, nor that of others that ended."""
+    starved = process(20, [thread(20, 30, waited_ns=[0, 6_500_000_000])], parent=10)
+    found = told(sections(processes=[process(), starved]))
+    assert found.causes == (Cause.PREPROCESSING,)
+    assert "helpers takes 30 % of a core (python 20, thread 20)" in found.sentence
+    after_one_another = told(sections(processes=generations()))
+    assert "helpers takes 45 % of a core" in after_one_another.sentence
+    assert "helpers that ended took 360 % of a core" in after_one_another.sentence
+
+
+def test_helpers_that_wait_for_one_another_while_others_have_the_cpus() -> None:
+    """None of them is hot: the one waits for the other, and that for a CPU."""
+    two = [
+        process(20, [thread(20, 35, waited_ns=[0, 3_500_000_000])], parent=10),
+        process(21, [thread(21, 10, waited_ns=[0, 3_000_000_000])], parent=10),
+    ]
+    found = told(sections(processes=[process(), *two]))
+    assert found.causes == (Cause.PREPROCESSING,), found.sentence
+    assert any("waited for a CPU that others had 35 %" in line for line in found.also)
+    alone = [process(20 + n, [thread(20 + n, 45)], parent=10) for n in range(2)]
+    assert told(sections(processes=[process(), *alone])).cause is Cause.UNCLEAR
 
 
 @pytest.mark.parametrize("waited_for", [True, False])
@@ -209,6 +234,35 @@ def test_what_limits_nothing_is_not_told() -> None:
 
 def test_who_pages_does_not_wait_for_storage_too() -> None:
     assert told(CASES["memory-pressure"]).causes == (Cause.MEMORY,)
+
+
+@pytest.mark.parametrize(
+    ("system", "faults", "causes"),
+    [
+        (80, 20_000, {Cause.MEMORY}),
+        (80, 600, {Cause.MEMORY, Cause.SUBMISSION}),  # 13 ms of system time each: not of faults
+        (10, 20_000, {Cause.MEMORY, Cause.SUBMISSION}),
+    ],
+)
+def test_a_thread_that_is_hot_because_it_pages_does_not_submit_too_slowly(
+    system: int, faults: int, causes: set[Cause]
+) -> None:
+    """As from swap in memory, for which it hardly sleeps."""
+    hot = process(threads=[thread(10, 97, system)], major_faults=[0, faults])
+    found = told(sections(processes=[hot], swapped=2000))
+    assert set(found.causes) == causes, found.sentence
+    explained = any("submission-bound too, which memory-pressure" in line for line in found.also)
+    assert explained is (len(causes) == 1)
+
+
+@pytest.mark.parametrize(
+    ("stalled_us", "said"), [(7, "< 0.1 %"), (0, "0 %"), (200_000, "2 %"), (30_000, "0.3 %")]
+)
+def test_a_share_that_is_next_to_nothing_is_told_so(stalled_us: int, said: str) -> None:
+    group = cgroup(memory_full_us=[0, stalled_us])
+    found = told(sections(groups=[group]))
+    stalled = next(each for each in found.figures if each.name == "job_memory_stalled")
+    assert shown(stalled).endswith(f"(PSI) {said}")
 
 
 def test_a_processs_helpers_are_part_of_its_job() -> None:
