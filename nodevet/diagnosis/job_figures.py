@@ -52,6 +52,7 @@ class WatchedJob(NamedTuple):
     cgroups: tuple[CgroupActivity, ...]
     seconds: float
     hz: int
+    unseen: str = ""  # why what it did is known in part only
 
 
 def watched_job(evidence: Evidence, gpu: GpuActivity) -> WatchedJob | str:
@@ -68,7 +69,17 @@ def watched_job(evidence: Evidence, gpu: GpuActivity) -> WatchedJob | str:
     paths = {process.cgroup for process in own}
     groups = tuple(group for group in data.cgroups or () if group.path in paths)
     on_gpu = _named(gpu) | {each.pid for each in own if gpu.index in each.gpus}
-    return WatchedJob(own, on_gpu, groups, data.look.seconds, data.tick_hz)
+    unseen = _unseen(_named(gpu) - {each.pid for each in own}, data.left_out or 0)
+    return WatchedJob(own, on_gpu, groups, data.look.seconds, data.tick_hz, unseen)
+
+
+def _unseen(missing: frozenset[int], left_out: int) -> str:
+    if missing:
+        return (
+            f"process {min(missing)} was not watched: it began meanwhile, or /proc does not show "
+            "it here (hidepid, a container); as root on the host it is seen"
+        )
+    return "some of its processes were not watched: too many, or too brief" if left_out else ""
 
 
 def _named(gpu: GpuActivity) -> frozenset[int]:
@@ -128,6 +139,12 @@ def job_figures(evidence: Evidence, gpu: GpuActivity) -> Iterator[Figure]:
     if isinstance(found, str):
         yield from (Figure(name, None, unit, what, found) for name, unit, what in NAMES)
         return
+    for each in _of_job(found, evidence, gpu):
+        is_known = not found.unseen or (each.name in OF_CGROUP and each.value)
+        yield each if is_known else _figure(each.name, None, found.unseen)
+
+
+def _of_job(found: WatchedJob, evidence: Evidence, gpu: GpuActivity) -> Iterator[Figure]:
     yield _figure("born", float(sum(each.born_s is not None for each in found.processes)))
     yield _figure("ended", float(sum(each.ended_s is not None for each in found.processes)))
     yield from _cpu(found, evidence)
@@ -137,6 +154,7 @@ def job_figures(evidence: Evidence, gpu: GpuActivity) -> Iterator[Figure]:
     yield from _places(found, evidence, gpu)
 
 
+OF_CGROUP = ("quota_throttled", "job_io_stalled", "job_memory_stalled", "limit_hits")
 NAMES = (
     ("born", "", "processes of the job that were born while it was watched"),
     ("ended", "", "processes of the job that ended while it was watched"),

@@ -101,6 +101,8 @@ class ProcessActivities(SectionRecord, frozen=True, kw_only=True):
     tick_hz: int | None = None
     uptime_s: float | None = None  # at the first look
     complete: bool | None = None
+    # processes of the jobs that were not watched: beyond 512, or with the number of one that ended
+    left_out: int | None = None
     born: int | None = None  # processes that were found meanwhile
     ended: int | None = None  # those that ended; what used less than 0.1 s is in no list
     processes: Annotated[tuple[ProcessActivity, ...], bounds.WATCHED] | None = None

@@ -265,6 +265,24 @@ def test_a_share_that_is_next_to_nothing_is_told_so(stalled_us: int, said: str) 
     assert shown(stalled).endswith(f"(PSI) {said}")
 
 
+def test_a_job_that_is_not_seen_is_not_taken_for_one_that_does_nothing() -> None:
+    """NVML names it, and /proc does not show it: hidepid, or another namespace."""
+    for busy in (0, 20):
+        found = told(sections([gpu(busy)], []))
+        assert (found.cause, found.confidence) == (Cause.UNCLEAR, Confidence.LOW)
+        assert "process 10 was not watched" in found.sentence, found.sentence
+
+
+def test_processes_that_were_left_out_leave_a_job_unclear() -> None:
+    node = sections([gpu(0)], [process(threads=[thread(10)])])
+    assert told(node).cause is Cause.STUCK
+    node["process_activity"]["left_out"] = 1
+    assert told(node).cause is Cause.UNCLEAR
+    busy = sections([gpu(97)], [process(threads=[thread(10)])])
+    busy["process_activity"]["left_out"] = 1
+    assert told(busy).cause is Cause.GPU
+
+
 def test_a_processs_helpers_are_part_of_its_job() -> None:
     found = told(CASES["preprocessing-bound"])
     assert found.jobs[0].helpers == len(WORKERS)

@@ -166,6 +166,29 @@ def test_a_number_that_another_process_got(tmp_path: Path) -> None:
     told = watched.told(2)
     assert (told["user"], told["command"], told["ended_s"]) == ([7, 7], "old", 3.0)
     assert told["errors"]["read_b"]
+    assert watched.heir == 1
+
+
+def processes_file(root: Path, pid: int, parent: int, started: int) -> None:
+    place = root / f"proc/{pid}"
+    place.mkdir(parents=True, exist_ok=True)
+    row = (ROW % (pid, b"w")).replace(b" S 1 ", b" S %d " % parent)
+    (place / "stat").write_bytes(row.replace(b" 99 ", b" %d " % started))
+
+
+@pytest.mark.parametrize(("parent", "left_out"), [(7, 1), (1, 0)])
+def test_a_number_that_a_descendant_got_is_told(tmp_path: Path, parent: int, left_out: int) -> None:
+    processes_file(tmp_path, 7, 1, 99)
+    processes_file(tmp_path, 8, 7, 99)
+    gpus = {"gpu": {"data": {"gpus": [{"index": 0, "processes": [{"pid": 7}]}]}}}
+    watched = process_activity.Watched(str(tmp_path.resolve()), gpus)
+    for process in watched.processes:
+        process.count(0.0)
+    processes_file(tmp_path, 8, parent, 555)
+    for process in watched.processes:
+        process.count(1.0)
+    assert [each.ended_s for each in watched.processes] == [None, 1.0]
+    assert watched.heirs(watched.processes) == left_out
 
 
 WORK = """
@@ -180,6 +203,7 @@ GENERATIONS = (
 input()
 if os.fork() == 0:
     burn()
+    time.sleep(1)  # it is seen, however seldom the looks are
     os._exit(0)
 os.wait()
 if os.fork() == 0:

@@ -36,6 +36,7 @@ PROCESSES = 512
 THREADS = 4096  # of all processes together
 SHARE = 0.005  # of one core; five hundred threads take all of it in ten seconds
 FIRST = 0.45  # of that share which the first look may take; the last takes as much
+FEW = 64  # threads that are watched whatever the first look takes
 LEFT_OUT = "too many threads for the time: watch for longer"
 SMALL_KB = 1 << 21  # resident memory above which numa_maps is not read
 ARGUMENTS = 1000  # characters
@@ -142,6 +143,7 @@ class WatchedProcess(object):
         self.folder = path_under(root, self.place).rstrip("/") + "/"
         self.first = {} if born_s is None else dict.fromkeys(COUNTS, 0)
         self.last, self.why = {}, {}
+        self.heir = None  # the parent of whoever has its number now
         self.name = self.was = None  # its name before it became another program
         self.threads, self.no_threads = [], "it ended"
         self.has_more = False  # threads than those
@@ -162,6 +164,7 @@ class WatchedProcess(object):
                 self.why.update(dict.fromkeys(COUNTS, why))
             return False
         if self.last and stat["started"] != self.last["started"]:
+            self.heir = stat["parent"]
             self.end("it ended, and another process has its number", at)
             return False
         if self.name not in (None, stat["name"]) and self.was is None:
@@ -341,6 +344,7 @@ class Watched(object):
         self.processes = [WatchedProcess(root, pid, gpus.get(pid, [])) for pid in pids[:PROCESSES]]
         self.groups = {}
         self.births = self.deaths = 0
+        self.left_out = max(0, len(pids) - PROCESSES)
         self.next_process = self.next_thread = 0  # whose turn it is
         self.counted = {}  # pid: (at, ticks of the process, of its threads that were looked at)
         for process in self.processes:
@@ -365,7 +369,8 @@ class Watched(object):
             group.count()
         end, left = cpu_s() + allowed_s, THREADS
         for process in self.processes:
-            left -= process.find_threads(left if cpu_s() <= end else -1)
+            few = max(0, FEW - (THREADS - left))
+            left -= process.find_threads(left if cpu_s() <= end else min(left, few) or -1)
             for thread in process.threads:
                 thread.look(True)
 
@@ -465,7 +470,7 @@ class Watched(object):
         """Watch a process that was born meanwhile; without `at` it is there from the first look."""
         self.drop_brief()
         if len(self.processes) >= PROCESSES:
-            self.complete = False
+            self.left_out += 1
             return
         process = WatchedProcess(self.root, pid, [], at)
         group = self.add_group(process)
@@ -483,7 +488,13 @@ class Watched(object):
         """What only its number is told of."""
         brief = [each for each in self.processes if each.is_brief()]
         self.deaths += len(brief)
+        self.left_out += self.heirs(brief)
         self.processes = [each for each in self.processes if each not in brief]
+
+    def heirs(self, processes):
+        """How many of these numbers another process of the job has got; it was not watched."""
+        watched = {process.pid for process in self.processes}
+        return sum(process.heir in watched for process in processes)
 
 
 def look_again(thread, at):
@@ -517,9 +528,14 @@ def collect(root, request):
     looks = len(watch.times)
     ended = sum(process.ended_s is not None for process in watched.processes)
     found = Reading(look=watch.look(), times_s=watch.times, tick_hz=HZ, uptime_s=uptime)
-    found["complete"] = watched.complete and not any(
-        process.has_more or (process.no_threads and process.ended_s is None)
-        for process in watched.processes
+    found["left_out"] = watched.left_out + watched.heirs(watched.processes)
+    found["complete"] = (
+        watched.complete
+        and not found["left_out"]
+        and not any(
+            process.has_more or (process.no_threads and process.ended_s is None)
+            for process in watched.processes
+        )
     )
     found["born"], found["ended"] = watched.births, watched.deaths + ended
     found["processes"] = [process.told(looks) for process in watched.processes]
