@@ -14,6 +14,7 @@ from nodevet.cli.common.display import Display, display_options
 from nodevet.cli.common.durations import Duration
 
 if TYPE_CHECKING:
+    from nodevet.cli.common.output import Sinks
     from nodevet.run.nodes import Nodes
     from nodevet.run.targets import Targets
 
@@ -52,7 +53,8 @@ _measuring = partial(click.option, cls=Option, heading="Measuring")
     "formats",
     multiple=True,
     metavar="NAME[:FILE]",
-    help="table, json, markdown or html; may be repeated.  [default: table]",
+    help="table, json, markdown or html; may be repeated; of --measure, json.  [default: table, or "
+    "YAML of --measure]",
 )
 @_measuring(
     "--measure",
@@ -130,7 +132,9 @@ def command(
     _refuse_mixed(click.get_current_context(), measure=measure)
     if measure:
         words = (workload, *targets)
-        _measure(words, on, inventories, reach, seconds=seconds, user=user, workers=workers)
+        given = Sinks(formats, display=display, function="render_measured") if formats else None
+        asked = {"seconds": seconds, "user": user, "workers": workers}
+        _measure(words, on, inventories, reach, given, asked)
         return
     sinks = Sinks(formats, display=display, function="render_feed")
     job = read_workload(Path(workload))
@@ -142,7 +146,7 @@ def command(
 
 
 MEASURING = ("on", "seconds", "workers", "user")
-ANSWERING = ("evidence", "batch", "plot", "formats", "limit")
+ANSWERING = ("evidence", "batch", "plot", "limit")
 
 
 def _refuse_mixed(context: click.Context, *, measure: bool) -> None:
@@ -161,17 +165,23 @@ def _measure(
     on: str,
     inventories: tuple[str, ...],
     reach: Mapping[str, Any],
-    **asked: Any,
+    sinks: "Sinks | None",
+    asked: Mapping[str, Any],
 ) -> None:
-    """Print what a loader does on one host."""
+    """Print what a loader does on one host: as a block for a workload file, or as is asked for."""
     from nodevet.cli.common.speech import needs_output
+    from nodevet.feed.measured import block
     from nodevet.run.feed import measure
     from nodevet.run.reach import fleet_options
     from nodevet.run.targets import Targets
 
     needs_output()
     hosts = Targets(names=(on,), inventories=inventories).hosts()
-    click.echo(measure(words, hosts, fleet_options(**reach), **asked), nl=False)
+    found = measure(words, hosts, fleet_options(**reach), **asked)
+    if sinks:
+        sinks.write_measured(found)
+    else:
+        click.echo(block(found), nl=False)
 
 
 def _nodes(

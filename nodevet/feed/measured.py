@@ -1,62 +1,114 @@
 """What a data loader was measured to do, as the `measured` block of a workload file. Pure."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
 
+import msgspec
+
+from nodevet import __version__
 from nodevet.evidence.loader import LoaderRun
 from nodevet.feed.units import written
 from nodevet.printable import brief, plain
 
+MEASURED_SCHEMA = 1
+STATED = ("when", "host", "command")
 BUSY = 0.8  # of a core for each worker: less, and they waited for their reads
 LEAST_READ = 1_000_000  # bytes from storage: less is what starting a program reads
 COLD = 0.5  # of what was asked for came from storage: less, and most of it was cached
 
 
-def measured_block(run: LoaderRun, host: str, when: str, workers: int | None) -> str:
-    """YAML, with what could not be told as comments. `workers`: how many the loader had."""
-    lines = ["measured:", *(f"  {line}" for line in _lines(run, host, when, workers))]
-    return "\n".join(lines) + "\n"
+class MeasuredLoader(msgspec.Struct, frozen=True, kw_only=True):
+    """What a loader did on one host: the counts, and what a workload takes of them."""
+
+    schema: int = MEASURED_SCHEMA
+    nodevet: str = __version__
+    measured: Mapping[str, str]  # the block of a workload file: `worker_rate: 500.0 samples/s`
+    remarks: Mapping[str, str]  # how each of its values came about
+    unknown: tuple[str, ...]  # what could not be told, and why
+    workers: int | None  # that the loader had, as its user said
+    run: LoaderRun
 
 
-def _lines(run: LoaderRun, host: str, when: str, workers: int | None) -> Iterator[str]:
-    yield f"when: {json.dumps(when)}"
-    yield f"host: {json.dumps(plain(host))}"
-    yield f"command: {json.dumps(brief(run.name, 500))}"
+class Row(NamedTuple):
+    """A value of the block and a remark on it; without a name, what could not be told."""
+
+    name: str
+    value: str
+    remark: str = ""
+
+
+def measured_loader(run: LoaderRun, host: str, when: str, workers: int | None) -> MeasuredLoader:
+    """`workers`: how many the loader had."""
+    head = dict(zip(STATED, (when, plain(host), brief(run.name, 500)), strict=True))
+    rows = tuple(_rows(run, workers))
+    return MeasuredLoader(
+        measured=head | {row.name: row.value for row in rows if row.name},
+        remarks={row.name: row.remark for row in rows if row.name and row.remark},
+        unknown=tuple(row.remark for row in rows if not row.name),
+        workers=workers,
+        run=run,
+    )
+
+
+def block(found: MeasuredLoader) -> str:
+    """YAML for a workload file, with what could not be told as comments."""
+    lines = [
+        *(_line(name, value, found.remarks.get(name)) for name, value in found.measured.items()),
+        *(f"# {why}" for why in found.unknown),
+    ]
+    return "\n".join(["measured:", *(f"  {line}" for line in lines)]) + "\n"
+
+
+def _line(name: str, value: str, remark: str | None) -> str:
+    said = json.dumps(value) if name in STATED else value
+    return f"{name}: {said}" + (f" # {remark}" if remark else "")
+
+
+def _rows(run: LoaderRun, workers: int | None) -> Iterator[Row]:
     seconds, cpu_s = run.seconds or 0.0, run.cpu_s or 0.0
     used = f"{cpu_s:.1f} s of CPU time in {seconds:.1f} s"
     if run.samples and cpu_s > 0:
         rate = _number(run.samples / cpu_s)
-        yield f"worker_rate: {rate} samples/s # {run.samples:,} samples, {used}"
+        yield Row("worker_rate", f"{rate} samples/s", f"{run.samples:,} samples, {used}")
     elif not run.samples:
-        yield f"# worker_rate is not known: no line said `samples N`; {used}"
+        yield _unknown(f"worker_rate is not known: no line said `samples N`; {used}")
     else:
-        yield f"# worker_rate is not known: {used}"
+        yield _unknown(f"worker_rate is not known: {used}")
     yield from _of_reads(run, seconds, cpu_s, workers)
 
 
-def _of_reads(run: LoaderRun, seconds: float, cpu_s: float, workers: int | None) -> Iterator[str]:
+def _unknown(why: str) -> Row:
+    return Row("", "", why)
+
+
+def _of_reads(run: LoaderRun, seconds: float, cpu_s: float, workers: int | None) -> Iterator[Row]:
+    both = "sample_size and storage_read are not known"
     if run.read_b is None or run.asked_b is None:
-        yield "# sample_size and storage_read are not known: the kernel keeps no account of reads"
+        yield _unknown(f"{both}: the kernel keeps no account of reads")
         return
     told = f"{written(run.read_b, 'B')} from storage, {written(run.asked_b, 'B')} by read(2)"
     if not run.read_b or run.read_b < COLD * run.asked_b:
-        yield f"# sample_size and storage_read are not known: most came from the page cache: {told}"
+        yield _unknown(f"{both}: most came from the page cache: {told}")
         return
     if run.read_b < LEAST_READ:
-        yield f"# sample_size and storage_read are not known: hardly anything was read: {told}"
+        yield _unknown(f"{both}: hardly anything was read: {told}")
         return
     if run.samples:
-        yield f"sample_size: {written(run.read_b / run.samples, 'B')} # {told}"
+        yield Row("sample_size", written(run.read_b / run.samples, "B"), told)
     if seconds <= 0:
         return
     rate = written(run.read_b / seconds, "B/s")
     busy = cpu_s / seconds
     if workers is None:
-        yield f"# storage_read: {rate} # if the workers waited for it: --workers N tells"
+        yield _unknown(f"storage_read: {rate} # if the workers waited for it: --workers N tells")
     elif busy < BUSY * workers:
-        yield f"storage_read: {rate} # {busy:.1f} of {workers} workers were busy, the others waited"
+        waited = f"{busy:.1f} of {workers} workers were busy, the others waited"
+        yield Row("storage_read", rate, waited)
     else:
-        yield f"# storage_read is at least {rate}: the workers were busy and did not wait for it"
+        yield _unknown(
+            f"storage_read is at least {rate}: the workers were busy and did not wait for it"
+        )
 
 
 def _number(amount: float) -> str:

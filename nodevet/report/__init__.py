@@ -23,6 +23,7 @@ from nodevet.report.parts.errors import ReportError
 if TYPE_CHECKING:
     from nodevet.diagnosis.model import Diagnosis
     from nodevet.feed.answer import FeedAnswer
+    from nodevet.feed.measured import MeasuredLoader
     from nodevet.model import Run
     from nodevet.result import Result
 
@@ -71,6 +72,11 @@ def fix_options(name: str) -> frozenset[str]:
 def feed_options(name: str) -> frozenset[str]:
     """What a format can be told of an answer about feeding GPUs: `colour`, `width`, `plot`."""
     return frozenset(inspect.signature(_own(name, "render_feed")).parameters) - {"answer"}
+
+
+def render_measured(name: str, found: "MeasuredLoader") -> str:
+    """What a data loader was measured to do. Raises ReportError."""
+    return str(_own(name, "render_measured")(found))
 
 
 def render_feed(name: str, answer: "FeedAnswer", **given: Any) -> str:

@@ -24,6 +24,7 @@ from nodevet.upgrades import Document, Upgrades
 if TYPE_CHECKING:
     from nodevet.diagnosis.model import Diagnosis
     from nodevet.feed.answer import FeedAnswer
+    from nodevet.feed.measured import MeasuredLoader
     from nodevet.result import Result
 
 ENDING = ".json"
@@ -111,6 +112,11 @@ def parse_diagnosis(text: str | bytes) -> "Diagnosis":
     return _of_schema(text, SCHEMA, Diagnosis, "diagnosis")
 
 
+def render_measured(found: "MeasuredLoader") -> str:
+    """The same; see `nodevet.feed.measured`."""
+    return _indented(found)
+
+
 def parse_feed(text: str | bytes) -> "FeedAnswer":
     """An answer of `nodevet feed` from its JSON form. Raises as `parse_diagnosis` does."""
     from nodevet.feed.answer import FEED_SCHEMA, FeedAnswer
@@ -125,5 +131,7 @@ def _of_schema(text: str | bytes, current: int, kind: type[Decoded], what: str) 
     return decode(text, kind, what)
 
 
-def _indented(document: "Run | HostReport | Result | FeedAnswer | Diagnosis") -> str:
+def _indented(
+    document: "Run | HostReport | Result | FeedAnswer | MeasuredLoader | Diagnosis",
+) -> str:
     return msgspec.json.format(encode(document), indent=2) + "\n"

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from nodevet.evidence.loader import LoaderRun, LoaderRuns
 from nodevet.feed.answer import FeedAnswer, answer
-from nodevet.feed.measured import measured_block
+from nodevet.feed.measured import MeasuredLoader, measured_loader
 from nodevet.feed.workload import Workload
 from nodevet.fleet import Options
 from nodevet.model import Host
@@ -45,8 +45,8 @@ def measure(
     seconds: float,
     user: str,
     workers: int | None,
-) -> str:
-    """Run a data loader on one host for a while: what it did, as the block for a workload file.
+) -> MeasuredLoader:
+    """Run a data loader on one host for a while: what it did, and what a workload takes of that.
 
     The command is the user's own, as it stands on the command line. Raises UserError if it could
     not be run or failed.
@@ -73,7 +73,7 @@ def measure(
     if host.name in found.lost:
         raise UserError(f"{host.name}: {found.lost[host.name]}")
     when = datetime.now(timezone.utc).isoformat(timespec="seconds")
-    return measured_block(_run_of(host.name, found), host.name, when, workers)
+    return measured_loader(_run_of(host.name, found), host.name, when, workers)
 
 
 def _run_of(host: str, found: Nodes) -> LoaderRun:

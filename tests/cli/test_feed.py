@@ -65,6 +65,7 @@ def test_the_example_is_as_the_schema_for_editors_says() -> None:
         (["--format", "tabel"], "no report format is named 'tabel'; did you mean table?"),
         (["@nowhere"], "@nowhere"),
         (["--workers", "16"], "--workers is for --measure (the file has a field for it)"),
+        (["--measure", "--format", "html"], "the format html does not render this; these do: json"),
         (["--measure", "--plot"], "--plot is for a workload; leave it out with --measure"),
     ],
 )
@@ -119,6 +120,16 @@ def test_nodes_fill_in_what_the_file_does_not_say(
     assert "gpu4: not read: " in table
 
 
+def test_a_node_with_fewer_gpus_than_the_job(
+    nodevet: Run, reach: list[str], tmp_path: Path
+) -> None:
+    fields = "nodevet: 1\nworkload: x\ngpus: 16\nsample_size: 500 kB\nstep: {32: 5 ms}\n"
+    file = tmp_path / "job.yaml"
+    file.write_text(fields)
+    done = nodevet("feed", file, "gpu1", *reach)
+    assert "\ngpu1: 16 GPUs of the job, of which the node has 8 × NVIDIA H100" in done.stdout, done
+
+
 def test_saved_evidence(nodevet: Run, reach: list[str], tmp_path: Path) -> None:
     nodevet("check", "gpu1", "-b", "generic", "--save", tmp_path / "saved", *reach)
     done = nodevet("feed", EXAMPLE, "--evidence", tmp_path / "saved")
@@ -137,6 +148,11 @@ def test_a_loader_is_measured_here_and_on_a_node(nodevet: Run, reach: list[str])
         assert measured["command"].startswith("sh -c 'head -c 9000000")
         assert ("gpu1" if where else measured["host"]) == measured["host"]
         assert "page cache" in done.stdout
+    done = nodevet("feed", "--measure", "--format", "json", *words, cwd=Path("/"))
+    told = json.loads(done.stdout)
+    assert (told["schema"], told["run"]["samples"], told["run"]["asked_b"] >= 9e6) == (1, 90, True)
+    assert told["measured"]["worker_rate"].endswith(" samples/s") and told["remarks"]["worker_rate"]
+    assert "page cache" in told["unknown"][0]
     done = nodevet("feed", "--measure", "--", "sh", "-c", "echo no data >&2; exit 4", cwd=Path("/"))
     assert done.returncode == 2
     assert "the loader ended with 4, run as " in done.stderr and "no data" in done.stderr

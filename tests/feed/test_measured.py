@@ -7,7 +7,8 @@ import yaml
 
 from nodevet.evidence.loader import LoaderRun
 from nodevet.feed.interval import exactly
-from nodevet.feed.measured import measured_block
+from nodevet.feed.measured import block as block_of
+from nodevet.feed.measured import measured_loader
 from nodevet.feed.workload import WorkloadFile, workload_of
 from nodevet.typed import convert
 
@@ -23,9 +24,13 @@ RUN = {
 }
 
 
+def written(run: LoaderRun, workers: int | None) -> str:
+    return block_of(measured_loader(run, "gpu001", "2026-11-22T04:00:00+00:00", workers))
+
+
 def block(workers: int | None = 4, **changes: Any) -> dict[str, Any]:
     run = LoaderRun(**{**RUN, **changes})
-    found = yaml.safe_load(measured_block(run, "gpu001", "2026-11-22T04:00:00+00:00", workers))
+    found = yaml.safe_load(written(run, workers))
     measured: dict[str, Any] = found["measured"]
     return measured
 
@@ -72,10 +77,11 @@ def test_a_workload_takes_the_block() -> None:
 def test_what_could_not_be_told_is_left_out(changes, missing, said) -> None:
     assert {"worker_rate", "sample_size", "storage_read"} - block(**changes).keys() == missing
     workers = changes.pop("workers", 4)
-    assert said in measured_block(LoaderRun(**{**RUN, **changes}), "gpu001", "", workers)
+    assert said in written(LoaderRun(**{**RUN, **changes}), workers)
 
 
 def test_what_others_named_stays_one_line() -> None:
-    text = measured_block(LoaderRun(**{**RUN, "name": 'a"\n: b\x1b[31m'}), "h\nx: 1", "", 4)
+    run = LoaderRun(**{**RUN, "name": 'a"\n: b\x1b[31m'})
+    text = block_of(measured_loader(run, "h\nx: 1", "", 4))
     assert "\x1b" not in text
     assert yaml.safe_load(text)["measured"]["host"] == "h\\nx: 1"

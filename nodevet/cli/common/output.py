@@ -22,6 +22,7 @@ from nodevet.run.saved import keep
 if TYPE_CHECKING:
     from nodevet.diagnosis.model import Diagnosis
     from nodevet.feed.answer import FeedAnswer
+    from nodevet.feed.measured import MeasuredLoader
     from nodevet.fleet import Visit
     from nodevet.result import Result
 
@@ -210,6 +211,10 @@ class Sinks:
             ),
             self.sinks,
         )
+
+    def write_measured(self, found: "MeasuredLoader") -> None:
+        """Write what `feed --measure` found. Raises as `finish` does."""
+        self.write(lambda sink: report.render_measured(sink.format, found), self.sinks)
 
     def code(self, document: "Run | Result") -> int:
         """The exit code: that of the format on standard output, if it has one of its own."""

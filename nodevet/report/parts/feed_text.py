@@ -34,7 +34,12 @@ def subtitle(answer: FeedAnswer, node: NodeAnswer) -> str:
 
 def _job(workload: Workload, node: NodeAnswer) -> Iterator[str]:
     model = plain(node.node.gpu_model) if node.node and node.node.gpu_model else ""
-    yield f"{node.gpus} × {model}" if model else count(node.gpus, "GPU")
+    there = node.node.gpus if node.node else None
+    if there is not None and there < node.gpus:
+        has = f"{there} × {model}" if model else there
+        yield f"{count(node.gpus, 'GPU')} of the job, of which the node has {has}"
+    else:
+        yield f"{node.gpus} × {model}" if model else count(node.gpus, "GPU")
     if workload.transform_on == "gpu":
         yield "preprocessing on the GPU"
     elif node.workers:
