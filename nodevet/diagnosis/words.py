@@ -229,7 +229,7 @@ def also(
     for ruling in rulings:
         if ruling.holds and ruling.cause not in causes and ruling.cause is not cause:
             by = explained.get(ruling.cause)
-            why = f", which {by.value} brings along" if by else ""
+            why = f", which comes with {by.value}" if by else ""
             line = f"looks {ruling.cause.value} too{why}: {proof(ruling.cause, found)}"
             if line not in told:
                 told.append(line)

@@ -251,7 +251,9 @@ def test_a_thread_that_is_hot_because_it_pages_does_not_submit_too_slowly(
     hot = process(threads=[thread(10, 97, system)], major_faults=[0, faults])
     found = told(sections(processes=[hot], swapped=2000))
     assert set(found.causes) == causes, found.sentence
-    explained = any("submission-bound too, which memory-pressure" in line for line in found.also)
+    explained = any(
+        "submission-bound too, which comes with memory-pressure" in line for line in found.also
+    )
     assert explained is (len(causes) == 1)
 
 
