@@ -30,7 +30,7 @@ class MeasuredLoader(msgspec.Struct, frozen=True, kw_only=True):
     run: LoaderRun
 
 
-class Row(NamedTuple):
+class MeasuredRow(NamedTuple):
     """A value of the block and a remark on it; without a name, what could not be told."""
 
     name: str
@@ -65,12 +65,12 @@ def _line(name: str, value: str, remark: str | None) -> str:
     return f"{name}: {said}" + (f" # {remark}" if remark else "")
 
 
-def _rows(run: LoaderRun, workers: int | None) -> Iterator[Row]:
+def _rows(run: LoaderRun, workers: int | None) -> Iterator[MeasuredRow]:
     seconds, cpu_s = run.seconds or 0.0, run.cpu_s or 0.0
     used = f"{cpu_s:.1f} s of CPU time in {seconds:.1f} s"
     if run.samples and cpu_s > 0:
         rate = _number(run.samples / cpu_s)
-        yield Row("worker_rate", f"{rate} samples/s", f"{run.samples:,} samples, {used}")
+        yield MeasuredRow("worker_rate", f"{rate} samples/s", f"{run.samples:,} samples, {used}")
     elif not run.samples:
         yield _unknown(f"worker_rate is not known: no line said `samples N`; {used}")
     else:
@@ -78,11 +78,13 @@ def _rows(run: LoaderRun, workers: int | None) -> Iterator[Row]:
     yield from _of_reads(run, seconds, cpu_s, workers)
 
 
-def _unknown(why: str) -> Row:
-    return Row("", "", why)
+def _unknown(why: str) -> MeasuredRow:
+    return MeasuredRow("", "", why)
 
 
-def _of_reads(run: LoaderRun, seconds: float, cpu_s: float, workers: int | None) -> Iterator[Row]:
+def _of_reads(
+    run: LoaderRun, seconds: float, cpu_s: float, workers: int | None
+) -> Iterator[MeasuredRow]:
     both = "sample_size and storage_read are not known"
     if run.read_b is None or run.asked_b is None:
         yield _unknown(f"{both}: the kernel keeps no account of reads")
@@ -95,7 +97,7 @@ def _of_reads(run: LoaderRun, seconds: float, cpu_s: float, workers: int | None)
         yield _unknown(f"{both}: hardly anything was read: {told}")
         return
     if run.samples:
-        yield Row("sample_size", written(run.read_b / run.samples, "B"), told)
+        yield MeasuredRow("sample_size", written(run.read_b / run.samples, "B"), told)
     if seconds <= 0:
         return
     rate = written(run.read_b / seconds, "B/s")
@@ -104,7 +106,7 @@ def _of_reads(run: LoaderRun, seconds: float, cpu_s: float, workers: int | None)
         yield _unknown(f"storage_read: {rate} # if the workers waited for it: --workers N tells")
     elif busy < BUSY * workers:
         waited = f"{busy:.1f} of {workers} workers were busy, the others waited"
-        yield Row("storage_read", rate, waited)
+        yield MeasuredRow("storage_read", rate, waited)
     else:
         yield _unknown(
             f"storage_read is at least {rate}: the workers were busy and did not wait for it"
