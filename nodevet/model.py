@@ -696,20 +696,35 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     def exit_code(self) -> int:
         """0 all ok; 1 a failure at or above `fail_on`; 3 something could not be judged. 1 wins.
 
-        With `fail_on_new` a failure counts if it is new; if nothing is remembered, all are.
+        With `fail_on_new` a failure counts unless it is known to stand since before; if there is no
+        run before, all are new.
         """
-        old = bool(self.fail_on_new and self.news and not self._fails_anew(self.news))
+        compared = self.fail_on_new and self.news and self.news.since
+        old = bool(compared and self.news and not self._fails_anew(self.news))
         code = exit_code(self.summaries, self.fail_on, failures=not old)
         return code or (3 if self.interrupted else 0)
 
     def _fails_anew(self, news: RunNews) -> bool:
-        return any(
-            each.new
-            and each.verdict is Verdict.FAIL
-            and each.severity.rank >= self.fail_on.rank
-            and each.place >= 0
+        """Whether a host fails more than what is known to have stood before."""
+        least = self.fail_on.rank
+        old = Counter(
+            each.host
             for each in news.standing
+            if each.verdict is Verdict.FAIL
+            and each.severity.rank >= least
+            and each.place >= 0
+            and not each.new
         )
+        failing = (
+            (host.host, verdict, severity, number)
+            for host in self.summaries
+            for verdict, severity, number in host.findings
+        )
+        now: Counter[str] = Counter()
+        for name, verdict, severity, number in failing:
+            if verdict is Verdict.FAIL and severity.rank >= least:
+                now[name] += number
+        return any(number > old[name] for name, number in now.items())
 
 
 def exit_code(

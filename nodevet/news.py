@@ -23,7 +23,8 @@ class Before(msgspec.Struct, frozen=True, kw_only=True):
     nodevet: str = ""
     baselines: Mapping[str, str] = {}
     hosts: frozenset[str] = frozenset()  # empty: that a host is no longer there cannot be told
-    same: bool = False  # whether it is of the same sweep: what began after it is new to its readers
+    told: Mapping[str, str] = {}  # by host, the run in which it was last reported, if not this one
+    seen: frozenset[str] = frozenset()  # hosts that it reported
 
 
 def news_of(run: Run, found: Iterable[HostNews], before: Before) -> RunNews:
@@ -55,7 +56,8 @@ def news_of(run: Run, found: Iterable[HostNews], before: Before) -> RunNews:
 
 def _standing(each: FindingNews, report: HostReport, before: Before) -> StandingTrouble:
     finding = report.findings[each.place] if each.place >= 0 else None
-    new = each.news is News.NEW or (before.same and each.since_run > before.id)  # ids sort by time
+    last = before.id if report.host in before.seen else before.told.get(report.host, "")
+    new = each.news is News.NEW or each.since_run > last  # ids sort by time
     return StandingTrouble(
         host=report.host,
         place=each.place,

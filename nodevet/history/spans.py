@@ -112,7 +112,8 @@ def _matched(
     ended: list[SpanEnding],
 ) -> SpanStep:
     """Each finding with the span that it continues: first those that say the same, then those
-    that say something else of the same subject, the same verdict before another."""
+    that say something else of the same subject, the same verdict before another. What is more
+    severe now is another: it begins."""
     waiting: dict[str, list[OpenSpan]] = defaultdict(list)
     for span in spans:
         waiting[span.key].append(span)
@@ -136,7 +137,12 @@ def _matched(
     last: list[SpanOpening] = []
     for opening in left:
         verdict = opening.verdict
-        before = take(opening, lambda span, verdict=verdict: span.verdict is verdict)  # type: ignore[misc]
+        rank = opening.severity.rank
+
+        def goes_on(span: OpenSpan, verdict: Verdict = verdict, rank: int = rank) -> bool:
+            return span.verdict is verdict and span.severity.rank >= rank
+
+        before = take(opening, goes_on)
         if before is None:
             last.append(opening)
             continue

@@ -43,6 +43,7 @@ class RecordedHosts(msgspec.Struct, frozen=True, kw_only=True):
     hosts: tuple[Host, ...]
     visited: frozenset[str]
     left_out: tuple[str, ...] = ()
+    lost: int = 0  # hosts that the run did not come to and nobody names: it is no whole run
 
 
 class Rejudge(msgspec.Struct, frozen=True, kw_only=True):
@@ -73,7 +74,8 @@ def recorded_hosts(store: "Store", ref: str, targets: Targets) -> RecordedHosts:
     if not targets:
         found = targets.limited(kept)
         hosts = found if targets.expect_hostname else any_hostname(found)
-        return RecordedHosts(run=run, hosts=hosts, visited=visited)
+        lost = max(0, run.hosts - len(visited))
+        return RecordedHosts(run=run, hosts=hosts, visited=visited, lost=lost)
     hosts = targets.hosts()
     left = tuple(targets.strangers(visited, hosts))
     return RecordedHosts(run=run, hosts=hosts, visited=visited, left_out=left)
@@ -97,6 +99,7 @@ def rejudge(
         how.context,
         fail_on=fail_on,
         replayed=True,
+        interrupted=asked.lost > 0,
         listener=listener,
     )
 

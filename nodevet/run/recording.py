@@ -1,11 +1,12 @@
 """Recording a run while it goes on, and what it tells beside what is remembered."""
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from msgspec import Struct, structs
 
+from nodevet.age import seconds_of
 from nodevet.changes import HostNews
 from nodevet.fleet import Visit
 from nodevet.history.model import RecordedRun, RunState
@@ -134,7 +135,8 @@ class Recording(VetListener):
     def _told(self, run: Run) -> Run:
         """With what is new in it. What could not be recorded is not held against what was."""
         earlier = self._earlier.news if self._earlier else ()
-        news = news_of(run, (*earlier, *self._news.values()), self._before)
+        told = (*earlier, *self._news.values())
+        news = news_of(run, told, self._reported(told))
         if self._budget is not None:
             found = suspicions(
                 run,
@@ -146,6 +148,21 @@ class Recording(VetListener):
             )
             news = structs.replace(news, suspicions=found)
         return structs.replace(run, news=news)
+
+    def _reported(self, found: Iterable[HostNews]) -> Before:
+        """The run before; and of hosts in trouble that it left out, the last one that had them."""
+        from nodevet.store.errors import StoreError
+
+        seen = self._before.seen
+        left = [each.host for each in found if each.findings and each.host not in seen]
+        if not left or not self._before.id:
+            return self._before
+        try:
+            told = self._store.reported(left, series=self._series or None)
+        except StoreError as error:
+            self.broken = error
+            return self._before
+        return structs.replace(self._before, told=told)
 
 
 def _recorded(run: Run, series: str, hosts: int, *, ended: bool = False) -> RecordedRun:
@@ -176,19 +193,22 @@ def before(store: "Store", series: str, *, whole: bool, run: Run) -> Before:
     done = (
         each
         for each in listed
-        if each.exit_code is not None and each.id != run.id and each.started <= run.started
+        if each.exit_code is not None
+        and each.id != run.id
+        and (seconds_of(each.started) or 0.0) <= (seconds_of(run.started) or 0.0)
     )
     last = next(done, None)
     if last is None:
         return Before()
-    hosts = (visit.host for visit in store.visits(last.id)) if whole and series else ()
+    visits = list(store.visits(last.id))
+    hosts = (visit.host for visit in visits) if whole and series else ()
     return Before(
         id=last.id,
         started=last.started,
         nodevet=last.nodevet,
         baselines=last.baselines,
         hosts=frozenset(hosts),
-        same=bool(series),
+        seen=frozenset(each.host for each in visits if each.status is not Status.INTERRUPTED),
     )
 
 

@@ -40,6 +40,7 @@ def resumed(store: "Store", ref: str, context: VetContext, hosts: Sequence[Host]
             raise UserError("--resume: every recorded run is complete; `nodevet runs` lists them")
         ref = found[0].id
     recorded = store.run(ref)
+    _same_hosts(store, recorded, hosts)
     recorder, done = store.resume(recorded.id)
     known = {host.name: host for host in hosts}
     reports = []
@@ -56,6 +57,18 @@ def resumed(store: "Store", ref: str, context: VetContext, hosts: Sequence[Host]
         news=tuple(news),
         left=tuple(host for host in hosts if host.name not in done),
     )
+
+
+def _same_hosts(store: "Store", run: RecordedRun, hosts: Sequence[Host]) -> None:
+    """Whether these are the hosts with which a run began: who is left of it is not recorded.
+    Raises UserError."""
+    known = {visit.host for visit in store.visits(run.id)}
+    every = known | {host.name for host in hosts}
+    if run.state is RunState.INCOMPLETE and (len(every) != run.hosts or len(hosts) != run.hosts):
+        raise UserError(
+            f"--resume: run {run.id} began with {run.hosts:,} hosts, and {len(hosts):,} are named "
+            "now; name those that it began with, all of them, or begin another run"
+        )
 
 
 def _report(
@@ -92,14 +105,14 @@ def _news(store: "Store", run: str, report: HostReport) -> HostNews:
 
 
 def _standing(spans: Iterable[FindingSpan], report: HostReport, run: str) -> Iterator[FindingNews]:
-    places: dict[str, list[int]] = {}
+    places: dict[tuple[str, Verdict], list[int]] = {}
     for place, finding in enumerate(report.findings):
         if finding.verdict in TROUBLE:
-            places.setdefault(finding.key, []).append(place)
+            places.setdefault((finding.key, finding.verdict), []).append(place)
     for span in spans:
         if span.verdict not in TROUBLE:
             continue
-        waiting = places.get(span.key, [])
+        waiting = places.get((span.key, span.verdict), [])
         since = span.since or span.first
         new = since.run == run
         changed = span.first.run == run and not new

@@ -63,15 +63,18 @@ def collect(
     *,
     fail_on: Severity,
     replayed: bool = False,
+    interrupted: bool = False,
     listener: VetListener | None = None,
 ) -> Run:
-    """The run that these reports are of; a KeyboardInterrupt ends it with what there is."""
+    """The run that these reports are of; a KeyboardInterrupt ends it with what there is.
+
+    `interrupted`: so was the run of which it is.
+    """
     hears = listener or VetListener()
     started, clock = datetime.now().astimezone(), time.monotonic()
     run_id = new_run_id(started)
     done = PackedHosts()
     met = Met(done.get)
-    interrupted = False
 
     def result() -> Run:
         return Run(

@@ -291,6 +291,39 @@ class Store:
                 return visit, document
         return None
 
+    def reported(self, hosts: Iterable[str], *, series: str | None = None) -> dict[str, str]:
+        """In which run each of these hosts was reported last, of this sweep or of any; without
+        those that never were."""
+        last = (
+            select(func.max(t.visit.c.id).label("id"), t.host.c.name.label("host"))
+            .select_from(
+                t.visit.join(t.run, t.run.c.id == t.visit.c.run).join(
+                    t.host, t.host.c.id == t.visit.c.host
+                )
+            )
+            .where(
+                t.run.c.exit_code.is_not(None),
+                t.visit.c.superseded.is_(False),
+                t.visit.c.status != Status.INTERRUPTED.value,
+            )
+            .group_by(t.host.c.name)
+        )
+        if series is not None:
+            last = last.where(t.run.c.series == plain(series))
+        names = {plain(host): host for host in hosts}
+        found: dict[str, str] = {}
+        listed = list(names)
+        with self._reading() as connection:
+            for begin in range(0, len(listed), CHUNK):
+                some = last.where(t.host.c.name.in_(listed[begin : begin + CHUNK])).subquery()
+                rows = connection.execute(
+                    select(some.c.host, t.run.c.name)
+                    .join(t.visit, t.visit.c.id == some.c.id)
+                    .join(t.run, t.run.c.id == t.visit.c.run)
+                )
+                found |= {names[row[0]]: row[1] for row in rows}
+        return found
+
     def spans(
         self,
         *,

@@ -23,7 +23,11 @@ def remembered(run: Run, before: Run) -> Run:
         for host in run.hosts
     )
     told = Before(
-        id=before.id, started=before.started, nodevet=before.nodevet, hosts=frozenset(earlier)
+        id=before.id,
+        started=before.started,
+        nodevet=before.nodevet,
+        hosts=frozenset(earlier),
+        seen=frozenset(earlier),
     )
     return structs.replace(run, news=news_of(run, found, told))
 

@@ -48,6 +48,11 @@ def judged_again(
         asked = recorded_hosts(opened, ref, chosen)
     if chosen.inventories and not sinks.display.quiet:
         tell_left_out("--from-run", asked.left_out, chosen.inventories)
+    if asked.lost:
+        say(
+            f"run {asked.run.id} did not come to {asked.lost:,} of its {asked.run.hosts:,} hosts, "
+            "and what it did not come to is not vetted: with -i they are named"
+        )
     look = RecordedLook(None, asked.run.id) if since else None
     context = structs.replace(context, age=saved.limit_of(max_age), since=look)
     how = Rejudge(store=named(store), context=context)

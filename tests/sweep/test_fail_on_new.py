@@ -1,0 +1,94 @@
+"""Nothing but what is known to have stood before passes `--fail-on new`; no part is the whole."""
+
+import os
+import sqlite3
+from pathlib import Path
+
+import pytest
+from answering_fleet import AnsweringFleet, capped, saving
+
+pytestmark = pytest.mark.timeout(300)
+BY_HAND = ("check", "-i", "fleet.yaml", "-b", "site.yaml")
+
+
+def left_in_the_middle(fleet: AnsweringFleet, *, without: int) -> None:
+    """As if the last run had been killed before it came to its last hosts."""
+    with sqlite3.connect(Path(fleet.state) / "nodevet/history.sqlite") as store:
+        (run,) = store.execute("select max(id) from run").fetchone()
+        last = "select id from visit where run = ? order by id desc limit ?"
+        store.execute("update host set visit = null, vetted = null")
+        store.execute(f"delete from visit where id in ({last})", (run, without))
+        owner = f"{os.uname().nodename} 1 gone"
+        changed = "state = 'running', exit_code = null, seconds = null, owner = ?"
+        store.execute(f"update run set {changed} where id = ?", (owner, run))
+
+
+def killed_in_the_reports(fleet: AnsweringFleet) -> None:
+    left_in_the_middle(fleet, without=0)
+
+
+def test_the_first_sweep_has_nothing_that_stood_before(fleet: AnsweringFleet) -> None:
+    fleet.night({"gpu003": capped})
+    assert fleet.run(*BY_HAND).returncode == 1
+    assert fleet.run("sweep", "--fail-on", "new").returncode == 1
+    assert fleet.run("sweep", "--fail-on", "new").returncode == 0
+
+
+def test_a_sweep_of_some_hosts_tells_nothing_of_the_others(fleet: AnsweringFleet) -> None:
+    fleet.run("sweep")
+    fleet.night({"gpu003": capped})
+    fleet.run(*BY_HAND)
+    assert fleet.run("sweep", "--limit", "gpu001", "--fail-on", "new").returncode == 0
+    whole = fleet.run("sweep", "--fail-on", "new")
+    assert (whole.returncode, "gpu003 GPU 0-7  NEW" in whole.stdout) == (1, True)
+    assert fleet.run("sweep", "--fail-on", "new").returncode == 0
+
+
+def test_what_a_killed_run_saw_was_told_to_nobody(fleet: AnsweringFleet) -> None:
+    fleet.run(*BY_HAND)
+    fleet.night({"gpu003": capped})
+    fleet.run(*BY_HAND)
+    killed_in_the_reports(fleet)
+    assert fleet.run(*BY_HAND, "--limit", "gpu001", "--fail-on", "new").returncode == 0
+    assert fleet.run(*BY_HAND, "--fail-on", "new").returncode == 1
+    assert fleet.run(*BY_HAND, "--fail-on", "new").returncode == 0
+
+
+def test_what_is_worse_is_new(fleet: AnsweringFleet) -> None:
+    fleet.night({"gpu004": saving})
+    fleet.run("sweep")
+    text = (fleet.folder / "site.yaml").read_text()
+    (fleet.folder / "site.yaml").write_text(text + "severity: {cpu_governor: critical}\n")
+    assert fleet.run("sweep", "--fail-on", "new:critical").returncode == 1
+    assert fleet.run("sweep", "--fail-on", "new:critical").returncode == 0
+
+
+def test_a_part_of_a_run_is_not_judged_for_the_whole(fleet: AnsweringFleet) -> None:
+    fleet.run("sweep")
+    left_in_the_middle(fleet, without=3)
+    done = fleet.run("check", "--from-run", "last", "-b", "site.yaml")
+    assert (done.returncode, "the run was interrupted" in done.stdout) == (3, True)
+    assert "did not come to 3 of its 6 hosts" in done.stderr
+    named = fleet.run("check", "--from-run", "last", "-b", "site.yaml", "-i", "fleet.yaml")
+    assert (named.returncode, "6 hosts: 3 ok, 3 probe failed" in named.stdout) == (3, True)
+
+
+def test_a_run_is_resumed_with_all_its_hosts(fleet: AnsweringFleet) -> None:
+    fleet.run("sweep")
+    left_in_the_middle(fleet, without=3)
+    words = (*BY_HAND, "--resume", "last")
+    some = fleet.run(*words, "--limit", "gpu001")
+    assert (some.returncode, some.stdout) == (2, "")
+    assert "began with 6 hosts, and 1 are named now" in some.stderr
+    done = fleet.run(*words)
+    assert (done.returncode, "All ok: 6 hosts" in done.stdout) == (0, True)
+
+
+def test_a_resumed_run_fails_what_a_baseline_of_today_finds(fleet: AnsweringFleet) -> None:
+    fleet.run("sweep")
+    fleet.run("sweep")
+    killed_in_the_reports(fleet)
+    text = (fleet.folder / "site.yaml").read_text()
+    (fleet.folder / "site.yaml").write_text(text.replace("700", "650"))
+    done = fleet.run(*BY_HAND, "--resume", "last", "--fail-on", "new")
+    assert done.returncode == 1
