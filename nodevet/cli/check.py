@@ -134,7 +134,7 @@ def command(
     """
     from nodevet.cli.common.output import Sinks
     from nodevet.cli.common.recording import Visited
-    from nodevet.cli.common.since import tell_not_compared, with_since
+    from nodevet.cli.common.since import asks_store, tell_not_compared, with_since
     from nodevet.run import saved
     from nodevet.run.context import open_context
     from nodevet.run.keep_verdict import Keeping
@@ -151,6 +151,8 @@ def command(
     chosen = Targets(
         names=targets, inventories=inventories, limit=limit, expect_hostname=expect_hostname
     )
+    if asks_store(since) and (evidence or from_run):
+        raise UserError("--since store goes with visits only: it is what the last one recorded")
     least = asked(fail_on)
     if least.new and (evidence or from_run):
         raise UserError(f"--fail-on {least} goes with visits only: they are recorded")
@@ -185,7 +187,9 @@ def command(
         if save and not display.quiet:
             _tell_strangers(save, saved.strangers(save, hosts, chosen), inventories)
         reached = check_options(reach, context, len(hosts))
-        done = _visited(hosts, context, reached, sinks, least, store, resume)
+        done, context = _visited(
+            hosts, context, reached, sinks, least, store, resume, last_look=asks_store(since)
+        )
     tell_not_compared(context, quiet=display.quiet)
     sinks.finish(done.run, everything=everything, shadow=shadow)
     code = done.code(sinks)
@@ -202,9 +206,11 @@ def _visited(
     least: "FailOn",
     store: str | None,
     resume: str | None,
-) -> "Visited":
+    *,
+    last_look: bool,
+) -> "tuple[Visited, VetContext]":
     """Visit hosts. Recorded are those of SSH; this machine alone if a store is named."""
-    from nodevet.cli.common.recording import opened, visited
+    from nodevet.cli.common.recording import opened, since_store, visited
 
     reaches = any(not host.local for host in hosts)
     named = None
@@ -215,7 +221,10 @@ def _visited(
     with opened(store, named, reaches=reaches) as memory:
         if resume and not memory:
             raise UserError("--resume needs the store in which the run was recorded")
-        return visited(hosts, context, reached, sinks, memory, fail_on=least, resume=resume)
+        if last_look:
+            context = since_store(context, memory)
+        done = visited(hosts, context, reached, sinks, memory, fail_on=least, resume=resume)
+        return done, context
 
 
 def _only_judged(

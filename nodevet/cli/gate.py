@@ -55,6 +55,7 @@ from nodevet.cli.common.durations import Duration
     metavar="FILE",
     help="Write the verdict to FILE, as JSON: pending, pass or fail.",
 )
+@options.store
 @options.since
 @options.sample
 @options.expect_hostname
@@ -72,6 +73,7 @@ def command(
     settle: float,
     interval: float,
     verdict_file: Path | None,
+    store: str | None,
     since: tuple[Path, ...],
     expect_hostname: bool,
     project: Path,
@@ -82,17 +84,20 @@ def command(
 
     Tries each host again until it passes or --wait is over: a driver that is still loading or a
     service that is still starting is not a failure yet. Strict: a host that is unreachable, or a
-    value that cannot be read, is a failure.
+    value that cannot be read, is a failure. Recorded is the last result of each host, and only with
+    --store.
 
     \b
     Exit codes:
       0  pass
       1  fail: something fails, is unknown or is unreachable
-      2  usage or configuration error, or a report could not be written
+      2  usage or configuration error; or a report could not be written, or the
+         run not recorded
     """
     from nodevet.cli.common.gate_watch import gate_watched
     from nodevet.cli.common.output import Sinks, distinct
-    from nodevet.cli.common.since import tell_not_compared, with_since
+    from nodevet.cli.common.recording import UNRECORDED, opened, recorded, since_store, told
+    from nodevet.cli.common.since import asks_store, tell_not_compared, with_since
     from nodevet.model import Severity
     from nodevet.run.context import open_context
     from nodevet.run.gate import Attempts, begin, gate, verdict_of
@@ -110,11 +115,25 @@ def command(
     ).hosts()
     attempts = Attempts(wait=wait, settle=settle, interval=interval, fail_on=Severity(fail_on))
     reached = fleet_options(context=context, choosing=True, **reach)
-    with gate_watched(sinks) as listener:
-        run = gate(hosts, context, reached, attempts, listener, verdict_file)
+    with opened(store, None, reaches=False) as memory:
+        if asks_store(since):
+            context = since_store(context, memory)
+        with gate_watched(sinks) as listener:
+            recording = recorded(memory, hosts, listener)
+            run = gate(
+                hosts,
+                context,
+                reached,
+                attempts,
+                recording or listener,
+                verdict_file,
+                save=recording.keep if recording else None,
+            )
+        done = told(recording, run, memory)
     tell_not_compared(context, quiet=display.quiet)
-    verdict = verdict_of(run)
+    verdict = verdict_of(done.run)
     if verdict_file:
         sinks.replace(verdict_file, verdict.text())
-    sinks.finish(run)
-    click.get_current_context().exit(verdict.exit_code or 0)
+    sinks.finish(done.run)
+    code = UNRECORDED if done.broken else verdict.exit_code or 0
+    click.get_current_context().exit(code)

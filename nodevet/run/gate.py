@@ -22,7 +22,7 @@ from nodevet.run.context import VetContext
 from nodevet.run.errors import UserError
 from nodevet.run.files import FileError, replace, tried, try_out
 from nodevet.run.listener import VetListener
-from nodevet.run.vet import Vetted, collect, judge_visit, recorded
+from nodevet.run.vet import Save, Vetted, collect, judge_visit, recorded
 
 LONGEST = 160  # columns of one reason
 LARGEST = 1 << 30  # bytes of a verdict file
@@ -74,10 +74,12 @@ def gate(
     attempts: Attempts,
     listener: VetListener | None = None,
     verdict: Path | None = None,
+    save: Save | None = None,
 ) -> Run:
     """Try each host until it passes or the wait is over; its last result counts.
 
-    `verdict`: the file that says, while the gate waits, for what.
+    `verdict`: the file that says, while the gate waits, for what. `save` has the visits whose
+    results count.
     """
     hears = listener or VetListener()
     known: Mapping[str, str] = {}
@@ -90,7 +92,7 @@ def gate(
             with suppress(OSError, FileError):  # it says pending already
                 replace(verdict, GateVerdict(verdict="pending", waiting=waiting.reasons).text())
 
-    tried = _try({host.name: host for host in hosts}, context, options, attempts, waits)
+    tried = _try({host.name: host for host in hosts}, context, options, attempts, waits, save)
     return collect(hosts, tried, context, fail_on=attempts.fail_on, listener=listener)
 
 
@@ -106,6 +108,7 @@ def _try(
     options: Options,
     attempts: Attempts,
     waits: Callable[[Waiting], None],
+    save: Save | None,
 ) -> Generator[HostReport]:
     """Each host once: when it passes, or at the end of the wait with its last result."""
     start = time.monotonic()
@@ -119,6 +122,8 @@ def _try(
             result = settled(vetted, attempts.settle)
             if last or exit_code([result], attempts.fail_on) == 0:
                 del waiting[one.host]
+                if save is not None and result is vetted.report:
+                    save(one, hosts[one.host])
                 yield result
                 continue
             early = "" if result is vetted.report else reason(vetted.report, attempts.fail_on)

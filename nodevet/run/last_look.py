@@ -106,9 +106,9 @@ class LastLook:
 
 class StoredLook(LastLook):
     """What the last sweep of the same name recorded of hosts, if its reports were written: what
-    came since was reported to nobody yet."""
+    came since was reported to nobody yet. Without a name: any run."""
 
-    def __init__(self, store: "Store", series: str) -> None:
+    def __init__(self, store: "Store", series: str | None) -> None:
         super().__init__(())
         self._store = store
         self._series = series
@@ -116,7 +116,7 @@ class StoredLook(LastLook):
     @property
     def expected(self) -> str:
         """A host that was not swept yet."""
-        return NOTHING
+        return NOTHING if self._series is not None else ""
 
     def read(self, host: str) -> Evidence | str:
         """See LastLook.read."""

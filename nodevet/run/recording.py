@@ -16,6 +16,7 @@ from nodevet.run.listener import VetListener
 from nodevet.suspicion import suspicions
 
 if TYPE_CHECKING:
+    from nodevet.run.gate import Waiting
     from nodevet.run.resume import TakenUp
     from nodevet.store import Recorder, Store
     from nodevet.store.errors import StoreError
@@ -104,6 +105,9 @@ class Recording(VetListener):
 
     def visited(self) -> None:
         self._inner.visited()
+
+    def waiting(self, waiting: "Waiting") -> None:
+        self._inner.waiting(waiting)
 
     def ended(self, run: Run) -> None:
         run = self._whole_run(run)

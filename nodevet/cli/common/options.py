@@ -211,8 +211,8 @@ since = click.option(
     multiple=True,
     type=click.Path(path_type=Path),
     metavar="PATH",
-    help="Evidence of an earlier `check --save`, a file or a folder: judge counters of errors and "
-    "the kernel log by what came since.",
+    help="Evidence of an earlier `check --save`, a file or a folder, or `store`, the last recorded "
+    "visit: judge counters of errors and the kernel log by what came since.",
 )
 expect_hostname = click.option(
     "--no-expect-hostname",

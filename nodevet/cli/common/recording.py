@@ -9,6 +9,7 @@ from msgspec import Struct, structs
 
 from nodevet.cli.common.output import Sinks
 from nodevet.cli.common.progress import watched
+from nodevet.cli.common.since import SINCE_STORE
 from nodevet.cli.common.speech import say
 from nodevet.model import Host, Run
 from nodevet.run.context import VetContext
@@ -18,12 +19,11 @@ from nodevet.run.vet import vet
 
 if TYPE_CHECKING:
     from nodevet.fleet import Options
-    from nodevet.run.recording import Budget
+    from nodevet.run.recording import Budget, Recording
     from nodevet.settings.model import FailOn
     from nodevet.store import Store
 
 UNRECORDED = 2  # exit code: the run is reported, and not recorded as was asked
-SINCE_STORE = "store"  # the word in place of a folder
 
 
 class FailOnParam(click.Choice):  # type: ignore[type-arg, unused-ignore]
@@ -113,7 +113,7 @@ def visited(
                 save=sinks.keep,
                 listener=listener,
             )
-            return Visited(run=run, broken="not opened" if memory.lost else "")
+            return told(None, run, memory)
         from nodevet.run.recording import Recording
         from nodevet.run.resume import resumed
 
@@ -139,17 +139,43 @@ def visited(
             save=recording.keep,
             listener=recording,
         )
+    return told(recording, run, memory)
+
+
+def recorded(
+    memory: Remembering, hosts: Sequence[Host], listener: VetListener
+) -> "Recording | None":
+    """What records a run of these hosts by hand, if anything is remembered."""
+    if memory.store is None:
+        return None
+    from nodevet.run.recording import Recording
+
+    return Recording(memory.store, listener, addresses=_addresses(hosts))
+
+
+def told(recording: "Recording | None", run: Run, memory: Remembering) -> Visited:
+    """The run with its news. What is not recorded is said."""
+    if recording is None:
+        return Visited(run=run, broken="not opened" if memory.lost else "")
     if recording.broken is not None:
         say(f"this run is not all recorded: {recording.broken}")
-    told = recording.run or run
-    return Visited(run=told, broken=str(recording.broken or ""))
+    return Visited(run=recording.run or run, broken=str(recording.broken or ""))
 
 
 def _addresses(hosts: Sequence[Host]) -> Mapping[str, str]:
     return {host.name: host.address or host.name for host in hosts}
 
 
-def with_store(context: VetContext, memory: Remembering, series: str, sample: Any) -> VetContext:
+def since_store(context: VetContext, memory: Remembering) -> VetContext:
+    """The context of a run with `--since store`. Raises UserError if nothing is remembered."""
+    if not memory and not memory.lost:
+        raise UserError(f"--since {SINCE_STORE} needs a store: name one with --store")
+    return with_store(context, memory, None, None)
+
+
+def with_store(
+    context: VetContext, memory: Remembering, series: str | None, sample: Any
+) -> VetContext:
     """The context of a run that judges by what came since the last one that was reported."""
     if memory.store is None or sample:
         return context

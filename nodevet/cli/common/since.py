@@ -13,13 +13,14 @@ from nodevet.run.context import VetContext
 from nodevet.run.errors import UserError
 from nodevet.run.last_look import LastLook
 
+SINCE_STORE = "store"  # the word in place of a folder
 MOST = 10  # reasons
 LONGEST = 400  # characters of one
 
 
 def with_since(context: VetContext, paths: Sequence[Path], sample: Any) -> VetContext:
     """The context of a run that compares with what is recorded there. Raises UserError and
-    SavedEvidenceError."""
+    SavedEvidenceError. What the store says is added once it is open: see `asks_store`."""
     if not paths:
         return context
     if sample:
@@ -27,7 +28,17 @@ def with_since(context: VetContext, paths: Sequence[Path], sample: Any) -> VetCo
             "--sample cannot be used with --since: counters are judged by their growth during the "
             "sample, or since the recorded evidence, not both"
         )
+    if asks_store(paths):
+        return context
     return structs.replace(context, since=LastLook(paths))
+
+
+def asks_store(paths: Sequence[Path]) -> bool:
+    """Whether the last recorded visit is meant. Raises UserError if a file is, too."""
+    named = Path(SINCE_STORE) in paths
+    if named and len(paths) > 1:
+        raise UserError(f"--since {SINCE_STORE}: name it alone, or files and folders")
+    return named
 
 
 def tell_not_compared(context: VetContext, *, quiet: bool) -> None:
