@@ -389,10 +389,11 @@ def cpus_allowed(job: WatchedJob, evidence: Evidence) -> tuple[float | None, str
 
 def _waits(job: WatchedJob) -> Iterator[Figure]:
     """The thread that waited for storage at most looks; the rest of a job waits for it."""
-    why = _unread(job) or "neither states nor wchan of the threads were read"
-    worst, note, looked = 0.0, "", False
+    worst, note, looked, hidden = 0.0, "", False, ""
     for process in job.processes:
         for thread in process.threads or ():
+            if "waits" in thread.errors and process.ended_s is None:
+                hidden = hidden or thread.why("waits")
             share, place = blocked(thread)
             if share is None:
                 continue
@@ -401,7 +402,9 @@ def _waits(job: WatchedJob) -> Iterator[Figure]:
                 worst = share
                 note = f"{process.command or '?'} {process.pid}" + (f" in {place}" if place else "")
     unseen = not looked or not all(p.threads or p.ended_s is not None for p in job.processes)
-    if _unread(job) or (job.processes and unseen):
+    unread = _unread(job)
+    if unread or (job.processes and unseen) or (hidden and worst < HOT):
+        why = unread or hidden or "neither states nor wchan of the threads were read"
         yield _figure("blocked", None, why)
     else:
         yield _figure("blocked", worst, note=note)
@@ -411,7 +414,7 @@ def blocked(thread: ThreadActivity) -> tuple[float | None, str]:
     """(percent of the looks at which a thread waited for storage, in which function). A look that
     was left out was at one that rested, was not born yet, or had ended."""
     states = thread.states or ""
-    if len(states) < LEAST:
+    if len(states) < LEAST or ("waits" in thread.errors and "D" not in states):
         return None, ""
     waits = {
         name: number

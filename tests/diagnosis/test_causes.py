@@ -275,6 +275,24 @@ def test_a_job_that_is_not_seen_is_not_taken_for_one_that_does_nothing() -> None
         assert "process 10 was not watched" in found.sentence, found.sentence
 
 
+def test_a_gpu_in_mig_mode_is_not_taken_for_idle() -> None:
+    """The driver tells no utilization of it."""
+    mig = gpu(0, errors={"samples": "NVML_ERROR_NOT_SUPPORTED"})
+    for field in ("samples", "utilization_percent", "memory_utilization_percent"):
+        del mig[field]
+    found = told(sections([mig], [process(threads=[thread(10)])]))
+    assert (found.cause, found.confidence) == (Cause.UNCLEAR, Confidence.LOW)
+
+
+def test_a_thread_whose_sleep_is_not_shown_may_wait_for_storage() -> None:
+    """As that of another user's process."""
+    asleep = thread(10, 95, errors={"waits": "the kernel does not show this user where it sleeps"})
+    del asleep["waits"]
+    found = told(sections(processes=[process(threads=[asleep])]))
+    assert (found.cause, found.confidence) == (Cause.UNCLEAR, Confidence.LOW)
+    assert "where it sleeps" in found.sentence
+
+
 def test_processes_that_were_left_out_leave_a_job_unclear() -> None:
     node = sections([gpu(0)], [process(threads=[thread(10)])])
     assert told(node).cause is Cause.STUCK

@@ -7,37 +7,40 @@ import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from gpu_load import LoadedMachine, loaded_machine
 
 pytestmark = pytest.mark.timeout(300)
 GPUS, THREADS, SECONDS = 8, 500, 20.0
-JOB = f"""
-import threading, time
-for _ in range({THREADS // GPUS}):
+MANY = 5000
+JOB = """
+import sys, threading, time
+threading.stack_size(1 << 16)
+for _ in range(int(sys.argv[1])):
     threading.Thread(target=time.sleep, args=(1000,), daemon=True).start()
 print(flush=True)
 while True:
     time.sleep(0.01)
 """
-WATCH = f"""
+WATCH = """
 import json, os, sys, time
 from nodevet.remote.probe.collectors import gpu, gpu_activity, host_activity, process_activity
-found = {{"gpu": {{"status": "ok", "data": gpu.collect("/", {{"deadline": 60.0}})}}}}
-wish = {{"seconds": {SECONDS}, "interval": 1.0}}
-told, counted = {{}}, {{}}
-children = {{}}
+found = {"gpu": {"status": "ok", "data": gpu.collect("/", {"deadline": 60.0})}}
+wish = {"seconds": float(sys.argv[1]), "interval": 1.0}
+told, counted = {}, {}
+children = {}
 for section in (gpu_activity, host_activity, process_activity):
     name = section.__name__.rpartition(".")[2]
     read, write = os.pipe()
     pid = os.fork()
     if pid == 0:
         end = time.monotonic() + 60
-        request = {{"asks": {{name: [wish]}}, "found": found, "whole_machine": True, "end": end}}
+        request = {"asks": {name: [wish]}, "found": found, "whole_machine": True, "end": end}
         data = section.collect("/", request)
         size = sum(len(each["threads"] or ()) for each in data.get("processes", ()))
-        os.write(write, json.dumps([data["look"], size]).encode())
+        os.write(write, json.dumps([data["look"], size, data.get("complete")]).encode())
         os._exit(0)
     children[name] = pid, read
 for name, (pid, read) in children.items():
@@ -49,9 +52,10 @@ print(json.dumps([told, counted]))
 
 
 @contextmanager
-def job(machine: LoadedMachine, gpu: int) -> Iterator[None]:
+def job(machine: LoadedMachine, gpu: int, threads: int) -> Iterator[None]:
     """A process of many threads on a GPU."""
-    with subprocess.Popen([sys.executable, "-c", JOB], stdout=subprocess.PIPE) as process:
+    command = [sys.executable, "-c", JOB, str(threads)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
         try:
             assert process.stdout and process.stdout.readline()
             file = Path(f"{machine.state}.processes", str(process.pid))
@@ -61,22 +65,40 @@ def job(machine: LoadedMachine, gpu: int) -> Iterator[None]:
             process.kill()
 
 
+def watched(machine: LoadedMachine, seconds: float) -> tuple[dict[str, Any], dict[str, float]]:
+    """What each section tells of its looks, its threads and whether they are all; and the CPU time
+    of its process by the kernel."""
+    done = subprocess.run(
+        [sys.executable, "-c", WATCH, str(seconds)],
+        env={**os.environ, **machine.variables},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr
+    told, counted = json.loads(done.stdout)
+    own = sum(look["cost_s"] for look, *_ in told.values())
+    assert 0 < own < 0.01 * seconds, told
+    return told, counted
+
+
 def test_watching_takes_less_than_one_percent_of_a_core(nvml: Path) -> None:
     """Eight GPUs, and 500 threads on them. It is a share of CPU time, which others do not add to;
     the kernel's count has the child's beginning and end too, which are no more than the looks."""
     with loaded_machine(nvml, GPUS) as machine, ExitStack() as stack:
         for gpu in range(GPUS):
-            stack.enter_context(job(machine, gpu))
-        done = subprocess.run(
-            [sys.executable, "-c", WATCH],
-            env={**os.environ, **machine.variables},
-            capture_output=True,
-            text=True,
-            timeout=120,
-        )
-    assert done.returncode == 0, done.stderr
-    told, counted = json.loads(done.stdout)
+            stack.enter_context(job(machine, gpu, THREADS // GPUS))
+        told, counted = watched(machine, SECONDS)
     assert told["process_activity"][1] >= THREADS - GPUS
-    own = sum(look["cost_s"] for look, _ in told.values())
-    assert 0 < own < 0.01 * SECONDS, told
+    own = sum(look["cost_s"] for look, *_ in told.values())
     assert own <= sum(counted.values()) + 0.03 < 0.02 * SECONDS, (told, counted)
+
+
+def test_a_process_of_five_thousand_threads_costs_no_more_and_is_told_to_be_left_out(
+    nvml: Path,
+) -> None:
+    with loaded_machine(nvml) as machine, job(machine, 0, MANY):
+        told, counted = watched(machine, 10.0)
+    _, threads, complete = told["process_activity"]
+    assert (threads, complete) == (0, False)
+    assert sum(counted.values()) < 0.02 * 10.0, (told, counted)

@@ -43,6 +43,8 @@ RESTING = (  # functions of the kernel in which a thread without work sleeps, ""
     "io_wqe_worker",  # up to 6.3
     "io_wq_worker",
 )
+MOMENTS = 2  # looks by chance at a thread that had just gone on
+NOT_SHOWN = "the kernel does not show this user where it sleeps"
 WARM = 5  # looks for which a thread is followed once it rests
 ROWS = {b"voluntary_ctxt_switches": "switches", b"nonvoluntary_ctxt_switches": "preemptions"}
 
@@ -104,7 +106,7 @@ class WatchedThread(object):
         self.ticks = []
         self.waits = {}  # wchan: at how many looks
         self.asleep_in = ""
-        self.rested = 0  # looks
+        self.rested = self.unseen = 0  # looks
         self.sights = 0
         self.why = None
         self.first = {} if born_s is None else dict.fromkeys(COUNTS, 0)
@@ -159,7 +161,9 @@ class WatchedThread(object):
         self.asleep_in = wchan if why is None else ""
         if why is not None:
             self.why = why
-        elif wchan != "0":  # else it runs again already
+        elif wchan == "0":  # it runs again already, or this user may not see where it sleeps
+            self.unseen += 1
+        else:
             self.waits[wchan[:100]] = self.waits.get(wchan[:100], 0) + 1
 
     def told(self, looks):
@@ -181,8 +185,8 @@ class WatchedThread(object):
         if known and known[-1] != known[0]:
             record["ticks"] = ticks
         record["waits"] = self.waits
-        if self.why and not self.waits:
-            record.fail("waits", self.why)
+        if not self.waits and (self.why or self.unseen >= MOMENTS):
+            record.fail("waits", self.why or NOT_SHOWN)
         return record
 
 

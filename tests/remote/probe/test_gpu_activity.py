@@ -161,6 +161,25 @@ def test_shares_without_a_clock_to_tell_them_by() -> None:
     assert told["processes"][0]["sm_percent"] is None
 
 
+def test_processes_of_mig_devices_are_told_and_their_share_is_not_known() -> None:
+    """A GPU in MIG mode has no utilization; a process stands there once for each of its devices."""
+
+    def of_devices(_: Any) -> Any:
+        return [
+            SimpleNamespace(pid=7, usedGpuMemory=5, gpuInstanceId=1),
+            SimpleNamespace(pid=7, usedGpuMemory=6, gpuInstanceId=2),
+            SimpleNamespace(pid=8, usedGpuMemory=9, gpuInstanceId=3),
+            SimpleNamespace(pid=9, usedGpuMemory=None, gpuInstanceId=4),
+        ]
+
+    told = watched({"nvmlDeviceGetComputeRunningProcesses": of_devices})
+    used = {each["pid"]: each["memory_used_b"] for each in told["processes"]}
+    assert used == {7: 11, 8: 9, 9: None}
+    assert {each["sm_percent"] for each in told["processes"]} == {None}
+    for field in ("utilization_percent", "samples"):
+        assert (told[field], told["errors"][field]) == (None, "NVML_ERROR_NOT_SUPPORTED")
+
+
 def test_samples_are_of_the_time_of_the_watch_by_the_drivers_clock() -> None:
     first = {"nvmlDeviceGetSamples": sampled((DRIVER_AHEAD - 10, 99), (DRIVER_AHEAD, 99))}
     later = sampled((DRIVER_AHEAD, 99), (DRIVER_AHEAD + 500_000, 40))

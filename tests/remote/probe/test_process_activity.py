@@ -203,7 +203,7 @@ GENERATIONS = (
 input()
 if os.fork() == 0:
     burn()
-    time.sleep(1)  # it is seen, however seldom the looks are
+    time.sleep(0.6)  # it is seen, however seldom the looks are
     os._exit(0)
 os.wait()
 if os.fork() == 0:
@@ -247,7 +247,7 @@ def watched_while(one: Program, seconds: float = 4.0) -> ProcessActivities:
 def test_processes_that_are_born_meanwhile_are_watched_from_their_first_moment(
     program: Callable[[str], Program],
 ) -> None:
-    found = watched_while(program(GENERATIONS))
+    found = watched_while(program(GENERATIONS), 7.0)
     assert found.processes is not None
     root, *helpers = found.processes
     assert root.born_s is None and root.children_user is not None

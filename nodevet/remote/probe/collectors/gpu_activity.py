@@ -216,7 +216,11 @@ class WatchedGpu(object):
             running = self.ask("nvmlDeviceGetComputeRunningProcesses")
         except CallError as failure:
             return {}, str(failure)
-        return {int(each.pid): each.usedGpuMemory for each in running}, None
+        used = {}
+        for each in running:  # in MIG mode once for each device that it uses
+            known = [used.get(int(each.pid), 0), each.usedGpuMemory]
+            used[int(each.pid)] = None if None in known else sum(known)
+        return used, None
 
     def told(self):
         """The JSON form of nodevet.evidence.gpu_activity.GpuActivity."""
