@@ -15,13 +15,9 @@ templates:
     gpus: {profile: h100-sxm, count: 1}
     sockets: 2
     cores: 1
-    nvml: {gpu.0.clock_sm_mhz: "1900", gpu.0.event_reasons: "0x0"}
 nodes:
   n[1-2]: {template: h100}
-  n3:
-    template: h100
-    faults: [power-capped]
-    nvml: {gpu.0.clock_sm_mhz: "900", gpu.0.event_reasons: "0x4"}  # what such a limit does
+  n3: {template: h100, faults: [power-capped]}
 """
 BASELINE = "nodevet: 1\nexpect: {power_limit: 700}\nfix: [power_limit]\n"
 NODES = ("n1", "n2", "n3")

@@ -196,3 +196,28 @@ for gpu in map(n.nvmlDeviceGetHandleByIndex, (0, 1)):
 """
     shown, _ = run(nvml, path, program)
     assert shown == ["0", "0", "80", "0"]
+
+
+def test_a_busy_gpu_at_a_low_power_limit_draws_it_and_is_the_slower_for_it(nvml, tmp_path):
+    """GPU 1 may draw 490 W, and GPU 2 never comes near that, for its clock is locked low."""
+    path = tmp_path / "node.state"
+    low = "".join(f"gpu.{index}.power_limit_enforced_mw = 490000\n" for index in (1, 2))
+    locked = (
+        "gpu.2.locked_clock_graphics_min_mhz = 900\ngpu.2.locked_clock_graphics_max_mhz = 900\n"
+    )
+    path.write_text(state("h100-sxm", 3) + low + locked)
+    folder = tmp_path / "node.state.processes"
+    folder.mkdir()
+    (folder / str(os.getpid())).write_text("gpus = 0 1 2\nutilization_percent = 100\n")
+    program = """
+n.nvmlInit()
+for gpu in map(n.nvmlDeviceGetHandleByIndex, range(3)):
+    print(n.nvmlDeviceGetPowerUsage(gpu) // 1000)
+    print(n.nvmlDeviceGetClockInfo(gpu, n.NVML_CLOCK_SM))
+    print(n.nvmlDeviceGetCurrentClocksEventReasons(gpu))
+"""
+    shown, _ = run(nvml, path, program)
+    free, capped, slow = (tuple(map(int, shown[at : at + 3])) for at in (0, 3, 6))
+    assert free == (629, 1980, 0)
+    assert 480 < capped[0] <= 490 and 1600 < capped[1] < 1800 and capped[2] == 4, capped
+    assert slow == (184, 900, 0)

@@ -15,6 +15,7 @@ CHOICE(nvmlDeviceGetDefaultApplicationsClock, "app_clock_graphics_default_mhz",
  * are below the board's default; a higher default is not a bound, as boards boost beyond it.
  * The SM clock is bound with the graphics clock. A highest clock of 0 is no bound; NVML has
  * no call that reads them. */
+enum { GRAPHICS, SM };
 static const struct {
     const char *clock, *most, *min, *max, *app, *usual;
 } current[] = {
@@ -35,25 +36,64 @@ static bool is_lowered(nvmlDevice_t device, unsigned int which, unsigned int *cl
            get_uint(device, NULL, current[which].usual, &usual) == NVML_SUCCESS && *clock < usual;
 }
 
-static nvmlReturn_t unbound_clock(nvmlDevice_t device, unsigned int which, unsigned int *out)
+/* What a description says; of live processes that compute on a GPU described as idle, the highest
+ * but for application clocks. Either within the locked clocks. */
+static nvmlReturn_t clock_as_set(nvmlDevice_t device, unsigned int which, unsigned int *out)
 {
-    unsigned int busy, lowered;
-    if (!current[which].most || !is_computing(device, &busy))
-        return get_uint(device, NULL, current[which].clock, out);
-    TRY(get_uint(device, NULL, current[which].most, out));
-    if (is_lowered(device, which, &lowered) && lowered < *out)
-        *out = lowered;
+    unsigned int busy, lowered, min, max;
+    if (current[which].most && is_computing(device, &busy)) {
+        TRY(get_uint(device, NULL, current[which].most, out));
+        if (is_lowered(device, which, &lowered) && lowered < *out)
+            *out = lowered;
+    } else {
+        TRY(get_uint(device, NULL, current[which].clock, out));
+    }
+    if (current[which].min && get_uint(device, NULL, current[which].min, &min) == NVML_SUCCESS &&
+        get_uint(device, NULL, current[which].max, &max) == NVML_SUCCESS && max)
+        *out = *out < min ? min : *out > max ? max : *out;
     return NVML_SUCCESS;
 }
 
-/* What a description says, and of live processes that compute on a GPU described as idle:
- * not idle, and the application clocks where they hold it down. */
+/* What a GPU that computes draws. Under full load at its highest clock that is nine tenths of the
+ * board's default limit; beyond what it draws idle it goes with how busy it is, and with the
+ * square of its clock. */
+static unsigned int drawn_mw(nvmlDevice_t device, unsigned int busy, unsigned long long clock)
+{
+    unsigned int idle = 0, usual, most;
+    get_uint(device, NULL, "power_draw_mw", &idle);
+    if (get_uint(device, NULL, "power_limit_default_mw", &usual) != NVML_SUCCESS ||
+        get_uint(device, NULL, "max_clock_sm_mhz", &most) != NVML_SUCCESS || !most ||
+        usual / 10 * 9 < idle)
+        return idle;
+    unsigned long long full = (usual / 10 * 9 - idle) / 100 * busy;
+    return idle + (unsigned int)(full * clock * clock / most / most);
+}
+
+enum { LOWEST_MHZ = 210, STEP_MHZ = 15 };
+
+/* A graphics or SM clock under load, so low that the GPU stays within its power limit. */
+static unsigned int within_power(nvmlDevice_t device, unsigned int clock)
+{
+    unsigned int busy, limit;
+    if (is_computing(device, &busy) &&
+        get_uint(device, NULL, "power_limit_enforced_mw", &limit) == NVML_SUCCESS)
+        while (clock > LOWEST_MHZ && drawn_mw(device, busy, clock) > limit)
+            clock -= STEP_MHZ;
+    return clock;
+}
+
+/* What a description says, and of live processes that compute on a GPU described as idle: not
+ * idle; the power limit or the application clocks where they hold it down. */
 static nvmlReturn_t event_reasons(nvmlDevice_t device, unsigned long long *out)
 {
-    unsigned int busy, lowered;
+    unsigned int busy, lowered, clock;
     TRY(get_ulonglong(device, "event_reasons", out));
-    if (is_computing(device, &busy))
+    if (is_computing(device, &busy)) {
         *out = is_lowered(device, 0, &lowered) ? APPLICATIONS_CLOCKS : 0;
+        if (clock_as_set(device, SM, &clock) == NVML_SUCCESS &&
+            within_power(device, clock) < clock)
+            *out = SW_POWER_CAP;
+    }
     return NVML_SUCCESS;
 }
 
@@ -92,30 +132,25 @@ EXPORT nvmlReturn_t nvmlDeviceGetPowerState(nvmlDevice_t device, unsigned int *o
     return performance_state(device, out);
 }
 
-/* Nine tenths of the limit under full load, and in between by how busy it is. */
 EXPORT nvmlReturn_t nvmlDeviceGetPowerUsage(nvmlDevice_t device, unsigned int *out)
 {
-    unsigned int busy, limit;
+    unsigned int busy, clock;
     CALL(device, out);
     TRY(get_uint(device, NULL, "power_draw_mw", out));
-    if (is_computing(device, &busy) &&
-        get_uint(device, NULL, "power_limit_enforced_mw", &limit) == NVML_SUCCESS &&
-        limit / 10 * 9 > *out)
-        *out += (limit / 10 * 9 - *out) / 100 * busy;
+    if (is_computing(device, &busy) && clock_as_set(device, SM, &clock) == NVML_SUCCESS)
+        *out = drawn_mw(device, busy, within_power(device, clock));
     return NVML_SUCCESS;
 }
 
 EXPORT nvmlReturn_t nvmlDeviceGetClockInfo(nvmlDevice_t device, unsigned int which,
                                            unsigned int *out)
 {
-    unsigned int min, max;
     CALL(device, out);
     if (which >= sizeof current / sizeof *current)
         return NVML_ERROR_INVALID_ARGUMENT;
-    TRY(unbound_clock(device, which, out));
-    if (current[which].min && get_uint(device, NULL, current[which].min, &min) == NVML_SUCCESS &&
-        get_uint(device, NULL, current[which].max, &max) == NVML_SUCCESS && max)
-        *out = *out < min ? min : *out > max ? max : *out;
+    TRY(clock_as_set(device, which, out));
+    if (which == GRAPHICS || which == SM)
+        *out = within_power(device, *out);
     return NVML_SUCCESS;
 }
 
@@ -140,7 +175,7 @@ EXPORT nvmlReturn_t nvmlDeviceGetClock(nvmlDevice_t device, unsigned int type, u
  * default one; with both the graphics clocks from the highest down to 210 MHz in steps of
  * 15 MHz, as on A100 and H100, and the default one. */
 
-enum { LOWEST_MHZ = 210, STEP_MHZ = 15, CLOCKS = 512 };
+enum { CLOCKS = 512 };
 
 static unsigned int default_clock(nvmlDevice_t device, const char *key)
 {

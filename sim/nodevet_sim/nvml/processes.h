@@ -8,7 +8,7 @@
 
 enum { LIVE_PROCESSES = 256, PATTERN = 128, SLOTS = 420, SLOT_US = 50000 };
 
-enum { GPU_IDLE = 1, APPLICATIONS_CLOCKS = 2 }; /* of nvmlClocksEventReasons */
+enum { GPU_IDLE = 1, APPLICATIONS_CLOCKS = 2, SW_POWER_CAP = 4 }; /* nvmlClocksEventReasons */
 
 /* A process on a GPU. What a live one does is in its file, see processes.c. */
 struct process {
