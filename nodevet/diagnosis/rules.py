@@ -97,6 +97,8 @@ RULES = (
             ),
             _most("clock", 90.0, FULL),
         ),
+        "give it its power back: nvidia-smi -q -d POWER shows the limit and the board's default, "
+        "`nodevet check` compares it with the baseline",
     ),
     CauseRule(
         Cause.THROTTLED,

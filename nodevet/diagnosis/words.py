@@ -18,7 +18,7 @@ WAITS_FOR = {
 }
 PROOF = {
     Cause.GPU: ("sm_busy", "clock", "power"),
-    Cause.THROTTLED: ("slowed", "power_capped", "limit", "clock", "sm_busy"),
+    Cause.THROTTLED: ("slowed", "power_capped", "limit", "clock", "power", "sm_busy"),
     Cause.SUBMISSION: ("sm_busy", "hottest_thread", "job_system", "switches"),
     Cause.PREPROCESSING: (
         "sm_busy",
@@ -224,10 +224,12 @@ def also(
     rulings: Iterable[Ruling],
     explained: Mapping[Cause, Cause],
 ) -> tuple[str, ...]:
-    """What stands out beside the cause. `explained`: what another cause brings along."""
+    """What stands out beside the cause; another one only if it has a figure of its own, as that of
+    a throttled GPU that is also busy has not. `explained`: what another cause brings along."""
     told = []
+    known = {name for each in causes for name in PROOF.get(each, ())}
     for ruling in rulings:
-        if ruling.holds and ruling.cause not in causes and ruling.cause is not cause:
+        if ruling.holds and not known.issuperset(PROOF.get(ruling.cause, ())):
             by = explained.get(ruling.cause)
             why = f", which comes with {by.value}" if by else ""
             line = f"looks {ruling.cause.value} too{why}: {proof(ruling.cause, found)}"

@@ -170,6 +170,7 @@ def test_clocks_that_are_set_far_below_the_maximum_throttle_with_what_sets_them(
     found = told(OTHERS["clocks that are set low"])
     assert (found.causes, found.confidence) == ((Cause.THROTTLED,), Confidence.HIGH)
     assert "SM clock 45 % of its maximum" in found.sentence and "nvidia-smi -rgc" in found.next_step
+    assert not any("GPU-bound" in line for line in found.also)
     by_application = told(sections([low], application=900))
     assert "of its maximum (application clock 900 MHz)" in by_application.sentence
     by_driver = told(sections([{**low, "event_reasons": [0x2] * LOOKS}]))
