@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from nodevet.evidence.document import opened
+from nodevet.evidence.document import EvidenceError, opened
 from nodevet.history.listing import RunLine, refs, run_lines
 from nodevet.history.model import FindingSpan, RecordedRun, RecordedVisit
 from nodevet.history.run_diff import READS, RunDiff, RunSeen, fact_diffs, facts, run_diff
@@ -151,14 +151,20 @@ def _facts(
     thinned = 0
     for visit, document in store.evidence(before.id, sections=READS):
         thinned += visit.thinned
-        if document is not None:
-            kept[visit.host] = facts(opened(document))
+        if found := _facts_in(document):
+            kept[visit.host] = found
     pairs: list[tuple[str, Facts, Facts]] = []
     for visit, document in store.evidence(after.id, hosts=kept, sections=READS):
         thinned += visit.thinned
-        if document is None:
-            continue
-        old, new = kept[visit.host], facts(opened(document))
-        if old != new:
+        old, new = kept[visit.host], _facts_in(document)
+        if new and old != new:
             pairs.append((visit.host, old, new))
     return pairs, thinned
+
+
+def _facts_in(document: bytes | None) -> Facts:
+    """None of what a host said that cannot be read."""
+    try:
+        return facts(opened(document)) if document is not None else {}
+    except EvidenceError:
+        return {}

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from nodevet.evidence.document import opened
+from nodevet.evidence.document import EvidenceError, opened
 from nodevet.evidence.infiniband import Infiniband
 from nodevet.evidence.nvme import Nvme
 from nodevet.facts import facts_of
@@ -61,8 +61,12 @@ def _moved(place: PartPlace, places: list[PartPlace]) -> bool:
 
 
 def _facts(store: "Store", host: str) -> HostFacts | None:
+    """What it is, by what it said last; None if that is nothing that can be read."""
     found = store.last_evidence(host)
-    return facts_of(opened(found[1])) if found else None
+    try:
+        return facts_of(opened(found[1])) if found else None
+    except EvidenceError:
+        return None
 
 
 def passport_found(store: "Store", text: str, *, hosts: bool = False) -> Passport:
@@ -99,7 +103,10 @@ def _named(store: "Store", place: PartPlace) -> frozenset[str]:
         return frozenset()
     for _, document in store.evidence(place.first.run, hosts=[place.host], sections=NAMED):
         if document is not None:
-            evidence = opened(document)
+            try:
+                evidence = opened(document)
+            except EvidenceError:
+                return frozenset()
             rdma = evidence[Infiniband].data or Infiniband()
             nvme = evidence[Nvme].data or Nvme()
             names = {each.name for each in rdma.devices or () if each.bus_id == place.slot}

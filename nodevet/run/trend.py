@@ -123,6 +123,9 @@ def _values(
     for _, document in store.evidence(run.id, hosts=hosts, sections=[section]):
         if document is None:
             continue
-        raw = typed.decode(document, _Document).sections.get(section)
-        data = typed.decode(bytes(raw), _Section).data if raw else None
+        try:
+            raw = typed.decode(document, _Document).sections.get(section)
+            data = typed.decode(bytes(raw), _Section).data if raw else None
+        except (msgspec.MsgspecError, UnicodeError, RecursionError):  # a node may send anything
+            continue
         yield from values(data, rest)

@@ -8,7 +8,6 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-import msgspec
 from sqlalchemy import Connection, Select, Table, case, delete, func, insert, or_, select, update
 from sqlalchemy.engine import URL, Engine
 
@@ -475,10 +474,9 @@ class Store:
         if after is not None:
             asked = asked.where(t.visit.c.at >= _instant(after))
         for visit, text in self._evidence_of(asked, [section]):
-            if text is not None:
-                document = msgspec.json.decode(text)
-                data = document.get("sections", {}).get(section, {}).get("data")
-                yield visit, tuple(_at(data, inner.split("."), ""))
+            found = None if text is None else documents.section(text, section)
+            if found is not None:
+                yield visit, tuple(_at(found.get("data"), inner.split("."), ""))
 
     def record_plan(self, digest: str, text: bytes, created: str) -> None:
         """A plan of fixes, by its SHA-256. Raises StoreError."""
