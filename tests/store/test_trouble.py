@@ -3,10 +3,15 @@
 import os
 import random
 import resource
+import shutil
 import signal
 import sqlite3
+import subprocess
+import sys
+import tempfile
 import time
 import warnings
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -55,11 +60,29 @@ def night_of(url: str, night: int) -> None:
             raise recorder.broken
 
 
-def in_a_child(url: str, night: int, seconds: float) -> bool:
-    """Whether the night was over before the child was killed."""
+def forked() -> int:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)
-        child = os.fork()
+        return os.fork()
+
+
+def begun_when_told(url: str, night: int, told: int) -> int:
+    """A process that records one night when it is told to; it ends with 0 if all went well."""
+    child = forked()
+    if not child:
+        code = 1
+        try:
+            os.read(told, 1)
+            night_of(url, night)
+            code = 0
+        finally:
+            os._exit(code)
+    return child
+
+
+def in_a_child(url: str, night: int, seconds: float) -> bool:
+    """Whether the night was over before the child was killed."""
+    child = forked()
     if not child:
         try:
             night_of(url, night)
@@ -235,6 +258,65 @@ def test_two_write_at_once_and_a_reader_reads(url: str):
         for night in (1, 2):
             failing = {f"gpu{host:03d}" for host in range(9) if fails(night, host)}
             assert {span.host for span in one.spans(run=run(night).id)} == failing
+
+
+def test_two_processes_record_the_same_hosts_at_once(url: str):
+    with open_store(url):
+        pass
+    told, tell = os.pipe()
+    children = [begun_when_told(url, night, told) for night in range(2)]
+    os.write(tell, b"go")
+    codes = [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children]
+    os.close(told)
+    os.close(tell)
+    assert codes == [0, 0]
+    with open_store(url) as store:
+        is_whole(store, range(2))
+        assert [each.state for each in store.runs()] == [RunState.COMPLETE] * 2
+        assert [each.visited for each in store.runs()] == [HOSTS] * 2
+        for host in range(HOSTS):
+            name = f"gpu{host:03d}"
+            last, first = store.visits_of(name)
+            assert {last.run, first.run} == {run(0).id, run(1).id}
+            failing = fails(int(last.run[6:8]) - 1, host)
+            assert len(list(store.spans(host=name, open_only=True))) == failing
+
+
+OPEN = """
+import sys
+from nodevet.store import StoreError, open_store
+try:
+    open_store(sys.argv[1])
+except StoreError as error:
+    sys.exit(str(error))
+"""
+
+
+@pytest.fixture
+def locked() -> Iterator[Path]:
+    """A folder of an ordinary user's, which may not write there."""
+    folder = Path(tempfile.mkdtemp(prefix="nodevet-locked-"))
+    if os.geteuid() == 0:
+        shutil.chown(folder, "nobody")
+    folder.chmod(0o500)
+    yield folder
+    folder.chmod(0o700)
+    shutil.rmtree(folder)
+
+
+@pytest.mark.parametrize("name", ["history.sqlite", "nodevet/history.sqlite"])
+def test_a_folder_that_may_not_be_written_is_said_to_be(locked: Path, name: str):
+    words = ["setpriv", "--reuid", "nobody", "--regid", "nogroup", "--clear-groups"]
+    drop = words if os.geteuid() == 0 else []
+    done = subprocess.run(
+        [*drop, sys.executable, "-c", OPEN, f"sqlite:///{locked / name}"],
+        capture_output=True,
+        text=True,
+        cwd="/",
+    )
+    told = f"{locked / name}: the store cannot be made: Permission denied\n"
+    assert (done.returncode, done.stderr) == (1, told)
+    assert not list(locked.iterdir())
 
 
 def test_a_damaged_piece_is_told():
