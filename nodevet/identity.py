@@ -170,7 +170,8 @@ class Met:
         """Once all were met: the reports of machines under several names, which fail and name all
         of them."""
         for key, names in self._names.items():
-            reports = [self._known(name) for name in dict.fromkeys(names)]
+            others = [*dict.fromkeys(names)]
+            reports = [self._known(name) for name in others] if len(others) > 1 else []
             same = [report for report in reports if report and machine(report) == key]
             if len(same) > 1:
                 finding = _twice(report.host for report in same)

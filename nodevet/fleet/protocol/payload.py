@@ -32,6 +32,7 @@ BEYOND = tuple(
 )
 """What a probe does not need."""
 
+_HEAD = re.compile(rb"\x1eNODEVET ([!-~]{1,64}) (\d{1,9}) ([0-9a-f]{64})\n")
 _HEAD_LENGTH = 128  # bytes; longer than any frame's head
 
 TOO_OLD = 98
@@ -183,9 +184,7 @@ class Answer:
     """What a node has said so far, noise included, at most `limit` bytes of it."""
 
     def __init__(self, nonce: str, limit: int) -> None:
-        self._head = re.compile(
-            rb"\x1eNODEVET %s (\d{1,9}) ([0-9a-f]{64})\n" % re.escape(nonce.encode())
-        )
+        self._nonce = nonce.encode()
         self._limit = limit
         self._said = bytearray()
         self._found: re.Match[bytes] | None = None
@@ -223,15 +222,16 @@ class Answer:
         return self._found is not None
 
     def _search(self, since: int) -> None:
-        found = self._head.search(bytes(memoryview(self._said)[since:]))
+        heads = _HEAD.finditer(bytes(memoryview(self._said)[since:]))
+        found = next((head for head in heads if head[1] == self._nonce), None)
         if found is not None:
             self._found = found
             self._start = since + found.end()
-            self._end = self._start + int(found[1])
+            self._end = self._start + int(found[2])
 
     def _document(self, head: re.Match[bytes]) -> bytes:
         text = bytes(memoryview(self._said)[self._start : self._end])
-        if _sha256(text).encode() != head[2]:
+        if _sha256(text).encode() != head[3]:
             raise AnswerError("corrupted response: its SHA-256 differs")
         return text
 
