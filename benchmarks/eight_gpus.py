@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from contenders import HERE, REPOSITORY, BenchmarkError, Contender, fleet, floor, nodevet
+from contenders import FLOOR, HERE, REPOSITORY, BenchmarkError, Contender, fleet, floor, nodevet
 from rejudge import held
 
 from nodevet_sim.sshd import make_key
@@ -171,12 +171,12 @@ def check_sizes(sizes: tuple[int, ...]) -> None:
 
 
 def eight_table(rows: list[tuple[str, SweepCost]]) -> str:
-    least = rows[0][1].each
+    floors = {run.hosts: run.each for name, run in rows if name == FLOOR}
     lines = [
         "| sweep | hosts | controller CPU per host | against the floor | wall time |",
         "|---|---:|---:|---:|---:|",
         *(
-            f"| {name} | {run.hosts:,} | {run.each:.1f} ms | {run.each / least:.2f} × "
+            f"| {name} | {run.hosts:,} | {run.each:.1f} ms | {run.each / floors[run.hosts]:.2f} × "
             f"| {run.wall:.0f} s |"
             for name, run in rows
         ),

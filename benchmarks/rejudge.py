@@ -17,6 +17,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -140,6 +141,47 @@ def held(pid: int) -> float:
     return 0.0
 
 
+@dataclass(frozen=True)
+class RejudgeCost:
+    """Of all hosts: wall time and CPU in seconds, and the most that was held in MB."""
+
+    name: str
+    wall: float
+    cpu: float
+    held: float = 0.0
+
+
+def measure(file: Path, hosts: int, rounds: int) -> tuple[RejudgeCost, RejudgeCost]:
+    """Decoding and judging, in turn, so that both meet the same machine; the least of each."""
+    url = f"sqlite:///{file}"
+    if not file.exists():
+        record(url, hosts)
+    decoded, judged = [], []
+    for _ in range(rounds):
+        decoded.append(decoding(hosts))
+        judged.append(judging(url, hosts))
+    walls, cpus = zip(*decoded, strict=True)
+    took, used, most = zip(*judged, strict=True)
+    return (
+        RejudgeCost("decoding, in one process", min(walls), min(cpus)),
+        RejudgeCost("`nodevet check --from-run`", min(took), min(used), max(most)),
+    )
+
+
+def rejudge_table(costs: tuple[RejudgeCost, RejudgeCost]) -> str:
+    least = costs[0]
+    lines = [
+        "| of all | wall time | against decoding | CPU | against decoding | held |",
+        "|---|---:|---:|---:|---:|---:|",
+        *(
+            f"| {it.name} | {it.wall:.2f} s | {it.wall / least.wall:.1f} × | {it.cpu:.2f} s "
+            f"| {it.cpu / least.cpu:.1f} × | {f'{it.held:.0f} MB' if it.held else ''} |"
+            for it in costs
+        ),
+    ]
+    return "\n".join(lines)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--hosts", type=int, default=10_000)
@@ -147,21 +189,7 @@ def main() -> None:
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         file = (options.store or Path(folder) / "history.sqlite").absolute()
-        url = f"sqlite:///{file}"
-        if not file.exists():
-            record(url, options.hosts)
-        decoded, judged = [], []
-        for _ in range(ROUNDS):  # in turn, so that both meet the same machine
-            decoded.append(decoding(options.hosts))
-            judged.append(judging(url, options.hosts))
-    wall, cpu = min(each[0] for each in decoded), min(each[1] for each in decoded)
-    took, used = min(each[0] for each in judged), min(each[1] for each in judged)
-    print(f"{options.hosts:,} nodes with eight GPUs, {os.cpu_count()} cores")
-    print(f"decoding  {wall:7.2f} s  {cpu:7.2f} s of CPU")
-    print(
-        f"judging   {took:7.2f} s  {used:7.2f} s of CPU  {max(each[2] for each in judged):.0f} MB"
-    )
-    print(f"ratio     {took / wall:7.2f}    {used / cpu:7.2f}")
+        print(rejudge_table(measure(file, options.hosts, ROUNDS)))
 
 
 if __name__ == "__main__":

@@ -23,8 +23,10 @@ from statistics import median
 
 import eight_gpus
 import judging
+import launchers
 import night
 import probe
+import rejudge
 import saved_nodes
 from contenders import (
     AT_A_TIME,
@@ -141,7 +143,7 @@ machine alone.
 
 
 def when() -> str:
-    """Of a section that is written anew by itself."""
+    """Of a section: each may be written anew by itself."""
     return f"Measured on {date.today()}, load average {os.getloadavg()[1]:.0f}."
 
 
@@ -159,7 +161,6 @@ def eight(folder: Path, options: argparse.Namespace) -> str:
 Loopback hosts, each a real `sshd`, {AT_A_TIME} at a time, which answer with the evidence of a
 simulated node with eight GPUs instead of reading their own (`benchmarks/canned_node.py`). nodevet
 judges each by a baseline of its kind and writes JSON. Of each, the round with the least CPU.
-{when()}
 """
 
 
@@ -169,9 +170,9 @@ def growth(folder: Path, options: argparse.Namespace) -> str:
     rows = eight_gpus.growth(folder, sizes, options.rounds)
     return f"""{eight_gpus.growth_table(rows)}
 
-The same, of a server that answers for all of them in one process (`benchmarks/canned.py`). The
-least CPU of some rounds; the most memory that was held at once, what processes share counted in
-part. The controller judges and writes; its children speak SSH. {when()}
+The same, {AT_A_TIME} at a time, of a server that answers for all of them in one process
+(`benchmarks/canned.py`). The least CPU of some rounds; the most memory that was held at once, what
+processes share counted in part. The controller judges and writes; its children speak SSH.
 """
 
 
@@ -181,7 +182,26 @@ def recorded(folder: Path, options: argparse.Namespace) -> str:
 
 {rows[0].hosts:,} nodes with eight GPUs, each with ids of its own; from night to night only readings
 and clocks differ. What recording takes by itself (`nodevet.store`, SQLite), without visiting and
-judging; the bytes are those that the store's files grew by. {when()}
+judging; the bytes are those that the store's files grew by.
+"""
+
+
+def rejudged(folder: Path, options: argparse.Namespace) -> str:
+    costs = rejudge.measure(folder / "history.sqlite", options.rejudged, options.rounds)
+    return f"""{rejudge.rejudge_table(costs)}
+
+A recorded night of {options.rejudged:,} nodes with eight GPUs, judged again without visiting them
+(`benchmarks/rejudge.py`); msgspec decodes the same documents. The least of {options.rounds} rounds,
+the most memory that all processes held together.
+"""
+
+
+def launched(folder: Path, options: argparse.Namespace) -> str:
+    asked = argparse.Namespace(hosts=240, rounds=2, delay=1.0)
+    found = launchers.launcher_table(launchers.measure(folder, asked), asked)
+    return f"""{found}
+All of it ran on one machine, which so did the work of every launcher: what is shared out here is
+waiting, not CPU.
 """
 
 
@@ -193,7 +213,7 @@ def probed(folder: Path, options: argparse.Namespace) -> str:
 | the probe, {found.gpus} GPUs | {found.probe:.0f} ms | {found.probe / found.empty:.1f} × |
 
 A simulated node ({probe.PROFILE}) with the simulated NVML. CPU of the process and its children, the
-least of {LEAST} rounds: the program is unpacked, compiled, and reads every section. {when()}
+least of {LEAST} rounds: the program is unpacked, compiled, and reads every section.
 """
 
 
@@ -235,8 +255,10 @@ Section = Callable[[Path, argparse.Namespace], str]
 SECTIONS: Mapping[str, tuple[str, Section]] = {
     "sweep": ("A sweep", sweep),
     "eight": ("A sweep over nodes with eight GPUs", eight),
-    "growth": ("From a hundred hosts to ten thousand", growth),
+    "growth": ("As a fleet grows", growth),
     "night": ("A night in which nothing changed", recorded),
+    "rejudge": ("Judging a recorded night again", rejudged),
+    "launchers": ("Launchers", launched),
     "probe": ("The probe", probed),
     "judging": ("Judging what was saved", judged),
     "local": ("On the node itself", local),
@@ -252,7 +274,8 @@ def head() -> str:
 Written by `make bench` on {os.cpu_count()} cores ({platform.machine()}), Python
 {platform.python_version()}, asyncssh {version("asyncssh")}, ansible-core {run.stdout.strip()}. The
 contenders took turns; the figures are medians unless said otherwise. CPU is user and system.
-Absolute times vary with the machine; read the ratios.
+Absolute times vary with the machine; read the ratios. Nothing is recorded (`--store none`)
+but where it is said. Each section says when it was measured.
 """
     return f"{filled(page)}\n"
 
@@ -279,13 +302,14 @@ def main() -> None:
     )
     parser.add_argument("--large", type=int, default=3000, help="hosts beside the floor")
     parser.add_argument("--most", type=int, default=10_000, help="hosts of a large site")
+    parser.add_argument("--rejudged", type=int, default=2000, help="hosts that are judged again")
     parser.add_argument("--only", choices=SECTIONS, help="write only this section, again")
     options = parser.parse_args()
     page = PAGE.read_text(encoding="utf-8") if options.only else head()
     for name, (title, section) in SECTIONS.items():
         if options.only in (None, name):
             with tempfile.TemporaryDirectory(prefix="nodevet-bench-") as folder:
-                page = replaced(page, title, section(Path(folder), options))
+                page = replaced(page, title, f"{section(Path(folder), options)}\n{when()}")
             PAGE.write_text(page, encoding="utf-8")
             print(f"\n{title} is written to {PAGE.relative_to(REPOSITORY)}", flush=True)
 
