@@ -188,7 +188,7 @@ def _swept(
     held = locked(sweep.locks, f"nodevet sweep {sweep.name}") if lock else nullcontext()
     try:
         with held:
-            return _made(sweep, formats, store, typed, given, display, people)
+            return _made(sweep, formats, store, typed, given, display, people, lock=lock)
     except HeldError as error:
         say(str(error))
         return HELD
@@ -202,6 +202,8 @@ def _made(
     given: Mapping[str, Any],
     display: Display,
     people: tuple[str, ...],
+    *,
+    lock: bool,
 ) -> int:
     from msgspec import structs
 
@@ -214,6 +216,7 @@ def _made(
     from nodevet.run.engine import engine
     from nodevet.run.reach import fleet_options
     from nodevet.run.sweep import reach
+    from nodevet.run.sweep_lock import free
     from nodevet.run.targets import Targets
     from nodevet.settings.model import fail_on
 
@@ -231,6 +234,8 @@ def _made(
     hosts = targets.hosts()
     within = given["within"] or (seconds_of(said.within) if said.within else None)
     with opened(store, sweep.store, reaches=True, asked=True) as memory:
+        if lock and memory.store is not None:
+            free(memory.store, sweep.name)
         if said.since:
             context = with_store(context, memory, sweep.name, told["sample"])
         reached = fleet_options(

@@ -1,16 +1,16 @@
 """Recording a run while it goes on, and what it tells beside what is remembered."""
 
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from msgspec import Struct, structs
 
 from nodevet.age import seconds_of
-from nodevet.changes import HostNews
+from nodevet.changes import FindingNews, HostNews, News
 from nodevet.fleet import Visit
-from nodevet.history.model import RecordedRun, RunState
-from nodevet.model import Host, HostOutcome, HostReport, Run, Status
+from nodevet.history.model import FindingSpan, RecordedRun, RunState, SpanEnd
+from nodevet.model import Host, HostOutcome, HostReport, Run, Severity, Status, Verdict
 from nodevet.news import Before, news_of
 from nodevet.run.listener import VetListener
 from nodevet.suspicion import suspicions
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from nodevet.store import Recorder, Store
     from nodevet.store.errors import StoreError
 
+TROUBLE = (Verdict.FAIL, Verdict.UNKNOWN)
+ENDS = (SpanEnd.OK, SpanEnd.NOT_APPLICABLE, SpanEnd.GONE)
 NONE = "none"  # the store that keeps nothing
 VARIABLE = "NODEVET_STORE"
 MOST_RUNS = 200  # that are looked through for the one before
@@ -138,8 +140,15 @@ class Recording(VetListener):
 
     def _told(self, run: Run) -> Run:
         """With what is new in it. What could not be recorded is not held against what was."""
+        from nodevet.store.errors import StoreError
+
         earlier = self._earlier.news if self._earlier else ()
         told = (*earlier, *self._news.values())
+        if self._series and self._before.id:
+            try:
+                told = tuple(_with_meanwhile(self._store, told, run, self._before))
+            except StoreError as error:
+                self.broken = error
         news = news_of(run, told, self._reported(told))
         if self._budget is not None:
             found = suspicions(
@@ -167,6 +176,50 @@ class Recording(VetListener):
             self.broken = error
             return self._before
         return structs.replace(self._before, told=told)
+
+
+def _with_meanwhile(
+    store: "Store", found: Iterable[HostNews], run: Run, before: Before
+) -> Iterator[HostNews]:
+    """With what was so in the sweep before, and was seen to have ended by a check by hand since."""
+    ended: dict[tuple[str, str], list[FindingSpan]] = {}
+    for span in store.spans(ended_after=before.started):
+        began = (span.since or span.first).run
+        if (
+            span.check
+            and span.verdict in TROUBLE
+            and span.severity is not Severity.SHADOW
+            and span.end in ENDS
+            and span.ended is not None
+            and began <= before.id < span.ended.run < run.id
+        ):
+            ended.setdefault((span.host, span.baseline), []).append(span)
+    places = {summary.host: place for place, summary in enumerate(run.summaries)} if ended else {}
+    for news in found:
+        place = places.get(news.host)
+        report = run.hosts[place] if place is not None else None
+        past = ended.get((news.host, report.baseline), []) if report else []
+        if report is not None and report.status is Status.VETTED and past:
+            now = {each.key for each in report.findings if each.verdict in TROUBLE}
+            now |= {each.key for each in news.findings}
+            fixed = tuple(ended_news(span) for span in past if span.key not in now)
+            yield structs.replace(news, findings=(*news.findings, *fixed))
+        else:
+            yield news
+
+
+def ended_news(span: FindingSpan) -> FindingNews:
+    since = span.since or span.first
+    return FindingNews(
+        news=News.FIXED if span.end is SpanEnd.OK else News.GONE,
+        key=span.key,
+        check=span.check,
+        severity=span.severity,
+        why=span.why,
+        before=span.finding,
+        since=since.at,
+        since_run=since.run,
+    )
 
 
 def _recorded(run: Run, series: str, hosts: int, *, ended: bool = False) -> RecordedRun:

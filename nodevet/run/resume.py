@@ -12,6 +12,7 @@ from nodevet.history.model import FindingSpan, RecordedRun, RecordedVisit, RunSt
 from nodevet.model import Host, HostReport, Verdict
 from nodevet.run.context import VetContext
 from nodevet.run.errors import UserError
+from nodevet.run.recording import TROUBLE, ended_news
 from nodevet.run.vet import judge_visit
 
 if TYPE_CHECKING:
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
 
 LAST = "last"  # the last run that did not end
 LOOKED = 50  # runs
-TROUBLE = (Verdict.FAIL, Verdict.UNKNOWN)
 
 
 class TakenUp(Struct, frozen=True, kw_only=True):
@@ -132,14 +132,4 @@ def _ended(spans: Iterable[FindingSpan], now: Iterable[FindingSpan]) -> Iterator
     open_keys = {span.key for span in now}
     for span in spans:
         if span.verdict in TROUBLE and span.key not in open_keys:
-            since = span.since or span.first
-            yield FindingNews(
-                news=News.FIXED if span.end is SpanEnd.OK else News.GONE,
-                key=span.key,
-                check=span.check,
-                severity=span.severity,
-                why=span.why,
-                before=span.finding,
-                since=since.at,
-                since_run=since.run,
-            )
+            yield ended_news(span)

@@ -166,6 +166,18 @@ class Store:
         with self._reading() as connection:
             return [_run(row) for row in connection.execute(asked)]
 
+    def running(self, series: str) -> tuple[RecordedRun, str] | None:
+        """The run of a sweep that goes on, and who records it: `process PID on HOST`."""
+        asked = select(t.run).where(
+            t.run.c.series == plain(series), t.run.c.state == RunState.RUNNING.value
+        )
+        with self._reading() as connection:
+            for row in connection.execute(asked):
+                if (found := _run(row)).state is RunState.RUNNING:
+                    host, pid, _ = row.owner.rsplit(" ", 2)
+                    return found, f"process {pid} on {host}"
+        return None
+
     def run(self, ref: str = "last", *, series: str | None = None) -> RecordedRun:
         """By id, the beginning of one, `last`, `last~2`, or a day: the last run of it.
 
@@ -333,6 +345,7 @@ class Store:
         after: str | None = None,
         before: str | None = None,
         key: str | None = None,
+        ended_after: str | None = None,
     ) -> Iterator[FindingSpan]:
         """What was found, for as long as it stayed the same, in the order in which it began.
 
@@ -352,6 +365,8 @@ class Store:
             asked = asked.where(_LAST_MOMENT.c.at >= _instant(after))
         if before is not None:
             asked = asked.where(_FIRST.c.at < _instant(before))
+        if ended_after is not None:
+            asked = asked.where(_ENDED.c.at >= _instant(ended_after))
         if run is not None:
             seen = t.visit.alias("seen")
             asked = asked.where(
