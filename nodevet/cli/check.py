@@ -191,7 +191,8 @@ def command(
             hosts, context, reached, sinks, least, store, resume, last_look=asks_store(since)
         )
     tell_not_compared(context, quiet=display.quiet)
-    sinks.finish(done.run, everything=everything, shadow=shadow)
+    with done.reporting():
+        sinks.finish(done.run, everything=everything, shadow=shadow)
     code = done.code(sinks)
     if keeping and code == 0:  # that of the format, which may see a warning where the run passes
         _keep(keeping, done.run, sinks, context, project)

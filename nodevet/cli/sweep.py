@@ -266,7 +266,8 @@ def _made(
         news = structs.replace(done.run.news, not_notified=failed)
         done = structs.replace(done, run=structs.replace(done.run, news=news))
     try:
-        sinks.finish(done.run)
+        with done.reporting():
+            sinks.finish(done.run)
         code = done.code(sinks)
     except UserError:
         _ended(sweep, done, 2, len(failed))

@@ -302,6 +302,12 @@ class Store:
                 return visit, document
         return None
 
+    def not_reported(self, run_id: str) -> None:
+        """A run whose reports could not be written: what it saw is news to the next one. Raises
+        StoreError."""
+        with self._writing() as connection:
+            connection.execute(update(t.run).where(t.run.c.name == run_id).values(exit_code=None))
+
     def reported(self, hosts: Iterable[str], *, series: str | None = None) -> dict[str, str]:
         """In which run each of these hosts was reported last, of this sweep or of any; without
         those that never were."""

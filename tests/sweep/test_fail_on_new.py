@@ -92,3 +92,19 @@ def test_a_resumed_run_fails_what_a_baseline_of_today_finds(fleet: AnsweringFlee
     (fleet.folder / "site.yaml").write_text(text.replace("700", "650"))
     done = fleet.run(*BY_HAND, "--resume", "last", "--fail-on", "new")
     assert done.returncode == 1
+
+
+def test_what_no_report_could_be_written_of_was_told_to_nobody(fleet: AnsweringFleet) -> None:
+    (fleet.folder / "reports").mkdir()
+    fleet.settings('outputs = { json = "reports/last.json" }\n')
+    fleet.run("sweep")
+    fleet.night({"gpu003": capped})
+    script = fleet.answers / "gpu001"
+    text = script.read_text()
+    away = f"import shutil; shutil.rmtree({str(fleet.folder / 'reports')!r}, True)\n"
+    script.write_text(text.replace("stdin, stdout", f"{away}stdin, stdout", 1))
+    assert fleet.run("sweep", "--fail-on", "new").returncode == 2
+    script.write_text(text)
+    (fleet.folder / "reports").mkdir()
+    assert fleet.run("sweep", "--fail-on", "new").returncode == 1
+    assert fleet.run("sweep", "--fail-on", "new").returncode == 0

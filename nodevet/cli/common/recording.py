@@ -38,6 +38,7 @@ class Remembering(Struct, frozen=True, kw_only=True):
     """What is remembered and recorded. Without a store, nothing."""
 
     store: "Store | None" = None
+    url: str | None = None
     lost: bool = False  # a store that was asked for could not be opened
 
     def __bool__(self) -> bool:
@@ -73,7 +74,7 @@ def opened(
         yield Remembering(lost=asked)
         return
     with store:
-        yield Remembering(store=store)
+        yield Remembering(store=store, url=url)
 
 
 class Visited(Struct, frozen=True, kw_only=True):
@@ -81,6 +82,27 @@ class Visited(Struct, frozen=True, kw_only=True):
 
     run: Run
     broken: str = ""
+    store: str | None = None  # where it is recorded; empty: the user's own
+
+    @contextmanager
+    def reporting(self) -> Iterator[None]:
+        """While reports are written: what a run saw of which one cannot be is news to the next."""
+        try:
+            yield
+        except UserError:
+            self._not_reported()
+            raise
+
+    def _not_reported(self) -> None:
+        from nodevet.store import StoreError, open_store
+
+        if self.store is None or self.broken:
+            return
+        try:
+            with open_store(self.store or None, create=False) as store:
+                store.not_reported(self.run.id)
+        except StoreError as error:
+            say(f"the next run takes what this one saw for reported: {error}")
 
     def code(self, sinks: Sinks) -> int:
         return UNRECORDED if self.broken else sinks.code(self.run)
@@ -159,7 +181,8 @@ def told(recording: "Recording | None", run: Run, memory: Remembering) -> Visite
         return Visited(run=run, broken="not opened" if memory.lost else "")
     if recording.broken is not None:
         say(f"this run is not all recorded: {recording.broken}")
-    return Visited(run=recording.run or run, broken=str(recording.broken or ""))
+    broken = str(recording.broken or "")
+    return Visited(run=recording.run or run, broken=broken, store=memory.url)
 
 
 def _addresses(hosts: Sequence[Host]) -> Mapping[str, str]:
