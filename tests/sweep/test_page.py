@@ -1,0 +1,29 @@
+"""docs/sweep.md: its nodevet.toml can be used as it is, and its alerts ask for what is written."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from nodevet.run.sweep import chosen
+from nodevet.settings import settings
+
+DOCS = Path(__file__).parents[2] / "docs"
+PAGE = (DOCS / "sweep.md").read_text(encoding="utf-8")
+
+
+def test_the_example_of_nodevet_toml_is_valid(tmp_path: Path) -> None:
+    (example,) = re.findall(r"^```toml\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE)
+    (tmp_path / "nodevet.toml").write_text(example)
+    sweep = chosen(settings(tmp_path / "nodevet.toml"), None, {})
+    assert sweep.name == "nightly"
+    assert sweep.inventories == (str(tmp_path / "fleet.yaml"),)
+    budget = sweep.budget
+    assert budget and f"{budget.percent:g} % of the hosts, and at least five" in PAGE
+    assert budget.hosts == 5
+
+
+@pytest.mark.parametrize("name", re.findall(r"expr:.*?(nodevet_(?!sweep_)\w+)", PAGE))
+def test_what_alerts_ask_for_is_written(name: str) -> None:
+    known = (DOCS / "metrics.md").read_text(encoding="utf-8")
+    assert name in known
