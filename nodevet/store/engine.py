@@ -34,7 +34,7 @@ def parsed(url: str) -> URL:
         found = make_url(url)
     except ArgumentError as error:
         raise StoreError(
-            f"--store {url!r} is no URL of a store: sqlite:///PATH or postgresql://USER@HOST/DB"
+            f"--store {_hidden(url)!r} is no URL of a store: sqlite:///PATH or postgresql://USER@HOST/DB"
         ) from error
     if found.drivername == "sqlite":
         if not found.database or found.database == ":memory:" or found.query:
@@ -46,6 +46,12 @@ def parsed(url: str) -> URL:
         f"--store {found.drivername}://…: nodevet keeps its history in SQLite or PostgreSQL: "
         "sqlite:///PATH or postgresql://USER@HOST/DB"
     )
+
+
+def _hidden(text: str) -> str:
+    """What is no URL may have a password in it all the same."""
+    before, at, after = text.rpartition("@")
+    return f"***@{after}" if at else before + after
 
 
 def shown(url: URL) -> str:

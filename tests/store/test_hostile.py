@@ -2,11 +2,12 @@
 
 import json
 
+import pytest
 from msgspec.structs import replace
 from recorded import document, ended, report, run, unreachable
 
 from nodevet.model import Finding, Subject, Verdict
-from nodevet.store import Store
+from nodevet.store import Store, StoreError, open_store
 
 BAD = "a\0b\udc80c\ud800"
 
@@ -39,3 +40,10 @@ def test_no_text_breaks_a_store(store: Store):
     assert [place.part.id for place in store.places()] == ["GPU-\\x00"]
     assert len(store.judged(begun.id, "gpu001")) == 2
     assert next(store.visits(begun.id, hosts=["gpu001"])).groups != ()
+
+
+def test_a_slip_in_an_address_shows_no_password():
+    with pytest.raises(StoreError) as told:
+        open_store("postgresql:/nodevet:hunter2@db/nodevet")
+    assert "hunter2" not in str(told.value)
+    assert "'***@db/nodevet' is no URL of a store" in str(told.value)
