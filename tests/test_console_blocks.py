@@ -41,6 +41,7 @@ PAGES = [
     *sorted(path for path in (REPO / "docs").glob("*.md") if path != LAST),
     LAST,
 ]
+HELD = {"history.md", "past.md"}  # by tests of their own, which know the five nights
 SHOWN_PLAN = "7f3a91c2"  # what pages call their plan, and -1 its run
 WIDTH = "100"
 ASKED = re.compile(rb"(?:Type (\S+) to [^\n]*|\[y/N\]): $")
@@ -292,7 +293,8 @@ def test_every_console_block_is_run_or_says_why_not(page: Path) -> None:
         assert block.kind not in SHELL and not prompt, f"{where}: make it a console block"
         if block.kind == "console":
             assert block.commands and block.exits
-            assert not (block.mark("not run") and block.mark("exit"))
+            unasked = block.mark("not run") and page.name not in HELD
+            assert not (unasked and block.mark("exit"))
 
 
 @pytest.mark.parametrize(

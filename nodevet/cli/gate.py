@@ -134,6 +134,7 @@ def command(
     verdict = verdict_of(done.run)
     if verdict_file:
         sinks.replace(verdict_file, verdict.text())
-    sinks.finish(done.run)
+    with done.reporting():
+        sinks.finish(done.run)
     code = UNRECORDED if done.broken else verdict.exit_code or 0
     click.get_current_context().exit(code)

@@ -240,7 +240,6 @@ def _recorded(run: Run, series: str, hosts: int, *, ended: bool = False) -> Reco
         visited=len(run.hosts),
         outcomes=outcomes,
         baselines=run.baselines,
-        exit_code=run.exit_code if ended else None,
     )
 
 

@@ -302,11 +302,11 @@ class Store:
                 return visit, document
         return None
 
-    def not_reported(self, run_id: str) -> None:
-        """A run whose reports could not be written: what it saw is news to the next one. Raises
-        StoreError."""
+    def reported_with(self, run_id: str, exit_code: int) -> None:
+        """The reports of a run were written, and this is what it came to. Raises StoreError."""
+        ended = update(t.run).where(t.run.c.name == run_id).values(exit_code=exit_code)
         with self._writing() as connection:
-            connection.execute(update(t.run).where(t.run.c.name == run_id).values(exit_code=None))
+            connection.execute(ended)
 
     def reported(self, hosts: Iterable[str], *, series: str | None = None) -> dict[str, str]:
         """In which run each of these hosts was reported last, of this sweep or of any; without

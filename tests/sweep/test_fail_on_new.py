@@ -2,6 +2,10 @@
 
 import os
 import sqlite3
+import subprocess
+import sys
+import time
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -108,3 +112,43 @@ def test_what_no_report_could_be_written_of_was_told_to_nobody(fleet: AnsweringF
     (fleet.folder / "reports").mkdir()
     assert fleet.run("sweep", "--fail-on", "new").returncode == 1
     assert fleet.run("sweep", "--fail-on", "new").returncode == 0
+
+
+def test_what_was_shown_to_nobody_is_new(fleet: AnsweringFleet) -> None:
+    """Killed after all is recorded, while the report waits for someone who reads it."""
+    fleet.run(*BY_HAND)
+    fleet.night({"gpu003": capped})
+    read, write = os.pipe()
+    os.set_blocking(write, False)
+    for size in (4096, 1):  # until not a byte more fits
+        while True:
+            try:
+                os.write(write, b"." * size)
+            except BlockingIOError:
+                break
+    os.set_blocking(write, True)
+    environment = {**os.environ, "HOME": str(fleet.folder)}
+    check = subprocess.Popen(
+        [sys.executable, "-m", "nodevet", *BY_HAND],
+        cwd=fleet.folder,
+        env=environment,
+        stdout=write,
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        with closing(sqlite3.connect(Path(fleet.state) / "nodevet/history.sqlite")) as store:
+            for _ in range(600):
+                ended = store.execute("select count(*) from run where state = 'complete'")
+                if ended.fetchone() == (2,):
+                    break
+                time.sleep(0.1)
+            else:
+                pytest.fail("the second run was not recorded")
+        assert check.poll() is None
+    finally:
+        check.kill()
+        check.wait()
+        os.close(write)
+        os.close(read)
+    assert fleet.run(*BY_HAND, "--fail-on", "new").returncode == 1
+    assert fleet.run(*BY_HAND, "--fail-on", "new").returncode == 0

@@ -86,23 +86,18 @@ class Visited(Struct, frozen=True, kw_only=True):
 
     @contextmanager
     def reporting(self) -> Iterator[None]:
-        """While reports are written: what a run saw of which one cannot be is news to the next."""
-        try:
-            yield
-        except UserError:
-            self._not_reported()
-            raise
-
-    def _not_reported(self) -> None:
-        from nodevet.store import StoreError, open_store
-
+        """While reports are written. Only then is the run recorded as reported: what it saw is
+        news to the next one if a report could not be written, or it was killed before."""
+        yield
         if self.store is None or self.broken:
             return
+        from nodevet.store import StoreError, open_store
+
         try:
             with open_store(self.store or None, create=False) as store:
-                store.not_reported(self.run.id)
+                store.reported_with(self.run.id, self.run.exit_code)
         except StoreError as error:
-            say(f"the next run takes what this one saw for reported: {error}")
+            say(f"the next run takes what this one saw for new: {error}")
 
     def code(self, sinks: Sinks) -> int:
         return UNRECORDED if self.broken else sinks.code(self.run)
