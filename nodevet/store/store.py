@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import Connection, Select, Table, case, delete, func, insert, or_, select, update
 from sqlalchemy.engine import URL, Engine
@@ -31,8 +31,6 @@ from nodevet.history.retention import Pruned, Retention
 from nodevet.history.spans import judged_keys
 from nodevet.model import Finding, HostOutcome, Severity, Status, Verdict
 from nodevet.problems import did_you_mean
-from nodevet.resource import State
-from nodevet.result import Result, StepResult
 from nodevet.store import blobs, documents, pruning, together
 from nodevet.store import schema as t
 from nodevet.store.engine import default_url, engine_of, parsed, shown, told
@@ -44,6 +42,10 @@ from nodevet.store.text import encoded, plain
 from nodevet.store.upgrade import upgrade
 
 MOST_OF_A_STATE = 4000  # characters
+if TYPE_CHECKING:
+    from nodevet.resource import State
+    from nodevet.result import Result, StepResult
+
 CHUNK = 64  # visits whose evidence is in memory at once
 _LAST = re.compile(r"last(?:~(\d{1,6}))?")
 _DAY = re.compile(r"\d{4}-\d{2}-\d{2}")
@@ -521,7 +523,7 @@ class Store:
             ).scalar()
             return None if blob is None else contents(connection, [blob])[blob]
 
-    def record_result(self, result: Result, run: str) -> None:
+    def record_result(self, result: "Result", run: str) -> None:
         """What a run of fixes changed, resource by resource; recorded again, it replaces what it
         was. Raises StoreError."""
         with self._writing() as connection:
@@ -849,7 +851,7 @@ def _action(row: Any) -> RecordedAction:
     )
 
 
-def _changes(step: StepResult) -> Iterator[tuple[str, str, str]]:
+def _changes(step: "StepResult") -> Iterator[tuple[str, str, str]]:
     """Each resource that a step changes, with what it was and what it is."""
     after = {state.resource: state for state in step.after}
     for state in step.before:
@@ -857,7 +859,7 @@ def _changes(step: StepResult) -> Iterator[tuple[str, str, str]]:
         yield resource, _short(state), _short(after.get(state.resource))
 
 
-def _short(state: State | None) -> str:
+def _short(state: "State | None") -> str:
     if state is None:
         return ""
     if not state.exists:

@@ -57,20 +57,20 @@ def test_old_evidence_goes_and_findings_stay(
     copied = tmp_path / "history.sqlite"
     shutil.copy(remembered.removeprefix("sqlite:///"), copied)
 
-    def run(*words: str) -> str:
+    def ask(*words: str) -> str:
         done = CliRunner().invoke(nodevet, [*words, "--store", f"sqlite:///{copied}"])
         assert done.exit_code == 0, done.output
         return done.stdout
 
-    before = json.loads(run("history", "gpu007", "--format", "json"))
+    before = json.loads(ask("history", "gpu007", "--format", "json"))
     policy = ("--daily", "1d", "--weekly", "0s", "--monthly", "0s", "--format", "json")
-    would = json.loads(run("prune", *policy, "--dry-run"))
+    would = json.loads(ask("prune", *policy, "--dry-run"))
     assert would["dry_run"] and would["thinned"] > 50
-    done = json.loads(run("prune", *policy))
+    done = json.loads(ask("prune", *policy))
     assert done["thinned"] == would["thinned"]
-    assert json.loads(run("prune", *policy))["thinned"] == 0
-    assert json.loads(run("history", "gpu007", "--format", "json"))["events"] == before["events"]
-    told = run("diff", "2026-11-16", "2026-11-17")
+    assert json.loads(ask("prune", *policy))["thinned"] == 0
+    assert json.loads(ask("history", "gpu007", "--format", "json"))["events"] == before["events"]
+    told = ask("diff", "2026-11-16", "2026-11-17")
     assert "the evidence is not kept any more: their facts are not compared" in " ".join(
         told.split()
     )

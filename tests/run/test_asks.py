@@ -175,7 +175,10 @@ def nodevet(folder: Path, *arguments: str) -> Any:
     command = [sys.executable, "-m", "nodevet", *arguments, "--format", "json"]
     done = subprocess.run(command, capture_output=True, text=True, cwd=folder, timeout=60)
     (host,) = json.loads(done.stdout)["hosts"]
-    return [(found["subject"]["id"], found["verdict"], found["why"]) for found in host["findings"]]
+    return [
+        (found["subject"]["id"], found["verdict"], found.get("why", ""))
+        for found in host["findings"]
+    ]
 
 
 def test_a_whole_run_and_its_evidence_again(tmp_path: Path) -> None:

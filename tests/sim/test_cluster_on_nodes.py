@@ -75,7 +75,7 @@ def hosts(fleet: SimulatedFleet) -> dict[str, Any]:
 
 def found(host: dict[str, Any], verdict: str) -> set[tuple[str, str]]:
     return {
-        (each["check"], each["subject"]["id"])
+        (each["check"], each.get("subject", {}).get("id", ""))
         for each in host["findings"]
         if each["verdict"] == verdict
     }

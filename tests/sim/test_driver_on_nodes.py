@@ -83,7 +83,7 @@ def hosts(fleet: SimulatedFleet) -> dict[str, Any]:
 def found(host: dict[str, Any], verdict: str) -> set[tuple[str, str]]:
     """Checks and subjects; of a process its name, without its number."""
     return {
-        (each["check"], re.sub(r"^[0-9]+ ", "", each["subject"]["id"]))
+        (each["check"], re.sub(r"^[0-9]+ ", "", each.get("subject", {}).get("id", "")))
         for each in host["findings"]
         if each["verdict"] == verdict
     }

@@ -4,8 +4,10 @@ import json
 from importlib.resources import files
 from typing import Any
 
+import msgspec
 import pytest
 
+from nodevet.model import Subject
 from nodevet_sim.faults import FAULTS
 from nodevet_sim.faults.cpu_memory import FAULTS as OF_CPUS
 from nodevet_sim.faults.devices import FAULTS as OF_DEVICES
@@ -109,9 +111,9 @@ def labels(host: dict[str, Any], verdict: str) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
     for finding in host["findings"]:
         if finding["verdict"] == verdict:
-            subject = finding["subject"]
-            kind = {"gpu": "GPU", "node": ""}.get(subject["kind"], subject["kind"])
-            found.setdefault(finding["check"], []).append(f"{kind} {subject['id']}".strip())
+            subject = msgspec.convert(finding.get("subject", {}), Subject)
+            label = subject.label if subject.kind == "gpu" else f"{subject.kind} {subject.id}"
+            found.setdefault(finding["check"], []).append(label.removeprefix("node").strip())
     return found
 
 

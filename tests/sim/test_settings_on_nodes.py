@@ -94,7 +94,7 @@ def hosts(boot: Boot) -> dict[str, Any]:
 def found(host: dict[str, Any], verdict: str) -> set[tuple[str, str]]:
     """Checks and subjects; PID for the number of a process."""
     return {
-        (each["check"], re.sub(r"^[0-9]{3,}$", "PID", each["subject"]["id"]))
+        (each["check"], re.sub(r"^[0-9]{3,}$", "PID", each.get("subject", {}).get("id", "")))
         for each in host["findings"]
         if each["verdict"] == verdict
     }
