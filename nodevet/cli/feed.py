@@ -170,8 +170,7 @@ def _measure(
 ) -> None:
     """Print what a loader does on one host: as a block for a workload file, or as is asked for."""
     from nodevet.cli.common.speech import needs_output
-    from nodevet.feed.measured import block
-    from nodevet.run.feed import measure
+    from nodevet.run.feed import as_block, measure
     from nodevet.run.reach import fleet_options
     from nodevet.run.targets import Targets
 
@@ -181,7 +180,7 @@ def _measure(
     if sinks:
         sinks.write_measured(found)
     else:
-        click.echo(block(found), nl=False)
+        click.echo(as_block(found), nl=False)
 
 
 def _nodes(

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from nodevet.evidence.loader import LoaderRun, LoaderRuns
 from nodevet.feed.answer import FeedAnswer, answer
-from nodevet.feed.measured import MeasuredLoader, measured_loader
+from nodevet.feed.measured import MeasuredLoader, block, measured_loader
 from nodevet.feed.workload import Workload
 from nodevet.fleet import Options
 from nodevet.model import Host
@@ -90,3 +90,8 @@ def _run_of(host: str, found: Nodes) -> LoaderRun:
         hint = "; --user names another one" if run.user == "nobody" else ""
         raise UserError(f"{host}: the loader ended with {run.exit}, run as {run.user}{hint}{said}")
     return run
+
+
+def as_block(found: MeasuredLoader) -> str:
+    """What was measured, as a workload file has it."""
+    return block(found)
