@@ -122,12 +122,14 @@ def command(
     """
     from nodevet.cli.common.output import Sinks, Streams, distinct
     from nodevet.cli.common.progress import Bar
+    from nodevet.cli.common.speech import say
     from nodevet.run import incident
     from nodevet.run.context import open_context
     from nodevet.run.diagnose import diagnosed, diagnosed_again
     from nodevet.run.errors import UserError
     from nodevet.run.files import try_out
     from nodevet.run.reach import fleet_options
+    from nodevet.run.remember_incident import recorded
     from nodevet.run.targets import Targets
 
     if redact and not capture:
@@ -160,4 +162,6 @@ def command(
     finally:  # neither file is lost because the other cannot be written
         if capture:
             captured.write(capture, redact=redact)
+    if capture and (why := recorded(found, capture)):
+        say(f"the bundle is not recorded: {why}")
     click.get_current_context().exit(found.exit_code)

@@ -15,6 +15,7 @@ from nodevet.history.model import (
     Part,
     PartPlace,
     RecordedAction,
+    RecordedIncident,
     RecordedVisit,
     SpanEnd,
 )
@@ -39,6 +40,7 @@ class StoryKind(str, Enum):
     CHANGED = "changed"
     UNKNOWN = "unknown"
     FAILS = "fails"
+    DIAGNOSED = "diagnosed"  # what its GPUs waited for
 
 
 ORDER = tuple(StoryKind)
@@ -94,6 +96,7 @@ class HostTold(msgspec.Struct, frozen=True, kw_only=True):
     places: Sequence[PartPlace] = ()  # of the parts that were there
     elsewhere: Sequence[PartPlace] = ()  # of these parts, on other hosts
     actions: Sequence[RecordedAction] = ()
+    incidents: Sequence[RecordedIncident] = ()
     facts: HostFacts | None = None
 
 
@@ -107,6 +110,7 @@ def host_story(host: str, told: HostTold) -> HostStory:
         *_findings(told),
         *_parts(told),
         *_fixes(told.actions),
+        *_incidents(told.incidents),
     ]
     return HostStory(
         host=host,
@@ -271,3 +275,8 @@ def _fixes(actions: Iterable[RecordedAction]) -> Iterator[StoryEvent]:
         if action.outcome != "changed":
             text += f" ({action.outcome.replace('_', ' ')})"
         yield StoryEvent(at=action.at, run=action.run, kind=StoryKind.FIX, text=text)
+
+
+def _incidents(incidents: Iterable[RecordedIncident]) -> Iterator[StoryEvent]:
+    for each in incidents:
+        yield StoryEvent(at=each.at, run="", kind=StoryKind.DIAGNOSED, text=each.cause)

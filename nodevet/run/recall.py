@@ -32,6 +32,10 @@ class NothingRecordedError(UserError):
         )
 
 
+class NoHistoryError(UserError):
+    """Nothing is to be remembered: `--store none`."""
+
+
 @contextmanager
 def open_history(url: str | None) -> Iterator["Store"]:
     """A store that holds at least one run. Raises NothingRecordedError and StoreError."""
@@ -52,7 +56,7 @@ def named(url: str | None) -> str | None:
     """The URL of the store that is meant; None: the user's own. Raises UserError for none."""
     asked = url or os.environ.get(VARIABLE) or settings().store_url
     if asked == NONE:
-        raise UserError("--store none: no history is kept, so there is none to read")
+        raise NoHistoryError("--store none: no history is kept, so there is none to read")
     return asked
 
 

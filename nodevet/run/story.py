@@ -50,6 +50,7 @@ def host_found(store: "Store", host: str) -> HostStory:
             places=places,
             elsewhere=elsewhere,
             actions=store.actions(host=host),
+            incidents=store.incidents(host),
             facts=_facts(store, host),
         ),
     )
