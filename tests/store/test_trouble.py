@@ -283,10 +283,17 @@ def test_two_processes_record_the_same_hosts_at_once(url: str):
 
 
 OPEN = """
-import sys
+import os, pwd, sys
 from nodevet.store import StoreError, open_store
+
+open_store(sys.argv[1]).close()  # all is imported while the code may be read
+if os.geteuid() == 0:
+    nobody = pwd.getpwnam("nobody")
+    os.setgroups([])
+    os.setgid(nobody.pw_gid)
+    os.setuid(nobody.pw_uid)
 try:
-    open_store(sys.argv[1])
+    open_store(sys.argv[2])
 except StoreError as error:
     sys.exit(str(error))
 """
@@ -305,14 +312,10 @@ def locked() -> Iterator[Path]:
 
 
 @pytest.mark.parametrize("name", ["history.sqlite", "nodevet/history.sqlite"])
-def test_a_folder_that_may_not_be_written_is_said_to_be(locked: Path, name: str):
-    words = ["setpriv", "--reuid", "nobody", "--regid", "nogroup", "--clear-groups"]
-    drop = words if os.geteuid() == 0 else []
+def test_a_folder_that_may_not_be_written_is_said_to_be(locked: Path, name: str, tmp_path: Path):
+    urls = (f"sqlite:///{tmp_path}/own.sqlite", f"sqlite:///{locked / name}")
     done = subprocess.run(
-        [*drop, sys.executable, "-c", OPEN, f"sqlite:///{locked / name}"],
-        capture_output=True,
-        text=True,
-        cwd="/",
+        [sys.executable, "-c", OPEN, *urls], capture_output=True, text=True, cwd="/"
     )
     told = f"{locked / name}: the store cannot be made: Permission denied\n"
     assert (done.returncode, done.stderr) == (1, told)
