@@ -149,7 +149,7 @@ class DaskPool:
 
 
 class PoolLauncher(Launcher):
-    """What hands orders to a Dask pool: small ones, since the hosts of one come back together."""
+    """What hands orders to a Dask pool: small ones, since a pool grows with what waits."""
 
     @property
     def command(self) -> tuple[str, ...]:

@@ -4,7 +4,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, suppress
 from itertools import count
 from pathlib import Path
@@ -83,6 +83,26 @@ def sshd(tmp_path_factory: pytest.TempPathFactory, key: KeyPair) -> Iterator[Cal
 
         yield start
         assert not lingering(started)
+
+
+@pytest.fixture
+def hosts_on(key: KeyPair, fake: dict[str, str]) -> Callable[..., list[Host]]:
+    """Hosts of one sshd, by name, each with what its python3 does."""
+
+    def make(server: Sshd, acts: Mapping[str, str]) -> list[Host]:
+        return [
+            Host(
+                name=name,
+                address=server.address,
+                port=server.port,
+                user="root",
+                key_file=str(key.path),
+                python=fake[act],
+            )
+            for name, act in acts.items()
+        ]
+
+    return make
 
 
 def lingering(servers: list[Sshd], patience: float = 30) -> list[int]:

@@ -1,7 +1,8 @@
 """A relay whose shards are tasks of a Dask pool: `pool.py ADDRESS [RESOURCE]`, orders in.
 
-Dask runs a task again whose worker is lost, so that no host is lost with it; the controller takes
-one answer for each host. Its own process keeps Dask's threads out of the controller.
+Answers come host by host, through a queue of the pool's. If a worker is lost, another task visits
+those hosts that it had not answered for. The relay's own process keeps Dask's threads out of the
+controller.
 """
 
 import logging
@@ -9,7 +10,10 @@ import os
 import queue
 import select
 import sys
+import threading
 import time
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from itertools import count
 from typing import Any
 
@@ -26,27 +30,47 @@ from nodevet.printable import brief
 CONNECT = 10  # seconds
 LEAST_SLOTS = 16  # orders that may wait: pools grow with what waits
 TICK = 1.0
+TRIES = 3  # workers that one host may be lost with
+
+Pairs = Iterable[tuple[int, bytes]]  # a host's number, and its frame
+
+
+@dataclass
+class PoolTask:
+    """One task of the pool, and the hosts that it has yet to answer for."""
+
+    future: Any
+    order: BatchOrder
+    left: set[int]
+    tries: int
 
 
 class DaskRelay:
     """The tasks that were asked of a pool, and the two pipes to the one who gives orders."""
 
     def __init__(self, client: Any, resource: str) -> None:
+        from distributed import Queue
+
         self._client = client
         self._resources = {resource: 1} if resource else None
         self._reader = FrameReader(framing.INPUT_LIMIT)
-        self._tasks: dict[str, tuple[Any, BatchOrder]] = {}
-        self._done: queue.SimpleQueue[str] = queue.SimpleQueue()
+        self._tasks: dict[str, PoolTask] = {}
+        self._answers: Any = Queue(client=client, maxsize=task.MOST_WAITING)  # type: ignore[no-untyped-call]
+        self._task_of: dict[int, str] = {}  # by host
+        self._came: queue.SimpleQueue[Pairs | str | FleetError] = queue.SimpleQueue()
+        self._room = threading.Semaphore(task.MOST_WAITING)
         self._ids = count()
         self._wakes, self._wake = os.pipe()
         self._heard = time.monotonic()
+        self._over = False
 
     def serve(self) -> None:
         """Until the input ends. Raises FrameError, BrokenPipeError and FleetError."""
         self._meet()
+        threading.Thread(target=self._listen, daemon=True).start()
         while self._hear():
-            while not self._done.empty():
-                self._tell(self._done.get())
+            while not self._came.empty():
+                self._take(self._came.get())
             if time.monotonic() - self._heard > LONELY:
                 raise FleetError("nothing was heard of the controller")
             if self._client.status not in ("running", "connecting"):
@@ -54,7 +78,9 @@ class DaskRelay:
 
     def end(self) -> None:
         """What is not done is not wanted any more."""
-        self._client.cancel([future for future, _ in self._tasks.values()], force=True)
+        self._over = True
+        self._client.cancel([each.future for each in self._tasks.values()], force=True)
+        self._answers.close()
 
     def _meet(self) -> None:
         """Greet for the pool, unless one of its workers is unfit. Raises FleetError."""
@@ -82,36 +108,88 @@ class DaskRelay:
                     self._begin(framing.read_order(frame))
         return True
 
-    def _begin(self, order: BatchOrder) -> None:
+    def _begin(self, order: BatchOrder, tries: int = 1) -> None:
         key = f"nodevet-{os.getpid()}-{os.urandom(4).hex()}-{next(self._ids)}"
         future = self._client.submit(
             task.visit_shard,
             framing.write_order(order),
             greeting(),
+            self._answers.name,
             key=key,
             pure=False,
             resources=self._resources,
         )
-        self._tasks[key] = future, order
+        left = {each.number for each in order.targets}
+        self._tasks[key] = PoolTask(future, order, left, tries)
+        self._task_of.update(dict.fromkeys(left, key))
         future.add_done_callback(self._note)
 
     def _note(self, future: Any) -> None:
         """Called by a thread of the client's."""
-        self._done.put(future.key)
+        self._came.put(future.key)
         os.write(self._wake, b"\n")
 
-    def _tell(self, key: str) -> None:
-        """Write what came of a task. Raises FleetError."""
-        future, order = self._tasks.pop(key)
-        if future.status == "cancelled":
-            raise FleetError("the scheduler is gone, or dropped the task")
-        try:
-            frames: list[bytes] = future.result(timeout=CONNECT)
-        except Exception as error:  # whatever was raised over there, its hosts have no answer
-            frames = [lost(each.number, _in_words(error)) for each in order.targets]
-        for frame in frames:
+    def _listen(self) -> None:
+        """A thread: what tasks say, as it comes, and no more than has room."""
+        while not self._over:
+            self._room.acquire()
+            told: Pairs | FleetError
+            try:
+                told = self._answers.get(timeout=TICK)
+            except TimeoutError:
+                self._room.release()
+                continue
+            except Exception as error:  # whatever it is, nothing is heard any more
+                told = FleetError(f"the scheduler is gone: {_in_words(error)}")
+            self._came.put(told)
+            os.write(self._wake, b"\n")
+            if isinstance(told, FleetError):
+                return
+
+    def _take(self, told: Pairs | str | FleetError) -> None:
+        """Raises FleetError."""
+        if isinstance(told, FleetError):
+            raise told
+        if isinstance(told, str):
+            self._ended(told)
+        else:
+            self._room.release()
+            self._answer(told)
+
+    def _answer(self, pairs: Pairs) -> None:
+        """Write the frames of hosts that were not answered for yet."""
+        for number, frame in pairs:
+            key = self._task_of.pop(number, None)
+            if key is None:
+                continue
             write(frame)
-        future.release()
+            left = self._tasks[key].left
+            left.discard(number)
+            if not left:
+                self._tasks.pop(key).future.release()
+
+    def _ended(self, key: str) -> None:
+        """A task is over; one that visited its hosts has said what came of each, or will have.
+
+        Raises FleetError.
+        """
+        asked = self._tasks.get(key)
+        if asked is None or asked.future.status == "finished":
+            return
+        if asked.future.status == "cancelled":
+            raise FleetError("the scheduler is gone, or dropped the task")
+        error = asked.future.exception(timeout=CONNECT)
+        if not isinstance(error, task.BegunBeforeError):
+            self._lose(asked, _in_words(error))
+        elif asked.tries == TRIES:
+            self._lose(asked, f"was being visited by {TRIES} workers of the pool that were lost")
+        else:
+            del self._tasks[key]
+            targets = tuple(one for one in asked.order.targets if one.number in asked.left)
+            self._begin(replace(asked.order, targets=targets), asked.tries + 1)
+
+    def _lose(self, asked: PoolTask, why: str) -> None:
+        self._answer([(number, lost(number, why)) for number in asked.left])
 
 
 def _in_words(error: object) -> str:

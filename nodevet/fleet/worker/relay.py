@@ -87,12 +87,16 @@ class Relay:
         """Say which hosts a shard that is gone has not answered for."""
         del self._shards[shard.child.output.fileno()]
         for visit in shard.unfinished(shard.child.end(), late=late):
-            write(lost(int(visit.host), visit.why))
+            write(lost_host(visit))
 
 
 def outcome(visit: Visit) -> bytes:
     told = VisitOutcome(visit.status, visit.why, visit.evidence or b"", visit.seconds, visit.again)
     return framing.write_outcome(int(visit.host), told)
+
+
+def lost_host(visit: Visit) -> bytes:
+    return lost(int(visit.host), visit.why)
 
 
 def lost(number: int, why: str) -> bytes:

@@ -1,23 +1,32 @@
-"""What a Dask worker runs: one shard, to its end; what it found comes back as frames.
+"""What a Dask worker runs: one shard, to its end; what it finds goes into a queue of the pool's.
 
-A task may be run again if its worker is lost: it only reads.
+Dask runs a task again if its worker is lost. That run finds that the task was begun before, and
+visits nobody: the relay asks for the hosts that are left by another task.
 """
 
 import select
 import time
+from collections.abc import Callable, Iterable
+from contextlib import closing, suppress
+from typing import Any
 
+from nodevet.fleet import Visit
 from nodevet.fleet.controller.shards import Shard
 from nodevet.fleet.protocol import framing
 from nodevet.fleet.protocol.greeting import Greeting, greeting, unfit
-from nodevet.fleet.worker.relay import at_home, lost, outcome, usable
+from nodevet.fleet.worker.relay import at_home, lost_host, outcome, usable
 from nodevet.model import Host
 
 TICK = 1.0  # seconds between two looks at whether it is still wanted
-MOST = 256 << 20  # bytes of one task's result
+MOST_WAITING = 64  # messages that the relay has yet to read; each is what was read at once
 
 
 class UnfitWorkerError(Exception):
     """This worker cannot visit hosts; the message says why."""
+
+
+class BegunBeforeError(Exception):
+    """The worker that had begun with this task is lost."""
 
 
 def fit(controller: Greeting) -> str:
@@ -25,20 +34,62 @@ def fit(controller: Greeting) -> str:
     return unfit(greeting(), controller)
 
 
-def visit_shard(text: bytes, controller: Greeting) -> list[bytes]:
-    """Visit the hosts of an order; a frame for each.
+class Channel:
+    """The way of a task's answers to the relay: lists of (host's number, frame)."""
 
-    Raises UnfitWorkerError and FleetError.
+    def __init__(self, queue: str) -> None:
+        """Raises BegunBeforeError."""
+        from distributed import Event, Queue, get_worker
+
+        self._worker = get_worker()
+        self._task = self._worker.get_current_task()
+        self._begun: Any = Event(self._task)  # type: ignore[no-untyped-call]
+        self._begin()
+        self._queue: Any = Queue(queue, maxsize=MOST_WAITING)  # type: ignore[no-untyped-call]
+
+    def _begin(self) -> None:
+        if self._begun.is_set():
+            self._begun.clear()
+            raise BegunBeforeError
+        self._begun.set()
+
+    @property
+    def wanted(self) -> bool:
+        """Whether somebody still waits for this task."""
+        task = self._worker.state.tasks.get(self._task)
+        return task is None or task.state != "cancelled"
+
+    def put(self, visits: Iterable[Visit], frame: Callable[[Visit], bytes]) -> None:
+        """Waits for room, as long as somebody waits for this."""
+        pairs = [(int(visit.host), frame(visit)) for visit in visits]
+        while pairs and self.wanted:
+            with suppress(TimeoutError):
+                self._queue.put(pairs, timeout=TICK)
+                return
+
+    def close(self) -> None:
+        self._begun.clear()
+        self._queue.close()
+
+
+def visit_shard(text: bytes, controller: Greeting, queue: str) -> None:
+    """Visit the hosts of an order; a frame for each goes into the queue as it is done.
+
+    Raises UnfitWorkerError, FleetError and BegunBeforeError.
     """
     if why := fit(controller):
         raise UnfitWorkerError(f"a worker {why}")
     order = at_home(framing.read_order(framing.read_frame(text)))
     usable(order)
-    shard = Shard(order, {each.number: Host(name=str(each.number)) for each in order.targets})
-    frames: list[bytes] = []
-    size, late = 0, False
+    hosts = {each.number: Host(name=str(each.number)) for each in order.targets}
+    with closing(Channel(queue)) as channel:
+        _visit_all(Shard(order, hosts), channel)
+
+
+def _visit_all(shard: Shard, channel: Channel) -> None:
+    late = False
     try:
-        while wanted() and size < MOST:
+        while channel.wanted:
             late = shard.due <= time.monotonic()
             if late:
                 break
@@ -47,19 +98,9 @@ def visit_shard(text: bytes, controller: Greeting) -> list[bytes]:
             chunk = shard.child.read()
             if not chunk:
                 break
-            size += len(chunk)
-            frames += map(outcome, shard.take(chunk))
+            channel.put(shard.take(chunk), outcome)
     finally:
-        if late or size >= MOST or not wanted():
+        if late or not channel.wanted:
             shard.child.kill()
         ending = shard.child.end()
-    return frames + [lost(int(it.host), it.why) for it in shard.unfinished(ending, late=late)]
-
-
-def wanted() -> bool:
-    """Whether somebody still waits for this task."""
-    from distributed import get_worker
-
-    worker = get_worker()
-    task = worker.state.tasks.get(worker.get_current_task())
-    return task is None or task.state != "cancelled"
+    channel.put(shard.unfinished(ending, late=late), lost_host)

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from far_processes import alive, wait_for
 
 from nodevet import __version__
 from nodevet.fleet import FleetError, Options, Visit, visit
@@ -24,42 +25,12 @@ from nodevet.fleet.launchers import Launcher, Launchers, launcher
 from nodevet.model import Host, Status
 from nodevet_sim.sshd import KeyPair, Sshd
 
-pytestmark = pytest.mark.timeout(200)
+pytestmark = [pytest.mark.timeout(200), pytest.mark.usefixtures("small_orders")]
 SHARD = Path(sys.executable).with_name("nodevet-shard")
 HOSTS = 12
 
 Tools = dict[str, Callable[..., object]]
 Go = Callable[..., dict[str, Visit]]
-
-
-@pytest.fixture(autouse=True)
-def small_orders(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(launched, "LEAST", 2)
-
-
-@pytest.fixture(scope="module")
-def node(sshd: Callable[..., Sshd]) -> Sshd:
-    return sshd(addresses=[f"127.7.0.{n}" for n in range(1, 13)])
-
-
-@pytest.fixture
-def hosts(node: Sshd, fake: dict[str, str]) -> Callable[..., list[Host]]:
-    def make(act: str, count: int = HOSTS, group: str = "dc1") -> list[Host]:
-        return [
-            Host(
-                name=f"{group}-{n:02}",
-                address=node.addresses[n % len(node.addresses)],
-                port=node.port,
-                user="root",
-                python=fake[act],
-                key_file="/no/such/key/on/the/bastion",
-                known_hosts="/no/such/file/on/the/bastion",
-                groups=frozenset({group}),
-            )
-            for n in range(count)
-        ]
-
-    return make
 
 
 @pytest.fixture(scope="module")
@@ -142,21 +113,6 @@ def test_one_is_killed_in_the_middle_and_another_takes_over(
     assert Counter(one.host for one in seen) == {host.name: 1 for host in hosts("late")}
     assert {(one.status, one.why) for one in seen} == {(Status.VETTED, "")}
     assert tools["children"]() == before
-
-
-def wait_for(there: Callable[[], bool]) -> None:
-    end = time.monotonic() + 30
-    while not there():
-        assert time.monotonic() < end
-        time.sleep(0.05)
-
-
-def alive(pid: int) -> bool:
-    """Whether a process runs; one that nobody collects does not."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
-    except (FileNotFoundError, ProcessLookupError):
-        return False
 
 
 def test_one_is_cut_off_in_the_middle_and_is_heard_no_more(

@@ -4,30 +4,32 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
+import msgspec
 import pytest
+from far_processes import children_of, wait_for
+from own_authority import Authority
 
 from nodevet.fleet import FleetError, Options, Visit, visit
-from nodevet.fleet.controller import launched
 from nodevet.fleet.controller.ssh_executor import SshExecutor
 from nodevet.fleet.launchers import DaskPool, PoolLauncher
 from nodevet.model import Host, Status
 from nodevet_sim.sshd import KeyPair, Sshd
 
-pytestmark = pytest.mark.timeout(200)
+pytestmark = [pytest.mark.timeout(200), pytest.mark.usefixtures("small_orders", "small_tasks")]
 DASK = Path(sys.executable).with_name("dask")
-HOSTS = 12
 
 
 class Pool:
-    """A scheduler and its workers, on loopback."""
+    """A scheduler and its workers, on loopback. `tls`: what all of them are told of it."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *tls: object) -> None:
         self.folder = folder
+        self.tls = tls
         self.file = folder / "scheduler.json"
         self.processes: list[subprocess.Popen[bytes]] = []
 
@@ -35,7 +37,7 @@ class Pool:
         log = (self.folder / f"{len(self.processes)}.log").open("wb")
         with log:
             process = subprocess.Popen(
-                [str(DASK), *map(str, argv)],
+                [str(DASK), *map(str, argv), *map(str, self.tls)],
                 stdout=log,
                 stderr=log,
                 cwd=self.folder,
@@ -47,7 +49,7 @@ class Pool:
     def scheduler(self) -> subprocess.Popen[bytes]:
         told = ("--host", "127.0.0.1", "--port", 0, "--no-dashboard")
         process = self.start("scheduler", *told, "--scheduler-file", self.file)
-        wait_for(lambda: self.file.exists() and "tcp://" in self.file.read_text())
+        wait_for(lambda: self.file.exists() and "://" in self.file.read_text())
         return process
 
     def worker(self, *argv: object, **env: str) -> subprocess.Popen[bytes]:
@@ -70,13 +72,6 @@ class Pool:
             process.wait()
 
 
-def wait_for(there: Callable[[], bool]) -> None:
-    end = time.monotonic() + 60
-    while not there():
-        assert time.monotonic() < end
-        time.sleep(0.05)
-
-
 @pytest.fixture(scope="module")
 def pool(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pool]:
     found = Pool(tmp_path_factory.mktemp("pool"))
@@ -88,33 +83,9 @@ def pool(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pool]:
         found.stop()
 
 
-@pytest.fixture(autouse=True)
-def small_orders(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(launched, "LEAST", 2)
-    monkeypatch.setattr(PoolLauncher, "batch", 2)
-
-
-@pytest.fixture(scope="module")
-def node(sshd: Callable[..., Sshd]) -> Sshd:
-    return sshd(addresses=[f"127.8.0.{n}" for n in range(1, 13)])
-
-
 @pytest.fixture
-def hosts(node: Sshd, fake: dict[str, str]) -> Callable[..., list[Host]]:
-    def make(act: str, count: int = HOSTS, group: str = "dc1") -> list[Host]:
-        return [
-            Host(
-                name=f"{group}-{n:02}",
-                address=node.addresses[n % len(node.addresses)],
-                port=node.port,
-                user="root",
-                python=fake[act],
-                groups=frozenset({group}),
-            )
-            for n in range(count)
-        ]
-
-    return make
+def small_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(PoolLauncher, "batch", 2)
 
 
 @pytest.fixture
@@ -155,6 +126,91 @@ def test_a_worker_that_is_killed_loses_no_host(
     assert {(one.status, one.why) for one in seen} == {(Status.VETTED, "")}
 
 
+class CountedHosts:
+    """Hosts that write down each visit; `stuck` ones answer only to the second."""
+
+    def __init__(self, folder: Path, fake: dict[str, str]) -> None:
+        self._folder = folder
+        self._fake = fake
+
+    def counted(self, host: Host, *, stuck: bool = False) -> Host:
+        script, visits = self._folder / host.name, self._folder / f"{host.name}.visits"
+        first = f'[ "$(wc -l <{visits})" -gt 1 ] || exec {self._fake["hangs"]}\n' if stuck else ""
+        script.write_text(
+            f"#!/bin/sh\necho visited >>{visits}\n{first}exec {self._fake['healthy']}\n"
+        )
+        script.chmod(0o755)
+        return msgspec.structs.replace(host, python=str(script))
+
+    def visits(self, host: Host) -> int:
+        return len((self._folder / f"{host.name}.visits").read_text().splitlines())
+
+
+def test_answers_come_host_by_host_and_none_is_asked_for_again(
+    pool: Pool,
+    engine: DaskPool,
+    hosts: Callable[..., list[Host]],
+    fake: dict[str, str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A worker is killed with some of the hosts of a task done: another one visits the rest."""
+    monkeypatch.setattr(PoolLauncher, "batch", 100)
+    counts = CountedHosts(tmp_path, fake)
+    quick = [counts.counted(host) for host in hosts("healthy", 4)]
+    stuck = [counts.counted(host, stuck=True) for host in hosts("healthy", 3, "dc2")]
+    far = replace(engine, sites={"*": ("far",)})
+    worker = pool.worker("--resources", "far=1")
+    visits = visit([*quick, *stuck], Options(ssh_config=Path(os.devnull), engine=far))
+    seen = [next(visits) for _ in quick]
+    assert {one.host for one in seen} == {host.name for host in quick}  # the task goes on
+    wait_for(lambda: all(counts.visits(host) == 1 for host in stuck))
+    os.kill(worker.pid, signal.SIGKILL)
+    taking_over = pool.worker("--resources", "far=1")
+    seen += visits
+    taking_over.terminate()
+    taking_over.wait()
+    assert {(one.status, one.why) for one in seen} == {(Status.VETTED, "")}
+    assert Counter(one.host for one in seen) == {host.name: 1 for host in [*quick, *stuck]}
+    assert {counts.visits(host) for host in quick} == {1}
+    assert {counts.visits(host) for host in stuck} == {2}
+
+
+def test_a_pool_behind_tls_takes_those_alone_who_have_a_certificate(
+    engine: DaskPool,
+    hosts: Callable[..., list[Host]],
+    go: Callable[..., dict[str, Visit]],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    authority = Authority(tmp_path / "tls")
+    ours = authority.certificate("nodevet")
+    told = ("--tls-ca-file", authority.file, "--tls-cert", ours.file, "--tls-key", ours.key)
+    pool = Pool(tmp_path, *told)
+    try:
+        pool.scheduler()
+        pool.worker("--resources", "eu=2")
+        assert pool.address.startswith("tls://")
+        behind = replace(engine, address=pool.address)
+        for name, value in {
+            "REQUIRE_ENCRYPTION": "true",
+            "TLS__CA_FILE": authority.file,
+            "TLS__CLIENT__CERT": ours.file,
+            "TLS__CLIENT__KEY": ours.key,
+        }.items():
+            monkeypatch.setenv(f"DASK_DISTRIBUTED__COMM__{name}", str(value))
+        visits = go(hosts("healthy", 3), engine=behind)
+        assert {(one.status, one.why) for one in visits.values()} == {(Status.VETTED, "")}
+        strange = Authority(tmp_path / "strange").certificate("nodevet")
+        monkeypatch.setenv("DASK_DISTRIBUTED__COMM__TLS__CLIENT__CERT", str(strange.file))
+        monkeypatch.setenv("DASK_DISTRIBUTED__COMM__TLS__CLIENT__KEY", str(strange.key))
+        refused = go(hosts("healthy", 2), engine=behind)
+    finally:
+        pool.stop()
+    assert {one.status for one in refused.values()} == {Status.UNREACHABLE}
+    assert all(f"no Dask scheduler at {pool.address}: " in one.why for one in refused.values())
+
+
 def test_closing_the_iterator_ends_the_tasks(
     pool: Pool, engine: DaskPool, hosts: Callable[..., list[Host]]
 ) -> None:
@@ -162,17 +218,9 @@ def test_closing_the_iterator_ends_the_tasks(
     visits = visit(wanted, Options(ssh_config=Path(os.devnull), engine=engine))
     assert next(visits).status is Status.VETTED
     worker = pool.processes[1].pid
-    assert children(worker)
+    assert children_of(worker)
     visits.close()
-    wait_for(lambda: not children(worker))
-
-
-def children(pid: int) -> list[str]:
-    return [
-        word
-        for file in Path(f"/proc/{pid}/task").glob("*/children")
-        for word in file.read_text().split()
-    ]
+    wait_for(lambda: not children_of(worker))
 
 
 def test_a_pool_that_cannot_be_used_says_why(
