@@ -104,23 +104,13 @@ def test_what_may_pass_is_tried_once_more_and_told_as_that(
 
 
 def test_what_is_not_reached_by_the_deadline_is_named(
-    sshd: Callable[..., Sshd], key: KeyPair, fake: dict[str, str], go: Go, tmp_path: Path
+    sshd: Callable[..., Sshd], hosts_on: Callable[..., list[Host]], go: Go, tmp_path: Path
 ) -> None:
     server = sshd()
     known = tmp_path / "known"
     known.write_text(server.known_hosts)
-    hosts = [
-        Host(
-            name=f"{act}{n}",
-            address=server.address,
-            port=server.port,
-            user="root",
-            key_file=str(key.path),
-            python=fake[act],
-        )
-        for act, count in (("healthy", 2), ("hangs", 5))
-        for n in range(count)
-    ]
+    answering = {f"healthy{n}": "healthy" for n in range(2)}
+    hosts = hosts_on(server, {**answering, **{f"hangs{n}": "hangs" for n in range(5)}})
     refused = Host(name="refused", address="127.0.0.1", port=9)
     visits = go(
         [refused, *hosts], known_hosts=known, within=8, deadline=20, parallel=4, second_try=True

@@ -18,31 +18,21 @@ from nodevet.evidence.host import HostInfo
 from nodevet.fleet import FleetError, Options, Visit, visit
 from nodevet.fleet.controller import child, local, shards
 from nodevet.model import Host, Status
-from nodevet_sim.sshd import KeyPair, Sshd
+from nodevet_sim.sshd import Sshd
 
 Tools = dict[str, Callable[..., object]]
 
 
 @pytest.fixture
 def hanging(
-    tmp_path: Path, sshd: Callable[..., Sshd], key: KeyPair, fake: dict[str, str]
+    tmp_path: Path, sshd: Callable[..., Sshd], hosts_on: Callable[..., list[Host]]
 ) -> tuple[list[Host], Path]:
     """Four hosts whose probe never answers, after one that does; their known_hosts."""
     server = sshd()
     known_hosts = tmp_path / "known_hosts"
     known_hosts.write_text(server.known_hosts)
-    hosts = [
-        Host(
-            name=f"gpu{n}",
-            address=server.address,
-            port=server.port,
-            user="root",
-            key_file=str(key.path),
-            python=fake["hangs" if n else "healthy"],
-        )
-        for n in range(5)
-    ]
-    return hosts, known_hosts
+    acts = {"gpu0": "healthy", **{f"gpu{n}": "hangs" for n in range(1, 5)}}
+    return hosts_on(server, acts), known_hosts
 
 
 def test_closing_the_iterator_ends_the_children(
@@ -77,6 +67,27 @@ def test_a_shard_that_dies_loses_no_host(hanging: tuple[list[Host], Path], tools
     assert {(one.status, one.why) for one in rest} == {
         (Status.PROBE_FAILED, "the process that visits this host was killed by signal 9")
     }
+
+
+def test_hosts_of_a_shard_that_died_are_visited_once_more(
+    hosts_on: Callable[..., list[Host]], sshd: Callable[..., Sshd], tools: Tools, tmp_path: Path
+) -> None:
+    """Two shards, of which one is killed: its hosts alone have a second try, each counts once."""
+    server = sshd()
+    known = tmp_path / "known"
+    known.write_text(server.known_hosts)
+    acts = {"gpu0": "healthy", **{f"gpu{n}": "late" for n in range(1, 8)}}
+    options = Options(known_hosts=known, ssh_config=Path(os.devnull), shards=2, second_try=True)
+    before = tools["children"]()
+    visits = visit(hosts_on(server, acts), options)
+    first = next(visits)
+    os.kill(min(tools["children"]() - before), signal.SIGKILL)
+    rest = list(visits)
+    assert sorted(one.host for one in [first, *rest]) == list(acts)
+    assert {one.status for one in rest} == {Status.VETTED}
+    again = {one.host: one.first for one in rest if one.first}
+    assert set(again.values()) == {"the process that visits this host was killed by signal 9"}
+    assert {int(host[-1]) % 2 for host in again} in ({0}, {1})  # dealt out like cards
 
 
 def test_a_shard_that_stalls_loses_no_host(
