@@ -1,10 +1,12 @@
 """Findings as spans of time: what one more visit opens and ends, and what is news in it. Pure.
 
 A span is a finding other than ok and not applicable for as long as it stays the same. It is known
-by its key; several findings of one key are told apart by what they say.
+by its key; several findings of one key are told apart by what they say, and a failure that names
+something which the one before did not name begins anew: see `named`.
 """
 
 import hashlib
+import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
@@ -31,6 +33,7 @@ class OpenSpan(msgspec.Struct, frozen=True, kw_only=True):
     severity: Severity
     said: int  # see `said`
     since: Moment  # when this verdict began
+    finding: Finding | None = None  # None: the host as a whole
 
 
 class SpanOpening(msgspec.Struct, frozen=True, kw_only=True):
@@ -113,7 +116,7 @@ def _matched(
 ) -> SpanStep:
     """Each finding with the span that it continues: first those that say the same, then those
     that say something else of the same subject, the same verdict before another. What is more
-    severe now is another: it begins."""
+    severe now, or names what was not there, is another: it begins."""
     waiting: dict[str, list[OpenSpan]] = defaultdict(list)
     for span in spans:
         waiting[span.key].append(span)
@@ -138,9 +141,16 @@ def _matched(
     for opening in left:
         verdict = opening.verdict
         rank = opening.severity.rank
+        names = named(opening.finding)
 
-        def goes_on(span: OpenSpan, verdict: Verdict = verdict, rank: int = rank) -> bool:
-            return span.verdict is verdict and span.severity.rank >= rank
+        def goes_on(
+            span: OpenSpan,
+            verdict: Verdict = verdict,
+            rank: int = rank,
+            names: frozenset[str] = names,
+        ) -> bool:
+            same = span.verdict is verdict and span.severity.rank >= rank
+            return same and names <= named(span.finding)
 
         before = take(opening, goes_on)
         if before is None:
@@ -175,6 +185,31 @@ def _unvetted(report: HostReport) -> SpanOpening:
     )
 
 
+LIMITS = ("none", "at most ")
+_WORD = re.compile(r"[^\W\d_]{5,}")  # what is shorter is a unit, or says nothing
+
+
+def named(finding: Finding | None) -> frozenset[str]:
+    """The faults that a failure names, without their figures.
+
+    Of a list what it lists (`[48, 79]`), of several values the names of those that are not as
+    expected (`volatile_uncorrected: 2`), of a text that is held against a limit its words
+    (`2 uncorrected`, expected none). A value by itself (a state, a version, a count) names nothing.
+    """
+    if finding is None or finding.verdict is not Verdict.FAIL:
+        return frozenset()
+    expected, actual = finding.expected, finding.actual
+    if isinstance(actual, Mapping):
+        wanted = expected if isinstance(expected, Mapping) else {}
+        pairs = actual.items()
+        return frozenset(str(name) for name, value in pairs if wanted.get(name) != value)
+    if isinstance(actual, (list, tuple, set, frozenset)):
+        return frozenset(str(each).partition(" (")[0] for each in actual)
+    if isinstance(actual, str) and isinstance(expected, str) and expected.startswith(LIMITS):
+        return frozenset(_WORD.findall(actual))
+    return frozenset()
+
+
 def said(finding: Finding) -> int:
     """What a finding says, as 64 bits: neither where its params stand nor when it last happened."""
     return _digest(
@@ -206,26 +241,23 @@ def news(
     taken: SpanStep,
     *,
     now: Moment,
-    before: Mapping[int, Finding | None],
     began: Mapping[str, int],
     first: bool,
 ) -> HostNews:
     """What one visit tells of its host.
 
-    `before`: the findings of the spans that ended, by span. `began`: how often each key began in
-    the last RECENT judged visits before this one. `first`: the host was never met before.
+    `began`: how often each key began in the last RECENT judged visits before this one. `first`:
+    the host was never met before.
     """
     return HostNews(
         host=report.host,
         first=first,
         replaced=any(each.end is SpanEnd.REPLACED for each in taken.ended),
-        findings=tuple(_told(taken, now, before, began)),
+        findings=tuple(_told(taken, now, began)),
     )
 
 
-def _told(
-    taken: SpanStep, now: Moment, before: Mapping[int, Finding | None], began: Mapping[str, int]
-) -> Iterator[FindingNews]:
+def _told(taken: SpanStep, now: Moment, began: Mapping[str, int]) -> Iterator[FindingNews]:
     def often(key: str, more: int) -> int:
         times = began.get(key, 0) + more
         return times if times >= OFTEN else 0
@@ -241,7 +273,7 @@ def _told(
             severity=opening.severity,
             place=opening.place,
             why=opening.why,
-            before=before.get(opening.after.id) if opening.after else None,
+            before=opening.after.finding if opening.after else None,
             since=since.at,
             since_run=since.run,
             began=often(opening.key, 0 if opening.inherits else 1),
@@ -256,7 +288,7 @@ def _told(
             check=span.check,
             severity=span.severity,
             place=ending.place,
-            before=before.get(span.id),
+            before=span.finding,
             since=span.since.at,
             since_run=span.since.run,
             began=often(span.key, 0),

@@ -61,9 +61,11 @@ _OPEN = (
         t.finding_span.c.said,
         _SINCE.c.at,
         t.run.c.name,
+        t.finding_text.c.finding,
     )
     .select_from(
         t.finding_span.join(t.baseline, t.baseline.c.id == t.finding_span.c.baseline)
+        .outerjoin(t.finding_text, t.finding_text.c.id == t.finding_span.c.text)
         .join(_SINCE, _SINCE.c.id == func.coalesce(t.finding_span.c.since, t.finding_span.c.first))
         .join(t.run, t.run.c.id == _SINCE.c.run)
     )
@@ -95,11 +97,6 @@ _BEGAN = (
         t.finding_span.c.verdict.in_([verdict.value for verdict in spans.TROUBLE]),
     )
     .group_by(t.finding_span.c.key)
-)
-_TEXTS = (
-    select(t.finding_span.c.id, t.finding_text.c.finding)
-    .join(t.finding_text, t.finding_text.c.id == t.finding_span.c.text)
-    .where(t.finding_span.c.id.in_(bindparam("ids", expanding=True)))
 )
 _BLOB = select(t.blob.c.id, t.blob.c.base, t.blob.c.size, t.blob.c.data)
 _BLOB_BY_ID = _BLOB.where(t.blob.c.id == bindparam("id"))
@@ -453,6 +450,7 @@ def _open_spans(connection: Connection, host: int) -> list[OpenSpan]:
             severity=Severity(row[5]),
             said=row[6],
             since=Moment(at=age.instant(row[7]), run=row[8]),
+            finding=None if row[9] is None else typed.decode(row[9], Finding),
         )
         for row in connection.execute(_OPEN, {"host": host})
     ]
@@ -462,7 +460,6 @@ def _news(
     connection: Connection, host: Any, report: HostReport, taken: SpanStep, now: Moment
 ) -> HostNews:
     began: Mapping[str, int] = {}
-    before: Mapping[int, Finding | None] = {}
     if host and (taken.ended or taken.opened or taken.still):
         asked = {"host": host.id, "baseline": plain(report.baseline)}
         cut = connection.execute(_CUT, asked).scalar() or 0
@@ -470,10 +467,7 @@ def _news(
         if not any(ending.end is SpanEnd.REPLACED for ending in taken.ended):
             found = connection.execute(_BEGAN, {**asked, "cut": cut})
             began = {row[0]: row[1] for row in found}
-    if taken.ended:
-        rows = connection.execute(_TEXTS, {"ids": [ending.span.id for ending in taken.ended]})
-        before = {row.id: typed.decode(row.finding, Finding) for row in rows}
-    return spans.news(report, taken, now=now, before=before, began=began, first=host is None)
+    return spans.news(report, taken, now=now, began=began, first=host is None)
 
 
 def _content(connection: Connection, row: Any) -> bytes:
