@@ -40,7 +40,7 @@ class FindingNews(msgspec.Struct, frozen=True, kw_only=True):
     why: str = ""  # of the host as a whole: why it is not vetted
     before: Finding | None = None  # what was said of it before, if that was something else
     since: str  # when this verdict began, UTC, ISO 8601
-    since_run: str
+    since_visit: int = 0  # by its number in the store; 0: this one, which has none yet
     began: int = 0  # if it is flapping: how often it began in the last ten judged visits
 
 

@@ -23,8 +23,7 @@ class Before(msgspec.Struct, frozen=True, kw_only=True):
     nodevet: str = ""
     baselines: Mapping[str, str] = {}
     hosts: frozenset[str] = frozenset()  # empty: that a host is no longer there cannot be told
-    told: Mapping[str, str] = {}  # by host, the run in which it was last reported, if not this one
-    seen: frozenset[str] = frozenset()  # hosts that it reported
+    seen: Mapping[str, int] = {}  # the visit in which a host was reported last, by its number
 
 
 def news_of(run: Run, found: Iterable[HostNews], before: Before) -> RunNews:
@@ -56,8 +55,7 @@ def news_of(run: Run, found: Iterable[HostNews], before: Before) -> RunNews:
 
 def _standing(each: FindingNews, report: HostReport, before: Before) -> StandingTrouble:
     finding = report.findings[each.place] if each.place >= 0 else None
-    last = before.id if report.host in before.seen else before.told.get(report.host, "")
-    new = each.news is News.NEW or each.since_run > last  # ids sort by time
+    new = each.news is News.NEW or each.since_visit > before.seen.get(report.host, 0)
     return StandingTrouble(
         host=report.host,
         place=each.place,

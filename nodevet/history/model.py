@@ -94,6 +94,8 @@ class FindingSpan(msgspec.Struct, frozen=True, kw_only=True):
     end: SpanEnd | None = None  # None: it was so at the host's last judged visit
     ended: Moment | None = None  # when that was seen
     since: Moment | None = None  # when this verdict began, maybe with other values; None: `first`
+    since_visit: int  # in which this verdict began, by its number in the store
+    ended_visit: int | None = None  # of `ended`
 
 
 class BegunTogether(msgspec.Struct, frozen=True, kw_only=True):

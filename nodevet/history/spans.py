@@ -33,6 +33,7 @@ class OpenSpan(msgspec.Struct, frozen=True, kw_only=True):
     severity: Severity
     said: int  # see `said`
     since: Moment  # when this verdict began
+    since_visit: int  # by its number in the store
     finding: Finding | None = None  # None: the host as a whole
 
 
@@ -265,7 +266,7 @@ def _told(taken: SpanStep, now: Moment, began: Mapping[str, int]) -> Iterator[Fi
     for opening in taken.opened:
         if opening.verdict not in TROUBLE:
             continue
-        since = opening.after.since if opening.after and opening.inherits else now
+        before = opening.after if opening.inherits else None
         yield FindingNews(
             news=News.CHANGED if opening.inherits else News.NEW,
             key=opening.key,
@@ -274,8 +275,8 @@ def _told(taken: SpanStep, now: Moment, began: Mapping[str, int]) -> Iterator[Fi
             place=opening.place,
             why=opening.why,
             before=opening.after.finding if opening.after else None,
-            since=since.at,
-            since_run=since.run,
+            since=before.since.at if before else now.at,
+            since_visit=before.since_visit if before else 0,
             began=often(opening.key, 0 if opening.inherits else 1),
         )
     for ending in taken.ended:
@@ -290,7 +291,7 @@ def _told(taken: SpanStep, now: Moment, began: Mapping[str, int]) -> Iterator[Fi
             place=ending.place,
             before=span.finding,
             since=span.since.at,
-            since_run=span.since.run,
+            since_visit=span.since_visit,
             began=often(span.key, 0),
         )
     for span, place in taken.still:
@@ -302,7 +303,7 @@ def _told(taken: SpanStep, now: Moment, began: Mapping[str, int]) -> Iterator[Fi
                 severity=span.severity,
                 place=place,
                 since=span.since.at,
-                since_run=span.since.run,
+                since_visit=span.since_visit,
                 began=often(span.key, 0),
             )
 

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct, structs
 
-from nodevet.age import seconds_of
 from nodevet.changes import FindingNews, HostNews, News
 from nodevet.fleet import Visit
 from nodevet.history.model import FindingSpan, RecordedRun, RunState, SpanEnd
@@ -25,7 +24,6 @@ TROUBLE = (Verdict.FAIL, Verdict.UNKNOWN)
 ENDS = (SpanEnd.OK, SpanEnd.NOT_APPLICABLE, SpanEnd.GONE)
 NONE = "none"  # the store that keeps nothing
 VARIABLE = "NODEVET_STORE"
-MOST_RUNS = 200  # that are looked through for the one before
 
 Keep = Callable[[Visit, Host], None]
 
@@ -144,12 +142,15 @@ class Recording(VetListener):
 
         earlier = self._earlier.news if self._earlier else ()
         told = (*earlier, *self._news.values())
-        if self._series and self._before.id:
+        before = self._before
+        if before.id:
             try:
-                told = tuple(_with_meanwhile(self._store, told, run, self._before))
+                over = meanwhile(self._store, before, run) if self._series else []
+                before = self._reported(told, over)
+                told = tuple(_with_meanwhile(told, over, run, before))
             except StoreError as error:
                 self.broken = error
-        news = news_of(run, told, self._reported(told))
+        news = news_of(run, told, before)
         if self._budget is not None:
             found = suspicions(
                 run,
@@ -162,37 +163,35 @@ class Recording(VetListener):
             news = structs.replace(news, suspicions=found)
         return structs.replace(run, news=news)
 
-    def _reported(self, found: Iterable[HostNews]) -> Before:
-        """The run before; and of hosts in trouble that it left out, the last one that had them."""
-        from nodevet.store.errors import StoreError
+    def _reported(self, found: Iterable[HostNews], over: Iterable[FindingSpan]) -> Before:
+        """The run before, with when each host in trouble was reported last: that may have been in
+        another one. Raises StoreError."""
+        asked = {each.host for each in found if each.findings} | {span.host for span in over}
+        seen = self._store.reported(sorted(asked), series=self._series or None)
+        return structs.replace(self._before, seen=seen)
 
-        seen = self._before.seen
-        left = [each.host for each in found if each.findings and each.host not in seen]
-        if not left or not self._before.id:
-            return self._before
-        try:
-            told = self._store.reported(left, series=self._series or None)
-        except StoreError as error:
-            self.broken = error
-            return self._before
-        return structs.replace(self._before, told=told)
+
+def meanwhile(store: "Store", before: Before, run: Run) -> list[FindingSpan]:
+    """Troubles that ended after the run before. Raises StoreError."""
+    return [
+        span
+        for span in store.spans(ended_after=before.id)
+        if span.check
+        and span.verdict in TROUBLE
+        and span.severity is not Severity.SHADOW
+        and span.end in ENDS
+        and span.ended is not None
+        and span.ended.run != run.id
+    ]
 
 
 def _with_meanwhile(
-    store: "Store", found: Iterable[HostNews], run: Run, before: Before
+    found: Iterable[HostNews], over: Iterable[FindingSpan], run: Run, before: Before
 ) -> Iterator[HostNews]:
     """With what was so in the sweep before, and was seen to have ended by a check by hand since."""
     ended: dict[tuple[str, str], list[FindingSpan]] = {}
-    for span in store.spans(ended_after=before.started):
-        began = (span.since or span.first).run
-        if (
-            span.check
-            and span.verdict in TROUBLE
-            and span.severity is not Severity.SHADOW
-            and span.end in ENDS
-            and span.ended is not None
-            and began <= before.id < span.ended.run < run.id
-        ):
+    for span in over:
+        if span.since_visit <= before.seen.get(span.host, 0) < (span.ended_visit or 0):
             ended.setdefault((span.host, span.baseline), []).append(span)
     places = {summary.host: place for place, summary in enumerate(run.summaries)} if ended else {}
     for news in found:
@@ -218,7 +217,7 @@ def ended_news(span: FindingSpan) -> FindingNews:
         why=span.why,
         before=span.finding,
         since=since.at,
-        since_run=since.run,
+        since_visit=span.since_visit,
     )
 
 
@@ -245,26 +244,16 @@ def _recorded(run: Run, series: str, hosts: int, *, ended: bool = False) -> Reco
 
 def before(store: "Store", series: str, *, whole: bool, run: Run) -> Before:
     """The last run whose reports were written: of the same sweep, or for a check by hand any."""
-    listed = store.runs(series=series or None, limit=MOST_RUNS)
-    done = (
-        each
-        for each in listed
-        if each.exit_code is not None
-        and each.id != run.id
-        and (seconds_of(each.started) or 0.0) <= (seconds_of(run.started) or 0.0)
-    )
-    last = next(done, None)
+    last = store.last_reported(before=run.id, series=series or None)
     if last is None:
         return Before()
-    visits = list(store.visits(last.id))
-    hosts = (visit.host for visit in visits) if whole and series else ()
+    hosts = (visit.host for visit in store.visits(last.id)) if whole and series else ()
     return Before(
         id=last.id,
         started=last.started,
         nodevet=last.nodevet,
         baselines=last.baselines,
         hosts=frozenset(hosts),
-        seen=frozenset(each.host for each in visits if each.status is not Status.INTERRUPTED),
     )
 
 

@@ -124,7 +124,7 @@ def _standing(spans: Iterable[FindingSpan], report: HostReport, run: str) -> Ite
             place=waiting.pop(0) if waiting else -1,
             why=span.why,
             since=since.at,
-            since_run=since.run,
+            since_visit=span.since_visit,
         )
 
 

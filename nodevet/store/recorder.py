@@ -62,6 +62,7 @@ _OPEN = (
         _SINCE.c.at,
         t.run.c.name,
         t.finding_text.c.finding,
+        _SINCE.c.id.label("since_visit"),
     )
     .select_from(
         t.finding_span.join(t.baseline, t.baseline.c.id == t.finding_span.c.baseline)
@@ -450,6 +451,7 @@ def _open_spans(connection: Connection, host: int) -> list[OpenSpan]:
             severity=Severity(row[5]),
             said=row[6],
             since=Moment(at=age.instant(row[7]), run=row[8]),
+            since_visit=row[10],
             finding=None if row[9] is None else typed.decode(row[9], Finding),
         )
         for row in connection.execute(_OPEN, {"host": host})

@@ -310,9 +310,22 @@ class Store:
         with self._writing() as connection:
             connection.execute(ended)
 
-    def reported(self, hosts: Iterable[str], *, series: str | None = None) -> dict[str, str]:
-        """In which run each of these hosts was reported last, of this sweep or of any; without
-        those that never were."""
+    def last_reported(self, *, before: str, series: str | None = None) -> RecordedRun | None:
+        """The run that was recorded last before this one and came to its reports; by the order in
+        which they were recorded, whatever the clock said."""
+        asked = select(t.run).where(t.run.c.exit_code.is_not(None), t.run.c.name != before)
+        if series is not None:
+            asked = asked.where(t.run.c.series == plain(series))
+        with self._reading() as connection:
+            number = connection.execute(_run_id(before)).scalar()
+            if number is not None:
+                asked = asked.where(t.run.c.id < number)
+            row = connection.execute(asked.order_by(t.run.c.id.desc()).limit(1)).one_or_none()
+        return None if row is None else _run(row)
+
+    def reported(self, hosts: Iterable[str], *, series: str | None = None) -> dict[str, int]:
+        """In which visit each of these hosts was reported last, of this sweep or of any: its
+        number; without those that never were."""
         last = (
             select(func.max(t.visit.c.id).label("id"), t.host.c.name.label("host"))
             .select_from(
@@ -330,17 +343,12 @@ class Store:
         if series is not None:
             last = last.where(t.run.c.series == plain(series))
         names = {plain(host): host for host in hosts}
-        found: dict[str, str] = {}
+        found: dict[str, int] = {}
         listed = list(names)
         with self._reading() as connection:
             for begin in range(0, len(listed), CHUNK):
-                some = last.where(t.host.c.name.in_(listed[begin : begin + CHUNK])).subquery()
-                rows = connection.execute(
-                    select(some.c.host, t.run.c.name)
-                    .join(t.visit, t.visit.c.id == some.c.id)
-                    .join(t.run, t.run.c.id == t.visit.c.run)
-                )
-                found |= {names[row[0]]: row[1] for row in rows}
+                some = last.where(t.host.c.name.in_(listed[begin : begin + CHUNK]))
+                found |= {names[row.host]: row.id for row in connection.execute(some)}
         return found
 
     def spans(
@@ -358,6 +366,7 @@ class Store:
         """What was found, for as long as it stayed the same, in the order in which it began.
 
         `run`: what was so in that run. `after`, `before`: what was so at any time between.
+        `ended_after`: what ended after that run had begun, by the order of visits.
         """
         span = t.finding_span
         asked = _SPANS.order_by(span.c.id)
@@ -374,7 +383,10 @@ class Store:
         if before is not None:
             asked = asked.where(_FIRST.c.at < _instant(before))
         if ended_after is not None:
-            asked = asked.where(_ENDED.c.at >= _instant(ended_after))
+            first = select(func.min(t.visit.c.id)).where(
+                t.visit.c.run == _run_id(ended_after).scalar_subquery()
+            )
+            asked = asked.where(span.c.ended > first.scalar_subquery())
         if run is not None:
             seen = t.visit.alias("seen")
             asked = asked.where(
@@ -968,6 +980,8 @@ def _span(row: Any) -> FindingSpan:
         end=SpanEnd(row.end) if row.end else None,
         ended=ended,
         since=since,
+        since_visit=row.since or row.first,
+        ended_visit=row.ended,
     )
 
 

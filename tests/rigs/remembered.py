@@ -27,7 +27,7 @@ def remembered(run: Run, before: Run) -> Run:
         started=before.started,
         nodevet=before.nodevet,
         hosts=frozenset(earlier),
-        seen=frozenset(earlier),
+        seen=dict.fromkeys(earlier, 1),
     )
     return structs.replace(run, news=news_of(run, found, told))
 
@@ -35,8 +35,8 @@ def remembered(run: Run, before: Run) -> Run:
 def _findings(
     host: HostReport, old: HostReport | None, run: Run, before: Run
 ) -> Iterator[FindingNews]:
-    now = {"since": run.started, "since_run": run.id}
-    then = {"since": before.started, "since_run": before.id}
+    now = {"since": run.started, "since_visit": 0}
+    then = {"since": before.started, "since_visit": 1}
     whole = {"key": "", "check": "", "severity": Severity.CRITICAL}
     lost, was_lost = bool(host.unjudged), bool(old and old.unjudged)
     if lost or was_lost:

@@ -1,8 +1,12 @@
 """What happens between two sweeps, and beside one, that share a store."""
 
+import json
+import sqlite3
 import subprocess
 import sys
 import time
+from contextlib import closing
+from pathlib import Path
 
 import pytest
 from answering_fleet import AnsweringFleet, capped
@@ -50,3 +54,58 @@ def test_another_user_of_the_same_store_waits(fleet: AnsweringFleet) -> None:
     assert "shared.sqlite" in second.stderr
     fleet.script("gpu006")
     assert fleet.run("sweep", *store, "--limit", "gpu001", **other).returncode == 0
+
+
+def waits_for(fleet: AnsweringFleet, host: str, file: str) -> str:
+    """An inventory by which this host answers once the file is there, as it is then."""
+    script = fleet.answers / f"{host}-late"
+    text = (fleet.answers / host).read_text()
+    there = f"os.path.exists({str(fleet.folder / file)!r})"
+    begin = f"import os, time\nwhile not {there}:\n    time.sleep(0.05)\n"
+    script.write_text(text.replace("import hashlib", f"{begin}import hashlib", 1))
+    script.chmod(0o755)
+    inventory = json.loads((fleet.folder / "fleet.yaml").read_text())
+    inventory["hosts"][host]["python"] = str(script)
+    (fleet.folder / "late.yaml").write_text(json.dumps(inventory))
+    return "late.yaml"
+
+
+def test_what_counts_is_when_a_host_was_seen_not_when_a_run_began(fleet: AnsweringFleet) -> None:
+    """A check by hand began before a sweep, and comes to a host after it."""
+    fleet.run("sweep")
+    late = waits_for(fleet, "gpu003", "go")
+    words = ("check", "-i", late, "-b", "site.yaml", "--limit", "gpu003", "--deadline", "100s")
+    with subprocess.Popen(
+        [sys.executable, "-m", "nodevet", *words], cwd=fleet.folder, stdout=-3, stderr=-3
+    ) as by_hand:
+        with closing(sqlite3.connect(Path(fleet.state) / "nodevet/history.sqlite")) as store:
+            while not store.execute("select 1 from run where state = 'running'").fetchone():
+                time.sleep(0.05)
+        assert fleet.run("sweep", "--fail-on", "new").returncode == 0
+        fleet.night({"gpu003": capped})
+        (fleet.folder / "go").touch()
+        assert by_hand.wait(100) == 1
+    assert fleet.run("sweep", "--fail-on", "new").returncode == 1
+    assert fleet.run("sweep", "--fail-on", "new").returncode == 0
+
+
+def test_a_clock_that_was_set_back_hides_nothing_and_tells_nothing_twice(
+    fleet: AnsweringFleet,
+) -> None:
+    def back() -> None:
+        """A day later than it is, said the clock in all that is recorded."""
+        with closing(sqlite3.connect(Path(fleet.state) / "nodevet/history.sqlite")) as store:
+            store.execute("update run set started = started + 86400, name = '3' || name")
+            store.execute("update visit set at = at + 86400")
+            store.commit()
+
+    fleet.run("sweep")
+    back()
+    fleet.night({"gpu003": capped})
+    assert fleet.run("check", *SITE).returncode == 1
+    assert fleet.run("sweep", "--fail-on", "new").returncode == 1
+    back()
+    done = fleet.run("sweep", "--fail-on", "new")
+    assert (done.returncode, "new since last run: 0" in done.stdout) == (0, True)
+    fleet.night()
+    assert "fixed: 8" in fleet.run("sweep").stdout
