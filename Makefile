@@ -29,7 +29,7 @@ demo: .venv/ready ## boot eight simulated nodes, vet them over SSH and leave the
 .PHONY: test
 test: .venv/ready ## run all tests
 	@./.ci/setup sshd sim test browser
-	export NODEVET_SET_UP=1; $(BIN)/pytest -n 2 --dist loadscope --no-loadscope-reorder || \
+	export NODEVET_SET_UP=1; $(BIN)/pytest -n 3 --dist loadscope --no-loadscope-reorder || \
 		{ echo "once more, what failed, one at a time:"; \
 		$(BIN)/pytest --last-failed --last-failed-no-failures none; }
 
