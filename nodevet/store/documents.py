@@ -103,17 +103,6 @@ def _decoder_of(section: str) -> tuple[msgspec.json.Decoder[Any], _Cut] | None:
     return (typed.decoder(cut.kind), cut) if cut else None
 
 
-def section(document: bytes, name: str) -> Mapping[str, Any] | None:
-    """One section of it; None if there is none that can be read: a node may send anything."""
-    try:
-        found = _ANY.decode(document)
-    except _UNFIT:
-        return None
-    for key in ("sections", name):
-        found = found.get(key) if isinstance(found, dict) else None
-    return found if isinstance(found, dict) else None
-
-
 def apart(document: bytes) -> Apart | None:
     """None for what is not as the probe sends it: it is kept whole."""
     try:

@@ -7,7 +7,7 @@ from sqlalchemy import Connection, bindparam, delete, select, update
 from nodevet import typed
 from nodevet.history.retention import Retention, thinned
 from nodevet.store import schema as t
-from nodevet.store.reading import contents
+from nodevet.store.contents import contents
 
 CHUNK = 500  # hosts or blobs that are looked at together
 
@@ -51,9 +51,6 @@ def sweep(connection: Connection) -> int:
     kept = manifests | _of(connection, v.volatile) | _of(connection, v.judged)
     kept |= _of(connection, h.keyframe) | _of(connection, h.judged)
     kept |= _of(connection, t.plan.c.text) | _of(connection, t.incident.c.bundle)
-    for listed in connection.execute(select(t.run.c.baselines)).scalars():
-        shas = typed.decode(listed, dict[str, str]).values()
-        kept |= {by_sha[sha] for sha in map(_bytes, shas) if sha in by_sha}
     for text in _texts(connection, manifests):
         shas = typed.decode(text, dict[str, str]).values()
         kept |= {by_sha[sha] for sha in map(bytes.fromhex, shas) if sha in by_sha}
@@ -67,13 +64,6 @@ def sweep(connection: Connection) -> int:
 def _of(connection: Connection, column: object) -> set[int]:
     asked = select(column).where(column.is_not(None)).distinct()  # type: ignore[call-overload,attr-defined]
     return set(connection.execute(asked).scalars())
-
-
-def _bytes(sha: str) -> bytes:
-    try:
-        return bytes.fromhex(sha)
-    except ValueError:
-        return b""
 
 
 def _texts(connection: Connection, ids: Iterable[int]) -> Iterable[bytes]:

@@ -15,7 +15,7 @@ from nodevet.store.schema import VERSION, VERSION_TABLE, metadata
 
 
 def test_migrations_and_models_agree(store: Store):
-    with store._engine.connect() as connection:
+    with store._database.engine.connect() as connection:
         context = MigrationContext.configure(connection, opts={"version_table": VERSION_TABLE})
         assert compare_metadata(context, metadata) == []
 
@@ -35,7 +35,7 @@ def test_a_store_of_the_first_version_is_brought_up(url: str, monkeypatch):
         record(store, 1, report(findings={"governor": "fail"}, night=1))
         (span,) = store.spans()
         assert (span.first.run[:8], span.last.run[:8]) == ("20261101", "20261102")
-        with store._engine.connect() as connection:
+        with store._database.engine.connect() as connection:
             assert upgrade.version_of(connection) == VERSION
 
 

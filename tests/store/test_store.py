@@ -10,7 +10,7 @@ from recorded import document, ended, record, report, run, unreachable
 from nodevet.changes import News
 from nodevet.history.model import RunState, SpanEnd
 from nodevet.model import HostOutcome, Status, Verdict
-from nodevet.store import Store, StoreError, open_store
+from nodevet.store import Store, StoreError, database, open_store
 
 
 def test_runs_are_named_by_id_beginning_place_and_day(store: Store):
@@ -68,7 +68,7 @@ def test_a_finding_is_a_span(store: Store):
     (news,) = record(store, 2, report(findings={"governor": "fail"}, night=2))
     assert [each.news for each in news.findings] == [News.STILL]
     assert news.findings[0].since == "2026-11-02T04:00:30+00:00"
-    (span,) = store.spans(open_only=True)
+    (span,) = store.spans()
     assert (span.first.run[:8], span.last.run[:8], span.end) == ("20261102", "20261103", None)
     record(store, 3, unreachable(night=3))
     (news,) = record(store, 4, report(findings={"governor": "ok"}, night=4))
@@ -101,6 +101,28 @@ def test_a_second_try_replaces_the_first(store: Store):
     assert store.run().outcomes == {HostOutcome.FAIL: 1}
     (span,) = store.spans()
     assert span.end is None
+
+
+def test_a_page_is_read_when_the_one_before_is_at_its_end(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(database, "PAGE", 3)
+    names, said = [f"gpu{host:03d}" for host in range(8)], {"governor": "fail"}
+    begun = run(0, len(names))
+    recorder = store.begin(begun)
+    for name in names[:7]:
+        recorder.take(report(name, said, machine_id=name), document(host={"hostname": name}))
+    recorder.finish(ended(begun, state=RunState.INCOMPLETE))
+    assert [visit.host for visit in store.visits(begun.id)] == names[:7]
+    assert [span.host for span in store.spans()] == names[:7]
+    read = [str(document) for _, document in store.evidence(begun.id)]
+    assert len(read) == 7 and all(map(str.__contains__, read, names))
+    slow = store.visits(begun.id)
+    next(slow)
+    again, _ = store.resume(begun.id)
+    again.take(report(names[7], said, machine_id=names[7]), None)
+    again.finish(ended(begun))
+    assert [visit.host for visit in slow] == names[1:], "the last came after the first page"
 
 
 def test_a_run_is_resumed(store: Store):

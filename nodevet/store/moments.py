@@ -1,0 +1,28 @@
+"""When something was so: the visits that a row names, with their runs."""
+
+import re
+
+from nodevet import age
+from nodevet.history.model import Moment
+from nodevet.store import schema as t
+from nodevet.store.errors import StoreError
+
+DAY = re.compile(r"\d{4}-\d{2}-\d{2}")
+FIRST = t.visit.alias("first_visit")
+FIRST_RUN = t.run.alias("first_run")
+LAST = t.visit.alias("last_visit")
+LAST_RUN = t.run.alias("last_run")
+
+
+def moment(at: float, run: str) -> Moment:
+    return Moment(at=age.instant(at), run=run)
+
+
+def instant(text: str) -> float:
+    """Seconds of an ISO 8601 instant or day, which is UTC. Raises StoreError."""
+    if DAY.fullmatch(text):
+        text = f"{text}T00:00:00+00:00"
+    found = age.seconds_of(text)
+    if found is None:
+        raise StoreError(f"{text!r} is no time: 2026-11-20, or 2026-11-20T04:00:00+00:00")
+    return found

@@ -1,0 +1,117 @@
+"""Parts, where they were, and the counters that moved on them."""
+
+from typing import Any
+
+from sqlalchemy import Connection, Select, func, select
+
+from nodevet import typed
+from nodevet.history.model import CounterPoint, Part, PartKind, PartPlace
+from nodevet.store import schema as t
+from nodevet.store.moments import FIRST, FIRST_RUN, LAST, LAST_RUN, instant, moment
+from nodevet.store.text import plain
+
+_PLACES = select(
+    t.place,
+    t.part.c.kind,
+    t.part.c.name,
+    t.part.c.model,
+    t.part.c.names,
+    t.host.c.name.label("host_name"),
+    FIRST.c.at.label("first_at"),
+    FIRST_RUN.c.name.label("first_run"),
+    LAST.c.at.label("last_at"),
+    LAST_RUN.c.name.label("last_run"),
+).select_from(
+    t.place.join(t.part, t.part.c.id == t.place.c.part)
+    .join(t.host, t.host.c.id == t.place.c.host)
+    .join(FIRST, FIRST.c.id == t.place.c.first)
+    .join(FIRST_RUN, FIRST_RUN.c.id == FIRST.c.run)
+    .join(LAST, LAST.c.id == func.coalesce(t.place.c.last, t.host.c.vetted))
+    .join(LAST_RUN, LAST_RUN.c.id == LAST.c.run)
+)
+_POINTS = select(
+    t.counter,
+    t.host.c.name.label("host_name"),
+    t.part.c.name.label("part_name"),
+    t.visit.c.at,
+    t.run.c.name.label("run_name"),
+    t.boot.c.boot_id,
+).select_from(
+    t.counter.join(t.host, t.host.c.id == t.counter.c.host)
+    .join(t.visit, t.visit.c.id == t.counter.c.visit)
+    .join(t.run, t.run.c.id == t.visit.c.run)
+    .outerjoin(t.part, t.part.c.id == t.counter.c.part)
+    .outerjoin(t.boot, t.boot.c.id == t.visit.c.boot)
+)
+
+
+def named(connection: Connection, text: str) -> list[Part]:
+    """See Store.parts."""
+    rows = connection.execute(select(t.part).order_by(t.part.c.id))
+    listed = [part_of(row) for row in rows]
+    said = plain(text).lower()
+    if not said:
+        return listed
+    exact = [
+        each for each in listed if said in (each.id.lower(), *(name.lower() for name in each.names))
+    ]
+    return exact or [each for each in listed if each.id.lower().startswith(said)]
+
+
+def places(connection: Connection, *, part: str | None, host: str | None) -> list[PartPlace]:
+    """See Store.places."""
+    asked = _PLACES.order_by(t.place.c.first, t.place.c.id)
+    if part is not None:
+        asked = asked.where(t.part.c.name == plain(part))
+    if host is not None:
+        asked = asked.where(t.host.c.name == plain(host))
+    return [place_of(row) for row in connection.execute(asked)]
+
+
+def points(
+    *,
+    host: str | None = None,
+    part: str | None = None,
+    after: str | None = None,
+) -> Select[Any]:
+    """See Store.points."""
+    asked = _POINTS
+    if host is not None:
+        asked = asked.where(t.host.c.name == plain(host))
+    if part is not None:
+        asked = asked.where(t.part.c.name == plain(part))
+    if after is not None:
+        asked = asked.where(t.visit.c.at >= instant(after))
+    return asked
+
+
+def part_of(row: Any) -> Part:
+    return Part(
+        kind=PartKind(row.kind),
+        id=row.name,
+        model=row.model,
+        names=typed.decode(row.names, tuple[str, ...]),
+    )
+
+
+def place_of(row: Any) -> PartPlace:
+    return PartPlace(
+        part=part_of(row),
+        host=row.host_name,
+        slot=row.slot,
+        first=moment(row.first_at, row.first_run),
+        last=moment(row.last_at, row.last_run),
+        open=row.ended is None,
+    )
+
+
+def point_of(row: Any) -> CounterPoint:
+    return CounterPoint(
+        host=row.host_name,
+        part=row.part_name or "",
+        name=row.name,
+        subject=row.subject,
+        value=row.value % (1 << 64),
+        moment=moment(row.at, row.run_name),
+        boot_id=row.boot_id,
+    )

@@ -1,0 +1,167 @@
+"""Findings as spans of time, and all that was judged on a host in a run."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from sqlalchemy import Connection, Select, case, func, or_, select
+
+from nodevet import typed
+from nodevet.history.model import FindingSpan, SpanEnd
+from nodevet.history.spans import judged_keys
+from nodevet.model import Finding, Severity, Status, Verdict
+from nodevet.store import runs
+from nodevet.store import schema as t
+from nodevet.store.contents import content
+from nodevet.store.moments import FIRST, FIRST_RUN, LAST, LAST_RUN, instant, moment
+from nodevet.store.text import plain
+
+_SINCE = t.visit.alias("since_visit")
+_SINCE_RUN = t.run.alias("since_run")
+_ENDED = t.visit.alias("ended_visit")
+_ENDED_RUN = t.run.alias("ended_run")
+_SEEN = t.visit.alias("seen_visit")
+_LAST_SEEN = (
+    select(func.max(_SEEN.c.id))
+    .where(_SEEN.c.host == t.finding_span.c.host, _SEEN.c.baseline == t.finding_span.c.baseline)
+    .correlate(t.finding_span)
+    .scalar_subquery()
+)
+_LAST_UNSEEN = (
+    select(func.max(_SEEN.c.id))
+    .where(
+        _SEEN.c.host == t.finding_span.c.host,
+        _SEEN.c.baseline.is_(None),
+        _SEEN.c.status != Status.INTERRUPTED.value,
+    )
+    .correlate(t.finding_span)
+    .scalar_subquery()
+)
+_SPANS = select(
+    t.finding_span,
+    t.host.c.name.label("host_name"),
+    t.baseline.c.name.label("baseline_name"),
+    t.finding_text.c.finding,
+    FIRST.c.at.label("first_at"),
+    FIRST_RUN.c.name.label("first_run"),
+    LAST.c.at.label("last_at"),
+    LAST_RUN.c.name.label("last_run"),
+    _SINCE.c.at.label("since_at"),
+    _SINCE_RUN.c.name.label("since_run"),
+    _ENDED.c.at.label("ended_at"),
+    _ENDED_RUN.c.name.label("ended_run"),
+).select_from(
+    t.finding_span.join(t.host, t.host.c.id == t.finding_span.c.host)
+    .join(t.baseline, t.baseline.c.id == t.finding_span.c.baseline)
+    .outerjoin(t.finding_text, t.finding_text.c.id == t.finding_span.c.text)
+    .join(FIRST, FIRST.c.id == t.finding_span.c.first)
+    .join(FIRST_RUN, FIRST_RUN.c.id == FIRST.c.run)
+    .join(
+        LAST,
+        LAST.c.id
+        == func.coalesce(
+            t.finding_span.c.last,
+            case((t.finding_span.c.check != "", _LAST_SEEN), else_=_LAST_UNSEEN),
+        ),
+    )
+    .join(LAST_RUN, LAST_RUN.c.id == LAST.c.run)
+    .outerjoin(_SINCE, _SINCE.c.id == t.finding_span.c.since)
+    .outerjoin(_SINCE_RUN, _SINCE_RUN.c.id == _SINCE.c.run)
+    .outerjoin(_ENDED, _ENDED.c.id == t.finding_span.c.ended)
+    .outerjoin(_ENDED_RUN, _ENDED_RUN.c.id == _ENDED.c.run)
+)
+
+
+def asked(
+    *,
+    host: str | None = None,
+    check: str | None = None,
+    run: str | None = None,
+    after: str | None = None,
+    ended_after: str | None = None,
+) -> Select[Any]:
+    """See Store.spans; a run by its id."""
+    span = t.finding_span.c
+    found = _SPANS
+    if host is not None:
+        found = found.where(t.host.c.name == plain(host))
+    if check is not None:
+        found = found.where(span.check == plain(check))
+    if after is not None:
+        found = found.where(LAST.c.at >= instant(after))
+    if ended_after is not None:
+        first = select(func.min(t.visit.c.id)).where(
+            t.visit.c.run == runs.id_of(ended_after).scalar_subquery()
+        )
+        found = found.where(span.ended > first.scalar_subquery())
+    if run is not None:
+        found = found.where(_so_in(run))
+    return found
+
+
+def _so_in(run: str) -> Any:
+    """Whether a finding was so in a run: whether that visited its host meanwhile, and judged it by
+    the same baseline."""
+    span = t.finding_span.c
+    seen = t.visit.alias("seen")
+    return (
+        select(seen.c.id)
+        .join(t.run, t.run.c.id == seen.c.run)
+        .where(
+            t.run.c.name == run,
+            seen.c.host == span.host,
+            seen.c.superseded.is_(False),
+            seen.c.id >= span.first,
+            or_(span.ended.is_(None), seen.c.id <= span.last),
+            or_(
+                seen.c.baseline == span.baseline,
+                (span.check == "")
+                & seen.c.baseline.is_(None)
+                & (seen.c.status != Status.INTERRUPTED.value),
+            ),
+            or_(span.check == "", seen.c.baseline.is_not(None)),
+        )
+        .exists()
+    )
+
+
+def judged(connection: Connection, run: str, host: str) -> dict[str, Verdict]:
+    """What was ok and what was not applicable, by key."""
+    asked = select(t.visit.c.judged).where(
+        t.visit.c.run == runs.id_of(run).scalar_subquery(),
+        t.visit.c.host == select(t.host.c.id).where(t.host.c.name == plain(host)).scalar_subquery(),
+        t.visit.c.superseded.is_(False),
+    )
+    blob = connection.execute(asked).scalar()
+    found: dict[str, Verdict] = {}
+    if blob is not None:
+        listed = typed.decode(content(connection, blob), dict[str, list[tuple[str, str, str]]])
+        for verdict in (Verdict.NOT_APPLICABLE, Verdict.OK):
+            found |= dict.fromkeys(judged_keys(listed[verdict.value]), verdict)
+    return found
+
+
+def worst(judged: Mapping[str, Verdict], spans: Iterable[FindingSpan]) -> dict[str, Verdict]:
+    """With what was found beside it, the worst of several of one key."""
+    order = [Verdict.WAIVED, Verdict.UNKNOWN, Verdict.FAIL]
+    found = sorted((each for each in spans if each.check), key=lambda s: order.index(s.verdict))
+    return {**judged, **{each.key: each.verdict for each in found}}
+
+
+def span_of(row: Any) -> FindingSpan:
+    return FindingSpan(
+        host=row.host_name,
+        baseline=row.baseline_name,
+        key=row.key,
+        check=row.check,
+        verdict=Verdict(row.verdict),
+        severity=Severity(row.severity),
+        finding=typed.decode(row.finding, Finding) if row.finding else None,
+        why=row.why,
+        first=moment(row.first_at, row.first_run),
+        last=moment(row.last_at, row.last_run),
+        end=SpanEnd(row.end) if row.end else None,
+        ended=moment(row.ended_at, row.ended_run) if row.ended_run is not None else None,
+        since=moment(row.since_at, row.since_run) if row.since_run is not None else None,
+        since_visit=row.since or row.first,
+        ended_visit=row.ended,
+    )
