@@ -86,12 +86,12 @@ def command(
     from nodevet.report.parts.history_backtest import backtest_sheet
     from nodevet.run.backtest import Nights, tried
     from nodevet.run.context import open_context
-    from nodevet.run.recall import named, open_history
+    from nodevet.run.recall import open_history, read_from
 
     with open_history(store):  # which says what is wrong with it
         pass
     asked = Nights(
-        store=named(store),
+        store=read_from(store),
         days=nights,
         series=series,
         checks=frozenset(checks) if checks else None,

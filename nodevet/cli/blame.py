@@ -50,11 +50,11 @@ def command(
     from nodevet.report.parts.history_blame import blame_sheet
     from nodevet.run.blame import blame
     from nodevet.run.context import open_project
-    from nodevet.run.recall import named, open_history
+    from nodevet.run.recall import open_history, read_from
 
     catalog, _ = open_project(project)
     those = frozenset(name for word in hosts for name in expand(word)) if hosts else None
     with open_history(store):  # which says what is wrong with it
         pass
-    found = blame(named(store), check, those, catalog, killed=tell_killed)
+    found = blame(read_from(store), check, those, catalog, killed=tell_killed)
     recalled.show(found, blame_sheet(found, recalled.clock()), form, display)

@@ -282,10 +282,10 @@ def _thin_out(sweep: "Sweep", store: str | None) -> None:
     """Let go of old evidence as the settings say. What goes wrong is no reason to fail."""
     from nodevet.cli.common.speech import say
     from nodevet.history.retention import Retention
-    from nodevet.run.recording import store_url
+    from nodevet.run.which_store import recorded_in
     from nodevet.store import StoreError, open_store
 
-    kept, url = sweep.retention, store_url(store, sweep.store, reaches=True)
+    kept, url = sweep.retention, recorded_in(store, sweep.store, reaches=True)
     if kept is None or url is None:
         return
     policy = Retention(daily=kept.daily, weekly=kept.weekly, monthly=kept.monthly)

@@ -37,10 +37,10 @@ from nodevet.run.context import VetContext
 from nodevet.run.errors import UserError
 from nodevet.run.files import FileError, replace, tried
 from nodevet.run.listener import FixListener, VetListener
-from nodevet.run.recording import NONE
 from nodevet.run.rollout import rollout_of
 from nodevet.run.suspected import suspected
 from nodevet.run.vet import collect, vetted
+from nodevet.run.which_store import NONE
 
 LOOKERS = 32  # hosts that are looked at for a second time at once
 _AUTHOR = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@+-]*")  # one word of allowed_signers

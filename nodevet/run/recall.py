@@ -1,6 +1,5 @@
 """The history, opened to be read, and the documents that commands show of it."""
 
-import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,13 +12,12 @@ from nodevet.history.listing import RunLine, refs, run_lines
 from nodevet.history.model import FindingSpan, RecordedRun, RecordedVisit
 from nodevet.history.run_diff import READS, RunDiff, RunSeen, fact_diffs, facts, run_diff
 from nodevet.run.errors import UserError
+from nodevet.run.which_store import NONE, named
 from nodevet.settings import settings
 
 if TYPE_CHECKING:
     from nodevet.store import Store
 
-VARIABLE = "NODEVET_STORE"
-NONE = "none"
 COURSE = 13  # runs before one, that are drawn with it
 
 
@@ -42,7 +40,7 @@ def open_history(url: str | None) -> Iterator["Store"]:
     from nodevet.store import open_store
     from nodevet.store.engine import default_url, parsed, shown
 
-    asked = named(url) or default_url()
+    asked = read_from(url) or default_url()
     place = parsed(asked)
     if place.drivername == "sqlite" and not Path(str(place.database)).exists():
         raise NothingRecordedError(shown(place))
@@ -52,9 +50,9 @@ def open_history(url: str | None) -> Iterator["Store"]:
         yield store
 
 
-def named(url: str | None) -> str | None:
-    """The URL of the store that is meant; None: the user's own. Raises UserError for none."""
-    asked = url or os.environ.get(VARIABLE) or settings().store_url
+def read_from(option: str | None) -> str | None:
+    """The URL of the store that is meant; None: the user's own. Raises NoHistoryError."""
+    asked = named(option) or settings().store_url
     if asked == NONE:
         raise NoHistoryError("--store none: no history is kept, so there is none to read")
     return asked

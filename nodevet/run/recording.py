@@ -1,6 +1,5 @@
 """Recording a run while it goes on, and what it tells beside what is remembered."""
 
-import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
@@ -22,8 +21,6 @@ if TYPE_CHECKING:
 
 TROUBLE = (Verdict.FAIL, Verdict.UNKNOWN)
 ENDS = (SpanEnd.OK, SpanEnd.NOT_APPLICABLE, SpanEnd.GONE)
-NONE = "none"  # the store that keeps nothing
-VARIABLE = "NODEVET_STORE"
 
 Keep = Callable[[Visit, Host], None]
 
@@ -255,18 +252,3 @@ def before(store: "Store", series: str, *, whole: bool, run: Run) -> Before:
         baselines=last.baselines,
         hosts=frozenset(hosts),
     )
-
-
-def store_url(option: str | None, settings: str | None, *, reaches: bool) -> str | None:
-    """Where a run is recorded: as its option says, or the environment, or nodevet.toml, or in the
-    user's own store if it `reaches` other hosts. None: nowhere; empty: the user's own.
-    """
-    if option is None and not reaches:
-        return None
-    url = option or os.environ.get(VARIABLE) or settings or ""
-    return None if url == NONE else url
-
-
-def named(option: str | None, settings: str | None) -> bool:
-    """Whether someone asked for a store, and which."""
-    return bool(option or os.environ.get(VARIABLE) or settings)

@@ -6,8 +6,8 @@ from nodevet.history.model import BegunTogether
 from nodevet.remedy.plan.candidates import Suspected
 from nodevet.run.errors import UserError
 from nodevet.run.recall import NothingRecordedError, open_history
-from nodevet.run.recording import NONE, store_url
 from nodevet.run.sweep import budget_of
+from nodevet.run.which_store import NONE, recorded_in
 from nodevet.settings import SiteSettings, settings
 from nodevet.suspicion import over
 
@@ -17,7 +17,7 @@ def suspected(store: str | None, checks: Collection[str]) -> tuple[Suspected, ..
     if store == NONE:
         return ()
     site = settings()
-    url = store_url(store, site.store_url, reaches=True)
+    url = recorded_in(store, site.store_url, reaches=True)
     if url is None or not checks:
         return ()
     from nodevet.store import StoreError

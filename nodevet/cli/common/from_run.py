@@ -16,7 +16,7 @@ from nodevet.run.context import VetContext
 from nodevet.run.errors import UserError
 from nodevet.run.from_run import RecordedLook, Rejudge, recorded_hosts, rejudge
 from nodevet.run.processes import Killed
-from nodevet.run.recall import named, open_history
+from nodevet.run.recall import open_history, read_from
 from nodevet.run.targets import Targets
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def judged_again(
         )
     look = RecordedLook(None, asked.run.id) if since else None
     context = structs.replace(context, age=saved.limit_of(max_age), since=look)
-    how = Rejudge(store=named(store), context=context)
+    how = Rejudge(store=read_from(store), context=context)
     with watched(len(asked.hosts), sinks) as listener:
         run = rejudge(asked, how, fail_on=fail_on, killed=tell_killed, listener=listener)
     tell_not_asked("--from-run", *saved.not_asked(run))

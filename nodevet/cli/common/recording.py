@@ -49,14 +49,14 @@ class Remembering(Struct, frozen=True, kw_only=True):
 def opened(
     option: str | None, settings: str | None, *, reaches: bool, asked: bool = False
 ) -> Iterator[Remembering]:
-    """The store; see `nodevet.run.recording.store_url`. `asked`: by the command itself.
+    """The store; see `nodevet.run.which_store.recorded_in`. `asked`: by the command itself.
 
     One that cannot be opened is told, and the run goes on without. Raises StoreError for an address
     that is not valid.
     """
-    from nodevet.run.recording import named, store_url
+    from nodevet.run.which_store import named, recorded_in
 
-    url = store_url(option, settings, reaches=reaches)
+    url = recorded_in(option, settings, reaches=reaches)
     if url is None:
         yield Remembering()
         return
@@ -68,7 +68,7 @@ def opened(
     try:
         store = open_store(url or None)
     except StoreError as error:
-        asked = asked or named(option, settings)
+        asked = asked or bool(named(option, settings))
         hint = "" if asked else "; `--store none` records nothing"
         say(f"this run is not recorded: {error}{hint}")
         yield Remembering(lost=asked)
