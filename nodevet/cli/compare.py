@@ -25,14 +25,7 @@ from nodevet.cli.common.display import QUIET, Display, display_options
 )
 @options.hosts
 @options.learning
-@click.option(
-    "--format",
-    "form",
-    type=click.Choice(["table", "json", "nodeset"]),
-    default="table",
-    show_default=True,
-    help="For people, for programs, or the outliers alone.",
-)
+@options.form(("table", "json", "nodeset"), "For people, for programs, or the outliers alone.")
 @options.reach
 @display_options(QUIET)
 @options.project

@@ -26,14 +26,7 @@ from nodevet.run import listing
 )
 @click.argument("kind", type=click.Choice((*listing.KINDS, "hosts")), metavar="KIND")
 @options.hosts
-@click.option(
-    "--format",
-    "form",
-    type=click.Choice(["text", "json"]),
-    default="text",
-    show_default=True,
-    help="A line for each, or a JSON list of objects.",
-)
+@options.form(("text", "json"), "A line for each, or a JSON list of objects.")
 @options.project
 def command(
     kind: str,

@@ -4,7 +4,7 @@ import json
 
 import click
 
-from nodevet.cli.common import recalled
+from nodevet.cli.common import options, recalled
 from nodevet.cli.common.command import Command
 from nodevet.cli.common.durations import Duration
 
@@ -41,14 +41,7 @@ MOST = 36_500 * DAY
     help="For how long after that one visit of each month.  [default: nodevet.toml, 5 years]",
 )
 @click.option("--dry-run", is_flag=True, help="Say what would go; nothing is changed.")
-@click.option(
-    "--format",
-    "form",
-    type=click.Choice(["table", "json"]),
-    default="table",
-    show_default=True,
-    help="For people, or for programs.",
-)
+@options.form(("table", "json"), "For people, or for programs.")
 @recalled.store
 def command(
     daily: float | None,

@@ -36,14 +36,7 @@ EVERY = 2.0  # seconds between two looks of --watch
     type=options.RUN_FOLDER,
 )
 @click.option("--watch", is_flag=True, help="Show it again whenever it changes, until it ends.")
-@click.option(
-    "--format",
-    "form",
-    type=click.Choice(("text", "json")),
-    default="text",
-    show_default=True,
-    help="json: for programs; with --watch a line for each change.",
-)
+@options.form(("text", "json"), "json: for programs; with --watch a line for each change.")
 @display_options()
 @options.project
 def command(folder: Path | None, watch: bool, form: str, display: Display, project: Path) -> None:

@@ -1,7 +1,7 @@
 """Options that several commands share."""
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
@@ -252,12 +252,29 @@ def _gone(ctx: click.Context, param: click.Parameter, value: str | None) -> None
 
 
 previous = click.option("--previous", hidden=True, expose_value=False, callback=_gone)
-store = click.option(
-    "--store",
-    metavar="URL",
-    help="Where runs are recorded: sqlite:///PATH, postgresql://USER@HOST/DB, or none.  "
-    "[default: $NODEVET_STORE, nodevet.toml, else a file in ~/.local/state]",
-)
+
+
+def store_option(help: str) -> Callable[[Command], Command]:
+    """`--store URL`."""
+    default = "[default: $NODEVET_STORE, nodevet.toml, else a file in ~/.local/state]"
+    return click.option("--store", metavar="URL", help=f"{help}  {default}")
+
+
+store = store_option("Where runs are recorded: sqlite:///PATH, postgresql://USER@HOST/DB, or none.")
+
+
+def form(names: Sequence[str], help: str) -> Callable[[Command], Command]:
+    """`--format NAME`, the first if none is named."""
+    return click.option(
+        "--format",
+        "form",
+        type=click.Choice(names),
+        default=names[0],
+        show_default=True,
+        help=help,
+    )
+
+
 config = click.option(
     "--config",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from nodevet.cli.common import completing
+from nodevet.cli.common import completing, options
 from nodevet.cli.common.display import Display
 from nodevet.cli.common.speech import say, tell
 
@@ -21,12 +21,7 @@ EXITS = """\
       2  usage or configuration error, or nothing has been recorded
 """
 FORMATS = ("table", "json", "markdown", "html")
-store = click.option(
-    "--store",
-    metavar="URL",
-    help="The history to read: sqlite:///PATH or postgresql://USER@HOST/DB.  "
-    "[default: $NODEVET_STORE, nodevet.toml, else a file in ~/.local/state]",
-)
+store = options.store_option("The history to read: sqlite:///PATH or postgresql://USER@HOST/DB.")
 
 
 def formats(shown: Sequence[str] = FORMATS) -> Callable[[Any], Any]:
