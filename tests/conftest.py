@@ -20,10 +20,11 @@ MAY_SKIP = re.compile(
     "no nvidia-smi, so no GPU|this machine has a (GPU|driver)|no (such )?captures?\\b"
     "|the captures of real machines are not here"
     "|this machine has no cgroup to give|this machine gives no (loop device|swap)\\b"
-    "|Chromium comes as a snap on Ubuntu|no container builder"
+    "|Chromium comes as a snap on Ubuntu|no container builder|this machine starts no Slurm"
 )
 """Why a test may be skipped on a machine that is set up: no GPU there, no captures beside it, no
-cgroup that may be written, no loop device or swap, or no daemon that builds containers."""
+cgroup that may be written, no loop device or swap, no daemon that builds containers, or a Slurm
+that does not start as Debian's does."""
 
 
 def listed() -> frozenset[str]:

@@ -1,8 +1,9 @@
 """What parent and child processes say to each other: frames. Pure.
 
 A frame is its head, one line of JSON that gives the length of its body, then so many bytes,
-untouched. A batch child gets one frame, its order, and answers with one for each host. A worker
-child gets an order too, then requests, and gives one answer to each.
+untouched. Line ends may stand between frames: what passes on whole lines alone, as srun does, holds
+no frame back that one follows. A batch child gets one frame, its order, and answers with one for
+each host. A worker child gets an order too, then requests, and gives one answer to each.
 """
 
 import json
@@ -55,6 +56,8 @@ class FrameReader:
         """Whether there is a head."""
         if self._head is not None:
             return True
+        while self._text.startswith(b"\n"):
+            del self._text[:1]
         end = self._text.find(b"\n", self._searched)
         self._searched = 0 if end >= 0 else len(self._text)
         if max(end, self._searched) > self._head_limit:

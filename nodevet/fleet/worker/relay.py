@@ -127,7 +127,8 @@ def at_home(order: BatchOrder) -> BatchOrder:
 
 
 def write(data: bytes) -> None:
-    rest = memoryview(data)
+    """Write a frame, or the greeting, to the one who gives orders."""
+    rest = memoryview(data + b"\n")
     while rest:
         rest = rest[os.write(STDOUT, rest) :]
 

@@ -37,9 +37,11 @@ outcomes = st.builds(
 )
 
 
-@given(st.lists(outcomes, max_size=5), st.integers(1, 97))
-def test_outcomes_arrive_whatever_the_chunks(sent: list[VisitOutcome], size: int) -> None:
-    text = b"".join(write_outcome(n, outcome) for n, outcome in enumerate(sent))
+@given(st.lists(outcomes, max_size=5), st.integers(1, 97), st.sampled_from([b"", b"\n", b"\n\n"]))
+def test_outcomes_arrive_whatever_the_chunks_and_the_line_ends_between(
+    sent: list[VisitOutcome], size: int, between: bytes
+) -> None:
+    text = between.join(write_outcome(n, outcome) for n, outcome in enumerate(sent)) + between
     reader = FrameReader(200)
     came = [
         read_outcome(frame)
@@ -70,7 +72,7 @@ def test_a_body_travels_as_it_is() -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        b"\n",
+        b" \n",
         b"[]\n",
         b"{}\n",
         b"null\n",

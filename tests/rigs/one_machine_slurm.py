@@ -1,0 +1,93 @@
+"""A real Slurm of one machine, on loopback: its controller and its node's daemon, no munge."""
+
+import os
+import shutil
+import socket
+import subprocess
+import time
+from pathlib import Path
+
+from nodevet.printable import last_line
+
+CONF = """\
+ClusterName=nodevet
+SlurmctldHost={host}(127.0.0.1)
+SlurmctldPort={ports[0]}
+SlurmdPort={ports[1]}
+SlurmUser=root
+AuthType=auth/none
+CredType=cred/none
+StateSaveLocation={folder}/state
+SlurmdSpoolDir={folder}/spool
+SlurmctldPidFile={folder}/slurmctld.pid
+SlurmdPidFile={folder}/slurmd.pid
+ProctrackType=proctrack/linuxproc
+TaskPlugin=task/none
+JobAcctGatherType=jobacct_gather/none
+SwitchType=switch/none
+MpiDefault=none
+KillWait=2
+SelectType=select/cons_tres
+SelectTypeParameters=CR_CPU
+SlurmdParameters=config_overrides
+NodeName={host} NodeAddr=127.0.0.1 CPUs=8 State=UNKNOWN
+PartitionName=all Nodes=ALL Default=YES MaxTime=INFINITE State=UP
+"""
+STARTING = 20  # seconds
+
+
+class NoSlurmError(Exception):
+    """Why this machine has none."""
+
+
+class Slurm:
+    """Who runs srun and scancel needs SLURM_CONF, which is `conf`."""
+
+    def __init__(self, folder: Path) -> None:
+        """Raises NoSlurmError."""
+        if missing := [name for name in ("slurmctld", "slurmd") if shutil.which(name) is None]:
+            raise NoSlurmError(f"no {missing[0]}")
+        self.conf = folder / "slurm.conf"
+        self._folder = folder
+        for name in ("state", "spool"):
+            (folder / name).mkdir()
+        host = socket.gethostname().split(".")[0]
+        self.conf.write_text(CONF.format(host=host, folder=folder, ports=_free_ports(2)))
+        self._daemons = [self._start("slurmctld"), self._start("slurmd")]
+        end = time.monotonic() + STARTING
+        while self.says("sinfo", "-h", "-o", "%t") != "idle":
+            if time.monotonic() > end:
+                self.stop()
+                logs = (last_line(log.read_bytes()) for log in folder.glob("*.log"))
+                raise NoSlurmError("; ".join(logs))
+            time.sleep(0.1)
+
+    def says(self, *argv: str) -> str:
+        """What one of Slurm's programs prints."""
+        env = {**os.environ, "SLURM_CONF": str(self.conf)}
+        done = subprocess.run(argv, capture_output=True, text=True, env=env)
+        return done.stdout.strip()
+
+    @property
+    def jobs(self) -> list[str]:
+        """The jobs that run, by number."""
+        return self.says("squeue", "-h", "-t", "RUNNING", "-o", "%i").split()
+
+    def stop(self) -> None:
+        self.says("scancel", "--user", "root")
+        for daemon in reversed(self._daemons):
+            daemon.terminate()
+            daemon.wait()
+
+    def _start(self, name: str) -> subprocess.Popen[bytes]:
+        env = {**os.environ, "SLURM_CONF": str(self.conf)}
+        with (self._folder / f"{name}.log").open("wb") as log:
+            return subprocess.Popen([name, "-D"], stdout=log, stderr=log, env=env)
+
+
+def _free_ports(count: int) -> list[int]:
+    found = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    ports = [each.getsockname()[1] for each in found]
+    for each in found:
+        each.close()
+    return ports
