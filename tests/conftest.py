@@ -21,10 +21,11 @@ MAY_SKIP = re.compile(
     "|the captures of real machines are not here"
     "|this machine has no cgroup to give|this machine gives no (loop device|swap)\\b"
     "|Chromium comes as a snap on Ubuntu|no container builder|this machine starts no Slurm"
+    "|this machine gives no network namespace"
 )
 """Why a test may be skipped on a machine that is set up: no GPU there, no captures beside it, no
-cgroup that may be written, no loop device or swap, no daemon that builds containers, or a Slurm
-that does not start as Debian's does."""
+cgroup that may be written, no loop device or swap, no daemon that builds containers, no Slurm
+that starts as Debian's does, or no network namespace."""
 
 
 def listed() -> frozenset[str]:

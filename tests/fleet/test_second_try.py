@@ -1,66 +1,18 @@
 """A second chance at the end of a sweep, for what may pass; and the deadline of all of it."""
 
-import socket
-import threading
 from collections import Counter
 from collections.abc import Callable
-from contextlib import closing, suppress
+from contextlib import closing
 from pathlib import Path
 
 import pytest
+from passing_port import PassingPort
 
 from nodevet.fleet import Options, Visit, visit
 from nodevet.model import Host, Status
 from nodevet_sim.sshd import KeyPair, Sshd, known_hosts_line
 
 Go = Callable[..., dict[str, Visit]]
-
-
-class Moody:
-    """A port that greets and hangs up so many times, and then passes connections to an sshd."""
-
-    def __init__(self, server: Sshd, refused: int) -> None:
-        self.taken = 0
-        self._refused = refused
-        self._server = server
-        self._sock = socket.create_server(("127.0.0.1", 0))
-        self.port = self._sock.getsockname()[1]
-        threading.Thread(target=self._serve, daemon=True).start()
-
-    def close(self) -> None:
-        self._sock.shutdown(socket.SHUT_RDWR)
-        self._sock.close()
-
-    def _serve(self) -> None:
-        while True:
-            try:
-                peer, _ = self._sock.accept()
-            except OSError:
-                return
-            self.taken += 1
-            if self.taken <= self._refused:
-                peer.sendall(b"SSH-2.0-Moody\r\n")
-                peer.close()
-                continue
-            node = socket.create_connection((self._server.address, self._server.port))
-            threading.Thread(target=join, args=(peer, node), daemon=True).start()
-
-
-def join(peer: socket.socket, node: socket.socket) -> None:
-    """Pass on what each says, until both have ended."""
-    with peer, node:
-        back = threading.Thread(target=pump, args=(node, peer), daemon=True)
-        back.start()
-        pump(peer, node)
-        back.join()
-
-
-def pump(source: socket.socket, sink: socket.socket) -> None:
-    with suppress(OSError):
-        while chunk := source.recv(1 << 16):
-            sink.sendall(chunk)
-    with suppress(OSError):
-        sink.shutdown(socket.SHUT_WR)
 
 
 def test_what_may_pass_is_tried_once_more_and_told_as_that(
@@ -74,7 +26,7 @@ def test_what_may_pass_is_tried_once_more_and_told_as_that(
         given = {"user": "root", "key_file": str(key.path), "python": fake["healthy"], **more}
         return Host(name=name, address="127.0.0.1", port=port, **given)
 
-    with closing(Moody(server, 1)) as passing, closing(Moody(server, 99)) as gone:
+    with closing(PassingPort(server, 1)) as passing, closing(PassingPort(server, 99)) as gone:
         lines = [known_hosts_line("127.0.0.1", it.port, server.host_key) for it in (passing, gone)]
         known.write_text(server.known_hosts + "".join(lines))
         hosts = [

@@ -11,17 +11,22 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
 import msgspec
 import pytest
-from far_processes import alive, wait_for
+from far_processes import alive, children_of, wait_for
+from network_apart import NetworkApart, NoNamespaceError
+from passing_port import PassingPort
 
 from nodevet import __version__
 from nodevet.fleet import FleetError, Options, Visit, visit
 from nodevet.fleet.controller import launched, launcher_process
+from nodevet.fleet.controller.shards import order_of
 from nodevet.fleet.launchers import Launcher, Launchers, launcher
+from nodevet.fleet.protocol.framing import write_order
 from nodevet.model import Host, Status
 from nodevet_sim.sshd import KeyPair, Sshd
 
@@ -138,6 +143,51 @@ def test_one_is_cut_off_in_the_middle_and_is_heard_no_more(
         os.kill(pid, signal.SIGCONT)
     assert Counter(one.host for one in seen) == {host.name: 1 for host in hosts("late")}
     assert {(one.status, one.why) for one in seen} == {(Status.VETTED, "")}
+
+
+@pytest.fixture
+def network() -> Iterator[NetworkApart]:
+    try:
+        found = NetworkApart()
+    except NoNamespaceError as error:
+        pytest.skip(f"this machine gives no network namespace: {error}")
+    try:
+        yield found
+    finally:
+        found.end()
+
+
+def test_a_network_that_goes_down_in_the_middle_costs_no_host_and_counts_none_twice(
+    bastion: Callable[..., Launcher],
+    hosts: Callable[..., list[Host]],
+    network: NetworkApart,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Nobody is told that no packet arrives: neither ssh nor the sshd of the bastion."""
+    monkeypatch.setattr(launched, "SILENCE", 4)
+    monkeypatch.setattr(launcher_process, "BEAT", 1)
+    reached, other = bastion("far"), bastion("near")
+    server = bastion.servers["far"]
+    with closing(PassingPort(server, listening=network.listening())) as port:
+        words = [word if word != str(server.port) else str(port.port) for word in reached.argv]
+        words[1:1] = ["-o", "StrictHostKeyChecking=no"]
+        far = replace(reached, argv=(*network.enter, *words))
+        engine = Launchers((far, other), {"@both": ("far", "near"), "@far": ("far",)})
+        wanted = [*hosts("late", 8, "both"), *hosts("hangs", 2, "far")]
+        seen: list[Visit] = []
+        for one in visit(wanted, Options(ssh_config=Path(os.devnull), engine=engine)):
+            if not seen:
+                wait_for(lambda: bool(server.sessions()))
+                network.down()
+            seen.append(one)
+        assert server.sessions()  # the bastion knows nothing of it yet
+        network.up()
+        wait_for(lambda: not server.sessions())
+    assert Counter(one.host for one in seen) == {host.name: 1 for host in wanted}
+    ends = {one.host: (one.status, one.why) for one in seen}
+    lost = {ends.pop(host.name) for host in hosts("hangs", 2, "far")}
+    assert lost == {(Status.TIMEOUT, "launcher far was silent for 4 s and was given up")}
+    assert set(ends.values()) == {(Status.VETTED, "")}
 
 
 @pytest.mark.parametrize("only", [False, True])
@@ -318,6 +368,32 @@ def test_what_is_started_ends_with_its_input(relay: subprocess.Popen[bytes]) -> 
     said, complaint = relay.communicate(b"", timeout=30)
     assert said.startswith(b"\n\x1eNODEVET-SHARD {") and relay.returncode == 0
     assert complaint == b""
+
+
+def test_what_is_killed_over_there_leaves_nothing_running(
+    relay: subprocess.Popen[bytes],
+    hosts: Callable[..., list[Host]],
+    node: Sshd,
+    key: KeyPair,
+    tmp_path: Path,
+) -> None:
+    """A shard ends with the one who reads its answers, also while it has none to write."""
+    known = tmp_path / "known"
+    known.write_text(node.known_hosts)
+    wanted = [
+        msgspec.structs.replace(one, key_file=str(key.path), known_hosts=str(known))
+        for one in hosts("hangs", 2)
+    ]
+    options = Options(ssh_config=Path(os.devnull), deadline=80)
+    order = order_of(range(2), wanted, options, 2)
+    assert relay.stdin is not None
+    relay.stdin.write(write_order(order))
+    relay.stdin.flush()
+    wait_for(lambda: len(node.sessions()) >= 2)
+    (shard,) = children_of(relay.pid)
+    relay.kill()
+    relay.wait()
+    wait_for(lambda: not alive(shard) and not node.sessions(), 15)
 
 
 def test_an_order_that_is_none_is_refused_in_a_line(relay: subprocess.Popen[bytes]) -> None:
