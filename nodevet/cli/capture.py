@@ -35,6 +35,7 @@ from nodevet.cli.common.display import QUIET, Display, display_options
 @click.option("--title", default="", help="What kind of node this is, in one line.")
 @options.learning
 @options.reach
+@options.elsewhere
 @display_options(QUIET)
 @options.project
 def command(

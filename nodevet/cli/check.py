@@ -92,7 +92,8 @@ if TYPE_CHECKING:
 @options.sample
 @options.expect_hostname
 @options.reach
-@options.engine
+@options.run_limits
+@options.elsewhere
 @display_options(QUIET, ADVICE)
 @options.project
 def command(

@@ -27,6 +27,7 @@ from nodevet.cli.common.display import QUIET, Display, display_options
 @options.learning
 @options.form(("table", "json", "nodeset"), "For people, for programs, or the outliers alone.")
 @options.reach
+@options.elsewhere
 @display_options(QUIET)
 @options.project
 def command(

@@ -88,6 +88,7 @@ from nodevet.cli.common.durations import Duration
 )
 @options.baselines
 @options.reach
+@options.elsewhere
 @display_options()
 @options.project
 def command(

@@ -63,6 +63,7 @@ WRITTEN = 100  # columns of the pages, and of what is not a terminal
 @options.baselines
 @display_options()
 @options.reach
+@options.elsewhere
 @options.project
 def command(
     what: str | None,

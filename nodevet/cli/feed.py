@@ -90,6 +90,7 @@ _measuring = partial(click.option, cls=Option, heading="Measuring")
     help="User that runs it, if nodevet is root there.  [default: nobody]",
 )
 @options.reach
+@options.elsewhere
 @display_options()
 def command(
     workload: str,
@@ -146,7 +147,7 @@ def command(
 
 
 MEASURING = ("on", "seconds", "workers", "user")
-ANSWERING = ("evidence", "batch", "plot", "limit")
+ANSWERING = ("evidence", "batch", "plot", "limit", "launchers", "sites", "engine")
 
 
 def _refuse_mixed(context: click.Context, *, measure: bool) -> None:

@@ -60,6 +60,7 @@ from nodevet.cli.common.durations import Duration
 @options.sample
 @options.expect_hostname
 @options.reach
+@options.elsewhere
 @display_options(QUIET, ADVICE)
 @options.project
 def command(

@@ -1,13 +1,11 @@
 """What visits hosts, from what people wrote of it: launchers, sites, the address of a pool."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from nodevet.fleet.launchers import NOT_ELSEWHERE, DaskPool, Engine, Launcher, Launchers, launcher
 from nodevet.printable import brief
 from nodevet.run.errors import UserError
 
-MANY = 100  # hosts, from which on a run is a sweep
 DASK = "dask://"
 TLS = "tls://"
 
@@ -38,29 +36,23 @@ def engine(
         raise UserError(str(error)) from error
 
 
-def placed(options: Mapping[str, Any], hosts: int) -> dict[str, Any]:
-    """Options of a command line as `fleet_options` takes them: `launchers`, `sites` and `engine`
-    as an engine; a second try by the number of hosts unless one is asked for. Raises UserError."""
-    told = dict(options)
-    launchers, sites = told.pop("launchers"), told.pop("sites")
-    told["engine"] = _written(told["engine"], launchers, sites)
-    if told["second_try"] is None:
-        told["second_try"] = hosts >= MANY
-    return told
-
-
-def why_not() -> str:
-    """Why what changes hosts takes no engine."""
-    return NOT_ELSEWHERE
-
-
-def _written(address: str | None, launchers: Sequence[str], sites: Sequence[str]) -> Engine | None:
-    """`eu=ssh bastion-eu`, `@dc1=eu,eu2`. Raises UserError."""
+def placed(
+    address: Engine | str | None, launchers: Sequence[str], sites: Sequence[str]
+) -> Engine | None:
+    """From `--launcher eu='ssh bastion-eu'`, `--site @dc1=eu,eu2` and `--engine`; an engine is
+    itself. Raises UserError."""
+    if address is not None and not isinstance(address, str):
+        return address
     commands = dict(_pair(text, "--launcher", "eu='ssh bastion-eu'") for text in launchers)
     if len(commands) < len(launchers):
         raise UserError("--launcher: a name is given twice")
     groups = (_pair(text, "--site", "@dc1=eu,eu2") for text in sites)
     return engine(address, commands, {site: names.split(",") for site, names in groups})
+
+
+def why_not() -> str:
+    """Why what changes hosts takes no engine."""
+    return NOT_ELSEWHERE
 
 
 def _pair(text: str, option: str, example: str) -> tuple[str, str]:

@@ -4,6 +4,7 @@ import re
 import time
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace as replaced
 from pathlib import Path
 from typing import Literal
 
@@ -117,7 +118,7 @@ def _try(
     while waiting:
         last = time.monotonic() + attempts.interval >= end
         reasons: dict[str, str] = {}
-        for one in visit(tuple(waiting.values()), options):
+        for one in visit(tuple(waiting.values()), _bounded(options, end)):
             vetted = judge_visit(one, hosts[one.host], context, recorded(one, context))
             result = settled(vetted, attempts.settle)
             if last or exit_code([result], attempts.fail_on) == 0:
@@ -141,6 +142,15 @@ def _try(
                 )
             )
             time.sleep(attempts.interval)
+
+
+def _bounded(options: Options, end: float) -> Options:
+    """A launcher that a queue must start, or workers of a pool that never come, end with the wait
+    and what one visit may take."""
+    if options.engine is None:
+        return options
+    left = max(0.0, end - time.monotonic())
+    return replaced(options, within=left + options.deadline)
 
 
 def reason(report: HostReport, fail_on: Severity) -> str:

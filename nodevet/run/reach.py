@@ -1,6 +1,6 @@
 """How hosts are reached: the options of a visit."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,11 +10,14 @@ from nodevet.run.asks import asks, asks_each
 from nodevet.run.context import VetContext
 from nodevet.run.engine import placed
 
+MANY = 100  # hosts, from which on a run is a sweep
+
 
 def check_options(reach: Mapping[str, Any], context: VetContext, hosts: int) -> Options:
     """The options of a check of so many hosts, from those of its command line. Raises AskError
     and UserError."""
-    return fleet_options(context=context, choosing=True, **placed(reach, hosts))
+    again = hosts >= MANY if reach["second_try"] is None else reach["second_try"]
+    return fleet_options(context=context, choosing=True, **{**reach, "second_try": again})
 
 
 def fleet_options(
@@ -31,14 +34,17 @@ def fleet_options(
     fixes: bool = False,
     commands: bool = True,
     choosing: bool = False,
-    engine: Engine | None = None,
+    launchers: Sequence[str] = (),
+    sites: Sequence[str] = (),
+    engine: Engine | str | None = None,
     second_try: bool = False,
     within: float | None = None,
 ) -> Options:
     """The options of a visit, which takes `sample` seconds longer. `context`: what baselines ask
     the probe for; `fixes`: and what the fixes of their checks ask for; `commands`: and what they
     have run. `choosing`: each host has its baseline chosen from these, and is asked for those alone
-    that may fit it. `engine`: see nodevet.run.engine. Raises AskError."""
+    that may fit it. `launchers`, `sites`, `engine`: see nodevet.run.engine. Raises
+    AskError and UserError."""
     told = {"fixes": fixes, "commands": commands}
     return Options(
         parallel=parallel,
@@ -50,7 +56,7 @@ def fleet_options(
         known_hosts=Path(known_hosts) if known_hosts is not None else None,
         host_keys="accept-new" if accept_new else "strict",
         sudo=sudo,
-        engine=engine,
+        engine=placed(engine, launchers, sites),
         second_try=second_try,
         within=within,
         asks=asks(context, **told) if context and not choosing else {},

@@ -150,7 +150,7 @@ reach = apply(
     ),
     _connection("--sudo", is_flag=True, help="Run the probe through `sudo -n`."),
 )
-engine = apply(
+run_limits = apply(
     _connection(
         "--second-try/--no-second-try",
         default=None,
@@ -162,6 +162,9 @@ engine = apply(
         type=Duration(1, most=30 * 86400),
         help="Deadline of the whole run; what is not done by then is reported as interrupted.",
     ),
+)
+"""How often hosts are tried, and when all of it ends."""
+elsewhere = apply(
     _connection(
         "--launcher",
         "launchers",
@@ -184,7 +187,7 @@ engine = apply(
         help="Visit hosts from a pool of Dask workers: dask://HOST:PORT, tls://HOST:PORT.",
     ),
 )
-"""How many hosts are visited, and from where."""
+"""From where hosts are visited."""
 
 
 def _refuse(context: click.Context, _: click.Parameter, value: Any) -> None:

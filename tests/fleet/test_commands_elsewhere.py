@@ -1,0 +1,80 @@
+"""Every command that only reads visits hosts by a launcher, if it is told to."""
+
+import json
+import socket
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from nodevet_sim.sshd import KeyPair, Sshd
+
+SHARD = Path(sys.executable).with_name("nodevet-shard")
+NAME = socket.gethostname()
+Run = Callable[..., subprocess.CompletedProcess[str]]
+
+
+@pytest.fixture(scope="module")
+def server(sshd: Callable[..., Sshd]) -> Sshd:
+    return sshd()
+
+
+@pytest.fixture
+def run(server: Sshd, key: KeyPair, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
+    """Runs a command of nodevet on a host that only the launcher `there` knows how to log in to."""
+    home = tmp_path / "home" / ".ssh"
+    home.mkdir(parents=True)
+    (home / "config").write_text(
+        f"Host {NAME}\n HostName {server.address}\n Port {server.port}\n User root\n"
+        f" IdentityFile {key.path}\n"
+    )
+    (home / "known_hosts").write_text(server.known_hosts)
+    there = tmp_path / "there"
+    there.write_text(
+        f"#!/bin/sh\necho started >>{tmp_path}/started\nHOME={home.parent} exec {SHARD}\n"
+    )
+    there.chmod(0o755)
+    (tmp_path / "any.yaml").write_text("nodevet: 1\ntitle: any\nexpect: {clock_skew: 3600}\n")
+    monkeypatch.setenv("HOME", str(tmp_path))
+
+    def command(*words: str, by: str = f"there={there}") -> subprocess.CompletedProcess[str]:
+        argv = (sys.executable, "-m", "nodevet", words[0], "--launcher", by, *words[1:])
+        return subprocess.run(argv, cwd=tmp_path, capture_output=True, text=True)
+
+    return command
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (("gate", NAME, "-b", "any.yaml", "--wait", "0s", "--settle", "0s"), 0, "All ok: 1 host"),
+        (("capture", NAME), 0, "# Captured by nodevet"),
+        (("explain", "clock_skew", "--host", NAME), 2, "the node shows no NVIDIA GPU"),
+        (("diagnose", NAME, "--duration", "1s"), 3, "libnvidia-ml.so.1 is not installed"),
+    ],
+    ids=["gate", "capture", "explain", "diagnose"],
+)
+def test_what_only_reads_goes_through_a_launcher(
+    run: Run, tmp_path: Path, words: tuple[str, ...], code: int, said: str
+) -> None:
+    done = run(*words)
+    assert said in done.stdout + done.stderr
+    assert done.returncode == code
+    assert (tmp_path / "started").read_text() == "started\n"
+
+
+def test_a_gate_whose_launcher_fails_says_so_and_does_not_pass(run: Run, tmp_path: Path) -> None:
+    verdict = tmp_path / "verdict.json"
+    words = ("gate", NAME, "-b", "any.yaml", "--wait", "0s", "--verdict", str(verdict))
+    done = run(*words, by="there=/no/such/kubectl exec -i pod --")
+    assert done.returncode == 1
+    assert "launcher there cannot start a child process" in done.stdout
+    assert json.loads(verdict.read_text())["verdict"] == "fail"
+
+
+def test_a_loader_is_measured_from_here(run: Run) -> None:
+    done = run("feed", "--measure", "--on", NAME, "--", "true")
+    assert done.returncode == 2
+    assert "--launcher is for a workload; leave it out with --measure" in done.stderr
