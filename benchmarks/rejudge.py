@@ -32,7 +32,11 @@ from nodevet.history.model import RecordedRun, RunState  # noqa: E402
 from nodevet.model import HostReport, Severity, Status  # noqa: E402
 from nodevet.store import open_store  # noqa: E402
 
-OWN = re.compile(r"GPU-[0-9a-f]{8}|\"(?:machine_id|boot_id)\":\"[0-9a-f]{8}")
+OWN = re.compile(
+    r"GPU-[0-9a-f]{8}|\"(?:machine_id|boot_id|serial)\":\"[0-9A-Fa-f]{8}"
+    r"|\"(?:node_guid|gid)\":\"(?:[0-9a-f]{4}:)*[0-9a-f]{4}"
+)
+"""What no two nodes have in common: the ids of machine, GPUs, drives and network ports."""
 ROUNDS = int(os.environ.get("ROUNDS", "3"))
 
 
@@ -50,6 +54,8 @@ def documents(hosts: int) -> Iterator[tuple[str, bytes]]:
 
 
 def _own(digits: str, found: "re.Match[str]") -> str:
+    if "guid" in found[0] or "gid" in found[0]:
+        return f"{found[0][: -len('1234:5678')]}{digits[:4]}:{digits[4:]}"
     return found[0][: -len(digits)] + digits
 
 

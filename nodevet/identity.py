@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.host import HostInfo
-from nodevet.model import Finding, Host, HostReport, Verdict, fail, unknown
+from nodevet.model import Finding, Host, HostReport, HostSummary, Verdict, fail, unknown
 from nodevet.printable import brief
 
 SAME_MACHINE = "host_identity"
@@ -137,7 +137,7 @@ def judge_hostname(host: Host, evidence: Evidence) -> Finding | None:
     return fail(check=HOSTNAME, expected=expected, actual=actual, advice=ELSEWHERE)
 
 
-def machine(report: HostReport) -> tuple[str, str] | None:
+def machine(report: HostReport | HostSummary) -> tuple[str, str] | None:
     """What tells a machine from every other: machine id and boot id, if both were read."""
     if not report.machine_id or not report.boot_id:
         return None
@@ -151,6 +151,11 @@ class Met:
         """`known`: the report of a host that was met."""
         self._known = known
         self._names: dict[tuple[str, str], list[str]] = {}
+
+    def is_first(self, summary: HostSummary) -> bool:
+        """Whether this is a machine that was not met before; then it is now. Else `meet` it."""
+        key = machine(summary)
+        return key is None or self._names.setdefault(key, [summary.host]) == [summary.host]
 
     def meet(self, report: HostReport) -> tuple[HostReport, ...]:
         """The report, and before it that of the first name of the same machine if this is the

@@ -4,7 +4,7 @@ megabytes, not a gigabyte of findings. Pure.
 
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
-from typing import overload
+from typing import NamedTuple, overload
 
 import msgspec
 
@@ -14,6 +14,13 @@ from nodevet.model import HostReport, HostSummary
 FEW = 32  # hosts whose reports are kept as they are: reading them again costs more than their room
 LEVEL = 1  # of zstd
 BLOCK = 1 << 18  # characters of text that are compressed at once
+
+
+class PackedReport(NamedTuple):
+    """A report as it is kept, and what it comes to: what another process hands over."""
+
+    summary: HostSummary
+    kept: HostReport | bytes
 
 
 class PackedHosts(Sequence[HostReport]):
@@ -35,6 +42,16 @@ class PackedHosts(Sequence[HostReport]):
         self._summaries[report.host] = report.summary
         packs = len(self._kept) >= FEW
         self._kept[report.host] = self._packer.packed(report) if packs else report
+
+    def keep(self, packed: PackedReport) -> None:
+        """Keep what is packed, in the place of an earlier report of the host."""
+        self._listed = None
+        self._summaries[packed.summary.host] = packed.summary
+        self._kept[packed.summary.host] = packed.kept
+
+    def whole(self, packed: PackedReport) -> HostReport:
+        """The report again."""
+        return self._whole(packed.kept)
 
     def get(self, host: str) -> HostReport | None:
         """The report of a host, if there is one."""
@@ -66,8 +83,8 @@ class PackedHosts(Sequence[HostReport]):
         return self._listed
 
     @cached_property
-    def _packer(self) -> "_Packer":
-        return _Packer()
+    def _packer(self) -> "Packer":
+        return Packer()
 
     def _whole(self, kept: HostReport | bytes) -> HostReport:
         return kept if isinstance(kept, HostReport) else self._packer.whole(kept)
@@ -94,7 +111,7 @@ class PackedHosts(Sequence[HostReport]):
     __hash__ = None  # type: ignore[assignment]
 
 
-class _Packer:
+class Packer:
     """A report as compressed MessagePack, and back."""
 
     def __init__(self) -> None:
@@ -104,6 +121,10 @@ class _Packer:
         self._decoder = typed.unpacker(HostReport)
         self._compressor = zstandard.ZstdCompressor(level=LEVEL)
         self._decompressor = zstandard.ZstdDecompressor()
+
+    def pack(self, report: HostReport) -> PackedReport:
+        """A report to hand over."""
+        return PackedReport(report.summary, self.packed(report))
 
     def packed(self, report: HostReport) -> HostReport | bytes:
         """As it is if it holds what no encoding can, such as half a surrogate pair."""

@@ -14,6 +14,7 @@ from nodevet import bounds, typed
 from nodevet.bounds import Text
 from nodevet.evidence.core import MISSING, SCHEMA, Data, Section, SectionRecord
 from nodevet.evidence.sections import sections
+from nodevet.last_few import LastFew
 from nodevet.upgrades import Upgrades, leads, stepped
 
 
@@ -50,14 +51,20 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True):
 class Sections(dict[type[SectionRecord], Section[Any]]):
     """Each section as its record, decoded when it is first asked for: a baseline asks a few."""
 
-    def __init__(self, raw: Mapping[str, msgspec.Raw]) -> None:
+    def __init__(self, raw: Mapping[str, msgspec.Raw], alike: LastFew | None = None) -> None:
         self.raw = raw
+        self._alike = alike
         self.known: dict[object, Any] = {}  # see `once`
         super().__init__()
 
     def __missing__(self, record: type[SectionRecord]) -> Section[Any]:
         name = record.__module__.rpartition(".")[2]  # its file's, which is the section's
-        section = self[record] = _section(record, self.raw.get(name))
+        raw, alike = self.raw.get(name), self._alike
+        if raw is None or alike is None:
+            section = _section(record, raw)
+        else:
+            section = alike.made(record, bytes(raw), lambda: _section(record, raw))
+        self[record] = section
         return section
 
 
@@ -144,19 +151,22 @@ def decode(document: bytes | str, *, upgrades: Upgrades = UPGRADES) -> Evidence:
     return evidence
 
 
-def opened(document: bytes | str, *, upgrades: Upgrades = UPGRADES) -> Evidence:
+def opened(
+    document: bytes | str, *, upgrades: Upgrades = UPGRADES, alike: LastFew | None = None
+) -> Evidence:
     """Evidence from its JSON form; what no one asks for is not decoded.
 
     Raises EvidenceError if the document as a whole is unusable. A single broken section becomes
     `error`; an unknown section (a newer probe's) is ignored. Evidence of an older schema goes
-    through `upgrades` first, one schema at a time.
+    through `upgrades` first, one schema at a time. `alike`: sections of other hosts, which are not
+    decoded again if they are the same.
     """
     envelope = _envelope(document)
     _check(envelope.schema, upgrades)
-    found = Sections(_current(envelope.schema, envelope.sections, upgrades))
+    found = Sections(_current(envelope.schema, envelope.sections, upgrades), alike)
     earlier = None
     if envelope.earlier is not None:
-        earlier = Sections(_current(envelope.schema, envelope.earlier, upgrades))
+        earlier = Sections(_current(envelope.schema, envelope.earlier, upgrades), alike)
     return Evidence(schema=SCHEMA, probe=envelope.probe, sections=found, earlier=earlier)
 
 

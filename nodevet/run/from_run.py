@@ -5,7 +5,7 @@ Evidence is read from the store in batches, by as many processes as there are co
 
 from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
 from itertools import islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 from msgspec.structs import replace
@@ -15,7 +15,9 @@ from nodevet.evidence.document import Evidence, EvidenceError, opened
 from nodevet.fleet import Visit
 from nodevet.history.model import RecordedRun, RecordedVisit
 from nodevet.identity import HOSTNAME
+from nodevet.last_few import LastFew
 from nodevet.model import Host, HostReport, Run, Severity, Status
+from nodevet.packed import PackedReport, Packer
 from nodevet.run.context import VetContext
 from nodevet.run.last_look import Ignored, LastLook
 from nodevet.run.listener import VetListener
@@ -26,7 +28,7 @@ from nodevet.run.vet import collect, judge_visit, recorded
 if TYPE_CHECKING:
     from nodevet.store import Store
 
-BATCH = 32  # hosts whose evidence one process holds at a time
+BATCH = 64  # hosts whose evidence one process holds at a time
 WORTH = 64  # hosts, from which on processes of their own are worth starting
 ALWAYS = frozenset({"host", "gpu", "pci", "memory"})
 """The sections by which a host's baseline is chosen, and what it is: nodevet.facts."""
@@ -106,7 +108,7 @@ def rejudge(
 
 def _reports(
     asked: RecordedHosts, how: Rejudge, killed: Callable[[Killed, Sequence[str]], None]
-) -> Generator[HostReport]:
+) -> Generator[PackedReport]:
     names = [host.name for host in asked.hosts]
     few = len(names) < WORTH and not how.processes
     judged = spread(
@@ -116,10 +118,8 @@ def _reports(
         killed=killed,
         lost=_lost,
     )
-    decoder = msgspec.msgpack.Decoder(_Judged)
     try:
-        for one in judged:
-            batch = decoder.decode(one)
+        for batch in judged:
             if isinstance(how.context.since, RecordedLook):
                 how.context.since.told(batch.ignored)
             yield from batch.reports
@@ -133,23 +133,24 @@ def _batched(names: Sequence[str], size: int) -> Iterator[tuple[str, ...]]:
         yield batch
 
 
-class _Judged(msgspec.Struct, frozen=True):
+class _Judged(NamedTuple):
     """What comes of a batch of hosts."""
 
-    reports: tuple[HostReport, ...]
-    ignored: Mapping[str, tuple[Ignored, ...]] = {}
+    reports: tuple[PackedReport, ...]
+    ignored: Mapping[str, tuple[Ignored, ...]]
 
 
-def _judging(asked: RecordedHosts, how: Rejudge) -> Callable[[Sequence[str]], bytes]:
+def _judging(asked: RecordedHosts, how: Rejudge) -> Callable[[Sequence[str]], _Judged]:
     """What judges the hosts of a batch, in a process with a store of its own."""
     from nodevet.store import open_store
 
     store = open_store(how.store, create=False)
     hosts = {host.name: host for host in asked.hosts}
     sections = sections_of(how.context)
-    encode = msgspec.msgpack.Encoder().encode
+    pack = Packer().pack
+    alike = LastFew() if sections is not None else None  # a check of one's own may change anything
 
-    def judge(names: Sequence[str]) -> bytes:
+    def judge(names: Sequence[str]) -> _Judged:
         look = RecordedLook(store, asked.run.id) if how.context.since is not None else None
         context = replace(how.context, since=look)
         found = visits_of(store, asked.run.id, names, sections)
@@ -157,16 +158,17 @@ def _judging(asked: RecordedHosts, how: Rejudge) -> Callable[[Sequence[str]], by
         for name in names:
             visit = found.get(name) or Visit(name, Status.PROBE_FAILED, NOT_VISITED)
             then = recorded(visit, context)
-            reports.append(judge_visit(visit, hosts[name], context, then).report)
-        return encode(_Judged(tuple(reports), look.by_host if look else {}))
+            report = judge_visit(visit, hosts[name], context, then, alike=alike).report
+            reports.append(pack(report))
+        return _Judged(tuple(reports), look.by_host if look else {})
 
     return judge
 
 
-def _lost(names: Sequence[str]) -> bytes:
+def _lost(names: Sequence[str]) -> _Judged:
     why = "the process that judged it was killed, twice"
     reports = [HostReport(host=name, status=Status.PROBE_FAILED, why=why) for name in names]
-    return msgspec.msgpack.encode(_Judged(tuple(reports)))
+    return _Judged(tuple(map(Packer().pack, reports)), {})
 
 
 def sections_of(

@@ -1,5 +1,6 @@
 """What a use case tells while it goes on. Each of these does nothing; override what matters."""
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from nodevet.model import HostReport, Run
@@ -21,7 +22,11 @@ class VetListener:
     def took(self, host: HostReport) -> None:
         """A host's report; again if a later host changed it."""
 
-    def advanced(self, host: HostReport) -> None:
+    def took_packed(self, whole: Callable[[], HostReport]) -> None:
+        """As `took`, of a report that `whole` unpacks."""
+        self.took(whole())
+
+    def advanced(self, host: str) -> None:
         """One more host is done."""
 
     def waiting(self, waiting: "Waiting") -> None:

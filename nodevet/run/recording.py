@@ -97,7 +97,7 @@ class Recording(VetListener):
             self.broken = self._recorder.broken
         self._inner.took(host)
 
-    def advanced(self, host: HostReport) -> None:
+    def advanced(self, host: str) -> None:
         self._inner.advanced(host)
 
     def visited(self) -> None:

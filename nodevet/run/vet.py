@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import closing
 from datetime import datetime
+from functools import partial
 
 import msgspec
 
@@ -17,8 +18,9 @@ from nodevet.facts import facts_of
 from nodevet.fleet import Options, Visit, visit
 from nodevet.identity import Met, judge_hostname
 from nodevet.judge import judge
+from nodevet.last_few import LastFew
 from nodevet.model import Baseline, Host, HostReport, Run, Severity, Status, new_run_id, unknown
-from nodevet.packed import FEW, PackedHosts
+from nodevet.packed import FEW, PackedHosts, PackedReport
 from nodevet.run.context import MaxAge, VetContext
 from nodevet.run.listener import VetListener
 
@@ -58,7 +60,7 @@ def vet_saved(
 
 def collect(
     hosts: Sequence[Host],
-    reports: Generator[HostReport],
+    reports: Generator[HostReport] | Generator[HostReport | PackedReport],
     context: VetContext,
     *,
     fail_on: Severity,
@@ -100,9 +102,17 @@ def collect(
     try:
         with closing(reports):
             hears.visiting()
-            for host in reports:
-                take(*met.meet(host))
-                hears.advanced(host)
+            for each in reports:
+                if isinstance(each, HostReport):
+                    take(*met.meet(each))
+                    hears.advanced(each.host)
+                    continue
+                if met.is_first(each.summary):
+                    done.keep(each)
+                    hears.took_packed(partial(done.whole, each))
+                else:
+                    take(*met.meet(done.whole(each)))
+                hears.advanced(each.summary.host)
         hears.visited()
     except KeyboardInterrupt:
         interrupted = True
@@ -137,10 +147,17 @@ def recorded(visit: Visit, context: VetContext) -> Evidence | str:
     return context.since.read(visit.host)
 
 
-def judge_visit(visit: Visit, host: Host, context: VetContext, then: Evidence | str = "") -> Vetted:
+def judge_visit(
+    visit: Visit,
+    host: Host,
+    context: VetContext,
+    then: Evidence | str = "",
+    *,
+    alike: LastFew | None = None,
+) -> Vetted:
     """One visit, decoded once and judged; without usable evidence it keeps status and reason.
 
-    `then`: see `recorded`.
+    `then`: see `recorded`; `alike`: see `opened`.
     """
     blank = HostReport(
         host=visit.host,
@@ -154,7 +171,7 @@ def judge_visit(visit: Visit, host: Host, context: VetContext, then: Evidence | 
     if visit.evidence is None:
         return Vetted(report=blank)
     try:
-        evidence = opened(visit.evidence)
+        evidence = opened(visit.evidence, alike=alike)
     except EvidenceError as error:
         failed = msgspec.structs.replace(blank, status=Status.PROBE_FAILED, why=str(error))
         return Vetted(report=failed)

@@ -15,6 +15,7 @@ import msgspec
 from nodevet import typed
 from nodevet.evidence.core import Record
 from nodevet.evidence.sections import sections
+from nodevet.last_few import LastFew
 
 EARLIER = "earlier."
 Raw = msgspec.Raw | msgspec.UnsetType
@@ -200,13 +201,20 @@ def _plain_columns(cut: _Cut, values: list[Any]) -> dict[str, list[Any]] | None:
     return columns if values else None
 
 
-def together(names: Iterable[str], steady: Mapping[str, bytes], volatile: bytes) -> bytes:
+def together(
+    names: Iterable[str],
+    steady: Mapping[str, bytes],
+    volatile: bytes,
+    alike: LastFew | None = None,
+) -> bytes:
     """The document again, equal value for value; with some of its sections, of these alone.
 
-    `names`: of all that was steady, in its order.
+    `names`: of all that was steady, in its order. `alike`: what was put together of other
+    documents; it is then not told how long each section took, which is never the same.
     """
     rest = _TOP.decode(volatile)
-    seconds = _TAKEN.decode(rest.pop("seconds")) if "seconds" in rest else []
+    taken = rest.pop("seconds", None)
+    seconds = _TAKEN.decode(taken) if taken is not None and alike is None else []
     took = dict(
         zip((name for name in names if not name.startswith(EARLIER)), seconds, strict=False)
     )
@@ -218,13 +226,18 @@ def together(names: Iterable[str], steady: Mapping[str, bytes], volatile: bytes)
             continue
         rests = _TOP.decode(raw)
         document[key] = {
-            name.removeprefix(prefix): _joined(
-                part, rests.get(name.removeprefix(prefix)), None if prefix else took.get(name)
-            )
+            name.removeprefix(prefix): _alike(alike, name, part, rests.get(name[len(prefix) :]))
+            if alike
+            else _joined(part, rests.get(name[len(prefix) :]), None if prefix else took.get(name))
             for name, part in steady.items()
             if name.startswith(EARLIER) == bool(prefix)
         }
     return _ENCODE(document)
+
+
+def _alike(alike: LastFew, name: str, steady: bytes, rest: msgspec.Raw | None) -> msgspec.Raw:
+    of = (steady, None if rest is None else bytes(rest))
+    return alike.made(name, of, lambda: _joined(steady, rest, None))
 
 
 def _joined(steady: bytes, rest: msgspec.Raw | None, seconds: msgspec.Raw | None) -> msgspec.Raw:

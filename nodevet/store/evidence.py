@@ -5,6 +5,7 @@ from collections.abc import Collection, Iterable, Mapping
 from sqlalchemy import Connection, select
 
 from nodevet import typed
+from nodevet.last_few import LastFew
 from nodevet.store import documents
 from nodevet.store import schema as t
 from nodevet.store.contents import contents
@@ -15,7 +16,8 @@ Manifest = Mapping[str, str]  # section -> SHA-256 of what was steady in it
 def of_visits(
     connection: Connection, visits: Collection[int], sections: Collection[str] | None = None
 ) -> dict[int, bytes]:
-    """The evidence of some visits, by the visit's id; without those whose evidence is not kept."""
+    """The evidence of some visits, by the visit's id; without those whose evidence is not kept.
+    Of some sections it is not told how long each took."""
     v = t.visit.c
     kept = connection.execute(
         select(v.id, v.steady, v.volatile).where(v.id.in_(visits), v.volatile.is_not(None))
@@ -25,6 +27,7 @@ def of_visits(
     manifests = {each: typed.decode(whole[each], dict[str, str]) for each in steady}
     wanted = {each: _wanted(names, sections) for each, names in manifests.items()}
     pieces = _pieces(connection, wanted.values())
+    alike = None if sections is None else LastFew()
     return {
         row.id: whole[row.volatile]
         if row.steady is None
@@ -32,6 +35,7 @@ def of_visits(
             manifests[row.steady],
             {name: pieces[sha] for name, sha in wanted[row.steady].items()},
             whole[row.volatile],
+            alike,
         )
         for row in kept
     }

@@ -156,8 +156,8 @@ class Store:
         hosts: Iterable[str] | None = None,
         sections: Iterable[str] | None = None,
     ) -> Iterator[tuple[RecordedVisit, bytes | None]]:
-        """The visits of a run with their evidence, of some sections or whole; None if it is not
-        kept."""
+        """The visits of a run with their evidence: whole, or some sections without how long each
+        took; None if it is not kept."""
         asked = visits.asked(run=self.run(run).id, hosts=hosts)
         wanted = None if sections is None else frozenset(sections)
         for rows in self._database.pages(asked, t.visit):

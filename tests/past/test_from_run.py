@@ -7,10 +7,16 @@ from collections.abc import Callable
 from pathlib import Path
 
 import five_nights
+import msgspec
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from nodevet.model import HostReport, Run, Severity, Status, Verdict
+from nodevet.fleet import Visit
+from nodevet.last_few import FEW, LastFew
+from nodevet.model import Host, HostReport, Run, Severity, Status, Verdict
+from nodevet.packed import Packer
 from nodevet.run.context import VetContext, open_context
 from nodevet.run.from_run import (
     BATCH,
@@ -24,6 +30,7 @@ from nodevet.run.from_run import (
 from nodevet.run.listener import VetListener
 from nodevet.run.processes import Killed
 from nodevet.run.targets import Targets
+from nodevet.run.vet import collect, judge_visit
 from nodevet.store import open_store
 
 Past = Callable[..., subprocess.CompletedProcess[str]]
@@ -72,9 +79,79 @@ def test_it_does_not_matter_how_many_processes_judge(
     assert (spread.exit_code, spread.baselines) == (alone.exit_code, alone.baselines)
 
 
+def test_packed_reports_come_to_the_same_run_and_one_machine_under_three_names_is_told() -> None:
+    """Of a machine that answers to several names, each name says so, packed or not."""
+    reports = [report for report, _ in five_nights.judged(5)]
+    one = next(report for report in reports if report.boot_id)
+    twins = [replace(one, host=f"twin{number}") for number in range(2)]
+    every = [twins[0], *reports, twins[1]]
+    hosts = [Host(name=report.host) for report in every]
+    packer, context = Packer(), five_nights.context(5)
+    plain, packed = (
+        collect(hosts, some, context, fail_on=Severity.WARNING)
+        for some in ((each for each in every), (packer.pack(each) for each in every))
+    )
+    assert tuple(packed.hosts) == tuple(plain.hosts)
+    assert packed.summaries == plain.summaries
+    told = {
+        each.host
+        for each in packed.hosts
+        if each.findings[:1] and each.findings[0].check == "host_identity"
+    }
+    assert told == {one.host, "twin0", "twin1"}
+
+
+SECTIONS = ("gpu", "pci", "infiniband", "modules", "kernel_log", "nvme", "host")
+MIXES = st.lists(
+    st.tuples(
+        st.sampled_from(five_nights.H100),
+        st.dictionaries(st.sampled_from(SECTIONS), st.sampled_from(five_nights.HOSTS), max_size=3),
+        st.sampled_from(("", *SECTIONS)),
+    ),
+    min_size=2,
+    max_size=2 * FEW + 2,
+)
+
+
+@given(MIXES)
+@settings(max_examples=15, deadline=None)
+def test_what_hosts_have_in_common_changes_no_byte_of_their_reports(
+    mixes: list[tuple[str, dict[str, str], str]],
+) -> None:
+    """Hosts with sections of others, one of them without one, judged in a row and by themselves."""
+    context, alike = five_nights.context(5), LastFew()
+    encode = msgspec.msgpack.Encoder().encode
+    for name, others, without in mixes:
+        document = five_nights.document(name, 5)
+        for section, other in others.items():
+            document["sections"][section] = five_nights.document(other, 5)["sections"][section]
+        document["sections"].pop(without, None)
+        for section in document["sections"].values():
+            section["seconds"] = 0.0
+        visit = Visit(name, Status.VETTED, "", json.dumps(document).encode(), 1.0, None)
+        in_a_row = judge_visit(visit, Host(name=name), context, alike=alike).report
+        alone = judge_visit(visit, Host(name=name), context).report
+        assert encode(in_a_row) == encode(alone)
+
+
+def test_what_no_encoding_can_hold_comes_to_a_report(
+    nodevet: Past, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, url: str
+) -> None:
+    (tmp_path / "checks").mkdir()
+    (tmp_path / "checks" / "own.py").write_text(
+        '"""Says half a letter."""\nfrom nodevet.model import Check, CheckParams, fail\n'
+        'def judge(evidence, params):\n    yield fail(why="half \\ud83d of one")\n'
+        "CHECK = Check(params=CheckParams, reads=(), judge=judge)\n"
+    )
+    (tmp_path / "one.yaml").write_text("nodevet: 1\nexpect: {own: {}}\n")
+    monkeypatch.setattr("nodevet.run.from_run.BATCH", 4)
+    found = again(url, "last", open_context(tmp_path, [str(tmp_path / "one.yaml")]), processes=2)
+    assert {one.findings[0].why for one in found.hosts} == {"half \ud83d of one"}
+
+
 def test_an_interrupt_ends_it_with_what_there_is(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     class Impatient(VetListener):
-        def advanced(self, host: HostReport) -> None:
+        def advanced(self, host: str) -> None:
             raise KeyboardInterrupt
 
     monkeypatch.setattr("nodevet.run.from_run.BATCH", 2)

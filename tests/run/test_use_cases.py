@@ -40,8 +40,8 @@ class Heard(VetListener):
     def took(self, host: HostReport) -> None:
         self.told.append(f"took {host.host} {host.status.value}")
 
-    def advanced(self, host: HostReport) -> None:
-        self.told.append(f"advanced {host.host}")
+    def advanced(self, host: str) -> None:
+        self.told.append(f"advanced {host}")
 
     def ended(self, run: Run) -> None:
         self.told.append(f"ended {len(run.hosts)}")

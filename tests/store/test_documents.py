@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from nodevet.evidence.core import Record
 from nodevet.evidence.sections import sections
+from nodevet.last_few import LastFew
 from nodevet.store import documents
 
 NAMES = ("gpu", "infiniband", "network", "memory", "host", "nfs", "stuck", "processes", "unheard")
@@ -84,6 +85,24 @@ def test_what_was_taken_apart_is_put_together(document: dict[str, Any]):
     if found is not None:
         again = documents.together(list(found.steady), found.steady, found.volatile)
         assert typed_values(msgspec.json.decode(again)) == typed_values(msgspec.json.decode(text))
+
+
+@given(st.lists(DOCUMENTS, min_size=2, max_size=4), st.data())
+@settings(max_examples=60, deadline=None)
+def test_what_is_alike_is_put_together_once_and_is_the_same(
+    several: list[dict[str, Any]], data: st.DataObject
+):
+    listed = data.draw(st.lists(st.sampled_from(several), min_size=2, max_size=6))
+    alike = LastFew()
+    for document in listed:
+        found = documents.apart(json.dumps(document).encode())
+        if found is not None:
+            rest = msgspec.json.decode(found.volatile, type=dict[str, msgspec.Raw])
+            rest.pop("seconds", None)
+            untimed = msgspec.json.encode(rest)
+            names = list(found.steady)
+            again = documents.together(names, found.steady, found.volatile, alike)
+            assert again == documents.together(names, found.steady, untimed)
 
 
 def typed_values(value: Any) -> Any:

@@ -45,7 +45,11 @@ class Watcher(VetListener):
     def took(self, host: HostReport) -> None:
         self._streams.emit(lambda format: str(format.line(host)))
 
-    def advanced(self, host: HostReport) -> None:
+    def took_packed(self, whole: Callable[[], HostReport]) -> None:
+        if self._streams:  # or nobody looks at it now
+            self.took(whole())
+
+    def advanced(self, host: str) -> None:
         self._bar.advance()
 
     def visited(self) -> None:
