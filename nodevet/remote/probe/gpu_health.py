@@ -7,6 +7,7 @@ from nodevet.remote.probe.gpu_values import bus_id
 TOTAL, BY_LOCATION = ("nvmlDeviceGetTotalEccErrors", "nvmlDeviceGetMemoryErrorCounter")
 
 
+LIFETIMES = (("volatile", "NVML_VOLATILE_ECC"), ("aggregate", "NVML_AGGREGATE_ECC"))
 LOCATION = "NVML_MEMORY_LOCATION_"
 CACHES = ("L1_CACHE", "L2_CACHE", "REGISTER_FILE", "TEXTURE_MEMORY", "TEXTURE_SHM", "CBU")
 NO_SUCH_LOCATION = ("NVML_ERROR_NOT_SUPPORTED", "NVML_ERROR_INVALID_ARGUMENT")
@@ -14,10 +15,10 @@ NO_SUCH_LOCATION = ("NVML_ERROR_NOT_SUPPORTED", "NVML_ERROR_INVALID_ARGUMENT")
 
 def ecc_kinds():
     """Each lifetime and severity: a field's name with room for a part, and NVML's arguments."""
-    for lifetime in ("VOLATILE", "AGGREGATE"):
+    for lifetime, counter in LIFETIMES:
         for severity in ("CORRECTED", "UNCORRECTED"):
-            which = ("NVML_MEMORY_ERROR_TYPE_" + severity, "NVML_{}_ECC".format(lifetime))
-            yield "{}_{{}}{}".format(lifetime, severity).lower(), which
+            which = ("NVML_MEMORY_ERROR_TYPE_" + severity, counter)
+            yield "{}_{{}}{}".format(lifetime, severity.lower()), which
 
 
 def ecc_rows():

@@ -1,6 +1,7 @@
 """pynvml as it is sent to nodes: all that the probe asks for, and what that needs."""
 
 import builtins
+import re
 import sys
 import types
 from collections.abc import Iterator
@@ -11,6 +12,18 @@ import pytest
 
 from nodevet.fleet.protocol.payload import FOLDER, REMOTE, modules
 from nodevet.fleet.protocol.slim import slim, words
+from nodevet.remote.probe import gpu_health, gpu_values
+
+PREFIXES = (
+    "NVML_BRAND_",
+    "NVML_DEVICE_ARCH_",
+    "NVML_ERROR_",
+    "NVML_FI_DEV_NVLINK_SPEED_MBPS_L",
+    "NVML_MEMORY_ERROR_TYPE_",
+    "NVML_MEMORY_LOCATION_",
+    "NVML_NVLINK_ERROR_DL_",
+    "NVML_VALUE_TYPE_",
+)
 
 
 @pytest.fixture(scope="module")
@@ -30,9 +43,39 @@ def slimmer() -> tuple[str, types.ModuleType, set[str]]:
 def test_what_is_asked_for_is_there(slimmer: tuple[str, types.ModuleType, set[str]]) -> None:
     _, found, asked = slimmer
     assert {name for name in asked & vars(pynvml).keys() if not hasattr(found, name)} == set()
-    constants = {name for name in vars(pynvml) if name.startswith("NVML_")}
-    assert constants - vars(found).keys() == set()
     assert "nvmlDeviceGetHandleByIndex_v2" in vars(found) or "nvmlDeviceGetHandleByIndex" in asked
+
+
+def test_constants_are_there_of_which_the_code_makes_the_names(
+    slimmer: tuple[str, types.ModuleType, set[str]],
+) -> None:
+    _, found, _ = slimmer
+    made = [prefix for prefix in PREFIXES for name in vars(pynvml) if name.startswith(prefix)]
+    assert set(made) == set(PREFIXES)
+    named = {name for name in vars(pynvml) if name.startswith(PREFIXES)} | set(asked_of_nvml())
+    assert named & vars(pynvml).keys() - vars(found).keys() == set()
+
+
+def asked_of_nvml() -> Iterator[str]:
+    """Every constant and function in the tables of what is read of a GPU and of its links."""
+    tables = [*vars(gpu_values).values(), *vars(gpu_health).values()]
+    tables += map(gpu_health.nvlink_rows, range(18))
+    yield from _texts([table for table in tables if isinstance(table, tuple)])
+
+
+def _texts(tree: object) -> Iterator[str]:
+    if isinstance(tree, str):
+        yield tree
+    elif isinstance(tree, (tuple, list)):
+        for each in tree:
+            yield from _texts(each)
+
+
+def test_no_name_is_made_of_less_than_its_first_two_words() -> None:
+    """slim keeps what begins so; a name that is made of NVML_ and a rest it cannot know."""
+    sources = dict(modules(REMOTE, FOLDER)).values()
+    short = re.compile(r"[\"']NVML_[A-Z]*(\{|%|[\"'] *[+%])")
+    assert [found[0] for text in sources for found in short.finditer(text)] == []
 
 
 def test_what_stays_finds_all_that_it_names(
@@ -46,7 +89,7 @@ def test_what_stays_finds_all_that_it_names(
 
 def test_it_is_much_less(slimmer: tuple[str, types.ModuleType, set[str]]) -> None:
     text, _, _ = slimmer
-    assert 10_000 < len(text) < 0.6 * Path(pynvml.__file__).stat().st_size
+    assert 10_000 < len(text) < 0.3 * Path(pynvml.__file__).stat().st_size
 
 
 def _names(code: types.CodeType) -> Iterator[str]:
@@ -58,8 +101,15 @@ def _names(code: types.CodeType) -> Iterator[str]:
 
 SOURCE = """# of NVIDIA
 import ctypes
+import lonely_module
 
 ONE = 1
+TWO = (
+    2,
+)
+NAME_A, NAME_B = 1, 2
+OF_LIST_A = 1  # made
+OF_LIST_B = 2
 
 class Base:
     pass
@@ -79,14 +129,18 @@ def lonely():
 def asked(
     one,
 ):
-    return called()
+    return called(ctypes, "OF_LIST_" + one)
 """
 
 
 def test_what_nobody_names_goes() -> None:
-    text = slim(SOURCE, ["asked"])
-    assert text == SOURCE.replace("def lonely():\n    return ONE\n\n", "")
+    gone = ("def lonely():\n    return ONE\n\n", "import lonely_module\n\n", "ONE = 1\n")
+    rest = SOURCE
+    for text in (*gone, "TWO = (\n    2,\n)\n"):
+        rest = rest.replace(text, "", 1)
+    assert slim(SOURCE, ["asked"]) == rest
     assert "class Kept" not in slim(SOURCE, ["lonely"])
+    assert "\nONE = 1\n" in slim(SOURCE, ["lonely"])
 
 
 def test_a_text_at_the_margin_leaves_all_as_it_is() -> None:
