@@ -46,9 +46,10 @@ if sys.version_info < (3, 6):
 """
 
 LOADER = """
-import importlib.abc, importlib.util, sys
+import sys
+from importlib.machinery import ModuleSpec
 MARK = "nodevet payload "
-class Sources(importlib.abc.MetaPathFinder, importlib.abc.InspectLoader):
+class Sources(object):
     def __init__(self, path):
         if not path.startswith(MARK):
             raise ImportError(path)
@@ -56,10 +57,14 @@ class Sources(importlib.abc.MetaPathFinder, importlib.abc.InspectLoader):
     def find_spec(self, name, path=None, target=None):
         if name not in SOURCES:
             return None
-        spec = importlib.util.spec_from_loader(name, self, is_package=self.is_package(name))
+        spec = ModuleSpec(name, self, is_package=self.is_package(name))
         if spec.submodule_search_locations is not None:
             spec.submodule_search_locations.append(MARK + name + ".")
         return spec
+    def create_module(self, spec):
+        return None
+    def exec_module(self, module):
+        exec(compile(SOURCES[module.__name__], "<string>", "exec"), module.__dict__)
     def is_package(self, name):
         return any(other.startswith(name + ".") for other in SOURCES)
     def get_source(self, name):
@@ -73,7 +78,8 @@ sys.dont_write_bytecode = True
 sys.path_hooks.insert(0, Sources)
 sys.meta_path.insert(0, Sources(MARK))
 """
-"""Serves the modules in SOURCES from memory; pkgutil finds those of a package, too."""
+"""Serves the modules in SOURCES from memory; pkgutil finds those of a package, too. It does without
+importlib.abc, which imports more than all of the probe needs."""
 
 SERVE = """
 from nodevet.remote import main

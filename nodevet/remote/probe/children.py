@@ -19,7 +19,7 @@ import time
 from nodevet.remote.guard import find_prctl
 from nodevet.remote.probe import lane
 from nodevet.remote.probe.files import reason
-from nodevet.remote.probe.messages import ANSWER, NOTE, STOP, Messages, decode, failure
+from nodevet.remote.probe.messages import ANSWER, STOP, Messages, Note, decode, failure
 from nodevet.remote.probe.sections import lanes
 from nodevet.remote.reader import NobodyReads, is_gone
 
@@ -32,13 +32,13 @@ CHUNK = 1 << 16  # bytes in one read(2)
 class Child(object):
     """A running child: its process, the pipe it writes to, the sections that it is to answer."""
 
-    def __init__(self, names, pid, reader, now):
+    def __init__(self, names, pid, reader, note, now):
         self.names = list(names)  # the first of them is being read
         self.pid = pid
         self.reader = reader
         self.started = now
         self.messages = Messages()
-        self.note = ""
+        self.note = note
         self.overtaken = False
 
 
@@ -83,8 +83,8 @@ class Gathering(object):
 
     def spawn(self, names, now):
         """A child that reads these sections. Raises OSError."""
+        note, parent = Note(), os.getpid()
         reader, writer = os.pipe()
-        parent = os.getpid()
         try:
             pid = os.fork()
         except OSError:
@@ -93,14 +93,15 @@ class Gathering(object):
             raise
         if pid:
             os.close(writer)
-            return Child(names, pid, reader, now)
+            return Child(names, pid, reader, note, now)
         try:
             for descriptor in list(self.running) + [reader]:
                 os.close(descriptor)
             null = os.open(os.devnull, os.O_RDWR)
             for descriptor in (0, 1, 2):  # what a library prints must not reach our answer
                 os.dup2(null, descriptor)
-            lane.read_all(names, self.ends, self.root, self.request, writer, self.prctl, parent)
+            told = (self.root, self.request, writer, note, self.prctl, parent)
+            lane.read_all(names, self.ends, *told)
         finally:
             os._exit(0)
 
@@ -125,11 +126,8 @@ class Gathering(object):
             return
         try:
             for kind, text in child.messages.take(chunk):
-                if kind == NOTE:
-                    child.note = text.decode("ascii", "backslashreplace")
-                elif kind == ANSWER:
+                if kind == ANSWER:
                     self.results[child.names.pop(0)] = decode(text)
-                    child.note = ""
                 if kind == STOP or not child.names:
                     self.done(child)
                     return
@@ -171,7 +169,7 @@ class Gathering(object):
         if now >= self.ends[child.names[0]]:
             os.kill(child.pid, signal.SIGKILL)
             name, *rest = self.forget(child)
-            self.late(name, child.note)
+            self.late(name, child.note.read())
             self.start(rest)
         elif now >= self.due(child):
             self.overtake(child)

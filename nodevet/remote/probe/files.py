@@ -17,6 +17,8 @@ LINE = 4096  # characters; the longest kernel command line
 ENTRIES = 1 << 16  # names in a directory
 BOOT_ID = "/proc/sys/kernel/random/boot_id"
 FIRST_PID_NAMESPACE = "pid:[4026531836]"  # PROC_PID_INIT_INO in the kernel
+SYSFS = ("/sys/devices/", "/sys/bus/", "/sys/class/")
+ATTRIBUTE = 4096  # bytes; less than that of an attribute in sysfs is all of it: it has one page
 LINKS = 40  # symbolic links in one path, as the kernel counts them
 
 
@@ -79,11 +81,12 @@ def read_bytes(root, path, limit):
         if not stat.S_ISREG(os.fstat(file).st_mode):
             raise ValueError("not a regular file")
         data = b""
+        last = ATTRIBUTE if path.startswith(SYSFS) else 1  # a read of fewer bytes is the last one
         while len(data) < limit:
             chunk = os.read(file, min(limit - len(data), CHUNK))
-            if not chunk:
-                break
             data += chunk
+            if len(chunk) < last:
+                break
         return data
     finally:
         os.close(file)

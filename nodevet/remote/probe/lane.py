@@ -10,7 +10,7 @@ import time
 
 from nodevet.remote.guard import die_with_parent
 from nodevet.remote.probe.files import Absent, SectionError, attempt, reason
-from nodevet.remote.probe.messages import ANSWER, NOTE, NOTE_LIMIT, STOP, encode, failure, send
+from nodevet.remote.probe.messages import ANSWER, STOP, encode, failure, send
 from nodevet.remote.probe.sections import collector
 
 SPARE = 1.0  # seconds after which the alarm does what the parent did not
@@ -38,16 +38,13 @@ def section(name, root, request):
     return result
 
 
-def read_all(names, ends, root, request, writer, prctl, parent):
+def read_all(names, ends, root, request, writer, note, prctl, parent):
     """Read these sections and tell the parent; `ends`: {section: when its time is up}."""
-
-    def note(text):
-        send(writer, NOTE, text.encode("ascii", "backslashreplace")[:NOTE_LIMIT])
-
     clean, most = state(), memory() + GROWTH
     for name in names:
         die_with_parent(prctl, parent, max(0.0, ends[name] - time.monotonic()) + SPARE)
-        told = dict(request, note=note, end=ends[name])
+        note.write("")
+        told = dict(request, note=note.write, end=ends[name])
         send(writer, ANSWER, encode(section(name, root, told)))
         if state() != clean or memory() > most:
             send(writer, STOP, b"")

@@ -1,11 +1,12 @@
 """What a child that reads sections tells its parent, message by message.
 
-A message is a letter, a length in four bytes, and that many bytes. N is a note of what the child
-does right now; A the answer of the section that it reads; S that it stops there, and what it was
-to read after it is for another child.
+A message is a letter, a length in four bytes, and that many bytes. A is the answer of the section
+that the child reads; S that it stops there, and what it was to read after it is for another child.
+What it does right now is no message: it stands in memory that both have, see `Note`.
 """
 
 import json
+import mmap
 import os
 import struct
 
@@ -14,9 +15,9 @@ from nodevet.remote.probe.files import reason
 STATUSES = ("ok", "absent", "denied", "error", "timeout")
 OUTPUT_LIMIT = 16 << 20  # bytes for one section
 HEADER = struct.Struct("!cI")
-NOTE, ANSWER, STOP = b"N", b"A", b"S"
+ANSWER, STOP = b"A", b"S"
+LIMITS = {ANSWER: OUTPUT_LIMIT, STOP: 0}
 NOTE_LIMIT = 200  # bytes
-LIMITS = {NOTE: NOTE_LIMIT, ANSWER: OUTPUT_LIMIT, STOP: 0}
 
 
 def send(writer, kind, text):
@@ -24,6 +25,21 @@ def send(writer, kind, text):
     rest = HEADER.pack(kind, len(text)) + text
     while rest:
         rest = rest[os.write(writer, rest) :]
+
+
+class Note(object):
+    """What a child does right now. It is made before the child is, and has a page that both see:
+    a message would cost more than most calls that are noted, and they are thousands."""
+
+    def __init__(self):
+        self.page = mmap.mmap(-1, mmap.PAGESIZE)
+
+    def write(self, text):
+        said = text.encode("ascii", "backslashreplace")[:NOTE_LIMIT]
+        self.page[:NOTE_LIMIT] = said.ljust(NOTE_LIMIT, b"\0")
+
+    def read(self):
+        return self.page[:NOTE_LIMIT].rstrip(b"\0").decode("ascii", "backslashreplace")
 
 
 class Messages(object):

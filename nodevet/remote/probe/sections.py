@@ -1,6 +1,7 @@
 """The sections of the evidence: one for each file in collectors/, and what that file declares.
 
-ASKED (False)     whether it is read only if the request asks for something of it
+ASKED (False)     whether it is read only if the request asks for something of it; as a line
+                  `ASKED = True`, which is read and not run
 AFTER (none)      sections whose results it needs; they are in request["found"]
 ALONE (False)     whether it may hang or is slow, so that a child of its own reads it; or a function
                   of the request that says so. The others are read one after the other, and what
@@ -12,6 +13,7 @@ unsettled(found)  whether the sections in AGAIN have to be read again, as a node
 
 import importlib
 import os
+import sys
 
 from nodevet.remote.probe import collectors
 
@@ -27,13 +29,25 @@ def names():
 def modules_in(folder):
     """The names of the modules in a folder of a package, or in what the payload has in its place.
 
-    Of a folder as pkgutil has it, which takes longer to import than most sections to be read."""
+    As pkgutil has it, which takes longer to import than most sections to be read."""
     if os.path.isdir(folder):
         endings = [os.path.splitext(name) for name in os.listdir(folder)]
         return [name for name, ending in endings if ending == ".py" and name != "__init__"]
-    import pkgutil
+    return [name for name, _ in sys.path_hooks[0](folder).iter_modules()]
 
-    return [module.name for module in pkgutil.iter_modules([folder])]
+
+def source(name):
+    """The text of a section's module; none if it cannot be read."""
+    for folder in collectors.__path__:
+        path = os.path.join(folder, name + ".py")
+        try:
+            if not os.path.isdir(folder):
+                return __loader__.get_source("{}.{}".format(collectors.__name__, name))
+            with open(path, encoding="utf-8") as file:
+                return file.read()
+        except (OSError, ValueError, LookupError):
+            continue
+    return ""
 
 
 def collector(name):
@@ -57,9 +71,13 @@ def counting(wanted):
 
 def unasked(wanted, asks):
     """Those of the sections that nothing is asked of, and that are not read without."""
-    return [
-        name for name in wanted if declared(name, "ASKED", False) is True and not asks.get(name)
-    ]
+    return [name for name in wanted if not asks.get(name) and is_asked(name)]
+
+
+def is_asked(name):
+    """Whether a section is read only if something is asked of it, by its text: to compile what is
+    not going to run takes longer than to read most sections."""
+    return "\nASKED = True\n" in source(name)
 
 
 def stages(wanted):

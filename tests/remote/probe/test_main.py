@@ -48,8 +48,9 @@ COLLECTORS = {
     "flood": "def collect(root, request): return {'errors': {}, 'x': 'x' * (17 << 20)}",
     "chatter": """
         def collect(root, request):
-            while True:
+            for _ in range(100_000):
                 request["note"]("x" * 500)
+            return {"errors": {}}
         """,
     "garbage": """
         import os, stat
@@ -157,7 +158,7 @@ def test_every_collector_costs_only_its_own_section() -> None:
         "crash": {**error, "why": "the collector was killed by signal 11"},
         "leave": {**error, "why": "the collector ended without an answer"},
         "flood": {**error, "why": "the collector wrote something that is not a message"},
-        "chatter": {**error, "why": "more than 16 MiB of output"},
+        "chatter": {"status": "ok", "data": {"errors": {}}},
         "garbage": {**error, "why": "the collector wrote something that is not a message"},
         "nan": {**error, "why": sections["nan"]["why"]},
         "thing": {**error, "why": sections["thing"]["why"]},

@@ -53,6 +53,15 @@ def test_a_constant_of_a_collector_is_not_taken_for_a_declaration() -> None:
         assert isinstance(alone, bool) or callable(alone), name
 
 
+def test_whether_a_collector_waits_to_be_asked_is_read_in_its_text() -> None:
+    names = sections.names()
+    declared = [name for name in names if sections.declared(name, "ASKED", False)]
+    assert [name for name in names if sections.is_asked(name)] == declared
+    assert not sections.is_asked("no_such_section")
+    asks = {name: ["x"] for name in declared[:1]}
+    assert sections.unasked(names, asks) == declared[1:]
+
+
 def test_what_needs_another_comes_after_it(monkeypatch: pytest.MonkeyPatch) -> None:
     assert sections.stages(["processes", "cpu", "gpu"]) == [["cpu", "gpu"], ["processes"]]
     assert sections.stages(["processes", "cpu"]) == [["processes", "cpu"]]
