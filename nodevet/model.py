@@ -661,7 +661,7 @@ class RunNews(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     ended: tuple[Ended, ...] = ()
     appeared: tuple[str, ...] = ()  # hosts that were never met before
     vanished: tuple[str, ...] = ()  # hosts of the run before, of the same sweep, alone
-    replaced: tuple[str, ...] = ()  # another machine, or set up anew: nothing goes on
+    replaced: tuple[str, ...] = ()  # another machine, or re-imaged: nothing goes on
     suspicions: tuple[Suspicion, ...] = ()
     not_notified: tuple[str, ...] = ()  # who should have been told of this, and was not
 

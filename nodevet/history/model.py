@@ -71,7 +71,7 @@ class SpanEnd(str, Enum):
     WAIVED = "waived"
     CHANGED = "changed"  # the same verdict, with other values
     GONE = "gone"  # the check speaks no longer of this subject, or is no longer asked
-    REPLACED = "replaced"  # the host is another machine, or was set up anew
+    REPLACED = "replaced"  # the host is another machine, or was re-imaged
 
 
 class FindingSpan(msgspec.Struct, frozen=True, kw_only=True):

@@ -28,7 +28,7 @@ class StoryKind(str, Enum):
     FIRST = "first seen"
     LOST = "not vetted"
     BACK = "vetted again"
-    REPLACED = "another machine"  # or set up anew
+    REPLACED = "another machine"  # or re-imaged
     BOOTED = "booted"
     BASELINE = "baseline"
     PART_OUT = "part out"

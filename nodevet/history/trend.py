@@ -1,6 +1,6 @@
 """How something went from run to run: on how many hosts a check fails, or what a field is. Pure."""
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from statistics import median
 from typing import Any
@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from nodevet.history.model import RecordedRun
-from nodevet.model import HostOutcome
+from nodevet.model import HostOutcome, Verdict
 
 UNITS = {
     "_c": "°C",
@@ -79,6 +79,29 @@ class FieldTrend(msgspec.Struct, frozen=True, kw_only=True):
     host: str = ""  # only of this one
     points: tuple[FieldPoint, ...]
     series: tuple[PartSeries, ...] = ()  # of one host: each part
+
+
+def check_points(
+    runs: Iterable[RecordedRun],
+    vetted: Mapping[str, int],
+    standing: Iterable[tuple[str, str, Verdict]],
+) -> tuple[CheckPoint, ...]:
+    """`vetted`: hosts by run; `standing`: run, host and what the check said there."""
+    hosts: dict[tuple[str, Verdict], set[str]] = defaultdict(set)
+    for run, host, verdict in standing:
+        hosts[run, verdict].add(host)
+    return tuple(
+        CheckPoint(
+            run=run.id,
+            started=run.started,
+            judged=vetted.get(run.id, 0),
+            failing=len(hosts[run.id, Verdict.FAIL]),
+            unknown=len(hosts[run.id, Verdict.UNKNOWN]),
+            waived=len(hosts[run.id, Verdict.WAIVED]),
+            hosts=tuple(sorted(hosts[run.id, Verdict.FAIL])),
+        )
+        for run in runs
+    )
 
 
 def judged(run: RecordedRun) -> int:

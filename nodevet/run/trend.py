@@ -1,5 +1,6 @@
 """How a check, or a field of the evidence, went from run to run."""
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -9,17 +10,17 @@ from nodevet import typed
 from nodevet.catalog import Catalog
 from nodevet.evidence.sections import unknown_path
 from nodevet.history.model import RecordedRun
+from nodevet.history.spans import TROUBLE
 from nodevet.history.trend import (
-    CheckPoint,
     CheckTrend,
     FieldTrend,
+    check_points,
     field_point,
     judged,
     series,
     unit_of,
     values,
 )
-from nodevet.model import Verdict
 from nodevet.problems import did_you_mean
 from nodevet.run.errors import UserError
 
@@ -64,33 +65,18 @@ def _check_trend(
     store: "Store", check: str, catalog: Catalog, runs: Sequence[RecordedRun], host: str | None
 ) -> CheckTrend:
     known = check in catalog.ids
-    points = [_check_point(store, check, run, host) for run in runs]
-    if not known and not any(point.failing or point.unknown for point in points):
+    standing = store.standing(check, [run.id for run in runs], host=host)
+    if not known and not any(verdict in TROUBLE for _, _, verdict in standing):
         hint = did_you_mean(check, catalog.ids, "`nodevet list checks` names them")
         raise UserError(
             f"no check is named {check!r}; {hint}\n"
             "a field of the evidence has dots: gpu.gpus[].temperature_gpu_c"
         )
-    title = catalog.title(check) if known else ""
-    return CheckTrend(check=check, title=title, points=tuple(points))
-
-
-def _check_point(store: "Store", check: str, run: RecordedRun, host: str | None) -> CheckPoint:
-    hosts: dict[Verdict, dict[str, None]] = {}
-    for span in store.spans(check=check, run=run.id, host=host):
-        hosts.setdefault(span.verdict, {})[span.host] = None
-    vetted = judged(run)
+    vetted = {run.id: judged(run) for run in runs}
     if host is not None:
-        vetted = sum(bool(visit.baseline) for visit in store.visits(run.id, [host]))
-    return CheckPoint(
-        run=run.id,
-        started=run.started,
-        judged=vetted,
-        failing=len(hosts.get(Verdict.FAIL, ())),
-        unknown=len(hosts.get(Verdict.UNKNOWN, ())),
-        waived=len(hosts.get(Verdict.WAIVED, ())),
-        hosts=tuple(sorted(hosts.get(Verdict.FAIL, ()))),
-    )
+        vetted = Counter(visit.run for visit in store.visits_of(host) if visit.baseline)
+    title = catalog.title(check) if known else ""
+    return CheckTrend(check=check, title=title, points=check_points(runs, vetted, standing))
 
 
 def _field_trend(

@@ -1,9 +1,9 @@
 """Findings as spans of time, and all that was judged on a host in a run."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
 
-from sqlalchemy import Connection, Select, case, func, or_, select
+from sqlalchemy import Connection, Select, and_, case, func, or_, select
 
 from nodevet import typed
 from nodevet.history.model import FindingSpan, SpanEnd
@@ -70,6 +70,27 @@ _SPANS = select(
     .outerjoin(_ENDED_RUN, _ENDED_RUN.c.id == _ENDED.c.run)
 )
 
+_MEANWHILE = t.visit.alias("meanwhile")
+_IS_SO = and_(
+    _MEANWHILE.c.host == t.finding_span.c.host,
+    _MEANWHILE.c.superseded.is_(False),
+    _MEANWHILE.c.id >= t.finding_span.c.first,
+    or_(t.finding_span.c.ended.is_(None), _MEANWHILE.c.id <= t.finding_span.c.last),
+    or_(
+        and_(
+            t.finding_span.c.check != "",
+            _MEANWHILE.c.baseline == t.finding_span.c.baseline,
+        ),
+        and_(
+            t.finding_span.c.check == "",
+            _MEANWHILE.c.baseline.is_(None),
+            _MEANWHILE.c.status != Status.INTERRUPTED.value,
+        ),
+    ),
+)
+"""A visit to the host of a finding while it was so, judged by the same baseline; of a host as a
+whole, one that was not vetted."""
+
 
 def asked(
     *,
@@ -99,29 +120,32 @@ def asked(
 
 
 def _so_in(run: str) -> Any:
-    """Whether a finding was so in a run: whether that visited its host meanwhile, and judged it by
-    the same baseline."""
-    span = t.finding_span.c
-    seen = t.visit.alias("seen")
+    """Whether a finding was so in a run: whether that visited its host meanwhile."""
     return (
-        select(seen.c.id)
-        .join(t.run, t.run.c.id == seen.c.run)
-        .where(
-            t.run.c.name == run,
-            seen.c.host == span.host,
-            seen.c.superseded.is_(False),
-            seen.c.id >= span.first,
-            or_(span.ended.is_(None), seen.c.id <= span.last),
-            or_(
-                seen.c.baseline == span.baseline,
-                (span.check == "")
-                & seen.c.baseline.is_(None)
-                & (seen.c.status != Status.INTERRUPTED.value),
-            ),
-            or_(span.check == "", seen.c.baseline.is_not(None)),
-        )
+        select(_MEANWHILE.c.id)
+        .join(t.run, t.run.c.id == _MEANWHILE.c.run)
+        .where(t.run.c.name == run, _IS_SO)
         .exists()
     )
+
+
+def standing(
+    connection: Connection, check: str, runs: Collection[str], host: str | None
+) -> Iterator[tuple[str, str, Verdict]]:
+    """See Store.standing."""
+    asked = (
+        select(t.run.c.name, t.host.c.name.label("host"), t.finding_span.c.verdict)
+        .distinct()
+        .select_from(t.finding_span.join(t.host, t.host.c.id == t.finding_span.c.host))
+        .join(_MEANWHILE, _IS_SO)
+        .join(t.run, t.run.c.id == _MEANWHILE.c.run)
+        .where(t.finding_span.c.check == plain(check), t.run.c.name.in_(runs))
+        .order_by(t.run.c.name, t.host.c.name)
+    )
+    if host is not None:
+        asked = asked.where(t.host.c.name == plain(host))
+    for row in connection.execute(asked):
+        yield row.name, row.host, Verdict(row.verdict)
 
 
 def judged(connection: Connection, run: str, host: str) -> dict[str, Verdict]:

@@ -216,6 +216,13 @@ class Store:
         for rows in self._database.pages(asked, t.finding_span):
             yield from map(spans.span_of, rows)
 
+    def standing(
+        self, check: str, runs: Collection[str], *, host: str | None = None
+    ) -> list[tuple[str, str, Verdict]]:
+        """Where a check did not just pass in these runs: run, host, verdict."""
+        with self._database.reading() as connection:
+            return list(spans.standing(connection, check, runs, host))
+
     def begun(self, checks: Collection[str]) -> tuple[BegunTogether, ...]:
         """In which runs hosts began to fail one of the checks that they fail still."""
         with self._database.reading() as connection:

@@ -8,7 +8,10 @@ from pathlib import Path
 
 import five_nights
 import pytest
+from click.testing import CliRunner
+from recorded import document, record, report
 
+from nodevet.cli import nodevet
 from nodevet.fleet import Visit
 from nodevet.model import Host, Status
 from nodevet.run.vet import judge_visit
@@ -58,3 +61,15 @@ def test_the_others_are_told_of(url: str, words: list[str], told: str) -> None:
     )
     assert (done.returncode, done.stderr) == (0, "")
     assert told in done.stdout
+
+
+def test_a_long_name_of_a_part_breaks_no_table(tmp_path: Path) -> None:
+    found = f"sqlite:///{tmp_path}/long.sqlite"
+    gpus = [{"uuid": f"{word} " * 400, "temperature_gpu_c": 40} for word in ("one", "two")]
+    with open_store(found) as store:
+        record(store, 0, report(), evidence=document(gpu={"gpus": gpus}))
+    field = "gpu.gpus[].temperature_gpu_c"
+    shown = CliRunner().invoke(nodevet, ["trend", field, "--host", "gpu001", "--store", found])
+    assert shown.exit_code == 0, shown.output
+    assert max(map(len, shown.stdout.splitlines())) < 100
+    assert "one one" in shown.stdout and "two two" in shown.stdout

@@ -24,7 +24,7 @@ def test_each_run_says_what_began_in_it_and_what_was_fixed(say: Say) -> None:
     runs = json.loads(say("runs", "--format", "json"))["runs"]
     assert [(each["run"]["id"][:8], each["new"], each["fixed"]) for each in runs] == [
         ("20261120", 1, 0),  # the link
-        ("20261119", 25, 2),  # persistence mode, and the node that was set up anew; link, governor
+        ("20261119", 25, 2),  # persistence mode, and the node that was re-imaged; link, governor
         ("20261118", 18, 0),  # power limits, the link, and the bad GPU in its new host
         ("20261117", 1, 1),
         ("20261116", 3, 0),
@@ -56,7 +56,7 @@ def test_what_changed_last_night_and_since_a_day(say: Say) -> None:
     for line in (
         "FAIL persistence_mode off, expected on gpu[010-012] 24 GPUs",
         "cpu_governor powersave, expected performance a100-02 cpufreq 0-31 Nov 16 02:00, 4 d ago",
-        "a100-06 another machine, or set up anew",
+        "a100-06 another machine, or re-imaged",
         "kernel 6.1.0-28-amd64 → 6.1.0-31-amd64 gpu002",
         "package nvidia-compute-utils-580 580.105.08-1 → 580.126.09-1 gpu[010-012]",
         "package tuned 2.20.0-1 → 2.24.1-1 gpu[001-003,010-012]",
@@ -72,7 +72,7 @@ def test_what_changed_last_night_and_since_a_day(say: Say) -> None:
     assert [each["host"] for each in back["lost"]] == ["a100-04"]
 
 
-def test_a_host_that_was_set_up_anew_inherits_nothing(say: Say) -> None:
+def test_a_host_that_was_reimaged_inherits_nothing(say: Say) -> None:
     found = json.loads(say("diff", "2026-11-18", "2026-11-19", "--format", "json"))
     assert found["replaced"] == ["a100-06"]
     assert "a100-06" in [each["host"] for each in found["new"]]

@@ -13,7 +13,7 @@ night other temperatures, clocks and loads. What happens besides:
   that breaks nothing.
 - `a100-02`: saves power until a fix sets the governor, before night 4.
 - `a100-04`: does not answer in night 2.
-- `a100-06`: has the wrong huge pages all the time, and is set up anew before night 4.
+- `a100-06`: has the wrong huge pages all the time, and is re-imaged before night 4.
 - `gpu001`: GPU 6 replays more PCIe packets from night to night. `gpu008`: a DIMM corrects errors.
 """
 

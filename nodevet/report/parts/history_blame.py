@@ -25,7 +25,7 @@ KNOWN = {
     "gpu.gpus[].uuid": "GPU",
     "gpu.gpus[].serial": "GPU serial number",
 }
-UNTOLD = {"host.boot_id": "rebooted", "host.machine_id": "set up anew, or another machine"}
+UNTOLD = {"host.boot_id": "rebooted", "host.machine_id": "re-imaged, or another machine"}
 _PACKAGE = re.compile(r"installed\.packages\[([^\]]+)\]\.found\[[^\]]*\]\.(version|state|held)")
 _UNIT = re.compile(r"services\.units\[([^\]]+)\]\.(.+)")
 _SYSCTL = re.compile(r"sysctl\.parameters\[([^\]]+)\]\.value")

@@ -344,7 +344,7 @@ def _named(found: RunDiff) -> HistoryTable | None:
     told = {
         "appeared": found.appeared,
         "vanished": found.vanished,
-        "another machine, or set up anew": found.replaced,
+        "another machine, or re-imaged": found.replaced,
         "booted": found.rebooted,
     }
     rows = tuple((Cell(nodeset(hosts)), Cell(word)) for word, hosts in told.items() if hosts)

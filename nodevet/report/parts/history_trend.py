@@ -1,7 +1,7 @@
 """How something went from run to run, as a sheet with a chart. Pure."""
 
 from nodevet.history.trend import CheckTrend, FieldPoint, FieldTrend, PartSeries
-from nodevet.printable import plain
+from nodevet.printable import brief, plain
 from nodevet.report.parts.history_chart import number_of
 from nodevet.report.parts.history_runs import short
 from nodevet.report.parts.history_sheet import (
@@ -16,6 +16,7 @@ from nodevet.report.parts.history_sheet import (
 from nodevet.report.parts.text import count, name, nodeset
 
 MOST_LINES = 16  # of one chart
+MOST_OF_A_NAME = 48  # columns
 
 
 def check_sheet(found: CheckTrend, clock: Clock) -> Sheet:
@@ -122,7 +123,7 @@ def _parts_table(found: FieldTrend, clock: Clock) -> HistoryTable:
 
 
 def _name(part: PartSeries) -> str:
-    return " ".join(map(short, plain(part.name).split())) or "value"
+    return brief(" ".join(map(short, part.name.split())), MOST_OF_A_NAME) or "value"
 
 
 def _words(found: FieldTrend, clock: Clock) -> HistoryTable:
