@@ -21,6 +21,7 @@ from nodevet.cli.common.display import Display, display_options
 )
 @click.argument("check", shell_complete=completing.checks_and_baselines)
 @click.argument("hosts", nargs=-1, metavar="[HOSTS]...")
+@recalled.redact
 @recalled.formats()
 @recalled.store
 @options.project
@@ -28,6 +29,7 @@ from nodevet.cli.common.display import Display, display_options
 def command(
     check: str,
     hosts: tuple[str, ...],
+    redact: bool,
     form: tuple[str, Path | None],
     store: str | None,
     project: Path,
@@ -57,4 +59,7 @@ def command(
     with open_history(store):  # which says what is wrong with it
         pass
     found = blame(read_from(store), check, those, catalog, killed=tell_killed)
+    if redact:
+        with open_history(store) as history:
+            found = recalled.redacted(found, history)
     recalled.show(found, blame_sheet(found, recalled.clock()), form, display)

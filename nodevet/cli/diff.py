@@ -22,12 +22,14 @@ from nodevet.cli.common.display import Display, display_options
 )
 @click.argument("before", required=False, metavar="[RUN]", shell_complete=completing.recorded_runs)
 @click.argument("after", required=False, metavar="[RUN]", shell_complete=completing.recorded_runs)
+@recalled.redact
 @recalled.formats()
 @recalled.store
 @display_options()
 def command(
     before: str | None,
     after: str | None,
+    redact: bool,
     form: tuple[str, Path | None],
     store: str | None,
     display: Display,
@@ -51,6 +53,7 @@ def command(
 
     with open_history(store) as history:
         found = diff_found(history, before, after or "last")
+        found = recalled.redacted(found, history) if redact else found
         recalled.show(
             found.diff, diff_sheet(found.diff, found.refs, recalled.clock()), form, display
         )

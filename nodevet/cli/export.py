@@ -28,12 +28,14 @@ from nodevet.cli.common.display import Display, display_options
     help="Folder for the files; those of an earlier export are replaced.",
 )
 @click.option("--since", metavar="DAY", help="Only runs from this day on: 2026-11-20.")
+@recalled.redact
 @recalled.formats(("table", "json"))
 @recalled.store
 @display_options()
 def command(
     folder: Path,
     since: str | None,
+    redact: bool,
     form: tuple[str, Path | None],
     store: str | None,
     display: Display,
@@ -41,8 +43,9 @@ def command(
     """Write the history as Parquet files.
 
     One file for each table: runs, visits, findings (a row for as long as one stayed the same),
-    parts, places and counters (a row where one moved). Times are UTC. Hosts are named: the files
-    are for you alone (mode 0600). It needs pyarrow: pip install 'nodevet[parquet]'.
+    parts, places and counters (a row where one moved). Times are UTC. Without --redact hosts
+    are named. The files are for you alone (mode 0600).
+    It needs pyarrow: pip install 'nodevet[parquet]'.
 
     \b
     Exit codes:
@@ -54,5 +57,5 @@ def command(
     from nodevet.run.recall import open_history
 
     with open_history(store) as history:
-        found = export(history, folder, after=since)
+        found = export(history, folder, after=since, redact=redact)
     recalled.show(found, export_sheet(found.folder, found.rows), form, display)

@@ -20,10 +20,17 @@ from nodevet.cli.common.display import Display, display_options
     ),
 )
 @click.argument("what", metavar="HOST|PART", shell_complete=completing.recorded_hosts)
+@recalled.redact
 @recalled.formats()
 @recalled.store
 @display_options()
-def command(what: str, form: tuple[str, Path | None], store: str | None, display: Display) -> None:
+def command(
+    what: str,
+    redact: bool,
+    form: tuple[str, Path | None],
+    store: str | None,
+    display: Display,
+) -> None:
     """Tell what is remembered of a HOST or a PART.
 
     Of a host: boots, what failed from when to when, parts in and out, fixes, nights in which it
@@ -43,6 +50,7 @@ def command(what: str, form: tuple[str, Path | None], store: str | None, display
     clock = recalled.clock()
     with open_history(store) as history:
         found = story_found(history, what)
+        found = recalled.redacted(found, history) if redact else found
     if isinstance(found, Passport):
         sheet = passport_sheet(found, clock, kind="history")
     else:

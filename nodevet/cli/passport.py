@@ -23,11 +23,7 @@ from nodevet.cli.common.display import Display, display_options
     ),
 )
 @click.argument("part", shell_complete=completing.recorded_parts)
-@click.option(
-    "--redact",
-    is_flag=True,
-    help="For what leaves the site: no host names, no files, no owners; the part's own ids stay.",
-)
+@recalled.redact
 @recalled.formats()
 @recalled.store
 @display_options()
@@ -49,12 +45,11 @@ def command(
       0  written
       2  usage or configuration error, no such part, or nothing recorded
     """
-    from nodevet.history.passport import redacted
     from nodevet.report.parts.history_story import passport_sheet
     from nodevet.run.recall import open_history
     from nodevet.run.story import passport_found
 
     with open_history(store) as history:
         found = passport_found(history, part)
-    found = redacted(found) if redact else found
+        found = recalled.redacted(found, history) if redact else found
     recalled.show(found, passport_sheet(found, recalled.clock()), form, display)

@@ -26,6 +26,7 @@ from nodevet.cli.common.display import Display, display_options
 @click.option(
     "-n", "most", type=WholeNumber(), default=20, show_default=True, help="At most so many."
 )
+@recalled.redact
 @recalled.formats()
 @recalled.store
 @display_options()
@@ -34,6 +35,7 @@ def command(
     series: str | None,
     since: str | None,
     most: int,
+    redact: bool,
     form: tuple[str, Path | None],
     store: str | None,
     display: Display,
@@ -55,9 +57,11 @@ def command(
     with open_history(store) as history:
         if run is None:
             found = runs_found(history, series=series, most=most, after=since)
+            found = recalled.redacted(found, history) if redact else found
             sheet = runs_sheet(found.runs, found.store, clock, more=found.more)
             recalled.show(found, sheet, form, display)
         else:
             one = run_found(history, run)
+            one = recalled.redacted(one, history) if redact else one
             shown = run_sheet(one.run, one.hosts, one.findings, one.before, clock, one.earlier)
             recalled.show(one, shown, form, display)

@@ -36,6 +36,7 @@ from nodevet.cli.common.display import Display, display_options
 @click.option(
     "-n", "most", type=WholeNumber(), default=30, show_default=True, help="At most so many runs."
 )
+@recalled.redact
 @recalled.formats()
 @recalled.store
 @options.project
@@ -45,6 +46,7 @@ def command(
     host: str | None,
     series: str | None,
     most: int,
+    redact: bool,
     form: tuple[str, Path | None],
     store: str | None,
     project: Path,
@@ -60,15 +62,20 @@ def command(
       0  shown
       2  usage or configuration error, no such check or field, or nothing recorded
     """
-    from nodevet.history.trend import CheckTrend
+    from nodevet.history.redaction import telling
+    from nodevet.history.trend import CheckTrend, FieldTrend
     from nodevet.report.parts.history_trend import check_sheet, field_sheet
     from nodevet.run.context import open_project
+    from nodevet.run.errors import UserError
     from nodevet.run.recall import open_history
     from nodevet.run.trend import trend_found
 
     catalog, _ = open_project(project)
     with open_history(store) as history:
         found = trend_found(history, what, catalog, host=host, name=series, most=most)
+        if redact and isinstance(found, FieldTrend) and telling(found.field):
+            raise UserError(f"--redact: {what} is what names a machine or its parts")
+        found = recalled.redacted(found, history) if redact else found
     clock = recalled.clock()
     if isinstance(found, CheckTrend):
         recalled.show(found, check_sheet(found, clock), form, display)

@@ -167,33 +167,3 @@ def counters(points: Iterable[CounterPoint], first: str, last: str) -> tuple[Sta
         for (name, subject), value in after.items()
         if value or before[name, subject]
     )
-
-
-# --- for what leaves the site ---
-
-
-def redacted(found: Passport, names: Mapping[str, str] | None = None) -> Passport:
-    """The same without what names the site: hosts are `host 1`, `host 2`; ids of the part stay,
-    since they are what is asked for."""
-    hosts = names or {
-        host: f"host {number}"
-        for number, host in enumerate(dict.fromkeys(stay.host for stay in found.stays), 1)
-    }
-
-    def finding(said: Finding) -> Finding:
-        return msgspec.structs.replace(said, origin="", waiver="", details=msgspec.UNSET)
-
-    replace = msgspec.structs.replace
-    return replace(
-        found,
-        stays=tuple(replace(stay, host=hosts[stay.host]) for stay in found.stays),
-        faults=tuple(
-            replace(fault, host=hosts[fault.host], finding=finding(fault.finding))
-            for fault in found.faults
-        ),
-        repairs=tuple(replace(each, host=hosts[each.host], plan="") for each in found.repairs),
-        points=tuple(
-            replace(point, host=hosts.get(point.host, "host"), boot_id=None)
-            for point in found.points
-        ),
-    )

@@ -9,6 +9,7 @@ import msgspec
 
 from nodevet.age import seconds_of
 from nodevet.history.model import Moment, Part
+from nodevet.history.redaction import Redactor
 from nodevet.model import HostOutcome
 from nodevet.run.errors import UserError
 
@@ -37,11 +38,14 @@ class Exported(msgspec.Struct, frozen=True, kw_only=True):
     rows: Mapping[str, int]  # table -> rows
 
 
-def export(store: "Store", folder: Path, *, after: str | None = None) -> Exported:
+def export(
+    store: "Store", folder: Path, *, after: str | None = None, redact: bool = False
+) -> Exported:
     """Write every table into a folder; those of an earlier export are replaced, each as a whole.
 
-    `after`: only runs from this day on; parts and where they are do not depend on it. Raises
-    UserError without pyarrow, and if a file cannot be written.
+    `after`: only runs from this day on; parts and where they are do not depend on it.
+    `redact`: without what names the site; see nodevet.history.redaction. Raises UserError without
+    pyarrow, and if a file cannot be written.
     """
     try:
         import pyarrow  # noqa: F401
@@ -49,8 +53,9 @@ def export(store: "Store", folder: Path, *, after: str | None = None) -> Exporte
         raise UserError(f"Parquet needs pyarrow; {INSTALL}") from error
     try:
         folder.mkdir(parents=True, exist_ok=True)
+        clean = Redactor(store.hosts()).row if redact else dict
         rows = {
-            name: _write(folder / f"{name}.parquet", table, table.rows(store, after))
+            name: _write(folder / f"{name}.parquet", table, map(clean, table.rows(store, after)))
             for name, table in TABLES.items()
         }
     except OSError as error:

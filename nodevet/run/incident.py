@@ -20,6 +20,7 @@ from nodevet import __version__, typed
 from nodevet.document.kinds import DocumentKind, mistaken
 from nodevet.files import open_regular
 from nodevet.fleet import Visit
+from nodevet.history.redaction import TELLING
 from nodevet.model import Host, Status
 from nodevet.run.errors import UserError
 from nodevet.run.files import replace_data, tried
@@ -33,14 +34,6 @@ NEEDED = (
     *("cpu", "cpufreq", "host", "memory", "numa", "pci", "processes"),
 )
 """The sections that a redacted bundle keeps."""
-NAMES = frozenset(
-    {
-        *("host", "hostname", "machine_id", "boot_id", "serial", "uuid", "cluster_uuid"),
-        *("arguments", "cmdline", "cgroup", "path", "point", "source", "unit"),
-        *("dmi_product", "board_part_number", "remote_bus_id"),
-    }
-)
-"""The fields that name something; `command`, the program's own name, stays."""
 LEFT_OUT = frozenset({"fstab", "swap_units", "swaps", "uid"})
 """The fields that no diagnosis needs, and that name people, paths or machines in passing."""
 Code = Callable[[str], str]
@@ -172,7 +165,7 @@ def cleaned(value: Any, code: Code) -> Any:
             found[key] = first_word(each)
         elif key in LEFT_OUT:
             found[key] = None
-        elif key in NAMES:
+        elif key in TELLING:
             found[key] = coded(each, code)
         else:
             found[key] = cleaned(each, code)

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import five_nights
 import pytest
 from click.testing import CliRunner
 from pyarrow import parquet
@@ -41,6 +42,19 @@ def test_every_table_can_be_read_back(say: Say, tmp_path: Path) -> None:
     counted = [each for each in read["counters"] if each["name"] == "gpu.pcie_replay_counter"]
     assert [each["value"] for each in counted] == [3, 11, 30, 62, 118]
     assert (folder / "runs.parquet").stat().st_mode & 0o777 == 0o600
+
+
+def test_tables_that_leave_the_site_name_none_of_it(say: Say, tmp_path: Path) -> None:
+    say("export", "--parquet", str(tmp_path), "--redact")
+    read = {path.stem: parquet.read_table(path).to_pylist() for path in tmp_path.glob("*.parquet")}
+    text = repr(read)
+    for word in (*five_nights.HOSTS, "site-", "nightly", "port 22"):
+        assert word not in text, word
+    hosts = {each["host"] for each in read["visits"]}
+    assert hosts == {f"host {number}" for number in range(1, 19)}
+    assert {each["host"] for each in read["findings"]} < hosts
+    assert {each["machine_id"] for each in read["visits"]} == {None}
+    assert any(each["part"].startswith("GPU-") for each in read["places"])
 
 
 def test_without_pyarrow_it_says_how_it_is_installed(

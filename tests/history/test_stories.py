@@ -87,12 +87,43 @@ def test_a_passport_has_what_an_rma_asks_for(say: Say) -> None:
     assert (new["faults"], len(new["stays"])) == ([], 1)
 
 
-def test_what_leaves_the_site_names_none_of_it(say: Say) -> None:
+@pytest.mark.parametrize(
+    ("words", "stays"),
+    [
+        (("passport", BAD["uuid"]), BAD["uuid"]),
+        (("history", BAD["uuid"]), BAD["uuid"]),
+        (("history", "gpu003"), BAD["uuid"][:12]),
+        (("history", "a100-04"), "unreachable"),
+        (("runs",), "sweep 1"),
+        (("runs", "2026-11-17"), "unreachable"),
+        (("diff", "2026-11-18", "2026-11-19"), "persistence_mode"),
+        (("diff", "2026-11-16", "2026-11-17"), "not vetted"),
+        (("trend", "power_limit"), "power_limit"),
+        (("trend", "gpu.gpus[].pcie_replay_counter", "--host", "gpu001"), "118"),
+        (("blame", "persistence_mode"), "580.126.09"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
+)
+def test_what_leaves_the_site_names_none_of_it(
+    say: Say, words: tuple[str, ...], stays: str
+) -> None:
     for form in ("table", "json", "markdown", "html"):
-        text = say("passport", BAD["uuid"], "--redact", "--format", form)
-        assert BAD["uuid"] in text and "host 1" in text and "host 2" in text
-        for word in ("gpu003", "gpu007", "site-h100", "five_nights"):
-            assert word not in text, form
+        text = say(*words, "--redact", "--format", form)
+        assert stays in text, form
+        if words[0] != "runs":
+            assert "host 1" in text or "host [1" in text, form
+        if words[0] == "passport":
+            assert "host 2" in text, form
+        for word in (*five_nights.HOSTS, "site-", "five_nights", "nightly", "port 22"):
+            assert word not in text, (form, word)
+        for host, night in (("gpu003", 5), ("a100-06", 1)):
+            told = five_nights.document(host, night)["sections"]["host"]["data"]
+            assert told["machine_id"] not in text and told["boot_id"] not in text, form
+
+
+def test_a_field_that_names_machines_does_not_leave_the_site(say: Say) -> None:
+    with pytest.raises(UserError, match=r"--redact: host\.hostname is what names a machine"):
+        say("trend", "host.hostname", "--redact")
 
 
 def test_a_nic_is_followed_and_has_its_faults(say: Say) -> None:

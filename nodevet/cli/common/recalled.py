@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
@@ -13,6 +13,7 @@ from nodevet.cli.common.speech import say, tell
 
 if TYPE_CHECKING:
     from nodevet.report.parts.history_sheet import Clock, Sheet
+    from nodevet.store import Store
 
 EXITS = """\
     \b
@@ -20,8 +21,15 @@ EXITS = """\
       0  found and shown
       2  usage or configuration error, or nothing has been recorded
 """
+Found = TypeVar("Found")
 FORMATS = ("table", "json", "markdown", "html")
 store = options.store_option("The history to read: sqlite:///PATH or postgresql://USER@HOST/DB.")
+
+redact = click.option(
+    "--redact",
+    is_flag=True,
+    help="For what leaves the site: no host names, no files, no owners; ids of parts stay.",
+)
 
 
 def formats(shown: Sequence[str] = FORMATS) -> Callable[[Any], Any]:
@@ -76,6 +84,13 @@ def clock() -> "Clock":
 
 def now() -> datetime:
     return datetime.now().astimezone()
+
+
+def redacted(found: Found, history: "Store") -> Found:
+    """What was found, as it may leave the site."""
+    from nodevet.history.redaction import Redactor
+
+    return Redactor(history.hosts()).document(found)
 
 
 def show(document: Any, sheet: "Sheet", form: tuple[str, Path | None], display: Display) -> None:

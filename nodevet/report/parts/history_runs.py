@@ -39,7 +39,7 @@ def runs_sheet(found: Sequence[RunLine], store: str, clock: Clock, more: bool) -
     if any(each.run.state is not RunState.COMPLETE for each in found):
         heads = (*heads, "state")
     return Sheet(
-        title=f"{count(len(found), 'run')} in {plain(store)}",
+        title=count(len(found), "run") + (f" in {plain(store)}" if store else ""),
         kind="runs",
         parts=(
             HistoryTable(
