@@ -26,7 +26,7 @@ title: what a capture of the healthy node holds, and what only a person can say
 extends: captured
 allow_commands: true
 expect:
-  command: {no_scheduler: {run: [test, "!", -e, /usr/local/bin/scontrol]}}
+  command: {no_scheduler: {run: [test, "!", -e, /usr/sbin/scontrol]}}
   driver_version: 580.105.08
   failed_units: {}
   file: {no_limits_of_the_site: {path: /etc/security/limits.d/95-site.conf, exists: false}}

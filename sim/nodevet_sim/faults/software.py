@@ -94,7 +94,7 @@ def package_unfinished(healthy: Healthy, want: Unfinished) -> Patch:
     return Patch(boot=(f"{ONLY_INSIDE} && [ -f /var/lib/dpkg/status ] && {edit}",))
 
 
-SCONTROL = "/usr/local/bin/scontrol"
+SCONTROL = "/usr/sbin/scontrol"  # where it is looked for first, whatever Slurm this machine has
 
 
 def slurm_drained(healthy: Healthy, want: NoParams) -> Patch:
