@@ -1,6 +1,7 @@
 """Every command that only reads visits hosts by a launcher, if it is told to."""
 
 import json
+import signal
 import socket
 import subprocess
 import sys
@@ -8,11 +9,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from far_processes import alive, children_of, wait_for
 
 from nodevet_sim.sshd import KeyPair, Sshd
 
 SHARD = Path(sys.executable).with_name("nodevet-shard")
 NAME = socket.gethostname()
+NODEVET = (sys.executable, "-m", "nodevet")
 Run = Callable[..., subprocess.CompletedProcess[str]]
 
 
@@ -22,8 +25,8 @@ def server(sshd: Callable[..., Sshd]) -> Sshd:
 
 
 @pytest.fixture
-def run(server: Sshd, key: KeyPair, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
-    """Runs a command of nodevet on a host that only the launcher `there` knows how to log in to."""
+def there(server: Sshd, key: KeyPair, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A launcher, which alone knows how to log in to a host."""
     home = tmp_path / "home" / ".ssh"
     home.mkdir(parents=True)
     (home / "config").write_text(
@@ -38,9 +41,13 @@ def run(server: Sshd, key: KeyPair, tmp_path: Path, monkeypatch: pytest.MonkeyPa
     there.chmod(0o755)
     (tmp_path / "any.yaml").write_text("nodevet: 1\ntitle: any\nexpect: {clock_skew: 3600}\n")
     monkeypatch.setenv("HOME", str(tmp_path))
+    return f"there={there}"
 
-    def command(*words: str, by: str = f"there={there}") -> subprocess.CompletedProcess[str]:
-        argv = (sys.executable, "-m", "nodevet", words[0], "--launcher", by, *words[1:])
+
+@pytest.fixture
+def run(there: str, tmp_path: Path) -> Run:
+    def command(*words: str, by: str = there) -> subprocess.CompletedProcess[str]:
+        argv = (*NODEVET, words[0], "--launcher", by, *words[1:])
         return subprocess.run(argv, cwd=tmp_path, capture_output=True, text=True)
 
     return command
@@ -72,6 +79,28 @@ def test_a_gate_whose_launcher_fails_says_so_and_does_not_pass(run: Run, tmp_pat
     assert done.returncode == 1
     assert "launcher there cannot start a child process" in done.stdout
     assert json.loads(verdict.read_text())["verdict"] == "fail"
+
+
+def test_ctrl_c_ends_what_is_far(
+    there: str,
+    server: Sshd,
+    fake: dict[str, str],
+    tools: dict[str, Callable[..., object]],
+    tmp_path: Path,
+) -> None:
+    hosts = {NAME: {"python": fake["hangs"]}}
+    (tmp_path / "fleet.yaml").write_text(json.dumps({"nodevet": 1, "hosts": hosts}))
+    argv = (*NODEVET, "check", "-i", "fleet.yaml", "-b", "any.yaml", "--launcher", there)
+    with subprocess.Popen(argv, cwd=tmp_path, stdout=subprocess.PIPE, text=True) as check:
+        wait_for(server.sessions)
+        (launcher,) = children_of(check.pid)
+        far = [launcher, *children_of(launcher)]
+        check.send_signal(signal.SIGINT)
+        said, _ = check.communicate()
+    assert check.returncode == 3
+    assert "interrupted" in said
+    wait_for(lambda: not any(map(alive, far)), 15)
+    assert not tools["lingering"]([server], 15)
 
 
 def test_a_loader_is_measured_from_here(run: Run) -> None:

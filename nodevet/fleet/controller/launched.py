@@ -8,7 +8,7 @@ import math
 import time
 from collections import deque
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import count
 from sys import executable
 
@@ -42,6 +42,15 @@ WHY = 500  # characters
 Route = tuple[str, ...]
 
 
+@dataclass(frozen=True)
+class LauncherFailure:
+    """Why a launcher has no answer for a host; `again`: whether it may have one another time."""
+
+    status: Status
+    why: str
+    again: bool = False
+
+
 class LauncherRuns:
     """The hosts that launchers may reach, and who has which of them."""
 
@@ -56,9 +65,9 @@ class LauncherRuns:
         self._waiting: dict[Route, deque[int]] = {}
         for number, route in enumerate(self._routes):
             self._waiting.setdefault(route, deque()).append(number)
-        self._failed: dict[str, tuple[Status, str]] = {}  # by launcher
+        self._failed: dict[str, LauncherFailure] = {}  # by launcher
         # by host, then by launcher that had it and gave no answer
-        self._lost: dict[int, dict[str, tuple[Status, str]]] = {}
+        self._lost: dict[int, dict[str, LauncherFailure]] = {}
         self._running: dict[str, LauncherRun] = {}
 
     def start(self) -> "Iterator[LauncherRun | Visit]":
@@ -71,7 +80,7 @@ class LauncherRuns:
             try:
                 run = LauncherRun(self._engine.named(name), self)
             except FleetError as error:
-                yield from self._fail(name, (), Status.UNREACHABLE, str(error))
+                yield from self._fail(name, (), LauncherFailure(Status.UNREACHABLE, str(error)))
                 continue
             self._running[name] = run
             yield run
@@ -91,19 +100,19 @@ class LauncherRuns:
             self.feed(run)
 
     def fail(
-        self, run: "LauncherRun", numbers: Sequence[int], status: Status, why: str
+        self, run: "LauncherRun", numbers: Sequence[int], failure: LauncherFailure
     ) -> Iterator[Visit]:
         """A launcher is given up; its unanswered hosts go to others, or are told if there is none.
 
         So are those that only it could have reached.
         """
-        yield from self._fail(run.launcher.name, numbers, status, why)
+        yield from self._fail(run.launcher.name, numbers, failure)
 
-    def _fail(self, name: str, numbers: Sequence[int], status: Status, why: str) -> Iterator[Visit]:
+    def _fail(self, name: str, numbers: Sequence[int], failure: LauncherFailure) -> Iterator[Visit]:
         self._running.pop(name, None)
-        self._failed[name] = (status, why)
+        self._failed[name] = failure
         for number in numbers:
-            self._lost.setdefault(number, {})[name] = (status, why)
+            self._lost.setdefault(number, {})[name] = failure
         yield from self._again(numbers)
         for route, waiting in self._waiting.items():
             if name in route:
@@ -111,9 +120,10 @@ class LauncherRuns:
                 yield from self._again(found)
         self._feed_all()
 
-    def lose(self, run: "LauncherRun", number: int, status: Status, why: str) -> Iterator[Visit]:
+    def lose(self, run: "LauncherRun", number: int, why: str) -> Iterator[Visit]:
         """A launcher goes on, and has no answer for this host."""
-        self._lost.setdefault(number, {})[run.launcher.name] = (status, why)
+        failure = LauncherFailure(Status.PROBE_FAILED, why, again=True)
+        self._lost.setdefault(number, {})[run.launcher.name] = failure
         yield from self._again([number])
         self._feed_all()
 
@@ -129,10 +139,11 @@ class LauncherRuns:
             if len(tried) < len(set(route)) and len(lost) < TRIES:
                 self._waiting[route].append(number)
                 continue
-            status = list(tried.values())[-1][0]
-            why = "; ".join(f"launcher {name} {why}" for name, (_, why) in tried.items())
+            status = list(tried.values())[-1].status
+            why = "; ".join(f"launcher {name} {each.why}" for name, each in tried.items())
+            again = any(each.again for each in tried.values())
             self._left -= 1
-            yield Visit(self.hosts[number].name, status, why)
+            yield Visit(self.hosts[number].name, status, why, again=again)
         if not self._left:
             for each in self._running.values():
                 each.finish()
@@ -241,7 +252,10 @@ class LauncherRun:
             self._give_up(f"wrote malformed output: {type(error).__name__}: {brief(error, 200)}")
 
     def unfinished(self, ending: Ending, *, late: bool) -> Iterator[Visit]:
-        """The hosts that no other launcher can take over, now that this one is gone."""
+        """The hosts that no other launcher can take over, now that this one is gone.
+
+        One that had greeted and wrote no nonsense may be there again another time.
+        """
         if self._over:
             return
         status, why = Status.UNREACHABLE, self._fault
@@ -253,7 +267,8 @@ class LauncherRun:
         self._over = True
         numbers = list(self._order_of)
         self._order_of.clear()
-        yield from self._runs.fail(self, numbers, status, why)
+        again = bool(self.slots) and not self._fault
+        yield from self._runs.fail(self, numbers, LauncherFailure(status, why, again))
 
     def _greeted(self, told: Greeting) -> None:
         if why := unfit(told, greeting()):
@@ -276,11 +291,13 @@ class LauncherRun:
         else:
             number, outcome = framing.read_outcome(frame)
             outcome = replace(outcome, why=brief(outcome.why, WHY))
+            if number not in self._order_of:
+                raise KeyError(number)
             visit = shards.visited(self._runs.hosts[number], outcome)
         self._settle(number)
         self._answered = time.monotonic()
         if lost:
-            yield from self._runs.lose(self, number, Status.PROBE_FAILED, why)
+            yield from self._runs.lose(self, number, why)
         else:
             yield visit
             self._runs.answered(self)

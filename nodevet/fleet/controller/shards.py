@@ -59,7 +59,9 @@ class Shard:
 
 
 def visited(host: Host, outcome: framing.VisitOutcome) -> Visit:
-    """The visit that an outcome is of. Raises ValueError."""
+    """The visit that an outcome is of. Raises ValueError, also for what is this side's to say."""
+    if outcome.status == Status.INTERRUPTED:
+        raise ValueError("a host is not interrupted by who visits it")
     evidence = outcome.evidence if outcome.status == Status.VETTED else None
     return Visit(
         host.name,

@@ -66,7 +66,7 @@ class FrameReader:
             return False
         try:
             head = json.loads(self._text[:end])
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise FrameError(f"a head that is not JSON: {error}") from error
         size = head.pop("bytes", None) if isinstance(head, dict) else None
         if type(size) is not int or not 0 <= size <= self._limit:

@@ -28,7 +28,7 @@ from nodevet.fleet.controller.shards import order_of
 from nodevet.fleet.launchers import Launcher, Launchers, launcher
 from nodevet.fleet.protocol.framing import write_order
 from nodevet.model import Host, Status
-from nodevet_sim.sshd import KeyPair, Sshd
+from nodevet_sim.sshd import KeyPair, Sshd, known_hosts_line
 
 pytestmark = [pytest.mark.timeout(200), pytest.mark.usefixtures("small_orders")]
 SHARD = Path(sys.executable).with_name("nodevet-shard")
@@ -260,6 +260,99 @@ def test_launchers_that_cannot_be_used(
 def assert_matches(pattern: str, text: str, start: str) -> None:
     assert text.startswith(start)
     assert re.search(pattern, text), text
+
+
+OUTCOME = '{"number": %s, "status": "%s", "why": "", "seconds": 1, "bytes": 0}\n'
+ATTACKS = {
+    "a host that was not asked for": OUTCOME % (10**6, "vetted"),
+    "a host from the end": OUTCOME % (-1, "vetted"),
+    "one host twice": OUTCOME % (0, "timeout") + OUTCOME % (0, "timeout"),
+    "an unknown status": OUTCOME % (0, "fine"),
+    "a status of this side": OUTCOME % (0, "interrupted"),
+    "a number that is a list": OUTCOME % ("[0]", "vetted"),
+    "nothing but depth": "[" * 60_000 + "\n",
+    "no end of a head": " " * 70_000,
+    "a reason that is an object": '{"lost": 99, "why": {"a": []}, "bytes": 0}\n',
+    "a lost host that is an object": '{"lost": {}, "why": "", "bytes": 0}\n',
+    "refused by an object": '{"refused": {"\\ud800": null}, "bytes": 0}\n',
+}
+
+
+@pytest.mark.parametrize("attack", ATTACKS.values(), ids=ATTACKS)
+def test_what_no_shard_writes_ends_the_launcher_and_costs_no_host(
+    hosts: Callable[..., list[Host]], go: Go, tmp_path: Path, attack: str
+) -> None:
+    """Each host is told once, by the first good answer or by why there is none."""
+    (tmp_path / "attack").write_text(attack)
+    forging = wrapped(
+        tmp_path,
+        "forging",
+        f"{sys.executable} -c 'from nodevet.fleet.protocol.greeting import *;"
+        "import sys; sys.stdout.buffer.write(write_greeting(greeting()))'\n"
+        f"cat {tmp_path}/attack; exec sleep 60",
+    )
+    visits = go(hosts("healthy", 3), **through(launcher("forging", forging)), second_try=True)
+    told = [one for one in visits.values() if one.status is not Status.TIMEOUT]
+    assert len(told) >= 2
+    assert {one.status for one in told} == {Status.UNREACHABLE}
+    for one in told:
+        assert_matches("wrote malformed output|refused: ", one.why, "launcher forging ")
+        assert one.why.isprintable() and not one.first
+
+
+def test_what_may_pass_is_tried_once_more_by_a_launcher(
+    bastion: Callable[..., Launcher], hosts: Callable[..., list[Host]], node: Sshd, go: Go
+) -> None:
+    one = bastion("second-try")
+    with closing(PassingPort(node, refused=1)) as port:
+        line = known_hosts_line("127.0.0.1", port.port, node.host_key)
+        known = Path(str(one.known_hosts))
+        known.write_text(known.read_text() + line)
+        (wanted,) = hosts("healthy", 1, "dc2")
+        passing = msgspec.structs.replace(wanted, address="127.0.0.1", port=port.port)
+        visits = go([*hosts("healthy", 3), passing], **through(one), second_try=True)
+        assert port.taken == 2
+    assert {(each.status, each.why) for each in visits.values()} == {(Status.VETTED, "")}
+    assert visits["dc2-00"].first.startswith("connection closed during key exchange")
+    assert not any(visits[host.name].first for host in hosts("healthy", 3))
+
+
+def test_hosts_of_a_launcher_that_died_are_visited_once_more_by_it(
+    bastion: Callable[..., Launcher],
+    hosts: Callable[..., list[Host]],
+    fake: dict[str, str],
+    go: Go,
+    tmp_path: Path,
+) -> None:
+    """Where there is no other: one that had greeted may be there again."""
+    visited = tmp_path / "visited"
+    python = wrapped(
+        tmp_path,
+        "python",
+        f"[ -e {visited} ] && exec {fake['healthy']}\ntouch {visited}\nexec {fake['hangs']}",
+    )
+    dying = wrapped(
+        tmp_path,
+        "dying",
+        f"[ -e {visited} ] && exec {SHARD}\nexec 3<&0\n{SHARD} <&3 & shard=$!\n"
+        f"until [ -e {visited} ]; do sleep 0.1; done\nkill -9 $shard; wait $shard",
+    )
+    one = replace(bastion("again"), name="dying", argv=(dying,))
+    wanted = [msgspec.structs.replace(host, python=python) for host in hosts("healthy", 1)]
+    seen = go(wanted, **through(one), second_try=True)["dc1-00"]
+    assert (seen.status, seen.why) == (Status.VETTED, "")
+    assert seen.first.startswith("launcher dying exited with 137")
+
+
+def test_the_deadline_of_the_run_ends_what_is_far(
+    bastion: Callable[..., Launcher], hosts: Callable[..., list[Host]], go: Go, tools: Tools
+) -> None:
+    one = bastion("deadline")
+    wanted = [*hosts("healthy", 2), *hosts("hangs", 4, "dc2")]
+    visits = go(wanted, **through(one), within=6)
+    found = Counter(each.status for each in visits.values())
+    assert found == {Status.VETTED: 2, Status.INTERRUPTED: 4}
+    assert not tools["lingering"]([bastion.servers["deadline"]], 15)
 
 
 def test_what_a_login_shell_prints_before_is_skipped(

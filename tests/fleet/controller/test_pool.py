@@ -223,6 +223,31 @@ def test_closing_the_iterator_ends_the_tasks(
     wait_for(lambda: not children_of(worker))
 
 
+def test_the_deadline_of_the_run_ends_the_tasks(
+    pool: Pool,
+    engine: DaskPool,
+    hosts: Callable[..., list[Host]],
+    go: Callable[..., dict[str, Visit]],
+) -> None:
+    wanted = [*hosts("healthy", 2), *hosts("hangs", 4, "dc1")[2:]]
+    visits = go(wanted, engine=engine, within=6, second_try=True)
+    found = Counter(each.status for each in visits.values())
+    assert found == {Status.VETTED: 2, Status.INTERRUPTED: 2}
+    wait_for(lambda: not children_of(pool.processes[1].pid))
+
+
+def test_a_gate_does_not_wait_for_workers_that_never_come(pool: Pool, tmp_path: Path) -> None:
+    """It ends with its wait and the time of one visit, not with the patience for a pool."""
+    (tmp_path / "any.yaml").write_text("nodevet: 1\ntitle: any\nexpect: {clock_skew: 3600}\n")
+    words = ["gate", "gpu1", "-b", "any.yaml", "--wait", "0s", "--deadline", "4s"]
+    address = pool.address.replace("tcp:", "dask:")
+    through = ["--engine", address, "--site", "*=nobody"]
+    argv = [sys.executable, "-m", "nodevet", *words, *through]
+    done = subprocess.run(argv, cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 1
+    assert "not done within 4 s" in done.stdout
+
+
 def test_a_pool_that_cannot_be_used_says_why(
     pool: Pool, engine: DaskPool, hosts: Callable[..., list[Host]], go, tmp_path: Path
 ) -> None:

@@ -74,6 +74,7 @@ def test_a_body_travels_as_it_is() -> None:
     [
         b" \n",
         b"[]\n",
+        b"[" * 60_000 + b"\n",
         b"{}\n",
         b"null\n",
         b'{"bytes": "x"}\n',
