@@ -98,6 +98,7 @@ def command(
       2   also: it could not be recorded, or a report could not be written
       75  the inventory is being swept already
     """
+    from nodevet.cli.common.speech import say
     from nodevet.run.sweep import chosen
     from nodevet.settings import settings
 
@@ -116,6 +117,8 @@ def command(
         "notify": False if no_notify else None,
     }
     found = settings(config)
+    if found.doubt:
+        say(f"warning: {found.file}: {found.doubt}, and it can name commands")
     sweep = chosen(
         found, name, {key: value for key, value in instead.items() if value not in (None, ())}
     )

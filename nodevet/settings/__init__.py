@@ -1,7 +1,5 @@
 """nodevet.toml: what a site's sweeps are, read once and typed, every slip with its line."""
 
-import os
-import stat
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,6 +11,7 @@ from nodevet.files import open_regular
 from nodevet.problems import Place, Problem, listed
 from nodevet.settings.model import Settings
 from nodevet.settings.toml import TomlError, tree
+from nodevet.settings.trust import distrust
 
 NAME = "nodevet.toml"
 SQLITE = "sqlite:///"
@@ -32,6 +31,7 @@ class SiteSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     settings: Settings = Settings()
     file: Path | None = None
+    doubt: str = ""  # why the file, which was named, would not be taken up by itself
 
     @property
     def folder(self) -> Path:
@@ -63,29 +63,16 @@ def settings(file: Path | None = None, start: Path | None = None) -> SiteSetting
     """The settings of `file`, or of the nearest file from `start` on upward. Raises SettingsError.
 
     One that was found, and not named, must belong to who runs nodevet, or to root, and no one else
-    may write it: it can name commands.
+    may write it: it can name commands. Of one that was named, `doubt` says so.
     """
     found = file or find(start or Path())
     if found is None:
         return SiteSettings()
-    if file is None and (why := _foreign(found)):
-        advice = f"if it is right, name it: --config {found}"
-        raise SettingsError((Problem(Place(file=str(found)), "", why, advice),))
-    return SiteSettings(settings=read(found), file=found)
-
-
-def _foreign(file: Path) -> str:
-    """Why a file that was come upon is not to be trusted."""
-    for path in (file, file.parent):
-        try:
-            found = path.stat()
-        except OSError as error:
-            return f"cannot be read: {error.strerror}"
-        if found.st_uid not in (0, os.geteuid()):
-            return f"{'its folder' if path != file else 'it'} belongs to another user"
-        if found.st_mode & stat.S_IWOTH and not (path != file and found.st_mode & stat.S_ISVTX):
-            return f"{'its folder' if path != file else 'it'} can be written by everyone"
-    return ""
+    doubt = distrust(found)
+    if file is None and doubt:
+        advice = f"it can name commands: `chmod go-w`, or if it is right, name it: --config {found}"
+        raise SettingsError((Problem(Place(file=str(found)), "", doubt, advice),))
+    return SiteSettings(settings=read(found), file=found, doubt=doubt)
 
 
 def read(file: Path) -> Settings:
