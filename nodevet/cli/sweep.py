@@ -178,6 +178,7 @@ def _swept(
     from nodevet.durations import elapsed, seconds_of
     from nodevet.run.sweep import urls
     from nodevet.run.sweep_lock import HELD, HeldError, locked
+    from nodevet.store.errors import StoreHeldError
 
     people = urls(sweep)  # before hours are spent on what cannot be told
     said = sweep.said
@@ -192,7 +193,7 @@ def _swept(
     try:
         with held:
             return _made(sweep, formats, store, typed, given, display, people, lock=lock)
-    except HeldError as error:
+    except (HeldError, StoreHeldError) as error:
         say(str(error))
         return HELD
 
@@ -219,26 +220,25 @@ def _made(
     from nodevet.run.engine import engine
     from nodevet.run.reach import fleet_options
     from nodevet.run.sweep import reach
-    from nodevet.run.sweep_lock import free
     from nodevet.run.targets import Targets
     from nodevet.settings.model import fail_on
 
     said = sweep.said
     sinks = Sinks(formats or sweep.formats, sweep.path(said.save), display)
-    _beat(sweep, {"start_timestamp_seconds": time.time()})
     told = reach(sweep, {key: given[key] for key in REACH}, typed)
-    context = open_context(sweep.project, sweep.baselines)
-    targets = Targets(
-        names=tuple(said.hosts),
-        inventories=sweep.inventories,
-        limit=tuple(said.limit),
-        expect_hostname=said.expect_hostname,
-    )
-    hosts = targets.hosts()
-    within = given["within"] or (seconds_of(said.within) if said.within else None)
     with opened(store, sweep.store, reaches=True, asked=True) as memory:
         if lock and memory.store is not None:
-            free(memory.store, sweep.name)
+            memory.store.free(sweep.name)  # before anything is written; it is asked again then
+        _beat(sweep, {"start_timestamp_seconds": time.time()})
+        context = open_context(sweep.project, sweep.baselines)
+        targets = Targets(
+            names=tuple(said.hosts),
+            inventories=sweep.inventories,
+            limit=tuple(said.limit),
+            expect_hostname=said.expect_hostname,
+        )
+        hosts = targets.hosts()
+        within = given["within"] or (seconds_of(said.within) if said.within else None)
         if said.since:
             context = with_store(context, memory, sweep.name, told["sample"])
         reached = fleet_options(
@@ -259,6 +259,7 @@ def _made(
             series=sweep.name,
             whole=not targets.limit,
             budget=sweep.budget,
+            alone=lock,
         )
     if not display.quiet:
         if done.run.news and not done.run.news.since:

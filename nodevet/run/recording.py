@@ -1,5 +1,6 @@
 """Recording a run while it goes on, and what it tells beside what is remembered."""
 
+import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
@@ -47,6 +48,7 @@ class Recording(VetListener):
         budget: Budget | None = None,
         addresses: Mapping[str, str] | None = None,
         fail_on_new: bool = False,
+        alone: bool = False,  # no other run of this sweep may go on: StoreHeldError
         earlier: "TakenUp | None" = None,  # the part of this run that is recorded already
         keep: Keep | None = None,
     ) -> None:
@@ -59,6 +61,8 @@ class Recording(VetListener):
         self._budget = budget
         self._addresses = addresses or {}
         self._fail_on_new = fail_on_new
+        self._alone = alone
+        self._over = threading.Event()
         self._earlier = earlier
         self._recorder: Recorder | None = earlier.recorder if earlier else None
         self._keep = keep
@@ -72,18 +76,35 @@ class Recording(VetListener):
         if self._keep is not None:
             self._keep(visit, host)
 
+    def __enter__(self) -> "Recording":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+
     def began(self, run: Run, hosts: tuple[str, ...]) -> None:
-        from nodevet.store.errors import StoreError
+        from nodevet.store.errors import StoreError, StoreHeldError
 
         run = self._whole_run(run)
         hosts = (*(report.host for report in self._done), *hosts)
         try:
             self._before = before(self._store, self._series, whole=self._whole, run=run)
             if self._recorder is None:
-                self._recorder = self._store.begin(_recorded(run, self._series, len(hosts)))
+                begun = _recorded(run, self._series, len(hosts))
+                self._recorder = self._store.begin(begun, alone=self._alone)
+            threading.Thread(target=self._live, daemon=True).start()
+        except StoreHeldError:
+            raise
         except StoreError as error:
             self.broken = error
         self._inner.began(run, hosts)
+
+    def _live(self) -> None:
+        """Tell others that share the store that this run goes on, however long a host takes."""
+        from nodevet.store.owner import BEAT
+
+        while self._recorder is not None and not self._over.wait(BEAT):
+            self._recorder.beat()
 
     def visiting(self) -> None:
         self._inner.visiting()
@@ -107,6 +128,7 @@ class Recording(VetListener):
         self._inner.waiting(waiting)
 
     def ended(self, run: Run) -> None:
+        self._over.set()
         run = self._whole_run(run)
         self.run = run = run if self.broken else self._told(run)
         if self._recorder is not None:

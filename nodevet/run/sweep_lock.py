@@ -7,12 +7,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from nodevet.printable import brief
-
-if TYPE_CHECKING:
-    from nodevet.store import Store
 
 HELD = 75  # exit code: another one runs; sysexits.h's EX_TEMPFAIL
 
@@ -25,16 +21,6 @@ def state_folder() -> Path:
     """Where nodevet keeps what is its own of this user."""
     base = os.environ.get("XDG_STATE_HOME") or str(Path.home() / ".local" / "state")
     return Path(base) / "nodevet"
-
-
-def free(store: "Store", name: str) -> None:
-    """Whoever shares the store may not sweep this meanwhile. Raises HeldError, and StoreError."""
-    if found := store.running(name):
-        run, owner = found
-        raise HeldError(
-            f"{name} is being swept by {owner}, since {run.started} ({run.id} in {store.name}); "
-            "if that one is gone: --no-lock"
-        )
 
 
 @contextmanager

@@ -3,8 +3,8 @@
 Only this package imports SQLAlchemy and Alembic; it is imported where it is needed, not before.
 """
 
-from nodevet.store.errors import StoreError
+from nodevet.store.errors import StoreError, StoreHeldError
 from nodevet.store.recorder import Recorder
 from nodevet.store.store import Store, open_store
 
-__all__ = ["Recorder", "Store", "StoreError", "open_store"]
+__all__ = ["Recorder", "Store", "StoreError", "StoreHeldError", "open_store"]

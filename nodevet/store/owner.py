@@ -4,7 +4,8 @@ import os
 import socket
 from pathlib import Path
 
-QUIET = 3600.0  # seconds after which a process of another machine is taken for gone
+BEAT = 30.0  # seconds between two signs of life of who records a run
+QUIET = 300.0  # seconds after which a process of another machine is taken for gone
 
 
 def this_process() -> str:

@@ -3,6 +3,7 @@
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 import msgspec
@@ -171,6 +172,14 @@ class Recorder:
             except StoreError as error:
                 self._break(error)
         return HostNews(host=report.host)
+
+    def beat(self) -> None:
+        """Say that the run goes on, from any thread. What goes wrong is told by what is recorded
+        next."""
+        with suppress(StoreError), told(self._engine.url), self._reading.begin() as connection:
+            connection.execute(
+                update(t.run).where(t.run.c.id == self._run_id).values(touched=t.epoch())
+            )
 
     def finish(self, run: RecordedRun) -> None:
         """Write what waits, and how the run ended: incomplete if not all could be recorded."""
@@ -363,7 +372,7 @@ class Recorder:
                 fresh.append(again)
             else:
                 fresh.append(taken)
-        _Writing(connection, self._run_id, fresh, self._now()).write()
+        _Writing(connection, self._run_id, fresh).write()
 
     def _undone(self, connection: Connection, name: str) -> Any:
         """Take back what this run recorded of a host; what it was is given back."""
@@ -379,7 +388,7 @@ class Recorder:
         ).one_or_none()
         if mine is None:
             return None
-        _count(connection, self._run_id, {mine.outcome: -1}, self._now())
+        _count(connection, self._run_id, {mine.outcome: -1})
         if host.visit != mine.id:  # another run has built on it since
             connection.execute(
                 update(t.visit).where(t.visit.c.id == mine.id).values(superseded=True)
@@ -537,7 +546,7 @@ def _delta(connection: Connection, content: bytes, sha: bytes, last: int | None)
     return _NewBlob(sha, len(content), plainly)
 
 
-def _count(connection: Connection, run_id: int, more: Mapping[str, int], now: float) -> None:
+def _count(connection: Connection, run_id: int, more: Mapping[str, int]) -> None:
     """Keep the run's numbers, in the transaction that changes them."""
     row = connection.execute(select(t.run.c.outcomes).where(t.run.c.id == run_id)).one()
     counts = Counter(typed.decode(row.outcomes, dict[str, int]))
@@ -548,7 +557,7 @@ def _count(connection: Connection, run_id: int, more: Mapping[str, int], now: fl
         .values(
             outcomes=msgspec.json.encode({key: n for key, n in counts.items() if n}),
             visited=sum(counts.values()),
-            touched=now,
+            touched=t.epoch(),
         )
     )
 
@@ -556,13 +565,10 @@ def _count(connection: Connection, run_id: int, more: Mapping[str, int], now: fl
 class _Writing:
     """One transaction: some hosts of a run."""
 
-    def __init__(
-        self, connection: Connection, run_id: int, batch: Sequence[_TakenHost], now: float
-    ) -> None:
+    def __init__(self, connection: Connection, run_id: int, batch: Sequence[_TakenHost]) -> None:
         self._connection = connection
         self._run = run_id
         self._batch = batch
-        self._now = now
         self._next: dict[str, int] = {}
         self._rows: dict[str, list[dict[str, Any]]] = {}
 
@@ -628,7 +634,7 @@ class _Writing:
             )
         self._connection.execute(update(t.host).where(t.host.c.id == bindparam("_id")), moved)
         counts = Counter(taken.report.outcome.value for taken in batch)
-        _count(self._connection, self._run, counts, self._now)
+        _count(self._connection, self._run, counts)
 
     def _id(self, table: Table) -> int:
         if table.name not in self._next:

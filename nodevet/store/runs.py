@@ -12,17 +12,18 @@ from nodevet.model import HostOutcome, Severity
 from nodevet.problems import did_you_mean
 from nodevet.store import schema as t
 from nodevet.store.engine import shown
-from nodevet.store.errors import StoreError
+from nodevet.store.errors import StoreError, StoreHeldError
 from nodevet.store.ids import next_id
 from nodevet.store.moments import DAY, instant
-from nodevet.store.owner import is_gone, this_process
+from nodevet.store.owner import QUIET, is_gone, this_process
 from nodevet.store.text import encoded, plain
 
+_RUNS = select(t.run, (t.epoch() - t.run.c.touched).label("quiet"))
 _LAST = re.compile(r"last(?:~(\d{1,6}))?")
 
 
 def _newest_first(series: str | None) -> Select[Any]:
-    asked = select(t.run).order_by(t.run.c.started.desc(), t.run.c.id.desc())
+    asked = _RUNS.order_by(t.run.c.started.desc(), t.run.c.id.desc())
     return asked if series is None else asked.where(t.run.c.series == plain(series))
 
 
@@ -44,13 +45,17 @@ def listed(
     return [run_of(row) for row in connection.execute(asked)]
 
 
-def running(connection: Connection, series: str) -> tuple[RecordedRun, str] | None:
+def free(connection: Connection, series: str) -> None:
+    """Raises StoreHeldError if a run of this sweep goes on."""
     asked = _newest_first(series).where(t.run.c.state == RunState.RUNNING.value)
     for row in connection.execute(asked):
         if (found := run_of(row)).state is RunState.RUNNING:
             host, pid, _ = row.owner.rsplit(" ", 2)
-            return found, f"process {pid} on {host}"
-    return None
+            raise StoreHeldError(
+                f"{series} is being swept by process {pid} on {host}, since {found.started} "
+                f"({found.id} in {shown(connection.engine.url)}); if that one is gone, wait "
+                f"{QUIET / 60:g} minutes, or: --no-lock"
+            )
 
 
 def named(connection: Connection, ref: str, series: str | None = None) -> RecordedRun:
@@ -82,7 +87,7 @@ def named(connection: Connection, ref: str, series: str | None = None) -> Record
 
 def last_reported(connection: Connection, before: str, series: str | None) -> RecordedRun | None:
     """See Store.last_reported."""
-    asked = select(t.run).where(t.run.c.exit_code.is_not(None), t.run.c.name != before)
+    asked = _RUNS.where(t.run.c.exit_code.is_not(None), t.run.c.name != before)
     if series is not None:
         asked = asked.where(t.run.c.series == plain(series))
     number = connection.execute(id_of(before)).scalar()
@@ -111,7 +116,7 @@ def begin(connection: Connection, run: RecordedRun) -> int:
             visited=0,
             outcomes=b"{}",
             owner=this_process(),
-            touched=time.time(),
+            touched=t.epoch(),
             exit_code=run.exit_code,
             baselines=encoded(dict(run.baselines)),
         )
@@ -133,7 +138,7 @@ def take_up(connection: Connection, ref: str) -> tuple[int, RecordedRun]:
     connection.execute(
         update(t.run)
         .where(t.run.c.id == number)
-        .values(state=RunState.RUNNING.value, owner=this_process(), touched=time.time())
+        .values(state=RunState.RUNNING.value, owner=this_process(), touched=t.epoch())
     )
     return number, run
 
@@ -144,7 +149,7 @@ def id_of(name: str) -> Select[Any]:
 
 def run_of(row: Any) -> RecordedRun:
     state = RunState(row.state)
-    if state is RunState.RUNNING and is_gone(row.owner, time.time() - row.touched):
+    if state is RunState.RUNNING and is_gone(row.owner, row.quiet):
         state = RunState.INCOMPLETE
     counts = typed.decode(row.outcomes, dict[str, int])
     return RecordedRun(

@@ -18,6 +18,26 @@ from sqlalchemy import (
     Text,
     UniqueConstraint,
 )
+from sqlalchemy.ext.compiler import compiles
+from sqlalchemy.sql.functions import FunctionElement
+
+
+class epoch(FunctionElement[float]):  # noqa: N801
+    """Seconds since 1970 by the database's own clock: it is one for all who share the store."""
+
+    type = Float(53)
+    inherit_cache = True
+
+
+@compiles(epoch, "sqlite")
+def _sqlite_epoch(*_: object, **__: object) -> str:
+    return "((julianday('now') - 2440587.5) * 86400.0)"
+
+
+@compiles(epoch, "postgresql")
+def _postgres_epoch(*_: object, **__: object) -> str:
+    return "extract(epoch from clock_timestamp())::double precision"
+
 
 VERSION = "0002"  # of the schema; nodevet/store/migrations/versions
 VERSION_TABLE = "nodevet_schema"
@@ -53,7 +73,7 @@ run = Table(
     Column("visited", Integer, nullable=False),
     Column("outcomes", LargeBinary, nullable=False),  # JSON: outcome -> hosts
     Column("owner", Text, nullable=False),  # the process that records it: see nodevet.store.owner
-    Column("touched", Float(53), nullable=False),  # when it last recorded something
+    Column("touched", Float(53), nullable=False),  # when it last gave a sign of life, by `epoch`
     Column("exit_code", Integer),
     Column("baselines", LargeBinary, nullable=False),  # JSON: name -> sha256
     Index(None, "started"),

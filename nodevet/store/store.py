@@ -70,9 +70,15 @@ class Store:
         """As messages say it: a path, or a URL without its password."""
         return self._database.name
 
-    def begin(self, run: RecordedRun) -> Recorder:
-        """Record a run that begins now. Raises StoreError."""
+    def begin(self, run: RecordedRun, *, alone: bool = False) -> Recorder:
+        """Record a run that begins now. Raises StoreError.
+
+        `alone`: no other run of this sweep may be going on, or StoreHeldError is raised; of two
+        that begin at once, one begins.
+        """
         with self._database.writing() as connection:
+            if alone:
+                runs.free(connection, run.series)
             number = runs.begin(connection, run)
         return Recorder(self._database.engine, run=run, run_id=number)
 
@@ -99,10 +105,10 @@ class Store:
         with self._database.reading() as connection:
             return runs.listed(connection, series=series, limit=limit, before=before, after=after)
 
-    def running(self, series: str) -> tuple[RecordedRun, str] | None:
-        """The run of a sweep that goes on, and who records it: `process PID on HOST`."""
+    def free(self, series: str) -> None:
+        """Raises StoreHeldError if a run of this sweep goes on."""
         with self._database.reading() as connection:
-            return runs.running(connection, series)
+            runs.free(connection, series)
 
     def run(self, ref: str = "last", *, series: str | None = None) -> RecordedRun:
         """By id, the beginning of one, `last`, `last~2`, or a day: the last run of it.

@@ -47,8 +47,9 @@ def test_another_user_of_the_same_store_waits(fleet: AnsweringFleet) -> None:
                 break
             time.sleep(0.1)
         other = {"XDG_STATE_HOME": str(fleet.folder / "other")}
-        second = fleet.run("sweep", *store, **other)
+        second = fleet.run("sweep", *store, "--heartbeat", "beat.prom", **other)
         first.kill()
+    assert not (fleet.folder / "beat.prom").exists()  # it did not begin
     assert second.returncode == HELD
     assert f"nightly is being swept by process {first.pid} on " in second.stderr
     assert "shared.sqlite" in second.stderr

@@ -115,9 +115,12 @@ def visited(
     whole: bool = False,
     budget: "Budget | None" = None,
     resume: str | None = None,
-    hears: VetListener | None = None,
+    alone: bool = False,
 ) -> Visited:
-    """Vet the hosts, and record each as it comes in if anything is remembered."""
+    """Vet the hosts, and record each as it comes in if anything is remembered.
+
+    `alone`: see Store.begin. Raises StoreHeldError.
+    """
     if fail_on.new and not memory:
         raise UserError(f"--fail-on {fail_on} needs a store: what is new is told by what it holds")
     with watched(len(hosts), sinks) as listener:
@@ -143,19 +146,21 @@ def visited(
             series=earlier.recorded.series if earlier else series,
             whole=whole,
             fail_on_new=fail_on.new,
+            alone=alone,
             budget=budget,
             addresses=_addresses(hosts),
             earlier=earlier,
             keep=sinks.keep,
         )
-        run = vet(
-            hosts,
-            context,
-            options,
-            fail_on=fail_on.severity,
-            save=recording.keep,
-            listener=recording,
-        )
+        with recording:
+            run = vet(
+                hosts,
+                context,
+                options,
+                fail_on=fail_on.severity,
+                save=recording.keep,
+                listener=recording,
+            )
     return told(recording, run, memory)
 
 

@@ -1,0 +1,104 @@
+"""One run of a sweep at a time, whoever begins it, and how long a dead one is waited for."""
+
+import os
+import time
+import warnings
+
+import pytest
+from recorded import ended, report, run
+from sqlalchemy import text
+
+from nodevet.model import Run
+from nodevet.run import recording
+from nodevet.run.listener import VetListener
+from nodevet.store import Store, StoreHeldError, open_store, owner
+
+MANY = 6
+
+
+def begins_when_told(url: str, night: int, told: int, over: int) -> int:
+    """A process that begins a sweep when it is told to, and ends with 7 if another one has it."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        child = os.fork()
+    if not child:
+        code = 1
+        try:
+            with open_store(url) as store:
+                os.read(told, 1)
+                store.begin(run(night), alone=True)
+                code = 0
+                os.read(over, 1)
+        except StoreHeldError:
+            code = 7
+        finally:
+            os._exit(code)
+    return child
+
+
+def test_of_those_that_begin_at_once_one_begins(url: str) -> None:
+    open_store(url).close()
+    (told, tell), (over, end) = os.pipe(), os.pipe()
+    children = {begins_when_told(url, night, told, over) for night in range(MANY)}
+    time.sleep(0.5)  # so that most have opened the store
+    os.write(tell, b"." * MANY)
+    codes = {}
+    while len(codes) < MANY - 1:  # the one that has begun goes on
+        child, status = os.waitpid(-1, 0)
+        if child in children:
+            codes[child] = os.waitstatus_to_exitcode(status)
+    os.write(end, b".")
+    (last,) = children - codes.keys()
+    assert os.waitstatus_to_exitcode(os.waitpid(last, 0)[1]) == 0
+    assert set(codes.values()) == {7}
+    for each in (told, tell, over, end):
+        os.close(each)
+
+
+def changed(store: Store, what: str) -> None:
+    with store._database.engine.begin() as connection:
+        connection.execute(text(f"update run set {what}"))
+
+
+def test_a_run_of_another_machine_is_waited_for_five_minutes(store: Store) -> None:
+    recorder = store.begin(run(0), alone=True)
+    with pytest.raises(StoreHeldError, match=f"swept by process {os.getpid()} on"):
+        store.begin(run(1), alone=True)
+    store.begin(run(1, series="other"), alone=True)
+    store.begin(run(2))  # it did not ask to be alone
+    changed(store, "state = 'complete' where id > 1")
+    changed(store, "owner = 'far 1 1'")
+    changed(store, f"touched = touched - {owner.QUIET - 60}")
+    with pytest.raises(StoreHeldError, match=r"process 1 on far, .* wait 5 minutes, or: --no-lock"):
+        store.free("nightly")
+    changed(store, "touched = touched - 61")
+    store.free("nightly")
+    recorder.beat()
+    with pytest.raises(StoreHeldError):
+        store.begin(run(3), alone=True)
+    changed(store, f"touched = touched - {owner.QUIET + 1}")
+    recorder.finish(ended(store.run(run(0).id)))
+    store.begin(run(3), alone=True)
+
+
+def test_a_run_gives_signs_of_life_while_its_hosts_take_their_time(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(owner, "BEAT", 0.02)
+    seen = run(0)
+    goes = Run(id=seen.id, nodevet="0", started=seen.started, seconds=0.0)
+    with recording.Recording(store, VetListener(), series="nightly", alone=True) as going:
+        going.began(goes, ("gpu001",))
+        changed(store, "owner = 'far 1 1', touched = 0")
+        end = time.monotonic() + 30
+        while time.monotonic() < end:
+            try:
+                store.free("nightly")
+            except StoreHeldError:
+                break
+            time.sleep(0.02)
+        else:
+            pytest.fail("there was no sign of life")
+        going.took(report("gpu001"))
+        going.ended(goes)
+    store.free("nightly")
