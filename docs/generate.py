@@ -1,6 +1,6 @@
 """Write docs/checks/ from the checks, docs/coverage.md from docs/coverage.yaml, docs/faults.md from
 the faults of simulated nodes, docs/diagnosis-rules.md from the rules of diagnoses, docs/metrics.md
-from what the Prometheus report says of a run of checks and a run of fixes, docs/schemas.md and
+from what is written of a run of checks, a run of fixes and a sweep, docs/schemas.md and
 docs/schemas/ from the documents that nodevet stores.
 
 .venv/bin/python docs/generate.py           # write it
@@ -23,14 +23,19 @@ from nodevet.fixing.model import Risk
 from nodevet.model import (
     Area,
     CheckParams,
+    Ended,
     Finding,
     HostReport,
     Run,
+    RunNews,
+    StandingTrouble,
     Status,
+    Suspicion,
     Verdict,
 )
 from nodevet.report import prometheus
 from nodevet.result import HostResult, Outcome, Result, StepResult
+from nodevet.run import heartbeat
 from nodevet.run.schema import KINDS
 from nodevet_sim.faults import FAULTS, describe
 
@@ -151,6 +156,7 @@ METRICS_HEAD = """\
 
 `--format prometheus:FILE` writes these for node_exporter's textfile collector, whole or not at all.
 There is one series per host, and per host and check or fix; single GPUs are counted, not listed.
+Those of a sweep are in a file of their own, its `heartbeat`, which a sweep that fails leaves there.
 Alerts to begin with are in [sweep.md](sweep.md#alerts). This file is written by `docs/generate.py`.
 """
 AT = "2026-01-31T02:30:00+00:00"
@@ -163,6 +169,14 @@ VETTED = HostReport(
     clock=AT,
     first_try="connection refused",
 )
+NEWS = RunNews(
+    since=AT,
+    standing=(
+        StandingTrouble(host="gpu001", place=0, check="power_limit", new=True, since=AT, began=3),
+    ),
+    ended=(Ended(host="gpu001", check="power_limit"),),
+    suspicions=(Suspicion(checks=("power_limit",), hosts=("gpu001",), judged=1),),
+)
 STEP = StepResult(
     id="1", fix="power_limit", subjects=("GPU 0",), expected=700, actual=490, risk=Risk.LIVE
 )
@@ -171,7 +185,13 @@ STEP = StepResult(
 def metrics_page() -> str:
     """The whole of docs/metrics.md: what is said of one host of each kind of run."""
     checks = Run(
-        id="1", nodevet="1", started=AT, seconds=1.0, baselines={"site": "1"}, hosts=(VETTED,)
+        id="1",
+        nodevet="1",
+        started=AT,
+        seconds=1.0,
+        baselines={"site": "1"},
+        news=NEWS,
+        hosts=(VETTED,),
     )
     host = HostResult(host="gpu001", outcome=Outcome.CHANGED, steps=(STEP,))
     fixes = Result(
@@ -180,6 +200,7 @@ def metrics_page() -> str:
     runs = {
         "A run of checks": prometheus.render_checks(checks),
         "A run of fixes": prometheus.render_fixes(fixes),
+        "A sweep": heartbeat.text("nightly", dict.fromkeys(heartbeat.METRICS, 0.0)),
     }
     blocks = [METRICS_HEAD.rstrip()]
     for title, text in runs.items():

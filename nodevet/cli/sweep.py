@@ -262,6 +262,10 @@ def _made(
             alone=lock,
         )
     if not display.quiet:
+        if sweep.budget and not memory:
+            say(
+                f"{sweep.name}: not recorded, so what many hosts begin to fail at once is not known"
+            )
         if done.run.news and not done.run.news.since:
             say(f"{sweep.name}: the first recorded sweep; nothing is marked as new")
         tell_not_compared(context, quiet=False)

@@ -20,14 +20,18 @@ METRICS = {
 
 def beat(path: Path, name: str, values: Mapping[str, float]) -> None:
     """Write these, and keep what else the file says. Raises OSError."""
-    known = {**_known(path, name), **values}
+    replace(path, text(name, {**_known(path, name), **values}))
+
+
+def text(name: str, known: Mapping[str, float]) -> str:
+    """What the file says of a sweep."""
     rows = []
     for metric, what in METRICS.items():
         if metric in known:
             full = f"{PREFIX}{metric}"
             rows += [f"# HELP {full} {what}", f"# TYPE {full} gauge"]
             rows.append(f'{full}{{sweep="{name}"}} {known[metric]!r}')
-    replace(path, "\n".join(rows) + "\n")
+    return "\n".join(rows) + "\n"
 
 
 def _known(path: Path, name: str) -> dict[str, float]:
