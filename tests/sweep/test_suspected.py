@@ -29,6 +29,9 @@ def test_what_many_began_to_fail_in_one_night_is_not_planned(fleet: AnsweringFle
     assert "gpu[004-005] not planned: 5 of 6" in planned(fleet)[1]  # though three are well again
     assert HEAD not in planned(fleet, "--force")[1]
     assert HEAD not in planned(fleet, "--store", "none")[1]
+    unrecorded = fleet.run("sweep", "--store", "none")
+    assert "SUSPICIOUS" not in unrecorded.stdout
+    assert "so what many hosts begin to fail at once is not known" in unrecorded.stderr
     fleet.settings(head="[budget]\nhosts = 6\n")
     assert HEAD not in planned(fleet)[1]
 
