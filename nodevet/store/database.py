@@ -1,9 +1,10 @@
 """The database of a store: transactions to read and to write in, pages, its size."""
 
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from sqlalchemy import Connection, Select, Table, func, select
 from sqlalchemy.engine import URL, Engine
@@ -11,6 +12,10 @@ from sqlalchemy.engine import URL, Engine
 from nodevet.store.engine import shown, told
 
 PAGE = 1000  # rows in memory at once
+PAUSE = 0.05  # seconds; SQLite asks again for its lock after a tenth at most
+
+Portion = TypeVar("Portion")
+Done = TypeVar("Done")
 
 _SIZE = select(func.pg_database_size(func.current_database()))
 
@@ -40,6 +45,18 @@ class Database:
         writes = self.engine.execution_options(writes=True)
         with told(self._url), writes.begin() as connection:
             yield connection
+
+    def in_turn(
+        self, portions: Iterable[Portion], write: Callable[[Connection, Portion], Done]
+    ) -> Iterator[Done]:
+        """What comes of each portion, written in a transaction of its own, with a pause between
+        two of them in which others that wait to write do."""
+        for place, some in enumerate(portions):
+            if place:
+                time.sleep(PAUSE)
+            with self.writing() as connection:
+                done = write(connection, some)
+            yield done
 
     def pages(self, asked: Select[Any], table: Table) -> Iterator[Sequence[Any]]:
         """Rows in the order of a table's ids, a page at a time, each in a transaction of its own

@@ -299,10 +299,19 @@ class Store:
     def prune(self, policy: Retention, now: float | None = None) -> Pruned:
         """Let go of evidence by this policy, and of what nothing refers to any more; findings,
         parts, counters and what was judged stay. Raises StoreError."""
-        before = self.size()
-        with self._database.writing() as connection:
-            count = pruning.thin(connection, policy, time.time() if now is None else now)
-            gone = pruning.sweep(connection)
+        before, moment = self.size(), time.time() if now is None else now
+        with self._database.reading() as connection:
+            hosts = pruning.hosts(connection)
+        count = sum(
+            self._database.in_turn(hosts, lambda c, some: pruning.thin(c, some, policy, moment))
+        )
+        with self._database.reading() as connection:
+            found = pruning.unused(connection)
+        gone = sum(
+            self._database.in_turn(
+                pruning.portions(found), lambda c, some: pruning.sweep(c, some, found)
+            )
+        )
         self._database.give_back()
         freed = max(0, before - self.size())
         return Pruned(thinned=count, blobs=gone, freed_b=freed)
@@ -311,7 +320,10 @@ class Store:
         """How many visits would lose their evidence by this policy; nothing is written."""
         with self._database.reading() as connection:
             moment = time.time() if now is None else now
-            return pruning.thin(connection, policy, moment, dry_run=True)
+            return sum(
+                pruning.thin(connection, some, policy, moment, dry_run=True)
+                for some in pruning.hosts(connection)
+            )
 
     def size(self) -> int:
         """Bytes on the disk."""

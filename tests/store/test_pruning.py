@@ -1,12 +1,16 @@
 """Evidence is thinned out, daily, weekly, monthly; what was found stays."""
 
 import json
+import multiprocessing
+import os
+import signal
 from datetime import datetime, timezone
 
+import pytest
 from recorded import document, ended, report, run
 
 from nodevet.history.retention import DAY, Retention, thinned
-from nodevet.store import Store
+from nodevet.store import Store, open_store, pruning
 
 NOW = datetime(2026, 11, 22, tzinfo=timezone.utc).timestamp()
 
@@ -57,3 +61,97 @@ def test_pruning_keeps_what_is_told(store: Store):
     assert recorder.broken is None
     ((_, text),) = store.evidence("last")
     assert text is not None
+
+
+HOSTS = tuple(f"gpu{number:03d}" for number in range(10))
+SHORT = Retention(daily=3, weekly=0, monthly=0)
+
+
+def nights(url: str, first: int, last: int) -> None:
+    """Ten hosts, some of whose sections are those of an earlier night again."""
+    with open_store(url) as store:
+        for night in range(first, last):
+            begun = run(night, len(HOSTS))
+            recorder = store.begin(begun)
+            for host in HOSTS:
+                recorder.take(report(host, night=night), said_in(host, night))
+            recorder.finish(ended(begun))
+            assert recorder.broken is None
+
+
+def said_in(host: str, night: int) -> bytes:
+    again = {"a": [f"{night % 4}-{number}" for number in range(30)]}
+    return document(sysctl=again, kernel={"b": night}, host={"hostname": host, "uptime_s": night})
+
+
+def is_whole(store: Store) -> int:
+    """How many visits have their evidence, each of which says what was read."""
+    kept = 0
+    for each in store.runs():
+        night = int(each.id[6:8]) - 1
+        for visit, text in store.evidence(each.id):
+            assert (text is not None) == visit.evidence == (not visit.thinned)
+            if text is not None:
+                kept += 1
+                assert json.loads(text) == json.loads(said_in(visit.host, night))
+    return kept
+
+
+def test_a_sweep_records_while_it_is_pruned(url: str, monkeypatch: pytest.MonkeyPatch):
+    """Portions of a few, so that nights are recorded between them, some of whose sections are
+    what would go."""
+    monkeypatch.setattr(pruning, "CHUNK", 5)
+    monkeypatch.setattr(pruning, "MOST", 5)
+    monkeypatch.setattr("nodevet.store.database.PAUSE", 0.005)
+    monkeypatch.setattr(pruning._some, "__defaults__", (5,))
+    nights(url, 0, 12)
+    recorder = multiprocessing.get_context("fork").Process(target=nights, args=(url, 12, 18))
+    recorder.start()
+    with open_store(url) as store:
+        while recorder.is_alive():
+            store.prune(SHORT, NOW)
+        recorder.join()
+        assert recorder.exitcode == 0
+        assert is_whole(store) >= len(HOSTS)
+        assert all(each.visited == len(HOSTS) for each in store.runs())
+        nights(url, 18, 21)
+        store.prune(SHORT, NOW)
+        assert is_whole(store) == 3 * len(HOSTS)
+        assert store.prune(SHORT, NOW).blobs == 0
+
+
+def killed_after(url: str, portions: int) -> None:
+    """Prune in a process that ends itself in the middle of a portion."""
+    left = [portions]
+
+    def die(*asked: object, **rest: object) -> int:
+        left[0] -= 1
+        done = asked[0](*asked[1:], **rest)  # type: ignore[operator]
+        if not left[0]:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return int(done)
+
+    thin, sweep = pruning.thin, pruning.sweep
+    pruning.thin = lambda *asked, **rest: die(thin, *asked, **rest)
+    pruning.sweep = lambda *asked: die(sweep, *asked)
+    pruning._some.__defaults__ = (15,)
+    pruning.portions = lambda found: pruning._some(found.blobs, 15)
+    with open_store(url) as store:
+        store.prune(SHORT, NOW)
+
+
+def test_killed_in_the_middle_of_it(url: str):
+    nights(url, 0, 21)
+    for portions in (1, 4, 9):
+        child = multiprocessing.get_context("fork").Process(
+            target=killed_after, args=(url, portions)
+        )
+        child.start()
+        child.join()
+        assert child.exitcode == -signal.SIGKILL
+        with open_store(url) as store:
+            assert is_whole(store) >= 3 * len(HOSTS)
+    with open_store(url) as store:
+        assert store.prune(SHORT, NOW).blobs > 0
+        assert is_whole(store) == 3 * len(HOSTS)
+        assert store.prune(SHORT, NOW).blobs == 0
