@@ -21,12 +21,12 @@ from nodevet.cli.common.display import Display, display_options
         ),
         (
             "One rule, on one rack, as a page",
-            "nodevet backtest -b tomorrow.yaml --check row_remapping gpu[01-16] \\\n"
+            "nodevet backtest -b tomorrow.yaml --check row_remapping --limit @rack1 \\\n"
             "  --format html:rule.html",
         ),
     ),
 )
-@click.argument("hosts", nargs=-1, metavar="[HOSTS]...")
+@options.hosts
 @options.baselines
 @click.option(
     "--nights", type=WholeNumber(), default=90, show_default=True, help="Days before the last run."
@@ -53,7 +53,9 @@ from nodevet.cli.common.display import Display, display_options
 @options.project
 @display_options()
 def command(
-    hosts: tuple[str, ...],
+    targets: tuple[str, ...],
+    inventories: tuple[str, ...],
+    limit: tuple[str, ...],
     names: tuple[str, ...],
     nights: int,
     checks: tuple[str, ...],
@@ -81,12 +83,13 @@ def command(
       2  usage or configuration error, or nothing is recorded
     """
     from nodevet.cli.common.from_run import tell_killed
-    from nodevet.inventory.nodeset import expand
+    from nodevet.cli.common.progress import watched
     from nodevet.model import Severity
     from nodevet.report.parts.history_backtest import backtest_sheet
     from nodevet.run.backtest import Nights, tried
     from nodevet.run.context import open_context
     from nodevet.run.recall import open_history, read_from
+    from nodevet.run.targets import Targets
 
     with open_history(store):  # which says what is wrong with it
         pass
@@ -95,9 +98,10 @@ def command(
         days=nights,
         series=series,
         checks=frozenset(checks) if checks else None,
-        hosts=frozenset(name for word in hosts for name in expand(word)) if hosts else None,
+        targets=Targets(names=targets, inventories=inventories, limit=limit),
         fail_on=Severity(fail_on),
         within_days=within,
     )
-    found = tried(asked, open_context(project, names), killed=tell_killed)
+    context = open_context(project, names)
+    found = tried(asked, context, killed=tell_killed, watched=watched)
     recalled.show(found, backtest_sheet(found, recalled.clock()), form, display)

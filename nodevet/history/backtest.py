@@ -8,7 +8,7 @@ foresees the failures that begin on its host after it, within a number of days.
 
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from statistics import median
 from typing import NamedTuple
@@ -141,6 +141,68 @@ class SaidThen:
         )
 
 
+class Tally:
+    """What comes of hosts, one after the other; of their visits it keeps sums and alarms alone."""
+
+    def __init__(self, runs: Sequence[RecordedRun]) -> None:
+        self._runs = runs
+        self._usual = _usual([seconds_of(run.started) or 0.0 for run in runs])
+        self._nights = [_Night() for _ in runs]
+        self._checks = _Checks(), _Checks()  # what is new, what is no more
+        self._last: tuple[dict[str, set[str]], dict[str, set[str]]] = ({}, {})
+        self._hours = [0.0, 0.0]  # then, now
+        self._seen: dict[str, tuple[float, float]] = {}  # the first visit and the last
+        self._alarms: dict[str, list[_Alarm]] = {}
+
+    def add(self, host: str, visits: Iterable[Judged]) -> None:
+        """All visits of one host. A host is added once."""
+        listed = sorted(visits, key=lambda each: each.at)
+        if not listed:
+            return
+        self._seen[host] = listed[0].at, listed[-1].at
+        if alarms := list(_alarms(host, listed)):
+            self._alarms[host] = alarms
+        for place in (0, 1):
+            self._hours[place] += _hours(listed, self._usual, now=bool(place))
+        for each in listed:
+            self._nights[each.run].add(each)
+            now, then = {*each.fails}, {*each.then}
+            if not each.known or now == then:
+                continue
+            for place, keys in enumerate((now - then, then - now)):
+                for check in {check_of(key) for key in keys}:
+                    self._checks[place].setdefault(check, Counter())[host] += 1
+                    if each.run == len(self._runs) - 1:
+                        self._last[place].setdefault(check, set()).add(host)
+
+    def result(
+        self, spans: Iterable[FindingSpan], *, baselines: Mapping[str, str], within_days: float
+    ) -> Backtest:
+        """All of it. `spans`: what was found in these nights."""
+        alarms = [alarm for some in self._alarms.values() for alarm in some]
+        failures = tuple(_failures(spans, self._seen, self._alarms, within_days))
+        end = max((last for _, last in self._seen.values()), default=0.0)
+        over, right = _followed(alarms, failures, within_days, end)
+        leads = [each.days for each in failures if each.days is not None]
+        then, now = self._hours
+        return Backtest(
+            baselines=baselines,
+            nights=tuple(n.told(run) for n, run in zip(self._nights, self._runs, strict=True)),
+            hosts=len(self._seen),
+            gpu_hours_then=then,
+            gpu_hours=now,
+            checks=tuple(_deltas(*self._checks)),
+            added=tuple(_last_night(self._last[0])),
+            removed=tuple(_last_night(self._last[1])),
+            within_days=within_days,
+            alarms=len(alarms),
+            alarms_over=over,
+            alarms_right=right,
+            failures=failures,
+            lead_days=median(leads) if leads else None,
+        )
+
+
 def backtest(
     runs: Sequence[RecordedRun],
     judged: Iterable[Judged],
@@ -153,32 +215,10 @@ def backtest(
     by_host: dict[str, list[Judged]] = {}
     for each in judged:
         by_host.setdefault(each.host, []).append(each)
-    for visits in by_host.values():
-        visits.sort(key=lambda each: each.at)
-    usual = _usual([seconds_of(run.started) or 0.0 for run in runs])
-    alarms = [alarm for host, visits in by_host.items() for alarm in _alarms(host, visits)]
-    failures = tuple(_failures(spans, by_host, alarms, within_days))
-    end = max((visits[-1].at for visits in by_host.values()), default=0.0)
-    over, right = _followed(alarms, failures, within_days, end)
-    leads = [each.days for each in failures if each.days is not None]
-    everyone = [each for visits in by_host.values() for each in visits]
-    last = [each for each in everyone if each.run == len(runs) - 1 and each.known]
-    return Backtest(
-        baselines=baselines,
-        nights=tuple(_nights(runs, everyone)),
-        hosts=len(by_host),
-        gpu_hours_then=sum(_hours(visits, usual, now=False) for visits in by_host.values()),
-        gpu_hours=sum(_hours(visits, usual, now=True) for visits in by_host.values()),
-        checks=tuple(_checks(everyone)),
-        added=tuple(_last_night(last, lambda each: {*each.fails} - {*each.then})),
-        removed=tuple(_last_night(last, lambda each: {*each.then} - {*each.fails})),
-        within_days=within_days,
-        alarms=len(alarms),
-        alarms_over=over,
-        alarms_right=right,
-        failures=failures,
-        lead_days=median(leads) if leads else None,
-    )
+    tally = Tally(runs)
+    for host, visits in by_host.items():
+        tally.add(host, visits)
+    return tally.result(spans, baselines=baselines, within_days=within_days)
 
 
 def _usual(starts: Sequence[float]) -> float:
@@ -187,23 +227,39 @@ def _usual(starts: Sequence[float]) -> float:
     return median(between) if between else DAY
 
 
-def _nights(runs: Sequence[RecordedRun], judged: Iterable[Judged]) -> Iterator[BacktestNight]:
-    by_run: dict[int, list[Judged]] = {}
-    for each in judged:
-        by_run.setdefault(each.run, []).append(each)
-    for place, run in enumerate(runs):
-        seen = by_run.get(place, [])
-        known = [each for each in seen if each.known]
-        yield BacktestNight(
+_Checks = dict[str, Counter[str]]
+"""How often, by check and host."""
+
+
+class _Night:
+    """The hosts of one run, counted."""
+
+    def __init__(self) -> None:
+        self.counts: Counter[str] = Counter()
+        self.added: list[str] = []
+        self.cleared: list[str] = []
+
+    def add(self, each: Judged) -> None:
+        self.counts["hosts"] += 1
+        self.counts["pruned"] += each.pruned
+        if not each.known:
+            return
+        self.counts["judged"] += 1
+        self.counts["then"] += bool(each.then)
+        self.counts["now"] += bool(each.fails)
+        if {*each.fails} - {*each.then}:
+            self.added.append(each.host)
+        if each.then and not each.fails:
+            self.cleared.append(each.host)
+
+    def told(self, run: RecordedRun) -> BacktestNight:
+        names = ("hosts", "judged", "pruned", "then", "now")
+        return BacktestNight(
             run=run.id,
             started=run.started,
-            hosts=len(seen),
-            judged=len(known),
-            pruned=sum(each.pruned for each in seen),
-            then=sum(bool(each.then) for each in known),
-            now=sum(bool(each.fails) for each in known),
-            added=tuple(sorted(e.host for e in known if {*e.fails} - {*e.then})),
-            cleared=tuple(sorted(e.host for e in known if e.then and not e.fails)),
+            added=tuple(sorted(self.added)),
+            cleared=tuple(sorted(self.cleared)),
+            **{name: self.counts[name] for name in names},
         )
 
 
@@ -219,16 +275,7 @@ def _hours(visits: Sequence[Judged], usual: float, *, now: bool) -> float:
     return total
 
 
-def _checks(judged: Iterable[Judged]) -> Iterator[CheckDelta]:
-    added: dict[str, Counter[str]] = {}
-    removed: dict[str, Counter[str]] = {}
-    for each in judged:
-        if not each.known:
-            continue
-        now, then = {*each.fails}, {*each.then}
-        for found, keys in ((added, now - then), (removed, then - now)):
-            for check in {check_of(key) for key in keys}:
-                found.setdefault(check, Counter())[each.host] += 1
+def _deltas(added: _Checks, removed: _Checks) -> Iterator[CheckDelta]:
     for check in sorted({*added, *removed}):
         plus, minus = added.get(check, Counter()), removed.get(check, Counter())
         yield CheckDelta(
@@ -240,13 +287,7 @@ def _checks(judged: Iterable[Judged]) -> Iterator[CheckDelta]:
         )
 
 
-def _last_night(
-    judged: Iterable[Judged], keys: Callable[[Judged], set[str]]
-) -> Iterator[LastNight]:
-    found: dict[str, set[str]] = {}
-    for each in judged:
-        for check in map(check_of, keys(each)):
-            found.setdefault(check, set()).add(each.host)
+def _last_night(found: Mapping[str, Collection[str]]) -> Iterator[LastNight]:
     for check, hosts in sorted(found.items()):
         yield LastNight(check=check, hosts=tuple(sorted(hosts)))
 
@@ -265,24 +306,21 @@ def _alarms(host: str, visits: Sequence[Judged]) -> Iterator[_Alarm]:
 
 def _failures(
     spans: Iterable[FindingSpan],
-    by_host: Mapping[str, Sequence[Judged]],
-    alarms: Sequence[_Alarm],
+    seen: Mapping[str, tuple[float, float]],
+    alarms: Mapping[str, Sequence[_Alarm]],
     within_days: float,
 ) -> Iterator[Foreseen]:
     """What began to fail in these nights on hosts that had been looked at before, the oldest
     first; of one host and check that in one night once."""
-    own: dict[str, list[_Alarm]] = {}
-    for alarm in alarms:
-        own.setdefault(alarm.host, []).append(alarm)
     found: dict[tuple[str, str, str], Foreseen] = {}
     for span in spans:
-        visits = by_host.get(span.host)
+        looked = seen.get(span.host)
         began = seconds_of(span.first.at)
-        if not visits or began is None or span.since not in (None, span.first):
+        if not looked or began is None or span.since not in (None, span.first):
             continue
-        if not _is_real(span) or not visits[0].at < began <= visits[-1].at:
+        if not _is_real(span) or not looked[0] < began <= looked[1]:
             continue
-        listed = own.get(span.host, [])
+        listed = alarms.get(span.host, ())
         place = bisect_right([alarm.at for alarm in listed], began - 1e-6)
         near = [each for each in listed[:place] if began - each.at <= within_days * DAY]
         first = near[0] if near else None

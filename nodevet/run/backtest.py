@@ -1,26 +1,32 @@
 """`nodevet backtest`: recorded nights under another baseline. No node is visited."""
 
+from collections import Counter
 from collections.abc import Callable, Collection, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from datetime import timedelta
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import msgspec
 from msgspec.structs import replace
 
 from nodevet import age
-from nodevet.history.backtest import Backtest, Judged, SaidThen, backtest
+from nodevet.history.backtest import Backtest, Judged, SaidThen, Tally
 from nodevet.history.model import RecordedRun
+from nodevet.last_few import LastFew
 from nodevet.model import Baseline, Host, HostReport, Severity, Status, Verdict
 from nodevet.run.context import VetContext
 from nodevet.run.errors import UserError
 from nodevet.run.from_run import sections_of, visit_of
+from nodevet.run.listener import VetListener
 from nodevet.run.processes import Killed, cores, spread
+from nodevet.run.targets import Targets
 from nodevet.run.vet import judge_visit
 
 if TYPE_CHECKING:
     from nodevet.store import Store
 
-BATCH = 64  # hosts of one run that a process judges at a time
+BATCH = 32  # hosts, all of whose nights one process judges at a time
+EACH = 4  # batches of each process, at least: one that is slow holds up no other
 WORTH = 128  # visits, from which on processes of their own are worth starting
 
 
@@ -31,14 +37,13 @@ class Nights(msgspec.Struct, frozen=True, kw_only=True):
     days: float  # before the last run
     series: str | None = None  # None: that of the last run
     checks: frozenset[str] | None = None  # None: all that the baselines ask
-    hosts: frozenset[str] | None = None
+    targets: Targets = Targets()  # of these hosts; none named: of all
     fail_on: Severity = Severity.WARNING
     within_days: float = 14.0
 
 
-class _Batch(NamedTuple):
-    run: int  # its place among the runs
-    hosts: tuple[str, ...]
+_Batch = tuple[str, ...]  # hosts
+_Done = list[tuple[str, list[Judged]]]  # their visits
 
 
 def tried(
@@ -46,44 +51,47 @@ def tried(
     context: VetContext,
     *,
     killed: Callable[[Killed, Sequence[str]], None],
+    watched: Callable[[int], AbstractContextManager[VetListener]] = lambda _: nullcontext(
+        VetListener()
+    ),
 ) -> Backtest:
-    """These nights under the context's baselines.
+    """These nights under the context's baselines, host by host: what is kept of a host are sums.
 
-    Raises StoreError, and UserError if nothing is to be judged.
+    `watched` hears of so many hosts. Raises StoreError, what targets raise, and UserError if
+    nothing is to be judged.
     """
     from nodevet.store import open_store
 
     context = _only(context, nights.checks)
     with open_store(nights.store, create=False) as store:
         runs = _runs(store, nights)
-        listed = [_hosts(store, run, nights.hosts) for run in runs]
-        spans = list(store.spans(after=runs[0].started))
-    if nights.hosts is not None:
-        spans = [span for span in spans if span.host in nights.hosts]
-    said = SaidThen(spans, nights.checks)
-    batches = [
-        _Batch(place, names[at : at + BATCH])
-        for place, names in enumerate(listed)
-        for at in range(0, len(names), BATCH)
-    ]
-    total = sum(map(len, listed))
-    if not total:
+        visits, hosts = _hosts(store, runs, nights.targets)
+        spans = [span for span in store.spans(after=runs[0].started) if span.host in hosts]
+    if not visits:
         raise UserError("these runs have none of the hosts that are named")
-    judged: list[Judged] = []
+    said = SaidThen(spans, nights.checks)
+    names = sorted(hosts)
+    many = cores() if visits >= WORTH else 1
+    size = max(1, min(BATCH, len(names) // (many * EACH)))
     done = spread(
         lambda: _judging(nights, context, runs, said),
-        batches,
-        processes=cores() if total >= WORTH else 1,
-        killed=lambda gone, batch: killed(gone, batch.hosts),
+        [tuple(names[at : at + size]) for at in range(0, len(names), size)],
+        processes=many,
+        killed=killed,
         lost=_lost,
     )
+    tally = Tally(runs)
     try:
-        for some in done:
-            judged += some
+        with watched(len(names)) as listener:
+            listener.visiting()
+            for some in done:
+                for host, judged in some:
+                    tally.add(host, judged)
+                    listener.advanced(host)
     finally:
         done.close()
     used = {one.name: one.sha256 for one in context.baselines}
-    return backtest(runs, judged, spans, baselines=used, within_days=nights.within_days)
+    return tally.result(spans, baselines=used, within_days=nights.within_days)
 
 
 def _only(context: VetContext, checks: Collection[str] | None) -> VetContext:
@@ -120,46 +128,61 @@ def _runs(store: "Store", nights: Nights) -> list[RecordedRun]:
     return store.runs(series=series, after=after)[::-1]
 
 
-def _hosts(store: "Store", run: RecordedRun, wanted: Collection[str] | None) -> tuple[str, ...]:
-    return tuple(
-        visit.host
-        for visit in store.visits(run.id)
-        if visit.status is not Status.INTERRUPTED and (wanted is None or visit.host in wanted)
-    )
+def _hosts(
+    store: "Store", runs: Sequence[RecordedRun], targets: Targets
+) -> tuple[int, frozenset[str]]:
+    """How many visits these runs have of which hosts; a limit takes the groups that a host was in
+    when it was last recorded."""
+    groups: dict[str, tuple[str, ...]] = {}
+    visits: Counter[str] = Counter()
+    for run in runs:
+        for visit in store.visits(run.id):
+            if visit.status is not Status.INTERRUPTED:
+                groups[visit.host] = visit.groups
+                visits[visit.host] += 1
+    if targets:
+        found = {host.name for host in targets.hosts()} & groups.keys()
+    else:
+        known = (Host(name=name, groups=frozenset(some)) for name, some in groups.items())
+        found = {host.name for host in targets.limited(known)}
+    return sum(visits[name] for name in found), frozenset(found)
 
 
 def _judging(
     nights: Nights, context: VetContext, runs: Sequence[RecordedRun], said: SaidThen
-) -> Callable[[_Batch], list[Judged]]:
+) -> Callable[[_Batch], _Done]:
     """What judges a batch, in a process with a store of its own."""
     from nodevet.store import open_store
 
     store = open_store(nights.store, create=False)
     sections = sections_of(context)
+    alike = LastFew() if sections is not None else None  # see nodevet.run.from_run
 
-    def judge(batch: _Batch) -> list[Judged]:
-        run = runs[batch.run]
-        started = age.seconds_of(run.started) or 0.0
-        found = []
-        for visit, document in store.evidence(run.id, hosts=batch.hosts, sections=sections):
-            met = visit_of(visit, document)
-            host = Host(name=visit.host, groups=frozenset(visit.groups), expect_hostname=False)
-            report = judge_visit(met, host, context).report
-            at = age.seconds_of(visit.arrived) or started
-            found.append(
-                Judged(
-                    run=batch.run,
-                    host=visit.host,
-                    at=at,
-                    known=report.status is Status.VETTED,
-                    pruned=visit.status is Status.VETTED and document is None,
-                    gpus=_gpus(report),
-                    fails=_failing(report, nights.fail_on),
-                    then=said.at(visit.host, at, visit.baseline, nights.fail_on),
-                    outcome=report.outcome.value,
+    def judge(hosts: _Batch) -> _Done:
+        found: dict[str, list[Judged]] = {host: [] for host in hosts}
+        for place, run in enumerate(runs):
+            started = age.seconds_of(run.started) or 0.0
+            for visit, document in store.evidence(run.id, hosts=hosts, sections=sections):
+                if visit.status is Status.INTERRUPTED:
+                    continue
+                met = visit_of(visit, document)
+                host = Host(name=visit.host, groups=frozenset(visit.groups), expect_hostname=False)
+                report = judge_visit(met, host, context, alike=alike).report
+                at = age.seconds_of(visit.arrived) or started
+                found[visit.host].append(
+                    Judged(
+                        run=place,
+                        host=visit.host,
+                        at=at,
+                        known=report.status is Status.VETTED,
+                        pruned=visit.status is Status.VETTED and document is None,
+                        gpus=_gpus(report),
+                        fails=_failing(report, nights.fail_on),
+                        then=said.at(visit.host, at, visit.baseline, nights.fail_on),
+                        outcome=report.outcome.value,
+                    )
                 )
-            )
-        return found
+        return [*found.items()]
 
     return judge
 
@@ -178,5 +201,5 @@ def _failing(report: HostReport, bar: Severity) -> tuple[str, ...]:
     )
 
 
-def _lost(batch: _Batch) -> list[Judged]:
+def _lost(batch: _Batch) -> _Done:
     raise UserError("some nights cannot be judged: each process that tried was killed")

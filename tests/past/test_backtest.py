@@ -3,6 +3,7 @@
 import json
 import subprocess
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 
 import five_nights
@@ -14,6 +15,8 @@ from nodevet.model import Severity
 from nodevet.run.backtest import Nights, tried
 from nodevet.run.context import VetContext, open_context
 from nodevet.run.errors import UserError
+from nodevet.run.listener import VetListener
+from nodevet.run.targets import Targets
 
 Past = Callable[..., subprocess.CompletedProcess[str]]
 DAY = 86_400.0
@@ -133,7 +136,7 @@ def test_a_rule_that_would_have_foreseen_a_failure(url: str, tmp_path: Path) -> 
         url,
         early(tmp_path),
         checks=frozenset({"ecc_errors"}),
-        hosts=frozenset(five_nights.H100),
+        targets=Targets(names=("gpu[001-012]",)),
         within_days=2.0,
     )
     foreseen = [each for each in found.failures if each.alarm]
@@ -151,7 +154,7 @@ def test_what_is_in_shadow_alarms_nobody(url: str, tmp_path: Path) -> None:
     text = (five_nights.READ / "site-h100.yaml").read_text()
     (tmp_path / "b.yaml").write_text(text + "severity: {power_limit: shadow}\n")
     context = open_context(tmp_path, [str(tmp_path / "b.yaml")])
-    found = under(url, context, hosts=frozenset({"gpu005"}))
+    found = under(url, context, targets=Targets(names=("gpu005",)))
     assert [(each.check, each.added, each.removed) for each in found.checks] == [
         ("power_limit", 0, 3)
     ]
@@ -162,7 +165,42 @@ def test_some_nights_and_checks_that_are_not_asked(url: str) -> None:
     with pytest.raises(UserError, match="no baseline of this backtest asks for it"):
         under(url, five_nights.context(5), checks=frozenset({"hugepages"}))
     with pytest.raises(UserError, match="none of the hosts"):
-        under(url, five_nights.context(5), hosts=frozenset({"nobody"}))
+        under(url, five_nights.context(5), targets=Targets(names=("nobody",)))
+
+
+def test_hosts_and_groups_are_those_that_were_recorded(nodevet: Past, url: str) -> None:
+    context = five_nights.context(5)
+    every = under(url, context, days=1)
+    assert every.hosts == len(five_nights.HOSTS)
+    assert under(url, context, days=1, targets=Targets(limit=("@a100",))).hosts == 6
+    assert under(url, context, days=1, targets=Targets(limit=("!gpu001",))).hosts == every.hosts - 1
+    named = Targets(names=("gpu[001-004]", "new1"), limit=("!gpu002",))
+    assert under(url, context, days=1, targets=named).hosts == 3
+    done = nodevet("backtest", "--limit", "@nobody")
+    assert done.returncode == 2
+    assert "@nobody" in done.stderr
+
+
+def test_it_does_not_matter_how_many_processes_judge(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    alone = under(url, five_nights.context(5))
+    monkeypatch.setattr("nodevet.run.backtest.WORTH", 1)
+    monkeypatch.setattr("nodevet.run.backtest.cores", lambda: 3)
+    told: list[str] = []
+
+    class Heard(VetListener):
+        def advanced(self, host: str) -> None:
+            told.append(host)
+
+    spread = tried(
+        Nights(store=url, days=90),
+        five_nights.context(5),
+        killed=refuse,
+        watched=lambda total: nullcontext(Heard()),
+    )
+    assert spread == alone
+    assert sorted(told) == sorted(five_nights.HOSTS)
 
 
 def test_on_the_command_line(nodevet: Past, tighter: Path, tmp_path: Path) -> None:
