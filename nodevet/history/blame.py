@@ -54,10 +54,10 @@ class DriftLook(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DriftGroup(msgspec.Struct, frozen=True, kw_only=True):
-    """The hosts that began to fail in one run."""
+    """The hosts that began to fail in one run, and were last seen good in one."""
 
     bad: Moment
-    good: Moment  # the last good look at most of them
+    good: Moment
     days: float  # between the two, at most
     looks: tuple[DriftLook, ...]
     others: int  # that were looked at in both runs and do not fail
@@ -239,12 +239,11 @@ def group(
     days: float,
     rule: Sequence[str] = (),
 ) -> DriftGroup:
-    """The hosts that began to fail in one run; each has a good look."""
-    goods = Counter(look.good for look in looks if look.good is not None)
+    """The hosts that began to fail in one run and were last seen good in one."""
     lines = separating(drifted, others, reads)
     return DriftGroup(
         bad=min(look.bad for look in looks),
-        good=goods.most_common(1)[0][0],
+        good=min(look.good for look in looks if look.good is not None),
         days=days,
         looks=tuple(sorted(looks, key=lambda look: look.host)),
         others=len(others),

@@ -1,6 +1,5 @@
 """`nodevet blame`: since when hosts fail a check, and what changed with it."""
 
-from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -42,16 +41,16 @@ def blame(
             raise UserError(f"{check} did not fail on {whose} in any recorded run")
         looks = [_look(store, host, first, spans) for host, first in sorted(failing.items())]
         runs = {run.id: run for run in store.runs()}
-        found: dict[str, list[DriftLook]] = {}
+        found: dict[tuple[str, str], list[DriftLook]] = {}
         for look in looks:
-            if look.good is not None:
-                found.setdefault(look.bad.run, []).append(look)
+            if look.good is not None:  # others are looked at in both runs: what came between is
+                found.setdefault((look.bad.run, look.good.run), []).append(look)  # comparable
         meant = [_Meant(store, runs, some, spans) for some in found.values()]
     groups = (_group(url, each, reads, killed) for each in meant)
     return Blame(
         check=check,
         now=now,
-        groups=tuple(sorted(groups, key=lambda each: each.bad, reverse=True)),
+        groups=tuple(sorted(groups, key=lambda each: (each.bad, each.good), reverse=True)),
         always=tuple(look for look in looks if look.good is None and not look.pruned),
         unread=tuple(look for look in looks if look.good is None and look.pruned),
     )
@@ -111,7 +110,8 @@ def _covers(spans: Iterable[FindingSpan], visit: RecordedVisit) -> bool:
 
 
 class _Meant:
-    """The hosts of a group, those that they are compared with, and by what they were judged."""
+    """The hosts of a group, all with the same good run and the same bad one; those that they are
+    compared with, and by what they were judged."""
 
     def __init__(
         self,
@@ -122,8 +122,7 @@ class _Meant:
     ) -> None:
         self.looks = looks
         self.bad = looks[0].bad.run
-        goods = Counter(look.good.run for look in looks if look.good)
-        self.good = goods.most_common(1)[0][0]
+        self.good = looks[0].good.run if looks[0].good else ""
         self.others = tuple(self._others(store, spans))
         self.rule = tuple(self._rule(store, runs))
 
@@ -151,13 +150,8 @@ class _Meant:
 
 
 def _group(url: str | None, meant: _Meant, reads: Collection[str], killed: Told) -> DriftGroup:
-    pairs: dict[str, list[str]] = {}
-    for look in meant.looks:
-        if look.good is not None:
-            pairs.setdefault(look.good.run, []).append(look.host)
-    drifted: dict[str, frozenset[Change]] = {}
-    for good, hosts in pairs.items():
-        drifted |= _differences(url, good, meant.bad, hosts, None, killed)
+    hosts = [look.host for look in meant.looks]
+    drifted = _differences(url, meant.good, meant.bad, hosts, None, killed)
     paths = shared(drifted)
     others = _differences(url, meant.good, meant.bad, meant.others, paths, killed)
     few = {

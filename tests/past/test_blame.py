@@ -3,14 +3,17 @@
 import json
 import subprocess
 from collections.abc import Callable
+from pathlib import Path
 
 import five_nights
 import pytest
+from recorded import document, ended, report, run, unreachable
 
 from nodevet.catalog import Catalog
 from nodevet.history.blame import Blame, Change, differing, separating, shared
 from nodevet.report.parts.history_blame import words
 from nodevet.run.blame import blame
+from nodevet.store import open_store
 
 Past = Callable[..., subprocess.CompletedProcess[str]]
 TUNED = Change("installed.packages[tuned].found[tuned].version", '"2.23"', '"2.24"')
@@ -155,3 +158,74 @@ def test_on_the_command_line(nodevet: Past) -> None:
     assert "| `all 3` |" in nodevet("blame", "persistence_mode", "--format", "markdown").stdout
     assert "did not fail on any host" in nodevet("blame", "nvlink").stderr
     assert "did you mean persistence_mode?" in nodevet("blame", "persistance_mode").stderr
+
+
+# --- nights that are not alike ---
+
+KERNELS = ("6.1.0-28", "6.1.0-31", "6.1.0-31")
+HOSTILE = "quiet \x1b]0;owned\x07 | <script>alert(1)</script> \u202e[#x].y"
+
+
+def looked_at(night: int, host: str, *, tuned: str, cmdline: str) -> bytes:
+    package = {
+        "name": "tuned",
+        "found": [{"name": "tuned", "version": tuned, "state": "installed"}],
+    }
+    return document(
+        host={"hostname": host, "kernel": KERNELS[night], "cmdline": cmdline},
+        installed={"packages": [package]},
+    )
+
+
+@pytest.fixture
+def uneven(tmp_path: Path) -> str:
+    """Eight hosts. All get another kernel before night 1; g6 and g7 get another tuned and command
+    line before night 2, and fail; g7 could not be reached in night 1."""
+    url = f"sqlite:///{tmp_path / 'uneven.sqlite'}"
+    hosts = [f"g{number}" for number in range(8)]
+    with open_store(url) as store:
+        for night in range(3):
+            begun = run(night, len(hosts))
+            recorder = store.begin(begun)
+            for host in hosts:
+                bad = night == 2 and host in ("g6", "g7")
+                if (host, night) == ("g7", 1):
+                    recorder.take(unreachable(host), None)
+                    continue
+                read = looked_at(
+                    night,
+                    host,
+                    tuned="2.24" if bad else "2.23",
+                    cmdline=HOSTILE if bad else "quiet",
+                )
+                said = {"cpu_governor": "fail" if bad else "ok"}
+                recorder.take(report(host, said, night=night), read)
+            recorder.finish(ended(begun))
+            assert recorder.broken is None
+    return url
+
+
+def test_what_every_host_got_while_one_was_away_is_not_blamed(uneven: str) -> None:
+    found = blamed(uneven, "cpu_governor")
+    assert [(each.hosts, each.good.run[:8], each.others) for each in found.groups] == [
+        (("g6",), "20261102", 6),
+        (("g7",), "20261101", 6),
+    ]
+    for each in found.groups:
+        assert {line.path for line in each.changes} == {TUNED.path, "host.cmdline"}
+        assert all(each.is_sole(line) for line in each.changes)
+
+
+def test_what_a_node_says_is_shown_as_text(uneven: str, nodevet: Past) -> None:
+    shown = {
+        form: nodevet("blame", "cpu_governor", "--store", uneven, "--format", form).stdout
+        for form in ("table", "markdown", "html", "json")
+    }
+    for form, text in shown.items():
+        assert "owned" in text, form
+        assert not {"\x1b", "\x07"} & set(text), form
+        assert form == "json" or "\u202e" not in text, form
+    assert "<script>alert" not in shown["html"]
+    lines = [line for line in shown["markdown"].splitlines() if "owned" in line]
+    columns = {line.replace("\\|", "").count("|") for line in lines if line.startswith("|")}
+    assert columns == {6}
