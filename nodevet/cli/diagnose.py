@@ -130,7 +130,7 @@ def command(
     from nodevet.run.errors import UserError
     from nodevet.run.files import try_out
     from nodevet.run.reach import fleet_options
-    from nodevet.run.remember_incident import recorded
+    from nodevet.run.remember_incident import remember
     from nodevet.run.targets import Targets
 
     if redact and not capture:
@@ -163,6 +163,6 @@ def command(
     finally:  # neither file is lost because the other cannot be written
         if capture:
             captured.write(capture, redact=redact)
-    if capture and (why := recorded(found, capture)):
+    if capture and (why := remember(found, capture)):
         say(f"the bundle is not recorded: {why}")
     click.get_current_context().exit(found.exit_code)

@@ -7,18 +7,22 @@ from nodevet.run.errors import UserError
 from nodevet.run.recall import NoHistoryError, NothingRecordedError, open_history
 
 
-def remember(found: Diagnosis, bundle: bytes) -> str:
-    """Record a bundle with what it came to, in the store that the environment or nodevet.toml
-    names, or the user's own. Why it could not be; empty if it was, or if there is no store.
+def remember(found: Diagnosis, path: Path) -> str:
+    """Record the bundle in this file with what it came to, in the store that the environment or
+    nodevet.toml names, or the user's own. Why it could not be; empty if it was, or if there is no
+    store.
     """
     from nodevet.store import StoreError
 
     try:
+        bundle = path.read_bytes()
         with open_history(None) as store:
             told = {host.host: said_of(host) for host in found.hosts}
             store.record_incident(told, bundle, found.started)
     except (NoHistoryError, NothingRecordedError):
         return ""
+    except OSError as error:
+        return f"{path}: {error.strerror}"
     except (StoreError, UserError) as error:
         return str(error)
     return ""
@@ -28,11 +32,3 @@ def said_of(host: HostDiagnosis) -> str:
     """`GPU 0: throttled; GPU 1: idle`, or why there is no diagnosis."""
     causes = "; ".join(f"GPU {gpu.index}: {gpu.cause.value}" for gpu in host.gpus)
     return causes or host.why or "no GPU was seen"
-
-
-def recorded(found: Diagnosis, path: Path) -> str:
-    """As `remember`, of a bundle that was written to a file."""
-    try:
-        return remember(found, path.read_bytes())
-    except OSError as error:
-        return f"{path}: {error.strerror}"

@@ -10,7 +10,7 @@ from click.testing import CliRunner
 from nodevet.cli import nodevet
 from nodevet.diagnosis.model import Cause, Confidence, Diagnosis, GpuDiagnosis, HostDiagnosis
 from nodevet.model import Status
-from nodevet.run.remember_incident import recorded
+from nodevet.run.remember_incident import remember
 from nodevet.store import open_store
 
 GPU = GpuDiagnosis(
@@ -32,12 +32,12 @@ def test_a_bundle_is_in_the_history_of_its_host(
     bundle = tmp_path / "gpu003.json.gz"
     bundle.write_bytes(b"all of it")
     monkeypatch.setenv("NODEVET_STORE", url)
-    assert recorded(FOUND, bundle) == "" and not (tmp_path / "history.sqlite").exists()
+    assert remember(FOUND, bundle) == "" and not (tmp_path / "history.sqlite").exists()
     with monkeypatch.context() as without:
         without.setenv("NODEVET_STORE", "none")
-        assert recorded(FOUND, bundle) == ""
+        assert remember(FOUND, bundle) == ""
     five_nights.record(url)
-    assert recorded(FOUND, bundle) == ""
+    assert remember(FOUND, bundle) == ""
     told = CliRunner().invoke(nodevet, ["history", "gpu003", "--format", "json"]).stdout
     last = json.loads(told)["events"][-1]
     assert (last["kind"], last["text"]) == ("diagnosed", "GPU 3: storage-bound")
@@ -50,4 +50,4 @@ def test_a_store_that_is_none_is_told(tmp_path: Path, monkeypatch: pytest.Monkey
     (tmp_path / "bundle").write_bytes(b"")
     (tmp_path / "text").write_text("no database, and long enough to be looked at" * 9)
     monkeypatch.setenv("NODEVET_STORE", f"sqlite:///{tmp_path}/text")
-    assert "text" in recorded(FOUND, tmp_path / "bundle")
+    assert "text" in remember(FOUND, tmp_path / "bundle")
