@@ -56,6 +56,7 @@ from nodevet.run.errors import UserError
     help="Keep the run in DIR.  [default: runs/<plan>-<n> in the project]",
 )
 @fix_run.shown
+@options.store
 @options.reach
 @options.no_engine
 @display_options()
@@ -69,6 +70,7 @@ def command(
     resume: Path | None,
     only: tuple[str, ...],
     form: str,
+    store: str | None,
     project: Path,
     display: Display,
     **given: Any,
@@ -105,15 +107,16 @@ def command(
         reached = fix_run.reached_now(what.plan, inventories, reach)
     else:
         raise UserError("name either a PLAN, or a run to --resume")
-    with FixWatcher(display) as watcher:
-        result = apply(
-            what,
-            reached,
-            context,
-            project,
-            rollout,
-            only=only,
-            override=override,
-            listener=watcher,
-        )
-    fix_run.finish(what.run, result, form, display, inventories)
+    with fix_run.recorded(what.run, reached, store) as recording:
+        with FixWatcher(display) as watcher:
+            result = apply(
+                what,
+                reached,
+                context,
+                project,
+                rollout,
+                only=only,
+                override=override,
+                listener=recording(watcher),
+            )
+        fix_run.finish(what.run, result, form, display, inventories)

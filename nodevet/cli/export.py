@@ -56,6 +56,6 @@ def command(
     from nodevet.run.export import export
     from nodevet.run.recall import open_history
 
-    with open_history(store) as history:
+    with open_history(store, fixes=True) as history:
         found = export(history, folder, after=since, redact=redact)
     recalled.show(found, export_sheet(found.folder, found.rows), form, display)

@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     show_default=True,
     help="Time limit for each look at the machine, and for each change.",
 )
+@options.store
 @display_options()
 @options.project
 def command(
@@ -58,6 +59,7 @@ def command(
     names: tuple[str, ...],
     fixes: tuple[str, ...],
     deadline: float,
+    store: str | None,
     display: Display,
     project: Path,
 ) -> None:
@@ -68,7 +70,8 @@ def command(
     has an approval.yaml, which may allow this with `local: true`.
 
     As with `nodevet apply`, a fix whose check does not pass right after it is rolled back at once,
-    and the run is kept in runs/: `nodevet rollback RUN` reverts it.
+    and the run is kept in runs/: `nodevet rollback RUN` reverts it. It is recorded if --store names
+    where.
 
     \b
     Exit codes:
@@ -101,11 +104,12 @@ def command(
     if not click.confirm("Apply this now?", default=False, err=True):
         click.echo("not confirmed: nothing was changed", err=True)
         click.get_current_context().exit(1)
-    with FixWatcher(display) as watcher:
-        run, result = fix.carry_out(
-            proposal, host, context, project, deadline=deadline, listener=watcher
-        )
-    fix_run.finish(run, result, "table", display, inventories)
+    what = fix.application(proposal, project)
+    reach = fix.reach(what, host, deadline)
+    with fix_run.recorded(what.run, reach, store) as recording:
+        with FixWatcher(display) as watcher:
+            result = fix.carry_out(what, reach, context, project, recording(watcher))
+        fix_run.finish(what.run, result, "table", display, inventories)
 
 
 def _show(proposal: "Proposal", display: Display) -> None:

@@ -33,9 +33,10 @@ def command(
 ) -> None:
     """Tell what is remembered of a HOST or a PART.
 
-    Of a host: boots, what failed from when to when, parts in and out, fixes, nights in which it
-    could not be vetted. Of a part (GPU, NIC, drive): where it was and what it had there. A part is
-    named by its UUID, GUID or serial number, or the beginning of one.
+    Of a host: boots, what failed from when to when, parts in and out, what was planned, fixed and
+    rolled back, nights in which it could not be vetted. Of a part (GPU, NIC, drive): where it was,
+    what it had and what was fixed there. A part is named by its UUID, GUID or serial number, or the
+    beginning of one.
 
     \b
     Exit codes:
@@ -48,7 +49,7 @@ def command(
     from nodevet.run.story import story_found
 
     clock = recalled.clock()
-    with open_history(store) as history:
+    with open_history(store, fixes=True) as history:
         found = story_found(history, what)
         found = recalled.redacted(found, history) if redact else found
     if isinstance(found, Passport):

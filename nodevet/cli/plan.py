@@ -149,6 +149,7 @@ def command(
         write,
     )
     from nodevet.run.reach import fleet_options
+    from nodevet.run.remember_fixes import meant, remember_plan
     from nodevet.run.targets import Targets
 
     rollout, given = split(given)
@@ -161,6 +162,7 @@ def command(
     hosts = Targets(
         names=targets, inventories=inventories, limit=limit, expect_hostname=expect_hostname
     ).hosts()
+    url = meant(store, reaches=any(not host.local for host in hosts), told=say)
     with watched(len(hosts)) as listener:
         reached = fleet_options(context=context, choosing=True, fixes=True, **reach)
         proposal = propose(hosts, context, reached, rules, listener)
@@ -185,6 +187,8 @@ def command(
         click.echo(way, err=True)
     if plan.steps and hookless:
         say(f"cannot be applied as it is: {hookless}")
+    if plan.steps and file and url is not None and (why := remember_plan(url, plan)):
+        say(f"{file} is not recorded: {why}")
     click.get_current_context().exit(proposal.exit_code)
 
 

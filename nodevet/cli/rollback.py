@@ -38,6 +38,7 @@ from nodevet.cli.common.display import Display, display_options
 @rollout.settle
 @rollout.drain_hook
 @fix_run.shown
+@options.store
 @options.reach
 @options.no_engine
 @display_options()
@@ -49,6 +50,7 @@ def command(
     settle: float | None,
     drain_hook: str | None,
     form: str,
+    store: str | None,
     project: Path,
     display: Display,
     **reach: Any,
@@ -79,14 +81,15 @@ def command(
 
     run = open_run(folder)
     reached = fix_run.reached_before(run, inventories, reach)
-    with FixWatcher(display) as watcher:
-        result = rollback(
-            run,
-            reached,
-            project,
-            only=names,
-            settle=settle,
-            drain_hook=drain_hook,
-            listener=watcher,
-        )
-    fix_run.finish(run, result, form, display, inventories)
+    with fix_run.recorded(run, reached, store) as recording:
+        with FixWatcher(display) as watcher:
+            result = rollback(
+                run,
+                reached,
+                project,
+                only=names,
+                settle=settle,
+                drain_hook=drain_hook,
+                listener=recording(watcher),
+            )
+        fix_run.finish(run, result, form, display, inventories)

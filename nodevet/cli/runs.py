@@ -17,11 +17,13 @@ from nodevet.cli.common.display import Display, display_options
     examples=(
         ("The last runs: what began, what was fixed", "nodevet runs"),
         ("One run: its hosts, and what is wrong with them since when", "nodevet runs last"),
+        ("What was applied and rolled back, and by whom", "nodevet runs --fixes"),
         ("The runs of one sweep since a day", "nodevet runs --series nightly --since 2026-11-01"),
     ),
 )
 @click.argument("run", required=False, shell_complete=completing.recorded_runs)
 @click.option("--series", metavar="NAME", help="Only runs of this sweep; '' are those by hand.")
+@click.option("--fixes", is_flag=True, help="The runs of fixes: apply, fix and rollback.")
 @click.option("--since", metavar="DAY", help="Only runs from this day on: 2026-11-20.")
 @click.option(
     "-n", "most", type=WholeNumber(), default=20, show_default=True, help="At most so many."
@@ -33,6 +35,7 @@ from nodevet.cli.common.display import Display, display_options
 def command(
     run: str | None,
     series: str | None,
+    fixes: bool,
     since: str | None,
     most: int,
     redact: bool,
@@ -50,12 +53,20 @@ def command(
       0  shown
       2  usage or configuration error, no such run, or nothing has been recorded
     """
+    from nodevet.report.parts.history_fixes import fix_runs_sheet
     from nodevet.report.parts.history_runs import run_sheet, runs_sheet
-    from nodevet.run.recall import open_history, run_found, runs_found
+    from nodevet.run.recall import fix_runs_found, open_history, run_found, runs_found
 
+    if fixes and (run or series is not None):
+        raise click.UsageError("--fixes lists runs of fixes: leave out RUN and --series")
     clock = recalled.clock()
-    with open_history(store) as history:
-        if run is None:
+    with open_history(store, fixes=fixes) as history:
+        if fixes:
+            listed = fix_runs_found(history, most=most, after=since)
+            listed = recalled.redacted(listed, history) if redact else listed
+            sheet = fix_runs_sheet(listed.fix_runs, listed.store, clock, more=listed.more)
+            recalled.show(listed, sheet, form, display)
+        elif run is None:
             found = runs_found(history, series=series, most=most, after=since)
             found = recalled.redacted(found, history) if redact else found
             sheet = runs_sheet(found.runs, found.store, clock, more=found.more)

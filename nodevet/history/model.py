@@ -151,17 +151,56 @@ class CounterPoint(msgspec.Struct, frozen=True, kw_only=True):
     boot_id: str | None
 
 
-class RecordedAction(msgspec.Struct, frozen=True, kw_only=True):
-    """One step of a recorded run of fixes, on one host."""
+class RecordedPlan(msgspec.Struct, frozen=True, kw_only=True):
+    """A plan of fixes that was written."""
 
-    run: str  # of fixes
-    plan: str  # its SHA-256
+    digest: str  # SHA-256 of its text
+    id: str
+    author: str
+    created: str  # ISO 8601
+    hosts: Mapping[str, tuple[str, ...]]  # host -> its fixes, in their order
+
+
+class FixHost(msgspec.Struct, frozen=True, kw_only=True):
+    """A host that a run of fixes came to."""
+
+    host: str
+    outcome: str  # nodevet.result's words
+    why: str = ""
+
+
+class RecordedFixRun(msgspec.Struct, frozen=True, kw_only=True):
+    """One try of a run of fixes: an apply, one that was resumed, or a rollback."""
+
+    id: str  # when it began, and the name of its folder
+    kind: str  # apply, rollback
+    plan: str  # its id
+    digest: str  # its SHA-256
+    author: str
+    approvals: tuple[str, ...] = ()  # who
+    by: str = ""  # who ran it, and on which controller
+    folder: str  # of the run: its journal is the whole truth
+    started: str  # ISO 8601 with offset
+    seconds: float
+    exit_code: int | None = None  # None: it was killed, or goes on
+    outcomes: Mapping[str, int] = {}  # of all hosts that it was for
+    hosts: tuple[FixHost, ...] = ()
+
+
+class RecordedAction(msgspec.Struct, frozen=True, kw_only=True):
+    """One resource that a run of fixes changed on one host, or tried to."""
+
+    run: str  # RecordedFixRun.id
+    kind: str  # apply, rollback
+    plan: str  # its id
     host: str
     step: str
+    fix: str  # and the check that it answers
+    subjects: tuple[str, ...] = ()  # what the check had said it of: `GPU 4`
     resource: str
     before: str
-    after: str
-    outcome: str  # nodevet.result's words
+    after: str  # empty: not known
+    outcome: str  # of the step, in nodevet.result's words
     at: str  # ISO 8601
 
 

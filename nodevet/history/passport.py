@@ -1,6 +1,7 @@
 """What an RMA asks of a part: what it is, where it was, what it had, what was done, and what it
 counted before and after. Pure."""
 
+import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -52,7 +53,8 @@ class Passport(msgspec.Struct, frozen=True, kw_only=True):
     part: Part
     stays: tuple[Stay, ...]
     faults: tuple[PartFault, ...] = ()
-    repairs: tuple[RecordedAction, ...] = ()
+    repairs: tuple[RecordedAction, ...] = ()  # what runs of fixes changed of it
+    around: tuple[RecordedAction, ...] = ()  # and of its host, while it was there
     points: tuple[CounterPoint, ...] = ()  # every counter when it had moved
 
     @property
@@ -69,7 +71,7 @@ def passport(
     actions: Iterable[RecordedAction],
     names: Names | None = None,
 ) -> Passport:
-    """`spans` and `actions` of the hosts where it was: those about it are taken.
+    """`spans` and `actions` of the hosts where it was: those about it, or of that time, are taken.
 
     `names`: by host and slot, what it is called there.
     """
@@ -90,20 +92,16 @@ def passport(
         for span in spans
         if span.finding is not None and any(is_about(span, place, called) for place in listed)
     ]
+    meanwhile = sorted(
+        (each for each in actions if any(_was_there(each, place) for place in listed)),
+        key=lambda each: _seconds(each.at),
+    )
     return Passport(
         part=part,
         stays=tuple(_stay(place, counted) for place in listed),
         faults=tuple(sorted(faults, key=lambda fault: _seconds(fault.first))),
-        repairs=tuple(
-            sorted(
-                (
-                    action
-                    for action in actions
-                    if any(touches(action, place, called) for place in listed)
-                ),
-                key=lambda action: _seconds(action.at),
-            )
-        ),
+        repairs=tuple(each for each in meanwhile if _is_own(each, listed, called)),
+        around=tuple(each for each in meanwhile if not _is_own(each, listed, called)),
         points=tuple(counted),
     )
 
@@ -129,15 +127,28 @@ def _is_called(subject: Subject, names: set[str]) -> bool:
     return bool(names & named - {""})
 
 
-def touches(action: RecordedAction, place: PartPlace, names: Names) -> bool:
-    """Whether a step of a run of fixes changed this part, while it was there."""
-    there = _seconds(place.first.at) <= _seconds(action.at)
-    if action.host != place.host or not there:
-        return False
-    if not place.open and _seconds(action.at) > _seconds(place.last.at):
-        return False
-    known = {place.part.id, place.slot, *names.get((place.host, place.slot), ())}
-    return any(name in action.resource for name in known if name)
+def _was_there(action: RecordedAction, place: PartPlace) -> bool:
+    """Whether the part was in this place when a host was fixed."""
+    at = _seconds(action.at)
+    since = action.host == place.host and _seconds(place.first.at) <= at
+    return since and (place.open or at <= _seconds(place.last.at))
+
+
+def _is_own(action: RecordedAction, places: Iterable[PartPlace], names: Names) -> bool:
+    """Whether a fix changed the part itself: its resource names it."""
+    known = {
+        name
+        for place in places
+        if _was_there(action, place)
+        for name in (place.part.id, place.slot, *names.get((place.host, place.slot), ()))
+    }
+    return any(_names(action.resource, name) for name in known if name)
+
+
+def _names(resource: str, name: str) -> bool:
+    """Whether a resource is of what has this name: `nvme0n1` is of nvme0, `mlx5_30` not of
+    mlx5_3."""
+    return bool(re.search(rf"(?<![A-Za-z0-9]){re.escape(name)}(?![0-9])", resource))
 
 
 def _stay(place: PartPlace, points: Sequence[CounterPoint]) -> Stay:

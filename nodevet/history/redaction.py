@@ -12,7 +12,14 @@ from typing import Any, TypeVar
 import msgspec
 
 from nodevet.history.blame import ChangeLine
-from nodevet.history.model import FindingSpan, RecordedVisit
+from nodevet.history.model import (
+    FindingSpan,
+    FixHost,
+    RecordedAction,
+    RecordedFixRun,
+    RecordedVisit,
+)
+from nodevet.history.passport import Passport
 from nodevet.history.run_diff import HostDiff
 from nodevet.history.story import StoryEvent, StoryKind
 
@@ -26,7 +33,8 @@ HOSTS = frozenset(
 LEFT_OUT: Mapping[str, Any] = {
     **dict.fromkeys(("machine_id", "boot_id"), None),
     **dict.fromkeys(("origin", "waiver", "plan", "store"), ""),
-    "groups": (),
+    **dict.fromkeys(("author", "approved_by", "run_by", "fix_run", "folder", "sha256"), ""),
+    **dict.fromkeys(("groups", "approvals"), ()),
     "details": msgspec.UNSET,
 }
 """The fields that name machines, files or people, each with what stands there instead."""
@@ -64,6 +72,8 @@ class Redactor:
         }
         if "why" in row and not row.get("check"):  # of a host as a whole
             left["why"] = _kind_of(row["why"]) if "verdict" in row else ""
+        if not _is_bare(row.get("resource", "")):
+            left |= {"resource": _kind(row["resource"]), "before": "", "after": ""}
         return left
 
     def name(self, kind: str, name: str) -> str:
@@ -155,9 +165,43 @@ def _host_diff(diff: HostDiff) -> HostDiff:
 def _event(event: StoryEvent) -> StoryEvent:
     if event.kind is StoryKind.LOST:
         return msgspec.structs.replace(event, text=_kind_of(event.text))
+    if event.kind is StoryKind.PLANNED:
+        return msgspec.structs.replace(event, text=event.text.partition(";")[0])
+    if event.kind in (StoryKind.FIX, StoryKind.ROLLBACK):
+        return msgspec.structs.replace(event, text="", run="")
     if event.kind in (StoryKind.REPLACED, StoryKind.BASELINE):
         return msgspec.structs.replace(event, text="")
     return event
+
+
+def _passport(found: Passport) -> Passport:
+    return msgspec.structs.replace(found, around=())  # of the host, not of the part
+
+
+def _fix_run(run: RecordedFixRun) -> RecordedFixRun:
+    return msgspec.structs.replace(run, id="", digest="", by="")
+
+
+def _fix_host(host: FixHost) -> FixHost:
+    return msgspec.structs.replace(host, why="")
+
+
+def _action(action: RecordedAction) -> RecordedAction:
+    action = msgspec.structs.replace(action, run="", step="")
+    if _is_bare(action.resource):
+        return action
+    return msgspec.structs.replace(action, resource=_kind(action.resource), before="", after="")
+
+
+def _is_bare(resource: str) -> bool:
+    """Whether a resource and its values name nothing of the site: settings of GPUs, of the
+    kernel."""
+    return _kind(resource) in ("", "gpu", "kernel")
+
+
+def _kind(resource: str) -> str:
+    """`file` of `file /etc/x.conf`."""
+    return resource.partition(" ")[0]
 
 
 def _change(line: ChangeLine) -> ChangeLine:
@@ -169,6 +213,10 @@ OF_KIND: Mapping[type, Callable[[Any], Any]] = {
     FindingSpan: _span,
     HostDiff: _host_diff,
     StoryEvent: _event,
+    Passport: _passport,
+    RecordedFixRun: _fix_run,
+    FixHost: _fix_host,
+    RecordedAction: _action,
     ChangeLine: _change,
 }
 """What else is left out of some documents."""

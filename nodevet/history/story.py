@@ -9,13 +9,16 @@ from typing import Any
 import msgspec
 
 from nodevet.age import seconds_of
+from nodevet.history.fixed_by import fixed_by
 from nodevet.history.model import (
     FindingSpan,
     Moment,
     Part,
     PartPlace,
     RecordedAction,
+    RecordedFixRun,
     RecordedIncident,
+    RecordedPlan,
     RecordedVisit,
     SpanEnd,
 )
@@ -33,7 +36,9 @@ class StoryKind(str, Enum):
     BASELINE = "baseline"
     PART_OUT = "part out"
     PART_IN = "part in"
+    PLANNED = "planned"
     FIX = "fix"
+    ROLLBACK = "rollback"
     FIXED = "fixed"
     GONE = "gone"
     WAIVED = "waived"
@@ -58,6 +63,8 @@ class StoryEvent(msgspec.Struct, frozen=True, kw_only=True):
     part: Part | None = None
     slot: str = ""
     elsewhere: str = ""  # of a part: the host that it came from, or went to
+    outcome: str = ""  # of a run of fixes: how the host ended
+    action: RecordedAction | None = None  # what was changed; of what is fixed: by what
 
 
 class Night(msgspec.Struct, frozen=True, kw_only=True):
@@ -96,27 +103,29 @@ class HostTold(msgspec.Struct, frozen=True, kw_only=True):
     places: Sequence[PartPlace] = ()  # of the parts that were there
     elsewhere: Sequence[PartPlace] = ()  # of these parts, on other hosts
     actions: Sequence[RecordedAction] = ()
+    plans: Sequence[RecordedPlan] = ()  # with its fixes alone
+    fix_runs: Sequence[RecordedFixRun] = ()  # with itself alone
     incidents: Sequence[RecordedIncident] = ()
     facts: HostFacts | None = None
 
 
 def host_story(host: str, told: HostTold) -> HostStory:
-    """The story of a host that was visited at least once."""
+    """The story of a host that was visited, or that fixes were planned or carried out on."""
     visits = told.visits
-    last = visits[-1]
     vetted = [visit for visit in visits if visit.status is Status.VETTED]
     events = [
         *_visits(visits, told.started),
         *_findings(told),
         *_parts(told),
-        *_fixes(told.actions),
+        *_plans(host, told.plans),
+        *_fixes(told),
         *_incidents(told.incidents),
     ]
     return HostStory(
         host=host,
         facts=told.facts,
         baseline=vetted[-1].baseline if vetted else "",
-        groups=last.groups,
+        groups=visits[-1].groups if visits else (),
         boots=len({(visit.machine_id, visit.boot_id) for visit in vetted}),
         nights=tuple(
             Night(run=visit.run, at=_when(visit, told.started), outcome=visit.outcome)
@@ -191,6 +200,7 @@ def _findings(told: HostTold) -> Iterator[StoryEvent]:
                 kind=StoryKind.FIXED if span.end is SpanEnd.OK else StoryKind.GONE,
                 finding=span.finding,
                 text=_why_gone(span.end, left=span.finding.subject.uuid in gone),
+                action=fixed_by(span, told.actions),
                 since=(span.since or span.first).at,
             )
 
@@ -269,12 +279,35 @@ def _named(places: Iterable[PartPlace], here: PartPlace) -> str:
     return next((f"{each.host}, {each.slot}" for each in places if each is not here), "")
 
 
-def _fixes(actions: Iterable[RecordedAction]) -> Iterator[StoryEvent]:
-    for action in actions:
-        text = f"{action.resource}: {action.before} → {action.after}"
-        if action.outcome != "changed":
-            text += f" ({action.outcome.replace('_', ' ')})"
-        yield StoryEvent(at=action.at, run=action.run, kind=StoryKind.FIX, text=text)
+def _plans(host: str, plans: Iterable[RecordedPlan]) -> Iterator[StoryEvent]:
+    for plan in plans:
+        text = f"{', '.join(plan.hosts.get(host, ()))}; plan {plan.id} of {plan.author}"
+        yield StoryEvent(at=plan.created, run="", kind=StoryKind.PLANNED, text=text)
+
+
+def _fixes(told: HostTold) -> Iterator[StoryEvent]:
+    """Each run of fixes that came to the host, with what it changed there."""
+    for run in told.fix_runs:
+        kind = StoryKind.ROLLBACK if run.kind == "rollback" else StoryKind.FIX
+        changed = [action for action in told.actions if action.run == run.id]
+        known: dict[str, Any] = {"kind": kind, "run": run.id}
+        for end in run.hosts:
+            yield StoryEvent(
+                at=min((action.at for action in changed), default=run.started, key=_seconds),
+                text=_by_whom(run, end.why),
+                outcome=end.outcome,
+                **known,
+            )
+        for action in changed:
+            yield StoryEvent(at=action.at, action=action, **known)
+
+
+def _by_whom(run: RecordedFixRun, why: str) -> str:
+    said = [f"plan {run.plan} of {run.author}"]
+    if run.approvals:
+        said.append(f"approved by {', '.join(run.approvals)}")
+    said.append(f"run by {run.by}")
+    return ", ".join(said) + (f": {why}" if why else "")
 
 
 def _incidents(incidents: Iterable[RecordedIncident]) -> Iterator[StoryEvent]:

@@ -214,6 +214,58 @@ def _counters(store: "Store", after: str | None) -> Iterator[Row]:
         }
 
 
+def _plans(store: "Store", after: str | None) -> Iterator[Row]:
+    for plan in store.plans():
+        for host, fixes in plan.hosts.items():
+            yield {
+                "plan": plan.id,
+                "sha256": plan.digest,
+                "author": plan.author,
+                "created": _when(plan.created),
+                "host": host,
+                "fixes": ",".join(fixes),
+            }
+
+
+def _fix_runs(store: "Store", after: str | None) -> Iterator[Row]:
+    for run in reversed(store.fix_runs(after=after)):
+        for host in run.hosts:
+            yield {
+                "fix_run": run.id,
+                "kind": run.kind,
+                "plan": run.plan,
+                "author": run.author,
+                "approved_by": ",".join(run.approvals),
+                "run_by": run.by,
+                "folder": run.folder,
+                "started": _when(run.started),
+                "seconds": run.seconds,
+                "exit_code": run.exit_code,
+                "host": host.host,
+                "outcome": host.outcome,
+                "why": host.why,
+            }
+
+
+def _actions(store: "Store", after: str | None) -> Iterator[Row]:
+    begun = None if after is None else {run.id for run in store.fix_runs(after=after)}
+    for action in store.actions():
+        if begun is None or action.run in begun:
+            yield {
+                "fix_run": action.run,
+                "kind": action.kind,
+                "plan": action.plan,
+                "host": action.host,
+                "fix": action.fix,
+                "subjects": ",".join(action.subjects),
+                "resource": action.resource,
+                "before": action.before,
+                "after": action.after,
+                "outcome": action.outcome,
+                "at": _when(action.at),
+            }
+
+
 def _columns(kind: str, *names: str) -> dict[str, str]:
     return dict.fromkeys(names, kind)
 
@@ -268,5 +320,30 @@ TABLES: Mapping[str, ExportTable] = {
             **_columns(TEXT, "run", "boot_id"),
         },
         rows=_counters,
+    ),
+    "plans": ExportTable(
+        columns={
+            **_columns(TEXT, "plan", "sha256", "author", "host", "fixes"),
+            **_columns(WHEN, "created"),
+        },
+        rows=_plans,
+    ),
+    "fix_runs": ExportTable(
+        columns={
+            **_columns(TEXT, "fix_run", "kind", "plan", "author", "approved_by", "run_by"),
+            **_columns(TEXT, "folder", "host", "outcome", "why"),
+            **_columns(WHEN, "started"),
+            **_columns(REAL, "seconds"),
+            **_columns(WHOLE, "exit_code"),
+        },
+        rows=_fix_runs,
+    ),
+    "actions": ExportTable(
+        columns={
+            **_columns(TEXT, "fix_run", "kind", "plan", "host", "fix", "subjects", "resource"),
+            **_columns(TEXT, "before", "after", "outcome"),
+            **_columns(WHEN, "at"),
+        },
+        rows=_actions,
     ),
 }

@@ -8,7 +8,7 @@ from nodevet.fixing.model import Risk
 from nodevet.inventory.local import LOCAL
 from nodevet.model import Host
 from nodevet.remedy import model
-from nodevet.remedy.journal.folder import RunFolder
+from nodevet.remedy.journal.folder import RunFolder, SavedReach
 from nodevet.remedy.plan.planner import Proposal
 from nodevet.result import Result
 from nodevet.run import confirmed, saved_reach
@@ -55,28 +55,32 @@ def plan(
     return propose([host], context, options, rules, listener)
 
 
-def carry_out(
-    proposal: Proposal,
-    host: Host,
-    context: VetContext,
-    project: Path,
-    *,
-    deadline: float,
-    listener: FixListener | None = None,
-) -> tuple[RunFolder, Result]:
-    """Apply a plan that was just made here, shown and confirmed; see nodevet.run.apply."""
-    planned = proposal.plan
-    what = Application(
-        run=RunFolder.fresh(project / "runs", planned),
-        text=model.write(planned),
-        plan=planned,
+def application(proposal: Proposal, project: Path) -> Application:
+    """A plan that was just made here, with the folder of its run."""
+    return Application(
+        run=RunFolder.fresh(project / "runs", proposal.plan),
+        text=model.write(proposal.plan),
+        plan=proposal.plan,
         signatures=(),
         plan_name="plan.json",
     )
-    reach = saved_reach.reached_now(planned, [host], _reach(deadline))
+
+
+def reach(what: Application, host: Host, deadline: float) -> SavedReach:
+    """How this machine is reached."""
+    return saved_reach.reached_now(what.plan, [host], _reach(deadline))
+
+
+def carry_out(
+    what: Application,
+    reach: SavedReach,
+    context: VetContext,
+    project: Path,
+    listener: FixListener | None = None,
+) -> Result:
+    """Apply a plan that was shown and confirmed; see nodevet.run.apply."""
     confirmation = confirmed.by_this_user()
-    result = apply(what, reach, context, project, {}, confirmation=confirmation, listener=listener)
-    return what.run, result
+    return apply(what, reach, context, project, {}, confirmation=confirmation, listener=listener)
 
 
 def _reach(deadline: float) -> Mapping[str, Any]:

@@ -9,7 +9,7 @@ import msgspec
 
 from nodevet.evidence.document import EvidenceError, opened
 from nodevet.history.listing import RunLine, refs, run_lines
-from nodevet.history.model import FindingSpan, RecordedRun, RecordedVisit
+from nodevet.history.model import FindingSpan, RecordedFixRun, RecordedRun, RecordedVisit
 from nodevet.history.run_diff import READS, RunDiff, RunSeen, fact_diffs, facts, run_diff
 from nodevet.run.errors import UserError
 from nodevet.run.which_store import NONE, named
@@ -35,8 +35,9 @@ class NoHistoryError(UserError):
 
 
 @contextmanager
-def open_history(url: str | None) -> Iterator["Store"]:
-    """A store that holds at least one run. Raises NothingRecordedError and StoreError."""
+def open_history(url: str | None, *, fixes: bool = False) -> Iterator["Store"]:
+    """A store that holds at least one run; with `fixes`, one of fixes or a plan will do. Raises
+    NothingRecordedError and StoreError."""
     from nodevet.store import open_store
     from nodevet.store.engine import default_url, parsed, shown
 
@@ -45,7 +46,7 @@ def open_history(url: str | None) -> Iterator["Store"]:
     if place.drivername == "sqlite" and not Path(str(place.database)).exists():
         raise NothingRecordedError(shown(place))
     with open_store(asked, create=False) as store:
-        if not store.runs(limit=1):
+        if not store.runs(limit=1) and not (fixes and (store.fix_runs(limit=1) or store.plans())):
             raise NothingRecordedError(store.name)
         yield store
 
@@ -88,6 +89,20 @@ def _lines(store: "Store", runs: list[RecordedRun]) -> tuple[RunLine, ...]:
         return ()
     every = [run.id for run in store.runs()]
     return run_lines(runs, every, store.spans(after=runs[-1].started))
+
+
+class FixRunsFound(msgspec.Struct, frozen=True, kw_only=True):
+    """The runs of fixes that were asked for, the newest first."""
+
+    store: str
+    fix_runs: tuple[RecordedFixRun, ...]
+    more: bool  # whether there are earlier ones
+
+
+def fix_runs_found(store: "Store", *, most: int, after: str | None) -> FixRunsFound:
+    """The newest runs of fixes, at most so many."""
+    listed = store.fix_runs(limit=most + 1, after=after)
+    return FixRunsFound(store=store.name, fix_runs=tuple(listed[:most]), more=len(listed) > most)
 
 
 def run_found(store: "Store", ref: str) -> RunFound:

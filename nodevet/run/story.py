@@ -30,7 +30,7 @@ def story_found(store: "Store", text: str) -> HostStory | Passport:
 
 
 def host_found(store: "Store", host: str) -> HostStory:
-    """The story of a host that was visited."""
+    """The story of a host that anything is recorded of."""
     visits = store.visits_of(host)[::-1]
     places = store.places(host=host)
     elsewhere = [
@@ -49,7 +49,9 @@ def host_found(store: "Store", host: str) -> HostStory:
             spans=list(store.spans(host=host)),
             places=places,
             elsewhere=elsewhere,
-            actions=store.actions(host=host),
+            actions=store.actions(host),
+            plans=store.plans(host),
+            fix_runs=store.fix_runs(host=host),
             incidents=store.incidents(host),
             facts=_facts(store, host),
         ),
@@ -93,7 +95,7 @@ def passport_found(store: "Store", text: str, *, hosts: bool = False) -> Passpor
         places,
         [span for host in stayed for span in store.spans(host=host) if span.check],
         store.points(part=part.id),
-        [action for host in stayed for action in store.actions(host=host)],
+        [action for host in stayed for action in store.actions(host)],
         names={(place.host, place.slot): names for place, names in zip(places, named, strict=True)},
     )
 

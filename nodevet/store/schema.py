@@ -39,7 +39,7 @@ def _postgres_epoch(*_: object, **__: object) -> str:
     return "extract(epoch from clock_timestamp())::double precision"
 
 
-VERSION = "0002"  # of the schema; nodevet/store/migrations/versions
+VERSION = "0003"  # of the schema; nodevet/store/migrations/versions
 VERSION_TABLE = "nodevet_schema"
 
 metadata = MetaData(
@@ -225,17 +225,60 @@ plan = Table(
     metadata,
     _id(),
     Column("sha256", Text, nullable=False, unique=True),
+    Column("name", Text, nullable=False),  # nodevet.remedy.model.Plan.id
+    Column("author", Text, nullable=False),
     Column("created", Float(53), nullable=False),
     Column("text", Id, nullable=False),  # blob
+)
+planned = Table(
+    "planned",
+    metadata,
+    _id(),
+    Column("plan", Id, ForeignKey("plan.id"), nullable=False),
+    Column("host", Id, ForeignKey("host.id"), nullable=False),
+    Column("fixes", LargeBinary, nullable=False),  # JSON
+    Index(None, "host"),
+    Index(None, "plan"),
+)
+fix_run = Table(
+    "fix_run",
+    metadata,
+    _id(),
+    Column("name", Text, nullable=False, unique=True),  # when it began, and its folder's name
+    Column("kind", Text, nullable=False),
+    Column("plan", Text, nullable=False),  # its sha256
+    Column("plan_name", Text, nullable=False),
+    Column("author", Text, nullable=False),
+    Column("approvals", LargeBinary, nullable=False),  # JSON: who
+    Column("by", Text, nullable=False),
+    Column("folder", Text, nullable=False),
+    Column("started", Float(53), nullable=False),
+    Column("began", Text, nullable=False),  # started as it was said, with its offset
+    Column("seconds", Float(53), nullable=False),
+    Column("exit_code", Integer),  # NULL: it has no end
+    Column("outcomes", LargeBinary, nullable=False),  # JSON: outcome -> hosts
+    Index(None, "started"),
+)
+fix_host = Table(
+    "fix_host",
+    metadata,
+    _id(),
+    Column("run", Id, ForeignKey("fix_run.id"), nullable=False),
+    Column("host", Id, ForeignKey("host.id"), nullable=False),
+    Column("outcome", Text, nullable=False),
+    Column("why", Text, nullable=False),
+    Index(None, "host"),
+    Index(None, "run"),
 )
 action = Table(
     "action",
     metadata,
     _id(),
-    Column("run", Text, nullable=False),  # of fixes
-    Column("plan", Text, nullable=False),  # its sha256
+    Column("run", Id, ForeignKey("fix_run.id"), nullable=False),
     Column("host", Id, ForeignKey("host.id"), nullable=False),
     Column("step", Text, nullable=False),
+    Column("fix", Text, nullable=False),
+    Column("subjects", LargeBinary, nullable=False),  # JSON
     Column("resource", Text, nullable=False),
     Column("before", Text, nullable=False),
     Column("after", Text, nullable=False),

@@ -1,9 +1,8 @@
 """The store: what was recorded, asked for by run, host, check, part and time."""
 
 import time
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING
 
 from sqlalchemy import select, update
 from sqlalchemy.engine import URL, Engine
@@ -15,22 +14,22 @@ from nodevet.history.model import (
     Part,
     PartPlace,
     RecordedAction,
+    RecordedFixRun,
     RecordedIncident,
+    RecordedPlan,
     RecordedRun,
     RecordedVisit,
 )
 from nodevet.history.retention import Pruned, Retention
 from nodevet.model import Status, Verdict
-from nodevet.store import deeds, evidence, parts, pruning, runs, spans, together, visits
+from nodevet.store import evidence, fixes, incidents, parts, pruning, runs, spans, together, visits
 from nodevet.store import schema as t
 from nodevet.store.contents import content
 from nodevet.store.database import Database
 from nodevet.store.engine import default_url, engine_of, parsed, told
+from nodevet.store.moments import instant
 from nodevet.store.recorder import Recorder
 from nodevet.store.upgrade import upgrade
-
-if TYPE_CHECKING:
-    from nodevet.result import Result
 
 CHUNK = 64  # visits whose evidence is in memory at once
 
@@ -260,36 +259,49 @@ class Store:
         for rows in self._database.pages(asked, t.counter):
             yield from map(parts.point_of, rows)
 
-    def record_plan(self, digest: str, text: bytes, created: str) -> None:
-        """A plan of fixes, by its SHA-256. Raises StoreError."""
+    def record_plan(self, plan: RecordedPlan, text: bytes) -> None:
+        """A plan of fixes with its text; one that is known stays. Raises StoreError."""
         with self._database.writing() as connection:
-            deeds.record_plan(connection, digest, text, created)
+            fixes.record_plan(connection, plan, text)
 
     def plan_text(self, digest: str) -> bytes | None:
-        """A recorded plan; None if it was not recorded."""
+        """A recorded plan by its SHA-256; None if it was not recorded."""
         with self._database.reading() as connection:
-            return deeds.plan_text(connection, digest)
+            return fixes.plan_text(connection, digest)
 
-    def record_result(self, result: "Result", run: str) -> None:
-        """What a run of fixes changed, resource by resource; recorded again, it replaces what it
-        was. Raises StoreError."""
+    def plans(self, host: str | None = None) -> list[RecordedPlan]:
+        """Oldest first; those for a host have its fixes alone."""
+        with self._database.reading() as connection:
+            return fixes.plans(connection, host)
+
+    def record_fix_run(self, run: RecordedFixRun, actions: Sequence[RecordedAction]) -> None:
+        """A run of fixes with what it changed, resource by resource; recorded again, it replaces
+        what it was. Raises StoreError."""
         with self._database.writing() as connection:
-            deeds.record_result(connection, result, run)
+            fixes.record_run(connection, run, actions)
+
+    def fix_runs(
+        self, *, host: str | None = None, limit: int | None = None, after: str | None = None
+    ) -> list[RecordedFixRun]:
+        """Newest first; those that came to a host have it alone. `after`: as of `runs`."""
+        begun = None if after is None else instant(after)
+        with self._database.reading() as connection:
+            return fixes.runs(connection, host, limit, begun)
 
     def actions(self, host: str | None = None) -> list[RecordedAction]:
-        """What fixes changed, oldest first."""
+        """What runs of fixes changed, oldest first."""
         with self._database.reading() as connection:
-            return deeds.actions(connection, host)
+            return fixes.actions(connection, host)
 
     def record_incident(self, hosts: Mapping[str, str], bundle: bytes, at: str) -> None:
         """A bundle of `nodevet diagnose`: the cause that it came to by host. Raises StoreError."""
         with self._database.writing() as connection:
-            deeds.record_incident(connection, hosts, bundle, at)
+            incidents.record(connection, hosts, bundle, at)
 
     def incidents(self, host: str | None = None) -> list[RecordedIncident]:
         """Oldest first."""
         with self._database.reading() as connection:
-            return deeds.incidents(connection, host)
+            return incidents.recorded(connection, host)
 
     def bundle(self, incident: RecordedIncident) -> bytes:
         """The bundle of an incident."""

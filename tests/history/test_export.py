@@ -22,7 +22,13 @@ def test_every_table_can_be_read_back(say: Say, tmp_path: Path) -> None:
     told = json.loads(say("export", "--parquet", str(folder), "--format", "json"))
     read = {path.stem: parquet.read_table(path).to_pylist() for path in folder.glob("*.parquet")}
     assert {name: len(rows) for name, rows in read.items()} == told["rows"]
-    assert sorted(read) == ["counters", "findings", "parts", "places", "runs", "visits"]
+    stored = ["counters", "findings", "parts", "places", "runs", "visits"]
+    assert sorted(read) == sorted([*stored, "plans", "fix_runs", "actions"])
+    (plan,), (fix_run,), (action,) = read["plans"], read["fix_runs"], read["actions"]
+    assert (plan["plan"], plan["host"], plan["fixes"]) == ("5f1c00aa", "a100-02", "cpu_governor")
+    assert (fix_run["approved_by"], fix_run["outcome"]) == ("bob", "changed")
+    assert (action["fix_run"], action["before"]) == (fix_run["fix_run"], "powersave")
+    assert action["at"].isoformat()[:16] == "2026-11-18T14:10"
     assert [(each["ok"], each["fail"], each["unreachable"]) for each in read["runs"]] == [
         (15, 3, 0),
         (14, 3, 1),

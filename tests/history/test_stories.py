@@ -43,8 +43,13 @@ def test_a_gpu_changes_places_and_the_fault_goes_with_it(say: Say) -> None:
 
 def test_a_fix_is_told_and_a_night_without_an_answer_and_a_new_machine(say: Say) -> None:
     fixed = happened(say, "a100-02")
-    assert fixed[2].startswith("Nov 18 14:10 fix ") and '"powersave" → "performance"' in fixed[2]
-    assert fixed[3].startswith("Nov 19 02:00 fixed cpu_governor: powersave, expected performance")
+    assert fixed[2:5] == [
+        "Nov 18 13:42 planned cpu_governor; plan 5f1c00aa of ann",
+        "Nov 18 14:10 fix changed: plan 5f1c00aa of ann, approved by bob, run by ann@ctl1",
+        "kernel /sys/devices/system/cpu/cpufreq/policy*/scaling_governor: powersave → performance",
+    ]
+    assert fixed[5].startswith("Nov 19 02:00 fixed cpu_governor: powersave, expected performance")
+    assert " ".join(fixed[5:]).endswith("by plan 5f1c00aa, Nov 18 14:10")
     assert happened(say, "a100-04") == [
         "Nov 16 02:00 first seen",
         "Nov 17 02:00 not vetted unreachable: no answer on port 22 within 10 s",

@@ -532,6 +532,7 @@ class CommandRig:
         patch.setattr("nodevet.fleet.controller.ssh_executor.SshExecutor", self._worker)
         patch.setattr("nodevet.remedy.rollout.session.time.sleep", lambda seconds: None)
         patch.chdir(self.project)
+        patch.setenv("NODEVET_STORE", "none")
         (found,) = load(["b"], folders=[self.project / "baselines"], catalog=w.catalog)
         self.baseline = found
 

@@ -30,12 +30,16 @@ from typing import Any, NamedTuple
 from nodevet import __version__
 from nodevet.baseline import load
 from nodevet.catalog import Catalog
-from nodevet.fixing.model import Risk
 from nodevet.fleet import Visit
-from nodevet.history.model import RecordedRun, RunState
+from nodevet.history.model import (
+    FixHost,
+    RecordedAction,
+    RecordedFixRun,
+    RecordedPlan,
+    RecordedRun,
+    RunState,
+)
 from nodevet.model import Host, HostReport, Run, Severity, Status
-from nodevet.resource import Resource, State
-from nodevet.result import HostResult, Outcome, Result, StepResult
 from nodevet.run.context import VetContext
 from nodevet.run.saved import keep
 from nodevet.run.vet import judge_visit
@@ -325,39 +329,51 @@ def record(url: str, nights: Sequence[int] = NIGHTS) -> None:
             recorder.finish(recorded(seen, RunState.COMPLETE))
             assert recorder.broken is None, recorder.broken
             if night == 3:
-                store.record_result(fix_of_the_governor(), "5f1c00aa-1")
+                store.record_plan(GOVERNOR_PLAN, b"{}")
+                store.record_fix_run(*fix_of_the_governor())
 
 
-def fix_of_the_governor() -> Result:
+GOVERNOR_PLAN = RecordedPlan(
+    digest="5f1c00aa" * 8,
+    id="5f1c00aa",
+    author="ann",
+    created="2026-11-18T13:42:00+00:00",
+    hosts={"a100-02": ("cpu_governor",)},
+)
+
+
+def fix_of_the_governor() -> tuple[RecordedFixRun, tuple[RecordedAction, ...]]:
     """What `nodevet apply` came to, in the afternoon between night 3 and night 4."""
-    policies = "/sys/devices/system/cpu/cpufreq/policy*/scaling_governor"
-
-    def states(value: str) -> tuple[State, ...]:
-        resource = Resource(kind="kernel", name=policies)
-        return (State(resource=resource, exists=True, value=value),)
-
-    step = StepResult(
-        id="a100-02/cpu_governor/0-31",
-        fix="cpu_governor",
-        subjects=("cpufreq 0-31",),
-        expected="performance",
-        actual="powersave",
-        risk=Risk.LIVE,
-        outcome=Outcome.CHANGED,
-        before=states("powersave"),
-        after=states("performance"),
-        verdicts={"cpufreq 0-31": "ok"},
-    )
-    host = HostResult(host="a100-02", outcome=Outcome.CHANGED, seconds=4.2, steps=(step,))
-    return Result(
-        nodevet=__version__,
+    run = RecordedFixRun(
+        id="20261118T141000.000Z-5f1c00aa-1",
+        kind="apply",
         plan="5f1c00aa",
-        digest="5f1c00aa" * 8,
-        author="ann@ops",
+        digest=GOVERNOR_PLAN.digest,
+        author="ann",
+        approvals=("bob",),
+        by="ann@ctl1",
+        folder="/home/ann/site/runs/5f1c00aa-1",
         started="2026-11-18T14:10:00+00:00",
         seconds=5.0,
-        hosts=(host,),
+        exit_code=0,
+        outcomes={"changed": 1},
+        hosts=(FixHost(host="a100-02", outcome="changed"),),
     )
+    action = RecordedAction(
+        run=run.id,
+        kind=run.kind,
+        plan=run.plan,
+        host="a100-02",
+        step="a100-02/cpu_governor/1",
+        fix="cpu_governor",
+        subjects=("cpufreq 0-31",),
+        resource="kernel /sys/devices/system/cpu/cpufreq/policy*/scaling_governor",
+        before="powersave",
+        after="performance",
+        outcome="changed",
+        at="2026-11-18T14:10:03+00:00",
+    )
+    return run, (action,)
 
 
 def recorded(seen: Run, state: RunState) -> RecordedRun:

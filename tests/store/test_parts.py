@@ -105,10 +105,7 @@ def test_a_field_is_told_visit_by_visit(store: Store):
     ]
 
 
-def test_an_incident_and_a_plan_are_kept(store: Store):
+def test_an_incident_is_kept(store: Store):
     store.record_incident({"gpu001": "the loader"}, b"bundle", "2026-11-02T10:00:00+00:00")
     (found,) = store.incidents("gpu001")
     assert found.cause == "the loader" and store.bundle(found) == b"bundle"
-    store.record_plan("ab" * 32, b"plan", "2026-11-02T10:00:00+00:00")
-    store.record_plan("ab" * 32, b"plan", "2026-11-02T10:00:00+00:00")
-    assert store.plan_text("ab" * 32) == b"plan" and store.plan_text("00") is None

@@ -1,7 +1,8 @@
 """What `apply` and `rollback` share: options, how hosts are reached, and how a run ends."""
 
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from nodevet.remedy.journal.folder import RunFolder, SavedReach
     from nodevet.remedy.model import Plan
     from nodevet.result import Result
+    from nodevet.run.listener import FixListener
 
 inventories = options.inventory(
     help="Inventory that says how the plan's hosts are reached. Without it: by their names.",
@@ -55,6 +57,27 @@ def reached_before(
     _, plan = run.plan()  # one that contradicts itself is refused before anything else is read
     now = reached_now(plan, inventories, reach) if inventories else None
     return saved_reach.reached_before(run, now, reach, given)
+
+
+@contextmanager
+def recorded(
+    run: "RunFolder", reach: "SavedReach", store: str | None
+) -> "Iterator[Callable[[FixListener], FixListener]]":
+    """A run of fixes, recorded while it goes on and when it is over, however that ends; gives what
+    has the recording hear what a listener hears. Raises StoreError for a --store that is no
+    address; anything else that is wrong with the store is told, and changes nothing."""
+    from nodevet.run.remember_fixes import FixRecording, meant
+
+    url = meant(store, reaches=any(not host.local for host in reach.hosts), told=say)
+    if url is None:
+        yield lambda listener: listener
+        return
+    recording = FixRecording(url, run.path)
+    try:
+        yield recording.hearing
+    finally:
+        if why := recording.end(say):
+            say(f"this run of fixes is not all recorded: {why}; it is kept in {run.path}")
 
 
 def finish(

@@ -9,6 +9,7 @@ from nodevet.history.story import HostStory, Night, StoryEvent, StoryKind
 from nodevet.model import Finding, HostFacts, HostOutcome, Severity, Verdict
 from nodevet.printable import brief, plain
 from nodevet.report.parts.fold import lines
+from nodevet.report.parts.history_fixes import likeness, repairs, tone, what_changed, words
 from nodevet.report.parts.history_runs import Since, findings, short
 from nodevet.report.parts.history_sheet import Cell, Clock, HistoryTable, Sheet
 from nodevet.report.parts.text import count, name
@@ -22,7 +23,6 @@ TONES = {
     StoryKind.UNKNOWN: "unknown",
     StoryKind.WAIVED: "waived",
     StoryKind.FIXED: "ok",
-    StoryKind.FIX: "ok",
     StoryKind.LOST: "unreached",
     StoryKind.BACK: "ok",
     StoryKind.REPLACED: "warning",
@@ -37,13 +37,10 @@ MARKS = {
 
 def story_sheet(found: HostStory, clock: Clock) -> Sheet:
     """What happened to a host, the oldest first."""
-    last = found.nights[-1]
+    last = found.nights[-1] if found.nights else None
     nights = found.nights[-MOST_NIGHTS:]
-    seen = count(len(found.nights), "run")
-    known = f"{seen} since {' '.join(clock.at(found.nights[0].at).split())}"
     about = [
-        ("last seen", clock.both(last.at)),
-        ("runs", f"{known}, vetted in {found.vetted:,}, {count(found.boots, 'boot')}"),
+        *_seen(found, clock),
         ("nights", _marks(nights)),
         ("baseline", plain(found.baseline)),
         ("groups", plain(", ".join(found.groups))),
@@ -56,7 +53,7 @@ def story_sheet(found: HostStory, clock: Clock) -> Sheet:
         if span.finding is not None:
             since.add(span.host, span.finding, (span.since or span.first).at)
     parts = []
-    if told:
+    if told and last:
         rows = lines(troubles(_no_run(last.run, last.at), [], told))
         parts.append(findings("What is wrong now", rows, since, clock))
     parts.append(
@@ -67,11 +64,22 @@ def story_sheet(found: HostStory, clock: Clock) -> Sheet:
         )
     )
     return Sheet(
-        title=f"{name(found.host)}: {last.outcome.words}",
+        title=f"{name(found.host)}: {last.outcome.words if last else 'in no recorded run'}",
         kind="history",
         about=tuple((key, value) for key, value in about if value),
         parts=tuple(parts),
     )
+
+
+def _seen(found: HostStory, clock: Clock) -> Iterator[tuple[str, str]]:
+    """When, and in how many runs."""
+    if not found.nights:
+        return
+    seen = count(len(found.nights), "run")
+    since = " ".join(clock.at(found.nights[0].at).split())
+    yield "last seen", clock.both(found.nights[-1].at)
+    boots = count(found.boots, "boot")
+    yield "runs", f"{seen} since {since}, vetted in {found.vetted:,}, {boots}"
 
 
 def _no_run(run: str, at: str) -> RecordedRun:
@@ -118,13 +126,15 @@ KINDS = {"gpu": "GPU", "nic": "NIC", "nvme": "NVMe drive", "drive": "drive"}
 
 
 def _events(events: Sequence[StoryEvent], clock: Clock) -> Iterator[tuple[Cell, ...]]:
-    """A row for what happened; alike findings of one moment are one."""
+    """A row for what happened; alike findings of one moment are one, and so are alike changes."""
     groups: dict[object, list[StoryEvent]] = {}
     for place, event in enumerate(events):
         finding = event.finding
         key: object = place
         if finding is not None:
             key = (event.run, event.kind, finding.check, difference(finding), event.since)
+        elif event.action is not None:
+            key = likeness(event.action)
         groups.setdefault(key, []).append(event)
     shown = ""
     for group in groups.values():
@@ -132,13 +142,20 @@ def _events(events: Sequence[StoryEvent], clock: Clock) -> Iterator[tuple[Cell, 
         when = clock.at(first.at)
         yield (
             Cell("" if when == shown else when),
-            Cell(first.kind.value, _tone(first)),
+            Cell("" if _is_change(first) else first.kind.value, _tone(first)),
             Cell(_said(group, clock)),
         )
         shown = when
 
 
+def _is_change(event: StoryEvent) -> bool:
+    """Whether it stands below the run of fixes that changed it."""
+    return event.action is not None and event.finding is None
+
+
 def _tone(event: StoryEvent) -> str:
+    if event.outcome:
+        return tone(event.outcome)
     if event.kind is StoryKind.FAILS and event.finding:
         return "fail" if event.finding.severity is Severity.CRITICAL else "warning"
     return TONES.get(event.kind, "quiet")
@@ -152,11 +169,18 @@ def _said(group: Sequence[StoryEvent], clock: Clock) -> str:
         return (
             f"{KINDS[event.part.kind.value]} {short(event.part.id)} at {plain(event.slot)}{other}"
         )
+    if event.outcome:
+        return ": ".join(filter(None, (words(event.outcome), brief(event.text, LONGEST))))
+    if event.finding is None and event.action is not None:
+        return what_changed([each.action for each in group if each.action])
     if event.finding is None:
         return brief(event.text, LONGEST)
     said = about([each.finding for each in group if each.finding])
     if event.since:
         said += f"  (since {' '.join(clock.at(event.since).split())})"
+    if event.action is not None:
+        plan = f"plan {brief(event.action.plan)}" if event.action.plan else "a plan"
+        said += f"; by {plan}, {' '.join(clock.at(event.action.at).split())}"
     return said + (f"; {event.text}" if event.text else "")
 
 
@@ -193,7 +217,8 @@ def passport_sheet(found: Passport, clock: Clock, *, kind: str = "passport") -> 
             for each in (
                 _stays(found.stays, clock),
                 _faults(found, clock),
-                _repairs(found, clock),
+                repairs("Repairs", found.repairs, clock),
+                repairs("Fixed on its host meanwhile", found.around, clock),
                 _counters(found.stays),
                 _points(found, clock),
             )
@@ -248,21 +273,6 @@ def _verdict_tone(verdict: Verdict) -> str:
 def _difference(finding: Finding) -> str:
     what, why = difference(finding)
     return f"{brief(finding.check)}: {what}" + (f"; {brief(why, LONGEST)}" if why else "")
-
-
-def _repairs(found: Passport, clock: Clock) -> HistoryTable | None:
-    rows = tuple(
-        (
-            Cell(clock.at(each.at)),
-            Cell(name(each.host)),
-            Cell(brief(each.resource)),
-            Cell(f"{brief(each.before)} → {brief(each.after)}"),
-            Cell(plain(each.outcome).replace("_", " ")),
-        )
-        for each in found.repairs
-    )
-    heads = ("when", "host", "what", "change", "outcome")
-    return HistoryTable(title="Repairs", heads=heads, rows=rows) if rows else None
 
 
 def _counters(stays: Sequence[Stay]) -> HistoryTable | None:

@@ -1,0 +1,207 @@
+"""Plans and runs of fixes are in the history of their hosts, and need none."""
+
+import json
+import sqlite3
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import event
+from sqlalchemy.engine import Engine
+
+from nodevet.run import remember_fixes
+from nodevet.store import Store, engine, open_store
+
+Rig = Callable[..., Any]
+THP = "kernel /sys/kernel/mm/transparent_hugepage/enabled"
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def url(request: Any, tmp_path: Path) -> str:
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path / 'state' / 'history.sqlite'}"
+    found: str = request.getfixturevalue("postgres").database()
+    return found
+
+
+def changes(store: Store, host: str) -> list[tuple[str, str, str, str]]:
+    """Of the one setting: by what, from what to what, how it ended."""
+    return [
+        (each.kind, each.before, each.after, each.outcome)
+        for each in store.actions(host)
+        if each.resource == THP
+    ]
+
+
+def test_what_was_changed_and_rolled_back_is_in_the_history(rig: Rig, url: str) -> None:
+    d = rig("n1", "n2", "n3")
+    d.w.boxes["n2"].refused["/etc/tmpfiles.d/nodevet-pages.conf"] = "No space left on device"
+    d.w.boxes["n3"].holder = "bob"
+    done = d.apply("--store", url, max_fail=5)
+    assert done.code == 1 and "recorded" not in done.err, done
+    with open_store(url) as store:
+        (plan,) = store.plans()
+        assert (plan.author, plan.hosts) == ("ann", dict.fromkeys(("n1", "n2", "n3"), ("pages",)))
+        assert store.plan_text(plan.digest) == (d.run / "plan.json").read_bytes()
+        (run,) = store.fix_runs()
+        assert (run.kind, run.approvals, run.exit_code) == ("apply", ("ann",), 1)
+        assert run.folder == str(d.run) and run.id.endswith("Z-run")
+        assert {each.host: each.outcome for each in run.hosts} == d.outcomes()
+        assert run.outcomes == {"changed": 1, "failed_and_rolled_back": 1, "refused": 1}
+        assert changes(store, "n1") == [("apply", "always", "never", "changed")]
+        assert {each.outcome for each in store.actions("n2")} == {"failed_and_rolled_back"}
+        assert store.actions("n3") == []
+    for _ in range(2):  # the second time there is nothing left to roll back
+        assert d.rollback("--store", url).code == 0
+    told = json.loads(d("history", "n1", "--store", url, "--format", "json").out)
+    kinds = [(each["kind"], each["outcome"]) for each in told["events"] if each["outcome"]]
+    assert kinds == [("fix", "changed"), ("rollback", "rolled_back"), ("rollback", "unchanged")]
+    with open_store(url) as store:
+        assert [each.kind for each in store.fix_runs()] == ["rollback", "rollback", "apply"]
+        assert changes(store, "n1") == [
+            ("apply", "always", "never", "changed"),
+            ("rollback", "never", "always", "rolled_back"),
+        ]
+    shown = d("history", "n2", "--store", url)
+    words = " ".join(shown.out.split())
+    assert shown.code == 0 and "n2: in no recorded run" in words, shown
+    assert f"failed and rolled back: plan {plan.id} of ann, approved by ann, run by" in words
+    assert f"planned pages; plan {plan.id} of ann" in words and "No space left" in words
+    listed = d("runs", "--fixes", "--store", url)
+    assert "1 failed and rolled back, 1 refused, 1 changed" in " ".join(listed.out.split()), listed
+
+
+def test_a_run_that_was_killed_is_told_by_its_journal(rig: Rig, url: str) -> None:
+    d = rig("n1", "n2")
+    assert d.apply(batch=1).code == 0  # nothing is recorded
+    lines = (d.run / "journal.jsonl").read_text().splitlines()
+    ended = next(n for n, line in enumerate(lines) if '"host-end"' in line)
+    begun = next(n for n, line in enumerate(lines) if '"action-begin"' in line and n > ended)
+    d.cut(begun + 1)
+    d.w.boxes["n2"].__init__("n2")
+    assert d.resume("--store", url).code in (0, 1)
+    for _ in range(2):
+        with open_store(url) as store:
+            later, first = store.fix_runs()
+            assert (first.exit_code, later.exit_code is None) == (None, False)
+            assert {each.host: each.outcome for each in first.hosts} == {
+                "n1": "changed",
+                "n2": "unknown",
+            }
+            assert [each.host for each in later.hosts] == ["n2"]
+            assert changes(store, "n1") == [("apply", "always", "never", "changed")]
+            tries = [each.run for each in store.actions("n2") if each.resource == THP]
+            assert tries[0] == first.id and set(tries[1:]) <= {later.id}
+        assert remember_fixes.remember_run(url, d.run) == ""
+
+
+def test_each_host_is_recorded_as_it_ends(
+    rig: Rig, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(remember_fixes, "EVERY", 0.05)
+    seen: list[list[tuple[str, str, str, str]]] = []
+
+    def fault(box: Any, call: str, when: str) -> None:
+        if box.name == "n2" and not seen:
+            with open_store(url) as store:
+                limit = time.monotonic() + 60
+                while not (found := changes(store, "n1")) and time.monotonic() < limit:
+                    pass
+                seen.append(found)
+                (run,) = store.fix_runs()
+                assert run.exit_code is None
+
+    d = rig("n1", "n2")
+    d.w.executor.fault = fault
+    assert d.apply("--store", url, batch=1).code == 0
+    assert seen == [[("apply", "always", "never", "changed")]]
+
+
+def garbage(file: Path) -> str:
+    file.write_text("no database, and long enough to be looked at" * 9)
+    return "it is no store of nodevet's"
+
+
+def newer(file: Path) -> str:
+    open_store(f"sqlite:///{file}").close()
+    with sqlite3.connect(file) as raw:
+        raw.execute("UPDATE nodevet_schema SET version_num = '9999'")
+    return "a newer nodevet has written it"
+
+
+def locked(file: Path) -> str:
+    open_store(f"sqlite:///{file}").close()
+    holder = sqlite3.connect(file, isolation_level=None)
+    holder.execute("BEGIN IMMEDIATE")
+    HELD.append(holder)
+    return "another process has been writing to it for too long"
+
+
+def folder(file: Path) -> str:
+    file.mkdir()
+    return "it cannot be opened"
+
+
+HELD: list[sqlite3.Connection] = []
+
+
+@pytest.mark.parametrize("broken", [garbage, newer, locked, folder])
+def test_a_broken_store_costs_a_run_of_fixes_nothing(
+    rig: Rig, broken: Callable[[Path], str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "broken.sqlite"
+    why = broken(file)
+    monkeypatch.setattr(engine, "WAIT", 0.1)
+    d = rig("n1")
+    monkeypatch.setenv("NODEVET_STORE", f"sqlite:///{file}")
+    done = d.apply()
+    while HELD:
+        HELD.pop().close()
+    assert done.code == 0 and d.outcomes() == {"n1": "changed"}, done
+    assert f"this run of fixes is not all recorded: {file}: {why}" in done.err, done.err
+    assert f"it is kept in {d.run}" in done.err
+
+
+def test_a_full_store_costs_a_run_of_fixes_nothing(
+    rig: Rig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "full.sqlite"
+    with open_store(f"sqlite:///{file}") as store:
+        store.record_incident({"n1": "idle"}, b"", "2026-11-20T10:00:00+00:00")
+
+    @event.listens_for(Engine, "connect")
+    def small(raw: Any, _record: Any) -> None:
+        raw.execute("PRAGMA max_page_count = 1")  # no less than it has
+
+    d = rig("n1")
+    try:
+        done = d.apply("--store", f"sqlite:///{file}")
+    finally:
+        event.remove(Engine, "connect", small)
+    assert done.code == 0 and d.outcomes() == {"n1": "changed"}, done
+    assert f"not all recorded: {file}: no space is left where it lies" in done.err, done.err
+
+
+@pytest.mark.parametrize("how", ["variable", "settings"])
+def test_a_store_that_is_named_wrongly_is_told_and_nothing_else(
+    rig: Rig, how: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    d = rig("n1")
+    if how == "variable":
+        monkeypatch.setenv("NODEVET_STORE", "mysql://here")
+    else:
+        monkeypatch.delenv("NODEVET_STORE")
+        (d.project / "nodevet.toml").write_text("stor = 1\n")
+    done = d.apply()
+    assert done.code == 0 and "nothing is recorded: " in done.err, done
+    named = d.rollback("--store", "mysql://here")
+    assert named.code == 2 and d.outcomes() == {"n1": "changed"}, named
+
+
+def test_no_store_is_no_store(rig: Rig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    d = rig("n1")
+    monkeypatch.setenv("NODEVET_STORE", f"sqlite:///{tmp_path}/h.sqlite")
+    assert d.apply("--store", "none").code == 0
+    assert not (tmp_path / "h.sqlite").exists()
