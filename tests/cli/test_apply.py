@@ -14,6 +14,7 @@ from simulated_fleet import Boot, SimulatedFleet
 
 pytestmark = pytest.mark.timeout(1500)
 GOVERNOR = "/sys/devices/system/cpu/cpufreq/policy0/scaling_governor"
+SET = "scaling_governor"
 SCENARIO = """\
 sim: 1
 templates:
@@ -65,6 +66,12 @@ class Rig:
             "systemctl list-units --all --no-legend 'nodevet*'",
         )
 
+    def asked(self, *words: str) -> Any:
+        """What a command of the history says."""
+        done = self.fleet.nodevet(*words, "--format", "json")
+        assert done.returncode == 0, done
+        return json.loads(done.stdout)
+
     def wrong(self) -> set[str]:
         done = self.at("check", *self.fleet.reach, "--format", "json")
         return {
@@ -88,10 +95,11 @@ ALL = {"gpu1 power_limit", "gpu1 cpu_governor", "gpu2 cpu_governor"}
 def test_the_whole_loop(rig: Rig) -> None:
     """Wrong, planned, approved, applied, right, nothing left to plan, rolled back, as before."""
     before = rig.state("gpu1"), rig.state("gpu2")
+    assert rig.wrong() == ALL
     plan = rig.approved()
     run = rig.project / "first"
     done = rig.apply(plan, "--run", run)
-    assert done.returncode == 0, done
+    assert done.returncode == 0 and "recorded" not in done.stderr, done
     assert "CHANGED  gpu[1-2]" in done.stdout
     assert rig.wrong() == set()
     result = json.loads((run / "result.json").read_text())
@@ -112,8 +120,49 @@ def test_the_whole_loop(rig: Rig) -> None:
     assert rolled.returncode == 0, rolled
     assert (rig.state("gpu1"), rig.state("gpu2")) == before
     assert rig.wrong() == ALL
-    twice = rig.at("rollback", run)
+    broken = f"sqlite:///{rig.project}/first"  # a folder
+    twice = rig.at("rollback", run, "--store", broken)
     assert twice.returncode == 0 and "UNCHANGED" in twice.stdout, twice
+    assert "this run of fixes is not all recorded: " in twice.stderr
+    remembered(rig, json.loads(plan.read_bytes())["id"])
+
+
+def remembered(rig: Rig, plan: str) -> None:
+    """The loop above is in the history of its hosts and of a GPU."""
+    runs = rig.asked("runs", "--fixes")["fix_runs"]
+    assert [(each["kind"], Path(each["folder"]).name) for each in runs] == [
+        ("rollback", "first"),
+        ("apply", "again"),
+        ("apply", "first"),
+    ]
+    assert all(each["plan"] == plan and each["approvals"] == ["ann"] for each in runs[1:])
+    events = rig.asked("history", "gpu1")["events"]
+    assert [each["kind"] for each in events if each["outcome"] or each["kind"] == "planned"] == [
+        "planned",
+        "fix",
+        "fix",
+        "rollback",
+    ]
+    governor = [
+        e["action"] for e in events if e["action"] and e["action"]["resource"].endswith(SET)
+    ]
+    told = [(e["kind"], e["before"], e["after"], e["outcome"]) for e in governor if e["kind"]]
+    assert told[0] == ("apply", "powersave", "performance", "changed"), governor
+    assert told[-1] == ("rollback", "performance", "powersave", "rolled_back")
+    fixed = {e["finding"]["check"]: e["action"]["plan"] for e in events if e["kind"] == "fixed"}
+    assert fixed == {"power_limit": plan, "cpu_governor": plan}
+    uuid = rig.fleet.on("gpu1", "nvidia-smi --query-gpu=uuid --format=csv,noheader").split()[0]
+    passport = rig.asked("passport", uuid)
+    assert [
+        (each["kind"], each["resource"], each["before"], each["after"])
+        for each in passport["repairs"]
+    ] == [
+        ("apply", f"gpu {uuid}:power_limit_mw", "500 W", "700 W"),
+        ("rollback", f"gpu {uuid}:power_limit_mw", "700 W", "500 W"),
+    ]
+    assert {each["fix"] for each in passport["around"]} >= {"cpu_governor"}
+    shown = rig.fleet.nodevet("passport", uuid, "--redact").stdout
+    assert "500 W → 700 W" in shown and "gpu1" not in shown and plan not in shown
 
 
 def test_killed_in_the_middle_and_resumed(rig: Rig) -> None:

@@ -164,17 +164,20 @@ def test_a_broken_store_costs_a_run_of_fixes_nothing(
     assert f"it is kept in {d.run}" in done.err
 
 
-def test_a_full_store_costs_a_run_of_fixes_nothing(
-    rig: Rig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def small(raw: Any, _record: Any = None) -> None:
+    raw.execute("PRAGMA max_page_count = 1")  # no less than it has
+
+
+def test_a_full_store_costs_a_run_of_fixes_nothing(rig: Rig, tmp_path: Path) -> None:
     file = tmp_path / "full.sqlite"
-    with open_store(f"sqlite:///{file}") as store:
-        store.record_incident({"n1": "idle"}, b"", "2026-11-20T10:00:00+00:00")
-
-    @event.listens_for(Engine, "connect")
-    def small(raw: Any, _record: Any) -> None:
-        raw.execute("PRAGMA max_page_count = 1")  # no less than it has
-
+    open_store(f"sqlite:///{file}").close()
+    raw = sqlite3.connect(file, isolation_level=None)
+    with pytest.raises(sqlite3.OperationalError, match="full"):
+        small(raw)
+        for number in range(9999):
+            raw.execute("INSERT INTO blob VALUES (?, NULL, NULL, 0, randomblob(200))", (number,))
+    raw.close()
+    event.listen(Engine, "connect", small)
     d = rig("n1")
     try:
         done = d.apply("--store", f"sqlite:///{file}")

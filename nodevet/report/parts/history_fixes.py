@@ -22,7 +22,7 @@ def fix_runs_sheet(
     """The newest is the first."""
     rows = tuple(
         (
-            Cell(clock.both(run.started)),
+            Cell(clock.at(run.started)),
             Cell(plain(run.kind)),
             Cell(brief(run.plan, 24)),
             Cell(brief(run.author, 24)),
@@ -34,7 +34,7 @@ def fix_runs_sheet(
         )
         for run in found
     )
-    heads = ("started", "", "plan", "of", "approved by", "run by", "hosts", "took", "kept in")
+    heads = ("when", "", "plan", "of", "approved", "run by", "hosts", "took", "kept in")
     return Sheet(
         title=f"{count(len(found), 'run')} of fixes in {plain(store)}",
         kind="runs",
