@@ -168,14 +168,18 @@ def small(raw: Any, _record: Any = None) -> None:
     raw.execute("PRAGMA max_page_count = 1")  # no less than it has
 
 
+def fill(raw: sqlite3.Connection) -> None:
+    for number in range(9999):
+        raw.execute("INSERT INTO blob VALUES (?, NULL, NULL, 0, randomblob(200))", (number,))
+
+
 def test_a_full_store_costs_a_run_of_fixes_nothing(rig: Rig, tmp_path: Path) -> None:
     file = tmp_path / "full.sqlite"
     open_store(f"sqlite:///{file}").close()
     raw = sqlite3.connect(file, isolation_level=None)
+    small(raw)
     with pytest.raises(sqlite3.OperationalError, match="full"):
-        small(raw)
-        for number in range(9999):
-            raw.execute("INSERT INTO blob VALUES (?, NULL, NULL, 0, randomblob(200))", (number,))
+        fill(raw)
     raw.close()
     event.listen(Engine, "connect", small)
     d = rig("n1")
