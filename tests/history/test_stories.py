@@ -99,6 +99,8 @@ def test_a_passport_has_what_an_rma_asks_for(say: Say) -> None:
         (("history", BAD["uuid"]), BAD["uuid"]),
         (("history", "gpu003"), BAD["uuid"][:12]),
         (("history", "a100-04"), "unreachable"),
+        (("history", "a100-02"), "powersave"),
+        (("runs", "--fixes"), "changed"),
         (("runs",), "sweep 1"),
         (("runs", "2026-11-17"), "unreachable"),
         (("diff", "2026-11-18", "2026-11-19"), "persistence_mode"),
@@ -119,7 +121,8 @@ def test_what_leaves_the_site_names_none_of_it(
             assert "host 1" in text or "host [1" in text, form
         if words[0] == "passport":
             assert "host 2" in text, form
-        for word in (*five_nights.HOSTS, "site-", "five_nights", "nightly", "port 22"):
+        people = ("5f1c00aa", "ctl1", "bob", "/home/ann")
+        for word in (*five_nights.HOSTS, "site-", "five_nights", "nightly", "port 22", *people):
             assert word not in text, (form, word)
         for host, night in (("gpu003", 5), ("a100-06", 1)):
             told = five_nights.document(host, night)["sections"]["host"]["data"]
