@@ -71,7 +71,7 @@ site: .venv/ready ## build the documentation as a site, in build/site
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
 
 .PHONY: bench
-bench: .venv/ready ## measure nodevet against its peers and floors, half an hour; writes docs/performance.md
+bench: .venv/ready ## measure nodevet against its peers and floors, 25 minutes; writes docs/performance.md
 	@./.ci/setup sshd sim
 	$(BIN)/python benchmarks/sweep.py
 

@@ -19,7 +19,7 @@ from pathlib import Path
 
 import asyncssh
 
-IDENTITIES = re.compile(rb'GPU-[0-9a-f]{8}|"(?:machine_id|boot_id)": "[0-9a-f]{8}')
+IDENTITIES = re.compile(rb'GPU-[0-9a-f]{8}|"(?:machine_id|boot_id)": ?"[0-9a-f]{8}')
 
 
 def variations(document: bytes) -> Iterator[bytes]:

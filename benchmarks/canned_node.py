@@ -10,7 +10,7 @@ import os
 import re
 import sys
 
-IDENTITIES = re.compile(rb'(GPU-|"(?:machine_id|boot_id)": ")[0-9a-f]{8}')
+IDENTITIES = re.compile(rb'(GPU-|"(?:machine_id|boot_id)": ?")[0-9a-f]{8}')
 
 
 def main(path: str) -> None:

@@ -38,6 +38,7 @@ class Contender:
     command: list[str]
     prove: Callable[[subprocess.CompletedProcess[str]], None]
     env: dict[str, str] | None = None
+    slow: bool = False  # it takes a minute and more
 
 
 @contextmanager
@@ -149,7 +150,7 @@ def ansible(folder: Path, hosts: list[dict[str, Any]], forks: int) -> Contender:
     command = [str(install_peers() / "bin" / "ansible-playbook")]
     command += ["-i", str(inventory), str(HERE / "playbook.yaml")]
     name = f"ansible-core, pipelining, {forks} forks"
-    return Contender(name, len(hosts), command, prove_success, env)
+    return Contender(name, len(hosts), command, prove_success, env, slow=True)
 
 
 def testinfra(folder: Path, hosts: list[dict[str, Any]]) -> Contender:
@@ -178,17 +179,21 @@ def testinfra(folder: Path, hosts: list[dict[str, Any]]) -> Contender:
     ]
     command += ["--rootdir", str(folder), f"--hosts={names}", f"--ssh-config={config}"]
     command += ["-n", str(AT_A_TIME), str(folder / "test_node.py")]
-    return Contender(f"pytest-testinfra, {AT_A_TIME} workers", len(hosts), command, prove_success)
+    name = f"pytest-testinfra, {AT_A_TIME} workers"
+    return Contender(name, len(hosts), command, prove_success, slow=True)
 
 
 def install_peers() -> Path:
     """An environment of its own beside .venv, made on the first run."""
     folder = REPOSITORY / ".venv-bench"
-    if not (folder / "bin" / "ansible-playbook").exists():
+    programs = [folder / "bin" / name for name in ("ansible-playbook", "pytest")]
+    if all(program.exists() for program in programs):
+        return folder
+    if not (folder / "bin" / "pip").exists():
         venv.create(folder, with_pip=True)
         (folder / ".gitignore").write_text("*\n", encoding="utf-8")
     pip = [str(folder / "bin" / "pip"), "install", "--quiet", "--disable-pip-version-check"]
-    subprocess.run([*pip, ANSIBLE, *TESTINFRA], check=True)
+    subprocess.run([*pip, ANSIBLE, *TESTINFRA], check=True, timeout=300)
     return folder
 
 

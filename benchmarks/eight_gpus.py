@@ -27,6 +27,7 @@ sys.path.insert(0, str(REPOSITORY / "tests" / "rigs"))
 
 import five_nights
 
+LARGE = 1000  # hosts, from which on a round is enough
 BASELINE = five_nights.READ / "site-h100.yaml"
 
 
@@ -48,8 +49,18 @@ class SweepCost:
 
 def evidence(folder: Path) -> Path:
     """What a node with eight GPUs said."""
+    return _evidence(folder, (", ", ": "))
+
+
+def answer(folder: Path) -> Path:
+    """The same, as the probe writes it."""
+    return _evidence(folder, (",", ":"))
+
+
+def _evidence(folder: Path, separators: tuple[str, str]) -> Path:
     path = folder / "evidence.json"
-    path.write_text(json.dumps(five_nights.document(five_nights.H100[0], 1)), encoding="utf-8")
+    document = five_nights.document(five_nights.H100[0], 1)
+    path.write_text(json.dumps(document, separators=separators), encoding="utf-8")
     return path
 
 
@@ -70,7 +81,7 @@ def whole_vet(folder: Path, hosts: list[dict[str, Any]], *more: str) -> Contende
 def canned(folder: Path, size: int) -> Iterator[list[dict[str, Any]]]:
     """That many hosts of one process, each at an address of its own."""
     key, host_key = make_key(folder / "id"), make_key(folder / "host_key")
-    words = [sys.executable, str(HERE / "canned.py"), str(size), str(evidence(folder))]
+    words = [sys.executable, str(HERE / "canned.py"), str(size), str(answer(folder))]
     words += [f"{key.path}.pub", str(host_key.path)]
     server = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     try:
@@ -137,23 +148,34 @@ def children(pid: int) -> list[int]:
 
 def beside_the_floor(folder: Path, size: int, rounds: int) -> list[tuple[str, SweepCost]]:
     """The floor and the whole vet in turn; of each the round with the least CPU."""
-    with fleet(folder, size, command=node_command(evidence(folder))) as hosts:
-        each = [floor(folder, hosts), whole_vet(folder, hosts)]
+    with fleet(folder, size, command=node_command(answer(folder))) as hosts:
+        vet = whole_vet(folder, hosts)
+        each = [floor(folder, hosts), vet, recorded(vet, f"sqlite:///{folder}/history.sqlite")]
         found = [[measured(one) for one in each] for _ in range(rounds)]
     least = [min(runs, key=lambda run: run.cpu) for runs in zip(*found, strict=True)]
     return list(zip([one.name for one in each], least, strict=True))
 
 
-def growth(folder: Path, sizes: tuple[int, ...], rounds: int) -> list[SweepCost]:
-    """Of each size the round with the least CPU."""
+def growth(folder: Path, sizes: tuple[int, ...], rounds: int) -> list[tuple[str, SweepCost]]:
+    """Of each size the round with the least CPU; of the largest one that is recorded, too."""
     found = []
     for size in sizes:
         below = folder / str(size)
         below.mkdir()
         with canned(below, size) as hosts:
-            some = [measured(whole_vet(below, hosts)) for _ in range(rounds if size < 5000 else 1)]
-        found.append(min(some, key=lambda run: run.cpu))
+            vet = whole_vet(below, hosts)
+            some = [measured(vet) for _ in range(rounds if size < LARGE else 1)]
+            found.append((f"{size:,}", min(some, key=lambda run: run.cpu)))
+            if size == max(sizes):
+                store = f"sqlite:///{below}/history.sqlite"
+                found.append((f"{size:,}, recorded", measured(recorded(vet, store))))
     return found
+
+
+def recorded(vet: Contender, store: str) -> Contender:
+    """The same, kept in a store."""
+    command = [store if word == "none" else word for word in vet.command]
+    return Contender(f"{vet.name}, recorded", vet.hosts, command, vet.prove)
 
 
 def formats(folder: Path, size: int, names: tuple[str, ...]) -> SweepCost:
@@ -184,15 +206,15 @@ def eight_table(rows: list[tuple[str, SweepCost]]) -> str:
     return "\n".join(lines)
 
 
-def growth_table(rows: list[SweepCost]) -> str:
-    least = rows[0].each
+def growth_table(rows: list[tuple[str, SweepCost]]) -> str:
+    least = rows[0][1].each
     lines = [
         "| hosts | controller CPU per host | against the fewest | controller held | its children |",
         "|---:|---:|---:|---:|---:|",
         *(
-            f"| {run.hosts:,} | {run.each:.1f} ms | {run.each / least:.2f} × "
+            f"| {name} | {run.each:.1f} ms | {run.each / least:.2f} × "
             f"| {run.controller:.0f} MB | {run.children:.0f} MB |"
-            for run in rows
+            for name, run in rows
         ),
     ]
     return "\n".join(lines)

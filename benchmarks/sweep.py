@@ -1,9 +1,10 @@
 """Measures `nodevet check` beside the least and the usual that a sweep over SSH costs.
 
-Usage: sweep.py [--hosts 100] [--rounds 3] [--ansible-hosts 20] [--only judging]. Writes
-docs/performance.md, or one section of it. All contenders run in turn, round after round, on the
-same loopback hosts; the figures are medians. CPU is what the controller's processes used, user
-and system together, not what the hosts used.
+Usage: sweep.py [--hosts 100] [--rounds 3] [--ansible-hosts 20] [--minutes 25] [--only judging].
+Writes docs/performance.md, section by section. All contenders run in turn, round after round, on
+the same loopback hosts; the figures are medians. CPU is what the controller's processes used, user
+and system together, not what the hosts used. A section that fails, or that the minutes are not
+enough to begin, says so and leaves its old figures; the others go on.
 """
 
 import argparse
@@ -17,6 +18,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
+from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 from statistics import median
@@ -31,7 +33,6 @@ import saved_nodes
 from contenders import (
     AT_A_TIME,
     REPOSITORY,
-    BenchmarkError,
     Contender,
     ansible,
     fleet,
@@ -44,8 +45,9 @@ from contenders import (
 
 PAGE = REPOSITORY / "docs" / "performance.md"
 HASHED = 30_000  # lines of a known_hosts file that Debian's ssh has written for years
-DEADLINE = 1800  # seconds for one command
+DEADLINE = 600  # seconds for one command
 NODES = 1000  # saved ones that are judged
+PEERS = ("ansible-core", "pytest-testinfra")
 LEAST = 15  # rounds of what takes less than a second
 
 
@@ -74,10 +76,12 @@ def cost(contender: Contender) -> Cost:
 
 
 def measure(contenders: Sequence[Contender], rounds: int) -> dict[str, Cost]:
-    """The median cost of each, after one run that does not count."""
+    """The median cost of each, after one run that does not count; slow ones run once more."""
     costs: dict[str, list[Cost]] = {contender.name: [] for contender in contenders}
     for turn in range(rounds + 1):
         for contender in contenders:
+            if contender.slow and turn not in (0, 1):  # a minute each
+                continue
             found = cost(contender)
             label = f"round {turn}" if turn else "warm-up"
             print(
@@ -121,24 +125,23 @@ def local_table(costs: dict[str, Cost]) -> str:
 
 def sweep(folder: Path, options: argparse.Namespace) -> str:
     with fleet(folder, options.hosts) as hosts:
+        some = hosts[: options.ansible_hosts]
         contenders = [
             floor(folder, hosts),
             nodevet(folder, hosts),
             nodevet(folder, hosts, hashed=HASHED),
-            ansible(folder, hosts[: options.ansible_hosts], AT_A_TIME),
-            testinfra(folder, hosts[: options.ansible_hosts]),
+            *([ansible(folder, some, AT_A_TIME), testinfra(folder, some)] if peers() else ()),
         ]
         table = sweep_table(measure(contenders, options.rounds), contenders)
     return f"""{table}
 
 {options.hosts} loopback hosts, each a real `sshd`, {AT_A_TIME} at a time; rounds after a warm-up:
-{options.rounds}. CPU is that of the controller's processes. The floor connects and runs `true`.
-`nodevet check` also starts itself, sends its probe, reads and judges the evidence against the
-baseline `generic`, and writes a report; once with a known_hosts of the hosts alone, and once with
-the hashed names of many others in it. The playbook (`benchmarks/playbook.yaml`) reads the same
-values and judges nothing, and so does the test (`benchmarks/testinfra_node.py`), a command for each
-source. The hosts share the controller's cores, so wall times are those of this
-machine alone.
+{options.rounds}; one of the peers. CPU is that of the controller's processes. The floor connects
+and runs `true`. `nodevet check` also starts itself, sends its probe, reads and judges the evidence
+against the baseline `generic`, and writes a report; once with a known_hosts of the hosts alone, and
+once with the hashed names of many others in it. The playbook (`benchmarks/playbook.yaml`) reads the
+same values and judges nothing, and so does the test (`benchmarks/testinfra_node.py`), a command for
+each source. The hosts share the controller's cores, so wall times are those of this machine alone.
 """
 
 
@@ -160,24 +163,26 @@ def eight(folder: Path, options: argparse.Namespace) -> str:
 
 Loopback hosts, each a real `sshd`, {AT_A_TIME} at a time, which answer with the evidence of a
 simulated node with eight GPUs instead of reading their own (`benchmarks/canned_node.py`). nodevet
-judges each by a baseline of its kind and writes JSON. Of each, the round with the least CPU.
+judges each by a baseline of its kind and writes JSON; recorded, it keeps everything in a SQLite store
+besides. Of each, the round with the least CPU.
 """
 
 
 def growth(folder: Path, options: argparse.Namespace) -> str:
-    sizes = (100, 1000, 3000, options.most)
+    sizes = tuple(sorted({100, min(1000, options.most), options.most}))
     eight_gpus.check_sizes(sizes)
     rows = eight_gpus.growth(folder, sizes, options.rounds)
     return f"""{eight_gpus.growth_table(rows)}
 
 The same, {AT_A_TIME} at a time, of a server that answers for all of them in one process
 (`benchmarks/canned.py`). The least CPU of some rounds; the most memory that was held at once, what
-processes share counted in part. The controller judges and writes; its children speak SSH.
+processes share counted in part. The controller judges and writes; its children speak SSH. The last
+row is kept in a new SQLite store, too.
 """
 
 
 def recorded(folder: Path, options: argparse.Namespace) -> str:
-    rows = night.nights(folder, options.most)
+    rows = night.nights(folder, options.nightly)
     return f"""{night.night_table(rows)}
 
 {rows[0].hosts:,} nodes with eight GPUs, each with ids of its own; from night to night only readings
@@ -252,27 +257,38 @@ installed, not this tree. `--max-age` gives a verdict again that is younger: see
 
 
 Section = Callable[[Path, argparse.Namespace], str]
-SECTIONS: Mapping[str, tuple[str, Section]] = {
-    "sweep": ("A sweep", sweep),
-    "eight": ("A sweep over nodes with eight GPUs", eight),
-    "growth": ("As a fleet grows", growth),
-    "night": ("A night in which nothing changed", recorded),
-    "rejudge": ("Judging a recorded night again", rejudged),
-    "launchers": ("Launchers", launched),
-    "probe": ("The probe", probed),
-    "judging": ("Judging what was saved", judged),
-    "local": ("On the node itself", local),
+SECTIONS: Mapping[str, tuple[str, Section, float]] = {  # with the minutes that it takes
+    "eight": ("A sweep over nodes with eight GPUs", eight, 4),
+    "probe": ("The probe", probed, 1),
+    "local": ("On the node itself", local, 1),
+    "growth": ("As a fleet grows", growth, 7),
+    "night": ("A night in which nothing changed", recorded, 2),
+    "rejudge": ("Judging a recorded night again", rejudged, 2),
+    "sweep": ("A sweep", sweep, 4),
+    "launchers": ("Launchers", launched, 2),
+    "judging": ("Judging what was saved", judged, 3),
 }
 
 
+@cache
+def peers() -> str:
+    """The versions of those that nodevet is measured beside; empty if they cannot be installed."""
+    try:
+        bench = install_peers() / "bin" / "python"
+        ask = f"from importlib.metadata import version; print(*map(version, {PEERS}))"
+        run = subprocess.run([bench, "-c", ask], capture_output=True, text=True, check=True)
+    except (OSError, subprocess.SubprocessError) as error:
+        print(f"ansible-core and pytest-testinfra are left out: {error}", flush=True)
+        return ""
+    found = zip(PEERS, run.stdout.split(), strict=True)
+    return "".join(f", {name} {number}" for name, number in found)
+
+
 def head() -> str:
-    bench = install_peers() / "bin" / "python"
-    ask = "from importlib.metadata import version; print(version('ansible-core'))"
-    run = subprocess.run([bench, "-c", ask], capture_output=True, text=True, check=True)
     page = f"""# What nodevet costs
 
 Written by `make bench` on {os.cpu_count()} cores ({platform.machine()}), Python
-{platform.python_version()}, asyncssh {version("asyncssh")}, ansible-core {run.stdout.strip()}. The
+{platform.python_version()}, asyncssh {version("asyncssh")}{peers()}. The
 contenders took turns; the figures are medians unless said otherwise. CPU is user and system.
 Absolute times vary with the machine; read the ratios. Nothing is recorded (`--store none`)
 but where it is said. Each section says when it was measured.
@@ -300,22 +316,39 @@ def main() -> None:
     parser.add_argument(
         "--ansible-hosts", type=int, default=AT_A_TIME, help="it takes a second for each, and more"
     )
-    parser.add_argument("--large", type=int, default=3000, help="hosts beside the floor")
+    parser.add_argument("--large", type=int, default=1000, help="hosts beside the floor")
     parser.add_argument("--most", type=int, default=10_000, help="hosts of a large site")
-    parser.add_argument("--rejudged", type=int, default=2000, help="hosts that are judged again")
+    parser.add_argument("--nightly", type=int, default=2000, help="hosts of an unchanged night")
+    parser.add_argument("--rejudged", type=int, default=1000, help="hosts that are judged again")
+    parser.add_argument(
+        "--minutes", type=float, default=25, help="no section is begun that would not end by then"
+    )
     parser.add_argument("--only", choices=SECTIONS, help="write only this section, again")
+    parser.add_argument("--page", type=Path, default=PAGE, help="written instead, if it is there")
     options = parser.parse_args()
-    page = PAGE.read_text(encoding="utf-8") if options.only else head()
-    for name, (title, section) in SECTIONS.items():
-        if options.only in (None, name):
-            with tempfile.TemporaryDirectory(prefix="nodevet-bench-") as folder:
-                page = replaced(page, title, f"{section(Path(folder), options)}\n{when()}")
-            PAGE.write_text(page, encoding="utf-8")
-            print(f"\n{title} is written to {PAGE.relative_to(REPOSITORY)}", flush=True)
+    page = options.page.read_text(encoding="utf-8")
+    if options.only is None:
+        page = head() + page[page.index("\n## ") :]
+    end = time.monotonic() + options.minutes * 60
+    failed = []
+    for name, (title, section, minutes) in SECTIONS.items():
+        if options.only not in (None, name):
+            continue
+        began = time.monotonic()
+        why = "" if options.only or began + minutes * 60 < end else "there was no time left for it"
+        try:
+            if not why:
+                with tempfile.TemporaryDirectory(prefix="nodevet-bench-") as folder:
+                    page = replaced(page, title, f"{section(Path(folder), options)}\n{when()}")
+                options.page.write_text(page, encoding="utf-8")
+        except Exception as error:  # the others go on
+            why = f"{type(error).__name__}: {error}"
+        took = (time.monotonic() - began) / 60
+        failed += [title] if why else []
+        print(f"\n{title}: {why or 'written'} ({took:.1f} min)\n", flush=True)
+    if failed:
+        raise SystemExit(f"not measured: {', '.join(failed)}")
 
 
 if __name__ == "__main__":
-    try:
-        main()
-    except BenchmarkError as error:
-        raise SystemExit(str(error)) from None
+    main()
