@@ -5,7 +5,6 @@ it; jump hosts are checked too, and shared; output is bytes and capped; the exit
 code is kept; and closing it closes the session on the node.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,25 +14,19 @@ from pyinfra.api.command import QuoteString, StringCommand
 from pyinfra.api.host import Host
 from pyinfra.api.state import State
 from pyinfra.api.util import get_file_io
-from pyinfra.connectors.base import DataMeta
-from pyinfra.connectors.ssh import ConnectorData, SSHConnector, connector_data_meta
+from pyinfra.connectors.ssh import SSHConnector
 from pyinfra.connectors.sshuserclient.client import SSHClient
 from pyinfra.connectors.util import CommandOutput, OutputLine, make_unix_command
 
 from nodevet.fleet.protocol.commands import GRACE, bounded
 from nodevet.fleet.protocol.payload import Answer
 from nodevet.fleet.ssh.errors import PassingError
-from nodevet.fleet.ssh.host_config import HostConfig
-from nodevet.fleet.ssh.transport import Connection, Transports
+from nodevet.fleet.ssh.transport import Connection
 
 CHUNK = 1 << 16
 STDERR_KEPT = 1 << 16  # bytes; more is read and dropped
+DATA = ("nodevet_config", "nodevet_transports")  # of a host
 OUTPUT_KEPT = 1 << 16  # bytes of each stream of a command, its end
-
-
-class NodeData(ConnectorData):
-    nodevet_config: Callable[[], HostConfig]
-    nodevet_transports: Transports
 
 
 class NoAnswerError(Exception):
@@ -55,17 +48,14 @@ class NodeOutput(CommandOutput):
 class NodeConnector(SSHConnector):
     """A connection to one node. `stage` says what it is waiting for."""
 
-    data_cls = NodeData  # type: ignore[assignment]
-    data_meta = {  # noqa: RUF012  # an instance attribute to pyinfra's types
-        **connector_data_meta,
-        "nodevet_config": DataMeta("What resolves how to reach the host"),
-        "nodevet_transports": DataMeta("What opens its connection"),
-    }
-    data: Any
+    data: Any  # a function that says how to reach the host, and the Transports
     stage = "waiting"
 
     def __init__(self, state: State, host: Host) -> None:
-        super().__init__(state, host)
+        """Without pyinfra's, which looks at the types of its own settings anew for every host."""
+        self.state = state
+        self.host = host
+        self.data = {name: host.data.get(name) for name in DATA}
         self.connection = Connection()
 
     def connect(self) -> None:

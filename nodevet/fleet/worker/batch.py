@@ -20,6 +20,7 @@ from gevent.event import Event
 from gevent.monkey import get_original
 from gevent.os import make_nonblocking, nb_write
 from gevent.pool import Pool
+from pyinfra.api import inventory
 from pyinfra.api.config import Config
 from pyinfra.api.exceptions import ConnectError
 from pyinfra.api.host import Host
@@ -39,6 +40,7 @@ FILES_PER_HOST = 4  # socket, agent, both ends of a proxy command
 INTERNAL = "internal error (please report)"
 LOOK = 0.5  # seconds between two looks whether the parent is there
 MOST_WAITING = 8 << 20  # bytes of answers that the parent has yet to read
+GARBAGE = 10_000  # objects between two looks for it: a connection makes hundreds that stay
 CLOSING = 5  # seconds that closing one connection may take
 PORTION = 100  # hosts; pyinfra's State takes time with the square of them, and keeps them all
 
@@ -188,6 +190,8 @@ def prepare(threads: int) -> None:
         logging.getLogger(name).disabled = True
     logging.disable(logging.CRITICAL)
     _patch_paramiko_sk_key_support()
+    # every inventory asks which connectors there are, and so what every installed package says
+    inventory.get_all_connectors = cache(inventory.get_all_connectors)  # type: ignore[attr-defined]
     gevent.get_hub().NOT_ERROR += (
         ConnectError,
         SshConfigError,
@@ -204,6 +208,7 @@ def main() -> None:
     transports = transports_of(order)
     batch = Batch(order)
     gc.freeze()  # what was imported stays: looking for garbage in it takes a tenth of the time
+    gc.set_threshold(GARBAGE)
 
     def one(host: Host, target: framing.SshTarget) -> None:
         writer.put(framing.write_outcome(target.number, batch.visit(host, target)))
@@ -252,11 +257,11 @@ def _portion(
         )
         for target in targets
     ]
-    inventory = Inventory((names, {}))  # type: ignore[no-untyped-call]
-    for host in inventory:
+    listed = Inventory((names, {}))  # type: ignore[no-untyped-call]
+    for host in listed:
         host.connector_cls = NodeConnector
-    State(inventory, Config())  # type: ignore[no-untyped-call]
-    return [(target, inventory.get_host(str(target.number))) for target in targets]
+    State(listed, Config())  # type: ignore[no-untyped-call]
+    return [(target, listed.get_host(str(target.number))) for target in targets]
 
 
 def open_files() -> int:
