@@ -163,8 +163,8 @@ def eight(folder: Path, options: argparse.Namespace) -> str:
 
 Loopback hosts, each a real `sshd`, {AT_A_TIME} at a time, which answer with the evidence of a
 simulated node with eight GPUs instead of reading their own (`benchmarks/canned_node.py`). nodevet
-judges each by a baseline of its kind and writes JSON; recorded, it keeps everything in a SQLite store
-besides. Of each, the round with the least CPU.
+judges each by a baseline of its kind and writes JSON; recorded, it keeps everything in a SQLite
+store besides. Of each, the round with the least CPU.
 """
 
 
@@ -266,7 +266,7 @@ SECTIONS: Mapping[str, tuple[str, Section, float]] = {  # with the minutes that 
     "rejudge": ("Judging a recorded night again", rejudged, 2),
     "sweep": ("A sweep", sweep, 4),
     "launchers": ("Launchers", launched, 2),
-    "judging": ("Judging what was saved", judged, 3),
+    "judging": ("Judging what was saved", judged, 4),
 }
 
 
