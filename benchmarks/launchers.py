@@ -1,24 +1,29 @@
-"""Measures a sweep from here, through one launcher, through three, and by a Dask pool.
+"""Measures a sweep from here, through one launcher, through three, and by a Dask pool: how long it
+takes, and the CPU that it takes here and there.
 
 Usage: launchers.py [--hosts 240] [--rounds 3] [--delay 1.0]. Writes what it found to standard
 output, as Markdown. The nodes are canned: one process that answers for all of them, each answer
 `--delay` seconds late, as reading a node takes. The launchers are sshds on this machine, which so
 does the work of all of them: read the wall times as ratios. What they share is waiting, not CPU.
+CPU of the nodes counts nowhere; that of ssh counts here, that of sshd and all it starts there.
 """
 
 import argparse
 import json
 import os
+import resource
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
 import canned
+import eight_gpus
 from contenders import NODEVET, BenchmarkError, prove_vetted
 
 from nodevet_sim.sshd import KeyPair, Sshd, known_hosts_line, make_key
@@ -30,15 +35,19 @@ AT_A_TIME = 20  # hosts, by each launcher
 START = 60  # seconds
 
 
+@dataclass(frozen=True)
+class Cost:
+    """Of one sweep, in seconds: wall time, CPU here, CPU of launchers or workers."""
+
+    wall: float
+    here: float
+    there: float
+
+
 @contextmanager
 def nodes(folder: Path, count: int, delay: float) -> Iterator[tuple[Path, Path]]:
-    """An inventory of canned nodes, and their known_hosts."""
-    evidence = folder / "evidence"
-    saved = [str(NODEVET), "check", "@local", "-b", "generic", "--save", str(evidence), "-q"]
-    subprocess.run(saved, capture_output=True, check=False)
-    (kept,) = evidence.glob("*.json")
-    document = folder / "document.json"
-    document.write_text(json.dumps(json.loads(kept.read_text())["evidence"]), encoding="utf-8")
+    """An inventory of canned nodes with eight GPUs, and their known_hosts."""
+    document = eight_gpus.evidence(folder)
     key, host_key = make_key(folder / "id"), make_key(folder / "host_key")
     told = [count, document, f"{key.path}.pub", host_key.path, delay]
     argv = [sys.executable, str(HERE / "canned.py"), *map(str, told)]
@@ -68,9 +77,11 @@ def bastion(folder: Path, number: int, key: KeyPair, known: Path) -> tuple[Sshd,
     return server, f"ssh -F {folder}/bastions.conf -p {{port}} {server.address} {SHARD}"
 
 
-def cost(command: Sequence[str], report: Path, hosts: int) -> float:
-    """Wall time of one sweep, in seconds. Raises BenchmarkError where it did not do its work."""
-    begun = time.monotonic()
+def cost(command: Sequence[str], report: Path, hosts: int, elsewhere: Sequence[int]) -> Cost:
+    """Of one sweep; `elsewhere`: processes that start what visits. Raises BenchmarkError where it
+    did not do its work."""
+    before, clock = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
+    far = sum(map(cpu, elsewhere))
     done = subprocess.run(
         command,
         capture_output=True,
@@ -78,14 +89,22 @@ def cost(command: Sequence[str], report: Path, hosts: int) -> float:
         stdin=subprocess.DEVNULL,
         env={**os.environ, "XDG_STATE_HOME": str(report.parent / "state")},
     )
-    wall = time.monotonic() - begun
+    wall, after = time.monotonic() - clock, resource.getrusage(resource.RUSAGE_CHILDREN)
     prove_vetted(done, report, hosts)
-    return wall
+    time.sleep(1)  # for what is far to be collected
+    here = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    return Cost(wall, here, sum(map(cpu, elsewhere)) - far)
+
+
+def cpu(pid: int) -> float:
+    """Seconds that a process and those that it started and collected have had."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+    return sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
 
 
 @contextmanager
-def pool(folder: Path, home: Path, workers: int) -> Iterator[str]:
-    """A Dask scheduler with workers; its address."""
+def pool(folder: Path, home: Path, workers: int) -> Iterator[tuple[str, list[int]]]:
+    """A Dask scheduler with workers; its address, and their processes."""
     file = folder / "scheduler.json"
     common = ["--no-dashboard", "--host", "127.0.0.1"]
     argvs = [["scheduler", "--port", "0", "--scheduler-file", str(file), *common]]
@@ -105,56 +124,77 @@ def pool(folder: Path, home: Path, workers: int) -> Iterator[str]:
                     raise BenchmarkError("the Dask scheduler did not start")
                 time.sleep(0.1)
         time.sleep(5)
-        yield str(json.loads(file.read_text())["address"]).replace("tcp://", "dask://")
+        address = str(json.loads(file.read_text())["address"]).replace("tcp://", "dask://")
+        yield address, [process.pid for process in running]
     finally:
         for process in reversed(running):
             process.kill()
             process.wait()
 
 
-def measure(folder: Path, options: argparse.Namespace) -> dict[str, float]:
-    """The median wall time of each."""
+def measure(folder: Path, options: argparse.Namespace) -> dict[str, Cost]:
+    """The medians of each."""
     with ExitStack() as stack:
         inventory, known = stack.enter_context(nodes(folder, options.hosts, options.delay))
         key = KeyPair(folder / "id")
-        launchers, lines = [], []
+        launchers, lines, servers = [], [], []
         for number in range(3):
             server, command = bastion(folder, number, key, known)
             stack.enter_context(server)
             lines.append(server.known_hosts)
+            servers.append(server.pid)
             launchers.append(f"b{number}={command.format(port=server.port)}")
         (folder / "bastions").write_text("".join(lines), encoding="utf-8")
         config = f"Host *\n  IdentityFile {key.path}\n  UserKnownHostsFile {folder}/bastions\n"
         (folder / "bastions.conf").write_text(config, encoding="utf-8")
         home = folder / "bastion0" / "home"
-        address = stack.enter_context(pool(folder, home, 2))
+        address, processes = stack.enter_context(pool(folder, home, 2))
         report = folder / "run.json"
-        plain = [str(NODEVET), "check", "-i", str(inventory), "-b", "generic", "--deadline", "600"]
+        plain = [str(NODEVET), "check", "-i", str(inventory), "--deadline", "600"]
+        plain += ["-b", str(eight_gpus.BASELINE)]
         plain += ["--format", f"json:{report}", "--parallel", str(AT_A_TIME), "--store", "none"]
         through = [["--launcher", each] for each in launchers]
-        ways = {
-            "from here": ["--known-hosts", str(known)],
-            "one launcher": through[0],
-            "three launchers": [word for each in through for word in each],
-            "a Dask pool of two workers": ["--engine", address],
+        ways: dict[str, tuple[list[str], list[int]]] = {
+            "from here": (["--known-hosts", str(known)], []),
+            "one launcher": (through[0], servers[:1]),
+            "three launchers": ([word for each in through for word in each], servers),
+            "a Dask pool of two workers": (["--engine", address], processes),
         }
-        found: dict[str, list[float]] = {name: [] for name in ways}
+        found: dict[str, list[Cost]] = {name: [] for name in ways}
         for turn in range(options.rounds):
-            for name, words in ways.items():
-                wall = cost([*plain, *words], report, options.hosts)
-                print(f"round {turn + 1}: {name}: {wall:.1f} s", file=sys.stderr, flush=True)
-                found[name].append(wall)
-    return {name: median(walls) for name, walls in found.items()}
+            for name, (words, elsewhere) in ways.items():
+                one = cost([*plain, *words], report, options.hosts, elsewhere)
+                print(f"round {turn + 1}: {name}: {one}", file=sys.stderr, flush=True)
+                found[name].append(one)
+    return {name: _median(costs) for name, costs in found.items()}
 
 
-def launcher_table(found: dict[str, float], options: argparse.Namespace) -> str:
-    one = found["one launcher"]
-    lines = [f"| {name} | {wall:.1f} s | {wall / one:.2f} × |" for name, wall in found.items()]
-    table = "\n".join(["| visited | wall time | against one launcher |", "|---|---:|---:|", *lines])
+def _median(costs: Sequence[Cost]) -> Cost:
+    return Cost(
+        median(one.wall for one in costs),
+        median(one.here for one in costs),
+        median(one.there for one in costs),
+    )
+
+
+def launcher_table(found: dict[str, Cost], options: argparse.Namespace) -> str:
+    least = found["one launcher"].wall
+    lines = [
+        "| visited | wall time | against one launcher | CPU per host here | there |",
+        "|---|---:|---:|---:|---:|",
+        *(
+            f"| {name} | {one.wall:.1f} s | {one.wall / least:.2f} × "
+            f"| {one.here / options.hosts * 1000:.1f} ms "
+            f"| {one.there / options.hosts * 1000:.1f} ms |"
+            for name, one in found.items()
+        ),
+    ]
+    table = "\n".join(lines)
     return f"""{table}
 
-{options.hosts} canned nodes that answer after {options.delay:g} s, {AT_A_TIME} at a time by each
-launcher or task, all on {os.cpu_count()} cores; medians of {options.rounds}.
+{options.hosts} canned nodes with eight GPUs that answer after {options.delay:g} s, {AT_A_TIME} at a
+time by each launcher or task, all on {os.cpu_count()} cores; medians, rounds: {options.rounds}.
+"There" is what launchers and workers took, sshd and the scheduler included.
 """
 
 
