@@ -12,7 +12,7 @@ from nodevet.evidence.infiniband import Infiniband
 from nodevet.evidence.installed import InstalledPackages
 from nodevet.evidence.memory import Memory
 from nodevet.evidence.nvme import Nvme
-from nodevet.history.model import FindingSpan, RecordedRun, RecordedVisit
+from nodevet.history.model import FindingSpan, RecordedAction, RecordedRun, RecordedVisit
 from nodevet.model import Finding, Status, Verdict
 
 TROUBLE = (Verdict.FAIL, Verdict.UNKNOWN)
@@ -28,6 +28,9 @@ class FindingDiff(msgspec.Struct, frozen=True, kw_only=True):
     before: Finding | None = None  # None: no such trouble
     after: Finding | None = None
     since: str = ""  # when this verdict began, ISO 8601
+    by: RecordedAction | None = (
+        None  # of what is fixed: the change that fixed it, if that is certain
+    )
 
 
 class HostDiff(msgspec.Struct, frozen=True, kw_only=True):
@@ -99,6 +102,8 @@ class RunSeen(msgspec.Struct, frozen=True, kw_only=True):
 
 Settled = Callable[[str], Mapping[str, Verdict]]
 """Of a host, what every key was judged in the later run."""
+By = Callable[[FindingSpan], RecordedAction | None]
+"""What fixed a finding, if that is certain."""
 
 
 def run_diff(
@@ -107,6 +112,7 @@ def run_diff(
     settled: Settled,
     facts: Iterable[FactDiff] = (),
     thinned: int = 0,
+    by: By = lambda span: None,
 ) -> RunDiff:
     """What differs. A host that could not be judged keeps its earlier troubles."""
     new: list[FindingDiff] = []
@@ -140,9 +146,12 @@ def run_diff(
         left = matched.left
         judged = settled(host) if left and not other else {}
         for past in left:
+            diff = _diff(host, past, None)
             if judged.get(past.key) is Verdict.OK:
                 fixed.add(len(ended))
-            ended.append(_diff(host, past, None))
+                if past.ended and past.ended.run == after.run.id:
+                    diff = msgspec.structs.replace(diff, by=by(past))
+            ended.append(diff)
     return RunDiff(
         before=before.run,
         after=after.run,

@@ -2,12 +2,14 @@
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from nodevet.evidence.document import EvidenceError, opened
+from nodevet.history.fixed_by import fixed_by
 from nodevet.history.listing import RunLine, refs, run_lines
 from nodevet.history.model import FindingSpan, RecordedFixRun, RecordedRun, RecordedVisit
 from nodevet.history.run_diff import READS, RunDiff, RunSeen, fact_diffs, facts, run_diff
@@ -143,12 +145,14 @@ def diff_found(store: "Store", before: str | None, after: str) -> DiffFound:
         )
     named = refs([run.id for run in store.runs()])
     pairs, thinned = _facts(store, earlier, later)
+    actions = cache(store.actions)
     found = run_diff(
         _seen(store, earlier),
         _seen(store, later),
         lambda host: store.judged(later.id, host),
         fact_diffs(pairs),
         thinned,
+        by=lambda span: fixed_by(span, actions(span.host)),
     )
     return DiffFound(diff=found, refs=(named[earlier.id], named[later.id]))
 

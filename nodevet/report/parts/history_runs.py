@@ -318,7 +318,22 @@ def _group(
     if title in ("New", "Changed"):
         keep = 5 if title == "Changed" else 4
         return replace(table, heads=table.heads[:keep], rows=tuple(r[:keep] for r in table.rows))
-    return table
+    return replace(table, note="; ".join(filter(None, (table.note, _fixed_by(some, clock)))))
+
+
+def _fixed_by(some: Sequence[FindingDiff], clock: Clock) -> str:
+    """`cpu_governor on a100-02 by plan 5f1c00aa, Nov 18 14:10`: what fixed findings, if it is
+    certain."""
+    hosts: dict[tuple[str, str, str], list[str]] = {}
+    for each in some:
+        if each.by is not None:
+            plan = f"plan {brief(each.by.plan, 24)}" if each.by.plan else "a plan"
+            key = (each.by.fix, plan, " ".join(clock.at(each.by.at).split()))
+            hosts.setdefault(key, []).append(each.host)
+    return "; ".join(
+        f"{brief(fix)} on {nodeset(sorted(set(named)))} by {plan}, {at}"
+        for (fix, plan, at), named in hosts.items()
+    )
 
 
 def _with_before(finding: Finding, each: FindingDiff) -> Finding:
