@@ -136,7 +136,7 @@ class DaskRelay:
             told: Pairs | FleetError
             try:
                 told = self._answers.get(timeout=TICK)
-            except TimeoutError:
+            except task.LATE:
                 self._room.release()
                 continue
             except Exception as error:  # whatever it is, nothing is heard any more

@@ -4,6 +4,7 @@ Dask runs a task again if its worker is lost. That run finds that the task was b
 visits nobody: the relay asks for the hosts that are left by another task.
 """
 
+import asyncio
 import select
 import time
 from collections.abc import Callable, Iterable
@@ -18,6 +19,7 @@ from nodevet.fleet.worker.relay import at_home, lost_host, outcome, usable
 from nodevet.model import Host
 
 TICK = 1.0  # seconds between two looks at whether it is still wanted
+LATE = (TimeoutError, asyncio.TimeoutError)  # two, up to Python 3.10
 MOST_WAITING = 64  # messages that the relay has yet to read; each is what was read at once
 
 
@@ -63,7 +65,7 @@ class Channel:
         """Waits for room, as long as somebody waits for this."""
         pairs = [(int(visit.host), frame(visit)) for visit in visits]
         while pairs and self.wanted:
-            with suppress(TimeoutError):
+            with suppress(*LATE):
                 self._queue.put(pairs, timeout=TICK)
                 return
 
