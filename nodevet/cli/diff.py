@@ -40,8 +40,8 @@ def command(
     last. A RUN is an id or its beginning, `last`, `last~1`, or a day.
 
     It tells what is new, changed, fixed (the check says ok) or no longer judged; which hosts can no
-    longer be judged, or can again, or are other machines; and what hosts are made of, or run, that
-    is not as it was: driver, kernel, GPUs, firmware, packages.
+    longer be judged, or can again, or are other machines; which GPUs, NICs and drives moved, are
+    new, or gone; and what hosts run that is not as it was: driver, kernel, firmware, packages.
 
     \b
     Exit codes:

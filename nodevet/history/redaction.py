@@ -25,7 +25,7 @@ from nodevet.history.story import StoryEvent, StoryKind
 
 HOSTS = frozenset(
     {
-        *("host", "hosts", "drifted"),
+        *("host", "hosts", "drifted", "host_before", "host_after"),
         *("appeared", "vanished", "replaced", "rebooted"),
     }
 )

@@ -13,11 +13,13 @@ from nodevet.evidence.installed import InstalledPackages
 from nodevet.evidence.memory import Memory
 from nodevet.evidence.nvme import Nvme
 from nodevet.history.model import FindingSpan, RecordedAction, RecordedRun, RecordedVisit
+from nodevet.history.moves import PartMove
+from nodevet.history.parts import SECTIONS
 from nodevet.model import Finding, Status, Verdict
 
 TROUBLE = (Verdict.FAIL, Verdict.UNKNOWN)
-READS = ("host", "gpu", "infiniband", "installed", "memory", "nvme")
-"""The sections that facts are of."""
+READS = (*SECTIONS, "host", "installed", "memory")
+"""The sections that parts and facts are of."""
 MANY = 60  # facts of one host that are told
 
 
@@ -66,6 +68,7 @@ class RunDiff(msgspec.Struct, frozen=True, kw_only=True):
     vanished: tuple[str, ...] = ()
     replaced: tuple[str, ...] = ()  # another machine answers: nothing goes on
     rebooted: tuple[str, ...] = ()
+    parts: tuple[PartMove, ...] = ()
     facts: tuple[FactDiff, ...] = ()
     thinned: int = 0  # hosts whose evidence is no longer kept, so that no facts are told
 
@@ -75,7 +78,7 @@ class RunDiff(msgspec.Struct, frozen=True, kw_only=True):
         return not any(
             getattr(self, name)
             for name in ("new", "changed", "fixed", "gone", "lost", "back", "appeared")
-        ) and not (self.vanished or self.replaced or self.rebooted or self.facts)
+        ) and not (self.vanished or self.replaced or self.rebooted or self.parts or self.facts)
 
 
 class RunSeen(msgspec.Struct, frozen=True, kw_only=True):
@@ -111,6 +114,7 @@ def run_diff(
     after: RunSeen,
     settled: Settled,
     facts: Iterable[FactDiff] = (),
+    parts: Iterable[PartMove] = (),
     thinned: int = 0,
     by: By = lambda span: None,
 ) -> RunDiff:
@@ -166,6 +170,7 @@ def run_diff(
         vanished=tuple(host for host in before.visits if host not in after.visits),
         replaced=tuple(replaced),
         rebooted=tuple(rebooted),
+        parts=tuple(parts),
         facts=tuple(facts),
         thinned=thinned,
     )
@@ -218,7 +223,8 @@ class _Matched:
 
 
 def facts(evidence: Evidence) -> dict[str, str]:
-    """What a host is made of and runs, that two nights should have in common: name -> value."""
+    """What a host runs, and how its parts are set, that two nights should have in common:
+    name -> value."""
     host = evidence[HostInfo].data or HostInfo()
     gpus = evidence[Gpus].data or Gpus()
     found: dict[str, str | None] = {
@@ -232,16 +238,13 @@ def facts(evidence: Evidence) -> dict[str, str]:
         found["memory"] = f"{memory.total_kb / 1_048_576:.0f} GiB" if memory.total_kb else None
     for gpu in gpus.gpus or ():
         slot = f"GPU {gpu.index}"
-        found[slot] = gpu.uuid
         found[f"{slot} VBIOS"] = gpu.vbios_version
         found[f"{slot} power limit"] = _watts(gpu.power_limit_mw)
     if rdma := evidence[Infiniband].data:
         for device in rdma.devices or ():
-            found[f"RDMA device {device.name}"] = device.node_guid
             found[f"RDMA device {device.name} firmware"] = device.fw_ver
     if nvme := evidence[Nvme].data:
         for drive in nvme.controllers or ():
-            found[f"NVMe drive {drive.name}"] = drive.serial
             found[f"NVMe drive {drive.name} firmware"] = drive.firmware
     if installed := evidence[InstalledPackages].data:
         for asked in installed.packages or ():

@@ -12,6 +12,8 @@ from nodevet.evidence.document import EvidenceError, opened
 from nodevet.history.fixed_by import fixed_by
 from nodevet.history.listing import RunLine, refs, run_lines
 from nodevet.history.model import FindingSpan, RecordedFixRun, RecordedRun, RecordedVisit
+from nodevet.history.moves import PartMove, Places, part_moves
+from nodevet.history.parts import SECTIONS, held
 from nodevet.history.run_diff import READS, RunDiff, RunSeen, fact_diffs, facts, run_diff
 from nodevet.run.errors import UserError
 from nodevet.run.which_store import NONE, named
@@ -144,13 +146,14 @@ def diff_found(store: "Store", before: str | None, after: str) -> DiffFound:
             "it with; name two: nodevet diff RUN RUN"
         )
     named = refs([run.id for run in store.runs()])
-    pairs, thinned = _facts(store, earlier, later)
+    pairs, moves, thinned = _facts(store, earlier, later)
     actions = cache(store.actions)
     found = run_diff(
         _seen(store, earlier),
         _seen(store, later),
         lambda host: store.judged(later.id, host),
         fact_diffs(pairs),
+        moves,
         thinned,
         by=lambda span: fixed_by(span, actions(span.host)),
     )
@@ -162,30 +165,37 @@ def _seen(store: "Store", run: RecordedRun) -> RunSeen:
 
 
 Facts = Mapping[str, str]
+HOLDING = frozenset(SECTIONS)
 
 
 def _facts(
     store: "Store", before: RecordedRun, after: RecordedRun
-) -> tuple[list[tuple[str, Facts, Facts]], int]:
-    """The facts of the hosts of both runs that differ, and how many have lost their evidence."""
+) -> tuple[list[tuple[str, Facts, Facts]], tuple[PartMove, ...], int]:
+    """The facts of the hosts of both runs that differ, the parts that moved, and how many hosts
+    have lost their evidence."""
     kept: dict[str, Facts] = {}
+    was, now = Places(), Places()
     thinned = 0
     for visit, document in store.evidence(before.id, sections=READS):
         thinned += visit.thinned
-        if found := _facts_in(document):
+        if found := _facts_in(visit.host, document, was):
             kept[visit.host] = found
     pairs: list[tuple[str, Facts, Facts]] = []
-    for visit, document in store.evidence(after.id, hosts=kept, sections=READS):
-        thinned += visit.thinned
-        old, new = kept[visit.host], _facts_in(document)
-        if new and old != new:
+    for visit, document in store.evidence(after.id, sections=READS):
+        thinned += visit.thinned and visit.host in kept
+        old, new = kept.get(visit.host), _facts_in(visit.host, document, now)
+        if old and new and old != new:
             pairs.append((visit.host, old, new))
-    return pairs, thinned
+    return pairs, part_moves(was, now), thinned
 
 
-def _facts_in(document: bytes | None) -> Facts:
-    """None of what a host said that cannot be read."""
+def _facts_in(host: str, document: bytes | None, places: Places) -> Facts:
+    """None of what a host said that cannot be read. Its parts are added to the places."""
+    if document is None:
+        return {}
     try:
-        return facts(opened(document)) if document is not None else {}
+        evidence = opened(document)
     except EvidenceError:
         return {}
+    places.add(host, *held(evidence, HOLDING))
+    return facts(evidence)

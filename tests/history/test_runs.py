@@ -64,9 +64,21 @@ def test_what_changed_last_night_and_since_a_day(say: Say) -> None:
         assert line in later
     swapped = say("diff", "2026-11-17", "2026-11-18", "--format", "json")
     found = json.loads(swapped)
-    assert {each["what"] for each in found["facts"]} == {"GPU 2", "GPU 5"} | {
+    assert {each["what"] for each in found["facts"]} == {
         f"GPU {number} power limit" for number in range(8)
     }
+    first, second = found["parts"]
+    places = ("host_before", "slot_before", "host_after", "slot_after")
+    assert [first[name] for name in places] == ["gpu003", "0000:4c:00.0", "gpu007", "0000:bb:00.0"]
+    assert [second[name] for name in places] == ["gpu007", "0000:bb:00.0", "gpu003", "0000:4c:00.0"]
+    assert first["id"].startswith("GPU-2b40377d") and first["kind"] == "gpu"
+    part = "GPU GPU-2b40377d moved gpu003, 0000:4c:00.0 gpu007, 0000:bb:00.0"
+    assert part in squeezed(say("diff", "2026-11-17", "2026-11-18"))
+    redacted = say("diff", "2026-11-17", "2026-11-18", "--redact", "--format", "json")
+    assert len(json.loads(redacted)["parts"]) == 2
+    assert "gpu003" not in redacted
+    for form in ("markdown", "html"):
+        assert "GPU-2b40377d" in say("diff", "2026-11-17", "2026-11-18", "--format", form)
     assert [each["host"] for each in found["back"]] == ["a100-04"]
     back = json.loads(say("diff", "2026-11-16", "2026-11-17", "--format", "json"))
     assert [each["host"] for each in back["lost"]] == ["a100-04"]

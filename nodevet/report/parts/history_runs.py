@@ -8,6 +8,7 @@ from msgspec.structs import replace
 from nodevet.durations import elapsed
 from nodevet.history.listing import RunLine, troubles
 from nodevet.history.model import FindingSpan, RecordedRun, RecordedVisit, RunState
+from nodevet.history.moves import PartMove
 from nodevet.history.run_diff import FactDiff, FindingDiff, HostDiff, RunDiff
 from nodevet.model import Finding, HostOutcome, Severity
 from nodevet.printable import brief, plain
@@ -27,6 +28,8 @@ from nodevet.report.parts.words import in_ranges
 LONGEST = 120  # columns of one value
 STATES = {RunState.COMPLETE: "quiet", RunState.RUNNING: "warning", RunState.INCOMPLETE: "warning"}
 UUID = re.compile(r"GPU-[0-9a-f]{8}-[0-9a-f-]{27}")
+MOST_PARTS = 48  # rows of parts: two machines with all that is in them
+KINDS = {"gpu": "GPU", "nic": "NIC", "nvme": "NVMe drive", "drive": "drive"}
 SHORT = 12  # characters: GPU-2b40377d
 NUMBERED = re.compile(r"(.*?\D)(\d{1,4})( .*)?")
 
@@ -282,6 +285,7 @@ def diff_sheet(found: RunDiff, refs: tuple[str, str], clock: Clock) -> Sheet:
         _group("No longer judged", found.gone, found, clock, over=True),
         _hosts("Judged again: hosts", found.back, "before"),
         _named(found),
+        parts_table(found.parts),
         facts_table(found.facts),
     ]
     note = ""
@@ -364,6 +368,33 @@ def _named(found: RunDiff) -> HistoryTable | None:
     }
     rows = tuple((Cell(nodeset(hosts)), Cell(word)) for word, hosts in told.items() if hosts)
     return HistoryTable(title="Hosts", rows=rows) if rows else None
+
+
+def parts_table(found: Sequence[PartMove]) -> HistoryTable | None:
+    """Parts that are not where they were; of very many the first."""
+    rows = tuple(
+        (
+            Cell(f"{KINDS[each.kind.value]} {short(each.id)}"),
+            Cell(
+                "moved"
+                if each.host_before and each.host_after
+                else "new"
+                if each.host_after
+                else "gone"
+            ),
+            Cell(_place(each.host_before, each.slot_before)),
+            Cell(_place(each.host_after, each.slot_after)),
+        )
+        for each in found[:MOST_PARTS]
+    )
+    more = len(found) - len(rows)
+    note = f"and {count(more, 'more part')}: `--format json` has all of them" if more else ""
+    heads = ("part", "", "from", "to")
+    return HistoryTable(title="Parts", heads=heads, rows=rows, note=note) if rows else None
+
+
+def _place(host: str, slot: str) -> str:
+    return f"{plain(host)}, {brief(slot, LONGEST)}" if host else ""
 
 
 def facts_table(found: Iterable[FactDiff]) -> HistoryTable | None:

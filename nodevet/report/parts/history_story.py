@@ -10,7 +10,7 @@ from nodevet.model import Finding, HostFacts, HostOutcome, Severity, Verdict
 from nodevet.printable import brief, plain
 from nodevet.report.parts.fold import lines
 from nodevet.report.parts.history_fixes import likeness, repairs, tone, what_changed, words
-from nodevet.report.parts.history_runs import Since, findings, short
+from nodevet.report.parts.history_runs import KINDS, Since, findings, short
 from nodevet.report.parts.history_sheet import Cell, Clock, HistoryTable, Sheet
 from nodevet.report.parts.text import count, name
 from nodevet.report.parts.words import difference, subjects_of
@@ -120,9 +120,6 @@ def _parts(places: Iterable[PartPlace]) -> str:
         kind = KINDS[place.part.kind.value]
         numbers[kind] = numbers.get(kind, 0) + 1
     return ", ".join(count(number, kind) for kind, number in numbers.items())
-
-
-KINDS = {"gpu": "GPU", "nic": "NIC", "nvme": "NVMe drive", "drive": "drive"}
 
 
 def _events(events: Sequence[StoryEvent], clock: Clock) -> Iterator[tuple[Cell, ...]]:
