@@ -371,6 +371,20 @@ def test_what_is_new_is_marked_and_can_be_filtered(page):
     assert {"gpu013", "gpu124"} <= set(here.hosts())
 
 
+def test_the_names_of_new_hosts_are_whole_on_a_narrow_screen(page, browser):
+    metrics = {"width": 390, "height": 900, "deviceScaleFactor": 1, "mobile": False}
+    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
+    try:
+        cut = page("since").script(
+            "[...document.querySelectorAll('#matrix tbody th')]"
+            ".map(head => [head.querySelector('a'), head.querySelector('.new')])"
+            ".filter(([name, tag]) => tag).map(([name]) => name.scrollWidth > name.clientWidth)"
+        )
+        assert cut and not any(cut)
+    finally:
+        browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+
+
 def test_hostile_text_is_text(page, make):
     here = page("hostile")
     assert here.script("document.querySelectorAll('script').length") == 2
