@@ -129,3 +129,17 @@ def replaced(sections: dict[str, Any]) -> None:
     """It is another machine."""
     sections["host"]["data"]["machine_id"] = "f" * 32
     sections["host"]["data"]["boot_id"] = "f" * 32
+
+
+def waits_for(fleet: AnsweringFleet, host: str, file: str) -> str:
+    """An inventory by which this host answers once the file is there, as it is then."""
+    script = fleet.answers / f"{host}-late"
+    text = (fleet.answers / host).read_text()
+    there = f"os.path.exists({str(fleet.folder / file)!r})"
+    begin = f"import os, time\nwhile not {there}:\n    time.sleep(0.05)\n"
+    script.write_text(text.replace("import hashlib", f"{begin}import hashlib", 1))
+    script.chmod(0o755)
+    inventory = json.loads((fleet.folder / "fleet.yaml").read_text())
+    inventory["hosts"][host]["python"] = str(script)
+    (fleet.folder / "late.yaml").write_text(json.dumps(inventory))
+    return "late.yaml"

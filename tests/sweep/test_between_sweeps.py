@@ -1,6 +1,5 @@
 """What happens between two sweeps, and beside one, that share a store."""
 
-import json
 import sqlite3
 import subprocess
 import sys
@@ -9,7 +8,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from answering_fleet import AnsweringFleet, capped
+from answering_fleet import AnsweringFleet, capped, waits_for
 
 from nodevet.run.sweep_lock import HELD
 
@@ -55,20 +54,6 @@ def test_another_user_of_the_same_store_waits(fleet: AnsweringFleet) -> None:
     assert "shared.sqlite" in second.stderr
     fleet.script("gpu006")
     assert fleet.run("sweep", *store, "--limit", "gpu001", **other).returncode == 0
-
-
-def waits_for(fleet: AnsweringFleet, host: str, file: str) -> str:
-    """An inventory by which this host answers once the file is there, as it is then."""
-    script = fleet.answers / f"{host}-late"
-    text = (fleet.answers / host).read_text()
-    there = f"os.path.exists({str(fleet.folder / file)!r})"
-    begin = f"import os, time\nwhile not {there}:\n    time.sleep(0.05)\n"
-    script.write_text(text.replace("import hashlib", f"{begin}import hashlib", 1))
-    script.chmod(0o755)
-    inventory = json.loads((fleet.folder / "fleet.yaml").read_text())
-    inventory["hosts"][host]["python"] = str(script)
-    (fleet.folder / "late.yaml").write_text(json.dumps(inventory))
-    return "late.yaml"
 
 
 def test_what_counts_is_when_a_host_was_seen_not_when_a_run_began(fleet: AnsweringFleet) -> None:
