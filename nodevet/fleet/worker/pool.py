@@ -135,10 +135,7 @@ class DaskRelay:
             self._room.acquire()
             told: Pairs | FleetError
             try:
-                told = self._answers.get(timeout=TICK)
-            except task.LATE:
-                self._room.release()
-                continue
+                told = self._answers.get()
             except Exception as error:  # whatever it is, nothing is heard any more
                 told = FleetError(f"the scheduler is gone: {_in_words(error)}")
             self._came.put(told)

@@ -19,6 +19,7 @@ from nodevet.fleet.worker.relay import at_home, lost_host, outcome, usable
 from nodevet.model import Host
 
 TICK = 1.0  # seconds between two looks at whether it is still wanted
+FULL = 10.0  # seconds that a queue may be full, which the scheduler notes as an error in its log
 LATE = (TimeoutError, asyncio.TimeoutError)  # two, up to Python 3.10
 MOST_WAITING = 64  # messages that the relay has yet to read; each is what was read at once
 
@@ -66,7 +67,7 @@ class Channel:
         pairs = [(int(visit.host), frame(visit)) for visit in visits]
         while pairs and self.wanted:
             with suppress(*LATE):
-                self._queue.put(pairs, timeout=TICK)
+                self._queue.put(pairs, timeout=FULL)
                 return
 
     def close(self) -> None:
