@@ -3,10 +3,12 @@
 import json
 import random
 import re
+import resource
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import msgspec
 from eight_gpus import BASELINE, evidence
@@ -17,29 +19,28 @@ from nodevet.history.model import RecordedRun, RunState
 from nodevet.model import Host, HostReport, Severity, Status
 from nodevet.run.context import open_context
 from nodevet.run.vet import judge_visit
-from nodevet.store import open_store
+from nodevet.store import documents, open_store
 
-OWN = re.compile(r'(GPU-|"(?:machine_id|boot_id)": ")[0-9a-f]{8}')
-READING = re.compile(
-    r'("(?:power_draw|temperature_gpu|temperature_memory|clock_graphics|clock_sm|uptime_s|clock_s'
-    r'|asked_s|available_kb|memory_used|seconds)\w*": )(\d+)(\.\d+)?'
-)
+OWN = re.compile(rb'(GPU-|"(?:machine_id|boot_id)":")[0-9a-f]{8}')
+STATES = frozenset({"schema", "link_gts", "pcie_generation", "pstate", "event_reasons"})
+CLOCKS = frozenset({"clock_s", "asked_s"})
 
 
 @dataclass(frozen=True)
 class NightCost:
-    """CPU and wall time in seconds, bytes that the store grew by."""
+    """CPU and wall time in seconds, bytes that the store grew by, the most that was held in MB."""
 
     hosts: int
     cpu: float
     wall: float
     grown: int
+    held: float
 
 
 def nights(folder: Path, hosts: int, count: int = 3) -> list[NightCost]:
     """As many nights of these hosts; between two of them only readings and clocks differ."""
     context = open_context(folder, (str(BASELINE),))
-    text = evidence(folder).read_text(encoding="utf-8")
+    text = evidence(folder).read_bytes()
     file = folder / "history.sqlite"
     found = []
     for night in range(count):
@@ -61,6 +62,7 @@ def nights(folder: Path, hosts: int, count: int = 3) -> list[NightCost]:
         at = five_nights.started(night + 1).timestamp()
         with open_store(f"sqlite:///{file}") as store:
             recorder = store.begin(run)
+            recorder.expect(f"node{number:05d}" for number in range(hosts))
             for number, document in enumerate(_documents(text, hosts, night)):
                 name = f"node{number:05d}"
                 visit = Visit(name, Status.VETTED, "", document, 1.5, at + number / 100)
@@ -77,26 +79,51 @@ def nights(folder: Path, hosts: int, count: int = 3) -> list[NightCost]:
             wall += time.monotonic() - clock
             if recorder.broken:
                 raise recorder.broken
-        found.append(NightCost(hosts, cpu, wall, _size(file) - before))
+        found.append(NightCost(hosts, cpu, wall, _size(file) - before, _most_held()))
         print(f"night {night + 1}: {found[-1]}", flush=True)
     return found
 
 
-def _documents(text: str, hosts: int, night: int) -> Iterator[bytes]:
+def _documents(text: bytes, hosts: int, night: int) -> Iterator[bytes]:
+    """What each host says in a night in which nothing happened: every amount that the store keeps
+    as a reading has another value, some hundredths less: no more is free than there is."""
     draw = random.Random(night)
+    found = documents.apart(text)
+    if found is None:
+        raise SystemExit("the node's evidence is not as a probe sends it")
+    rest = json.loads(found.volatile)
     for number in range(hosts):
-        own = OWN.sub(rf"\g<1>{number:08x}", text)
-        yield READING.sub(lambda found: _other(found, draw), own).encode()
+        own = rb"\g<1>%08x" % number
+        steady = {name: OWN.sub(own, section) for name, section in found.steady.items()}
+        later = night * 86400 + number / 100
+        readings = msgspec.json.encode(_other(rest, draw, later))
+        yield documents.together(list(steady), steady, readings)
 
 
-def _other(found: "re.Match[str]", draw: random.Random) -> str:
-    """A reading of another night: some hundredths more or less."""
-    return f"{found[1]}{round(int(found[2]) * draw.uniform(0.97, 1.03))}{found[3] or ''}"
+def _other(value: Any, draw: random.Random, later: float) -> Any:
+    if isinstance(value, dict):
+        return {
+            name: each + later
+            if name in CLOCKS
+            else each
+            if name in STATES
+            else _other(each, draw, later)
+            for name, each in value.items()
+        }
+    if isinstance(value, list):
+        return [_other(each, draw, later) for each in value]
+    if isinstance(value, (int, float)):
+        return round(value * draw.uniform(0.94, 1), None if isinstance(value, int) else 4)
+    return value
 
 
 def _size(file: Path) -> int:
     """With what has not been written back yet."""
     return sum(each.stat().st_size for each in file.parent.glob(f"{file.name}*"))
+
+
+def _most_held() -> float:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
 def night_table(rows: list[NightCost]) -> str:
