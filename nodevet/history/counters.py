@@ -3,6 +3,9 @@
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+import msgspec
+
+from nodevet import typed
 from nodevet.evidence.core import SectionRecord
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.drives import Drives
@@ -148,3 +151,44 @@ def counted(evidence: Evidence, sections: frozenset[str] | None = None) -> dict[
 def moved(before: Mapping[Key, int], now: Mapping[Key, int]) -> dict[Key, int]:
     """The counters that are not where they were; one that was never told of was at zero."""
     return {key: value for key, value in now.items() if before.get(key, 0) != value}
+
+
+class _Tally(msgspec.Struct):
+    """A counter with its value as it was sent."""
+
+    name: str = ""
+    value: msgspec.Raw = msgspec.Raw(b"null")
+
+
+class _Tallying(msgspec.Struct):
+    """A device, its port, or an interface: no more than their counters."""
+
+    ports: "list[_Tallying] | None" = None
+    counters: list[_Tally] | None = None
+
+
+class _TallySection(msgspec.Struct):
+    devices: list[_Tallying] | None = None
+    interfaces: list[_Tallying] | None = None
+
+
+_TALLY = typed.decoder(_TallySection)
+
+
+def tallied(sent: Mapping[str, msgspec.Raw]) -> bytes:
+    """What stands in the counters of the sections OFTEN, in their order: a text that differs if
+    one of them moved while the sections are the same otherwise."""
+    text: list[bytes] = []
+    for name in OFTEN:
+        data = sent.get(name, b"")
+        try:
+            found = _TALLY.decode(data)
+        except (msgspec.MsgspecError, UnicodeError, RecursionError):
+            text.append(bytes(data))
+            continue
+        of = OF_A_PORT if name == "infiniband" else OF_AN_INTERFACE
+        ports = [port for device in found.devices or () for port in device.ports or ()]
+        for each in (*ports, *(found.interfaces or ())):
+            text += [bytes(it.value) for it in each.counters or () if it.name in of]
+        text.append(name.encode())
+    return b" ".join(text)

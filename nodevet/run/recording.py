@@ -92,6 +92,7 @@ class Recording(VetListener):
             if self._recorder is None:
                 begun = _recorded(run, self._series, len(hosts))
                 self._recorder = self._store.begin(begun, alone=self._alone)
+            self._recorder.expect(hosts)
             threading.Thread(target=self._live, daemon=True).start()
         except StoreHeldError:
             raise

@@ -8,6 +8,7 @@ out, and what is in both goes deeper. A later nodevet may cut otherwise.
 
 from collections.abc import Iterable, Mapping
 from functools import cache
+from operator import attrgetter
 from typing import Any, get_args, get_origin
 
 import msgspec
@@ -26,6 +27,7 @@ class Apart(msgspec.Struct, frozen=True):
 
     steady: Mapping[str, bytes]  # by section; those of the earlier reading as `earlier.NAME`
     volatile: bytes
+    sent: Mapping[str, msgspec.Raw]  # the data of the sections that were asked for, whole
 
 
 class _SentSection(msgspec.Struct, forbid_unknown_fields=True):
@@ -104,10 +106,11 @@ def _decoder_of(section: str) -> tuple[msgspec.json.Decoder[Any], _Cut] | None:
     return (typed.decoder(cut.kind), cut) if cut else None
 
 
-def apart(document: bytes) -> Apart | None:
-    """None for what is not as the probe sends it: it is kept whole."""
+def apart(document: bytes, asked: Iterable[str] = ()) -> Apart | None:
+    """None for what is not as the probe sends it: it is kept whole. `asked`: see Apart.sent."""
     try:
         sent = _SENT.decode(document)
+        listed = {name: sent.sections[name].data for name in asked if name in sent.sections}
         rest: dict[str, Any] = {}
         for key in ("schema", "probe"):
             value = getattr(sent, key)
@@ -123,7 +126,8 @@ def apart(document: bytes) -> Apart | None:
             rest["earlier"] = None
         elif sent.earlier is not msgspec.UNSET:
             rest["earlier"] = _sections(sent.earlier, EARLIER, steady)
-        return Apart(steady, _ENCODE(rest))
+        whole = {name: data for name, data in listed.items() if data is not msgspec.UNSET}
+        return Apart(steady, _ENCODE(rest), whole)
     except _UNFIT:
         return None
 
@@ -151,7 +155,7 @@ def _sections(
             else:
                 if cut_out := _cut_out(cut, value):
                     rest["data"] = cut_out
-                section.data = msgspec.Raw(_ENCODE(value))
+                section.data = value
         if rest:
             rests[name] = rest
         steady[prefix + name] = _ENCODE(section)
@@ -192,8 +196,8 @@ def _columns(cut: _Cut, values: list[Any]) -> Any:
 
 def _plain_columns(cut: _Cut, values: list[Any]) -> dict[str, list[Any]] | None:
     """The columns of records that all have all of it, with nothing deeper."""
-    columns = {name: [getattr(value, name) for value in values] for name in cut.out}
-    if any(msgspec.UNSET in column for column in columns.values()):
+    columns = {name: list(map(attrgetter(name), values)) for name in cut.out}
+    if any(msgspec.UnsetType in map(type, column) for column in columns.values()):
         return None
     for name in cut.out:
         for value in values:

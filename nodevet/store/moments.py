@@ -2,8 +2,11 @@
 
 import re
 
+from sqlalchemy import case, func, select
+
 from nodevet import age
 from nodevet.history.model import Moment
+from nodevet.model import Status
 from nodevet.store import schema as t
 from nodevet.store.errors import StoreError
 
@@ -12,6 +15,25 @@ FIRST = t.visit.alias("first_visit")
 FIRST_RUN = t.run.alias("first_run")
 LAST = t.visit.alias("last_visit")
 LAST_RUN = t.run.alias("last_run")
+_SEEN = t.visit.alias("seen_visit")
+_JUDGED = (
+    select(func.max(_SEEN.c.id))
+    .where(_SEEN.c.host == t.finding_span.c.host, _SEEN.c.baseline == t.finding_span.c.baseline)
+    .correlate(t.finding_span)
+    .scalar_subquery()
+)
+_UNVETTED = (
+    select(func.max(_SEEN.c.id))
+    .where(
+        _SEEN.c.host == t.finding_span.c.host,
+        _SEEN.c.baseline.is_(None),
+        _SEEN.c.status != Status.INTERRUPTED.value,
+    )
+    .correlate(t.finding_span)
+    .scalar_subquery()
+)
+LAST_SEEN = case((t.finding_span.c.check != "", _JUDGED), else_=_UNVETTED)
+"""Of a span that is open: the last visit that could see it."""
 
 
 def moment(at: float, run: str) -> Moment:

@@ -3,7 +3,7 @@
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
 
-from sqlalchemy import Connection, Select, and_, case, func, or_, select
+from sqlalchemy import Connection, Select, and_, func, or_, select
 
 from nodevet import typed
 from nodevet.history.model import FindingSpan, SpanEnd
@@ -12,30 +12,13 @@ from nodevet.model import Finding, Severity, Status, Verdict
 from nodevet.store import runs
 from nodevet.store import schema as t
 from nodevet.store.contents import content
-from nodevet.store.moments import FIRST, FIRST_RUN, LAST, LAST_RUN, instant, moment
+from nodevet.store.moments import FIRST, FIRST_RUN, LAST, LAST_RUN, LAST_SEEN, instant, moment
 from nodevet.store.text import plain
 
 _SINCE = t.visit.alias("since_visit")
 _SINCE_RUN = t.run.alias("since_run")
 _ENDED = t.visit.alias("ended_visit")
 _ENDED_RUN = t.run.alias("ended_run")
-_SEEN = t.visit.alias("seen_visit")
-_LAST_SEEN = (
-    select(func.max(_SEEN.c.id))
-    .where(_SEEN.c.host == t.finding_span.c.host, _SEEN.c.baseline == t.finding_span.c.baseline)
-    .correlate(t.finding_span)
-    .scalar_subquery()
-)
-_LAST_UNSEEN = (
-    select(func.max(_SEEN.c.id))
-    .where(
-        _SEEN.c.host == t.finding_span.c.host,
-        _SEEN.c.baseline.is_(None),
-        _SEEN.c.status != Status.INTERRUPTED.value,
-    )
-    .correlate(t.finding_span)
-    .scalar_subquery()
-)
 _SPANS = select(
     t.finding_span,
     t.host.c.name.label("host_name"),
@@ -60,7 +43,7 @@ _SPANS = select(
         LAST.c.id
         == func.coalesce(
             t.finding_span.c.last,
-            case((t.finding_span.c.check != "", _LAST_SEEN), else_=_LAST_UNSEEN),
+            LAST_SEEN,
         ),
     )
     .join(LAST_RUN, LAST_RUN.c.id == LAST.c.run)

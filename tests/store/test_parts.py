@@ -2,7 +2,8 @@
 
 from typing import Any
 
-from recorded import document, record, report
+import pytest
+from recorded import document, record, report, unreachable
 
 from nodevet.catalog import Catalog
 from nodevet.history.trend import FieldTrend
@@ -77,8 +78,27 @@ def test_a_counter_has_points_where_it_moved(store: Store):
     assert of_gpu.count("gpu.pcie_replay_counter") == 2
 
 
+@pytest.mark.parametrize("between", ["not as a probe sends it", "not judged"])
+def test_what_was_not_looked_at_is_nothing_to_compare_with(store: Store, between: str):
+    first, second = node("GPU-a", ecc=1, replays=1), node("GPU-b", ecc=2, replays=2)
+    record(store, 0, report(), evidence=first)
+    if between == "not judged":
+        record(store, 1, unreachable(night=1), evidence=second)
+        record(store, 2, report(night=2), evidence=second)
+    else:
+        record(store, 1, report(night=1), evidence=second[:-1] + b',"more":1}')
+        record(store, 2, report(night=2), evidence=first)
+    gpu = "GPU-a" if between != "not judged" else "GPU-b"
+    here = {place.part.id for place in store.places(host="gpu001") if place.open}
+    assert here == {gpu, "PM1743 S1", "a088:c203:00aa:bbcc"}
+    value = 2 if between == "not judged" else 1
+    last = {(point.name, point.part): point.value for point in store.points(host="gpu001")}
+    assert last["infiniband.link_downed", "a088:c203:00aa:bbcc"] == value
+    assert last["gpu.ecc_aggregate_uncorrected", gpu] == value
+
+
 def test_a_second_try_leaves_no_part_or_point_twice(store: Store):
-    from recorded import ended, run, unreachable
+    from recorded import ended, run
 
     begun = run(0)
     recorder = store.begin(begun)

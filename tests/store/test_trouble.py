@@ -263,6 +263,25 @@ def test_two_write_at_once_and_a_reader_reads(url: str):
             assert {span.host for span in one.spans(run=run(night).id)} == failing
 
 
+def test_what_was_read_ahead_is_read_again_if_another_run_wrote_meanwhile(url: str):
+    names = [f"gpu{host:03d}" for host in range(9)]
+    with open_store(url) as store:
+        first, second = store.begin(run(0, 9)), store.begin(run(1, 9))
+        first.expect(names)
+        take(first, 0, 0)  # the others are read with it: none was met before
+        for host in reversed(range(9)):
+            take(second, 1, host)
+        second.finish(ended(run(1, 9)))
+        for host in (8, *range(1, 8)):
+            take(first, 0, host)
+        first.finish(ended(run(0, 9)))
+        assert (first.broken, second.broken) == (None, None)
+        for night in (0, 1):
+            failing = {names[host] for host in range(9) if fails(night, host)}
+            assert {span.host for span in store.spans(run=run(night).id)} == failing
+        assert len(list(store.evidence(run(0).id))) == 9
+
+
 def test_two_processes_record_the_same_hosts_at_once(url: str):
     with open_store(url):
         pass

@@ -1,0 +1,336 @@
+"""Writing some hosts of a run, in one transaction."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+from sqlalchemy import Connection, Table, bindparam, func, insert, select, update
+
+from nodevet.history.model import Part
+from nodevet.model import HostReport, Status
+from nodevet.store import blobs
+from nodevet.store import schema as t
+from nodevet.store.moments import LAST_SEEN
+from nodevet.store.preparing import TakenHost
+from nodevet.store.text import encoded, plain
+from nodevet.store.undoing import count
+
+_ENDED = (
+    update(t.finding_span)
+    .where(t.finding_span.c.id == bindparam("_id"))
+    .values(last=LAST_SEEN, ended=bindparam("_ended"), end=bindparam("_end"))
+)
+_MOVED = update(t.host).where(t.host.c.id == bindparam("_id"))
+
+
+class HostWriting:
+    """One transaction: some hosts of a run."""
+
+    def __init__(self, connection: Connection, run_id: int, batch: Sequence[TakenHost]) -> None:
+        self._connection = connection
+        self._run = run_id
+        self._batch = batch
+        self._next: dict[str, int] = {}
+        self._rows: dict[str, list[dict[str, Any]]] = {}
+
+    def write(self) -> None:
+        batch = self._batch
+        hosts = self._hosts()
+        baselines = self._named(
+            t.baseline, t.baseline.c.name, {plain(each.report.baseline) for each in batch} | {""}
+        )
+        groups = self._named(
+            t.grouping, t.grouping.c.names, {_groups(each.report) for each in batch}
+        )
+        pieces = self._pieces()
+        texts = self._texts()
+        known_parts = self._parts()
+        ended: list[dict[str, Any]] = []
+        moved: list[dict[str, Any]] = []
+        for taken in batch:
+            report, host = taken.report, hosts[plain(taken.report.host)]
+            visit = self._id(t.visit)
+            vetted = report.status is Status.VETTED
+            boot = self._boot(taken, host, visit)
+            steady, volatile = pieces.get(taken.steady), self._volatile(taken)
+            if taken.kept is not None and taken.evidence is None and vetted:
+                steady, volatile = taken.kept.steady, taken.kept.volatile
+            judged = pieces.get(taken.judged)
+            self._add(
+                t.visit,
+                id=visit,
+                run=self._run,
+                host=host,
+                status=report.status.value,
+                why=plain(report.why) or None,
+                outcome=report.outcome.value,
+                seconds=report.seconds,
+                at=taken.at,
+                arrived=bool(report.arrived),
+                machine_id=plain(report.machine_id) if report.machine_id and not boot else None,
+                boot=boot,
+                baseline=baselines[plain(report.baseline)] if vetted else None,
+                grouping=groups[_groups(report)] if report.groups else None,
+                steady=steady,
+                volatile=volatile,
+                judged=judged,
+                thinned=False,
+                superseded=False,
+            )
+            self._spans(taken, host, visit, baselines, texts)
+            for ending in taken.step.ended:
+                ended.append({"_id": ending.span.id, "_ended": visit, "_end": ending.end.value})
+            self._hardware(taken, host, visit, known_parts)
+            moved.append(self._moved(taken, host, visit, boot, steady, volatile, judged))
+        if ended:
+            self._connection.execute(_ENDED, ended)
+        for table in (t.blob, t.boot, t.visit, t.finding_span, t.place, t.counter):
+            if rows := self._rows.get(table.name):
+                self._connection.execute(insert(table), rows)
+        self._connection.execute(_MOVED, moved)
+        counts = Counter(taken.report.outcome.value for taken in batch)
+        count(self._connection, self._run, counts)
+
+    def _id(self, table: Table) -> int:
+        if table.name not in self._next:
+            most = self._connection.execute(select(func.max(table.c.id))).scalar()
+            self._next[table.name] = most or 0
+        self._next[table.name] += 1
+        return self._next[table.name]
+
+    def _add(self, table: Table, **values: Any) -> None:
+        self._rows.setdefault(table.name, []).append(values)
+
+    def _hosts(self) -> dict[str, int]:
+        found = {plain(each.report.host): each.host.id for each in self._batch if each.host}
+        new = [
+            {"id": self._id(t.host), "name": name}
+            for name in (plain(each.report.host) for each in self._batch)
+            if name not in found
+        ]
+        if new:
+            self._connection.execute(insert(t.host), new)
+        return found | {str(row["name"]): int(str(row["id"])) for row in new}
+
+    def _named(self, table: Table, column: Any, names: set[str]) -> dict[str, int]:
+        rows = self._connection.execute(select(table.c.id, column).where(column.in_(names)))
+        found = {name: number for number, name in rows}
+        new = [{"id": self._id(table), column.name: name} for name in sorted(names - found.keys())]
+        if new:
+            self._connection.execute(insert(table), new)
+        return found | {str(row[column.name]): int(str(row["id"])) for row in new}
+
+    def _pieces(self) -> dict[bytes | None, int]:
+        """The ids of all blobs that the batch speaks of; those that are new are written."""
+        shas = {
+            sha for each in self._batch for sha in (each.steady, each.judged) if sha is not None
+        }
+        new = {piece.sha: piece for each in self._batch for piece in each.pieces if piece.sha}
+        listed = self._connection.execute(
+            select(t.blob.c.id, t.blob.c.sha256).where(t.blob.c.sha256.in_(shas | new.keys()))
+        )
+        found: dict[bytes | None, int] = {bytes(sha): number for number, sha in listed}
+        rows = []
+        for sha, piece in new.items():
+            if sha not in found:
+                found[sha] = self._id(t.blob)
+                rows.append(
+                    {
+                        "id": found[sha],
+                        "sha256": sha,
+                        "base": piece.base,
+                        "size": piece.size,
+                        "data": piece.data,
+                    }
+                )
+        if rows:
+            self._connection.execute(insert(t.blob), rows)
+        return found
+
+    def _parts(self) -> dict[str, int]:
+        """The ids of all parts that the batch speaks of; new ones are written, others kept up."""
+        told: dict[tuple[str, str], Part] = {}
+        for each in self._batch:
+            told |= {(part.kind.value, plain(part.id)): part for part, _ in each.arrived}
+        names = {name for _, name in told}
+        names |= {key[0] for each in self._batch for key in each.moved if key[0]}
+        if not names:
+            return {}
+        found: dict[str, int] = {}
+        kept: dict[tuple[str, str], Any] = {}
+        for row in self._connection.execute(select(t.part).where(t.part.c.name.in_(names))):
+            found[row.name] = row.id
+            kept[row.kind, row.name] = row
+        for (kind, name), part in told.items():
+            values = {
+                "model": plain(part.model),
+                "names": encoded([plain(each) for each in part.names]),
+            }
+            here = kept.get((kind, name))
+            if here is None:
+                found[name] = number = self._id(t.part)
+                self._add(t.part, id=number, kind=kind, name=name, **values)
+            elif (here.model, bytes(here.names)) != (values["model"], values["names"]):
+                self._connection.execute(
+                    update(t.part).where(t.part.c.id == here.id).values(**values)
+                )
+        if rows := self._rows.pop(t.part.name, None):
+            self._connection.execute(insert(t.part), rows)
+        return found
+
+    def _hardware(self, taken: TakenHost, host: int, visit: int, known: Mapping[str, int]) -> None:
+        """Places that began and ended, and counters that moved."""
+        for part, slot in taken.arrived:
+            self._add(
+                t.place,
+                id=self._id(t.place),
+                part=known[plain(part.id)],
+                host=host,
+                slot=plain(slot),
+                first=visit,
+                last=None,
+                ended=None,
+            )
+        if taken.left and taken.host:
+            last = taken.host.vetted
+            self._connection.execute(
+                update(t.place).where(t.place.c.id.in_(taken.left)).values(last=last, ended=visit)
+            )
+        for (of, name, subject), value in taken.moved.items():
+            self._add(
+                t.counter,
+                id=self._id(t.counter),
+                host=host,
+                part=known.get(of) if of else None,
+                name=name,
+                subject=subject if not of or of in known else f"{of} {subject}".strip(),
+                value=value - (1 << 64) if value >= 1 << 63 else value,
+                visit=visit,
+            )
+
+    def _volatile(self, taken: TakenHost) -> int | None:
+        blob = taken.volatile
+        if blob is None:
+            return None
+        number = self._id(t.blob)
+        self._add(t.blob, id=number, sha256=None, base=blob.base, size=blob.size, data=blob.data)
+        return number
+
+    def _texts(self) -> dict[bytes, int]:
+        new: dict[bytes, bytes] = {}
+        for each in self._batch:
+            for opening in each.step.opened:
+                if opening.finding is not None:
+                    text = encoded(opening.finding)
+                    new[blobs.sha_of(text)] = text
+        if not new:
+            return {}
+        listed = self._connection.execute(
+            select(t.finding_text.c.id, t.finding_text.c.sha256).where(
+                t.finding_text.c.sha256.in_(new)
+            )
+        )
+        found = {bytes(sha): number for number, sha in listed}
+        rows = []
+        for sha, text in new.items():
+            if sha not in found:
+                found[sha] = self._id(t.finding_text)
+                rows.append({"id": found[sha], "sha256": sha, "finding": text})
+        if rows:
+            self._connection.execute(insert(t.finding_text), rows)
+        return found
+
+    def _boot(self, taken: TakenHost, host: int, visit: int) -> int | None:
+        report, row = taken.report, taken.host
+        if not report.machine_id or not report.boot_id:
+            return None
+        machine_id, boot_id = plain(report.machine_id), plain(report.boot_id)
+        if row and row.boot and (row.machine_id, row.boot_id) == (machine_id, boot_id):
+            return int(row.boot)
+        if row:
+            known = self._connection.execute(
+                select(t.boot.c.id).where(
+                    t.boot.c.host == host,
+                    t.boot.c.machine_id == machine_id,
+                    t.boot.c.boot_id == boot_id,
+                )
+            ).scalar()
+            if known:
+                return int(known)
+        boot = self._id(t.boot)
+        self._add(t.boot, id=boot, machine_id=machine_id, boot_id=boot_id, host=host, visit=visit)
+        return boot
+
+    def _spans(
+        self,
+        taken: TakenHost,
+        host: int,
+        visit: int,
+        baselines: Mapping[str, int],
+        texts: Mapping[bytes, int],
+    ) -> None:
+        for opening in taken.step.opened:
+            since = None
+            if opening.inherits and opening.after:
+                span = t.finding_span.c
+                since = self._connection.execute(
+                    select(func.coalesce(span.since, span.first)).where(span.id == opening.after.id)
+                ).scalar()
+            text = None
+            if opening.finding is not None:
+                text = texts[blobs.sha_of(encoded(opening.finding))]
+            self._add(
+                t.finding_span,
+                id=self._id(t.finding_span),
+                host=host,
+                baseline=baselines[plain(taken.report.baseline) if opening.check else ""],
+                key=opening.key,
+                check=plain(opening.check),
+                verdict=opening.verdict.value,
+                severity=opening.severity.value,
+                said=opening.said,
+                text=text,
+                why=plain(opening.why),
+                first=visit,
+                since=since,
+                last=None,
+                ended=None,
+                end=None,
+            )
+
+    def _moved(
+        self,
+        taken: TakenHost,
+        host: int,
+        visit: int,
+        boot: int | None,
+        steady: int | None,
+        volatile: int | None,
+        judged: int | None,
+    ) -> dict[str, Any]:
+        """The host's row after this visit; evidence that was not looked at is nothing to compare
+        the next with."""
+        row, report = taken.host, taken.report
+        machine = plain(report.machine_id) if report.machine_id else None
+        same = row is not None and machine in (None, row.machine)
+        vetted = report.status is Status.VETTED
+        fresh = taken.evidence is not None
+        looked = fresh and vetted
+        return {
+            "_id": host,
+            "visit": visit,
+            "vetted": visit if vetted else row and row.vetted,
+            "machine": machine or (row and row.machine),
+            "machine_from": (row and row.machine_from) if same else visit,
+            "boot": boot or (row and row.boot),
+            "keyframe": volatile if taken.keyframe else row and row.keyframe,
+            "keyframe_at": taken.at if taken.keyframe else row and row.keyframe_at,
+            "steady": steady if looked else None if fresh else row and row.steady,
+            "judged": judged or (row and row.judged),
+            "counted": taken.counted if looked else None if fresh else row and row.counted,
+        }
+
+
+def _groups(report: HostReport) -> str:
+    return plain(msgspec.json.encode([plain(group) for group in report.groups]).decode())
