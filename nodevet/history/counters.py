@@ -153,7 +153,7 @@ def moved(before: Mapping[Key, int], now: Mapping[Key, int]) -> dict[Key, int]:
     return {key: value for key, value in now.items() if before.get(key, 0) != value}
 
 
-class _Tally(msgspec.Struct):
+class _Tally(msgspec.Struct, gc=False):
     """A counter with its value as it was sent."""
 
     name: str = ""
@@ -178,17 +178,17 @@ _TALLY = typed.decoder(_TallySection)
 def tallied(sent: Mapping[str, msgspec.Raw]) -> bytes:
     """What stands in the counters of the sections OFTEN, in their order: a text that differs if
     one of them moved while the sections are the same otherwise."""
-    text: list[bytes] = []
+    text: list[bytes | msgspec.Raw] = []
     for name in OFTEN:
         data = sent.get(name, b"")
         try:
             found = _TALLY.decode(data)
         except (msgspec.MsgspecError, UnicodeError, RecursionError):
-            text.append(bytes(data))
+            text.append(data)
             continue
         of = OF_A_PORT if name == "infiniband" else OF_AN_INTERFACE
         ports = [port for device in found.devices or () for port in device.ports or ()]
         for each in (*ports, *(found.interfaces or ())):
-            text += [bytes(it.value) for it in each.counters or () if it.name in of]
+            text += [it.value for it in each.counters or () if it.name in of]
         text.append(name.encode())
     return b" ".join(text)

@@ -84,7 +84,7 @@ def _cut_of(record: type[Record]) -> _Cut | None:
         fields.append((field.name, kind, msgspec.UNSET))
     if not out and not inner:
         return None
-    made = msgspec.defstruct(f"Cut{record.__name__}", fields, forbid_unknown_fields=True)
+    made = msgspec.defstruct(f"Cut{record.__name__}", fields, forbid_unknown_fields=True, gc=False)
     return _Cut(made, tuple(out), tuple(inner))
 
 
