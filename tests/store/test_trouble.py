@@ -1,5 +1,6 @@
 """Killed, full, locked, cut off, of another schema: the store stays whole, and says why."""
 
+import gc
 import os
 import random
 import resource
@@ -217,6 +218,14 @@ def test_a_server_that_is_not_there_is_told_without_its_password():
     assert "postgresql://nodevet:***@127.0.0.1:1/none" in str(told.value)
 
 
+@pytest.fixture
+def collected() -> Iterator[None]:
+    """What a test leaves to the garbage collection is collected before the next one."""
+    yield
+    gc.collect()
+
+
+@pytest.mark.usefixtures("collected")
 def test_postgresql_restarted_in_the_middle(postgres: Postgres):
     url = postgres.database()
     with open_store(url) as store:
