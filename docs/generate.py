@@ -232,6 +232,8 @@ STORED = {
     "or says why it has none; the schema has the fields of all of them.",
     "feed": "Whether nodes can feed their GPUs: `nodevet feed --format json`.",
     "diagnosis": "What GPUs wait for: `nodevet diagnose --format json`.",
+    "history": "What is remembered: `--format json` of `runs`, `history`, `diff`, `trend`, "
+    "`passport`, `blame` and `backtest`; `kind` says which it is.",
 }
 
 
@@ -244,7 +246,8 @@ def schema_pages() -> dict[Path, str]:
         pages[FOLDER / "schemas" / f"{kind}.json"] = text
         blocks += [f"## {kind.capitalize()}", f"{told} Schema: [{kind}.json](schemas/{kind}.json)."]
         if kind != "evidence":
-            blocks += list(definitions(schema["$defs"], schema["$ref"].rpartition("/")[2]))
+            first = schema.get("$ref", "").rpartition("/")[2]
+            blocks += list(definitions(schema["$defs"], first))
     pages[FOLDER / "schemas.md"] = "\n\n".join(blocks) + "\n"
     return pages
 

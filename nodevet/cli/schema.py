@@ -8,7 +8,10 @@ import click
 from nodevet.cli.common import options
 from nodevet.cli.common.command import Command
 
-KINDS = ("baseline", "workload", "run", "plan", "result", "status", "evidence", "feed", "diagnosis")
+KINDS = (
+    *("baseline", "workload", "run", "plan", "result", "status", "evidence", "feed"),
+    *("diagnosis", "history"),
+)
 
 
 @click.command(
@@ -37,6 +40,7 @@ def command(kind: str, project: Path) -> None:
       evidence  what was read on a node: check --save, nodevet probe
       feed      whether nodes can feed their GPUs: nodevet feed --format json
       diagnosis what GPUs wait for: nodevet diagnose --format json
+      history   what runs, history, diff, trend, passport, blame, backtest answer
 
     That of baselines knows every check of this project. Write it next to your baselines, and
     begin each with `# yaml-language-server: $schema=nodevet.schema.json`.

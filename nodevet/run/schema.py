@@ -19,8 +19,15 @@ from nodevet.evidence.core import Section
 from nodevet.evidence.sections import sections
 from nodevet.feed.answer import FEED_SCHEMA, FeedAnswer
 from nodevet.feed.workload import WorkloadFile
+from nodevet.history.backtest import Backtest
+from nodevet.history.blame import Blame
+from nodevet.history.passport import Passport
+from nodevet.history.run_diff import RunDiff
+from nodevet.history.story import HostStory
+from nodevet.history.trend import CheckTrend, FieldTrend
 from nodevet.remedy.model import VERSION, Plan
 from nodevet.result import SCHEMA, Result
+from nodevet.run.recall import RunFound, RunsFound
 from nodevet.run.saved import KeptVisit
 from nodevet.run.status import STATUS_SCHEMA, StatusAnswer
 
@@ -78,6 +85,18 @@ def evidence(project: Path) -> Document:
     }
     choices = [{"$ref": "#/$defs/KeptVisit"}, {"$ref": "#/$defs/Evidence"}]
     return _titled("evidence", "What was read on a node", {"anyOf": choices}, definitions)
+
+
+def history(project: Path) -> Document:
+    """What the commands of the history answer with --format json; `kind` says which."""
+    told, definitions = msgspec.json.schema_components(tuple(HISTORY), ref_template=REFERENCE)
+    _annotate(definitions, tuple(HISTORY))
+    for struct, kinds in HISTORY.items():
+        found = definitions[struct.__name__]
+        found["properties"] = {"kind": {"enum": list(kinds)}, **found["properties"]}
+        found["required"] = ["kind", *found.get("required", ())]
+    about = "What is remembered, as the commands of the history answer it with --format json"
+    return _titled("history", about, {"anyOf": list(told)}, definitions)
 
 
 def _section(record: type[Any]) -> Any:
@@ -143,6 +162,18 @@ def _notes(kind: type) -> Mapping[str, str]:
     return {name: note.strip() for name, note in found.items()}
 
 
+HISTORY: Mapping[type[msgspec.Struct], tuple[str, ...]] = {
+    RunsFound: ("runs",),
+    RunFound: ("run",),
+    HostStory: ("history",),
+    Passport: ("passport", "history"),
+    RunDiff: ("diff",),
+    CheckTrend: ("trend",),
+    FieldTrend: ("trend",),
+    Blame: ("blame",),
+    Backtest: ("backtest",),
+}
+"""The documents of the history, each with what its `kind` says."""
 KINDS: Mapping[str, Callable[[Path], Document]] = {
     "baseline": baseline,
     "workload": workload,
@@ -171,5 +202,6 @@ KINDS: Mapping[str, Callable[[Path], Document]] = {
         _of_struct, "diagnosis", "What GPUs wait for, as `nodevet diagnose` answers it",
         Diagnosis, "schema", DIAGNOSIS_SCHEMA,
     ),
+    "history": history,
 }  # fmt: skip
 """Each takes the project's folder."""

@@ -1,17 +1,21 @@
-"""Every command of the history says the same of a store in SQLite and of one in PostgreSQL."""
+"""Every command of the history says the same of a store in SQLite and of one in PostgreSQL, and it
+is as its schema says."""
 
 import json
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import five_nights
+import jsonschema
 import pytest
 from click.testing import CliRunner
 from postgres import Postgres
 from pyarrow import parquet
 
 from nodevet.cli import nodevet as command_line
+from nodevet.run.schema import KINDS
 
 Past = Callable[..., Any]
 PART = five_nights.board(five_nights.BAD_GPU)["uuid"]
@@ -31,9 +35,16 @@ def told(store: str, *words: str) -> str:
     return done.stdout
 
 
-def document(text: str) -> Any:
-    """Without where the store is, and how large."""
+@cache
+def schema(kind: str) -> jsonschema.Draft202012Validator:
+    return jsonschema.Draft202012Validator(KINDS[kind](Path()))
+
+
+def document(text: str, kind: str = "history") -> Any:
+    """What was answered, held against its schema; without where the store is, and how large."""
     found = json.loads(text)
+    if found.get("kind") not in ("prune", "export"):
+        schema(kind).validate(found)
     return {key: each for key, each in found.items() if key not in ("store", "freed_b", "size_b")}
 
 
@@ -75,7 +86,7 @@ def test_what_is_judged_again_is_the_same(
     for store in both:
         done = nodevet(*words, "--store", store, "--format", "json")
         assert done.returncode in (0, 1), done.stderr
-        found = document(done.stdout)
+        found = document(done.stdout, "run" if words[0] == "check" else "history")
         for name in ("id", "started", "seconds"):  # of this run of the command
             found.pop(name, None)
         said.append(found)
@@ -101,3 +112,17 @@ def test_evidence_goes_in_both(both: tuple[str, str], postgres: Postgres, tmp_pa
         said[-1].append(document(told(store, "diff", "--format", "json")))
     assert said[0] == said[1]
     assert said[0][0]["thinned"] > 10 and not said[0][1]["thinned"] and said[0][2]["thinned"] > 10
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"kind": "runs", "store": "x", "runs": []},
+        {"kind": "trend", "check": "power_limit", "points": [{"run": "r"}]},
+        {"kind": "story", "host": "gpu001"},
+        {"host": "gpu001"},
+    ],
+    ids=["without more", "a point without what was counted", "of another kind", "of no kind"],
+)
+def test_what_is_no_document_of_the_history(wrong: dict[str, Any]) -> None:
+    assert not schema("history").is_valid(wrong)
