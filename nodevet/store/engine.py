@@ -1,10 +1,9 @@
 """From a URL to a database that can be asked."""
 
-import logging
 import os
 import sqlite3
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -119,14 +118,13 @@ def _postgres(url: URL) -> Engine:
         import pg8000  # noqa: F401
     except ImportError as error:
         raise StoreError(f"a store in PostgreSQL needs pg8000; {INSTALL}") from error
-    # that a session which the server ended cannot be closed is no news, and no traceback
-    logging.getLogger("sqlalchemy.pool").setLevel(logging.CRITICAL + 1)
     arguments: dict[str, Any] = {"timeout": 30}
     query = dict(url.query)
     folder = query.pop("host", None)
     if isinstance(folder, str) and folder.startswith("/"):
         arguments["unix_sock"] = f"{folder}/.s.PGSQL.{query.pop('port', url.port or 5432)}"
     engine = create_engine(url.set(query=query), connect_args=arguments, pool_pre_ping=True)
+    engine.dialect.do_close = _end  # type: ignore[method-assign]
 
     @event.listens_for(engine, "begin")
     def _begun(connection: Connection) -> None:
@@ -134,6 +132,18 @@ def _postgres(url: URL) -> Engine:
             connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({WRITERS})")
 
     return engine
+
+
+def _end(dbapi_connection: Any) -> None:
+    """Close a session of PostgreSQL. One that the server ended is no news; its last word, which
+    cannot be sent, goes with the stream that holds it: pg8000 leaves that to the collector."""
+    from pg8000.dbapi import Error as PostgresError
+
+    stream = dbapi_connection._sock
+    with suppress(OSError, PostgresError):
+        dbapi_connection.close()
+    with suppress(OSError, ValueError):
+        stream.close()
 
 
 @contextmanager

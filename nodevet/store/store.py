@@ -27,6 +27,7 @@ from nodevet.store import schema as t
 from nodevet.store.contents import content
 from nodevet.store.database import Database
 from nodevet.store.engine import default_url, engine_of, parsed, told
+from nodevet.store.errors import StoreError
 from nodevet.store.moments import instant
 from nodevet.store.recorder import Recorder
 from nodevet.store.upgrade import upgrade
@@ -39,8 +40,12 @@ def open_store(url: str | None = None, *, create: bool = True) -> "Store":
     not to be made."""
     place = parsed(url or default_url())
     engine = engine_of(place, create=create)
-    with told(place):
-        upgrade(engine)
+    try:
+        with told(place):
+            upgrade(engine)
+    except StoreError:
+        engine.dispose()
+        raise
     return Store(engine, place)
 
 

@@ -25,8 +25,6 @@ from nodevet.history.model import RunState
 from nodevet.store import Store, StoreError, engine, open_store
 from nodevet.store.blobs import unpacked
 
-# pg8000 leaves the socket of a session that the server cut off to the garbage collection
-pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 HOSTS = 30
 KILLS = int(os.environ.get("NODEVET_KILLS", "6"))
 
