@@ -72,13 +72,14 @@ class RoundScreen:
         try:
             if self._live is None:
                 console = Console(no_color=not colour, highlight=False, markup=False, emoji=False)
-                self._live = Live(
+                live = Live(
                     console=console,
                     auto_refresh=False,
                     redirect_stdout=False,
                     redirect_stderr=False,
                 )
-                self._live.start()
+                live.start()
+                self._live = live  # only now: rich cannot stop what did not start
                 console.show_cursor(True)  # a process that is killed would leave none
             size = self._live.console.size
             lines = board(found, colour=colour, width=size.width, height=size.height - 3)

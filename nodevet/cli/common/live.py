@@ -210,14 +210,15 @@ class _Terminal:
             self.close()
             return
         if self._live is None:
-            self._live = Live(
+            live = Live(
                 console=self._console,
                 auto_refresh=False,
                 transient=True,
                 redirect_stdout=False,
                 redirect_stderr=False,
             )
-            self._live.start()
+            live.start()
+            self._live = live  # only now: rich cannot stop what did not start
             self._console.show_cursor(True)  # a process that is killed would leave none
         rows = max(1, min(ROWS, self._console.height - 2))
         lines = [self._board.head(now), *(f"  {row}" for row in self._board.rows(now, rows))]

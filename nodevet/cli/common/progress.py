@@ -102,10 +102,11 @@ class Bar:
 
         columns = (TextColumn("vetting"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
         console = Console(stderr=True, no_color=not self._colour)
-        self._drawn = Progress(*columns, console=console, transient=True)
-        self._drawn.add_task("", total=self._total)
+        drawn = Progress(*columns, console=console, transient=True)
+        drawn.add_task("", total=self._total)
         with _whole():
-            self._shown = _while_written(self._drawn.start)
+            if _while_written(drawn.start):  # rich cannot stop what did not start
+                self._drawn = drawn
 
     def advance(self) -> None:
         if self._shown and (drawn := self._drawn) is not None:
