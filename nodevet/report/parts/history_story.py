@@ -285,7 +285,7 @@ def _counters(stays: Sequence[Stay]) -> HistoryTable | None:
         for each in stay.counters
     )
     heads = ("counter", "in", "when it came", "last read")
-    note = "what a part has counted goes with it; a counter that is not told of was 0"
+    note = "what a part has counted goes with it; a counter that is not listed was 0"
     return HistoryTable(title="Counters", heads=heads, rows=rows, note=note) if rows else None
 
 
