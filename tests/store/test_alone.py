@@ -3,11 +3,14 @@
 import os
 import time
 import warnings
+from pathlib import Path
 
 import pytest
 from recorded import ended, report, run
 from sqlalchemy import text
 
+from nodevet.cli.common.output import Sinks
+from nodevet.cli.common.progress import watched
 from nodevet.model import Run
 from nodevet.run import recording
 from nodevet.run.listener import VetListener
@@ -102,3 +105,20 @@ def test_a_run_gives_signs_of_life_while_its_hosts_take_their_time(
         going.took(report("gpu001"))
         going.ended(goes)
     store.free("nightly")
+
+
+def test_a_run_that_is_refused_leaves_the_report_of_the_one_that_goes_on(
+    store: Store, tmp_path: Path
+) -> None:
+    file, seen = tmp_path / "hosts.jsonl", run(1)
+    file.write_text("theirs\n")
+    goes = Run(id=seen.id, nodevet="0", started=seen.started, seconds=0.0)
+    store.begin(run(0), alone=True)
+    with watched(1, Sinks([f"jsonl:{file}"])) as listener:
+        mine = recording.Recording(store, listener, series="nightly", alone=True)
+        with mine, pytest.raises(StoreHeldError):
+            mine.began(goes, ("gpu001",))
+        assert file.read_text() == "theirs\n"
+        listener.took(report("gpu001"))
+        listener.took(report("gpu002"))
+    assert len(file.read_text().splitlines()) == 2 and "theirs" not in file.read_text()

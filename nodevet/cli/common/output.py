@@ -85,12 +85,13 @@ class Sinks:
 
     @contextmanager
     def streams(self) -> Iterator["Streams"]:
-        """The streamed sinks, open while the run goes on."""
+        """The streamed sinks, open while the run goes on. A run that is refused before it began
+        leaves what a file held."""
         files: dict[Sink, IO[str]] = {}
         try:
             for sink in self.sinks:
                 if sink.streamed:
-                    files[sink] = sink.file.open("w", encoding="utf-8") if sink.file else sys.stdout
+                    files[sink] = sink.file.open("a", encoding="utf-8") if sink.file else sys.stdout
             yield Streams(files, self)
         finally:
             for file in files.values():
@@ -228,6 +229,7 @@ class Streams:
     def __init__(self, files: dict[Sink, IO[str]], output: Sinks) -> None:
         self._files = files
         self._output = output
+        self._begun: set[Sink] = set()
 
     def __bool__(self) -> bool:
         return bool(self._files)
@@ -240,6 +242,10 @@ class Streams:
         """Write to each what `lines` makes with the module of its format, and push it out."""
         for sink, file in list(self._files.items()):
             try:
+                if sink not in self._begun:
+                    self._begun.add(sink)
+                    if sink.file is not None and sink.file.is_file():
+                        file.truncate(0)
                 file.write(lines(report.module(sink.format)))
                 file.flush()
             except OSError as error:
