@@ -1,6 +1,7 @@
 """`nodevet history`, `trend` and `passport` tell what happened to hosts, parts and fields."""
 
 import json
+import re
 from collections.abc import Callable
 
 import five_nights
@@ -115,7 +116,7 @@ def test_what_leaves_the_site_names_none_of_it(
     say: Say, words: tuple[str, ...], stays: str
 ) -> None:
     for form in ("table", "json", "markdown", "html"):
-        text = say(*words, "--redact", "--format", form)
+        text = re.sub(r"sha256-[\w+/=]+", "", say(*words, "--redact", "--format", form))
         assert stays in text, form
         if words[0] != "runs":
             assert "host 1" in text or "host [1" in text, form
