@@ -77,6 +77,8 @@ def _sqlite(url: URL, *, create: bool) -> Engine:
             _make(path)
         except OSError as error:
             raise StoreError(f"{path}: the store cannot be made: {error.strerror}") from error
+    elif not path.is_file():
+        raise StoreError(f"{path}: it is no file, so it is no store; name another with --store")
     engine = create_engine(
         url,
         connect_args={"timeout": WAIT, "check_same_thread": False},

@@ -35,7 +35,12 @@ def _refuse(connection: Connection, found: str | None) -> None:
             f"{VERSION}); use that one, or name another store with --store"
         )
     if found is None:
-        taken = sorted(metadata.tables.keys() & set(inspect(connection).get_table_names()))
+        there = set(inspect(connection).get_table_names())
+        if (
+            connection.dialect.name != "sqlite"
+        ):  # a file is of one program, a database may be shared
+            there &= metadata.tables.keys()
+        taken = sorted(there)
         if taken:
             raise StoreError(
                 f"{name}: it has tables of something else ({', '.join(taken[:3])}); name another "

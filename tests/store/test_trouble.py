@@ -199,6 +199,18 @@ def test_what_is_no_store_is_said_to_be_none(tmp_path: Path):
         other.execute("CREATE TABLE run (speed INTEGER)")
     with pytest.raises(StoreError, match=r"tables of something else \(run\)"):
         open_store(f"sqlite:///{tmp_path}/other")
+    with sqlite3.connect(tmp_path / "theirs") as theirs:
+        theirs.execute("CREATE TABLE bookmarks (url TEXT)")
+    with pytest.raises(StoreError, match=r"tables of something else \(bookmarks\)"):
+        open_store(f"sqlite:///{tmp_path}/theirs", create=False)
+    with sqlite3.connect(tmp_path / "theirs") as theirs:
+        tables = theirs.execute("SELECT name FROM sqlite_master").fetchall()
+        assert tables == [("bookmarks",)]
+    (tmp_path / "folder").mkdir()
+    os.mkfifo(tmp_path / "pipe")
+    for name in ("folder", "pipe"):
+        with pytest.raises(StoreError, match=f"{name}: it is no file"):
+            open_store(f"sqlite:///{tmp_path}/{name}")
     (tmp_path / "file").write_text("")
     with pytest.raises(StoreError, match="cannot be made"):
         open_store(f"sqlite:///{tmp_path}/file/h.sqlite")
