@@ -16,7 +16,7 @@ from nodevet.evidence.mlxlink import Mlxlink
 from nodevet.evidence.network import Network
 from nodevet.evidence.nvme import Nvme
 from nodevet.evidence.pci import Pci
-from nodevet.history.parts import drive_id, nvme_id
+from nodevet.history.parts import drive_id, gpu_id, nvme_id, rdma_id
 
 Key = tuple[str, str, str]  # part, name, subject
 Counted = tuple[str, str, str, int | None]  # and the value
@@ -42,7 +42,8 @@ ECC = tuple(name for name in EccCounts.__struct_fields__ if name.endswith("corre
 
 def _gpu(data: Gpus) -> Iterator[Counted]:
     for gpu in data.gpus or ():
-        part, subject = gpu.uuid or "", "" if gpu.uuid else gpu.bus_id or f"GPU {gpu.index}"
+        part = gpu_id(gpu)
+        subject = "" if part else gpu.bus_id or f"GPU {gpu.index}"
         for name in ECC:
             yield part, f"gpu.ecc_{name}", subject, getattr(gpu.ecc, name)
         yield part, "gpu.remapped_corrected", subject, gpu.remapping.corrected
@@ -99,7 +100,7 @@ def _edac(data: Edac) -> Iterator[Counted]:
 
 def _infiniband(data: Infiniband) -> Iterator[Counted]:
     for device in data.devices or ():
-        part = "" if device.physfn else device.node_guid or ""
+        part = rdma_id(device)
         for port in device.ports or ():
             subject = f"port {port.number}" if part else f"{device.name} port {port.number}"
             for each in port.counters or ():

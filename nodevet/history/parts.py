@@ -1,5 +1,6 @@
 """Which parts a host holds, and where they are: what is followed from host to host. Pure."""
 
+import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
@@ -7,26 +8,53 @@ from typing import Any
 from nodevet.evidence.core import SectionRecord
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.drives import Drives, ScsiDrive
-from nodevet.evidence.gpu import Gpus
-from nodevet.evidence.infiniband import Infiniband
+from nodevet.evidence.gpu import Gpu, Gpus
+from nodevet.evidence.infiniband import Infiniband, RdmaDevice
 from nodevet.evidence.network import Network
 from nodevet.evidence.nvme import Nvme, NvmeController
 from nodevet.history.model import Part, PartKind
 
 Held = tuple[Part, str]  # with its slot
-NO_GUID = frozenset("0:")
+NO_IDS = frozenset(
+    {
+        *("na", "none", "null", "unknown", "notspecified", "notavailable", "notapplicable"),
+        *("defaultstring", "tobefilledbyoem", "oem", "serialnumber", "systemserialnumber"),
+        *("123456789", "1234567890", "0123456789", "0123456789abcdef"),
+    }
+)
+"""What vendors write where they give no serial number; without spaces and punctuation."""
+
+
+def is_id(text: str | None) -> bool:
+    """Whether an id or a serial number tells one part from another.
+
+    >>> [is_id(each) for each in ("S5XX0007", "0000-0000", "ff:ff:ff", "N/A", " ", None)]
+    [True, False, False, False, False, False]
+    """
+    said = re.sub(r"[\s:./_-]", "", (text or "").lower()).removeprefix("gpu")
+    return bool(said) and said not in NO_IDS and not any(set(said) <= {each} for each in "0fx")
 
 
 def nvme_id(controller: NvmeController) -> str:
     """Model and serial number; empty without the latter."""
-    if not controller.serial or not controller.serial.strip():
+    if not is_id(controller.serial):
         return ""
     return f"{controller.model or ''} {controller.serial}".strip()
 
 
 def drive_id(drive: ScsiDrive) -> str:
     """Its serial number; empty of a RAID controller's volume."""
-    return "" if drive.volume else (drive.serial or "").strip()
+    return "" if drive.volume or not is_id(drive.serial) else (drive.serial or "").strip()
+
+
+def gpu_id(gpu: Gpu) -> str:
+    """Its UUID; empty without one."""
+    return (gpu.uuid or "") if is_id(gpu.uuid) else ""
+
+
+def rdma_id(device: RdmaDevice) -> str:
+    """Its GUID; empty without one, and of a virtual function."""
+    return "" if device.physfn or not is_id(device.node_guid) else device.node_guid or ""
 
 
 def _gpus(data: Gpus) -> Iterator[Held] | None:
@@ -36,16 +64,18 @@ def _gpus(data: Gpus) -> Iterator[Held] | None:
         (
             Part(
                 kind=PartKind.GPU,
-                id=gpu.uuid,
+                id=gpu_id(gpu),
                 model=gpu.name or "",
                 names=tuple(
-                    each for each in (gpu.serial, gpu.board_part_number, gpu.vbios_version) if each
+                    each
+                    for each in (gpu.serial, gpu.board_part_number, gpu.vbios_version)
+                    if each and is_id(each)
                 ),
             ),
             gpu.bus_id or f"GPU {gpu.index}",
         )
         for gpu in data.gpus
-        if gpu.uuid
+        if gpu_id(gpu)
     )
 
 
@@ -56,14 +86,14 @@ def _rdma(data: Infiniband) -> Iterator[Held] | None:
         (
             Part(
                 kind=PartKind.NIC,
-                id=device.node_guid,
+                id=rdma_id(device),
                 model=device.hca_type or "",
                 names=tuple(each for each in (device.board_id, device.fw_ver) if each),
             ),
             device.bus_id or device.name,
         )
         for device in data.devices
-        if device.node_guid and not device.physfn and not NO_GUID.issuperset(device.node_guid)
+        if rdma_id(device)
     )
 
 
@@ -79,7 +109,7 @@ def _interfaces(data: Network) -> Iterator[Held] | None:
             each.bus_id or each.name,
         )
         for each in physical
-        if each.address and uses[each.address] == 1 and not NO_GUID.issuperset(each.address)
+        if each.address and uses[each.address] == 1 and is_id(each.address)
     )
 
 

@@ -62,6 +62,21 @@ class Passport(msgspec.Struct, frozen=True, kw_only=True):
         """Where it is now."""
         return next((stay for stay in reversed(self.stays) if stay.open), None)
 
+    @property
+    def at_once(self) -> tuple[Stay, ...]:
+        """Those of its stays that overlap: several parts have this id, or a place could not be
+        read when it had gone."""
+        return tuple(
+            stay
+            for number, stay in enumerate(self.stays)
+            if any(
+                _seconds(stay.first) <= _seconds(other.last)
+                and _seconds(other.first) <= _seconds(stay.last)
+                for place, other in enumerate(self.stays)
+                if place != number
+            )
+        )
+
 
 def passport(
     part: Part,

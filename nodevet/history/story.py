@@ -255,7 +255,7 @@ def _parts(told: HostTold) -> Iterator[StoryEvent]:
         others = sorted(stays[place.part.id], key=lambda each: _seconds(each.first.at))
         known: dict[str, Any] = {"part": place.part, "slot": place.slot}
         if _seconds(place.first.at) > start:
-            before = [p for p in others if _seconds(p.first.at) < _seconds(place.first.at)]
+            before = [p for p in others if _seconds(p.last.at) < _seconds(place.first.at)]
             yield StoryEvent(
                 at=place.first.at,
                 run=place.first.run,

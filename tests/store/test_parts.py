@@ -3,10 +3,11 @@
 from typing import Any
 
 import pytest
-from recorded import document, record, report, unreachable
+from recorded import document, ended, record, report, run, unreachable
 
 from nodevet.catalog import Catalog
 from nodevet.history.trend import FieldTrend
+from nodevet.run.story import host_found, passport_found
 from nodevet.run.trend import trend_found
 from nodevet.store import Store
 
@@ -98,8 +99,6 @@ def test_what_was_not_looked_at_is_nothing_to_compare_with(store: Store, between
 
 
 def test_a_second_try_leaves_no_part_or_point_twice(store: Store):
-    from recorded import ended, run
-
     begun = run(0)
     recorder = store.begin(begun)
     for _ in range(2):
@@ -129,3 +128,48 @@ def test_an_incident_is_kept(store: Store):
     store.record_incident({"gpu001": "the loader"}, b"bundle", "2026-11-02T10:00:00+00:00")
     (found,) = store.incidents("gpu001")
     assert found.cause == "the loader" and store.bundle(found) == b"bundle"
+
+
+def numbered(serial: str, *media: int) -> bytes:
+    """Drives that all say this serial number, and what each has counted."""
+    return document(
+        nvme={
+            "controllers": [
+                {
+                    "name": f"nvme{number}",
+                    "model": "PM1743",
+                    "serial": serial,
+                    "address": f"0000:{number:02x}:00.0",
+                    "health": {"media_errors": errors},
+                }
+                for number, errors in enumerate(media)
+            ]
+        }
+    )
+
+
+@pytest.mark.parametrize("serial", ["0000000000", "N/A", "To Be Filled By O.E.M.", " "])
+def test_drives_without_a_serial_number_are_no_part_and_each_is_counted(store: Store, serial: str):
+    record(store, 0, report("gpu001"), evidence=numbered(serial, 0, 0, 0))
+    record(store, 1, report("gpu001", night=1), evidence=numbered(serial, 0, 7, 0))
+    assert store.parts() == []
+    assert [(each.subject, each.value) for each in store.points()] == [("nvme1", 7)]
+
+
+def test_an_id_that_two_hosts_have_came_from_neither(store: Store):
+    def night(number: int, second: bytes) -> None:
+        begun = run(number, 2)
+        recorder = store.begin(begun)
+        recorder.take(report("gpu001", night=number), node("GPU-a", "GPU-b"))
+        other = report("gpu002", night=number, machine_id="2", boot_id="2")
+        recorder.take(other, second)
+        recorder.finish(ended(begun, hosts=2))
+
+    night(0, node("GPU-c"))
+    night(1, node("GPU-b"))
+    night(2, node("GPU-c"))
+    events = host_found(store, "gpu002").events
+    moved = [each.elsewhere for each in events if each.part and each.part.id == "GPU-b"]
+    assert moved == ["", ""]
+    assert {stay.host for stay in passport_found(store, "GPU-b").at_once} == {"gpu001", "gpu002"}
+    assert passport_found(store, "GPU-c").at_once == ()

@@ -197,6 +197,8 @@ def passport_sheet(found: Passport, clock: Clock, *, kind: str = "passport") -> 
     part = found.part
     here = found.here
     now = f"in {name(here.host)}, {plain(here.slot)}" if here else _gone(found.stays, clock)
+    if many := len(found.at_once):
+        now = f"in {many} places at once"
     names = {"gpu": ("serial, part number, VBIOS"), "nic": "board, firmware"}
     return Sheet(
         title=f"{KINDS[part.kind.value]} {plain(part.id)}: {now}",
@@ -212,7 +214,7 @@ def passport_sheet(found: Passport, clock: Clock, *, kind: str = "passport") -> 
         parts=tuple(
             each
             for each in (
-                _stays(found.stays, clock),
+                _stays(found, clock),
                 _faults(found, clock),
                 repairs("Repairs", found.repairs, clock),
                 repairs("Fixed on its host meanwhile", found.around, clock),
@@ -232,7 +234,11 @@ def _gone(stays: Sequence[Stay], clock: Clock) -> str:
     return f"not seen since {' '.join(clock.at(last.last).split())}, in {name(last.host)}"
 
 
-def _stays(stays: Sequence[Stay], clock: Clock) -> HistoryTable:
+def _stays(found: Passport, clock: Clock) -> HistoryTable:
+    several = (
+        "several parts have this id, or a place could not be read when it had gone: what is told "
+        "here may be of more than one part"
+    )
     return HistoryTable(
         title="Where it was",
         heads=("from", "to", "host", "slot"),
@@ -243,8 +249,9 @@ def _stays(stays: Sequence[Stay], clock: Clock) -> HistoryTable:
                 Cell(name(stay.host)),
                 Cell(plain(stay.slot)),
             )
-            for stay in stays
+            for stay in found.stays
         ),
+        note=several if found.at_once else "",
     )
 
 
