@@ -3,7 +3,6 @@
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -43,11 +42,11 @@ def open_history(url: str | None, *, fixes: bool = False) -> Iterator["Store"]:
     """A store that holds at least one run; with `fixes`, one of fixes or a plan will do. Raises
     NothingRecordedError and StoreError."""
     from nodevet.store import open_store
-    from nodevet.store.engine import default_url, parsed, shown
+    from nodevet.store.engine import default_url, is_there, parsed, shown
 
     asked = read_from(url) or default_url()
     place = parsed(asked)
-    if place.drivername == "sqlite" and not Path(str(place.database)).exists():
+    if place.drivername == "sqlite" and not is_there(place):
         raise NothingRecordedError(shown(place))
     with open_store(asked, create=False) as store:
         if not store.runs(limit=1) and not (fixes and (store.fix_runs(limit=1) or store.plans())):

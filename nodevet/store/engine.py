@@ -70,7 +70,7 @@ def engine_of(url: URL, *, create: bool) -> Engine:
 
 def _sqlite(url: URL, *, create: bool) -> Engine:
     path = Path(str(url.database))
-    if not path.exists():
+    if not is_there(url):
         if not create:
             raise StoreError(f"{path}: there is no store yet; a sweep or a check makes it")
         try:
@@ -105,6 +105,22 @@ def _sqlite(url: URL, *, create: bool) -> Engine:
         connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
 
     return engine
+
+
+def is_there(url: URL) -> bool:
+    """Whether there is a file of SQLite. Raises StoreError if that cannot be told."""
+    path = Path(str(url.database))
+    try:
+        path.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except (OSError, ValueError) as error:  # a folder that may not be read; a name that is none
+        why = getattr(error, "strerror", None) or error
+        raise StoreError(
+            f"{path}: the store cannot be reached: {why}; see who owns its folder, or name another "
+            "with --store"
+        ) from error
+    return True
 
 
 def _make(path: Path) -> None:

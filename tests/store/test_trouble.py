@@ -22,6 +22,7 @@ from recorded import document, ended, record, report, run
 
 import nodevet.store.recorder
 from nodevet.history.model import RunState
+from nodevet.run.recall import open_history
 from nodevet.store import Store, StoreError, engine, open_store
 from nodevet.store.blobs import unpacked
 
@@ -359,6 +360,19 @@ def test_a_folder_that_may_not_be_written_is_said_to_be(locked: Path, name: str,
     told = f"{locked / name}: the store cannot be made: Permission denied\n"
     assert (done.returncode, done.stderr) == (1, told)
     assert not list(locked.iterdir())
+
+
+def test_a_folder_that_may_not_be_read_is_said_to_be(tmp_path: Path):
+    loop = tmp_path / "loop"
+    loop.symlink_to(loop)
+    for place in (loop / "h.sqlite", tmp_path / ("x" * 300)):
+        with pytest.raises(StoreError, match=r"cannot be reached: .*; see who owns its folder"):
+            open_store(f"sqlite:///{place}")
+        with (
+            pytest.raises(StoreError, match="cannot be reached"),
+            open_history(f"sqlite:///{place}"),
+        ):
+            pytest.fail("there is none")
 
 
 def test_a_damaged_piece_is_told():
