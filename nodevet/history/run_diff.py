@@ -12,7 +12,13 @@ from nodevet.evidence.infiniband import Infiniband
 from nodevet.evidence.installed import InstalledPackages
 from nodevet.evidence.memory import Memory
 from nodevet.evidence.nvme import Nvme
-from nodevet.history.model import FindingSpan, RecordedAction, RecordedRun, RecordedVisit
+from nodevet.history.model import (
+    FindingSpan,
+    RecordedAction,
+    RecordedRun,
+    RecordedVisit,
+    SpanEnd,
+)
 from nodevet.history.moves import PartMove
 from nodevet.history.parts import SECTIONS
 from nodevet.model import Finding, Status, Verdict
@@ -151,7 +157,7 @@ def run_diff(
         judged = settled(host) if left and not other else {}
         for past in left:
             diff = _diff(host, past, None)
-            if judged.get(past.key) is Verdict.OK:
+            if judged.get(past.key) is Verdict.OK and past.end is not SpanEnd.REPLACED:
                 fixed.add(len(ended))
                 if past.ended and past.ended.run == after.run.id:
                     diff = msgspec.structs.replace(diff, by=by(past))

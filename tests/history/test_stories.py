@@ -3,11 +3,16 @@
 import json
 import re
 from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import five_nights
 import pytest
+from recorded import record, report
 
 from nodevet.run.errors import UserError
+from nodevet.run.recall import diff_found
+from nodevet.store import open_store
 
 Say = Callable[..., str]
 BAD = five_nights.board(five_nights.BAD_GPU)
@@ -180,3 +185,28 @@ def test_what_is_not_known_is_told(say: Say, words: tuple[str, ...], told: str) 
     with pytest.raises(UserError) as refused:
         say(*words)
     assert told in str(refused.value)
+
+
+def test_what_a_baseline_said_that_judges_the_host_no_more_is_told_apart(
+    say: Say, tmp_path: Path
+) -> None:
+    url = f"sqlite:///{tmp_path}/renamed.sqlite"
+    with open_store(url) as store:
+        record(store, 0, report(findings={"governor": "fail"}))
+        record(store, 1, report(findings={"pages": "fail"}, baseline="site-2", night=1))
+    told = say("history", "gpu001", "--store", url)
+    now, said = told.partition("What baseline site said, which judged it last Nov 1 04:00")[::2]
+    assert "What is wrong now" in now and "pages" in now and "governor" not in now
+    assert "governor" in said.partition("What happened")[0]
+    redacted = say("history", "gpu001", "--store", url, "--redact")
+    assert "What baseline baseline 2 said" in redacted and "site" not in redacted
+
+
+def test_what_left_with_the_machine_is_not_fixed(tmp_path: Path) -> None:
+    with open_store(f"sqlite:///{tmp_path}/replaced.sqlite") as store:
+        nobody: dict[str, Any] = {"machine_id": None, "boot_id": None}
+        record(store, 0, report(findings={"governor": "fail"}))
+        record(store, 1, report(findings={"governor": "fail"}, night=1, **nobody))
+        record(store, 2, report(findings={"governor": "ok"}, night=2, machine_id="e" * 32))
+        found = diff_found(store, "last~1", "last").diff
+    assert found.fixed == () and [each.host for each in found.gone] == ["gpu001"]

@@ -2,8 +2,9 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 
+from nodevet.age import seconds_of
 from nodevet.history.listing import troubles
-from nodevet.history.model import PartPlace, RecordedRun, RunState
+from nodevet.history.model import FindingSpan, PartPlace, RecordedRun, RunState
 from nodevet.history.passport import Passport, Stay
 from nodevet.history.story import HostStory, Night, StoryEvent, StoryKind
 from nodevet.model import Finding, HostFacts, HostOutcome, Severity, Verdict
@@ -47,15 +48,9 @@ def story_sheet(found: HostStory, clock: Clock) -> Sheet:
         *_facts(found.facts),
         ("parts", _parts(found.parts)),
     ]
-    told = [(span.host, span.finding) for span in found.open if span.finding is not None]
-    since = Since()
-    for span in found.open:
-        if span.finding is not None:
-            since.add(span.host, span.finding, (span.since or span.first).at)
-    parts = []
-    if told and last:
-        rows = lines(troubles(_no_run(last.run, last.at), [], told))
-        parts.append(findings("What is wrong now", rows, since, clock))
+    parts: list[HistoryTable] = []
+    if last:
+        parts += _wrong(found.open, found.baseline, _no_run(last.run, last.at), clock)
     parts.append(
         HistoryTable(
             title="What happened",
@@ -69,6 +64,28 @@ def story_sheet(found: HostStory, clock: Clock) -> Sheet:
         about=tuple((key, value) for key, value in about if value),
         parts=tuple(parts),
     )
+
+
+def _wrong(
+    spans: Sequence[FindingSpan], baseline: str, run: RecordedRun, clock: Clock
+) -> Iterator[HistoryTable]:
+    """What is wrong by the baseline that judged the host last; by itself, what another one said."""
+    by: dict[str, list[FindingSpan]] = {baseline: []}
+    for span in spans:
+        by.setdefault(span.baseline, []).append(span)
+    for name_of, group in by.items():
+        since = Since()
+        told = [(span.host, span.finding) for span in group if span.finding is not None]
+        for span in group:
+            if span.finding is not None:
+                since.add(span.host, span.finding, (span.since or span.first).at)
+        title = "What is wrong now"
+        if name_of != baseline:
+            last = max((span.last.at for span in group), key=lambda at: seconds_of(at) or 0.0)
+            when = " ".join(clock.at(last).split())
+            title = f"What baseline {plain(name_of)} said, which judged it last {when}"
+        if told:
+            yield findings(title, lines(troubles(run, [], told)), since, clock)
 
 
 def _seen(found: HostStory, clock: Clock) -> Iterator[tuple[str, str]]:
