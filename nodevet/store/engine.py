@@ -1,6 +1,7 @@
 """From a URL to a database that can be asked."""
 
 import os
+import re
 import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -17,6 +18,7 @@ from nodevet.store.errors import StoreError
 WAIT = 60.0  # seconds for another process that writes
 PAGE = 16384  # bytes: a night of some ten hosts, where 4096 would hold two and waste the rest
 POSTGRES = ("postgresql", "postgres", "postgresql+pg8000")
+QUERY = frozenset({"host", "port"})
 WRITERS = 0x6E6F6465  # the advisory lock that writers take; `node`
 INSTALL = "install it with: pip install 'nodevet[postgres]'"
 
@@ -31,15 +33,29 @@ def parsed(url: str) -> URL:
     """Raises StoreError for what is no URL of a store."""
     try:
         found = make_url(url)
-    except ArgumentError as error:
+    except (ArgumentError, ValueError) as error:
         raise StoreError(
             f"--store {_hidden(url)!r} is no URL of a store: sqlite:///PATH or postgresql://USER@HOST/DB"
         ) from error
     if found.drivername == "sqlite":
-        if not found.database or found.database == ":memory:" or found.query:
-            raise StoreError(f"--store {url!r} names no file: sqlite:///PATH, or sqlite:////ROOTED")
+        elsewhere = found.host or found.username or found.query
+        if not found.database or found.database == ":memory:" or elsewhere:
+            raise StoreError(
+                f"--store {_hidden(url)!r} names no file: sqlite:///PATH, or sqlite:////ROOTED"
+            )
         return found
     if found.drivername in POSTGRES:
+        if found.host and "@" in found.host:
+            raise StoreError(
+                f"--store {_hidden(url)!r} has an @ too many: in a password it is written %40"
+            )
+        if not found.username:
+            raise StoreError(f"--store {_hidden(url)!r} names no user: postgresql://USER@HOST/DB")
+        if unknown := sorted(set(found.query) - QUERY):
+            raise StoreError(
+                f"--store {_hidden(url)!r} takes no {', '.join(unknown)}; what goes behind the "
+                "question mark is host=/FOLDER and port=NUMBER, of a socket"
+            )
         return found.set(drivername="postgresql+pg8000")
     raise StoreError(
         f"--store {found.drivername}://…: nodevet keeps its history in SQLite or PostgreSQL: "
@@ -48,8 +64,9 @@ def parsed(url: str) -> URL:
 
 
 def _hidden(text: str) -> str:
-    """What is no URL may have a password in it all the same."""
-    before, at, after = text.rpartition("@")
+    """What is no URL may have a password in it all the same, before an @ or in what is asked."""
+    before, at, after = text.partition("?")[0].rpartition("@")
+    after = re.sub(r":[^/]*", "", after, count=1) if at else after  # what is no port
     return f"***@{after}" if at else before + after
 
 

@@ -47,3 +47,21 @@ def test_a_slip_in_an_address_shows_no_password():
         open_store("postgresql:/nodevet:hunter2@db/nodevet")
     assert "hunter2" not in str(told.value)
     assert "'***@db/nodevet' is no URL of a store" in str(told.value)
+
+
+@pytest.mark.parametrize(
+    ("address", "told"),
+    [
+        ("postgresql://nodevet:hun@ter2@db/nodevet", "'***@db/nodevet' has an @ too many"),
+        ("postgresql://nodevet@db:hunter2/nodevet", "is no URL of a store"),
+        ("postgresql://db/nodevet?password=hunter2", "names no user"),
+        ("postgresql://nodevet@db/nodevet?password=hunter2", "takes no password"),
+        ("sqlite://nodevet:hunter2@db/nodevet", "names no file"),
+        ("sqlite:///nodevet?password=hunter2", "names no file"),
+    ],
+)
+def test_a_slip_in_an_address_is_told_without_what_is_secret(address: str, told: str):
+    with pytest.raises(StoreError) as said:
+        open_store(address)
+    assert told in str(said.value)
+    assert "ter2" not in str(said.value)
