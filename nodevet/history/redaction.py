@@ -20,7 +20,7 @@ from nodevet.history.model import (
     RecordedVisit,
 )
 from nodevet.history.passport import Passport
-from nodevet.history.run_diff import HostDiff
+from nodevet.history.run_diff import CMDLINE, FactDiff, HostDiff
 from nodevet.history.story import StoryEvent, StoryKind
 
 HOSTS = frozenset(
@@ -162,6 +162,11 @@ def _host_diff(diff: HostDiff) -> HostDiff:
     return msgspec.structs.replace(diff, **told)
 
 
+def _fact(fact: FactDiff) -> FactDiff:
+    """A kernel command line names servers and disks."""
+    return msgspec.structs.replace(fact, before="", after="") if fact.what == CMDLINE else fact
+
+
 def _event(event: StoryEvent) -> StoryEvent:
     if event.kind is StoryKind.LOST:
         return msgspec.structs.replace(event, text=_kind_of(event.text))
@@ -212,6 +217,7 @@ OF_KIND: Mapping[type, Callable[[Any], Any]] = {
     RecordedVisit: _visit,
     FindingSpan: _span,
     HostDiff: _host_diff,
+    FactDiff: _fact,
     StoryEvent: _event,
     Passport: _passport,
     RecordedFixRun: _fix_run,

@@ -24,6 +24,7 @@ from nodevet.history.parts import SECTIONS
 from nodevet.model import Finding, Status, Verdict
 
 TROUBLE = (Verdict.FAIL, Verdict.UNKNOWN)
+CMDLINE = "kernel command line"
 READS = (*SECTIONS, "host", "installed", "memory")
 """The sections that parts and facts are of."""
 MANY = 60  # facts of one host that are told
@@ -236,7 +237,7 @@ def facts(evidence: Evidence) -> dict[str, str]:
     found: dict[str, str | None] = {
         "kernel": host.kernel,
         "OS": host.os_name,
-        "kernel command line": host.cmdline,
+        CMDLINE: host.cmdline,
         "BIOS": host.bios_version,
         "driver": gpus.driver_version,
     }
