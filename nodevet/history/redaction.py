@@ -164,7 +164,8 @@ def _host_diff(diff: HostDiff) -> HostDiff:
 
 def _fact(fact: FactDiff) -> FactDiff:
     """A kernel command line names servers and disks."""
-    return msgspec.structs.replace(fact, before="", after="") if fact.what == CMDLINE else fact
+    told = {name: "left out" for name in ("before", "after") if getattr(fact, name)}
+    return msgspec.structs.replace(fact, **told) if fact.what == CMDLINE else fact
 
 
 def _event(event: StoryEvent) -> StoryEvent:

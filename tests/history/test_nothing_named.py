@@ -124,6 +124,11 @@ def marked(tmp_path_factory: pytest.TempPathFactory) -> str:
     return url
 
 
+def test_a_kernel_command_line_is_said_to_differ(say: Say, marked: str) -> None:
+    told = " ".join(say("diff", "--redact", "--store", marked).split())
+    assert 'kernel command line left out → left out "host 2", "host 3"' in told
+
+
 @pytest.mark.parametrize(
     "words",
     [
