@@ -8,8 +8,9 @@ from typing import Any
 
 import five_nights
 import pytest
-from recorded import record, report
+from recorded import ended, record, report, run
 
+from nodevet.history.model import RunState
 from nodevet.run.errors import UserError
 from nodevet.run.recall import diff_found
 from nodevet.store import open_store
@@ -210,3 +211,19 @@ def test_what_left_with_the_machine_is_not_fixed(tmp_path: Path) -> None:
         record(store, 2, report(findings={"governor": "ok"}, night=2, machine_id="e" * 32))
         found = diff_found(store, "last~1", "last").diff
     assert found.fixed == () and [each.host for each in found.gone] == ["gpu001"]
+
+
+def test_hosts_that_an_incomplete_run_did_not_come_to_have_not_vanished(
+    say: Say, tmp_path: Path
+) -> None:
+    url = f"sqlite:///{tmp_path}/killed.sqlite"
+    with open_store(url) as store:
+        record(store, 0, report("gpu001"), report("gpu002", machine_id="2"))
+        recorder = store.begin(run(1, 2))
+        recorder.take(report("gpu001", night=1), None)
+        recorder.finish(ended(run(1, 2), state=RunState.INCOMPLETE, visited=1))
+    told = " ".join(say("diff", "--store", url).split())
+    assert "20261102T040000 did not come to 1 host: what it lacks has not vanished" in told
+    assert "state incomplete, 1 not visited" in " ".join(
+        say("runs", "last", "--store", url).split()
+    )

@@ -58,10 +58,6 @@ def _run_row(line: RunLine, clock: Clock, series: bool) -> tuple[Cell, ...]:
     run = line.run
     told = outcomes(run)
     bad = any(outcome is not HostOutcome.OK for outcome in run.outcomes)
-    left = run.hosts - run.visited
-    state = run.state.value
-    if run.state is not RunState.COMPLETE and left:
-        state += f", {left:,} not visited"
     return (
         Cell(line.ref),
         *((Cell(brief(run.series, 24) or "by hand", "" if run.series else "quiet"),) * series),
@@ -71,8 +67,19 @@ def _run_row(line: RunLine, clock: Clock, series: bool) -> tuple[Cell, ...]:
         Cell(told, "fail" if bad else "ok"),
         Cell(_number(line.new), right=True, tone="fail" if line.new else "quiet"),
         Cell(_number(line.fixed), right=True, tone="ok" if line.fixed else "quiet"),
-        Cell(state if run.state is not RunState.COMPLETE else "", STATES[run.state]),
+        Cell(_state(run) if run.state is not RunState.COMPLETE else "", STATES[run.state]),
     )
+
+
+def _state(run: RecordedRun) -> str:
+    """`incomplete, 11 not visited`."""
+    left = _left(run)
+    return f"{run.state.value}, {left:,} not visited" if left else run.state.value
+
+
+def _left(run: RecordedRun) -> int:
+    """How many of its hosts a run that did not end did not come to."""
+    return max(0, run.hosts - run.visited) if run.state is not RunState.COMPLETE else 0
 
 
 def _number(value: int | None) -> str:
@@ -113,7 +120,7 @@ def run_sheet(
         ("series", plain(run.series) or "by hand"),
         ("started", clock.both(run.started)),
         ("took", "" if run.seconds is None else elapsed(run.seconds)),
-        ("state", run.state.value),
+        ("state", _state(run)),
         ("exit code", "" if run.exit_code is None else str(run.exit_code)),
         ("baselines", ", ".join(f"{plain(k)} {v[:8]}" for k, v in run.baselines.items())),
         ("nodevet", plain(run.nodevet)),
@@ -288,16 +295,20 @@ def diff_sheet(found: RunDiff, refs: tuple[str, str], clock: Clock) -> Sheet:
         parts_table(found.parts),
         facts_table(found.facts),
     ]
-    note = ""
+    notes = [
+        f"{ref} did not come to {count(left, 'host')}: what it lacks has not vanished or appeared"
+        for ref, run in zip(refs, (before, after), strict=True)
+        if (left := _left(run))
+    ]
     if found.thinned:
         kept = count(found.thinned, "host")
-        note = f"of {kept} the evidence is not kept any more: their facts are not compared"
+        notes.append(f"of {kept} the evidence is not kept any more: their facts are not compared")
     return Sheet(
         title=f"{_called(before, clock)} → {_called(after, clock)}",
         kind="diff",
         facts=(f"{refs[0]} → {refs[1]}", *told),
         parts=tuple(part for part in parts if part is not None),
-        end=note or ("nothing differs" if found.nothing else ""),
+        end="; ".join(notes) or ("nothing differs" if found.nothing else ""),
     )
 
 
