@@ -10,7 +10,7 @@ from nodevet import typed
 from nodevet.history import counters, spans
 from nodevet.history.model import PartKind
 from nodevet.history.spans import OpenSpan
-from nodevet.model import Finding, Severity, Verdict
+from nodevet.model import Finding, Severity, Status, Verdict
 from nodevet.store import blobs
 from nodevet.store import schema as t
 from nodevet.store.contents import contents
@@ -75,6 +75,13 @@ _CUT = (
         .where(t.baseline.c.name == bindparam("baseline"))
         .scalar_subquery(),
     )
+    .order_by(t.visit.c.id.desc())
+    .limit(1)
+    .offset(spans.RECENT - 2)
+)
+_CUT_OF_HOST = (
+    select(t.visit.c.id)
+    .where(t.visit.c.host == bindparam("host"), t.visit.c.status != Status.INTERRUPTED.value)
     .order_by(t.visit.c.id.desc())
     .limit(1)
     .offset(spans.RECENT - 2)
@@ -153,9 +160,12 @@ def _open_span(row: Any) -> OpenSpan:
 
 
 def began(connection: Connection, host: KnownHost, baseline: str) -> dict[str, int]:
-    """How often each finding began in the last judged visits of this machine, by key."""
+    """How often each finding began in the last judged visits of this machine, by key.
+
+    `baseline` is empty for the host as a whole: of all its visits that were not interrupted.
+    """
     asked = {"host": host.id, "baseline": plain(baseline)}
-    cut = connection.execute(_CUT, asked).scalar() or 0
+    cut = connection.execute(_CUT if baseline else _CUT_OF_HOST, asked).scalar() or 0
     cut = max(cut, host.machine_from or 0)
     return {row[0]: row[1] for row in connection.execute(_BEGAN, {**asked, "cut": cut})}
 

@@ -70,9 +70,13 @@ def prepared(
     )
     step = spans.step(host.spans if host else [], report, replaced=replaced)
     ended_all = any(ending.end is SpanEnd.REPLACED for ending in step.ended)
-    began: Mapping[str, int] = {}
+    began: dict[str, int] = {}
     if host and (step.ended or step.opened or step.still) and not ended_all:
-        began = known.began(connection, host, report.baseline)
+        vetted = report.status is Status.VETTED
+        if vetted:
+            began |= known.began(connection, host, report.baseline)
+        if not vetted or any(not ending.span.key for ending in step.ended):
+            began |= known.began(connection, host, "")  # the host as a whole
     news = spans.news(report, step, now=moment(at, run), began=began, first=host is None)
     taken = TakenHost(report=report, evidence=evidence, host=host, step=step, news=news, at=at)
     if report.status is Status.VETTED:

@@ -142,6 +142,18 @@ def test_what_begins_three_times_in_ten_visits_is_flapping(store: Store):
     assert not news.flapping
 
 
+def test_a_host_that_is_lost_three_times_in_ten_visits_is_flapping(store: Store):
+    for night in range(7):
+        made = unreachable(night=night) if night % 2 else report(night=night)
+        (news,) = record(store, night, made)
+        assert [(each.key, each.began) for each in news.flapping] == [("", 3)] * (night >= 5)
+    for night in range(7, 15):
+        (news,) = record(store, night, report(night=night))
+        assert not news.flapping
+    (news,) = record(store, 15, unreachable(night=15))
+    assert news.findings and not news.flapping, "the other times are more than ten visits ago"
+
+
 def test_since_when_is_inherited_by_other_values(store: Store):
     for night, actual in enumerate(["a", "b", "c"]):
         made = report(findings={"governor": "fail"}, night=night, actual=actual)
