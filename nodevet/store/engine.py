@@ -13,12 +13,13 @@ from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, SQLAlchemyError
 from sqlalchemy.pool import QueuePool
 
+from nodevet.store import tls
 from nodevet.store.errors import StoreError
 
 WAIT = 60.0  # seconds for another process that writes
 PAGE = 16384  # bytes: a night of some ten hosts, where 4096 would hold two and waste the rest
 POSTGRES = ("postgresql", "postgres", "postgresql+pg8000")
-QUERY = frozenset({"host", "port"})
+QUERY = frozenset({"host", "port", *tls.QUERY})
 WRITERS = 0x6E6F6465  # the advisory lock that writers take; `node`
 INSTALL = "install it with: pip install 'nodevet[postgres]'"
 
@@ -54,7 +55,8 @@ def parsed(url: str) -> URL:
         if unknown := sorted(set(found.query) - QUERY):
             raise StoreError(
                 f"--store {_hidden(url)!r} takes no {', '.join(unknown)}; what goes behind the "
-                "question mark is host=/FOLDER and port=NUMBER, of a socket"
+                "question mark is host=/FOLDER and port=NUMBER, of a socket, or for TLS sslmode, "
+                "sslrootcert, sslcert and sslkey, as for psql"
             )
         return found.set(drivername="postgresql+pg8000")
     raise StoreError(
@@ -158,6 +160,8 @@ def _postgres(url: URL) -> Engine:
     folder = query.pop("host", None)
     if isinstance(folder, str) and folder.startswith("/"):
         arguments["unix_sock"] = f"{folder}/.s.PGSQL.{query.pop('port', url.port or 5432)}"
+    arguments["ssl_context"] = tls.context(query)
+    query = {name: value for name, value in query.items() if name not in tls.QUERY}
     engine = create_engine(url.set(query=query), connect_args=arguments, pool_pre_ping=True)
     engine.dialect.do_close = _end  # type: ignore[method-assign]
 

@@ -33,8 +33,9 @@ class Postgres:
         command = self._as_user("initdb", "--pgdata", str(self.folder / "data"), *words)
         subprocess.run(command, check=True, capture_output=True, cwd="/")
 
-    def start(self) -> None:
+    def start(self, *more: str) -> None:
         settings = ["listen_addresses=", "fsync=off", "max_connections=40", "shared_buffers=16MB"]
+        settings += more
         options = [word for setting in settings for word in ("-c", setting)]
         place = ["-D", str(self.folder / "data"), "-k", str(self.folder)]
         log = (self.folder / "log").open("ab")
