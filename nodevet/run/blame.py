@@ -39,13 +39,13 @@ def blame(
         if not failing:
             whose = "these hosts" if hosts is not None else "any host"
             raise UserError(f"{check} did not fail on {whose} in any recorded run")
-        looks = [_look(store, host, first, spans) for host, first in sorted(failing.items())]
+        looks = [_look(store, host, check, first, spans) for host, first in sorted(failing.items())]
         runs = {run.id: run for run in store.runs()}
         found: dict[tuple[str, str], list[DriftLook]] = {}
         for look in looks:
             if look.good is not None:  # others are looked at in both runs: what came between is
                 found.setdefault((look.bad.run, look.good.run), []).append(look)  # comparable
-        meant = [_Meant(store, runs, some, spans) for some in found.values()]
+        meant = [_Meant(store, check, runs, some, spans) for some in found.values()]
     groups = (_group(url, each, reads, killed) for each in meant)
     return Blame(
         check=check,
@@ -81,8 +81,11 @@ def _last(fails: Sequence[FindingSpan]) -> list[FindingSpan]:
     return [span for span in fails if span.last == ends[span.host]]
 
 
-def _look(store: "Store", host: str, first: Moment, spans: Sequence[FindingSpan]) -> DriftLook:
-    """The last good look at a host before it began to fail, and the first bad one."""
+def _look(
+    store: "Store", host: str, check: str, first: Moment, spans: Sequence[FindingSpan]
+) -> DriftLook:
+    """The last look at a host before it began to fail at which the check was ok, and the first bad
+    one. A night in which it was not judged, by another baseline say, was no good one."""
     visits = store.visits_of(host)
     place = next((n for n, visit in enumerate(visits) if visit.run == first.run), 0)
     bad, pruned = first, 0
@@ -96,6 +99,8 @@ def _look(store: "Store", host: str, first: Moment, spans: Sequence[FindingSpan]
     troubled = [span for span in spans if span.host == host]
     for visit in visits[place + 1 :]:
         if visit.status is not Status.VETTED or _covers(troubled, visit):
+            continue
+        if not store.passed(visit.run, check, [host]):
             continue
         if visit.evidence:
             good = Moment(at=visit.arrived, run=visit.run)
@@ -116,6 +121,7 @@ class _Meant:
     def __init__(
         self,
         store: "Store",
+        check: str,
         runs: Mapping[str, RecordedRun],
         looks: Sequence[DriftLook],
         spans: Sequence[FindingSpan],
@@ -123,20 +129,26 @@ class _Meant:
         self.looks = looks
         self.bad = looks[0].bad.run
         self.good = looks[0].good.run if looks[0].good else ""
-        self.others = tuple(self._others(store, spans))
+        self.others = tuple(self._others(store, check, spans))
         self.rule = tuple(self._rule(store, runs))
 
-    def _others(self, store: "Store", spans: Sequence[FindingSpan]) -> Iterator[str]:
-        """The hosts that were looked at in both runs, and on which nothing was wrong then."""
+    def _others(self, store: "Store", check: str, spans: Sequence[FindingSpan]) -> Iterator[str]:
+        """The hosts that were looked at in both runs, the check ok in the later one."""
         drifted = {look.host for look in self.looks}
         by_host: dict[str, list[FindingSpan]] = {}
         for span in spans:
             by_host.setdefault(span.host, []).append(span)
         before = {visit.host for visit in store.visits(self.good) if visit.evidence}
-        for visit in store.visits(self.bad):
-            there = visit.evidence and visit.host in before and visit.host not in drifted
-            if there and not _covers(by_host.get(visit.host, ()), visit):
-                yield visit.host
+        there = [
+            visit.host
+            for visit in store.visits(self.bad)
+            if visit.evidence
+            and visit.host in before
+            and visit.host not in drifted
+            and not _covers(by_host.get(visit.host, ()), visit)
+        ]
+        passed = store.passed(self.bad, check, there)
+        yield from (host for host in there if host in passed)
 
     def _rule(self, store: "Store", runs: Mapping[str, RecordedRun]) -> Iterator[str]:
         """What judges is another than before."""

@@ -11,7 +11,7 @@ from nodevet.history.spans import judged_keys
 from nodevet.model import Finding, Severity, Status, Verdict
 from nodevet.store import runs
 from nodevet.store import schema as t
-from nodevet.store.contents import content
+from nodevet.store.contents import content, contents
 from nodevet.store.moments import FIRST, FIRST_RUN, LAST, LAST_RUN, LAST_SEEN, instant, moment
 from nodevet.store.text import plain
 
@@ -145,6 +145,29 @@ def judged(connection: Connection, run: str, host: str) -> dict[str, Verdict]:
         for verdict in (Verdict.NOT_APPLICABLE, Verdict.OK):
             found |= dict.fromkeys(judged_keys(listed[verdict.value]), verdict)
     return found
+
+
+def passed(connection: Connection, run: str, check: str, hosts: Collection[str]) -> set[str]:
+    """Those of these hosts on which a check was ok in a run, for some subject at least."""
+    asked = (
+        select(t.host.c.name, t.visit.c.judged)
+        .join(t.visit, t.visit.c.host == t.host.c.id)
+        .where(
+            t.visit.c.run == runs.id_of(run).scalar_subquery(),
+            t.visit.c.superseded.is_(False),
+            t.visit.c.judged.is_not(None),
+            t.host.c.name.in_([plain(host) for host in hosts]),
+        )
+    )
+    blob_of = {row.name: row.judged for row in connection.execute(asked)}
+    told = contents(connection, set(blob_of.values()))  # hosts that are alike share one
+    good = {blob for blob, text in told.items() if check in _ok(text)}
+    return {host for host in hosts if blob_of.get(plain(host)) in good}
+
+
+def _ok(judged: bytes) -> set[str]:
+    listed = typed.decode(judged, dict[str, list[tuple[str, str, str]]])
+    return {check for check, _, _ in listed[Verdict.OK.value]}
 
 
 def worst(judged: Mapping[str, Verdict], spans: Iterable[FindingSpan]) -> dict[str, Verdict]:

@@ -229,3 +229,29 @@ def test_what_a_node_says_is_shown_as_text(uneven: str, nodevet: Past) -> None:
     lines = [line for line in shown["markdown"].splitlines() if "owned" in line]
     columns = {line.replace("\\|", "").count("|") for line in lines if line.startswith("|")}
     assert columns == {6}
+
+
+def test_nights_in_which_it_was_not_judged_were_not_good(tmp_path: Path) -> None:
+    """g0 and g1 fail since the check came; g2 passes it in both nights, and then fails; g3 passes
+    it; g4 is never judged by it."""
+    url = f"sqlite:///{tmp_path / 'h.sqlite'}"
+    said: dict[str, tuple[str, ...]] = {
+        "g0": ("", "", "fail"),
+        "g1": ("", "not_applicable", "fail"),
+        "g2": ("ok", "ok", "fail"),
+        "g3": ("ok", "ok", "ok"),
+        "g4": ("", "", ""),
+    }
+    with open_store(url) as store:
+        for night in range(3):
+            begun = run(night, len(said))
+            recorder = store.begin(begun)
+            for host, nights in said.items():
+                read = looked_at(night, host, tuned="2.24" if night == 2 else "2.23", cmdline="")
+                findings = {"cpu_governor": nights[night]} if nights[night] else {}
+                recorder.take(report(host, {"numa": "ok", **findings}, night=night), read)
+            recorder.finish(ended(begun))
+    found = blamed(url, "cpu_governor")
+    assert [(each.hosts, each.others) for each in found.groups] == [(("g2",), 1)]
+    assert [look.host for look in found.always] == ["g0", "g1"]
+    assert found.unread == ()

@@ -136,7 +136,7 @@ def _always(looks: Sequence[DriftLook], clock: Clock) -> Iterator[str]:
     if looks:
         since = clock.both(min(look.bad.at for look in looks))
         named = nodeset([look.host for look in looks])
-        yield f"Failed when first seen, {since}, so nothing is to compare with: {named}."
+        yield f"Failed when first judged, {since}, so nothing is to compare with: {named}."
 
 
 def _unread(looks: Sequence[DriftLook]) -> Iterator[str]:
