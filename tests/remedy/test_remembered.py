@@ -141,7 +141,7 @@ def locked(file: Path) -> str:
 
 def folder(file: Path) -> str:
     file.mkdir()
-    return "it cannot be opened"
+    return "it is no file, so it is no store"
 
 
 HELD: list[sqlite3.Connection] = []
