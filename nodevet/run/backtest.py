@@ -18,7 +18,7 @@ from nodevet.run.context import VetContext
 from nodevet.run.errors import UserError
 from nodevet.run.from_run import sections_of, visit_of
 from nodevet.run.listener import VetListener
-from nodevet.run.processes import Killed, cores, spread
+from nodevet.run.processes import Killed, batches, cores, spread
 from nodevet.run.targets import Targets
 from nodevet.run.vet import judge_visit
 
@@ -75,7 +75,7 @@ def tried(
     size = max(1, min(BATCH, len(names) // (many * EACH)))
     done = spread(
         lambda: _judging(nights, context, runs, said),
-        [tuple(names[at : at + size]) for at in range(0, len(names), size)],
+        batches(names, size),
         processes=many,
         killed=killed,
         lost=_lost,

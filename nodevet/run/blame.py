@@ -9,7 +9,7 @@ from nodevet.history.blame import Blame, Change, DriftGroup, DriftLook, differin
 from nodevet.history.model import FindingSpan, Moment, RecordedRun, RecordedVisit
 from nodevet.model import Status, Verdict
 from nodevet.run.errors import UserError
-from nodevet.run.processes import Killed, cores, spread
+from nodevet.run.processes import Killed, batches, cores, spread
 
 if TYPE_CHECKING:
     from nodevet.store import Store
@@ -195,10 +195,9 @@ def _differences(
     killed: Told,
 ) -> Diffs:
     """What is not as it was, host by host."""
-    batches = [tuple(hosts[at : at + BATCH]) for at in range(0, len(hosts), BATCH)]
     found = spread(
         lambda: _comparing(url, good, bad, paths),
-        batches,
+        batches(hosts, BATCH),
         processes=cores() if len(hosts) >= WORTH else 1,
         killed=killed,
         lost=_lost,

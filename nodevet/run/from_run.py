@@ -3,8 +3,7 @@
 Evidence is read from the store in batches, by as many processes as there are cores.
 """
 
-from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
-from itertools import islice
+from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
@@ -21,7 +20,7 @@ from nodevet.packed import PackedReport, Packer
 from nodevet.run.context import VetContext
 from nodevet.run.last_look import Ignored, LastLook
 from nodevet.run.listener import VetListener
-from nodevet.run.processes import Killed, cores, spread
+from nodevet.run.processes import Killed, batches, cores, spread
 from nodevet.run.targets import Targets, any_hostname
 from nodevet.run.vet import collect, judge_visit, recorded
 
@@ -113,7 +112,7 @@ def _reports(
     few = len(names) < WORTH and not how.processes
     judged = spread(
         lambda: _judging(asked, how),
-        list(_batched(names, BATCH)),
+        batches(names, BATCH),
         processes=1 if few else how.processes or cores(),
         killed=killed,
         lost=_lost,
@@ -125,12 +124,6 @@ def _reports(
             yield from batch.reports
     finally:
         judged.close()
-
-
-def _batched(names: Sequence[str], size: int) -> Iterator[tuple[str, ...]]:
-    left = iter(names)
-    while batch := tuple(islice(left, size)):
-        yield batch
 
 
 class _Judged(NamedTuple):

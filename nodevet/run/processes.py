@@ -36,6 +36,11 @@ def cores() -> int:
     return len(os.sched_getaffinity(0))
 
 
+def batches(hosts: Sequence[str], size: int) -> list[tuple[str, ...]]:
+    """Jobs of so many hosts each."""
+    return [tuple(hosts[at : at + size]) for at in range(0, len(hosts), size)]
+
+
 def spread(
     begin: Callable[[], Task[Job, Done]],
     jobs: Sequence[Job],

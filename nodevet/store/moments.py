@@ -15,6 +15,12 @@ FIRST = t.visit.alias("first_visit")
 FIRST_RUN = t.run.alias("first_run")
 LAST = t.visit.alias("last_visit")
 LAST_RUN = t.run.alias("last_run")
+FIRST_AND_LAST = (
+    FIRST.c.at.label("first_at"),
+    FIRST_RUN.c.name.label("first_run"),
+    LAST.c.at.label("last_at"),
+    LAST_RUN.c.name.label("last_run"),
+)
 _SEEN = t.visit.alias("seen_visit")
 _JUDGED = (
     select(func.max(_SEEN.c.id))

@@ -7,7 +7,7 @@ from sqlalchemy import Connection, Select, func, select
 from nodevet import typed
 from nodevet.history.model import CounterPoint, Part, PartKind, PartPlace
 from nodevet.store import schema as t
-from nodevet.store.moments import FIRST, FIRST_RUN, LAST, LAST_RUN, instant, moment
+from nodevet.store.moments import FIRST, FIRST_AND_LAST, FIRST_RUN, LAST, LAST_RUN, instant, moment
 from nodevet.store.text import plain
 
 _PLACES = select(
@@ -17,10 +17,7 @@ _PLACES = select(
     t.part.c.model,
     t.part.c.names,
     t.host.c.name.label("host_name"),
-    FIRST.c.at.label("first_at"),
-    FIRST_RUN.c.name.label("first_run"),
-    LAST.c.at.label("last_at"),
-    LAST_RUN.c.name.label("last_run"),
+    *FIRST_AND_LAST,
 ).select_from(
     t.place.join(t.part, t.part.c.id == t.place.c.part)
     .join(t.host, t.host.c.id == t.place.c.host)

@@ -12,7 +12,16 @@ from nodevet.model import Finding, Severity, Status, Verdict
 from nodevet.store import runs
 from nodevet.store import schema as t
 from nodevet.store.contents import content, contents
-from nodevet.store.moments import FIRST, FIRST_RUN, LAST, LAST_RUN, LAST_SEEN, instant, moment
+from nodevet.store.moments import (
+    FIRST,
+    FIRST_AND_LAST,
+    FIRST_RUN,
+    LAST,
+    LAST_RUN,
+    LAST_SEEN,
+    instant,
+    moment,
+)
 from nodevet.store.text import plain
 
 _SINCE = t.visit.alias("since_visit")
@@ -24,10 +33,7 @@ _SPANS = select(
     t.host.c.name.label("host_name"),
     t.baseline.c.name.label("baseline_name"),
     t.finding_text.c.finding,
-    FIRST.c.at.label("first_at"),
-    FIRST_RUN.c.name.label("first_run"),
-    LAST.c.at.label("last_at"),
-    LAST_RUN.c.name.label("last_run"),
+    *FIRST_AND_LAST,
     _SINCE.c.at.label("since_at"),
     _SINCE_RUN.c.name.label("since_run"),
     _ENDED.c.at.label("ended_at"),

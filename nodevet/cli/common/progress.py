@@ -46,7 +46,7 @@ class Watcher(VetListener):
         self._streams.emit(lambda format: str(format.line(host)))
 
     def took_packed(self, whole: Callable[[], HostReport]) -> None:
-        if self._streams:  # or nobody looks at it now
+        if self._streams:  # without one there is no need to unpack it
             self.took(whole())
 
     def advanced(self, host: str) -> None:

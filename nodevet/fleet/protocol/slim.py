@@ -1,4 +1,4 @@
-"""A module's source without the functions, classes, constants and imports that nobody asks for.
+"""A module's source without the functions, classes, constants and imports that are not used.
 Pure.
 
 Compiling takes most of the time that importing pynvml takes on a node, and the probe asks for a

@@ -52,7 +52,7 @@ class NodeConnector(SSHConnector):
     stage = "waiting"
 
     def __init__(self, state: State, host: Host) -> None:
-        """Without pyinfra's, which looks at the types of its own settings anew for every host."""
+        """Without pyinfra's, which inspects the types of its settings again for every host."""
         self.state = state
         self.host = host
         self.data = {name: host.data.get(name) for name in DATA}

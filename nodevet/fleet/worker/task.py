@@ -1,7 +1,7 @@
 """What a Dask worker runs: one shard, to its end; what it finds goes into a queue of the pool's.
 
 Dask runs a task again if its worker is lost. That run finds that the task was begun before, and
-visits nobody: the relay asks for the hosts that are left by another task.
+visits no host: the relay asks for the hosts that are left by another task.
 """
 
 import asyncio
@@ -58,12 +58,12 @@ class Channel:
 
     @property
     def wanted(self) -> bool:
-        """Whether somebody still waits for this task."""
+        """Whether the relay still wants this task."""
         task = self._worker.state.tasks.get(self._task)
         return task is None or task.state != "cancelled"
 
     def put(self, visits: Iterable[Visit], frame: Callable[[Visit], bytes]) -> None:
-        """Waits for room, as long as somebody waits for this."""
+        """Waits for room, as long as the task is wanted."""
         pairs = [(int(visit.host), frame(visit)) for visit in visits]
         while pairs and self.wanted:
             with suppress(*LATE):
