@@ -125,6 +125,7 @@ CHECK = Check(
         "host.virtualization",
     ),
     judge=judge,
+    unasked="off on bare metal, on where virtual machines run: say acs: false or acs: true",
     asks=lambda params: {"pci_settings": ("config",)},
     learn=learn,
 )

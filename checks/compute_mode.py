@@ -57,5 +57,6 @@ CHECK = Check(
     area=Area.GPU,
     reads=(*IN_HAND, "gpu.gpus[].compute_mode"),
     judge=judge,
+    unasked="for servers: elsewhere say compute_mode: DEFAULT",
     learn=learn,
 )

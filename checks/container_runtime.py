@@ -27,6 +27,7 @@ import re
 from collections.abc import Iterator
 from typing import Any, Literal
 
+from nodevet.checking.aspects import each_fact
 from nodevet.evidence.across import IN_HAND, unlisted
 from nodevet.evidence.containers import CdiSpecification, Containers, Engine
 from nodevet.evidence.core import unread, unsupported
@@ -74,7 +75,7 @@ def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
         elif name not in engines:
             yield fail(subject, expected="installed", actual="not installed", advice=INSTALL)
         else:
-            yield judge_engine(subject, engines[name], found, name in params.default_runtime)
+            yield from judge_engine(subject, engines[name], found, name in params.default_runtime)
 
 
 def judge_toolkit(found: Containers) -> Finding:
@@ -94,7 +95,7 @@ def judge_specifications(
         yield unread(subject, found, "specifications")
         return
     for each in found.specifications:
-        yield judge_specification(evidence, each)
+        yield from judge_specification(evidence, each)
     short = unlisted(evidence)
     if short is not None and any(each.kind == GPU_KIND for each in found.specifications):
         yield short
@@ -112,34 +113,57 @@ def judge_specifications(
         yield fail(subject, expected="a specification", actual="none", why=why, advice=GENERATE)
 
 
-def judge_specification(evidence: Evidence, spec: CdiSpecification) -> Finding:
-    """One finding: what is stale, else what could not be compared, else that it is right."""
+def judge_specification(evidence: Evidence, spec: CdiSpecification) -> Iterator[Finding]:
+    """Its paths, the version of its driver and its GPUs."""
     subject = Subject(kind="cdi", id=spec.path)
-    for field in ("kind", "missing", "devices", "driver_version"):
+    fine = ok(subject, expected="paths that exist", actual="all there")
+    facts = (
+        judge_paths(spec, subject, fine),
+        judge_driver(evidence, spec, subject, fine),
+        judge_devices(evidence, spec, subject, fine),
+    )
+    yield from each_fact(facts)
+
+
+def judge_paths(spec: CdiSpecification, subject: Subject, fine: Finding) -> Finding:
+    if spec.missing is None:
+        return unread(subject, spec, "missing")
+    if not spec.missing:
+        return fine
+    told = list((spec.examples or ())[:4])
+    more = [f"and {spec.missing - len(told)} more"] if spec.missing > len(told) else []
+    actual = f"not there: {', '.join(told + more)}"
+    return fail(subject, expected="paths that exist", actual=actual, advice=GENERATE)
+
+
+def judge_driver(
+    evidence: Evidence, spec: CdiSpecification, subject: Subject, fine: Finding
+) -> Finding:
+    modules = evidence[Modules]
+    if spec.driver_version is None:
+        return unread(subject, spec, "driver_version")
+    if not spec.driver_version:
+        return fine
+    if modules.data is None:
+        return unknown(subject, why=f"modules: {modules.why}")
+    loaded = modules.data.nvidia_version
+    if loaded is None and modules.data.errors.get("nvidia_version") != "ENOENT":
+        return unread(subject, modules.data, "nvidia_version")
+    if loaded in (None, spec.driver_version):
+        return fine
+    actual = f"driver {spec.driver_version}"
+    return fail(subject, expected=f"driver {loaded}", actual=actual, advice=GENERATE)
+
+
+def judge_devices(
+    evidence: Evidence, spec: CdiSpecification, subject: Subject, fine: Finding
+) -> Finding:
+    nvml = evidence[Gpus]
+    for field in ("kind", "devices"):
         if getattr(spec, field) is None:
             return unread(subject, spec, field)
-    if spec.missing:
-        told = list((spec.examples or ())[:4])
-        more = [f"and {spec.missing - len(told)} more"] if spec.missing > len(told) else []
-        actual = f"not there: {', '.join(told + more)}"
-        return fail(subject, expected="paths that exist", actual=actual, advice=GENERATE)
-    if spec.driver_version != "":
-        modules = evidence[Modules]
-        if modules.data is None:
-            return unknown(subject, why=f"modules: {modules.why}")
-        loaded = modules.data.nvidia_version
-        if loaded is None and modules.data.errors.get("nvidia_version") != "ENOENT":
-            return unread(subject, modules.data, "nvidia_version")
-        if loaded is not None and spec.driver_version != loaded:
-            actual = f"driver {spec.driver_version}"
-            return fail(subject, expected=f"driver {loaded}", actual=actual, advice=GENERATE)
     if spec.kind != GPU_KIND:
-        return ok(subject, expected="paths that exist", actual="all there")
-    return judge_devices(evidence, spec, subject)
-
-
-def judge_devices(evidence: Evidence, spec: CdiSpecification, subject: Subject) -> Finding:
-    nvml = evidence[Gpus]
+        return fine
     if nvml.data is None:
         return unknown(subject, why=f"NVML: {nvml.why}")
     if nvml.data.gpus is None:
@@ -150,28 +174,26 @@ def judge_devices(evidence: Evidence, spec: CdiSpecification, subject: Subject) 
     names = spec.devices or ()
     cut = any(gpu.mig_current for gpu in nvml.data.gpus) or any(map(is_mig, names))
     if cut or not any(INDEX.fullmatch(name) or name.startswith("GPU-") for name in names):
-        return ok(subject, expected="paths that exist", actual="all there")
+        return fine
     indices = {int(match[1]) for match in map(INDEX.fullmatch, names) if match}
     uuids = {name for name in names if name.startswith("GPU-")}
     there = {gpu.index for gpu in nvml.data.gpus}
     known = {gpu.uuid for gpu in nvml.data.gpus if gpu.uuid}
     short = unlisted(evidence)
+    wrong = []
     if indices and indices != there:
-        if short is not None:
-            return unknown(subject, why=short.why)
-        return fail(subject, expected=counted(there), actual=counted(indices), advice=GENERATE)
+        wrong.append((counted(there), counted(indices)))
     if uuids and len(known) < len(there):
         return unknown(subject, why="NVML does not tell the UUID of every GPU")
     if uuids and uuids != known:
-        if short is not None:
-            return unknown(subject, why=short.why)
-        return fail(
-            subject,
-            expected="the GPUs that are there",
-            actual=f"not there: {', '.join(sorted(uuids - known)[:4]) or 'none'}; "
-            f"not in it: {', '.join(sorted(known - uuids)[:4]) or 'none'}",
-            advice=GENERATE,
-        )
+        apart = (("not there", uuids - known), ("not in it", known - uuids))
+        texts = [f"{word}: {', '.join(sorted(some)[:4]) or 'none'}" for word, some in apart]
+        wrong.append(("the GPUs that are there", "; ".join(texts)))
+    if wrong and short is not None:
+        return unknown(subject, why=short.why)
+    if wrong:
+        expected, actual = ("; ".join(side) for side in zip(*wrong, strict=True))
+        return fail(subject, expected=expected, actual=actual, advice=GENERATE)
     return ok(subject, expected=counted(there), actual=counted(there))
 
 
@@ -189,23 +211,27 @@ def counted(indices: set[int]) -> str:
 
 def judge_engine(
     subject: Subject, found: Engine, whole: Containers, must_be_default: bool
-) -> Finding:
+) -> Iterator[Finding]:
     for field in ("runtime", "default_runtime", "program_exists", "cdi", "hook"):
         if getattr(found, field) is None:
-            return unread(subject, found, field)
+            yield unread(subject, found, field)
+            return
+    facts = [judge_offer(subject, found, whole)]
     if found.runtime and not found.program_exists:
-        return fail(
-            subject,
-            expected="a runtime whose program exists",
-            actual=f"{found.program or 'no program'}: not there",
-            advice=TOOLKIT,
-        )
+        expected = "a runtime whose program exists"
+        actual = f"{found.program or 'no program'}: not there"
+        facts.insert(0, fail(subject, expected=expected, actual=actual, advice=TOOLKIT))
     if must_be_default and not found.default_runtime:
-        actual = "not the default" if found.runtime else "not configured"
-        return fail(subject, expected="default runtime nvidia", actual=actual, advice=CONFIGURE)
+        actual = "not the default" if found.runtime else "no such runtime"
+        default = fail(subject, expected="default runtime nvidia", actual=actual, advice=CONFIGURE)
+        facts.insert(0, default)
+    yield from each_fact(facts)
+
+
+def judge_offer(subject: Subject, found: Engine, whole: Containers) -> Finding:
     kinds = [each.kind for each in whole.specifications or ()]
     ways = {
-        "runtime nvidia": found.runtime,
+        "runtime nvidia": found.runtime and found.program_exists,
         "CDI": found.cdi and GPU_KIND in kinds,
         "hook": found.hook,
     }
@@ -214,7 +240,8 @@ def judge_engine(
         return ok(subject, expected="offers GPUs", actual=", ".join(offered))
     if found.cdi and whole.specifications is None:
         return unread(subject, whole, "specifications")
-    return fail(subject, expected="offers GPUs", actual="not configured", advice=CONFIGURE)
+    actual = "without its program" if found.runtime else "not configured"
+    return fail(subject, expected="offers GPUs", actual=actual, advice=CONFIGURE)
 
 
 def learn(evidence: Evidence) -> Any:
@@ -223,7 +250,8 @@ def learn(evidence: Evidence) -> Any:
         return None
     specs = found.specifications or ()
     judged = [
-        (each, judge_engine(Subject(), each, found, False).verdict.value) for each in found.engines
+        (each, next(judge_engine(Subject(), each, found, False)).verdict.value)
+        for each in found.engines
     ]
     wanted: dict[str, Any] = {
         "engines": [each.name for each, verdict in judged if verdict == "ok"],

@@ -65,33 +65,36 @@ class Params(CheckParams):
 def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
     by_policy = params.epp is not None or params.minimum_mhz is not None or params.uncapped
     if by_policy:
-        for policies in each_policies(evidence):
+        found = tuple(each_policies(evidence))
+        tell = {each.driver for each in found if not isinstance(each, Finding) and each.epp}
+        for policies in found:
             if isinstance(policies, Finding):
                 yield policies
             else:
-                yield from judge_policies(policies, params)
+                yield from judge_policies(policies, params, told=policies.driver in tell)
     if params.turbo is not None:
         yield judge_turbo(evidence, params.turbo)
     elif not by_policy:
         yield unknown(why="the baseline names nothing to check")
 
 
-def judge_policies(policies: CpufreqPolicies, params: Params) -> Iterator[Finding]:
+def judge_policies(policies: CpufreqPolicies, params: Params, *, told: bool) -> Iterator[Finding]:
+    """`told`: whether other policies of this driver tell their energy preference."""
     subject = subject_of(policies)
-    aspects = [*limits(policies, params)]
+    aspects = [*limits(policies, params, told=told)]
     if not aspects:
         yield not_applicable(subject, why="its driver has no energy preference")
     yield from judged(subject, aspects)
 
 
-def limits(policies: CpufreqPolicies, params: Params) -> Iterator[Aspect]:
+def limits(policies: CpufreqPolicies, params: Params, *, told: bool) -> Iterator[Aspect]:
     """What a baseline says of them; nothing of a preference that their driver has not."""
     if params.epp is not None:
         if policies.epp is not None:
             right = matches(policies.epp, params.epp)
             expected = said(params.epp)
             yield met("epp", right, expected=expected, actual=policies.epp, advice=LIMITS)
-        elif policies.errors.get("epp") != NO_SWITCH:
+        elif told or policies.errors.get("epp") != NO_SWITCH:
             yield unread_aspect(policies, "epp")
     if params.minimum_mhz is not None:
         if (low := policies.scaling_min_khz) is None:
@@ -122,7 +125,7 @@ def missing(policies: CpufreqPolicies, *fields: str) -> str:
 
 
 def mhz(khz: int) -> str:
-    return f"{khz / 1000:g} MHz"
+    return f"{khz / 1000:.10g} MHz"
 
 
 def judge_turbo(evidence: Evidence, expected: bool) -> Finding:
@@ -172,12 +175,13 @@ CHECK = Check(
         "cpufreq.no_turbo",
         "cpufreq.policies[].cpuinfo_max_khz",
         "cpufreq.policies[].cpus",
+        "cpufreq.policies[].driver",
         "cpufreq.policies[].epp",
         "cpufreq.policies[].scaling_max_khz",
         "cpufreq.policies[].scaling_min_khz",
     ),
     judge=judge,
-    unasked="only a site knows which limits it set: cpu_frequency: {turbo: true}",
+    unasked="sites limit frequencies on purpose: say cpu_frequency: {} where none does",
     learn=learn,
     severity=Severity.WARNING,
 )

@@ -91,6 +91,7 @@ CHECK = Check(
     area=Area.CPU,
     reads=("cpu.online", "cpufreq.policies[].cpus", "cpufreq.policies[].governor"),
     judge=judge,
+    unasked="for servers: on a workstation it is a matter of taste",
     learn=learn,
     severity=Severity.WARNING,
 )

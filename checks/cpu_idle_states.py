@@ -160,6 +160,7 @@ CHECK = Check(
         "host.virtualization",
     ),
     judge=judge,
+    unasked="only a site knows how late a CPU may wake up: say cpu_idle_states: 10",
     severity=Severity.WARNING,
     asks=lambda params: {"cpuidle": ("states",)},
     learn=learn,

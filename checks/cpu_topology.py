@@ -4,12 +4,14 @@
 a CPU that was taken offline leave a node that looks healthy and is slower than its peers; CPU masks
 of jobs that name the missing CPUs fail.
 
-**Read from** /sys/devices/system/cpu: online, present, cpu*/topology; /proc/cpuinfo, model name.
+**Read from** /sys/devices/system/cpu: online, offline, present, cpu*/topology; /proc/cpuinfo.
 
 **Verdicts.** Sockets, cores and threads are those online, together for the node: threads are what
 the kernel calls CPUs, two for each core with SMT. `online` (on unless it is false) wants every CPU
 that is plugged in to be online; with SMT switched off at run time the second threads are offline,
-so that such a baseline says `online: false`. `model` may hold `*`; arm64 kernels do not tell one.
+so that such a baseline says `online: false`. `possible` wants every CPU online that the kernel is
+ready for (its `offline` list is empty), as NVIDIA's Health Validation does: a CPU that the firmware
+announces and that does not start is not present. `model` may hold `*`; arm64 kernels name none.
 
 **To fix it** `lscpu -e` shows which are offline: `echo 1 > /sys/devices/system/cpu/cpuN/online`.
 Fewer than there should be: isolcpus and maxcpus in /proc/cmdline, the firmware's core count and its
@@ -36,6 +38,11 @@ FEWER = (
     "otherwise have the socket looked at"
 )
 ANOTHER = "no setting changes this: check that the baseline is for this machine"
+NOT_STARTED = (
+    "`dmesg | grep -i smpboot` shows a CPU that did not start; a machine with free sockets or a "
+    "virtual machine with CPU hotplug has possible CPUs that are not plugged in: leave `possible` "
+    "out there"
+)
 OFFLINE = "`echo 1 > /sys/devices/system/cpu/cpuN/online`; if that fails, see the kernel log"
 
 
@@ -52,6 +59,8 @@ class Params(CheckParams):
     """As /proc/cpuinfo spells it, or several."""
     online: bool = True
     """Whether every CPU that is plugged in must be online."""
+    possible: bool = False
+    """Whether every CPU that the kernel is ready for must be online, plugged in or not."""
 
 
 def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
@@ -68,7 +77,9 @@ def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
         yield judge_model(cpu, params.model)
     if params.online:
         yield judge_online(cpu)
-    elif not counts and params.model is None:
+    if params.possible:
+        yield judge_possible(cpu)
+    elif not counts and params.model is None and not params.online:
         yield unknown(why="the baseline names nothing to check")
 
 
@@ -112,6 +123,21 @@ def judge_online(cpu: Cpu) -> Finding:
     return ok(expected="no CPU offline", actual="none")
 
 
+def judge_possible(cpu: Cpu) -> Finding:
+    missing = numbers(cpu.offline)
+    if missing is None:
+        why = cpu.why("offline") if cpu.offline is None else "not a list of CPUs"
+        return unknown(why=f"offline: {why}")
+    if missing & (numbers(cpu.online) or frozenset()):
+        return unknown(why="CPUs are both online and offline")
+    expected = "every possible CPU online"
+    if missing:
+        return fail(
+            expected=expected, actual=f"not online: {spans(missing)[:200]}", advice=NOT_STARTED
+        )
+    return ok(expected=expected, actual="all online")
+
+
 def learn(evidence: Evidence) -> Value:
     cpu = evidence[Cpu].data
     if cpu is None:
@@ -129,12 +155,13 @@ CHECK = Check(
     reads=(
         "cpu.cores",
         "cpu.model_name",
+        "cpu.offline",
         "cpu.online",
         "cpu.present",
         "cpu.sockets",
         "cpu.threads",
     ),
     judge=judge,
-    unasked="only a site knows its CPUs",
+    unasked="only a site knows its CPUs, and whether threads are offline on purpose",
     learn=learn,
 )

@@ -27,6 +27,7 @@ from typing import Annotated
 
 from msgspec import UNSET, Meta
 
+from nodevet.checking.aspects import each_fact
 from nodevet.checking.named import READ_AGAIN
 from nodevet.evidence.across import DRIVER_FAULT
 from nodevet.evidence.core import NOT_ASKED, unread
@@ -85,30 +86,50 @@ def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
         elif found[name].path == "" and contained and OF_DRIVER.fullmatch(name):
             yield not_applicable(subject, why="the driver and its libraries are in a container")
         else:
-            yield judge_library(subject, found[name], evidence, params)
+            yield from judge_library(subject, found[name], evidence, params)
 
 
-def judge_library(subject: Subject, found: Library, evidence: Evidence, params: Params) -> Finding:
-    ours = OF_DRIVER.fullmatch(found.name) is not None and params.version_matches
+def judge_library(
+    subject: Subject, found: Library, evidence: Evidence, params: Params
+) -> Iterator[Finding]:
+    """A library that is not there, or a stub, has no version; of all others each fact."""
     if found.path is None:
-        return unread(subject, found, "path")
-    if not found.path:
+        yield unread(subject, found, "path")
+    elif not found.path:
         cause = DRIVER_FAULT if OF_DRIVER.fullmatch(found.name) else UNSET
-        return fail(subject, expected="there", actual="not found", advice=REINSTALL, cause=cause)
-    if STUBS in f"{found.path}\0{found.file}":
-        return fail(subject, expected="a library", actual=f"a stub: {found.path}", advice=NO_STUBS)
-    for field in ("file", "broken"):
-        if getattr(found, field) is None:
-            return unread(subject, found, field)
-    if found.broken:
-        actual = f"{found.broken} ({found.file or found.path})"
-        return fail(subject, expected="a library", actual=actual, advice=REINSTALL)
-    begins = params.versions.get(found.name)
-    if begins is not None and not fits(ending(found.file or ""), begins):
-        actual = ending(found.file or "") or found.file or found.path
-        return fail(subject, expected=f"{begins}*", actual=actual, advice=OTHER)
-    if not ours:
+        yield fail(subject, expected="there", actual="not found", advice=REINSTALL, cause=cause)
+    elif STUBS in f"{found.path}\0{found.file}":
+        yield fail(subject, expected="a library", actual=f"a stub: {found.path}", advice=NO_STUBS)
+    elif found.file is None:
+        yield unread(subject, found, "file")
+    else:
+        facts = [
+            judge_file(subject, found),
+            judge_prefix(subject, found, params.versions.get(found.name)),
+        ]
+        if OF_DRIVER.fullmatch(found.name) is not None and params.version_matches:
+            facts.append(judge_version(subject, found, evidence))
+        yield from each_fact(facts)
+
+
+def judge_file(subject: Subject, found: Library) -> Finding:
+    if found.broken is None:
+        return unread(subject, found, "broken")
+    if not found.broken:
+        return ok(subject)
+    actual = f"{found.broken} ({found.file or found.path})"
+    return fail(subject, expected="a library", actual=actual, advice=REINSTALL)
+
+
+def judge_prefix(subject: Subject, found: Library, begins: str | None) -> Finding:
+    if begins is None or fits(ending(found.file or ""), begins):
         return ok(subject, expected=f"{begins}*" if begins else "there", actual=found.file)
+    actual = ending(found.file or "") or found.file or found.path
+    return fail(subject, expected=f"{begins}*", actual=actual, advice=OTHER)
+
+
+def judge_version(subject: Subject, found: Library, evidence: Evidence) -> Finding:
+    """Whether a library of the driver is of the loaded module's version."""
     modules = evidence[Modules]
     if modules.data is None:
         return unknown(subject, why=f"modules: {modules.why}")

@@ -91,5 +91,10 @@ def learn(evidence: Evidence) -> dict[str, str] | None:
 
 
 CHECK = Check(
-    params=Params, area=Area.SOFTWARE, reads=("gpu.cuda_version",), judge=judge, learn=learn
+    params=Params,
+    area=Area.SOFTWARE,
+    reads=("gpu.cuda_version",),
+    judge=judge,
+    learn=learn,
+    unasked='only a site knows what its jobs need: say cuda_version: {minimum: "12.4"}',
 )

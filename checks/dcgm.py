@@ -212,6 +212,6 @@ CHECK = Check(
     ),
     judge=judge,
     asks=asks,
-    unasked="it runs dcgmi, and where a diagnostic is kept only a site knows: say dcgm: true",
+    unasked="DCGM's watches are off until a site enables them: say dcgm: true where they are on",
     learn=lambda evidence: None,
 )

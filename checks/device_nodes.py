@@ -25,6 +25,7 @@ from typing import Annotated, ClassVar
 
 from msgspec import Meta
 
+from nodevet.checking.aspects import each_fact
 from nodevet.evidence.across import IN_HAND, each_gpu
 from nodevet.evidence.core import unread
 from nodevet.evidence.document import Evidence
@@ -81,9 +82,9 @@ def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
             yield unread(subject_of(gpu), gpu, "minor_number")
         else:
             path = f"/dev/nvidia{gpu.minor_number}"
-            yield judge_node(subject_of(gpu), path, nodes, params.mode, gpu.minor_number)
+            yield from judge_node(subject_of(gpu), path, nodes, params.mode, gpu.minor_number)
     for path in params.paths:
-        yield judge_node(Subject(kind="device", id=path), path, nodes, params.mode, None)
+        yield from judge_node(Subject(kind="device", id=path), path, nodes, params.mode, None)
     yield from judge_instances(evidence, section.data, nodes)
 
 
@@ -101,7 +102,7 @@ def judge_instances(
         if each.minor is None:
             yield unread(subject, each, "minor")
         else:
-            yield judge_node(subject, f"{CAPS}{each.minor}", nodes, None, each.minor)
+            yield from judge_node(subject, f"{CAPS}{each.minor}", nodes, None, each.minor)
 
 
 def judge_node(
@@ -110,27 +111,35 @@ def judge_node(
     nodes: Mapping[str, DeviceNode],
     mode: str | None,
     minor: int | None,
-) -> Finding:
+) -> Iterator[Finding]:
     """One node; `minor`: the number that its name gives it."""
     node = nodes.get(path)
     if node is None:
         advice = MAKE_CAP if subject.kind == "mig" else MAKE
         cause = {"cause": "gpu_count"} if subject.kind == "gpu" else {}
-        return fail(subject, expected=path, actual="missing", advice=advice, **cause)
-    if node.errors.get("minor") == NOT_A_DEVICE:
-        return fail(subject, expected=path, actual=NOT_A_DEVICE, advice=REMAKE)
+        yield fail(subject, expected=path, actual="missing", advice=advice, **cause)
+    elif node.errors.get("minor") == NOT_A_DEVICE:
+        yield fail(subject, expected=path, actual=NOT_A_DEVICE, advice=REMAKE)
+    else:
+        yield from each_fact(judge_fields(subject, node, mode, minor))
+
+
+def judge_fields(
+    subject: Subject, node: DeviceNode, mode: str | None, minor: int | None
+) -> Iterator[Finding]:
+    """Its number, its permissions, and whether it can be opened."""
+    yield ok(subject, expected=node.path, actual=node.path)
     for field in ("minor", "mode", "openable"):
         if getattr(node, field) is None:
-            return unread(subject, node, field)
-    if minor is not None and node.minor != minor:
-        expected, actual = f"{path}, minor {minor}", f"minor {node.minor}"
-        return fail(subject, expected=expected, actual=actual, advice=REMAKE)
-    if mode is not None and node.mode != mode:
-        return fail(subject, expected=mode, actual=node.mode, why=path, advice=OPEN)
-    if not node.openable:
-        why = f"{path} has mode {node.mode}"
-        return fail(subject, expected="openable", actual="denied", why=why, advice=OPEN)
-    return ok(subject, expected=path, actual=path)
+            yield unread(subject, node, field)
+    if None not in (minor, node.minor) and node.minor != minor:
+        expected, actual = f"{node.path}, minor {minor}", f"minor {node.minor}"
+        yield fail(subject, expected=expected, actual=actual, advice=REMAKE)
+    if None not in (mode, node.mode) and node.mode != mode:
+        yield fail(subject, expected=mode, actual=node.mode, why=node.path, advice=OPEN)
+    if node.openable is False:
+        why = f"{node.path} has mode {node.mode}"
+        yield fail(subject, expected="openable", actual="denied", why=why, advice=OPEN)
 
 
 CHECK = Check(

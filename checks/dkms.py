@@ -122,5 +122,5 @@ CHECK = Check(
         "dkms.running",
     ),
     judge=judge,
-    unasked="modules may come with the kernel: say dkms: {} where DKMS builds them",
+    unasked="another kernel than the newest may boot next: say dkms: {} where the newest does",
 )

@@ -13,9 +13,10 @@ an attribute is below its threshold now, or beyond the limits of the baseline; a
 does not report is not judged. That errors are in its log, or that an attribute was below its
 threshold once, is in the details. Without smartctl, or without root, it is unknown;
 `smart: false` judges what the kernel says alone. A volume of a RAID controller is not applicable if
-its drives are asked, and else unknown: `ignore` it, and judge it with a rule `command`. In a
-virtual machine that cannot ask a drive, or whose drives have no verdict, it is not applicable. USB
-and removable media are left out.
+its drives are asked, and else unknown: `ignore` it, and judge it with a rule `command`. With
+`if_possible` such a volume, and every drive of a node without smartctl 7, is not applicable, unless
+the kernel has given it up. In a virtual machine that cannot ask a drive, or whose drives have no
+verdict, it is not applicable. USB and removable media are left out.
 
 **To fix it** `smartctl -x /dev/sdX` tells more. A drive that fails, or has sectors that it cannot
 read, is replaced; of a mirror first see that the other half is whole (`raid`).
@@ -47,6 +48,7 @@ from nodevet.model import (
 )
 
 NOT_TOLD = "the drive does not report it"
+NO_PROGRAM = ("smartctl is not on this node", "smartctl of this node is too old")
 PAST = ((5, "an attribute was below its threshold once"), (6, "errors in its log"),
         (7, "failed self-tests in its log"))  # fmt: skip
 OWN = frozenset({"passed", "failing", "below threshold"})
@@ -69,6 +71,9 @@ class Params(CheckParams):
     """Drives that there must be, volumes of RAID controllers aside."""
     smart: bool = True
     """Whether the drives are asked."""
+    if_possible: bool = False
+    """Whether a drive that smartctl cannot reach is not applicable instead of unknown: without
+    smartctl 7, or behind a RAID controller."""
     ignore: Words | None = None
     """Names of drives; `*` stands for any text."""
     maximum_reallocated: Count | None = None
@@ -125,7 +130,7 @@ def judge_drive(
         aspects += without_verdict(told) if untold else told
     elif params.smart:
         unsettled = [each for each in aspects if each.verdict is not Verdict.OK]
-        aspects = [*unsettled, unasked(drive, evidence, others)]
+        aspects = [*unsettled, unasked(drive, evidence, params, others)]
     yield from judged(subject, aspects, details_of(drive))
 
 
@@ -152,13 +157,15 @@ def without_verdict(told: Iterable[Aspect]) -> Iterator[Aspect]:
     yield virtual(f"passed: {NOT_TOLD}")
 
 
-def unasked(drive: ScsiDrive, evidence: Evidence, others: bool) -> Aspect:
+def unasked(drive: ScsiDrive, evidence: Evidence, params: Params, others: bool) -> Aspect:
     why = f"health: {drive.why('health')}"[:400]
     if drive.volume and others:
         return Aspect(Verdict.NOT_APPLICABLE, "health", why="a volume of a RAID controller")
     if is_virtual(evidence):
         return virtual(why)
-    return Aspect(Verdict.UNKNOWN, "health", why=why)
+    out_of_reach = drive.volume or drive.why("health").startswith(NO_PROGRAM)
+    verdict = Verdict.NOT_APPLICABLE if params.if_possible and out_of_reach else Verdict.UNKNOWN
+    return Aspect(verdict, "health", why=why)
 
 
 def virtual(why: str) -> Aspect:
@@ -237,7 +244,7 @@ CHECK = Check(
         "host.virtualization",
     ),
     judge=judge,
-    unasked="asks drives for their health, as root: say drive_health: {} to have them asked",
+    unasked="for servers, where nodevet is root: a workstation says drive_health: {}",
     learn=learn,
     asks=asks,
 )

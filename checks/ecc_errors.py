@@ -9,16 +9,15 @@ before Turing L1, L2, register file, textures and CBU) and nvmlDeviceGetSramEccE
 Volatile counts begin at the last reset or load of the driver, aggregate ones are kept in the
 board.
 
-**Verdicts.** By default, an uncorrectable error since the last reset fails, and so is a passed
-SRAM threshold. Corrected errors harm nothing, and old ones were dealt with: their counts are
-judged if the baseline gives the most that is allowed. The larger of the count in all and the sum
-of its parts is judged, and a difference said. A GPU without ECC, or with ECC off, is not
-applicable: `ecc_mode` judges that. A count, or a part of it, that this GPU or driver does not
-tell is not applicable too, and said. Of a GPU in MIG mode that does not tell a count in all, the
-MIG devices' own are judged: too many fail, and few are not applicable, since they are only a
-part. With `--since` a volatile count above its limit fails only if errors came since the last look:
-if the aggregate count, which no reset clears, is what it was then, and the GPU does not wait to
-have its memory repaired, it is ok and told.
+**Verdicts.** By default an uncorrectable error since the last reset fails, and so does a passed
+SRAM threshold. Corrected errors do no harm, and old errors were repaired: the check judges these
+counts only if the baseline limits them, for all memory or for SRAM and DRAM apart. NVML gives a
+total and its parts: the check judges the larger of the total and the sum, and reports a
+difference. A GPU without ECC, or with ECC off, is not applicable (`ecc_mode` judges that), and so
+is a count that this GPU or driver does not give. A GPU in MIG mode that gives no total is judged
+by its MIG devices: too many errors fail, few are not applicable, since they are only a part. With
+`--since`, a volatile count above its limit is ok if no error came since the last look: the
+aggregate count, which no reset clears, has not moved, and no memory repair is pending.
 
 **To fix it** drain the node and reset the GPU, or reboot; `row_remapping` says whether a row
 remap is pending. Errors that come again: run the vendor's field diagnostics. A passed SRAM
@@ -53,6 +52,10 @@ FIELDS_OF = {
 }
 """Of a count in all those of its parts."""
 
+APART = tuple(FIELDS_OF[total][part] for total in TOTALS for part in ("sram", "dram"))
+"""The counts of SRAM and of DRAM apart, which a baseline may limit too."""
+FLAG = "sram_threshold_exceeded"
+
 Most = Annotated[int, Meta(ge=0)]
 
 
@@ -64,7 +67,15 @@ class Params(CheckParams):
     volatile_corrected: Most | None = None
     aggregate_uncorrected: Most | None = None
     aggregate_corrected: Most | None = None
+    volatile_sram_uncorrected: Most | None = None
+    """Of the SRAM alone, as below of the DRAM: the rest of the board."""
+    volatile_sram_corrected: Most | None = None
+    volatile_dram_uncorrected: Most | None = None
+    volatile_dram_corrected: Most | None = None
     aggregate_sram_uncorrected: Most | None = None
+    aggregate_sram_corrected: Most | None = None
+    aggregate_dram_uncorrected: Most | None = None
+    aggregate_dram_corrected: Most | None = None
     sram_threshold: bool = True
     """Whether a GPU that says that its SRAM has passed NVIDIA's threshold is wrong."""
 
@@ -76,7 +87,7 @@ class Params(CheckParams):
 def limits(params: Params) -> dict[str, int]:
     """The most that is allowed, by field of the evidence; a flag counts as 0 or 1."""
     counts = {name: most for name, most in asdict(params).items() if name != "sram_threshold"}
-    flag = {"sram_threshold_exceeded": 0} if params.sram_threshold else {}
+    flag = {FLAG: 0} if params.sram_threshold else {}
     return {**{name: most for name, most in counts.items() if most is not None}, **flag}
 
 
@@ -108,7 +119,7 @@ def judge_gpu(gpu: Gpu, limits: dict[str, int], before: GpuBefore | None) -> Ite
     counts = {field: counted(gpu.ecc, field) for field in most}
     told = {field: count.value for field, count in counts.items() if count.value is not None}
     untold = [field for count in counts.values() for field in count.untold]
-    mute = [field for field in most if field in TOTALS and field in untold]
+    mute = [field for field in most if field != FLAG and field in untold]
     parts = by_mig_device(gpu, [field for field in mute if field not in told])
     above = {field: count for field, count in told.items() if count > most[field]}
     summed = {field: part.value for field, part in parts.items() if part.value is not None}
@@ -195,7 +206,7 @@ def by_mig_device(gpu: Gpu, fields: Sequence[str]) -> dict[str, Count]:
 def counted(ecc: EccCounts, field: str) -> Count:
     """A count by its field, and by its parts where it is one in all."""
     if field not in TOTALS:
-        return alone(ecc, field, NOT_TOLD)
+        return alone(ecc, field, NOT_TOLD if field == FLAG else NO_SUCH_PART)
     total = alone(ecc, field, NOT_TOLD)
     parts = {part: alone(ecc, name, NO_SUCH_PART) for part, name in FIELDS_OF[field].items()}
     if parts["sram"].untold and not parts["cache"].untold:
@@ -228,19 +239,25 @@ def alone(ecc: EccCounts, field: str, not_told: tuple[str, ...]) -> Count:
     return Count(count)
 
 
+def lives(life: str) -> tuple[str, ...]:
+    """The fields of uncorrectable errors: `volatile_uncorrected`, `volatile_dram_uncorrected`."""
+    total = f"{life}_uncorrected"
+    return (total, *FIELDS_OF[total].values())
+
+
 def advice(above: dict[str, int]) -> str:
-    if "sram_threshold_exceeded" in above or "aggregate_sram_uncorrected" in above:
+    if FLAG in above or "aggregate_sram_uncorrected" in above:
         return (
             "no reset clears this: drain the node and have the GPU replaced; attach "
             "nvidia-bug-report.sh's output and these SRAM counts to the RMA"
         )
-    if "volatile_uncorrected" in above:
+    if any(field in above for field in lives("volatile")):
         return (
             "drain the node and run nvidia-bug-report.sh while the counts are there; then reset "
             "the GPU with no job left, or reboot, and see row_remapping. If errors come again, "
             "`dcgmi diag -r 3` or field diagnostics, and an RMA of the GPU"
         )
-    if "aggregate_uncorrected" in above:
+    if any(field in above for field in lives("aggregate")):
         return (
             "the board keeps these permanently, and no reset clears them: check whether they "
             "still rise; if so, run field diagnostics and have the GPU replaced"
@@ -263,7 +280,7 @@ CHECK = Check(
     reads=(
         *IN_HAND,
         *SAMPLED_GPUS,
-        *(f"earlier.gpu.gpus[].ecc.{field}" for field in TOTALS),
+        *(f"earlier.gpu.gpus[].ecc.{field}" for field in (*TOTALS, *APART)),
         "gpu.gpus[].remapping.pending",
         "gpu.gpus[].retired_pages.pending",
         *(f"gpu.gpus[].ecc.{field}" for field in TOTALS),

@@ -6,7 +6,8 @@ fits on one does not fit on the next.
 
 **Read from** NVML, nvmlDeviceGetEccMode: the mode now and the one after the next reset.
 
-**Verdicts.** A mode that is to change at the next reset fails, whichever of the two is expected.
+**Verdicts.** A mode that is to change at the next reset fails, whichever of the two is expected:
+`now` is the mode until then, `pending` the one after it.
 A GPU without ECC is not applicable if off is expected, else it fails.
 
 **To fix it** `nvidia-smi -e 1` (or `-e 0`), then reset the GPU or reboot. The mode is kept in the
@@ -21,5 +22,9 @@ class Params(OnOrOff):
 
 
 CHECK = gpu_mode(
-    Params, current="ecc_current", pending="ecc_pending", lacking="this GPU has no ECC"
+    Params,
+    current="ecc_current",
+    pending="ecc_pending",
+    lacking="this GPU has no ECC",
+    unasked="for data center GPUs: others have none, or have it on or off by choice",
 )

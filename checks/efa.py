@@ -103,5 +103,6 @@ CHECK = Check(
         "infiniband.devices[].ports[].state",
     ),
     judge=judge,
+    unasked="only a site knows its instance type: say efa: 32",
     learn=learn,
 )

@@ -4,16 +4,22 @@
 program starts on it (error 802, system not yet initialized), while nvidia-smi looks as always. With
 a degraded fabric jobs run, slowly.
 
-**Read from** NVML, nvmlDeviceGetGpuFabricInfoV: state, status, health summary and health mask, from
-Hopper on; NVSwitches on the PCI bus; the packages `nvidia-fabricmanager*` and the driver's version.
+**Read from** NVML, nvmlDeviceGetGpuFabricInfoV: state, status, health summary, health mask, cluster
+UUID and clique, from Hopper on; NVSwitches on the PCI bus; the packages `nvidia-fabricmanager*` and
+the driver's version.
 
 **Verdicts.** A registration that is not completed fails; within five minutes of boot it is unknown,
 as the fabric manager may be at it. A completed one fails if its status is not SUCCESS, or if the
 health mask or its summary names a fault: degraded bandwidth, a route that recovers or is unhealthy,
 recovery from access timeouts, an incorrect configuration, limited capacity. A GPU without a fabric
 (PCIe cards, GPUs before Hopper) is not applicable, and so is one in a virtual machine without
-NVSwitches, whose host registers it. An installed fabric manager of another version than the driver
-fails on a node with a fabric: it refuses to start, today or at its next restart.
+NVSwitches, whose host registers it. As soon as one GPU of the node is registered, every other GPU
+of its model must be. A GPU of GB200 or GB300 that is registered and has no cluster UUID has lost
+its rack's NVLink domain and fails, unless the fabric says that it waits for a partition; so does
+one without a cluster UUID beside others that have one, or with another one. `cluster_uuid: present`
+and `clique: present` want them of any GPU; `nodevet compare` of a rack's hosts names who differs.
+An installed fabric manager of another version than the driver fails on a node with a fabric: it
+refuses to start, today or at its next restart.
 
 **To fix it** `systemctl status nvidia-fabricmanager` and `journalctl -u nvidia-fabricmanager`; its
 package must be of the driver's version. If it runs and a GPU does not register, look for SXid in
@@ -22,13 +28,26 @@ racks the fabric is managed from the switch trays (NMX).
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain, islice
+from typing import Annotated, Any, Literal
+
+from msgspec import Meta
 
 from nodevet.checking.named import READ_AGAIN
-from nodevet.evidence.across import IN_HAND, each_gpu
+from nodevet.checking.nvlink_domain import (
+    MULTI_NODE,
+    NO_DOMAIN,
+    domains,
+    is_domain,
+    is_idle,
+    is_registered,
+    lost_domain,
+)
+from nodevet.evidence.across import IN_HAND, answering, each_gpu
 from nodevet.evidence.core import MISSING, NOT_ASKED, NOT_SUPPORTED, unread
 from nodevet.evidence.document import Evidence
-from nodevet.evidence.gpu import Fabric, Gpu, Gpus, board, subject_of
+from nodevet.evidence.gpu import Fabric, Gpu, Gpus, alike, board, subject_of
 from nodevet.evidence.host import HostInfo
 from nodevet.evidence.installed import InstalledPackage, InstalledPackages
 from nodevet.evidence.pci import Pci
@@ -38,6 +57,7 @@ from nodevet.model import (
     CheckParams,
     Finding,
     Subject,
+    Value,
     compare,
     fail,
     not_applicable,
@@ -72,6 +92,10 @@ CONFIGURATIONS = {
 NAMED = 16  # bits: 12 and 14 are no faults, whether a partition is assigned and GFM connected
 SUMMARIES = {"UNHEALTHY": "unhealthy", "LIMITED_CAPACITY": "limited capacity"}
 
+DOMAIN = (
+    "drain the tray; look at its NVLink domain on the switch trays (NMX-C: is this node in a "
+    "partition, are its switches up); then restart nvidia-imex or power cycle the tray"
+)
 GONE = ("not-installed", "config-files")
 PACKAGES = ("nvidia-fabricmanager*", "nvidia-fabric-manager*")
 CARRIED = re.compile(r"(?:[0-9]+:)?([0-9]{3,4}(?:\.[0-9]+){1,2})(?=[-+~]|\Z)")
@@ -90,41 +114,94 @@ VERSION = (
 )
 
 
+PRESENT = "present"
+ANY = "*"
+MOST_ALIKE = 64  # GPUs of one model that are compared with one another; no machine has more
+UUID = "^(present|[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12})$"
+
+
 class Params(CheckParams):
-    """`fabric: {}`"""
+    """`fabric: {}`, `fabric: {cluster_uuid: present}` or `fabric: {clique: 32766}`"""
+
+    cluster_uuid: (
+        Annotated[str, Meta(pattern=UUID, title="`present`, or a UUID in small letters")] | None
+    ) = None
+    """`present`: each GPU is in a multi-node NVLink domain; or the UUID of that domain."""
+    clique: Literal["present"] | Annotated[int, Meta(ge=0, lt=2**32)] | None = None
+    """`present`: each GPU has a clique other than 0; or the number of that clique."""
 
 
 def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
     found, there = tuple(each_gpu(evidence)), switches(evidence)
+    gpus = [gpu for gpu in found if isinstance(gpu, Gpu)]
+    by_model = models(gpus)
     for gpu in found:
-        yield from (gpu,) if isinstance(gpu, Finding) else judge_gpu(evidence, gpu, there)
-    has_fabric = any(isinstance(gpu, Gpu) and gpu.fabric.state in STATES for gpu in found)
+        if isinstance(gpu, Finding):
+            yield gpu
+            continue
+        yield from judge_gpu(evidence, gpu, there, others_like(gpu, by_model), params)
+    has_fabric = any(gpu.fabric.state in STATES for gpu in gpus)
     if has_fabric or there:
         yield from judge_manager(evidence)
 
 
-def judge_gpu(evidence: Evidence, gpu: Gpu, there: int | None) -> Iterator[Finding]:
-    """`there`: how many NVSwitches are on the PCI bus, None if that was not read."""
+def models(gpus: Sequence[Gpu]) -> Mapping[str | None, Sequence[Gpu]]:
+    """GPUs by their PCI device, and all of them by ANY."""
+    found: dict[str | None, list[Gpu]] = {None: [], ANY: [*gpus]}
+    for gpu in gpus:
+        found.setdefault(gpu.pci_device, []).append(gpu)
+    return found
+
+
+def others_like(gpu: Gpu, by_model: Mapping[str | None, Sequence[Gpu]]) -> Sequence[Gpu]:
+    """The other GPUs of its model; at most MOST_ALIKE, of the first ones."""
+    own = (gpu.pci_device, None) if gpu.pci_device else (ANY,)
+    near = islice(chain.from_iterable(by_model[key] for key in own), MOST_ALIKE + 1)
+    return [each for each in near if each is not gpu and alike(each, gpu)]
+
+
+def judge_gpu(
+    evidence: Evidence, gpu: Gpu, there: int | None, like: Sequence[Gpu], params: Params
+) -> Iterator[Finding]:
+    """`there`: how many NVSwitches are on the PCI bus, None if that was not read. `like`: the other
+    GPUs of its model."""
     subject, fabric = subject_of(gpu), gpu.fabric
-    if fabric.state == "NOT_SUPPORTED" or untold(fabric, "state"):
-        yield not_applicable(subject, why="this GPU has no fabric to register with")
-    elif fabric.state is None:
-        yield unread(subject, fabric, "state")
-    elif fabric.state != "COMPLETED":
-        yield not_completed(evidence, gpu, fabric.state, there)
-    elif fabric.status is None:
-        yield unread(subject, fabric, "status")
-    elif fabric.status != "SUCCESS":
+    registered = [each for each in like if each.fabric.state == "COMPLETED"]
+    if fabric.state == "NOT_SUPPORTED" and registered:
+        why = f"{subject_of(registered[0]).label} of the same model is registered"
         yield fail(
             subject,
-            expected="SUCCESS",
-            actual=fabric.status,
-            why="how the registration ended",
+            expected="COMPLETED",
+            actual=fabric.state,
+            why=why,
             advice=REGISTER,
             details=board(gpu),
         )
+    elif fabric.state == "NOT_SUPPORTED" or untold(fabric, "state"):
+        if params.cluster_uuid is not None or params.clique is not None:
+            yield from judge_domain(gpu, like, params)
+        else:
+            yield not_applicable(subject, why="this GPU has no fabric to register with")
+    elif fabric.state is None:
+        yield unread(subject, fabric, "state")
+    elif fabric.state != "COMPLETED":
+        yield not_completed(evidence, gpu, fabric.state, there, alone=not registered)
+    elif fabric.status is None:
+        yield unread(subject, fabric, "status")
     else:
-        yield from judge_health(gpu)
+        failed = fabric.status != "SUCCESS"
+        if failed:
+            yield fail(
+                subject,
+                expected="SUCCESS",
+                actual=fabric.status,
+                why="how the registration ended",
+                advice=REGISTER,
+                details=board(gpu),
+            )
+        outside = tuple(judge_domain(gpu, like, params))
+        yield from outside
+        yield from judge_health(gpu, fine=not failed and not outside)
         if silent := [field for field in HEALTH if untold(fabric, field)]:
             yield not_applicable(subject, why=f"this driver does not tell: {', '.join(silent)}")
 
@@ -133,17 +210,88 @@ def untold(fabric: Fabric, field: str) -> bool:
     return getattr(fabric, field) is None and fabric.errors.get(field) in NONE_HERE
 
 
-def not_completed(evidence: Evidence, gpu: Gpu, state: str, there: int | None) -> Finding:
-    """What to say of a registration that has not ended: of a VM's GPU it may be its host's."""
+def judge_domain(gpu: Gpu, like: Sequence[Gpu], params: Params) -> Iterator[Finding]:
+    """What is wrong with the domain that a GPU is in; nothing if it is as it must be."""
+    subject, fabric = subject_of(gpu), gpu.fabric
+    others, uuid = domains(like), fabric.cluster_uuid
+    lost = lost_domain(gpu)
+    want = params.cluster_uuid
+    if want is None and (others or lost is not False):
+        want = others[0] if others and is_domain(uuid) else PRESENT
+    doubt = untold_domain(gpu, () if params.cluster_uuid else like, asked=bool(want))
+    if not doubt and want and lost is None and not others and params.cluster_uuid is None:
+        doubt = f"{NO_DOMAIN}; pci_device: {gpu.why('pci_device')}"
+    if doubt:
+        yield unknown(subject, why=doubt)
+    elif want and not (is_domain(uuid) and want in (PRESENT, uuid)):
+        yield wrong(gpu, "cluster_uuid", want, uuid if is_domain(uuid) else None)
+    if params.clique is None:
+        return
+    if fabric.clique_id is None and not lacks(fabric, "clique_id"):
+        yield unread(subject, fabric, "clique_id")
+    elif fabric.clique_id != params.clique and (params.clique != PRESENT or not fabric.clique_id):
+        yield wrong(gpu, "clique", params.clique, fabric.clique_id)
+
+
+def wrong(gpu: Gpu, name: str, want: Value, actual: Value) -> Finding:
+    return fail(
+        subject_of(gpu),
+        expected={name: want},
+        actual={name: actual},
+        advice=DOMAIN,
+        details=board(gpu),
+    )
+
+
+def untold_domain(gpu: Gpu, like: Sequence[Gpu], *, asked: bool) -> str:
+    """Why the domain of this GPU, or of those of its model, is not known. Empty if it is, or if no
+    GPU tells one and it is not `asked` for."""
+    tellers = [gpu, *(each for each in like if is_registered(each) or is_unread(each))]
+    silent = [
+        each
+        for each in tellers
+        if each.fabric.cluster_uuid is None
+        and (is_rack(each) or not lacks(each.fabric, "cluster_uuid"))
+    ]
+    asked = asked or any(map(is_rack, silent))
+    if not silent or (len(silent) == len(tellers) and not asked):
+        return ""
+    first = silent[0]
+    name = "" if first is gpu else f" of {subject_of(first).label}"
+    return f"cluster_uuid{name}: {first.fabric.why('cluster_uuid')}"
+
+
+def is_unread(gpu: Gpu) -> bool:
+    """Whether it is not known that it is registered, or is not."""
+    fabric = gpu.fabric
+    return fabric.state is None or (fabric.state == "COMPLETED" and fabric.status is None)
+
+
+def is_rack(gpu: Gpu) -> bool:
+    """Whether a registered GPU is, or may be, of a model that has a domain."""
+    known = gpu.pci_device in MULTI_NODE or "pci_device" in gpu.errors
+    return known and is_registered(gpu) and not is_idle(gpu)
+
+
+def lacks(fabric: Fabric, field: str) -> bool:
+    """Whether NVML has no such value here."""
+    return fabric.state == "NOT_SUPPORTED" or untold(fabric, field)
+
+
+def not_completed(
+    evidence: Evidence, gpu: Gpu, state: str, there: int | None, *, alone: bool
+) -> Finding:
+    """What to say of a registration that has not ended: of a VM's GPU it may be its host's, if no
+    other one is registered (`alone`)."""
     subject, host = subject_of(gpu), evidence[HostInfo]
     if host.data is None:
         return unknown(subject, why=f"{state}; host: {host.why}")
     if not host.data.virtualization:
         return unknown(subject, why=f"{state}; virtualization: {host.data.why('virtualization')}")
     if host.data.virtualization not in BARE:
-        if there is None:
+        if there is None and alone:
             return unknown(subject, why=f"{state}; the PCI bus was not read")
-        if not there:
+        if not there and alone:
             why = f"{state}; a virtual machine without NVSwitches: its host's fabric manager acts"
             return not_applicable(subject, why=why)
     if host.data.uptime_s is None:
@@ -169,7 +317,8 @@ def switches(evidence: Evidence) -> int | None:
     return len(data.of_kind("nvswitch"))
 
 
-def judge_health(gpu: Gpu) -> Iterator[Finding]:
+def judge_health(gpu: Gpu, *, fine: bool) -> Iterator[Finding]:
+    """`fine`: whether nothing else was found of its fabric."""
     subject, fabric = subject_of(gpu), gpu.fabric
     summary, (named, doubt) = fabric.health_summary, decoded(fabric.health_mask or 0)
     faults = named or ([SUMMARIES[summary]] if summary in SUMMARIES else [])
@@ -187,7 +336,7 @@ def judge_health(gpu: Gpu) -> Iterator[Finding]:
         yield fail(subject, expected=[], actual=faults, advice=HEAL, details=details)
     if doubts:
         yield unknown(subject, why="; ".join(doubts))
-    elif not faults:
+    elif fine and not faults:
         yield ok(subject, expected="COMPLETED", actual="COMPLETED")
 
 
@@ -255,6 +404,20 @@ def judge_package(package: InstalledPackage, driver: str | None) -> Iterator[Fin
         yield compare(subject, expected=driver, actual=match[1], advice="" if same else VERSION)
 
 
+def learn(evidence: Evidence) -> Any:
+    if evidence[Gpus].data is None:
+        return None
+    told = {
+        (gpu.fabric.cluster_uuid, gpu.fabric.clique_id)
+        for gpu in answering(evidence)
+        if is_registered(gpu) and is_domain(gpu.fabric.cluster_uuid)
+    }
+    if len(told) != 1:
+        return {}
+    ((uuid, clique),) = told
+    return {"cluster_uuid": uuid, **({} if clique is None else {"clique": clique})}
+
+
 def asks(params: Params) -> Mapping[str, tuple[str, ...]]:
     return {"installed": PACKAGES}
 
@@ -265,6 +428,8 @@ CHECK = Check(
     reads=(
         *IN_HAND,
         "gpu.driver_version",
+        "gpu.gpus[].fabric.clique_id",
+        "gpu.gpus[].fabric.cluster_uuid",
         "gpu.gpus[].fabric.health_mask",
         "gpu.gpus[].fabric.health_summary",
         "gpu.gpus[].fabric.state",
@@ -278,4 +443,5 @@ CHECK = Check(
     ),
     judge=judge,
     asks=asks,
+    learn=learn,
 )

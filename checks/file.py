@@ -11,8 +11,10 @@ users and groups are the node's.
 **Verdicts.** One finding for each rule, and one more for what was not read beside a failure. A file
 that is not there fails every rule but `exists: false`. `text` is the whole text, `contains` texts
 that are in it, `pattern` regular expressions (Python's), `^` and `$` at each line; of several each
-must be found. Of a file larger than 1 MiB these are unknown, as is a pattern that takes more than a
-second, whatever the probe may not read, and what saved evidence was not asked.
+must be found. Of a file that not everyone on the node may read, `text`, `contains`, `pattern` and
+`sha256` are unknown unless the baseline says `allow_file_text: true`: each answer gives away a part
+of the text. Of a file larger than 1 MiB they are unknown too, as is a pattern that takes more than
+a second, whatever the probe may not read, and what saved evidence was not asked.
 
 **To fix it** use what puts the file there: nodevet does not know what it is for.
 """

@@ -158,6 +158,7 @@ CHECK = Check(
         "gpu.count",
     ),
     judge=judge,
+    unasked="it runs a site's own Python: name it, and allow commands",
     asks=asks,
     runs=runs,
 )

@@ -31,6 +31,7 @@ from msgspec import Meta
 from nodevet.evidence.across import (
     DRIVER_FAULT,
     INSTALL_LIBRARY,
+    every_gpu,
     gpu_functions,
     half_a_driver,
     located,
@@ -38,7 +39,8 @@ from nodevet.evidence.across import (
 )
 from nodevet.evidence.core import unread
 from nodevet.evidence.document import Evidence
-from nodevet.evidence.gpu import Gpu, Gpus, lost, subject_of
+from nodevet.evidence.gpu import Gpu, Gpus, board, lost, subject_of
+from nodevet.evidence.ids import is_id
 from nodevet.evidence.modules import Modules
 from nodevet.evidence.pci import KEPT_FOR_GUESTS, Pci, PciFunction
 from nodevet.model import (
@@ -89,6 +91,18 @@ ABSENT = (
     "and for a disabled slot in the BIOS; in a virtual machine, check what its host passes through"
 )
 
+SEVERAL_ON_A_BOARD = frozenset(
+    {
+        *("10de:0ff2", "10de:102d", "10de:118f", "10de:11bf", "10de:13bd", "10de:13f2"),
+        *("10de:25b6", "10de:2941", "10de:31c2"),
+    }
+)
+"""GRID K1, Tesla K80, K10, GRID K2, Tesla M10, M60, A16 (and A2), GB200, GB300."""
+TWICE = (
+    "look at the labels of these boards: one InfoROM has another board's serial number, so records "
+    "of repairs and an RMA may be about the wrong one; have the vendor correct it"
+)
+
 Layer = int | str  # what it counts, or why that was not read
 Number = Annotated[int, Meta(ge=0, le=4096)]
 
@@ -111,7 +125,7 @@ class Params(CheckParams):
 
 def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
     numbers = device_numbers(evidence)
-    gone = [gpu for gpu, why in zip(gpus(evidence), losses(evidence), strict=True) if why]
+    gone = [gpu for gpu, why in zip(every_gpu(evidence), losses(evidence), strict=True) if why]
     layers: dict[str, Layer] = {
         "NVML counts": listed(evidence),
         "NVML reaches": reached(evidence, gone),
@@ -139,7 +153,8 @@ def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
     if isinstance(layers["NVML reaches"], int) and isinstance(layers["PCI bus"], int):
         yield from one_sided(located(evidence), on_pci(evidence), kept)
     if isinstance(numbers, frozenset):
-        yield from without_node(gpus(evidence), numbers)
+        yield from without_node(every_gpu(evidence), numbers)
+    yield from same_serials(every_gpu(evidence))
 
 
 def without_library(evidence: Evidence, found: Finding) -> Finding:
@@ -190,10 +205,6 @@ def advised(evidence: Evidence, layers: Mapping[str, Layer], params: Params) -> 
     if params.count is not None and max(counts.values()) > params.count:
         return MORE
     return ABSENT
-
-
-def gpus(evidence: Evidence) -> tuple[Gpu, ...]:
-    return (data.gpus if (data := evidence[Gpus].data) else None) or ()
 
 
 def on_pci(evidence: Evidence) -> tuple[PciFunction, ...]:
@@ -323,6 +334,32 @@ def without_node(found: tuple[Gpu, ...], numbers: frozenset[int]) -> Iterator[Fi
             yield fail(subject_of(gpu), expected=f"/dev/nvidia{number}", actual=None, advice=advice)
 
 
+def same_serials(found: tuple[Gpu, ...]) -> Iterator[Finding]:
+    """GPUs of which each ought to have a board, and a serial number, of its own."""
+    named: dict[str, list[Gpu]] = {}
+    for gpu in found:
+        if gpu.serial and is_id(gpu.serial) and gpu.virtualization_mode != "VGPU" and not lost(gpu):
+            named.setdefault(gpu.serial, []).append(gpu)
+    sizes = {len(some) for some in named.values()}
+    if len(named) > 1 and len(sizes) == 1:
+        return
+    for some in named.values():
+        for gpu in some if len(some) > 1 else ():
+            others = ", ".join(subject_of(each).label for each in some if each is not gpu)
+            shared = f"that of {others}"
+            if gpu.pci_device is None:
+                why = f"its serial number is {shared}; pci_device: {gpu.why('pci_device')}"
+                yield unknown(subject_of(gpu), why=why)
+            elif gpu.pci_device not in SEVERAL_ON_A_BOARD:
+                yield fail(
+                    subject_of(gpu),
+                    expected="a serial number of its own",
+                    actual=shared,
+                    advice=TWICE,
+                    details=board(gpu),
+                )
+
+
 def learn(evidence: Evidence) -> Value:
     return len(gpu_functions(evidence)) or None
 
@@ -334,6 +371,9 @@ CHECK = Check(
         "gpu.count",
         "gpu.gpus[].bus_id",
         "gpu.gpus[].minor_number",
+        "gpu.gpus[].pci_device",
+        "gpu.gpus[].serial",
+        "gpu.gpus[].virtualization_mode",
         "pci.functions[].address",
         "pci.functions[].class_code",
         "pci.functions[].driver",

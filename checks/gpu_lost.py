@@ -9,10 +9,10 @@ NVML_FI_DEV_GET_GPU_RECOVERY_ACTION, the performance state and the memory in use
 function of the GPU, whose revision reads ff once it is gone.
 
 **Verdicts.** Fails if NVML gives no handle through a fault of the GPU, if any call answers that
-the GPU is lost or needs a reset, if the recovery action is not NONE, or if the PCI revision is
-ff. Unknown if one of these was not read, or if nothing shows that the GPU responds. Drivers
-before 570 have no recovery action: that part is not applicable. That a GPU is missing altogether
-is seen by `gpu_count`.
+the GPU is lost or needs a reset, if the driver asks for a recovery action, or if the PCI revision
+is ff. RECOVER_IMEX_DOMAIN asks nothing of the GPU: `imex` fails then. Unknown if one of these was
+not read, or if nothing shows that the GPU responds. Drivers before 570 have no recovery action:
+that part is not applicable. That a GPU is missing altogether is seen by `gpu_count`.
 
 **To fix it** drain the node; for a reset `nvidia-smi --gpu-reset -i <index>` while nothing uses
 the GPU, else reboot. Off the bus: power the node off and on. If it comes back lost, reseat or
@@ -24,6 +24,7 @@ from collections.abc import Iterator, Sequence, Set
 
 from msgspec import UNSET
 
+from nodevet.checking.recovery import BY_NAME, IMEX_DOMAIN, NONE, Remedy
 from nodevet.evidence.across import (
     IN_HAND,
     each_gpu,
@@ -53,13 +54,8 @@ NO_SUCH_FIELD = (*NOT_SUPPORTED, "NVML_ERROR_INVALID_ARGUMENT", "NVML_ERROR_FUNC
 """What drivers before 570 answer to the field of the recovery action."""
 
 FIRST = "drain the node and run nvidia-bug-report.sh"  # what is gone after a reset
-RESET = (
-    f"{FIRST}; once nothing uses the GPU, `nvidia-smi -r -i` with its UUID, else reboot (some "
-    "boards reset all GPUs together, so never while a job runs)"
-)
 OFF_THE_BUS = f"{FIRST}, then power it off and on: no reset reaches the GPU, and a reboot may not"
 LOST = f"{FIRST}, then reboot; if it stays lost, power the node off and on"
-REBOOT = f"{FIRST}, then reboot: a reset of the GPU alone does not clear it"
 SEVERAL = (
     "More than one GPU is lost: before any single GPU, check what they share: power, and riser or "
     "switch board"
@@ -69,16 +65,7 @@ AGAIN = (
     "kernel log (79, 119, 154) to the RMA"
 )
 WANTS_RESET = "NVML_ERROR_RESET_REQUIRED"
-ADVICE = {
-    "GPU_RESET": RESET,
-    "NODE_REBOOT": REBOOT,
-    "DRAIN_P2P": "end the jobs that use NVLink peers of this GPU, and check again before any reset",
-    "DRAIN_AND_RESET": RESET,
-    "BUS_RESET": REBOOT,
-    "SYSTEM_REBOOT": OFF_THE_BUS,
-    WANTS_RESET: RESET,
-    "off the bus": OFF_THE_BUS,
-}
+REMEDIES = {**BY_NAME, WANTS_RESET: Remedy.RESET}
 
 
 class Params(CheckParams):
@@ -112,7 +99,7 @@ def judge_gpu(
     subject, action, function = subject_of(gpu), gpu.recovery_action, pci_of(evidence, gpu)
     off = isinstance(function, PciFunction) and function.revision == "ff"
     signs = [why for why in ("off the bus" if off else None, told) if why]
-    if action not in (None, "NONE"):
+    if action not in (None, NONE, IMEX_DOMAIN):
         signs.append(action)
     if signs:
         yield fail(
@@ -128,7 +115,8 @@ def judge_gpu(
         yield unknown(subject, why="; ".join(unclear))
     if signs or unclear:
         return
-    yield ok(subject, expected="usable", actual="usable")
+    why = f"the driver asks for {action}: see imex" if action == IMEX_DOMAIN else ""
+    yield ok(subject, expected="usable", actual="usable", why=why)
     if action is None:
         yield not_applicable(
             subject, why="the driver does not report whether the GPU needs a reset"
@@ -137,12 +125,10 @@ def judge_gpu(
 
 def advised(sign: str, several: dict[str, str]) -> str:
     """What to do about a GPU that is lost. `several`: see `together`."""
-    first = ADVICE.get(sign, LOST)
-    if sign == "DRAIN_P2P":
-        return first
-    if several and first in (OFF_THE_BUS, LOST):
-        return f"{first}. {SEVERAL}"
-    return f"{first}. {AGAIN}"
+    if sign in REMEDIES:
+        return REMEDIES[sign].value
+    first = OFF_THE_BUS if sign == "off the bus" else LOST
+    return f"{first}. {SEVERAL if several else AGAIN}"
 
 
 def together(evidence: Evidence, lost: Sequence[str | None], off: Set[str]) -> dict[str, str]:

@@ -117,7 +117,8 @@ def judge_gpu(gpu: Gpu, function: PciFunction | Finding, params: Params) -> Iter
         wrong = [each for each in found if each not in values]
         if wrong:
             right = values[0] if len(values) == 1 else list(values)
-            aspects.append(met(key, False, expected=right, actual=wrong[-1]))
+            actual: Value = wrong[-1] if len(set(wrong)) == 1 else wrong
+            aspects.append(met(key, False, expected=right, actual=actual))
         elif len(set(found)) > 1:
             apart.append(key)
         elif found:
@@ -127,8 +128,8 @@ def judge_gpu(gpu: Gpu, function: PciFunction | Finding, params: Params) -> Iter
         if not isinstance(function, Finding) and key in by_pci and by_pci[key] is None:
             aspects.append(doubted(key, f"PCI {key}: {pci_why(function, key)}"))
     for key in apart:
-        expected, actual = {"NVML": by_nvml[key]}, {"PCI bus": by_pci[key]}
-        yield fail(subject, expected=expected, actual=actual, advice=APART)
+        nvml, pci = {"NVML": by_nvml[key]}, {"PCI bus": by_pci[key]}
+        yield fail(subject, expected=nvml, actual=pci, advice=APART)
     yield from judged(
         subject, [each for each in aspects if not apart or each.verdict is not Verdict.OK]
     )
@@ -176,5 +177,6 @@ CHECK = Check(
         "pci.functions[].subsystem_device",
     ),
     judge=judge,
+    unasked="for each board: a common part names none",
     learn=learn,
 )

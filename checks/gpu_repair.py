@@ -15,6 +15,7 @@ replaced.
 
 from collections.abc import Iterator
 
+from nodevet.checking.recovery import RESET_IT
 from nodevet.evidence.across import IN_HAND, each_gpu
 from nodevet.evidence.core import NOT_SUPPORTED
 from nodevet.evidence.document import Evidence
@@ -24,8 +25,8 @@ from nodevet.model import Area, Check, CheckParams, Finding, fail, not_applicabl
 NOT_TOLD = (*NOT_SUPPORTED, "NVML_ERROR_FUNCTION_NOT_FOUND", "NVML_ERROR_ARGUMENT_VERSION_MISMATCH")
 SIGNS = ("channel_pending", "tpc_pending", "unrepairable_memory")
 RESET = (
-    "drain the node, then reset the GPU with no job left, or reboot: that completes the repair; if "
-    "one is still pending afterwards, run field diagnostics"
+    f"drain the node, then {RESET_IT}: that completes the repair; if one is still pending "
+    "afterwards, run field diagnostics"
 )
 REPLACE = (
     "drain the node and have the GPU replaced; attach nvidia-bug-report.sh's output to the RMA: no "
@@ -70,4 +71,5 @@ CHECK = Check(
     area=Area.GPU,
     reads=(*IN_HAND, *(f"gpu.gpus[].repair.{sign}" for sign in SIGNS)),
     judge=judge,
+    unasked="for data center GPUs: others do not tell",
 )

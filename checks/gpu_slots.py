@@ -98,5 +98,6 @@ CHECK = Check(
     area=Area.GPU,
     reads=(*IN_HAND, "gpu.gpus[].bus_id", "gpu.gpus[].module_id"),
     judge=judge,
+    unasked="only a site knows where its modules sit",
     severity=Severity.WARNING,
 )

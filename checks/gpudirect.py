@@ -140,4 +140,5 @@ CHECK = Check(
         "modules.nvidia_flavour",
     ),
     judge=judge,
+    unasked="for HGX boards: elsewhere a site may do without GPUDirect",
 )

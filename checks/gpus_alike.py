@@ -117,5 +117,6 @@ CHECK = Check(
     area=Area.GPU,
     reads=(*IN_HAND, *(f"gpu.gpus[].{field}" for field in FIELDS)),
     judge=judge,
+    unasked="for boards that are delivered as one: elsewhere a mix may be meant",
     severity=Severity.WARNING,
 )

@@ -22,6 +22,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
+from nodevet.checking.aspects import each_fact
 from nodevet.evidence.across import IN_HAND, each_gpu
 from nodevet.evidence.core import unread, unsupported
 from nodevet.evidence.document import Evidence
@@ -68,7 +69,9 @@ def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
     expected = True if params.enabled is None and on_elsewhere else params.enabled
     versions = params.one_of or driver_version(evidence)
     for gpu in found:
-        yield gpu if isinstance(gpu, Finding) else judge_gpu(gpu, expected, params, versions)
+        yield from (
+            (gpu,) if isinstance(gpu, Finding) else judge_gpu(gpu, expected, params, versions)
+        )
 
 
 def driver_version(evidence: Evidence) -> tuple[str, ...] | str:
@@ -81,23 +84,32 @@ def driver_version(evidence: Evidence) -> tuple[str, ...] | str:
 
 def judge_gpu(
     gpu: Gpu, enabled: bool | None, params: Params, versions: tuple[str, ...] | str
-) -> Finding:
-    subject = subject_of(gpu)
+) -> Iterator[Finding]:
+    subject, runs = subject_of(gpu), gpu.gsp_firmware_enabled
     if unsupported(gpu, "gsp_firmware_enabled"):
         if not params.enabled:
-            return not_applicable(subject, why=NO_GSP)
-        return fail(
+            yield not_applicable(subject, why=NO_GSP)
+            return
+        yield fail(
             subject, expected=True, actual="not supported", why=NO_GSP, advice=MODE,
             details=board(gpu),
         )  # fmt: skip
-    if gpu.gsp_firmware_enabled is None:
-        return unread(subject, gpu, "gsp_firmware_enabled")
-    if enabled is not None and gpu.gsp_firmware_enabled is not enabled:
-        return fail(subject, expected=enabled, actual=not enabled, advice=MODE, details=board(gpu))
-    if not gpu.gsp_firmware_enabled:
-        if enabled is None:
-            return not_applicable(subject, why="no GPU here runs GSP firmware")
-        return ok(subject, expected=False, actual=False)
+    elif runs is None:
+        yield unread(subject, gpu, "gsp_firmware_enabled")
+    elif not runs and enabled is None:
+        yield not_applicable(subject, why="no GPU here runs GSP firmware")
+    else:
+        facts = [ok(subject, expected=runs, actual=runs)]
+        if enabled is not None and runs is not enabled:
+            details = board(gpu)
+            facts = [fail(subject, expected=enabled, actual=runs, advice=MODE, details=details)]
+        if runs:
+            facts.append(judge_version(gpu, params, versions))
+        yield from each_fact(facts)
+
+
+def judge_version(gpu: Gpu, params: Params, versions: tuple[str, ...] | str) -> Finding:
+    subject = subject_of(gpu)
     if gpu.gsp_firmware_version is None:
         return unread(subject, gpu, "gsp_firmware_version")
     if isinstance(versions, str):

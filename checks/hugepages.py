@@ -155,6 +155,7 @@ CHECK = Check(
         "memory.hugetlb_kb",
     ),
     judge=judge,
+    unasked="only a site knows how many its jobs need: say hugepages: none if they need none",
     learn=learn,
     severity=Severity.WARNING,
 )

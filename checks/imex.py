@@ -4,13 +4,17 @@
 Without nvidia-imex, or with a list of peers that is not its domain's, such a job fails with
 CUDA_ERROR_NOT_PERMITTED or goes over the network.
 
-**Read from** NVML (the fabric's cluster UUID), the unit nvidia-imex.service,
-/etc/nvidia-imex/nodes_config.cfg and /dev/nvidia-caps-imex-channels.
+**Read from** NVML (the fabric's state, cluster UUID and health mask; the recovery action), the unit
+nvidia-imex.service, /etc/nvidia-imex/nodes_config.cfg and /dev/nvidia-caps-imex-channels.
 
-**Verdicts.** Where no GPU has a cluster UUID the question does not arise: one node, NVSwitch inside
-it or PCIe cards. Where Kubernetes or a job's prolog starts IMEX, say `service: false`. `nodes` is
-the number of addresses in the list of peers, no two of which may be the same. Whether the domain's
-other nodes answer is not asked: `nvidia-imex-ctl -N` does.
+**Verdicts.** A GPU fails if its driver asks to recover the domain (RECOVER_IMEX_DOMAIN). Where no
+GPU has a cluster UUID the question does not arise: one node, NVSwitch inside it or PCIe cards. But
+where the baseline gives `nodes`, or the GPUs are GB200 or GB300 and registered with their fabric,
+the node has lost its domain and fails, unless it is idle: its fabric has no partition for its GPUs.
+It fails too if only some GPUs have a cluster UUID, or have several.
+Where Kubernetes or a job's prolog starts IMEX, say `service: false`. `nodes` is the number of
+addresses in the list of peers, no two of which may be the same. Whether the domain's other nodes
+answer is not asked: `nvidia-imex-ctl -N` does.
 
 **To fix it** write the addresses of the domain's nodes into nodes_config.cfg, the same on all of
 them, then `systemctl enable --now nvidia-imex`. A channel: `options nvidia
@@ -18,16 +22,18 @@ NVreg_CreateImexChannel0=1` in /etc/modprobe.d, and load the module again.
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Any
 
 from msgspec import Meta
 
 from nodevet.checking.named import READ_AGAIN
+from nodevet.checking.nvlink_domain import NO_PARTITION, is_domain, is_idle, lost_domain
+from nodevet.checking.recovery import BY_NAME, IMEX_DOMAIN, NONE
 from nodevet.evidence.across import IN_HAND, unlisted
 from nodevet.evidence.core import NOT_ASKED, unread, unsupported
 from nodevet.evidence.document import Evidence
-from nodevet.evidence.gpu import Gpus
+from nodevet.evidence.gpu import Gpu, Gpus, alike, board, subject_of
 from nodevet.evidence.imex import Imex
 from nodevet.evidence.services import Units
 from nodevet.model import (
@@ -36,6 +42,7 @@ from nodevet.model import (
     CheckParams,
     Finding,
     Subject,
+    Value,
     fail,
     not_applicable,
     ok,
@@ -44,6 +51,12 @@ from nodevet.model import (
 
 UNIT = "nvidia-imex.service"
 ONE_NODE = "no GPU is in a multi-node NVLink domain"
+DOMAIN = Subject(kind="imex", id="domain")
+EVERY = "one cluster UUID on every GPU"
+REGISTERED = (
+    "drain the tray and see `fabric`: on the switch trays (NMX-C) this node must be in a partition;"
+    " then restart nvidia-imex"
+)
 
 
 class Params(CheckParams):
@@ -58,13 +71,15 @@ class Params(CheckParams):
 
 
 def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
-    outside = one_node(evidence)
+    yield from to_recover(evidence)
+    outside = one_node(evidence, params.nodes)
     if outside is not None:
         yield outside
         return
     short = unlisted(evidence)
     if short is not None:
         yield short
+    yield judge_domain(evidence)
     section = evidence[Imex]
     if params.service:
         yield judge_service(evidence)
@@ -76,29 +91,68 @@ def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
     yield judge_nodes(section.data, params.nodes)
 
 
-def one_node(evidence: Evidence) -> Finding | None:
-    """Why IMEX is not judged; None on a node of a multi-node domain."""
+def to_recover(evidence: Evidence) -> Iterator[Finding]:
+    """Each GPU whose driver asks to recover the domain."""
+    advice = BY_NAME[IMEX_DOMAIN].value
+    for gpu in (data.gpus if (data := evidence[Gpus].data) else None) or ():
+        if gpu.recovery_action == IMEX_DOMAIN:
+            subject, details = subject_of(gpu), board(gpu)
+            yield fail(subject, expected=NONE, actual=IMEX_DOMAIN, advice=advice, details=details)
+
+
+def one_node(evidence: Evidence, nodes: int | None = None) -> Finding | None:
+    """Why IMEX is not judged; None on a node of a multi-node domain. `nodes`: that are expected."""
     nvml = evidence[Gpus]
     if nvml.data is None:
         return unknown(why=f"NVML: {nvml.why}")
     if nvml.data.gpus is None:
         return unread(Subject(), nvml.data, "gpus")
-    fabrics = [gpu.fabric for gpu in nvml.data.gpus]
-    if any(is_domain(fabric.cluster_uuid) for fabric in fabrics):
+    gpus = nvml.data.gpus
+    if any(is_domain(gpu.fabric.cluster_uuid) for gpu in gpus):
         return None
-    unsaid = [fabric for fabric in fabrics if fabric.cluster_uuid is None]
-    unsaid = [fabric for fabric in unsaid if not unsupported(fabric, "cluster_uuid")]
+    unsaid = [gpu.fabric for gpu in gpus if gpu.fabric.cluster_uuid is None and may_have_one(gpu)]
     if unsaid:
         return unread(Subject(), unsaid[0], "cluster_uuid")
-    return unlisted(evidence) or not_applicable(why=ONE_NODE)
+    return unlisted(evidence) or without_domain(gpus, nodes)
 
 
-def is_domain(uuid: str | None) -> bool:
-    """
-    >>> is_domain("00000000-0000-0000-0000-000000000000"), is_domain("4f3c-1")
-    (False, True)
-    """
-    return bool(uuid and uuid.strip("0-"))
+def may_have_one(gpu: Gpu) -> bool:
+    """Whether the GPU may be in a domain: it has a fabric."""
+    return gpu.fabric.state != "NOT_SUPPORTED" and not unsupported(gpu.fabric, "cluster_uuid")
+
+
+def without_domain(gpus: Sequence[Gpu], nodes: int | None) -> Finding:
+    """What to say of a node of which no GPU is in a domain."""
+    lost = [gpu for gpu in gpus if lost_domain(gpu) is not False]
+    if lost and lost[0].pci_device is None:
+        return unknown(why=f"{ONE_NODE}; pci_device: {lost[0].why('pci_device')}")
+    if not lost and (nodes or 1) == 1:
+        return not_applicable(why=NO_PARTITION if any(map(is_idle, gpus)) else ONE_NODE)
+    cause = f"fabric {subject_of(lost[0]).label}" if lost else ""
+    return domain_finding(actual=None, cause=cause)
+
+
+def judge_domain(evidence: Evidence) -> Finding:
+    """Whether all GPUs of a node are in one domain."""
+    data = evidence[Gpus].data
+    found = (data.gpus if data else None) or ()
+    inside = [gpu for gpu in found if is_domain(gpu.fabric.cluster_uuid)]
+    gpus = [gpu for gpu in found if may_have_one(gpu) or any(alike(gpu, each) for each in inside)]
+    outside = [gpu for gpu in gpus if not is_domain(gpu.fabric.cluster_uuid)]
+    unsaid = [gpu for gpu in outside if gpu.fabric.cluster_uuid is None]
+    uuids = sorted({gpu.fabric.cluster_uuid or "" for gpu in gpus} - {""})
+    if (outside and not unsaid) or len(uuids) > 1:
+        named = [subject_of(gpu).label for gpu in outside]
+        actual = ", ".join(named) + " in none" if named else uuids[:4]
+        cause = f"fabric {named[0]}" if named else ""
+        return domain_finding(actual=actual, cause=cause)
+    if unsaid:
+        return unread(DOMAIN, unsaid[0].fabric, "cluster_uuid")
+    return ok(DOMAIN, expected=EVERY, actual=uuids[0])
+
+
+def domain_finding(*, actual: Value, cause: str) -> Finding:
+    return fail(DOMAIN, expected=EVERY, actual=actual, advice=REGISTERED, cause=cause)
 
 
 def judge_service(evidence: Evidence) -> Finding:
@@ -170,13 +224,17 @@ CHECK = Check(
     reads=(
         *IN_HAND,
         "gpu.gpus[].fabric.cluster_uuid",
+        "gpu.gpus[].recovery_action",
+        "gpu.gpus[].fabric.health_mask",
+        "gpu.gpus[].fabric.state",
+        "gpu.gpus[].fabric.status",
         "imex.channels",
         "imex.nodes[]",
         "services.units[].active_state",
         "services.units[].name",
     ),
     judge=judge,
-    unasked="for nodes of a multi-node NVLink domain (GB200 NVL72)",
+    unasked="for nodes of a multi-node NVLink domain (GB200 and GB300 NVL72)",
     asks=asks,
     learn=learn,
 )

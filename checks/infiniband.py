@@ -229,10 +229,13 @@ def earlier_counters(evidence: Evidence) -> SampledCounters:
 
 
 def link_state(port: RdmaPort) -> Aspect:
-    if port.state is None or port.phys_state is None:
-        return unread_aspect(port, "state" if port.state is None else "phys_state")
-    actual = f"{port.state} ({port.phys_state})"
-    advice = STATES.get(port.phys_state) or STATES.get(port.state) or CABLE
+    if port.state is None:
+        return unread_aspect(port, "state")
+    if port.phys_state is None and port.state == "ACTIVE":
+        return unread_aspect(port, "phys_state")
+    physical = port.phys_state or "physical state not read"
+    actual = f"{port.state} ({physical})"
+    advice = STATES.get(physical) or STATES.get(port.state) or CABLE
     right = port.state == "ACTIVE" and port.phys_state == "LinkUp"
     return met("state", right, expected="ACTIVE (LinkUp)", actual=actual, advice=advice)
 
@@ -392,5 +395,6 @@ CHECK = Check(
         "infiniband.devices[].ports[].width",
     ),
     judge=judge,
+    unasked="only a site knows how many ports it connected: say infiniband: 8",
     learn=learn,
 )

@@ -120,6 +120,7 @@ CHECK = Check(
     area=Area.GPU,
     reads=(*BOARD, "gpu.gpus[].inforom_image_version", "gpu.gpus[].inforom_valid"),
     judge=judge,
+    unasked="for data center GPUs: other boards have no InfoROM image to compare",
     asks=asks,
     learn=lambda evidence: learn_versions(evidence, "inforom_image_version"),
     severity=Severity.WARNING,

@@ -93,6 +93,7 @@ CHECK = Check(
         "pci_settings.functions[].iommu_type",
     ),
     judge=judge,
+    unasked="bare metal and hosts of virtual machines differ: say iommu: identity",
     asks=lambda params: {"pci_settings": ("iommu",)},
     learn=learn,
 )

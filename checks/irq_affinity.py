@@ -91,7 +91,7 @@ CHECK = Check(
         "pci_settings.functions[].local_cpulist",
     ),
     judge=judge,
-    unasked="irqbalance and drivers differ: say irq_affinity: {} where IRQs are placed",
+    unasked="irqbalance and drivers differ: say irq_affinity: {} where a site places IRQs",
     severity=Severity.WARNING,
     asks=lambda params: {"pci_settings": ("interrupts",)},
 )

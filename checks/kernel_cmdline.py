@@ -160,6 +160,7 @@ CHECK = Check(
     area=Area.KERNEL,
     reads=("host.cmdline",),
     judge=judge,
+    unasked="only a site knows what it boots with: say kernel_cmdline: {present: [iommu=pt]}",
     learn=learn,
     severity=Severity.WARNING,
 )

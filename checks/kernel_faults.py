@@ -1,4 +1,4 @@
-"""The kernel has logged no trouble of its own since boot: OOM kills, hung tasks, lockups, oopses.
+"""The kernel has logged no trouble since boot: OOM kills, hung tasks, lockups, oopses, dead NICs.
 
 **Why it matters.** The job that was killed is gone, the next one runs on a node whose memory is
 too small for what runs beside it, whose file system hangs or whose driver has crashed. Nothing
@@ -10,14 +10,16 @@ but the kernel log tells of it afterwards.
 **Verdicts.** Each kind is a finding of its own: `oom` (the kernel ran out of memory and killed a
 process), `hung_task` (blocked for minutes, mostly by storage or NFS), `soft_lockup` and
 `hard_lockup` (a CPU that does not come back), `rcu_stall`, `oops` (BUG, Oops, a fault in the kernel
-itself), `panic`, and `crash` (the boot before ended in one, by a record that is no older than an
-hour before this boot). `maximum` says how many lines of a kind are allowed, `allow` names kinds
-that are no fault here. By default those are `oom_cgroup`, the kill of a job that exceeded its own
-limit, and `segfault`, the crash of a program in CUDA's, NCCL's or the driver's libraries; both are
-shown. It is ok only if the log has no gap, and says since when if its beginning is gone, as `xid`
-does. Captured files without a kernel log are not applicable. With `--since` a kind fails only if a
-line of it came since the last look; but an oops until the next reboot, since the kernel goes on
-damaged, and so hung tasks from the tenth line on, after which the kernel tells of no more.
+itself), `panic`, `nic_failed` (the driver of a network card gave it up: mlx5, mlx4, bnxt, ice,
+irdma, igb, igc, ixgbe, ena, cxgb4), and `crash` (the boot before ended in one, by a record that is
+no older than an hour before this boot). `maximum` says how many lines of a kind are allowed,
+`allow` names kinds that are no fault here. By default those are `oom_cgroup`, the kill of a job
+that exceeded its own limit, and `segfault`, the crash of a program in CUDA's, NCCL's or the
+driver's libraries; both are shown. It is ok only if the log has no gap, and says since when if its
+beginning is gone, as `xid` does. Captured files without a kernel log are not applicable. With
+`--since` a kind fails only if a line of it came since the last look; but an oops until the next
+reboot, since the kernel goes on damaged, and so hung tasks from the tenth line on, after which the
+kernel tells of no more.
 
 **To fix it** the advice says where to look, by kind.
 """
@@ -40,7 +42,7 @@ from nodevet.model import Area, Check, CheckParams, Finding, Subject, fail, ok, 
 
 Kind = Literal[
     "oom", "oom_cgroup", "hung_task", "soft_lockup", "hard_lockup", "rcu_stall", "oops", "panic",
-    "crash", "segfault",
+    "nic_failed", "crash", "segfault",
 ]  # fmt: skip
 LOCKED = (
     "save the kernel log with its call traces, then drain and reboot; if it comes back, "
@@ -65,12 +67,18 @@ ADVICE: Mapping[str, str] = {
         "read the record for what the kernel was doing, and the BMC's event log; drain the node "
         "if it is hardware, and delete the record once it is dealt with"
     ),
+    "nic_failed": (
+        "drain the node and read the lines around it: `dmesg | grep ADDRESS`; `devlink health` may "
+        "bring the card back, else power the node off and on; then update firmware and driver, and "
+        "replace the card if it fails again"
+    ),
     "segfault": "compare the versions of driver, CUDA and NCCL with those the job was built for",
 }
 WORDS: Mapping[str, str] = {
     "oom": "OOM kill", "oom_cgroup": "OOM kill in a cgroup", "hung_task": "hung task",
     "soft_lockup": "soft lockup", "hard_lockup": "hard lockup", "rcu_stall": "RCU stall",
-    "oops": "oops", "panic": "panic", "crash": "crash", "segfault": "segfault",
+    "oops": "oops", "panic": "panic", "nic_failed": "NIC failure",
+    "crash": "crash", "segfault": "segfault",
 }  # fmt: skip
 OF_EVENTS = {**{kind: kind for kind in WORDS}, "bug": "oops"}  # kind of an event: kind here
 LASTING = ("oops",)  # what only a reboot ends

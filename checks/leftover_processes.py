@@ -27,11 +27,13 @@ from typing import Annotated
 
 from msgspec import Meta
 
+from nodevet.checking.aspects import each_fact
 from nodevet.evidence.across import IN_HAND, each_gpu
 from nodevet.evidence.core import NOT_SUPPORTED, unread
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.gpu import Gpu, GpuProcess, board, subject_of
 from nodevet.evidence.host import HostInfo, at_uptime, boot_time
+from nodevet.evidence.peers import LACKING
 from nodevet.evidence.processes import Process, Processes
 from nodevet.model import (
     Area,
@@ -74,6 +76,11 @@ LEAKED = (
 )
 
 
+MEMORY = "memory_used_b"
+NOT_TOLD = (None, *LACKING, "NVML_VALUE_NOT_AVAILABLE")
+"""Why NVML has no such number of any process, as where another system has the memory."""
+
+
 class Params(CheckParams):
     """`leftover_processes: {}` or `leftover_processes: {allow: [site-agent], ignore_jobs: true}`"""
 
@@ -105,9 +112,9 @@ def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
         elif gpu.processes is None:
             yield unread(subject_of(gpu), gpu, "processes")
         else:
-            wrong = list(judge_users(evidence, gpu, gpu.processes, known, params))
+            users = judge_users(evidence, gpu, gpu.processes, known, params)
             own = holders.get(gpu.minor_number, [])
-            yield from wrong or (judge_memory(evidence, gpu, own, params.maximum_mib),)
+            yield from each_fact([*users, judge_memory(evidence, gpu, own, params.maximum_mib)])
 
 
 def judge_users(
@@ -181,11 +188,15 @@ def judge_memory(
     if maximum_mib is None:
         return ok(subject, expected=[], actual=[])
     if gpu.memory_used_b is None and gpu.errors.get("memory_used_b") in NOT_SUPPORTED:
-        return not_applicable(subject, why="no process; this GPU does not tell its memory in use")
+        return not_applicable(subject, why="this GPU does not tell its memory in use")
     if gpu.memory_used_b is None or gpu.memory_used_b < 0:
         return unread(subject, gpu, "memory_used_b")
     users = gpu.processes or ()
-    if any(user.memory_used_b is None for user in users):
+    untold = [user for user in users if user.memory_used_b is None]
+    unread_of = next((user for user in untold if user.errors.get(MEMORY) not in NOT_TOLD), None)
+    if unread_of is not None:
+        return unread(subject, unread_of, MEMORY)
+    if untold:
         return not_applicable(subject, why="NVML does not tell how much memory its processes have")
     theirs = sum(user.memory_used_b or 0 for user in users)
     loose = max(gpu.memory_used_b - theirs, 0) // MIB

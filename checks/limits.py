@@ -143,5 +143,6 @@ CHECK = Check(
         "limits.limits[].stack_b",
     ),
     judge=judge,
+    unasked="only a site knows what starts its jobs: say limits: {of: [slurmd.service]}",
     asks=lambda params: {"limits": tuple(dict.fromkeys(params.of))},
 )

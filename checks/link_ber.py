@@ -129,6 +129,6 @@ CHECK = Check(
         "mlxlink.links[].state",
     ),
     judge=judge,
-    unasked="needs mlxlink on the node: say link_ber: {} there",
+    unasked="it runs mlxlink, a second for each port: say link_ber: {} where it is installed",
     asks=asks,
 )

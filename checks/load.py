@@ -78,5 +78,6 @@ CHECK = Check(
     area=Area.KERNEL,
     reads=("kernel.load_1", "kernel.load_5", "kernel.load_15", "cpu.threads"),
     judge=judge,
+    unasked="a node at work has any load: say load: 1 of idle nodes",
     severity=Severity.WARNING,
 )

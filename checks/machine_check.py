@@ -77,10 +77,9 @@ def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
         return
     found = by_severity(log.events or (), seen_lines(evidence))
     up, (doubt, since) = days(evidence, log), covered(evidence, log)
-    yield (
-        too_many(found, params, up)
-        or doubtful(found, params, up)
-        or (unknown(why=doubt) if doubt else within(found, since))
+    facts = [uncorrected(found), corrected(found, params, up), doubtful(found, params, up)]
+    yield from [each for each in facts if each] or (
+        unknown(why=doubt) if doubt else within(found, since),
     )
 
 
@@ -107,33 +106,39 @@ def days(evidence: Evidence, log: KernelLog) -> float | str:
     return max(1.0, seconds / DAY)
 
 
-def too_many(found: Logged, params: Params, up: float | str) -> Finding | None:
-    """The failure: an uncorrected error, or more corrected ones than are allowed. `up`: days that
-    the log covers."""
-    if found.has_new(found.uncorrected):
-        actual = f"uncorrected {told(found.uncorrected)}"
-        details = quoted(found.uncorrected)
-        return fail(expected="none", actual=actual, advice=UNCORRECTED, details=details)
-    corrected, details = found.corrected, quoted(found.corrected)
-    most, grown = params.corrected_per_day, found.seen.came(corrected) if found.seen else None
+def uncorrected(found: Logged) -> Finding | None:
+    """The failure, if there is an uncorrected error."""
+    if not found.has_new(found.uncorrected):
+        return None
+    actual = f"uncorrected {told(found.uncorrected)}"
+    details = quoted(found.uncorrected)
+    return fail(expected="none", actual=actual, advice=UNCORRECTED, details=details)
+
+
+def corrected(found: Logged, params: Params, up: float | str) -> Finding | None:
+    """The failure, if there are more corrected errors than are allowed. `up`: days that the log
+    covers."""
+    events, details = found.corrected, quoted(found.corrected)
+    most, grown = params.corrected_per_day, found.seen.came(events) if found.seen else None
     paced = grown.is_above(most, per=DAY) if grown and most is not None else None
     if grown and paced:
         expected, actual = f"at most {most:g} corrected a day", f"corrected {grown.text}"
         return fail(expected=expected, actual=actual, advice=CORRECTED, details=details)
-    limits, count = allowed(params, up, paced), lines(corrected)
-    if not limits or not found.has_new(corrected):
+    limits, count = allowed(params, up, paced), lines(events)
+    if not limits or not found.has_new(events):
         return None
     expected, least = min(limits.items(), key=lambda limit: limit[1])
     if count is not None and count <= least:
         return None
-    actual = f"corrected {told(corrected)}"
+    actual = f"corrected {told(events)}"
     return fail(expected=expected, actual=actual, advice=CORRECTED, details=details)
 
 
 def doubtful(found: Logged, params: Params, up: float | str) -> Finding | None:
     """What the lines do not say; None if they are clear."""
     unclear = [event for event in found.unclear if found.has_new([event])]
-    if not unclear and found.has_new(found.pointers) and not found.has_new(found.corrected):
+    known = [*found.corrected, *found.uncorrected]
+    if not unclear and found.has_new(found.pointers) and not found.has_new(known):
         unclear = [*found.pointers]
     if unclear:
         return unknown(why=f"its severity is not known: {line_of(unclear)}", advice=NAME)

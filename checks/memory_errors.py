@@ -5,13 +5,15 @@ corrected errors that keep coming is about to have one, and every correction sta
 channel for a moment.
 
 **Read from** `/sys/devices/system/edac/mc/mc*`: what the kernel's EDAC driver has counted since it
-was loaded, by memory controller and DIMM. `machine_check` judges the kernel log, and sees what is
-logged without such a driver.
+was loaded, by memory controller and DIMM; the memory of the NUMA nodes. `machine_check` judges the
+kernel log, and sees what is logged without such a driver.
 
 **Verdicts.** An uncorrected error fails. Corrected ones are judged if the baseline gives the most
 that is allowed, in all or for each day of counting; the first day counts whole. Of a controller
 that counts more than its DIMMs do, the rest is of a DIMM that is not known. Without an EDAC driver
-it is unknown, since nothing counts them; in a virtual machine it is not applicable. With `--since`,
+it is unknown, since nothing counts them; in a virtual machine, and with `if_possible`, it is not
+applicable. It is unknown, too, if a controller is missing: a number is left out, or the DIMMs of
+all of them have less memory than the NUMA nodes. With `--since`,
 if the driver counted all the time since the last look, an uncorrected error fails only if it came
 since, and corrected ones of each day are those that came since, if that is long enough to tell.
 
@@ -20,16 +22,18 @@ since, and corrected ones of each day are those that came since, if that is long
 with firmware-first error handling it is ghes_edac.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated
 
 from msgspec import Meta
 
+from nodevet.evidence.across import nodes_of
 from nodevet.evidence.core import unread
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.edac import Dimm, Edac, MemoryController
 from nodevet.evidence.host import HostInfo
 from nodevet.evidence.kernel_log import span
+from nodevet.evidence.numa import Numa, has_memory_alone
 from nodevet.evidence.rates import DAY, Growth, Sample, sampled, since_look
 from nodevet.model import (
     NODE,
@@ -58,6 +62,11 @@ NO_DRIVER = (
 )
 
 
+MIB = 1024  # KiB
+ALL = 0.98  # of the memory: what the firmware keeps is not in it
+UNSIZED = Dimm(id="")
+
+
 class Params(CheckParams):
     """`memory_errors: {}` or `memory_errors: {corrected: 100, corrected_per_day: 24}`"""
 
@@ -65,6 +74,8 @@ class Params(CheckParams):
     """The most corrected errors of a memory controller; without it they are not judged."""
     corrected_per_day: Annotated[float, Meta(ge=0)] | None = None
     """The same, for each day of counting."""
+    if_possible: bool = False
+    """Whether a node without an EDAC driver is not applicable instead of unknown."""
 
 
 def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
@@ -78,10 +89,44 @@ def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
         for controller in section.data.controllers:
             look = sample if sample and sample.look else None
             yield from judge_controller(controller, params, look)
+        if why := absent(evidence, section.data.controllers):
+            yield unknown(why=why)
+    elif params.if_possible:
+        yield not_applicable(why="no EDAC driver is loaded")
     elif host.data is None or host.data.virtualization in (None, "none", "container"):
         yield unknown(why="no EDAC driver is loaded", advice=NO_DRIVER)
     else:
         yield not_applicable(why="a virtual machine has no memory controller of its own")
+
+
+def absent(evidence: Evidence, controllers: Sequence[MemoryController]) -> str:
+    """Why a controller is missing: by their numbers, which have a gap only where a NUMA node has no
+    memory (amd64_edac), or by the memory that the node has. Empty if none seems to be."""
+    ids = {each.id for each in controllers}
+    gaps = sorted(set(range(max(ids))) - ids - without_memory(evidence))
+    if gaps:
+        named = ", ".join(f"mc{number}" for number in gaps[:8])
+        return f"{named} not among the {len(ids)} memory controllers, which count from mc0"
+    sizes = [dimm.size_mib for each in controllers for dimm in each.dimms or (UNSIZED,)]
+    nodes = nodes_of(evidence)
+    if None in sizes or not nodes:
+        return ""
+    if isinstance(nodes, Finding):
+        return nodes.why if evidence[Numa].data else ""
+    totals = [node.memory_total_kb for node in nodes.values() if not has_memory_alone(node)]
+    there = sum(kb or 0 for kb in totals) / MIB
+    counted = sum(size or 0 for size in sizes)
+    if counted and counted < ALL * there:
+        gib = f"{counted / 1024:.0f} of at least {there / 1024:.0f} GiB"
+        return f"the controllers have {gib}: one is missing"
+    return ""
+
+
+def without_memory(evidence: Evidence) -> set[int]:
+    nodes = nodes_of(evidence)
+    if isinstance(nodes, Finding):
+        return set()
+    return {number for number, node in nodes.items() if node.memory_total_kb == 0}
 
 
 def judge_controller(
@@ -207,10 +252,16 @@ CHECK = Check(
         "earlier.edac.controllers[].uncorrected",
         "edac.controllers[].id",
         "edac.controllers[].corrected",
+        "edac.controllers[].dimms[].size_mib",
         "edac.controllers[].uncorrected",
         "edac.controllers[].since_s",
         "host.virtualization",
+        "numa.nodes[].cpulist",
+        "numa.nodes[].cpus_present",
+        "numa.nodes[].id",
+        "numa.nodes[].memory_total_kb",
+        "numa.online",
     ),
     judge=judge,
-    unasked="needs an EDAC driver: say memory_errors: {} where one is loaded",
+    unasked="for servers and workstations: `generic` asks what holds of any node",
 )

@@ -73,5 +73,6 @@ CHECK = Check(
     area=Area.MEMORY,
     reads=("kernel.free_huge_percent",),
     judge=judge,
+    unasked="a node at work has any: say memory_fragmentation: 20 of idle nodes",
     severity=Severity.WARNING,
 )

@@ -199,5 +199,6 @@ CHECK = Check(
         "numa.online",
     ),
     judge=judge,
+    unasked="for HGX boards, of which both sockets are filled alike; elsewhere say how much",
     learn=learn,
 )

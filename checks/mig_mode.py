@@ -6,7 +6,8 @@ scheduler that hands out slices has none.
 
 **Read from** NVML, nvmlDeviceGetMigMode: the mode now and the one after the next reset.
 
-**Verdicts.** A mode that is to change at the next reset fails, whichever of the two is expected.
+**Verdicts.** A mode that is to change at the next reset fails, whichever of the two is expected:
+`now` is the mode until then, `pending` the one after it.
 A GPU that cannot do MIG is not applicable if off is expected, else it fails.
 
 **To fix it** end all work on the GPU, then `nvidia-smi -mig 0` (or `-mig 1`); if the change stays
@@ -21,5 +22,9 @@ class Params(OnOrOff):
 
 
 CHECK = gpu_mode(
-    Params, current="mig_current", pending="mig_pending", lacking="this GPU cannot do MIG"
+    Params,
+    current="mig_current",
+    pending="mig_pending",
+    lacking="this GPU cannot do MIG",
+    unasked="for data center GPUs and workstations: GeForce and RTX servers cannot do MIG",
 )

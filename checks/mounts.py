@@ -247,6 +247,7 @@ CHECK = Check(
         "mounts.mounts[].type",
     ),
     judge=judge,
+    unasked="only a site knows what it mounts: say mounts: {/scratch: xfs}",
     learn=learn,
     asks=asks,
 )

@@ -11,17 +11,19 @@ carrier_changes, and the driver of the device below.
 are for all physical interfaces of a kernel driver, apart from virtual functions. An exact name
 comes first: what patterns and drivers say does not hold for that interface. Each must be up unless
 `state` says otherwise: dormant is not (802.1X), unknown is, if it has a carrier. Faster than
-expected is ok; speed and duplex of what is down say nothing and are not judged. In a virtual
-machine a NIC that tells neither is not applicable for them. A count since boot is not by itself a
-fault: `maximum` judges the counters that it names: rx_errors, tx_errors, rx_dropped, tx_dropped,
-rx_crc_errors, rx_missed_errors, carrier_changes, carrier_down_count, for members of a bond
-link_failure_count, and any that `ethtool -S` lists (rx_discards_phy, link_down_events_phy, of EC2
-bw_in_allowance_exceeded), for which it has to be installed. `maximum_per_hour` judges what they
-grow by for each hour since boot, and with `--sample` in that time, if it is long enough to tell. If
-carrier_changes rises while it is sampled, an interface that must be up fails, unless the baseline
-has a limit for that; errors and drops need one. With `--since` what came since the last look is
-judged as what came during a sample; if a counter of an interface went back, all of them began again
-at 0, and of another NIC of that name nothing is taken.
+expected is ok; speed and duplex of what is down say nothing and are not judged. With neither
+`interfaces` nor `drivers`, every physical interface that is up must not run at half duplex, and
+every member of a bond that is up must be up. In a virtual machine a NIC that tells neither is not
+applicable for them. A count since boot is not by itself a fault: `maximum` judges the counters that
+it names: rx_errors, tx_errors, rx_dropped, tx_dropped, rx_crc_errors, rx_missed_errors,
+carrier_changes, carrier_down_count, for members of a bond link_failure_count, and any that `ethtool
+-S` lists (rx_discards_phy, link_down_events_phy, of EC2 bw_in_allowance_exceeded), for which it has
+to be installed. `maximum_per_hour` judges what they grow by for each hour since boot, and with
+`--sample` in that time, if it is long enough to tell. If carrier_changes rises while it is sampled,
+an interface that must be up fails, unless the baseline has a limit for that; errors and drops need
+one. With `--since` what came since the last look is judged as what came during a sample; if a
+counter of an interface went back, all of them began again at 0, and of another NIC of that name
+nothing is taken.
 
 **To fix it** down: cable, transceiver, switch port, `ip link set NAME up`. Slow: `ethtool NAME`
 shows what both ends offer. MTU: netplan, NetworkManager or systemd-networkd, the same on all hosts
@@ -41,7 +43,7 @@ from nodevet.evidence.counters import Counter
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.host import HostInfo
 from nodevet.evidence.last_look import differ
-from nodevet.evidence.network import Interface, Network
+from nodevet.evidence.network import Interface, Network, is_up
 from nodevet.evidence.rates import sampled
 from nodevet.model import (
     Area,
@@ -52,6 +54,7 @@ from nodevet.model import (
     Value,
     Verdict,
     fail,
+    not_applicable,
     ok,
     unknown,
 )
@@ -104,16 +107,13 @@ class LinkWish(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 class Params(CheckParams):
     """`network_link: {interfaces: {bond0: {speed_gbps: 200, mtu: 9000, members: 2}}}` or
     `network_link: {drivers: {mlx5_core: {count: 8, speed_gbps: 400, mtu: 9000}}}` or
-    `network_link: {interfaces: {"eno*": {speed_gbps: 1}, eno4: {state: any}}}`"""
+    `network_link: {interfaces: {"eno*": {speed_gbps: 1}, eno4: {state: any}}}` or
+    `network_link: {}`"""
 
     interfaces: Mapping[Name, LinkWish] = {}
     """What is expected of those of a name; `*` and `?` stand for any text."""
     drivers: Mapping[Word, LinkWish] = {}
     """What is expected of those of a kernel driver."""
-
-    def __post_init__(self) -> None:
-        if not self.interfaces and not self.drivers:
-            raise ValueError("give interfaces, drivers or both")
 
 
 def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
@@ -143,6 +143,14 @@ def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
         for each in fitting:
             if each.name not in params.interfaces:
                 wishes.setdefault(each.name, []).append(wish)
+    unnamed = not params.interfaces and not params.drivers
+    if unnamed:
+        unsure = [each for each in data.interfaces if each.kind is None]
+        for each in unsure:
+            yield unknown(subject_of(each.name), why=f"kind: {each.why('kind')}")
+        wishes = {each.name: [own] for each in data.interfaces if (own := by_itself(each))}
+        if not wishes and not unsure and not missing:
+            yield not_applicable(why="no physical interface and no bond is up")
     earlier = earlier_counters(evidence)
     for name, several in wishes.items():
         aspects = [
@@ -150,11 +158,31 @@ def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
             for wish in several
             for aspect in aspects_of(evidence, data, data.by_name[name], wish, earlier)
         ]
+        if unnamed and data.by_name[name].kind == "physical":
+            aspects.append(full_duplex(data.by_name[name]))
         yield from judged(subject_of(name), dict.fromkeys(aspects), details(data.by_name[name]))
 
 
 def subject_of(name: str) -> Subject:
     return Subject(kind="interface", id=name)
+
+
+def by_itself(interface: Interface) -> LinkWish | None:
+    """What is right for any interface that is up, or may be; None for one that is not judged."""
+    if interface.kind not in ("physical", "bond") or is_up(interface) is False:
+        return None
+    members = len(interface.lower or ()) if interface.kind == "bond" else None
+    return LinkWish(members=members)
+
+
+def full_duplex(interface: Interface) -> Aspect:
+    """Whether it does not run at half duplex, as far as its driver says."""
+    if interface.duplex is None and not interface.errors.get("duplex", "").startswith("EINVAL"):
+        return unread_aspect(interface, "duplex")
+    if interface.duplex in (None, "unknown"):
+        return Aspect(Verdict.NOT_APPLICABLE, "duplex", why="duplex: the driver does not say it")
+    right = interface.duplex == "full"
+    return met("duplex", right, expected="full", actual=interface.duplex, advice=SLOW)
 
 
 def fits(name: str, pattern: str, params: Params) -> bool:
@@ -251,13 +279,6 @@ def replaced(then: Interface, now: Interface | None) -> bool:
     if now is None:
         return True
     return differ((then.address, now.address), (then.bus_id, now.bus_id))
-
-
-def is_up(interface: Interface) -> bool | None:
-    """Whether it carries traffic; None if that was not read."""
-    if interface.operstate == "unknown":
-        return interface.carrier
-    return None if interface.operstate is None else interface.operstate == "up"
 
 
 def link_state(interface: Interface, wish: LinkWish) -> Aspect | None:
@@ -397,6 +418,7 @@ CHECK = Check(
         "network.interfaces[].speed_mbps",
     ),
     judge=judge,
+    unasked="for servers: judges what is up; how many links and how fast only a site knows",
     asks=asks,
     learn=learn,
 )

@@ -281,6 +281,7 @@ CHECK = Check(
         "nfs.mounts[].rtt_ms",
     ),
     judge=judge,
+    unasked="only a site knows its mount options: say nfs: {options: [hard, proto=tcp]}",
     learn=learn,
     severity=Severity.WARNING,
 )

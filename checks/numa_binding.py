@@ -240,5 +240,6 @@ CHECK = Check(
         "processes.processes[].pid",
     ),
     judge=judge,
+    unasked="jobs are bound by what starts them, or not on purpose: say numa_binding: true",
     severity=Severity.WARNING,
 )

@@ -24,6 +24,7 @@ from typing import Annotated, ClassVar, Literal
 import msgspec
 from msgspec import Meta
 
+from nodevet.checking.aspects import each_fact
 from nodevet.evidence.across import IN_HAND, answering, each_gpu, nearest, nodes_of, pci_of
 from nodevet.evidence.core import unread
 from nodevet.evidence.document import Evidence
@@ -123,7 +124,7 @@ def judged(evidence: Evidence, params: Params) -> Iterator[Finding]:
         elif isinstance(nodes, Finding):
             yield unknown(subject_of(gpu), why=nodes.why)
         else:
-            yield judge_gpu(evidence, gpu, nodes, homes.get(gpu.index))
+            yield from judge_gpu(evidence, gpu, nodes, homes.get(gpu.index))
     found = data.gpus if (data := evidence[Gpus].data) else None
     missing = set(homes) - {gpu.index for gpu in found or ()}
     for index in sorted(missing) if found else ():
@@ -132,39 +133,60 @@ def judged(evidence: Evidence, params: Params) -> Iterator[Finding]:
 
 def judge_gpu(
     evidence: Evidence, gpu: Gpu, nodes: Mapping[int, NumaNode], expected: int | None
-) -> Finding:
+) -> Iterator[Finding]:
     subject, function = subject_of(gpu), pci_of(evidence, gpu)
-    if not nodes and isinstance(function, PciFunction) and (function.numa_node or 0) > 0:
+    if not nodes:
+        yield without_numa(subject, function, expected)
+    elif isinstance(function, Finding):
+        yield function
+    elif function.numa_node is None:
+        yield unread(subject, function, "numa_node")
+    else:
+        with_cpus = [node.id for node in nodes.values() if not has_memory_alone(node)]
+        actual = function.numa_node
+        if actual < 0 and len(with_cpus) == 1:
+            actual = with_cpus[0]
+        yield from judge_node(evidence, subject, function, nodes, actual, expected)
+
+
+def without_numa(
+    subject: Subject, function: PciFunction | Finding, expected: int | None
+) -> Finding:
+    if isinstance(function, PciFunction) and (function.numa_node or 0) > 0:
         why = f"no NUMA nodes were found, but the GPU is on node {function.numa_node}"
         return unknown(subject, expected=expected, why=why)
-    if not nodes:
-        if expected:
-            why = "the kernel has no NUMA"
-            return fail(subject, expected=expected, actual=0, why=why, advice=NO_NUMA)
-        return not_applicable(subject, why="the kernel has no NUMA")
-    if isinstance(function, Finding):
-        return function
-    actual = function.numa_node
-    if actual is None:
-        return unread(subject, function, "numa_node")
-    with_cpus = [node.id for node in nodes.values() if not has_memory_alone(node)]
-    if actual < 0 and len(with_cpus) != 1:
-        return unknown(
-            subject,
-            expected=expected,
-            why="the firmware does not say on which NUMA node it is",
-            advice=UNTOLD,
-        )
+    why = "the kernel has no NUMA"
+    if expected:
+        return fail(subject, expected=expected, actual="none", why=why, advice=NO_NUMA)
+    return not_applicable(subject, why=why)
+
+
+def judge_node(
+    evidence: Evidence,
+    subject: Subject,
+    function: PciFunction,
+    nodes: Mapping[int, NumaNode],
+    actual: int,
+    expected: int | None,
+) -> Iterator[Finding]:
+    """Whether it is on the expected node, and whether its local CPUs are that node's."""
     if actual < 0:
-        actual = with_cpus[0]
-    if actual in nodes and has_memory_alone(nodes[actual]):
-        return judge_memory(evidence, subject, function, nodes, actual, expected)
-    if expected is not None and actual != expected:
-        return fail(subject, expected=expected, actual=actual, advice=MOVED)
-    if actual not in nodes:
-        why = "there is no such node"
-        return fail(subject, expected=sorted(nodes), actual=actual, why=why, advice=NO_NODE)
-    return judge_cpus(subject, function, nodes[actual])
+        why = "the firmware does not say on which NUMA node it is"
+        yield unknown(subject, expected=expected, why=why, advice=UNTOLD)
+    elif actual in nodes and has_memory_alone(nodes[actual]):
+        yield from judge_memory(evidence, subject, function, nodes, actual, expected)
+    else:
+        facts = [ok(subject, expected=actual, actual=actual)]
+        if expected not in (None, actual):
+            facts.append(fail(subject, expected=expected, actual=actual, advice=MOVED))
+        elif actual not in nodes:
+            why = "there is no such node"
+            facts.append(
+                fail(subject, expected=sorted(nodes), actual=actual, why=why, advice=NO_NODE)
+            )
+        if actual in nodes:
+            facts.append(judge_cpus(subject, function, nodes[actual]))
+        yield from each_fact(facts)
 
 
 def judge_memory(
@@ -174,29 +196,32 @@ def judge_memory(
     nodes: Mapping[int, NumaNode],
     actual: int,
     expected: int | None,
-) -> Finding:
+) -> Iterator[Finding]:
     """A GPU on a node of memory alone: by that node, and by those of the nearest CPUs."""
     homes = nearest(evidence, nodes[actual], nodes)
     if isinstance(homes, str):
-        return unknown(subject, expected=expected, why=homes)
+        yield unknown(subject, expected=expected, why=homes)
+        return
     beside = spans(home.id for home in homes)
     why = f"node {actual} has no CPUs; the nearest CPUs are those of node {beside}"
+    shown = actual if expected is None else expected
+    facts = [ok(subject, expected=shown, actual=shown, why=why)]
     if expected is not None and expected not in (actual, *(home.id for home in homes)):
-        return fail(subject, expected=expected, actual=actual, why=why, advice=MOVED)
+        facts.append(fail(subject, expected=expected, actual=actual, why=why, advice=MOVED))
     local = numbers(function.local_cpulist)
-    if local is None:
-        return unread(subject, function, "local_cpulist")
     cpus = frozenset().union(*(numbers(home.cpulist) or () for home in homes))
-    if local and local != cpus:
-        return fail(
+    if local is None:
+        facts.append(unread(subject, function, "local_cpulist"))
+    elif local and local != cpus:
+        apart = fail(
             subject,
             expected=spans(cpus),
             actual=function.local_cpulist,
             why=f"its local CPUs are not those nearest to its NUMA node {actual}",
             advice=OFFLINE,
         )
-    shown = actual if expected is None else expected
-    return ok(subject, expected=shown, actual=shown, why=why)
+        facts.append(apart)
+    yield from each_fact(facts)
 
 
 def judge_cpus(subject: Subject, function: PciFunction, node: NumaNode) -> Finding:
@@ -239,5 +264,6 @@ CHECK = Check(
         "pci.functions[].numa_node",
     ),
     judge=judge,
+    unasked="for servers: a workstation has one NUMA node, or tells none",
     learn=learn,
 )

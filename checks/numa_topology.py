@@ -132,6 +132,7 @@ CHECK = Check(
         "numa.online",
     ),
     judge=judge,
+    unasked="NPS and SNC are a site's choice: say numa_topology: 2",
     learn=learn,
     severity=Severity.WARNING,
 )

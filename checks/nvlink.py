@@ -5,7 +5,9 @@ PCIe, and every GPU of the job waits for that one. Load tests pass with all link
 
 **Read from** NVML: nvmlDeviceGetNvLinkState of each link, NVML_FI_DEV_NVLINK_GET_SPEED,
 nvmlDeviceGetNvLinkRemotePciInfo and the error counters of each link, which begin at the last reset
-of the GPU.
+of the GPU; from NVLink 5 on its bit error rates, NVML_FI_DEV_NVLINK_COUNT_EFFECTIVE_BER and
+..._SYMBOL_BER; what each link can do, nvmlDeviceGetNvLinkCapability. Rates and capabilities are
+read only if the baseline asks for them.
 
 **Verdicts.** `active` is how many links are expected, 18 on H100 SXM, 12 of 18 on H100 NVL; any
 other number fails. Without it a GPU is ok if all of its links are active, and fails if it has fewer
@@ -13,36 +15,39 @@ than another GPU here. If no GPU has more, but each lacks some, it is unknown: g
 GPUs that are bridged to one another and lack as many links, the second follows from the first: they
 are the ends of the same links. A GPU none of whose links is active is not applicable if none of the
 node is, or if the others are bridged to one another: it may have no bridge. A link slower than
-another of the same GPU, or than `minimum_speed_mbps` (MB/s), fails. Error counts are judged if the
-baseline gives the most that a link may have; those of an hour (`crc_flit_errors_per_hour`) since
-boot, and with `--sample` in that time, if it is long enough to tell. A link that recovers while it
-is sampled fails in any case, unless the baseline gives a limit for it; other errors then do not:
-they are corrected. A count that went back meanwhile is unknown. With `--since` what came since the
-last look is judged as what came during a sample; counts of a GPU of which one went back began again
-at 0. A GPU without NVLink, in MIG mode, or a vGPU, is not applicable; without NVLink it fails if
-`active` is given.
+another of the same GPU, or than `minimum_speed_mbps` (MB/s), fails. So does one whose bit error
+rate, after forward error correction, is above the baseline's; before NVLink 5 no GPU tells it,
+which is not applicable. So does one that lacks a capability that the baseline names. Error counts
+are judged if the baseline gives the most that a link may have; those of an hour
+(`crc_flit_errors_per_hour`) since boot, and with `--sample` in that time, if it is long enough to
+tell. A link that recovers while it is sampled fails in any case, unless the baseline gives a limit
+for it; other errors then do not: they are corrected. A count that went back meanwhile is unknown.
+With `--since` what came since the last look is judged as what came during a sample; counts of a GPU
+of which one went back began again at 0. A GPU without NVLink, in MIG mode, or a vGPU, is not
+applicable; without NVLink it fails if `active` is given.
 
 **To fix it** on a node with NVSwitch: see `fabric`, `journalctl -u nvidia-fabricmanager` and SXid
 in the kernel log; reset all GPUs together, or power cycle. With bridges: power off and reseat them.
 A link that stays down, or whose errors come again: replace bridge, GPU or baseboard.
 """
 
-from collections.abc import Iterator, Sequence
-from typing import Annotated, ClassVar, NamedTuple
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Annotated, ClassVar, Literal, NamedTuple, get_args
 
 from msgspec import Meta
 
 from nodevet.checking.pace import Pace, none_meanwhile, pace, standstill
 from nodevet.checking.sampled_gpus import SAMPLED_GPUS, GpuBefore, gpu_before
-from nodevet.evidence.across import IN_HAND, each_gpu
+from nodevet.evidence.across import IN_HAND, each_gpu, every_gpu
 from nodevet.evidence.core import NOT_SUPPORTED, unread, unsupported
 from nodevet.evidence.document import Evidence
-from nodevet.evidence.gpu import Gpu, NvLink, board, subject_of
+from nodevet.evidence.gpu import Gpu, NvLink, alike, board, subject_of
 from nodevet.evidence.rates import Growth, growth, since_look
 from nodevet.model import Area, Check, CheckParams, Finding, fail, not_applicable, ok, unknown
 
 NOT_TOLD = (*NOT_SUPPORTED, "NVML_ERROR_FUNCTION_NOT_FOUND")
 COUNTERS = ("replay_errors", "recovery_errors", "crc_flit_errors", "crc_data_errors")
+BIT_ERROR_RATES = ("effective_ber", "symbol_ber")
 RECOVERIES = "recovery_errors"  # a link that trained again
 MOST_NAMED = 36  # links
 NO_NVLINK = "this GPU has no NVLink"
@@ -59,13 +64,18 @@ WEAK = (
 )
 OTHER_BOARD = "see gpu_model, and check that the baseline is for this GPU"
 
+Capability = Literal["p2p", "sysmem_access", "p2p_atomics", "sysmem_atomics"]
+CAPABILITIES = get_args(Capability)
 Most = Annotated[int, Meta(ge=0)]
+Rate = Annotated[float, Meta(gt=0, lt=1)]
 PerHour = Annotated[float, Meta(ge=0)]
 
 
 class Params(CheckParams):
     """`nvlink: {}` or `nvlink: 18` or `nvlink: {active: 12, crc_flit_errors: 100}` or
-    `nvlink: {active: 18, crc_flit_errors_per_hour: 100, replay_errors_per_hour: 10}`"""
+    `nvlink: {active: 18, crc_flit_errors_per_hour: 100, replay_errors_per_hour: 10}` or
+    `nvlink: {active: 18, maximum_effective_ber: 0.000000000001}` or
+    `nvlink: {active: 18, capabilities: [p2p, p2p_atomics]}`"""
 
     bare: ClassVar[str] = "active"
 
@@ -73,6 +83,12 @@ class Params(CheckParams):
     """How many links of each GPU are active; without it all of them."""
     minimum_speed_mbps: Annotated[int, Meta(ge=1)] | None = None
     """MB/s of each active link; without it as fast as the fastest of its GPU."""
+    maximum_effective_ber: Rate | None = None
+    """Errors of each bit of an active link, after forward error correction."""
+    maximum_symbol_ber: Rate | None = None
+    """Errors of each symbol of an active link."""
+    capabilities: tuple[Capability, ...] = ()
+    """What each active link must be able to do."""
     replay_errors: Most | None = None
     """The most that each active link may have, as of every count below."""
     recovery_errors: Most | None = None
@@ -139,7 +155,7 @@ def of_node(gpus: Sequence[Gpu]) -> NodeLinks:
 def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
     found = tuple(each_gpu(evidence))
     gpus = [gpu for gpu in found if isinstance(gpu, Gpu)]
-    node, firsts = of_node(gpus), other_ends(gpus)
+    node, firsts, every = of_node(gpus), other_ends(gpus), every_gpu(evidence)
     short: set[int] = set()  # GPUs that were told to lack links
     for gpu in found:
         if isinstance(gpu, Finding):
@@ -153,9 +169,12 @@ def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
         elif gpu.nvlinks is None and not unsupported(gpu, "nvlinks"):
             yield unread(subject_of(gpu), gpu, "nvlinks")
         elif not any(links):
-            yield without_links(gpu, params)
+            yield without_links(gpu, params, node, with_links(gpu, gpus))
         else:
-            expected = expected_of(gpu, links, node, params)
+            there = max(sum(map(len, links_of(each))) for each in gpus if alike(each, gpu))
+            expected = expected_of(gpu, links, there, node, params)
+            if params.active is None and (doubt := unlisted_links(gpu, every)):
+                expected = doubt if expected == len(links.active) else expected
             first, cause = firsts.get(gpu.index), FABRIC
             if isinstance(expected, int) and len(links.active) < expected:
                 short.add(gpu.index)
@@ -164,24 +183,53 @@ def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
             yield from judge_gpu(evidence, gpu, links, params, expected, cause)
 
 
-def without_links(gpu: Gpu, params: Params) -> Finding:
-    if not params.active:
+def unlisted_links(gpu: Gpu, others: Iterable[Gpu]) -> Finding | None:
+    """That another GPU of its model may have more links, as its own were not read."""
+    for each in others:
+        told = "handle" not in each.errors and (
+            each.nvlinks is not None or unsupported(each, "nvlinks")
+        )
+        if each is not gpu and not told and alike(each, gpu):
+            label = subject_of(each).label
+            why = (
+                f"the links of {label} were not read, so a GPU of this model may have more: {GIVE}"
+            )
+            return unknown(subject_of(gpu), why=why)
+    return None
+
+
+def with_links(gpu: Gpu, gpus: Sequence[Gpu]) -> Gpu | None:
+    """A GPU of the same model that has active links."""
+    return next((each for each in gpus if alike(each, gpu) and links_of(each).active), None)
+
+
+def without_links(gpu: Gpu, params: Params, node: NodeLinks, like: Gpu | None) -> Finding:
+    """What to say of a GPU that has no link at all; `like`: one of its model that has some."""
+    active = params.active
+    if active is None and like is not None:
+        if bridged := unbridged(gpu, node):
+            return bridged
+        active = len(links_of(like).active)
+    if not active:
         return not_applicable(subject_of(gpu), why=NO_NVLINK)
     return fail(
         subject_of(gpu),
-        expected={"active": params.active},
+        expected={"active": active},
         actual={"active": 0},
-        why=NO_NVLINK,
+        why=f"{subject_of(like).label} of the same model has some" if like else NO_NVLINK,
         advice=OTHER_BOARD,
         details=board(gpu),
     )
 
 
-def expected_of(gpu: Gpu, links: Links, node: NodeLinks, params: Params) -> int | Finding:
-    """How many links are to be active, or the finding if that cannot be told of this GPU."""
+def expected_of(
+    gpu: Gpu, links: Links, there: int, node: NodeLinks, params: Params
+) -> int | Finding:
+    """How many links are to be active, or the finding if that cannot be told of this GPU. `there`:
+    the links of a GPU of its model."""
     if params.active is not None:
         return params.active
-    there, now = sum(map(len, links)), len(links.active)
+    now = len(links.active)
     first, second = node.most
     most = min(second if now == first else first, there)  # another model may have more links
     if now + len(links.unread) < most:
@@ -255,6 +303,8 @@ def judge_gpu(
     yield expected if isinstance(expected, Finding) else judge_active(gpu, links, expected, cause)
     if links.active:
         yield from judge_speed(gpu, links.active, params.minimum_speed_mbps)
+        yield from judge_rates(gpu, links.active, params)
+        yield from judge_capabilities(gpu, links.active, params.capabilities)
         yield from judge_errors(gpu, links.active, params)
         yield from judge_growth(evidence, gpu, links.active, params)
 
@@ -294,6 +344,50 @@ def judge_speed(gpu: Gpu, active: Sequence[NvLink], minimum: int | None) -> Iter
         )
     if doubt:
         yield unknown(subject_of(gpu), why=doubt)
+
+
+def judge_rates(gpu: Gpu, active: Sequence[NvLink], params: Params) -> Iterator[Finding]:
+    """Whether too many bits or symbols of a link are wrong."""
+    for rate in BIT_ERROR_RATES:
+        most = getattr(params, f"maximum_{rate}")
+        if most is None:
+            continue
+        if untold(active, rate):
+            yield not_applicable(subject_of(gpu), why=f"{rate}: not told by this GPU or driver")
+            continue
+        many = [each for each in active if (getattr(each, rate) or 0) > most]
+        if many:
+            worst = max(getattr(each, rate) for each in many)
+            yield fail(
+                subject_of(gpu),
+                expected={rate: f"at most {most:g}"},
+                actual={rate: f"{worst:g}"},
+                advice=WEAK,
+                details={**board(gpu), **named("worst", many)},
+            )
+        if doubt := doubt_of(active, rate):
+            yield unknown(subject_of(gpu), why=doubt)
+
+
+def judge_capabilities(
+    gpu: Gpu, active: Sequence[NvLink], wanted: Iterable[Capability]
+) -> Iterator[Finding]:
+    """What active links cannot do, or do not say."""
+    for name in wanted:
+        lacking = [each for each in active if getattr(each, name) is False]
+        if untold(active, name):
+            yield not_applicable(subject_of(gpu), why=f"{name}: not told by this GPU or driver")
+            continue
+        if lacking:
+            yield fail(
+                subject_of(gpu),
+                expected={name: True},
+                actual={name: False},
+                advice=DOWN,
+                details={**board(gpu), **named("lacking", lacking)},
+            )
+        if doubt := doubt_of(active, name):
+            yield unknown(subject_of(gpu), why=doubt)
 
 
 def judge_errors(gpu: Gpu, active: Sequence[NvLink], params: Params) -> Iterator[Finding]:
@@ -424,6 +518,13 @@ def learn(evidence: Evidence) -> dict[str, int] | None:
     return {"active": counts.pop()} if len(counts) == 1 and counts != {0} else None
 
 
+def asks(params: Params) -> Mapping[str, tuple[str, ...]]:
+    rates = params.maximum_effective_ber is not None or params.maximum_symbol_ber is not None
+    told = {"nvlink_ber": rates, "nvlink_capabilities": bool(params.capabilities)}
+    wanted = tuple(name for name, is_wanted in told.items() if is_wanted)
+    return {"gpu": wanted} if wanted else {}
+
+
 CHECK = Check(
     params=Params,
     area=Area.GPU,
@@ -442,13 +543,17 @@ CHECK = Check(
         "gpu.gpus[].nvlinks[].active",
         "gpu.gpus[].nvlinks[].crc_data_errors",
         "gpu.gpus[].nvlinks[].crc_flit_errors",
+        "gpu.gpus[].nvlinks[].effective_ber",
         "gpu.gpus[].nvlinks[].link",
         "gpu.gpus[].nvlinks[].recovery_errors",
         "gpu.gpus[].nvlinks[].remote_bus_id",
         "gpu.gpus[].nvlinks[].replay_errors",
         "gpu.gpus[].nvlinks[].speed_mbps",
+        "gpu.gpus[].nvlinks[].symbol_ber",
+        *(f"gpu.gpus[].nvlinks[].{name}" for name in CAPABILITIES),
         "host.uptime_s",
     ),
     judge=judge,
+    asks=asks,
     learn=learn,
 )

@@ -10,11 +10,12 @@ asks for this check. Reading it changes nothing on the drive.
 
 **Verdicts.** A drive fails if its controller is not live, if it raises a critical warning, if its
 spare blocks are below its own threshold, or beyond the limits of the baseline. Without either
-program, or without root, it is unknown; `smart: false` judges what the kernel says alone. `count`
-is that of drives on PCIe. A drive on the bus that the kernel has no controller for fails; it is
-unknown where a controller does not say its address, and not looked at where it is bound to another
-driver (vfio-pci, SPDK). In a virtual machine that cannot read a log the drive is not applicable:
-its host looks after it. Of drives over a network only the state is judged.
+program, or without root, it is unknown; with `if_possible` a node without either program is not
+applicable, unless a controller is not live; `smart: false` judges what the kernel says alone.
+`count` is that of drives on PCIe. A drive on the bus that the kernel has no controller for fails;
+it is unknown where a controller does not say its address, and not looked at where it is bound to
+another driver (vfio-pci, SPDK). In a virtual machine that cannot read a log the drive is not
+applicable: its host looks after it. Of drives over a network only the state is judged.
 
 **To fix it** drain the node. `nvme smart-log`, `nvme error-log` and `smartctl -x` tell more; a
 drive that is worn, out of spares or lost data is replaced: its bay is found by serial and bus
@@ -58,6 +59,7 @@ WARNINGS = (
     "persistent memory region is read-only",
 )
 HEALTH = "health"
+NO_PROGRAM = "neither nvme nor smartctl is on this node"
 MISSING = "a drive is missing: the kernel log (`nvme`) and `lspci` tell when it went; reseat it"
 NO_DRIVER = "`modprobe nvme`; if that does not help, the kernel log says why the driver gave up"
 NOT_LIVE = "the kernel log (`nvme`) says why; `nvme reset` may bring it back, else reseat it"
@@ -79,6 +81,8 @@ class Params(CheckParams):
     """Drives on PCIe that there must be."""
     smart: bool = True
     """Whether the drives are asked for their health log."""
+    if_possible: bool = False
+    """Whether a node without nvme and smartctl is not applicable instead of unknown."""
     maximum_percentage_used: Percent | None = 100
     """Of the endurance that the vendor rates; it may be above 100."""
     minimum_spare_percent: Percent | None = None
@@ -173,23 +177,35 @@ def ours(function: PciFunction) -> bool:
 def judge_drive(drive: NvmeController, evidence: Evidence, params: Params) -> Iterator[Finding]:
     subject = subject_of(drive)
     details = details_of(drive)
+    aspects = [*texts(drive, params)]
+    dead = drive.state not in (None, "live")
     if drive.state is None:
-        yield unread(subject, drive, "state")
-        return
-    if drive.state != "live":
+        aspects.append(unread_aspect(drive, "state"))
+    elif drive.state == "live":
+        aspects.insert(0, met("state", True, expected="live", actual="live"))
+    else:
         yield fail(subject, expected="live", actual=drive.state, advice=NOT_LIVE, details=details)
-        return
-    aspects = [met("state", True, expected="live", actual="live"), *texts(drive, params)]
     if params.smart and drive.transport in (None, "pcie"):
         if drive.health is not None:
             aspects += logged(drive.health, params)
-        elif is_virtual(evidence):  # no ok without it
-            why = f"a virtual machine: health: {drive.why('health')}"[:400]
+        elif dead:
+            pass  # which is why it does not answer
+        elif why := exempt(drive, evidence, params):  # no ok without it
             aspects = [each for each in aspects if each.verdict is not Verdict.OK]
-            aspects.append(Aspect(Verdict.NOT_APPLICABLE, "health", why=why))
+            aspects.append(Aspect(Verdict.NOT_APPLICABLE, "health", why=why[:400]))
         else:
             aspects.append(unread_aspect(drive, "health"))
+    if dead:
+        aspects = [each for each in aspects if each.verdict is not Verdict.OK]
     yield from judged(subject, aspects, details, advice=advice)
+
+
+def exempt(drive: NvmeController, evidence: Evidence, params: Params) -> str:
+    """Why a drive needs no health log; empty if it does."""
+    why = f"health: {drive.why('health')}"
+    if is_virtual(evidence):
+        return f"a virtual machine: {why}"
+    return why if params.if_possible and drive.why("health") == NO_PROGRAM else ""
 
 
 def subject_of(drive: NvmeController) -> Subject:
@@ -312,7 +328,7 @@ CHECK = Check(
         "pci.functions[].driver",
     ),
     judge=judge,
-    unasked="asks drives for their health logs, as root: say nvme_health: {} to have them asked",
+    unasked="for servers, where nodevet is root: a workstation says nvme_health: {}",
     learn=learn,
     asks=asks,
 )

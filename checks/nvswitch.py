@@ -25,6 +25,7 @@ from typing import Annotated, ClassVar
 
 from msgspec import Meta
 
+from nodevet.checking.aspects import each_fact
 from nodevet.evidence.core import unread
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.host import HostInfo
@@ -102,7 +103,7 @@ def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
     yield from judge_nodes(evidence, len(there))
     usual = Counter(link for each in there if isinstance(link := link_of(each), tuple))
     for each in there:
-        yield judge_switch(each, params, usual)
+        yield from judge_switch(each, params, usual)
 
 
 def may_be_switch(function: PciFunction) -> bool:
@@ -153,17 +154,30 @@ def link_of(function: PciFunction) -> Link | str:
     return generation, function.link_width or 0
 
 
-def judge_switch(function: PciFunction, params: Params, usual: Counter[Link]) -> Finding:
+def judge_switch(function: PciFunction, params: Params, usual: Counter[Link]) -> Iterator[Finding]:
+    """Its driver and its link, if it is on the bus."""
     subject = Subject(kind="pci", id=function.address, bus_id=function.address)
     if function.revision is None:
-        return unread(subject, function, "revision")
-    if function.revision == "ff":
-        return fail(subject, expected="on the PCI bus", actual="off the bus", advice=POWER)
+        yield unread(subject, function, "revision")
+    elif function.revision == "ff":
+        yield fail(subject, expected="on the PCI bus", actual="off the bus", advice=POWER)
+    else:
+        driver = judge_driver(function, subject)
+        link = judge_link(function, subject, params, usual)
+        yield from each_fact((driver, link))
+
+
+def judge_driver(function: PciFunction, subject: Subject) -> Finding:
     if function.driver is None and function.errors.get("driver") != UNBOUND:
         return unread(subject, function, "driver")
-    if function.driver != DRIVER:
-        actual = function.driver or UNBOUND
-        return fail(subject, expected=DRIVER, actual=actual, advice=BIND)
+    if function.driver == DRIVER:
+        return ok(subject, expected=DRIVER, actual=DRIVER)
+    return fail(subject, expected=DRIVER, actual=function.driver or UNBOUND, advice=BIND)
+
+
+def judge_link(
+    function: PciFunction, subject: Subject, params: Params, usual: Counter[Link]
+) -> Finding:
     link = link_of(function)
     if isinstance(link, str):
         return unknown(subject, why=link)
@@ -207,5 +221,6 @@ CHECK = Check(
         "pci.functions[].vendor",
     ),
     judge=judge,
+    unasked="for HGX boards whose NVSwitches are on the PCI bus: Blackwell's are not",
     learn=learn,
 )

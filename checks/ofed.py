@@ -93,6 +93,7 @@ CHECK = Check(
     area=Area.NETWORK,
     reads=("modules.mlx5_core_version",),
     judge=judge,
+    unasked='only a site knows which release it tested: say ofed: "24.10*"',
     severity=Severity.WARNING,
     learn=learn,
 )

@@ -76,6 +76,7 @@ CHECK = Check(
     area=Area.SOFTWARE,
     reads=("host.os_id", "host.os_version"),
     judge=judge,
+    unasked="only a site knows what it installs: say os_release: {id: ubuntu}",
     learn=learn,
     severity=Severity.WARNING,
 )

@@ -131,6 +131,6 @@ CHECK = Check(
         "host.virtualization",
     ),
     judge=judge,
-    unasked="in virtual machines the host decides: say p2p: {} of bare metal",
+    unasked="for HGX boards: elsewhere the slots and the model decide; say p2p: {}",
     learn=learn,
 )

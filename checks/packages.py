@@ -25,6 +25,7 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
+from nodevet.checking.aspects import each_fact
 from nodevet.checking.named import each_named
 from nodevet.checking.versions import begins, order
 from nodevet.evidence.core import unread
@@ -88,26 +89,34 @@ def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
             yield each
         else:
             subject, name = each
-            yield judge_name(subject, found[name], manager, params)
+            yield from judge_name(subject, found[name], manager, params)
 
 
-def judge_name(subject: Subject, asked: AskedPackage, manager: str, params: Params) -> Finding:
+def judge_name(
+    subject: Subject, asked: AskedPackage, manager: str, params: Params
+) -> Iterator[Finding]:
     if asked.found is None:
-        return unread(subject, asked, "found")
+        yield unread(subject, asked, "found")
+        return
     if manager not in ("dpkg", "rpm"):
-        return unknown(subject, why=f"the package manager is not known: {manager or 'none'}")
+        yield unknown(subject, why=f"the package manager is not known: {manager or 'none'}")
+        return
     unclear = next((each for each in asked.found if not each.state), None)
     if unclear:
-        return unread(subject, unclear, "state")
+        yield unread(subject, unclear, "state")
+        return
     there = [each for each in asked.found if each.state not in GONE]
     if asked.name in params.absent:
         actual = listed(there) if there else "not installed"
-        return (fail if there else ok)(
+        yield (fail if there else ok)(
             subject, expected="not installed", actual=actual, advice=REMOVE if there else ""
         )
+        return
     wanted, held = params.installed.get(asked.name, ANY), asked.name in params.held
     words = ["installed" if wanted == ANY else told(wanted), *(["held"] if held else [])]
-    return judge_installed(subject, there, wanted, manager, held=held, expected=", ".join(words))
+    yield from judge_installed(
+        subject, there, wanted, manager, held=held, expected=", ".join(words)
+    )
 
 
 def judge_installed(
@@ -118,29 +127,48 @@ def judge_installed(
     *,
     held: bool,
     expected: str,
-) -> Finding:
+) -> Iterator[Finding]:
     """A package that must be installed. `there`: what is, of its name; `held`: it must be held."""
     if not there:
-        return fail(subject, expected=expected, actual="not installed", advice=INSTALL)
+        yield fail(subject, expected=expected, actual="not installed", advice=INSTALL)
+        return
+    facts = [ok(subject, expected=expected, actual=listed(there))]
     half = [each for each in there if each.state not in THERE]
     if half:
-        return fail(subject, expected=expected, actual=listed(half), advice=CONFIGURE)
-    if wanted != ANY:
-        unread_one = next((each for each in there if not each.version), None)
-        if unread_one:
-            return unread(subject, unread_one, "version")
-        other = [each for each in there if not fits(each.version or "", wanted, manager)]
-        if other:
-            return fail(subject, expected=expected, actual=listed(other), advice=UPGRADE)
+        facts.append(fail(subject, expected=expected, actual=listed(half), advice=CONFIGURE))
+    elif wanted != ANY:
+        facts += judge_versions(subject, there, wanted, manager, expected)
     if held:
-        loose = [each for each in there if each.held is False]
-        if loose:
-            actual = f"{listed(loose)}, not held"
-            return fail(subject, expected=expected, actual=actual, advice=HOLD)
-        doubtful = next((each for each in there if each.held is None), None)
-        if doubtful:
-            return unread(subject, doubtful, "held")
-    return ok(subject, expected=expected, actual=listed(there))
+        facts += judge_holds(subject, there, expected)
+    yield from each_fact(facts)
+
+
+def judge_versions(
+    subject: Subject,
+    there: Sequence[InstalledPackage],
+    wanted: str | VersionLimits,
+    manager: str,
+    expected: str,
+) -> Iterator[Finding]:
+    """What is wrong with the versions; nothing if they are as expected."""
+    doubtful = next((each for each in there if not each.version), None)
+    if doubtful:
+        yield unread(subject, doubtful, "version")
+    other = [each for each in there if each.version and not fits(each.version, wanted, manager)]
+    if other:
+        yield fail(subject, expected=expected, actual=listed(other), advice=UPGRADE)
+
+
+def judge_holds(
+    subject: Subject, there: Sequence[InstalledPackage], expected: str
+) -> Iterator[Finding]:
+    """Which packages are not held; nothing if all are."""
+    doubtful = next((each for each in there if each.held is None), None)
+    if doubtful:
+        yield unread(subject, doubtful, "held")
+    loose = [each for each in there if each.held is False]
+    if loose:
+        yield fail(subject, expected=expected, actual=f"{listed(loose)}, not held", advice=HOLD)
 
 
 def fits(version: str, wanted: str | VersionLimits, manager: str) -> bool:

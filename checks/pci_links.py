@@ -4,14 +4,15 @@
 its GPUs too slowly, and both work without an error.
 
 **Read from** `/sys/bus/pci/devices/*/{current,max}_link_{speed,width}`, of the device and of the
-port above it.
+port above it; for root, the port's target speed, from `config` (LnkCtl2).
 
 **Verdicts.** A link is to run at the most that device and port can both do; less fails. A link
-below what the device can do because its port cannot do more is ok, and the finding names the port;
-with `limited: false` it fails. `kinds` says which devices are judged, `ignore` which are not:
-vendor and device id (14e4:165f, a management NIC), or address. The ports of one card are one
-device. Devices without a PCIe link, and virtual machines, whose ports are the hypervisor's, are not
-applicable; virtual functions are left out.
+below what the device can do because its port cannot do more, or is set to a lower target speed, is
+ok, and the finding names the port; with `limited: false` it fails. NICs are Ethernet, InfiniBand
+and Omni-Path adapters, by their PCI class; a Wi-Fi card is none. `kinds` says which devices are
+judged, `ignore` which are not: vendor and device id (14e4:165f, a management NIC), or address. The
+ports of one card are one device. Devices without a PCIe link, and virtual machines, whose ports are
+the hypervisor's, are not applicable; virtual functions are left out.
 
 **To fix it** reboot once, which trains the link again; then reseat the card or the drive, and look
 at its cable, riser and the BIOS's bifurcation of the slot.
@@ -49,8 +50,8 @@ RETRAIN = (
     "drive, then its riser, cable or backplane"
 )
 NARROW = (
-    "the port cannot do more: use a slot that can, and check its bifurcation and link speed in the "
-    "BIOS"
+    "the port cannot do more, or is set to less: use a slot that can, and check its bifurcation "
+    "and link speed in the BIOS"
 )
 
 
@@ -106,6 +107,9 @@ def judge_device(device: PciFunction, functions: Functions, params: Params) -> F
     if all(has_no_link(device, field) for field in FIELDS):
         if tells_no_link(functions):
             return unknown(subject, why="this kernel tells no PCIe link: it is older than 4.13")
+        if other := with_link(device, functions):
+            why = f"no PCIe link, but {other} of the same model has one"
+            return unknown(subject, why=f"{why}: {device.why('link_gts')}")
         return not_applicable(subject, why="it has no PCIe link of its own")
     own = rate(device, "")
     most = rate(device, "_max")
@@ -123,6 +127,10 @@ def judge_device(device: PciFunction, functions: Functions, params: Params) -> F
     expected = min(most[0], limit[0]), min(most[1], limit[1])
     name = port.address if port else ""
     why = f"limited by port {name}, whose maximum is {words(limit)}" if expected != most else ""
+    target = port.link_gts_target if port else None
+    if target in GENERATIONS and target < expected[0]:
+        expected = target, expected[1]
+        why = f"limited by port {name}, whose target speed is set to Gen{GENERATIONS[target]}"
     if own[0] < expected[0] or own[1] < expected[1]:
         wanted = expected if params.limited else most
         return fail(subject, expected=words(wanted), actual=words(own), why=why, advice=RETRAIN)
@@ -130,6 +138,18 @@ def judge_device(device: PciFunction, functions: Functions, params: Params) -> F
         return fail(subject, expected=words(most), actual=words(own), why=why, advice=NARROW)
     return ok(subject, expected=words(expected), actual=words(own), why=f"{why}; the device "
               f"could do {words(most)}")  # fmt: skip
+
+
+def with_link(device: PciFunction, functions: Functions) -> str:
+    """The address of a device of the same model that has a link of its own; empty for none."""
+    return next(
+        (
+            each.address
+            for each in functions.values()
+            if each.id == device.id and not each.physfn and each.link_gts is not None
+        ),
+        "",
+    )
 
 
 def has_no_link(device: PciFunction, field: str) -> bool:
@@ -194,6 +214,7 @@ CHECK = Check(
         "pci.functions[].device",
         "pci.functions[].link_gts",
         "pci.functions[].link_gts_max",
+        "pci.functions[].link_gts_target",
         "pci.functions[].link_width",
         "pci.functions[].link_width_max",
         "pci.functions[].physfn",
@@ -201,6 +222,6 @@ CHECK = Check(
         "pci.functions[].vendor",
     ),
     judge=judge,
-    unasked="slots of NICs and drives may have fewer lanes on purpose: say pci_links: {} where not",
+    unasked="for servers and workstations: `generic` asks what holds of any node",
     learn=learn,
 )

@@ -102,8 +102,7 @@ def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
     silent: list[PciFunction] = []
     bad, old = 0, []
     doubts = [doubt, sample_doubt, log_doubt(evidence), short(section.data.functions)]
-    if section.data.aer_ports is None:
-        doubts.append(f"aer_ports: {section.data.why('aer_ports')}")
+    doubts += unserved(section.data)
     for function in section.data.functions:
         events = logged.pop(function.address, [])
         tells = function.address in ports or not ports.isdisjoint(function.upstream or ())
@@ -227,6 +226,29 @@ def by_log(
     yield within(evidence, old, why)
     if (params.corrected, params.corrected_per_hour) != (None, None):
         yield not_applicable(why=f"corrected errors are not counted; {why}")
+
+
+def unserved(data: Pci) -> Iterator[str]:
+    """Root ports that count errors and are not among those that tell the kernel of them, while
+    others are: of a host bridge the firmware keeps all of them or none."""
+    if data.aer_ports is None:
+        yield f"aer_ports: {data.why('aer_ports')}"
+    served = frozenset(data.aer_ports or ())
+    domains = {domain_of(address) for address in served}
+    for address in sorted({each.upstream[-1] for each in data.functions or () if each.upstream}):
+        port = data.by_address.get(address)
+        counts = port is not None and counts_of(port) != UNCOUNTED
+        if counts and address not in served and domain_of(address) in domains:
+            yield f"port {address} counts errors and is not in aer_ports, which has others"
+
+
+def domain_of(address: str) -> str:
+    """Of a PCI address.
+
+    >>> domain_of("0000:17:01.0")
+    '0000'
+    """
+    return address.partition(":")[0]
 
 
 def short(functions: Sequence[PciFunction]) -> str:

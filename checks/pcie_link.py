@@ -361,5 +361,6 @@ CHECK = Check(
         "pci.functions[].upstream[]",
     ),
     judge=judge,
+    unasked="for each board: a common part names no rate",
     learn=learn,
 )

@@ -49,6 +49,7 @@ CHECK = Check(
     area=Area.GPU,
     reads=(*IN_HAND, "gpu.gpus[].persistence_mode"),
     judge=judge,
+    unasked="for servers: on a workstation the display keeps the driver loaded",
     learn=learn,
     severity=Severity.WARNING,
 )

@@ -9,10 +9,10 @@ overloads the rack and its power supplies.
 ...LimitConstraints.
 
 **Verdicts.** Fails if the limit is off by more than the tolerance, and if the enforced limit
-is below the one that is set: something else holds it down. A limit outside what the board allows
-is reported: the baseline is for another board (A100-SXM4-80GB exists with 400 W and with 500 W;
-see `gpu_model`). A board whose limit cannot be set is not applicable if `default` is expected,
-else unknown.
+is below the one that is set: something else holds it down. The two are judged separately. A limit
+outside what the board allows is reported: the baseline is for another board (A100-SXM4-80GB exists
+with 400 W and with 500 W; see `gpu_model`). A board whose limit cannot be set is not applicable if
+`default` is expected, else unknown.
 
 **To fix it** `nvidia-smi -pl 700`, from a systemd unit that runs at boot: the limit is lost at a
 reboot, and with persistence mode off as soon as the GPU is unused.
@@ -23,6 +23,7 @@ from typing import Annotated, ClassVar, Literal
 
 from msgspec import Meta
 
+from nodevet.checking.aspects import each_fact
 from nodevet.checking.learning import usual
 from nodevet.evidence.across import IN_HAND, answering, each_gpu
 from nodevet.evidence.core import unread, unsupported
@@ -69,45 +70,61 @@ class Params(CheckParams):
 
 def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
     for gpu in each_gpu(evidence):
-        yield gpu if isinstance(gpu, Finding) else judge_gpu(gpu, params)
+        yield from (gpu,) if isinstance(gpu, Finding) else judge_gpu(gpu, params)
 
 
-def judge_gpu(gpu: Gpu, params: Params) -> Finding:
-    subject = subject_of(gpu)
+def judge_gpu(gpu: Gpu, params: Params) -> Iterator[Finding]:
+    subject, limit = subject_of(gpu), gpu.power_limit_mw
     if unsupported(gpu, "power_limit_mw") and params.watts == "default":
-        return not_applicable(subject, why="this GPU's power limit cannot be set")
-    if gpu.power_limit_mw is None:
-        return unread(subject, gpu, "power_limit_mw")
-    if gpu.power_limit_mw <= 0:
-        return unknown(subject, why=f"power_limit_mw: NVML says {gpu.power_limit_mw}")
-    if params.watts != "default":
-        wanted_mw = round(params.watts * 1000)
-    elif gpu.power_limit_default_mw is not None:
-        wanted_mw = gpu.power_limit_default_mw
+        yield not_applicable(subject, why="this GPU's power limit cannot be set")
+    elif limit is None:
+        yield unread(subject, gpu, "power_limit_mw")
+    elif limit <= 0:
+        yield unknown(subject, why=f"power_limit_mw: NVML says {limit}")
+    elif params.watts == "default" and gpu.power_limit_default_mw is None:
+        yield unread(subject, gpu, "power_limit_default_mw")
     else:
-        return unread(subject, gpu, "power_limit_default_mw")
-    expected, slack = watts(wanted_mw), params.slack_mw(wanted_mw)
-    if abs(gpu.power_limit_mw - wanted_mw) > slack:
-        return fail(
-            subject,
-            expected=expected,
-            actual=watts(gpu.power_limit_mw),
-            unit="W",
-            why=outside(gpu, wanted_mw),
-            advice=OUTSIDE if outside(gpu, wanted_mw) else "",
-        )
-    if gpu.power_limit_enforced_mw is None:
-        return unread(subject, gpu, "power_limit_enforced_mw")
-    if gpu.power_limit_enforced_mw < wanted_mw - slack:
-        return fail(
-            subject,
-            expected=expected,
-            actual=watts(gpu.power_limit_enforced_mw),
-            unit="W",
-            why=f"set to {watts(gpu.power_limit_mw):g} W, but another limiter holds it lower",
-            advice=HELD,
-        )
-    return ok(subject, expected=expected, actual=watts(gpu.power_limit_mw), unit="W")
+        default = params.watts == "default"
+        wanted = gpu.power_limit_default_mw if default else round(float(params.watts) * 1000)
+        yield from judge_limits(gpu, limit, wanted or 0, params)
+
+
+def judge_limits(gpu: Gpu, limit: int, wanted: int, params: Params) -> Iterator[Finding]:
+    """The limit that is set, and the one that is enforced; in milliwatts."""
+    slack = params.slack_mw(wanted)
+    fine = ok(subject_of(gpu), expected=watts(wanted), actual=watts(limit), unit="W")
+    given = fine if abs(limit - wanted) <= slack else wrongly_set(gpu, limit, wanted)
+    held = judge_enforced(gpu, limit, min(limit, wanted), slack)
+    yield from each_fact((given, held or fine))
+
+
+def wrongly_set(gpu: Gpu, limit: int, wanted: int) -> Finding:
+    why = outside(gpu, wanted)
+    return fail(
+        subject_of(gpu),
+        expected=watts(wanted),
+        actual=watts(limit),
+        unit="W",
+        why=why,
+        advice=OUTSIDE if why else "",
+    )
+
+
+def judge_enforced(gpu: Gpu, limit: int, wanted: int, slack: float) -> Finding | None:
+    """What is wrong with the limit that is enforced; None if nothing is."""
+    enforced = gpu.power_limit_enforced_mw
+    if enforced is None:
+        return unread(subject_of(gpu), gpu, "power_limit_enforced_mw")
+    if enforced >= wanted - slack:
+        return None
+    return fail(
+        subject_of(gpu),
+        expected=watts(wanted),
+        actual=watts(enforced),
+        unit="W",
+        why=f"set to {watts(limit):g} W, but another limiter holds it lower",
+        advice=HELD,
+    )
 
 
 def watts(milliwatts: int) -> int | float:
@@ -137,5 +154,6 @@ CHECK = Check(
         "gpu.gpus[].power_limit_default_mw",
     ),
     judge=judge,
+    unasked="for servers and workstations: `generic` asks what holds of any node",
     learn=learn,
 )

@@ -32,6 +32,7 @@ from nodevet.model import (
     Finding,
     Subject,
     Value,
+    Verdict,
     compare,
     fail,
     not_applicable,
@@ -44,6 +45,7 @@ NO_DISK = "`mdadm --detail` of the array names the missing disk; `smartctl -x` t
 NOT_STARTED = "`mdadm --detail` and `journalctl -b -k | grep md` say why it was not started"
 ARRAYS = "`mdadm --assemble --scan` starts what it finds; `mdadm --examine --scan` lists that"
 POOLS = "`zpool import` lists the pools that it could import"
+NEEDED = ("active", "container", "failed", "level")
 Count = Annotated[int, Meta(ge=0)]
 
 
@@ -79,7 +81,8 @@ def judge_arrays(raid: Raid, params: Params) -> Iterator[Finding]:
             yield unread(NODE, unsure[0], "container")
         elif params.arrays is not None:
             yield judge_count("arrays", params.arrays, len(arrays), ARRAYS)
-        yield from map(judge_array, arrays)
+        for array in arrays:
+            yield from judge_array(array)
 
 
 def judge_count(name: str, expected: int, actual: int, advice: str) -> Finding:
@@ -87,14 +90,24 @@ def judge_count(name: str, expected: int, actual: int, advice: str) -> Finding:
     return compare(NODE, expected={name: expected}, actual={name: actual}, advice=advice)
 
 
-def judge_array(array: MdArray) -> Finding:
+def judge_array(array: MdArray) -> Iterator[Finding]:
+    """Its state and its devices; of one that is not active, the devices that are known to lack."""
     subject = Subject(kind="raid", id=array.name)
-    for field in ("active", "container", "failed", "level"):
-        if getattr(array, field) is None:
-            return unread(subject, array, field)
-    if not array.active or array.array_state in BROKEN:
-        actual = "inactive" if not array.active else str(array.array_state)
-        return fail(subject, expected="active", actual=actual, advice=NOT_STARTED)
+    doubt = next((each for each in NEEDED if getattr(array, each) is None), None)
+    if doubt:
+        yield unread(subject, array, doubt)
+        return
+    devices = judge_devices(array, subject)
+    if array.active and array.array_state not in BROKEN:
+        yield devices
+        return
+    actual = str(array.array_state) if array.active else "inactive"
+    yield fail(subject, expected="active", actual=actual, advice=NOT_STARTED)
+    if devices.verdict in (Verdict.FAIL, Verdict.UNKNOWN):
+        yield devices
+
+
+def judge_devices(array: MdArray, subject: Subject) -> Finding:
     failed = ", ".join((array.failed or ())[:8])
     if array.devices is None or array.devices_active is None:
         return judge_without_count(subject, array, failed)
@@ -172,5 +185,6 @@ CHECK = Check(
         "raid.pools_found",
     ),
     judge=judge,
+    unasked="for servers and workstations: `generic` asks what holds of any node",
     learn=learn,
 )

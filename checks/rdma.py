@@ -34,7 +34,7 @@ from nodevet.checking.rdma import (
 )
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.infiniband import RdmaDevice, RdmaPort
-from nodevet.evidence.network import Network
+from nodevet.evidence.network import Network, is_up
 from nodevet.model import (
     NODE,
     Area,
@@ -165,11 +165,19 @@ def netdev(evidence: Evidence, port: RdmaPort, name: str) -> Aspect:
         elif interface is not None:
             why = f"operstate: {interface.why('operstate')}"
         return Aspect(Verdict.UNKNOWN, f"{name}interface state", why=why)
+    up = is_up(interface)
+    if up is None:
+        return Aspect(
+            Verdict.UNKNOWN,
+            f"{name}interface state",
+            why=f"carrier of {port.netdev}: {interface.why('carrier')}",
+        )
+    actual = "no carrier" if interface.operstate == "unknown" else interface.operstate
     return met(
         f"{name}interface state",
-        interface.operstate == "up",
+        up,
         expected="up",
-        actual=interface.operstate,
+        actual="up" if up else actual,
         advice=UP,
     )
 
@@ -211,6 +219,7 @@ CHECK = Check(
         "infiniband.devices[].ports[].gids[].type",
         "infiniband.devices[].ports[].link_layer",
         "infiniband.devices[].ports[].netdev",
+        "network.interfaces[].carrier",
         "network.interfaces[].name",
         "network.interfaces[].operstate",
     ),

@@ -82,14 +82,14 @@ def judge_boots(found: Boots, host: HostInfo, params: Params) -> Iterator[Findin
     start = now - params.days * DAY
     there = [boot for boot in found.boots if start <= (boot.at_s or 0) <= now + DAY]
     crashes = [boot for boot in there if boot.clean is False]
-    above = None
+    above = []
     if len(crashes) > params.unexpected:
-        above = too_many(crashes, f"at most {params.unexpected} unexpected", "unexpected", params)
-    elif params.maximum is not None and len(there) > params.maximum:
-        above = too_many(there, f"at most {params.maximum}", "", params)
+        allowed = f"at most {params.unexpected} unexpected"
+        above.append(too_many(crashes, allowed, "unexpected", params))
+    if params.maximum is not None and len(there) > params.maximum:
+        above.append(too_many(there, f"at most {params.maximum}", "", params))
     doubt = doubtful(found, now - (host.uptime_s or 0.0), start)
-    if above:
-        yield above
+    yield from above
     if doubt:
         yield unknown(why=doubt)
     elif not above:

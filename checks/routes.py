@@ -181,5 +181,6 @@ CHECK = Check(
         "routes.unplaced[]",
     ),
     judge=judge,
+    unasked="only a site knows its networks: say routes: {default_ipv4: bond0}",
     learn=learn,
 )

@@ -55,6 +55,7 @@ CHECK = Check(
     area=Area.KERNEL,
     reads=("modules.secure_boot",),
     judge=judge,
+    unasked="on or off is a site's choice: say secure_boot: false",
     severity=Severity.WARNING,
     learn=learn,
 )

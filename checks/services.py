@@ -194,6 +194,7 @@ CHECK = Check(
         "services.units[].name",
     ),
     judge=judge,
+    unasked="for HGX boards (fabric manager): other units are a site's own",
     learn=learn,
     asks=asks,
 )

@@ -65,6 +65,7 @@ CHECK = Check(
     area=Area.CPU,
     reads=("cpu.smt_active",),
     judge=judge,
+    unasked="on or off is a site's choice: say smt: true",
     learn=learn,
     severity=Severity.WARNING,
 )

@@ -159,4 +159,5 @@ CHECK = Check(
         "kernel_log.since_s",
     ),
     judge=judge,
+    unasked="for servers and workstations: `generic` asks what holds of any node",
 )

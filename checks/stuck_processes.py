@@ -157,6 +157,6 @@ CHECK = Check(
         "stuck.zombie_count",
     ),
     judge=judge,
-    unasked="takes a look at every process: say stuck_processes: {} of nodes that hang on storage",
+    unasked="it watches every process for seconds: say stuck_processes: {} where storage hangs",
     asks=lambda params: {"stuck": (str(params.seconds),)},
 )

@@ -73,6 +73,7 @@ CHECK = Check(
     area=Area.MEMORY,
     reads=("memory.swap_total_kb",),
     judge=judge,
+    unasked="for HGX boards: elsewhere a site may want swap; say swap: none",
     learn=learn,
     severity=Severity.WARNING,
 )

@@ -204,6 +204,7 @@ CHECK = Check(
     area=Area.KERNEL,
     reads=("sysctl.parameters[].name", "sysctl.parameters[].value"),
     judge=judge,
+    unasked="for HGX boards (NUMA balancing): other parameters are a site's own",
     learn=learn,
     severity=Severity.WARNING,
     asks=asks,

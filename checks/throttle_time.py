@@ -4,18 +4,20 @@
 `throttle_reasons` reads is of that moment. How long each reason held tells of the nights before.
 
 **Read from** NVML, the fields NVML_FI_DEV_CLOCKS_EVENT_REASON_SW_THERM_SLOWDOWN,
-..._HW_THERM_SLOWDOWN and ..._HW_POWER_BRAKE_SLOWDOWN: times that begin at 0 when the driver is
-loaded.
+..._HW_THERM_SLOWDOWN, ..._SW_POWER_CAP and ..._HW_POWER_BRAKE_SLOWDOWN: nanoseconds that begin at 0
+when the driver is loaded.
 
 **Verdicts.** Judged is what the baseline gives the most seconds for. What happened once stays in
 these counts until the driver is loaded again: allow some, or reload it after the cooling was fixed.
 A reason whose time this GPU or driver does not tell is not applicable.
 
 **To fix it** thermal: fans, airflow, heat sink, inlet temperature; see `thermal` for how close it
-is now. Power brake: power supplies and their redundancy, the BMC's power cap.
+is now. Power cap: a busy GPU reaches its power limit, which is no fault by itself: allow what its
+jobs need, and compare the limit with `power_limit`. Power brake: power supplies and their
+redundancy, the BMC's power cap.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Annotated
 
 from msgspec import Meta
@@ -41,6 +43,7 @@ NS = 10**9
 REASONS = {
     "sw_thermal_s": "throttled_sw_thermal_ns",
     "hw_thermal_s": "throttled_hw_thermal_ns",
+    "power_cap_s": "throttled_power_cap_ns",
     "power_brake_s": "throttled_power_brake_ns",
 }
 COOLING = (
@@ -52,6 +55,14 @@ SUPPLY = (
     "unplugged; else look at the BMC's power cap"
 )
 
+CAPPED = "compare its power limit with the board's default: `nodevet explain power_limit`"
+ADVICE = {
+    "sw_thermal_s": COOLING,
+    "hw_thermal_s": COOLING,
+    "power_cap_s": CAPPED,
+    "power_brake_s": SUPPLY,
+}
+
 Most = Annotated[float, Meta(ge=0)]
 
 
@@ -62,6 +73,8 @@ class Params(CheckParams):
     """The most seconds for which the driver may have slowed it down because of heat."""
     hw_thermal_s: Most | None = None
     """The same of the hardware."""
+    power_cap_s: Most | None = None
+    """The most seconds at the power limit."""
     power_brake_s: Most | None = None
     """The same of the platform's power brake."""
 
@@ -93,7 +106,7 @@ def judge_gpu(gpu: Gpu, most: dict[str, float]) -> Iterator[Finding]:
             subject,
             expected={name: f"at most {most[name]:g}" for name in above},
             actual=above,
-            advice=SUPPLY if list(above) == ["power_brake_s"] else COOLING,
+            advice=advice(above),
             details=board(gpu),
         )
     if unread:
@@ -107,11 +120,17 @@ def judge_gpu(gpu: Gpu, most: dict[str, float]) -> Iterator[Finding]:
         yield not_applicable(subject, why=why)
 
 
+def advice(above: Iterable[str]) -> str:
+    """What to do about these reasons."""
+    return ". ".join(dict.fromkeys(ADVICE[name] for name in above))
+
+
 CHECK = Check(
     params=Params,
     area=Area.GPU,
     reads=(*IN_HAND, *(f"gpu.gpus[].{field}" for field in REASONS.values())),
     judge=judge,
+    unasked="what happened once stays counted: say how many seconds are ordinary",
     learn=lambda evidence: None,
     severity=Severity.WARNING,
 )

@@ -98,6 +98,6 @@ CHECK = Check(
         "host.uptime_s",
     ),
     judge=judge,
-    unasked="clock_skew judges the clock itself; say time_sync: {} where NTP or PTP keeps it",
+    unasked="for servers: elsewhere say time_sync: {} where NTP or PTP keeps the clock",
     severity=Severity.WARNING,
 )

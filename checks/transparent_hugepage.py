@@ -88,6 +88,7 @@ CHECK = Check(
     area=Area.MEMORY,
     reads=("memory.thp_defrag", "memory.thp_enabled"),
     judge=judge,
+    unasked="vendors differ in their advice: say transparent_hugepage: madvise",
     learn=learn,
     severity=Severity.WARNING,
 )

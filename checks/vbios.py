@@ -56,6 +56,7 @@ CHECK = Check(
     area=Area.GPU,
     reads=(*BOARD, "gpu.gpus[].vbios_version"),
     judge=judge,
+    unasked="for data center GPUs: boards of other makers differ",
     learn=lambda evidence: learn_versions(evidence, "vbios_version"),
     severity=Severity.WARNING,
 )

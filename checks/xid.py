@@ -10,13 +10,18 @@ reaches back to boot. Only lines that the kernel itself wrote count.
 **Verdicts.** `ignore` names the Xids that an application causes by itself; they are shown, and are
 not a fault, unless `repeats` says how often one GPU may have one within `hours`. Xids 144 to 150
 (NVLink of Blackwell) are a fault if their line says that they are fatal, or the unit's error status
-does. Every other one fails, a number that nodevet does not know too. Of a cascade what came first
-counts: what follows from it (79 and then 119, 48 and then 63 or 94, 154) is told with it.
+does. Every other one fails, a number that nodevet does not know too. NVIDIA's catalogue is milder
+with some that fail here: it ignores them (IGNORE) or restarts the job (RESTART_APP). The finding
+says so, and with `policy: nvidia` they are no fault. Of a cascade what came first counts: what
+follows from it (79 and then 119, 48 and within ten minutes 63 or 94, 154) is told with it.
+
+A line counts only if it has the whole form of an Xid. The kernel begins many lines with the name of
+a process, which its user chooses: what only begins like an Xid is counted, and not judged.
 
 An Xid is over once something has ended it: a reset of the GPU (the driver's Xid 154 back to None,
-vfio's `reset done`), loading the driver again if the firmware hung, a reboot in any case. On A100 a
-reset does not end 64 and 95; only a reboot ends 79. The driver's own recommendation, in Xid 154,
-goes into the advice.
+vfio's `reset done`), loading the driver again if the firmware hung, a reboot in any case. A reset
+ends an unknown number, too. On A100 it does not end 64 and 95; only a reboot ends 79. The driver's
+own recommendation, in Xid 154, goes into the advice.
 
 With `--since` an Xid that was there at the last look is past, too, and told; but not one after
 which a GPU needs a reset, or the node a reboot, until that has happened: its fault is still there.
@@ -43,18 +48,18 @@ from typing import Annotated, Literal, NamedTuple
 import msgspec
 from msgspec import UNSET, Meta
 
+from nodevet.checking.recovery import BY_NUMBER, REPORT, Remedy
 from nodevet.checking.xids import (
-    ACTIONS,
+    MILD,
     NAMES,
     NVLINK5,
     OFF_BUS,
     RECOVERY,
-    REPORT,
     TOLERATED,
     Cure,
-    Remedy,
     cure_of,
     follows,
+    follows_soon,
     link_error,
     remedy_of,
 )
@@ -101,6 +106,11 @@ LINK_XIDS = frozenset({74, *range(144, 151)})
 TOGETHER_S = 60.0  # what NVSwitches and GPUs log within this is of one fault
 LASTING = (Remedy.POWER, Remedy.REBOOT, Remedy.RESET, Remedy.LINK, Remedy.SYSTEM)
 """What does not end by itself: until its cure, what was there at the last look is there still."""
+UNMATCHED = (
+    "not judged: {} lines of the kernel log begin like an Xid or SXid and have another form, as "
+    "those do in which a process names itself so; `dmesg | grep Xid` shows them"
+)
+CASCADE_S = 600.0  # within which what follows from an Xid comes
 EARLIER_S = 5.0  # lines of one fault are not always in their order
 Code = Annotated[int, Meta(ge=1, le=65535)]
 
@@ -117,6 +127,12 @@ class Params(CheckParams):
     """Xid: how often one GPU may have it within `hours`; lines within 10 s count as one."""
     hours: Annotated[float, Meta(gt=0, le=8784)] = 24.0
     since: Literal["boot"] = "boot"
+    policy: Literal["nodevet", "nvidia"] = "nodevet"
+    """`nvidia`: what NVIDIA's catalogue answers with IGNORE or RESTART_APP is no fault either."""
+
+    def tolerates(self, code: int) -> bool:
+        """Whether it is no fault here, unless it comes too often."""
+        return code in self.ignore or (self.policy == "nvidia" and code in MILD)
 
     def allowed(self, code: int) -> int | None:
         """How often it may occur within `hours`; None: it is not counted."""
@@ -135,9 +151,9 @@ class Context(NamedTuple):
     def known(self, event: KernelEvent) -> bool:
         """Whether an Xid was there at the last look, and leaves nothing behind."""
         code = number(event)
-        if self.seen is None or code not in NAMES or code == RECOVERY or not self.seen.has(event):
+        if self.seen is None or code in (None, RECOVERY) or not self.seen.has(event):
             return False
-        return remedy_of(code) not in LASTING
+        return remedy_of(code or 0) not in LASTING
 
     def of(self, gpu: Gpu) -> "Context":
         return self.at(gpu.bus_id or "")._replace(architecture=gpu.gpu_architecture)
@@ -185,6 +201,8 @@ def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
         yield log
     else:
         events = log.events or ()
+        if log.unmatched:
+            yield not_applicable(why=UNMATCHED.format(log.unmatched))
         about_gpus = [event for event in events if event.kind in ("xid", "off_bus")]
         context = context_of(events, seen_lines(evidence))
         yield from judge_gpus(evidence, log, about_gpus, params, context)
@@ -348,9 +366,10 @@ def action(event: KernelEvent) -> Remedy | None:
     """What the driver itself recommends, in an Xid 154; None if that cannot be read."""
     digits = (event.detail or "").partition(" ")[0]
     try:
-        return ACTIONS.get(int(digits, 16)) if digits.startswith("0x") else None
+        number = int(digits, 16) if digits.startswith("0x") else None
     except ValueError:
         return None
+    return None if number is None else BY_NUMBER.get(number, Remedy.SUPPORT)
 
 
 def faults(
@@ -393,7 +412,7 @@ def fault(
         limits = [f"Xid {code} may come {told_limit(params, code)}" for code in sorted(bad)
                   if params.allowed(code) is not None]  # fmt: skip
         also = (context.together(own), before(split, booted), *known(split, booted, context))
-        why = "; ".join(filter(None, [why, *limits, *also]))
+        why = "; ".join(filter(None, [why, *limits, *also, stricter(roots, params)]))
         found = fail(
             subject,
             expected=[],
@@ -410,6 +429,14 @@ def fault(
     return None
 
 
+def stricter(codes: Sequence[int], params: Params) -> str:
+    """Where NVIDIA's own action for these is milder than a failure; empty if nowhere."""
+    milder = [f"{MILD[code]} for {code}" for code in codes
+              if code in MILD and params.allowed(code) is None]  # fmt: skip
+    action = ", ".join(milder)
+    return f"NVIDIA's action is {action}: `policy: nvidia` follows it" if milder else ""
+
+
 def by_code(events: Iterable[KernelEvent]) -> dict[int, list[KernelEvent]]:
     found: dict[int, list[KernelEvent]] = {}
     for event in events:
@@ -422,7 +449,7 @@ def by_code(events: Iterable[KernelEvent]) -> dict[int, list[KernelEvent]]:
 def counts(event: KernelEvent, params: Params) -> bool:
     """Whether it is a fault, however rare."""
     code = number(event)
-    if code is None or code in params.ignore or params.allowed(code) is not None:
+    if code is None or params.tolerates(code) or params.allowed(code) is not None:
         return False
     if code in NVLINK5:
         return link_error(event.severity, event.detail).fatal
@@ -461,12 +488,20 @@ def first_causes(bad: Mapping[int, Sequence[KernelEvent]], architecture: str) ->
             follows(code, root)
             and (rank[root] <= rank[code] or code == RECOVERY)
             and first[root] - EARLIER_S <= first[code]
+            and (not follows_soon(code, root) or is_soon(first[code], bad[root]))
             and not (follows(root, code) and (first[code], code) < (first[root], root))
             for root in known
             if code in NAMES
         )
 
     return sorted(code for code in bad if not explained(code)) or sorted(bad)
+
+
+def is_soon(moment: float, events: Iterable[KernelEvent]) -> bool:
+    """Whether something came within CASCADE_S after one of these; so it is if it cannot be told."""
+    times = [at for event in events for at in (event.first_s, event.last_s)]
+    known = [at for at in times if at is not None]
+    return not known or any(at - EARLIER_S <= moment <= at + CASCADE_S for at in known)
 
 
 def first_of(events: Iterable[KernelEvent]) -> float:
@@ -610,6 +645,7 @@ CHECK = Check(
         "kernel_log.complete",
         "kernel_log.covered_s",
         "kernel_log.since_s",
+        "kernel_log.unmatched",
         "kernel_log.events[].bus_id",
         "kernel_log.events[].code",
         "kernel_log.events[].count",

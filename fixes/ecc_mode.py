@@ -45,7 +45,7 @@ def change(
     failed: Sequence[FailedGpu], enabled: bool, risk: Risk, effective: str, note: str
 ) -> PlannedChange:
     return gpus.change(
-        failed,
+        gpus.modes(failed, enabled),
         told=lambda _: [switch("-e", enabled)],
         fields=lambda _: ["ecc_pending"],
         risk=risk,

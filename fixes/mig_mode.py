@@ -46,6 +46,7 @@ def plan(
         return
     failed, others = gpus.fixable(failed, gpus.lacking("mig_current", "it cannot do MIG"))
     note = gpus.notes(others, ON if params.enabled else OFF)
+    failed = gpus.modes(failed, params.enabled)
     kept = tuple(each for each in failed if keeps(each.named))
     lost = tuple(each for each in failed if not keeps(each.named))
     change = partial(

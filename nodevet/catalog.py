@@ -11,18 +11,23 @@ import importlib.util
 import sys
 from collections.abc import Iterable, Iterator
 from heapq import heappop, heappush
+from importlib.machinery import SourceFileLoader
 from pathlib import Path
-from types import ModuleType
+from types import CodeType, ModuleType
 from typing import TYPE_CHECKING
 
 import nodevet.checks
 import nodevet.fixes
 from nodevet.evidence.sections import unknown_path
+from nodevet.files import open_regular
 from nodevet.model import Check
 from nodevet.problems import did_you_mean
+from nodevet.project import Project
 
 if TYPE_CHECKING:
     from nodevet.fixing.model import Fix
+
+LARGEST = 1 << 20  # bytes of a check or a fix
 
 
 class CatalogError(Exception):
@@ -35,14 +40,25 @@ class CatalogError(Exception):
     column = 0
 
 
+class RefusedCodeError(CatalogError):
+    """A file of the project's that is not run, since other users may change it."""
+
+
 class Catalog:
     """The checks and fixes of this installation and of the user's own folders."""
 
-    def __init__(self, folders: Iterable[Path] = (), fixes: Iterable[Path] = ()) -> None:
+    def __init__(
+        self,
+        folders: Iterable[Path] = (),
+        fixes: Iterable[Path] = (),
+        project: Project | None = None,
+    ) -> None:
         """`folders` hold checks, `fixes` fixes. Raises CatalogError if a name is taken."""
+        self.project = project = project or Project()
         self._found: dict[str, Check] = {}
-        self._checks = _Directory(nodevet.checks, folders, "check", "give yours another name")
-        self._fixes = _Directory(nodevet.fixes, fixes, "fix", "remove yours")
+        checks = ("check", "give yours another name")
+        self._checks = _Directory(nodevet.checks, folders, *checks, project)
+        self._fixes = _Directory(nodevet.fixes, fixes, "fix", "remove yours", project)
         for name in sorted(self._fixes.own - set(self.ids)):
             text = f"{self._fixes.path(name)}: a fix has the name of its check, and no check is "
             text += f"named {name!r}"
@@ -173,8 +189,14 @@ class _Directory:
     """The files of one kind by their names; `_helper.py` is none."""
 
     def __init__(
-        self, shipped: ModuleType, folders: Iterable[Path], noun: str, advice: str
+        self,
+        shipped: ModuleType,
+        folders: Iterable[Path],
+        noun: str,
+        advice: str,
+        project: Project,
     ) -> None:
+        self._project = project
         self._package = shipped.__name__
         self._noun = noun
         self._plural = f"{noun}es" if noun.endswith("x") else f"{noun}s"
@@ -186,7 +208,7 @@ class _Directory:
                     self._files[name] = path
                 elif name not in self._shipped:
                     raise CatalogError(f"{path}: {self._files[name]} has the same name; rename one")
-                elif path.read_bytes() != self._files[name].read_bytes():
+                elif source(path) != source(self._files[name]):
                     # equal: nodevet's own source tree is the project
                     raise CatalogError(f"{path}: a {noun} named {name} is shipped; {advice}")
 
@@ -209,15 +231,29 @@ class _Directory:
         path = self.path(name)
         if name in self._shipped:
             return importlib.import_module(f"{self._package}.{name}")
+        if why := self._project.refused_code(path):
+            raise RefusedCodeError(f"{path}: {why}")
         return _load(path, f"nodevet_user_{self._plural}.{name}")
 
     def page(self, name: str) -> str:
         path = self.path(name)
         try:
-            tree = ast.parse(path.read_bytes())
+            tree = ast.parse(source(path))
         except (SyntaxError, ValueError) as error:
             raise _broken(path, error) from error
         return ast.get_docstring(tree) or ""
+
+
+def source(path: Path) -> bytes:
+    """The text of a check or a fix. Raises CatalogError for what is no file of usual size."""
+    try:
+        with open_regular(path) as file:
+            data = file.read(LARGEST + 1)
+    except OSError as error:
+        raise CatalogError(f"{path}: cannot be read: {error.strerror}") from error
+    if len(data) > LARGEST:
+        raise CatalogError(f"{path}: is larger than {LARGEST >> 20} MiB")
+    return data
 
 
 def _files_in(folder: Path) -> Iterator[tuple[str, Path]]:
@@ -226,16 +262,28 @@ def _files_in(folder: Path) -> Iterator[tuple[str, Path]]:
             yield path.stem, path
 
 
+class _SourceLoader(SourceFileLoader):
+    """Runs this source and no compiled code: others may have put theirs into `__pycache__`."""
+
+    def __init__(self, name: str, path: str, text: bytes) -> None:
+        super().__init__(name, path)
+        self._text = text
+
+    def get_code(self, fullname: str) -> CodeType:
+        return self.source_to_code(self._text, self.path)
+
+
 def _load(path: Path, name: str) -> ModuleType:
     if name in sys.modules and sys.modules[name].__file__ == str(path.absolute()):
         return sys.modules[name]
-    spec = importlib.util.spec_from_file_location(name, path.absolute())
-    if spec is None or spec.loader is None:
+    loader = _SourceLoader(name, str(path.absolute()), source(path))
+    spec = importlib.util.spec_from_file_location(name, path.absolute(), loader=loader)
+    if spec is None:
         raise CatalogError(f"{path}: cannot be imported")
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module  # dataclasses and typing look their module up here
     try:
-        spec.loader.exec_module(module)
+        loader.exec_module(module)
     except (Exception, SystemExit) as error:
         del sys.modules[name]
         raise _broken(path, error) from error

@@ -42,11 +42,23 @@ def write_whole(
 
 def open_regular(path: Path) -> BinaryIO:
     """A regular file, to be read. Raises OSError, also for a pipe or a device."""
-    file = os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb")
-    if stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-        return file
-    file.close()
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    if stat.S_ISREG(os.fstat(descriptor).st_mode):
+        return os.fdopen(descriptor, "rb")
+    os.close(descriptor)
     raise OSError(errno.EINVAL, "not a regular file")
+
+
+def read_input(path: Path, limit: int = -1) -> bytes:
+    """At most `limit` bytes of a file that a user named, or of the shell's `<(COMMAND)`.
+
+    Raises OSError, also for a device or a named pipe, which may never end.
+    """
+    if path.is_fifo() and not path.resolve().exists():  # the pipe of a shell has no name
+        with path.open("rb") as pipe:
+            return pipe.read(limit)
+    with open_regular(path) as file:
+        return file.read(limit)
 
 
 def sync_folder(folder: Path) -> None:

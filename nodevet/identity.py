@@ -3,8 +3,7 @@
 A slip in DNS, in `HostName` of ssh_config or in an inventory leads to another machine, which
 then is vetted twice while the one that was meant is not vetted at all. Two signs tell:
 
-- two names of a run meet the same /etc/machine-id and the same boot_id. A clone has the machine
-  id of its original, never its boot_id; an id that was not read says nothing;
+- two names of a run meet the same boot_id, or a GPU of the same UUID: see nodevet.machines;
 - a node's own host name (/proc/sys/kernel/hostname) is not the name that it is listed under.
 """
 
@@ -15,7 +14,9 @@ from ipaddress import ip_address
 from msgspec.structs import replace
 
 from nodevet.evidence.document import Evidence
+from nodevet.evidence.gpu import Gpus
 from nodevet.evidence.host import HostInfo
+from nodevet.machines import Machine, OneMachine, machine, one_machine, undecided
 from nodevet.model import Finding, Host, HostReport, HostSummary, Verdict, fail, unknown
 from nodevet.printable import brief
 
@@ -29,11 +30,15 @@ PAGES = {
 **Why it matters.** A mistake in DNS, in `HostName` of ssh_config or in an address of the
 inventory leads two names to one machine: it is vetted twice, and the other one never.
 
-**Read from** /etc/machine-id and /proc/sys/kernel/random/boot_id of every host of the run.
+**Read from** /etc/machine-id, /proc/sys/kernel/random/boot_id and the UUIDs of the GPUs (NVML) of
+every host of the run.
 
-**Verdicts.** Fail, for all names of a machine, if two hosts have the same machine id and the same
-boot id. A clone has the machine id of its original, but never its boot id. A host of which an id
-was not read is not compared.
+**Verdicts.** Fail, for all names of a machine, if two hosts have the same boot id or a GPU in
+common. Containers of one kernel have its boot id: they are two hosts if their machine ids differ,
+or, where one has no machine id, if they have no GPU in common. A clone has the machine id of its
+original, but never its boot id: a host with the machine id of another one is unknown if its boot id
+was not read and no GPU tells the two apart. Ids that say nothing (`uninitialized`, zeros) and the
+UUIDs of virtual GPUs are not compared.
 
 **To fix it** compare `ssh -G NAME` and `getent hosts NAME` of the names that the finding
 lists, correct what leads to the wrong machine, and list each machine once.""",
@@ -64,6 +69,11 @@ _LOOPBACK = re.compile(r"(ip6-)?localhost\d?(\.localdomain\d?)?|ip6-loopback|.+\
 TWICE = (
     "at most one of these machines was vetted: check DNS, HostName in ssh_config and the "
     "addresses of the inventory; list each machine once"
+)
+MAYBE_TWICE = (
+    "one of these machines, or a clone of its image: compare "
+    "`cat /proc/sys/kernel/random/boot_id` on them; give each clone a machine id of its own with "
+    "`systemd-machine-id-setup`"
 )
 SWITCH = (
     "it is the intended node: put expect_hostname: false, or the name that it has, in the "
@@ -137,82 +147,65 @@ def judge_hostname(host: Host, evidence: Evidence) -> Finding | None:
     return fail(check=HOSTNAME, expected=expected, actual=actual, advice=ELSEWHERE)
 
 
-def machine(report: HostReport | HostSummary) -> tuple[str, str] | None:
-    """What tells a machine from every other: machine id and boot id, if both were read."""
-    if not report.machine_id or not report.boot_id:
-        return None
-    return report.machine_id, report.boot_id
+def own_gpus(evidence: Evidence | None) -> tuple[str, ...]:
+    """The UUIDs of the node's GPUs; none of a virtual GPU, which may get another at each start."""
+    data = evidence[Gpus].data if evidence else None
+    return tuple(
+        gpu.uuid
+        for gpu in (data.gpus if data else None) or ()
+        if gpu.uuid and gpu.virtualization_mode != "VGPU"
+    )
 
 
-class Met:
-    """The machines that a run has met so far, and under which names."""
-
-    def __init__(self, known: Callable[[str], HostReport | None]) -> None:
-        """`known`: the report of a host that was met."""
-        self._known = known
-        self._names: dict[tuple[str, str], list[str]] = {}
-
-    def is_first(self, summary: HostSummary) -> bool:
-        """Whether this is a machine that was not met before; then it is now. Else `meet` it."""
-        key = machine(summary)
-        return key is None or self._names.setdefault(key, [summary.host]) == [summary.host]
-
-    def meet(self, report: HostReport) -> tuple[HostReport, ...]:
-        """The report, and before it that of the first name of the same machine if this is the
-        second: both now say so. A machine of many names costs each of them one report."""
-        key = machine(report)
-        if key is None:
-            return (report,)
-        names = self._names.setdefault(key, [])
-        names.append(report.host)
-        if len(names) == 1:
-            return (report,)
-        told = _told(report, names)
-        first = self._known(names[0]) if len(names) == 2 else None
-        return (_told(first, names), told) if first else (told,)
-
-    def told_apart(self) -> Iterator[HostReport]:
-        """Once all were met: the reports of machines under several names, which fail and name all
-        of them."""
-        for key, names in self._names.items():
-            others = [*dict.fromkeys(names)]
-            reports = [self._known(name) for name in others] if len(others) > 1 else []
-            same = [report for report in reports if report and machine(report) == key]
-            if len(same) > 1:
-                finding = _twice(report.host for report in same)
-                yield from (_with(report, finding) for report in same)
+def machine_in(host: str, evidence: Evidence) -> Machine:
+    """The machine that evidence is of."""
+    data = evidence[HostInfo].data or HostInfo()
+    return machine(host, data.machine_id, data.boot_id, own_gpus(evidence))
 
 
-def same_key(keys: Iterable[tuple[str, object]]) -> tuple[tuple[str, ...], ...]:
-    """The hosts that share a key, of (host, key); None is not a key."""
-    found: dict[object, list[str]] = {}
-    for host, key in keys:
-        if key is not None:
-            found.setdefault(key, []).append(host)
-    return tuple(tuple(hosts) for hosts in found.values() if len(hosts) > 1)
+def several_names(machines: Iterable[Machine]) -> Mapping[str, str]:
+    """The hosts that are one machine under several names, each with a sentence that says so."""
+    return {host: _one_machine(found) for found in one_machine(machines) for host in found.hosts}
 
 
-def _by_host(groups: Iterable[tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
-    return {host: hosts for hosts in groups for host in hosts}
+def told_apart(
+    hosts: Iterable[HostReport | HostSummary], known: Callable[[str], HostReport | None]
+) -> Iterator[HostReport]:
+    """The reports of hosts that are one machine under several names, which fail, and of those that
+    may be one, which are unknown. `known`: the report of a host."""
+    machines = [_machine(host) for host in hosts]
+    same = one_machine(machines)
+    for found in same:
+        finding = fail(check=SAME_MACHINE, why=_one_machine(found), advice=TWICE)
+        yield from _with(found.hosts, finding, known)
+    names = {host for found in same for host in found.hosts}
+    for doubt in undecided(machines):
+        if doubt.host not in names:
+            why = f"the same machine id as {_listed(doubt.others)}, and its boot id was not read"
+            finding = unknown(check=SAME_MACHINE, why=why, advice=MAYBE_TWICE)
+            yield from _with((doubt.host,), finding, known)
 
 
-def _one_machine(names: Iterable[str]) -> str:
+def _machine(host: HostReport | HostSummary) -> Machine:
+    return machine(host.host, host.machine_id, host.boot_id, host.gpu_uuids or ())
+
+
+def _listed(names: Iterable[str]) -> str:
     listed = sorted(names)
     more = f" and {len(listed) - SHOWN:,} more" if len(listed) > SHOWN else ""
-    return f"{', '.join(listed[:SHOWN])}{more} are one machine"
+    return f"{', '.join(listed[:SHOWN])}{more}"
 
 
-def _told(report: HostReport, names: Iterable[str]) -> HostReport:
-    return _with(report, _twice(names))
+def _one_machine(found: OneMachine) -> str:
+    return f"{_listed(found.hosts)} are one machine: {found.shared}"
 
 
-def _twice(names: Iterable[str]) -> Finding:
-    return fail(check=SAME_MACHINE, why=_one_machine(names), advice=TWICE)
-
-
-def _with(report: HostReport, finding: Finding) -> HostReport:
-    others = (each for each in report.findings if each.check != SAME_MACHINE)
-    return replace(report, findings=(finding, *others))
+def _with(
+    names: Iterable[str], finding: Finding, known: Callable[[str], HostReport | None]
+) -> Iterator[HostReport]:
+    for report in filter(None, map(known, names)):
+        others = (each for each in report.findings if each.check != SAME_MACHINE)
+        yield replace(report, findings=(finding, *others))
 
 
 def doubts(reports: Iterable[HostReport]) -> Mapping[str, tuple[str, str]]:
@@ -222,8 +215,8 @@ def doubts(reports: Iterable[HostReport]) -> Mapping[str, tuple[str, str]]:
     Containers of one kernel are told apart by their machine ids; a change of that kernel is not.
     """
     listed = tuple(reports)
-    kernels = same_key((report.host, report.boot_id or None) for report in listed)
-    found = {host: (_one_machine(names), TWICE) for host, names in _by_host(kernels).items()}
+    kernels = one_machine(map(_machine, listed), kernels=True)
+    found = {host: (_one_machine(one), TWICE) for one in kernels for host in one.hosts}
     for report in listed:
         for finding in report.findings:
             if finding.check == HOSTNAME and finding.verdict is not Verdict.OK:

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from nodevet import typed
 from nodevet.catalog import Catalog
 from nodevet.evidence.document import Evidence
+from nodevet.evidence.transient import transient
 from nodevet.model import (
     MORE,
     Baseline,
@@ -73,7 +74,11 @@ def _stamped(
         findings = iter((_failed(error),))
     for finding in findings:
         severity = own.get(finding.subject.id, usual) if own else usual
-        yield replace(finding, check=check, severity=severity, origin=origin)
+        stamped = replace(finding, check=check, severity=severity, origin=origin)
+        passes = transient(finding, evidence)
+        if passes:
+            stamped = replace(stamped, why=f"{finding.why}, {passes}", transient=True)
+        yield stamped
 
 
 def _tell_causes(found: list[Finding], catalog: Catalog) -> None:

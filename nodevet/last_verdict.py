@@ -7,9 +7,10 @@ doubt, a clock that was set among them, is no answer: the machine is then checke
 """
 
 import os
+import stat
 import sys
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 
 from nodevet import __version__
@@ -17,6 +18,7 @@ from nodevet import __version__
 FORM = b"nodevet-verdict 1"
 LARGEST = 1 << 22  # bytes of a record
 CHUNK = 1 << 16
+LONGEST = 10 * 365 * 86400.0  # seconds that a pass may be kept
 STEP = 2.0  # seconds that two clocks may drift apart, and that a file's times may be off
 KEPT = 64  # records in a folder, of as many command lines
 FORGOTTEN = "forgotten"  # its time is when no earlier pass counted any more
@@ -82,7 +84,7 @@ def prepare() -> str:
     Raises OSError, and LookupError."""
     folder = _folder()
     os.makedirs(folder, mode=0o700, exist_ok=True)
-    _check_own(os.stat(folder), 0o022)
+    _check_folder(folder)
     return folder
 
 
@@ -113,24 +115,27 @@ def clocks() -> tuple[float, float]:
 def _recall(arguments: Sequence[str]) -> bytes | None:
     key = _key(arguments)
     folder = _folder()
-    _check_own(os.stat(folder), 0o022)
+    _check_folder(folder)
     head, _, rest = _read(_path(folder, key)).partition(b"\n")
     if not head.startswith(FORM + b" "):
         return None
     key_size, listed_size, size, dated, most, wall, boot = head[len(FORM) :].split()
-    end = int(key_size) + int(listed_size)
+    sizes = (int(key_size), int(listed_size), int(size))
+    if min(sizes) < 0 or not float(most) < LONGEST:
+        return None
+    end = sizes[0] + sizes[1]
     now = clocks()
     since = (now[0] - float(wall), now[1] - float(boot))
-    if rest[: int(key_size)] != key or min(since) < 0 or abs(since[0] - since[1]) > STEP:
+    if rest[: sizes[0]] != key or not min(since) >= 0 or not abs(since[0] - since[1]) <= STEP:
         return None
-    if max(since) >= float(most):
+    if not max(since) < float(most):
         return None
-    listed = rest[int(key_size) : end].split(b"\0")
+    listed = rest[sizes[0] : end].split(b"\0")
     for path, identity in zip(listed[::2], listed[1::2], strict=True):
         if _identity(os.fsdecode(path))[0] != identity:
             return None
     text = rest[end:]
-    if len(text) != int(size):
+    if len(text) != sizes[2]:
         return None
     if int(dated) and text:
         return text.rstrip(b"\n") + f" · verdict of {_ago(max(since))} ago\n".encode()
@@ -189,7 +194,8 @@ def _path(folder: str, key: bytes) -> str:
 
 def _read(path: str, whose: int | None = None) -> bytes:
     """A file that only this user may have written; with `whose` it is not asked who may have."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    link = os.O_NOFOLLOW if whose is None else 0
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | link)
     try:
         if whose is None:
             _check_own(os.fstat(descriptor), 0o077)
@@ -201,6 +207,27 @@ def _read(path: str, whose: int | None = None) -> bytes:
         return data
     finally:
         os.close(descriptor)
+
+
+def _check_folder(folder: str) -> None:
+    """Raises PermissionError if another user may decide what is in it. See nodevet.trust, which is
+    more lenient and takes longer to import than all of this."""
+    _check_own(os.stat(folder), 0o022)
+    for path in {*_above(folder), *_above(os.path.realpath(folder))}:
+        for found in (os.lstat(path), os.stat(path)):
+            writable = found.st_mode & 0o022 and stat.S_ISDIR(found.st_mode)
+            if found.st_uid not in (0, os.geteuid()) or (writable and not _is_sticky(found)):
+                raise PermissionError(f"other users may change {path}")
+
+
+def _above(path: str) -> Iterator[str]:
+    while path != os.path.dirname(path):
+        path = os.path.dirname(path)
+        yield path
+
+
+def _is_sticky(found: os.stat_result) -> bool:
+    return bool(found.st_mode & stat.S_ISVTX)
 
 
 def _check_own(status: os.stat_result, others: int) -> None:

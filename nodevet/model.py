@@ -69,9 +69,11 @@ class Status(str, Enum):
     """How the visit to one host ended. Every host of a run has exactly one."""
 
     VETTED = "vetted"
-    UNREACHABLE = "unreachable"  # no session: refused, bad key, name not found, ...
+    UNREACHABLE = "unreachable"  # no session: refused, no route, hung up, ...
+    NOT_VISITED = "not_visited"  # for a reason of this machine: a key, a name, ssh_config, ...
     TIMEOUT = "timeout"  # a session or an answer that did not come in time
     PROBE_FAILED = "probe_failed"  # a session, but no usable evidence came back
+    UNREADABLE = "unreadable"  # its saved evidence cannot be read; no host was visited
     INTERRUPTED = "interrupted"  # the run was ended before this host was done
 
 
@@ -82,8 +84,10 @@ class HostOutcome(str, Enum):
     FAIL = "fail"
     UNKNOWN = "unknown"
     UNREACHABLE = "unreachable"
+    NOT_VISITED = "not_visited"
     TIMEOUT = "timeout"
     PROBE_FAILED = "probe_failed"
+    UNREADABLE = "unreadable"
     INTERRUPTED = "interrupted"
     WAIVED = "waived"
 
@@ -166,6 +170,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=
     severity: Severity = msgspec.field(default_factory=_critical)  # never left out
     origin: str = ""  # file:line of the params
     waiver: str = ""  # owner, reason, until; also when it has expired
+    transient: bool = False  # unknown in a state of the node that passes by itself: look again
 
     @property
     def key(self) -> str:
@@ -328,7 +333,7 @@ class Check(msgspec.Struct, frozen=True, kw_only=True):
     """From its params: how severe a failure of single subjects is, by their id, if they say so
     themselves; it goes before what the baseline says of the check."""
     unasked: str = ""
-    """Why no shipped baseline asks it, if that is not that its params need a value of the site."""
+    """Why shipped baselines leave it out: which ask it, or what only a site knows."""
     learn: Callable[[Any], Value] | None = None
     """From the evidence of a good node: what a baseline would say of it, as YAML has it (a plain
     value or a mapping of the params' fields); None where the evidence does not say. Never what is
@@ -393,12 +398,17 @@ def _admits(accepted: Value, actual: Value, expected: Value, unit: str) -> bool:
         return all(
             _admits(accepted[key], item, None, unit)
             if key in accepted
-            else item == (expected.get(key) if isinstance(expected, Mapping) else expected)
+            else _same(item, expected.get(key) if isinstance(expected, Mapping) else expected)
             for key, item in actual.items()
         )
     if isinstance(actual, (list, tuple)) and isinstance(accepted, (list, tuple)):
         return sorted(map(show, actual)) == sorted(map(show, accepted))
     return show(accepted) in (show(actual), f"{show(actual)} {unit}")
+
+
+def _same(one: Value, other: Value) -> bool:
+    """Whether two values are equal and of one type: 1 is not true."""
+    return type(one) is type(other) and bool(one == other)
 
 
 class GpuMatch(msgspec.Struct, frozen=True, kw_only=True):
@@ -427,8 +437,15 @@ class Baseline(msgspec.Struct, frozen=True, kw_only=True):
     applies: Applies | None = None
     expectations: tuple[Expectation, ...] = ()
     allow_commands: bool = False  # whether its checks may have commands run, `Check.runs`
+    allow_file_text: bool = False  # whether rules may ask about the text of private files
     waivers: tuple[Waiver, ...] = ()
     lineage: tuple[str, ...] = ()  # paths of the files that it extends
+    replaces: str = ""  # its file, if it has the name of a shipped baseline; ./: of the project
+
+    @property
+    def label(self) -> str:
+        """Its name in reports; with its file if a shipped baseline has the same name."""
+        return f"{self.name} ({self.replaces})" if self.replaces else self.name
 
 
 class Host(msgspec.Struct, frozen=True, kw_only=True):
@@ -478,6 +495,8 @@ class HostReport(msgspec.Struct, frozen=True, kw_only=True):
     findings: tuple[Finding, ...] = ()
     machine_id: str | None = None
     boot_id: str | None = None
+    # of the GPUs that NVML lists, virtual ones excepted; not there if there are none
+    gpu_uuids: tuple[str, ...] | msgspec.UnsetType = msgspec.UNSET
     arrived: str = ""  # when the evidence came in by the controller's clock, ISO 8601; or unknown
     clock: str = ""  # when it was read by the node's own clock, ISO 8601; or unknown
     seconds: float = 0.0
@@ -491,6 +510,13 @@ class HostReport(msgspec.Struct, frozen=True, kw_only=True):
     def verdict(self) -> Verdict:
         """Worst first: fail, unknown, waived, ok. Never ok without an ok finding."""
         return _verdict(self.status, {finding.verdict for finding in self.findings})
+
+    @property
+    def is_transient(self) -> bool:
+        """Whether something is unknown, and all of it since a state that passes by itself."""
+        unknown = [each for each in self.findings if each.verdict is Verdict.UNKNOWN]
+        vetted = self.status is Status.VETTED
+        return vetted and bool(unknown) and all(each.transient for each in unknown)
 
     @property
     def unjudged(self) -> str:
@@ -519,6 +545,7 @@ class HostReport(msgspec.Struct, frozen=True, kw_only=True):
             baseline=self.baseline,
             machine_id=self.machine_id,
             boot_id=self.boot_id,
+            gpu_uuids=self.gpu_uuids or (),
             arrived=self.arrived,
             clock=self.clock,
             seconds=self.seconds,
@@ -537,6 +564,7 @@ class HostSummary(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     baseline: str
     machine_id: str | None
     boot_id: str | None
+    gpu_uuids: tuple[str, ...]
     arrived: str
     clock: str
     seconds: float
@@ -636,6 +664,7 @@ class Ended(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     check: str = ""  # empty: the host as a whole was not vetted
     subject: Subject = NODE
     severity: Severity = Severity.CRITICAL
+    verdict: Verdict = Verdict.FAIL  # that it was: fail, or unknown
     fixed: bool = True  # the check says ok; else it is waived, not applicable, not asked, replaced
     since: str = ""  # when it had begun, ISO 8601
     began: int = 0  # it is flapping

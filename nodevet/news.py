@@ -84,6 +84,7 @@ def _ended(each: FindingNews, report: HostReport) -> Ended:
         check=each.check,
         subject=before.subject if before else NODE,
         severity=each.severity,
+        verdict=before.verdict if before else Verdict.UNKNOWN,
         fixed=each.news is News.FIXED,
         since=each.since,
         began=each.began,
@@ -110,6 +111,7 @@ def words(run: Run) -> str:
     numbers = {
         "changed": sum(each.changed for each in news.standing),
         "fixed": len(fixed(news)),
+        "resolved": len(resolved(news)),
         "no longer judged": sum(not each.fixed for each in news.ended),
         "flapping": len(flapping(news)),
         "hosts judged again": len(again(news)),
@@ -135,7 +137,16 @@ def count_new(news: RunNews) -> int:
 
 
 def fixed(news: RunNews) -> tuple[Ended, ...]:
-    """Findings that are ok now."""
+    """Failures that are ok now."""
+    return tuple(each for each in _over(news) if each.verdict is Verdict.FAIL)
+
+
+def resolved(news: RunNews) -> tuple[Ended, ...]:
+    """What was unknown and is ok now."""
+    return tuple(each for each in _over(news) if each.verdict is Verdict.UNKNOWN)
+
+
+def _over(news: RunNews) -> tuple[Ended, ...]:
     return tuple(each for each in news.ended if each.fixed and each.check)
 
 

@@ -12,8 +12,13 @@ from nodevet.resource import AnyAction, State
 
 SCHEMA = 3
 ONLY = "only"  # of a run's options: the hosts that --host chose; without it, all
+NAMED = "baselines"  # of a run's options: what -b named, which later commands must name again
 CONFIRMED = "confirmed"  # of the options of a run that `nodevet fix @local` began
 LEFT_OUT = "left out by --host"
+CANARY_PENDING = "the canary is pending"
+CANARY_NOT_REBOOTED = "the canary was not rebooted"
+BY_HAND = "nothing is done there, look at it by hand"
+NO_FURTHER = "no further node is begun"
 BRIEF = 300  # characters of a command's output in one line of a report
 
 
@@ -53,6 +58,12 @@ class Refusal(str, Enum):
     MANAGER = "manager"  # something else on the node manages the same setting
     PRECONDITION = "precondition"  # in use, or not drained
     UNREACHABLE = "unreachable"  # no session, or no usable evidence
+
+
+REVERTED = frozenset(
+    {Outcome.FAILED, Outcome.ROLLED_BACK, Outcome.NOT_ATTEMPTED, Outcome.UNCHANGED}
+)
+"""Of a step of which nothing is left on its node."""
 
 
 class Approval(msgspec.Struct, frozen=True, kw_only=True):
@@ -138,6 +149,13 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
             if only is None or host.host in only or host.outcome is not Outcome.NOT_ATTEMPTED
         )
 
+    @property
+    def leaves_changes(self) -> bool:
+        """Whether something is left on a node that a rollback would revert."""
+        return any(
+            step.ran and step.outcome not in REVERTED for host in self.hosts for step in host.steps
+        )
+
     def good(self, outcome: Outcome) -> bool:
         """Whether that is what was asked for: an apply does not ask for being rolled back."""
         return outcome.good and not (self.kind == "apply" and outcome is Outcome.ROLLED_BACK)
@@ -149,6 +167,14 @@ def chosen_of(options: Mapping[str, Any]) -> frozenset[str] | None:
     if not isinstance(only, (list, tuple)):
         return None
     return frozenset(name for name in only if isinstance(name, str))
+
+
+def named_of(options: Mapping[str, Any]) -> tuple[str, ...]:
+    """The baselines that -b named, by a run's options."""
+    named = options.get(NAMED)
+    if not isinstance(named, (list, tuple)):
+        return ()
+    return tuple(name for name in named if isinstance(name, str))
 
 
 def exit_code(hosts: Iterable[HostResult]) -> int:

@@ -31,6 +31,7 @@ def suspicions(
     if not news.since:
         return ()
     strange = {*news.appeared, *news.replaced}
+    strange |= {each.host for each in run.summaries if each.status is Status.NOT_VISITED}
     summaries = [each for each in run.summaries if each.host not in strange]
     vetted = sum(each.status is Status.VETTED for each in summaries)
     begins: dict[str, dict[str, None]] = {}

@@ -34,12 +34,22 @@ def unpacker(kind: Any) -> msgspec.msgpack.Decoder[Any]:
 
 
 def decode(text: bytes | str, kind: type[Typed]) -> Typed:
-    """JSON as a type. Raises msgspec.DecodeError, and UnicodeDecodeError and RecursionError."""
-    value: Typed = decoder(kind).decode(text)
+    """JSON as a type. Raises msgspec.DecodeError."""
+    try:
+        value: Typed = decoder(kind).decode(text)
+    except UnicodeDecodeError as error:
+        raise msgspec.DecodeError(f"not UTF-8: {error.reason}") from error
+    except RecursionError as error:
+        raise msgspec.DecodeError("nested too deep") from error
     return value
 
 
 def convert(value: object, kind: type[Typed]) -> Typed:
     """Lists, mappings and scalars as a type. Raises msgspec.ValidationError."""
     decoder(kind)
-    return msgspec.convert(value, kind, str_keys=True)
+    try:
+        return msgspec.convert(value, kind, str_keys=True)
+    except RecursionError as error:
+        raise msgspec.ValidationError("nested too deep") from error
+    except UnicodeEncodeError as error:
+        raise msgspec.ValidationError(f"a text that is not Unicode: {error.reason}") from error

@@ -37,7 +37,8 @@ pytestmark = [
 EIGHT = [f"GPU {index}" for index in range(8)]
 ONE_OF_EIGHT = {"gpu_count": [""]}  # a virtual machine with one GPU, or one GPU is in the file
 NO_GPU = {"gpu_count": [""]}
-ARRAYS = ["raid md11", "raid md4", "raid md6", "raid md7", "raid md9"]
+ARRAYS = ["raid md11", "raid md4", "raid md4", "raid md6", "raid md7", "raid md9"]
+"""md4 is inactive and has lost a disk; in procfs-fixtures md7, too."""
 XID_56 = "node-bundle/x570-rtx3090-xid56/log/kernlog-nvidia.txt"
 
 
@@ -122,7 +123,7 @@ WRONG = {
     "sysfs/procfs-fixtures.ttar": {
         "drive_health": ["drive sdc"],
         "gpu_count": [""],
-        "raid": [*ARRAYS, "raid md42"],
+        "raid": sorted([*ARRAYS, "raid md42", "raid md7"]),
     },
 }
 

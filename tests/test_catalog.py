@@ -1,6 +1,8 @@
 """Finding checks: shipped and the user's own."""
 
+import py_compile
 from collections.abc import Callable
+from importlib.util import cache_from_source
 from pathlib import Path
 
 import pytest
@@ -191,3 +193,16 @@ def test_fixes_that_wait_for_one_another_are_named(ordered: Callable[..., Catalo
         catalog.order(["d", "a"])
     told = str(caught.value)
     assert all(f"{name}.py comes after" in told for name in "abc") and "d.py" not in told
+
+
+def test_e01_compiled_code_beside_a_check_is_not_run(tmp_path: Path) -> None:
+    """Other users may write `__pycache__` where they may not write the check."""
+    source, planted = tmp_path / "mine.py", tmp_path / "planted.py"
+    source.write_text('"""Mine."""\nVALUE = "own"\n')
+    planted.write_text('VALUE = "planted"\n')
+    cached = Path(cache_from_source(str(source)))
+    cached.parent.mkdir()
+    py_compile.compile(
+        str(planted), str(cached), invalidation_mode=py_compile.PycInvalidationMode.UNCHECKED_HASH
+    )
+    assert Catalog([tmp_path]).module("mine").VALUE == "own"

@@ -195,6 +195,13 @@ def test_d1_what_a_check_says_of_one_host_is_listed_as_far_as_somebody_reads(
     assert found[MOST].severity is Severity.INFO
 
 
+def test_e06_a_failure_is_listed_before_more_waived_ones_than_are_listed(tmp_path: Path) -> None:
+    body = "for _ in range(1000): yield fail(expected=1, actual=2)\n    "
+    found = ask(tmp_path, f"{body}yield fail(expected=1, actual=3)", limited(2))
+    assert [each.actual for each in found if each.verdict is Verdict.FAIL] == [3]
+    assert found[MOST].why == "745 more waived, not listed"
+
+
 @pytest.mark.parametrize("worst", ["fail", "unknown", "not_applicable"])
 def test_d1_the_worst_of_what_is_not_listed_is_still_the_hosts_verdict(
     tmp_path: Path, worst: str
@@ -273,6 +280,8 @@ OTHER = [
     ("expected=[], actual=[48, 79]", [79]),
     ("expected=[], actual=[79, 79]", [79]),
     ("expected={'a': 0, 'b': 1}, actual={'a': 2, 'b': 3}", {"a": 2}),
+    ("expected={'a': 0, 'b': True}, actual={'a': 2, 'b': 1}", {"a": 2}),
+    ("expected={'a': 'x'}, actual={'a': ['y', 'y']}", {"a": "y"}),
     ("expected='/dev/nvidia4', actual=None", "SXid 10003"),
     ("why='SXid 20034'", "SXid 10003"),
     ("why='SXid 20034'", "none"),
@@ -336,3 +345,44 @@ def test_what_a_check_fails_on_a_part_follows_from_what_it_declares_to_follow(
         ("then", "0", "fail")
     ]
     assert found[0].cause == "first"
+
+
+AT_WORK = "the package manager is at work"
+
+
+def judged_in(sections: dict[str, object], *, why: str, folder: Path) -> Finding:
+    document = {"schema": 1, "probe": "test", "sections": sections}
+    body = f"from nodevet.model import unknown; yield unknown(why={why!r})"
+    (folder / "site.py").write_text(CHECK.format(body=body))
+    wish = Expectation(check="site", params=CheckParams(), severity=Severity.INFO, origin="b:1")
+    baseline = Baseline(name="b", path="b.yaml", expectations=(wish,))
+    known = decode(json.dumps(document))
+    (found,) = judge(known, baseline, Catalog([folder]), host="gpu001", today=TODAY)
+    return found
+
+
+@pytest.mark.parametrize("transient", [True, False])
+@pytest.mark.parametrize("why", [f"installed: {AT_WORK}", "another reason"])
+def test_e14_what_is_unknown_in_a_state_that_passes_says_so(
+    tmp_path: Path, transient: bool, why: str
+) -> None:
+    section = {"status": "error", "why": AT_WORK, "transient": transient}
+    found = judged_in({"installed": section}, why=why, folder=tmp_path)
+    passes = transient and AT_WORK in why
+    assert found.transient is passes
+    assert found.why == (f"{why}, which passes by itself" if passes else why)
+
+
+@pytest.mark.parametrize(("uptime", "passes"), [(40.0, True), (300.0, False), (None, False)])
+def test_e14_just_after_boot_everything_unknown_passes(
+    tmp_path: Path, uptime: float | None, passes: bool
+) -> None:
+    host = {"status": "ok", "data": {"uptime_s": uptime}}
+    found = judged_in({"host": host}, why="EIO", folder=tmp_path)
+    assert (found.transient, "just booted" in found.why) == (passes, passes)
+
+
+def test_e14_text_of_a_node_does_not_make_a_finding_pass(tmp_path: Path) -> None:
+    name = f'{AT_WORK} "transient": true'
+    section = {"status": "error", "why": name}
+    assert not judged_in({"installed": section}, why=name, folder=tmp_path).transient

@@ -129,6 +129,9 @@ class FilePart(YamlPart, frozen=True, kw_only=True):
     """Check id: what is expected"""
     allow_commands: bool = False
     """Whether checks may have commands run on nodes; `extends` does not inherit it"""
+    allow_file_text: bool = False
+    """Whether `file` rules may ask about the text of files that not everyone on the node may read;
+    `extends` does not inherit it"""
     severity: dict[str, Severity] | None = None
     """Check id: how severe a failure is"""
     fix: CheckIds | Switches = ()

@@ -26,6 +26,11 @@ def shipped() -> Path:
     return Path(nodevet.baselines.__path__[0])
 
 
+def has_shipped(name: str) -> bool:
+    """Whether a shipped baseline has this name."""
+    return any(_in_folder(shipped(), name))
+
+
 def available(folders: Sequence[Path]) -> tuple[tuple[str, Path], ...]:
     """Every baseline that a name finds, sorted by name; a user's own hides a shipped one."""
     found: dict[str, Path] = {}
@@ -39,14 +44,16 @@ def find(name: str, folders: Sequence[Path], *, beside: Path | None = None) -> P
     """The file that a name stands for. Raises NotFoundError.
 
     `beside` is the file that extends it: its folder comes first, paths are relative to
-    it, and it never finds itself, so that a user's `generic` can extend the shipped one.
+    it, and it never finds itself. In a file that has the name of a shipped baseline, this name
+    means the shipped one: a user's `generic` can extend `generic`.
     """
     if not name:
         raise NotFoundError("a baseline's name is missing here", "give a name or a file")
     if is_path(name):
         return _at((beside.parent if beside else Path()) / name, folders)
     own = (beside.parent,) if beside else ()
-    for folder in (*own, *folders, shipped()):
+    first = (shipped(),) if beside and beside.stem == name else ()
+    for folder in (*first, *own, *folders, shipped()):
         paths = [path for path in _in_folder(folder, name) if not _same(path, beside)]
         if len(paths) > 1:
             raise NotFoundError(

@@ -6,7 +6,7 @@ import msgspec
 
 from nodevet.baseline.files import File
 from nodevet.baseline.param_fields import as_yaml, field_of, has_off
-from nodevet.catalog import Catalog, CatalogError
+from nodevet.catalog import Catalog, CatalogError, RefusedCodeError
 from nodevet.document.tree import Broken, Entry, Mapping, Node, Scalar, join, plain
 from nodevet.model import Check, Value
 from nodevet.problems import Place, Problem
@@ -92,7 +92,8 @@ class _Merger:
         try:
             check = self._catalog.check(entry.key)
         except CatalogError as error:
-            self._tell(file, entry, f"the check cannot be used: {error}", "repair its file")
+            advice = "" if isinstance(error, RefusedCodeError) else "repair its file"
+            self._tell(file, entry, f"the check cannot be used: {error}", advice)
             return
         if isinstance(value, Mapping):
             self._merge_fields(file, entry, check, value)

@@ -7,7 +7,7 @@ import msgspec
 
 from nodevet.baseline.files import File, open_file
 from nodevet.baseline.format import AppliesPart, listed
-from nodevet.baseline.library import NotFoundError, find, identity
+from nodevet.baseline.library import NotFoundError, find, has_shipped, identity, is_path, shipped
 from nodevet.baseline.merge import Ask, Statement, merge, standing
 from nodevet.baseline.nodesets import hosts
 from nodevet.catalog import Catalog
@@ -49,6 +49,8 @@ def resolve(names: Sequence[str], *, folders: Sequence[Path], catalog: Catalog) 
         except NotFoundError as error:
             reader.problems.append(Problem(Place(file=name), "", error.message, error.advice))
             continue
+        if is_path(name):
+            reader.accepted.add(identity(path))  # the user named this very file
         chain = reader.chain(path)
         if chain and identity(path) not in resolved:
             resolved[identity(path)] = reader.assemble(path, chain)
@@ -86,6 +88,7 @@ class _Reader:
 
     def __init__(self, folders: Sequence[Path], catalog: Catalog) -> None:
         self.problems: list[Problem] = []
+        self.accepted: set[Path] = set()
         self._folders = folders
         self._catalog = catalog
         self._files: dict[Path, File | None] = {}
@@ -94,12 +97,22 @@ class _Reader:
     def file(self, path: Path) -> File | None:
         key = identity(path)
         if key not in self._files:
+            if why := self._refused(path):
+                self.problems.append(Problem(Place(file=shown(path)), "", why))
+                self._files[key] = None
+                return None
             file, problems = open_file(path, self._catalog)
             if problems and (wrong := mistaken(path, DocumentKind.BASELINE)):
                 file, problems = None, (Problem(Place(file=shown(path)), "", wrong),)
             self._files[key] = file
             self.problems.extend(problems)
         return self._files[key]
+
+    def _refused(self, path: Path) -> str:
+        """Why a file is not used that neither the user named nor nodevet brings along."""
+        if identity(path) in self.accepted or identity(path.parent) == identity(shipped()):
+            return ""
+        return self._catalog.project.refused_data(path)
 
     def chain(self, path: Path) -> tuple[File, ...]:
         """The file with all that it extends, each once, each after what it extends itself."""
@@ -176,6 +189,8 @@ class _Reader:
                 applies=_applies(chain),
                 expectations=tuple(expectations),
                 allow_commands=allowed,
+                allow_file_text=_allows_file_text(chain[-1]),
+                replaces=_replaces(path, self._catalog.project.folder),
                 waivers=tuple(waiver for file in chain for waiver in _waivers(file)),
                 lineage=tuple(file.source.shown for file in chain[:-1]),
             ),
@@ -222,9 +237,23 @@ class _Reader:
         return None
 
 
+def _replaces(path: Path, project: Path) -> str:
+    """The file of a baseline that has the name of a shipped one and is not it; "" of any other."""
+    own, folder = identity(path), identity(shipped())
+    if own.parent == folder or not has_shipped(path.stem):
+        return ""
+    inside = own.is_relative_to(identity(project))
+    return f"./{own.relative_to(identity(project))}" if inside else str(own)
+
+
 def _allows_commands(file: File) -> bool:
     """Whether a baseline may have commands run: it says so itself, whatever it extends says."""
     return file.part is not None and file.part.allow_commands
+
+
+def _allows_file_text(file: File) -> bool:
+    """Whether rules may ask about the text of private files: not inherited, as for commands."""
+    return file.part is not None and file.part.allow_file_text
 
 
 def _forbidden(check: str, ask: Ask, params: object, top: File) -> Iterator[Problem]:

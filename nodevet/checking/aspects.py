@@ -1,8 +1,11 @@
-"""A subject of which several things are judged: what differs is one finding, what is unknown
-another, so that a waiver accepts what it names and nothing that was not read."""
+"""A subject with several facts: what differs is one finding that names each fact, what is unknown
+another, so that a waiver accepts what it names and nothing that was not read. `each_fact` makes a
+finding of each fact whose value says which fact it is."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
+
+from msgspec.structs import replace
 
 from nodevet.checking.named import READ_AGAIN
 from nodevet.evidence.core import NOT_ASKED, Record
@@ -72,6 +75,17 @@ def judged(
         yield not_applicable(subject, why=told(aspect.why for aspect in inapplicable), **shared)
 
 
+def each_fact(facts: Iterable[Finding]) -> Iterator[Finding]:
+    """The facts of a part that are not ok: each failure as a finding of its own, and one finding of
+    all that is unknown. The last fact if all are ok."""
+    found = list(facts)
+    doubtful = [each for each in found if each.verdict is Verdict.UNKNOWN]
+    wrong = [each for each in found if each.verdict not in (Verdict.OK, Verdict.UNKNOWN)]
+    if doubtful:
+        wrong.append(replace(doubtful[0], why=told(each.why for each in doubtful)))
+    yield from wrong or found[-1:]
+
+
 def _by_verdict(aspects: Iterable[Aspect]) -> tuple[list[Aspect], ...]:
     """Those that fail, are unknown, are not applicable, are ok."""
     found: tuple[list[Aspect], ...] = ([], [], [], [])
@@ -111,10 +125,7 @@ def _by_name(pairs: Sequence[tuple[str, Value]]) -> Value:
     found: dict[str, list[Value]] = {}
     for name, value in pairs:
         found.setdefault(name, []).append(value)
-    return {
-        name: values[0] if len(values) == 1 else list(dict.fromkeys(values))
-        for name, values in found.items()
-    }
+    return {name: values[0] if len(values) == 1 else values for name, values in found.items()}
 
 
 def told(reasons: Iterable[str]) -> str:

@@ -10,6 +10,8 @@ from nodevet.evidence.document import Evidence
 from nodevet.evidence.gpu import Gpu, subject_of
 from nodevet.model import Area, Check, CheckParams, Finding, Value, compare, fail, not_applicable
 
+SET = "set, takes effect at the next GPU reset or reboot"
+LATER = "pending: takes effect at the next GPU reset or reboot"
 OTHER_BOARD = "no setting changes this: see gpu_model, and check that the baseline is for this GPU"
 
 
@@ -21,7 +23,9 @@ class OnOrOff(CheckParams):
     enabled: bool
 
 
-def gpu_mode(params: type[OnOrOff], *, current: str, pending: str, lacking: str) -> Check:
+def gpu_mode(
+    params: type[OnOrOff], *, current: str, pending: str, lacking: str, unasked: str
+) -> Check:
     """The check of a mode. A change that is pending fails, whichever of the two is expected.
 
     `current`, `pending`: fields of evidence.gpu.Gpu, of type bool | None.
@@ -30,29 +34,36 @@ def gpu_mode(params: type[OnOrOff], *, current: str, pending: str, lacking: str)
 
     def judge(evidence: Evidence, params: OnOrOff) -> Iterator[Finding]:
         for gpu in each_gpu(evidence):
-            yield gpu if isinstance(gpu, Finding) else judge_gpu(gpu, params.enabled)
+            if isinstance(gpu, Finding):
+                yield gpu
+            elif unsupported(gpu, current):
+                yield without(gpu, params.enabled)
+            else:
+                yield from judge_gpu(gpu, params.enabled)
 
-    def judge_gpu(gpu: Gpu, expected: bool) -> Finding:
+    def without(gpu: Gpu, expected: bool) -> Finding:
+        subject = subject_of(gpu)
+        if not expected:
+            return not_applicable(subject, why=lacking)
+        return fail(subject, expected=True, actual="not supported", why=lacking, advice=OTHER_BOARD)
+
+    def judge_gpu(gpu: Gpu, expected: bool) -> Iterator[Finding]:
+        """One finding if both are alike, else one of each that is not as expected."""
         subject = subject_of(gpu)
         now: bool | None = getattr(gpu, current)
         then: bool | None = getattr(gpu, pending)
-        if unsupported(gpu, current):
-            if not expected:
-                return not_applicable(subject, why=lacking)
-            return fail(
-                subject, expected=True, actual="not supported", why=lacking, advice=OTHER_BOARD
-            )
+        if now is then is not None:
+            yield compare(subject, expected=expected, actual=now)
+            return
         if now is None:
-            return unread(subject, gpu, current)
-        if now is not expected:
-            why = "set, takes effect at the next GPU reset or reboot" if then is expected else ""
-            return compare(subject, expected=expected, actual=now, why=why)
+            yield unread(subject, gpu, current)
+        elif now is not expected:
+            why = SET if then is expected else ""
+            yield fail(subject, expected={"now": expected}, actual={"now": now}, why=why)
         if then is None:
-            return unread(subject, gpu, pending)
-        if then is not expected:
-            why = "pending: takes effect at the next GPU reset or reboot"
-            return fail(subject, expected=expected, actual=then, why=why)
-        return compare(subject, expected=expected, actual=now)
+            yield unread(subject, gpu, pending)
+        elif then is not expected:
+            yield fail(subject, expected={"pending": expected}, actual={"pending": then}, why=LATER)
 
     def learn(evidence: Evidence) -> Value:
         return usual(getattr(gpu, current) for gpu in answering(evidence))
@@ -62,5 +73,6 @@ def gpu_mode(params: type[OnOrOff], *, current: str, pending: str, lacking: str)
         area=Area.GPU,
         reads=(*IN_HAND, f"gpu.gpus[].{current}", f"gpu.gpus[].{pending}"),
         judge=judge,
+        unasked=unasked,
         learn=learn,
     )

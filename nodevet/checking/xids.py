@@ -4,52 +4,12 @@ Numbers, names and actions are those of NVIDIA's Xid catalogue (docs.nvidia.com/
 and of nverror.h; where it says to ignore one that points to a fault, what a fault needs is told.
 """
 
+import re
 from collections.abc import Mapping
 from enum import Enum
 from typing import NamedTuple
 
-REPORT = "drain the node and run nvidia-bug-report.sh"  # what is gone after a reset
-
-
-class Remedy(Enum):
-    """What to do, the most urgent first."""
-
-    POWER = (
-        f"{REPORT}, then power it off and on: a reset does not reach the GPU. If it comes back, "
-        "look at its power cable and riser and reseat it; attach the report and these lines to "
-        "the RMA"
-    )
-    REBOOT = (
-        f"{REPORT}, then reboot: a reset of the GPU is not enough. If it comes back, have the GPU "
-        "replaced; attach the report and these lines to the RMA"
-    )
-    RESET = (
-        f"{REPORT}, then reset the GPU with no job left, or reboot. If it comes back, have the GPU "
-        "replaced; attach the report and these lines to the RMA"
-    )
-    LINK = (
-        f"{REPORT}, then reset all GPUs and NVSwitches together, or reboot: one GPU alone is not "
-        "reset here. If it comes back, reseat the GPU if it is a module, otherwise suspect "
-        "the baseboard"
-    )
-    SYSTEM = (
-        f"{REPORT}, then reboot; if it comes back, update the driver and the firmware, and send "
-        "the report to the vendor"
-    )
-    SUPPORT = (
-        "note which job ran; if it comes back after a reset, send nvidia-bug-report.sh's output "
-        "and these lines to the vendor"
-    )
-    JOB = (
-        "suspect the job first; if other jobs get it on this GPU too, drain the node and run "
-        "`dcgmi diag -r 3` on it"
-    )
-    NOTHING = "nothing: it is for information"
-
-    @property
-    def rank(self) -> int:
-        """0 is the most urgent."""
-        return list(Remedy).index(self)
+from nodevet.checking.recovery import Remedy
 
 
 class Cure(Enum):
@@ -89,6 +49,9 @@ _NAMES: Mapping[Remedy, Mapping[int, str]] = {
         151: "KEY_ROTATION_ERROR", 159: "CHI_NON_DATA_ERROR",
     },
     Remedy.SUPPORT: {
+        37: "FECS_ERR_UNIMP_FIRMWARE_METHOD", 51: "SILENT_RUNNING_STRESS_TEST_FAILURE",
+        66: "FECS_ERR_REG_ACCESS_VIOLATION", 67: "FECS_ERR_VERIF_VIOLATION",
+        152: "DLA_SMMU_ERROR", 153: "DLA_TIMEOUT",
         8: "GR_ERROR_TIMEOUT", 9: "GR_ERROR_INSTANCE", 12: "GR_ERROR_SW_METHOD",
         14: "FAKE_ERROR", 16: "VBLANK_CALLBACK_TIMEOUT",
         18: "BUS_MASTER_TIMEOUT_ERROR", 19: "DISP_MISSED_NOTIFIER",
@@ -122,8 +85,10 @@ _NAMES: Mapping[Remedy, Mapping[int, str]] = {
     Remedy.JOB: {
         13: "GR_EXCEPTION", 31: "FIFO_ERROR_MMU_ERR_FLT", 32: "PBDMA_ERROR",
         43: "RESETCHANNEL_VERIF_ERROR", 45: "PREEMPTIVE_REMOVAL", 68: "NVDEC0_ERROR",
-        69: "GR_CLASS_ERROR", 137: "NVLINK_PRIV_ERR",
+        69: "GR_CLASS_ERROR", 137: "NVLINK_PRIV_ERR", 11: "GR_ERROR_MISSING_HW",
+        25: "GR_ILLEGAL_NOTIFY",
     },
+    Remedy.NOTHING: {106: "SMBPBI_TEST_MESSAGE", 107: "SMBPBI_TEST_MESSAGE_SILENT"},
 }  # fmt: skip
 NAMES = {code: name for names in _NAMES.values() for code, name in names.items()}
 _REMEDIES = {code: remedy for remedy, names in _NAMES.items() for code in names}
@@ -134,8 +99,16 @@ _BY_ARCHITECTURE: Mapping[tuple[str, int], Remedy] = {
 }
 _LOADED_AGAIN = {38, 44, 46, 60, 62, 109, 119, 120, 158}
 """What hangs in firmware and ends when the driver is loaded again."""
-TOLERATED = (13, 31, 32, 43, 45, 68, 69, 137)
-"""An application causes these by itself."""
+TOLERATED = (11, 13, 25, 31, 32, 43, 45, 68, 69, 106, 107, 137)
+"""An application causes these by itself, or a test of the BMC's does."""
+MILD: Mapping[int, str] = {
+    **dict.fromkeys((14, 37, 38, 43, 44, 63, 66, 67, 92, 93, 106, 107, 108, 121, 137, 141, 152, 153,
+                     157, 160, 161), "IGNORE"),
+    **dict.fromkeys((8, 11, 13, 25, 31, 32, 39, 40, 41, 60, 68, 69, 70, 71, 72, 75, 76, 77, 80,
+                     *range(82, 87), 88, 89, 94, *range(96, 106), *range(126, 136), 139),
+                    "RESTART_APP"),
+}  # fmt: skip
+"""What NVIDIA's catalogue asks for at once, where that leaves the GPU as it is."""
 NVLINK5 = range(144, 151)
 """The links of Blackwell: their lines say the unit, and whether it is fatal."""
 RECOVERY = 154
@@ -163,11 +136,14 @@ def remedy_of(code: int, architecture: str = "") -> Remedy:
 
 
 def cure_of(code: int, architecture: str | None) -> Cure:
-    """What ends an Xid within a boot; of an unknown architecture what ends it on all."""
+    """What ends an Xid within a boot; of an unknown architecture what ends it on all, of an unknown
+    number a reset of the GPU."""
     known = {remedy for (_, own), remedy in _BY_ARCHITECTURE.items() if own == code}
     found = known | {remedy_of(code)} if architecture is None else {remedy_of(code, architecture)}
-    if found & {Remedy.POWER, Remedy.REBOOT} or code not in NAMES:
+    if found & {Remedy.POWER, Remedy.REBOOT}:
         return Cure.BOOT
+    if code not in NAMES:
+        return Cure.RESET
     light = code in _LOADED_AGAIN or remedy_of(code) in (Remedy.SUPPORT, Remedy.JOB)
     return Cure.LOAD if light else Cure.RESET
 
@@ -181,14 +157,9 @@ def follows(code: int, root: int) -> bool:
     return code in FOLLOW_ALL or code in _FOLLOW.get(root, frozenset())
 
 
-ACTIONS: Mapping[int, Remedy] = {
-    0: Remedy.NOTHING,
-    1: Remedy.RESET,
-    2: Remedy.REBOOT,
-    3: Remedy.LINK,
-    4: Remedy.RESET,
-}
-"""Of an Xid 154, NVML_GPU_RECOVERY_ACTION_*: none, reset, reboot, drain P2P, drain and reset."""
+def follows_soon(code: int, root: int) -> bool:
+    """Whether it is a consequence only if it comes right after the other one."""
+    return root not in _TAKE_ALL and code not in FOLLOW_ALL
 
 
 class LinkError(NamedTuple):
@@ -201,9 +172,14 @@ class LinkError(NamedTuple):
 _FATAL_BITS = {
     "SAW_MVB": 0x12, "RLW_CTRL": 0, "RLW_REMAP": 0xC0, "RLW_RSPCOL": 0x2, "RLW_RXPIPE": 0,
     "RLW_SRC_TRACK": 0x31, "RLW_TAGSTATE": 0x120002, "TLW_CTRL": 0x4, "TLW_RX": 0x4,
-    "TLW_TX": 0x4, "TREX": 0, "NVLPW_CTRL": 0,
+    "TLW_TX": 0x4, "TREX": 0, "NVLPW_CTRL": 0, "NVLPW": 0, "NETIR_BER_EVENT": 0,
 }  # fmt: skip
 """Bits of ErrorStatus that need a reset of the GPU, by unit."""
+_PIPE = re.compile(r"_PIPE[0-9]\Z")  # of a unit
+_RXPIPE = ((0xFF, 0x86), (0x7FF, 0x4C2))
+"""Masks of IntrInfo and what they leave where RLW_RXPIPE needs a reset: driver 575, and before."""
+_MFDE = frozenset({1, 4, 5, 7})  # values of ErrorStatus of NETIR_MFDE_EVENT that need a reset
+_ALWAYS = frozenset({"NETIR", "NETIR_INT", "MSE", "MSE_WATCHDOG"})  # units that need one anyway
 _DOWN = {
     1: "a report to NVIDIA, if more than once a day", 2: "signal integrity of the link",
     4: "signal integrity of the link", 10: "signal integrity of the link",
@@ -236,7 +212,22 @@ def link_error(severity: str | None, detail: str | None) -> LinkError:
     if unit.startswith("NETIR_LINK"):
         look = _DOWN.get(reason, "")
         return LinkError(fatal and reason not in NOT_A_FAULT, f"{name}: {look}" if look else name)
-    return LinkError(fatal or bool(numbers[1] & _FATAL_BITS.get(unit, 0)), name)
+    return LinkError(fatal or needs_reset(unit, *numbers), name)
+
+
+def needs_reset(unit: str, information: int, status: int) -> bool:
+    """Whether IntrInfo and ErrorStatus of a unit need a reset of the GPU.
+
+    >>> needs_reset("TLW_RX_PIPE1", 0xB, 0x4), needs_reset("TLW_CTRL", 0x9, 0x1)
+    (True, False)
+    """
+    name = _PIPE.sub("", unit)
+    if name == "RLW_RXPIPE":
+        second = any(information & mask == value for mask, value in _RXPIPE)
+        return second and bool(status & 0x7)
+    if name == "NETIR_MFDE_EVENT":
+        return status in _MFDE
+    return name in _ALWAYS or bool(status & _FATAL_BITS.get(name, 0))
 
 
 def _is_hex(word: str) -> bool:

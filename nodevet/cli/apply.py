@@ -9,6 +9,7 @@ from nodevet.cli.common import completing, fix_run, options
 from nodevet.cli.common.command import Command
 from nodevet.cli.common.display import Display, display_options
 from nodevet.cli.common.rollout import override, rollout_options, split
+from nodevet.project import Project
 from nodevet.run.errors import UserError
 
 
@@ -71,7 +72,7 @@ def command(
     only: tuple[str, ...],
     form: str,
     store: str | None,
-    project: Path,
+    project: Project,
     display: Display,
     **given: Any,
 ) -> None:
@@ -95,15 +96,16 @@ def command(
     """
     from nodevet.cli.common.fix_watch import FixWatcher
     from nodevet.run.apply import apply, earlier_application, new_application
-    from nodevet.run.context import open_context
+    from nodevet.run.context import open_context, require_accepted
 
     rollout, reach = split(given)
+    require_accepted(project, keeps_runs=not (folder or resume))
     context = open_context(project, names)
     if resume and not file:
         what = earlier_application(resume)
         reached = fix_run.reached_before(what.run, inventories, reach)
     elif file and not resume:
-        what = new_application(file, project, folder)
+        what = new_application(file, project.folder, folder)
         reached = fix_run.reached_now(what.plan, inventories, reach)
     else:
         raise UserError("name either a PLAN, or a run to --resume")
@@ -113,9 +115,10 @@ def command(
                 what,
                 reached,
                 context,
-                project,
+                project.folder,
                 rollout,
                 only=only,
+                named=names,
                 override=override,
                 listener=recording(watcher),
             )

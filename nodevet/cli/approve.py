@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from nodevet.cli.common import completing
+from nodevet.cli.common import completing, options
 from nodevet.cli.common.command import Command
 from nodevet.cli.common.display import Display, display_options
+from nodevet.project import Project
 from nodevet.run.errors import UserError
 
 if TYPE_CHECKING:
@@ -54,13 +55,7 @@ if TYPE_CHECKING:
     help="PLAN is the folder of a run: approve that someone who did not apply it rolls it back.",
 )
 @click.option("--verify", is_flag=True, help="Sign nothing: say who approved, and if it is enough.")
-@click.option(
-    "--project",
-    type=click.Path(exists=True, file_okay=False, path_type=Path),
-    default=Path(),
-    metavar="DIR",
-    help="Folder with allowed_signers and approval.yaml.  [default: .]",
-)
+@options.project_of("Folder with allowed_signers and approval.yaml.")
 @display_options()
 def command(
     file: Path,
@@ -70,7 +65,7 @@ def command(
     folded: bool,
     rollback: bool,
     verify: bool,
-    project: Path,
+    project: Project,
     display: Display,
 ) -> None:
     """Show PLAN once more and sign it with your SSH key.
@@ -86,10 +81,12 @@ def command(
     """
     from nodevet.remedy.plan.render import View
     from nodevet.run.approve import request
+    from nodevet.run.context import require_accepted
 
     if full and folded:
         raise click.UsageError("--full, --folded: give one")
-    asked = request(file, project, rollback=rollback)
+    require_accepted(project)
+    asked = request(file, project.folder, rollback=rollback)
     view = View.FULL if full else View.FOLD if folded else View.DIFF
     code = _verify(asked) if verify else _approve(asked, key, view, display, yes=yes)
     click.get_current_context().exit(code)

@@ -7,6 +7,7 @@ import click
 from nodevet.cli.common import completing, options, recalled
 from nodevet.cli.common.command import Command, WholeNumber
 from nodevet.cli.common.display import Display, display_options
+from nodevet.project import Project
 
 
 @click.command(
@@ -39,7 +40,7 @@ from nodevet.cli.common.display import Display, display_options
     shell_complete=completing.checks_and_baselines,
     help="Only this check; may be repeated.",
 )
-@click.option("--series", metavar="NAME", help="Runs of this sweep.  [default: of the last run's]")
+@click.option("--series", metavar="NAME", help="Runs of this sweep.  [default: the last sweep's]")
 @click.option(
     "--within",
     type=WholeNumber(),
@@ -64,7 +65,7 @@ def command(
     fail_on: str,
     form: tuple[str, Path | None],
     store: str | None,
-    project: Path,
+    project: Project,
     display: Display,
 ) -> None:
     """Say what a baseline would have done to nights that are recorded.

@@ -7,6 +7,7 @@ import click
 from nodevet.cli.common import completing, options, recalled
 from nodevet.cli.common.command import Command
 from nodevet.cli.common.display import Display, display_options
+from nodevet.project import Project
 
 
 @click.command(
@@ -32,7 +33,7 @@ def command(
     redact: bool,
     form: tuple[str, Path | None],
     store: str | None,
-    project: Path,
+    project: Project,
     display: Display,
 ) -> None:
     """Say what changed on the hosts that began to fail a CHECK.

@@ -8,6 +8,7 @@ import click
 from nodevet.cli.common import options
 from nodevet.cli.common.command import Command
 from nodevet.cli.common.display import QUIET, Display, display_options
+from nodevet.project import Project
 
 
 @click.command(
@@ -47,7 +48,7 @@ def command(
     title: str,
     evidence: tuple[Path, ...],
     names: tuple[str, ...],
-    project: Path,
+    project: Project,
     display: Display,
     **reach: Any,
 ) -> None:

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from nodevet.cli.common import options
-from nodevet.cli.common.command import Command
+from nodevet.cli.common.command import Command, WholeNumber
 from nodevet.cli.common.display import ADVICE, QUIET, Display, display_options
 from nodevet.cli.common.durations import Duration
 from nodevet.last_verdict import clocks
+from nodevet.project import Project
 from nodevet.run.errors import UserError
 
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from nodevet.model import Host, Run
     from nodevet.run.context import VetContext
     from nodevet.run.keep_verdict import Keeping
+    from nodevet.run.looks import Looks
     from nodevet.settings.model import FailOn
 
 
@@ -83,6 +85,14 @@ if TYPE_CHECKING:
     "and nothing is read.",
 )
 @click.option(
+    "--looks",
+    type=WholeNumber(),
+    metavar="N",
+    help="With @local alone, for health checks: exit with 75 (look again) while something is "
+    "unknown in fewer than N looks in a row, while all that is unknown passes by itself (the "
+    "package manager is at work), and for 5 minutes after boot.",
+)
+@click.option(
     "--save",
     type=click.Path(file_okay=False, path_type=Path),
     metavar="DIR",
@@ -110,10 +120,11 @@ def command(
     from_run: str | None,
     evidence: tuple[Path, ...],
     max_age: float | None,
+    looks: int | None,
     save: Path | None,
     since: tuple[Path, ...],
     expect_hostname: bool,
-    project: Path,
+    project: Project,
     display: Display,
     **reach: Any,
 ) -> None:
@@ -130,6 +141,7 @@ def command(
          run not recorded in the store that was named
       3  something could not be judged: unreachable, timed out, unknown
          (1 wins over 3)
+      75 with --looks: look again
     With --format nagios on standard output, those of a Nagios plug-in:
     0 OK, 1 WARNING, 2 CRITICAL, 3 UNKNOWN.
     """
@@ -139,12 +151,13 @@ def command(
     from nodevet.run import saved
     from nodevet.run.context import open_context
     from nodevet.run.keep_verdict import Keeping
+    from nodevet.run.looks import Looks
     from nodevet.run.reach import check_options
     from nodevet.run.targets import Targets
     from nodevet.settings.model import fail_on as asked
 
     began = clocks()
-    _only_judged(evidence, from_run, store, save, reach["sample"], resume)
+    _only_judged(evidence, from_run, store, save, reach["sample"], resume, looks, since)
     sinks = Sinks(formats, save, display, remembers=max_age is not None)
     context = open_context(project, names)
     if not from_run:
@@ -152,12 +165,11 @@ def command(
     chosen = Targets(
         names=targets, inventories=inventories, limit=limit, expect_hostname=expect_hostname
     )
-    if asks_store(since) and (evidence or from_run):
-        raise UserError("--since store goes with visits only: it is what the last one recorded")
     least = asked(fail_on)
     if least.new and (evidence or from_run):
         raise UserError(f"--fail-on {least} goes with visits only: they are recorded")
-    keeping = None
+    keeping: Keeping | None = None
+    counted: Looks | None = None
     if from_run:
         from nodevet.cli.common.from_run import judged_again
 
@@ -185,6 +197,7 @@ def command(
         hosts = chosen.hosts()
         if max_age is not None:
             keeping = Keeping(sys.argv[1:], max_age, hosts, began)
+        counted = Looks(sys.argv[1:], hosts, looks) if looks else None
         if save and not display.quiet:
             _tell_strangers(save, saved.strangers(save, hosts, chosen), inventories)
         reached = check_options(reach, context, len(hosts))
@@ -194,7 +207,7 @@ def command(
     tell_not_compared(context, quiet=display.quiet)
     with done.reporting():
         sinks.finish(done.run, everything=everything, shadow=shadow)
-    code = done.code(sinks)
+    code = _counted(counted, done, sinks)
     if keeping and code == 0:  # that of the format, which may see a warning where the run passes
         _keep(keeping, done.run, sinks, context, project)
     click.get_current_context().exit(code)
@@ -236,13 +249,21 @@ def _only_judged(
     save: Path | None,
     sample: float | None,
     resume: str | None,
+    looks: int | None,
+    since: tuple[Path, ...],
 ) -> None:
     """What cannot be asked of evidence that is there. Raises UserError."""
     if evidence and from_run:
         raise UserError("--evidence and --from-run: only one of them can say what is judged")
+    from nodevet.cli.common.since import asks_store
+
     option = "--from-run" if from_run else "--evidence"
     if store and evidence:
         raise UserError("--store cannot be used with --evidence: only visits are recorded")
+    if asks_store(since) and (evidence or from_run):
+        raise UserError("--since store goes with visits only: it is what the last one recorded")
+    if looks and (evidence or from_run):
+        raise UserError(f"--looks cannot be used with {option}: it counts looks at this machine")
     if resume and (evidence or from_run):
         raise UserError(f"--resume cannot be used with {option}: it visits hosts")
     if sample and (evidence or from_run):
@@ -252,14 +273,27 @@ def _only_judged(
 
 
 def _keep(
-    keeping: "Keeping", run: "Run", sinks: "Sinks", context: "VetContext", project: Path
+    keeping: "Keeping", run: "Run", sinks: "Sinks", context: "VetContext", project: Project
 ) -> None:
     """Keep what was printed, for the next check; one that cannot be kept is none the worse."""
     from nodevet.cli.common.speech import say
 
     (sink,) = sinks.sinks
-    if why := keeping.keep(run, sinks.shown, context, project, dated=sink.format == "table"):
+    if why := keeping.keep(run, sinks.shown, context, project.folder, dated=sink.format == "table"):
         say(why)
+
+
+def _counted(looks: "Looks | None", done: "Visited", sinks: "Sinks") -> int:
+    """The exit code; if looks are counted, by this look and those before."""
+    from nodevet.cli.common.speech import say
+
+    code = done.code(sinks)
+    if looks is None or done.broken:
+        return code
+    code, why = looks.code(done.run, code)
+    if why:
+        say(why)
+    return code
 
 
 def _only_printed(

@@ -8,6 +8,7 @@ import click
 from nodevet.cli.common import options
 from nodevet.cli.common.command import Command
 from nodevet.cli.common.display import QUIET, Display, display_options
+from nodevet.project import Project
 
 
 @click.command(
@@ -37,7 +38,7 @@ def command(
     evidence: tuple[Path, ...],
     form: str,
     names: tuple[str, ...],
-    project: Path,
+    project: Project,
     display: Display,
     **reach: Any,
 ) -> None:

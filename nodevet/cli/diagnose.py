@@ -10,6 +10,7 @@ from nodevet.cli.common import options
 from nodevet.cli.common.command import Command
 from nodevet.cli.common.display import Display, display_options
 from nodevet.cli.common.durations import Duration
+from nodevet.project import Project
 
 
 @click.command(
@@ -104,7 +105,7 @@ def command(
     redact: bool,
     bundle: Path | None,
     names: tuple[str, ...],
-    project: Path,
+    project: Project,
     display: Display,
     **reach: Any,
 ) -> None:

@@ -36,10 +36,13 @@ def command(
 ) -> None:
     """Say what differs between two recorded runs.
 
-    Without any RUN: the last one, and the one of the same sweep before it; with one: that and the
-    last. A RUN is an id or its beginning, `last`, `last~1`, or a day.
+    Without any RUN: the last two nights of the sweep that ran last, each with all its hosts visited
+    and about the same hosts; checks by hand count only if there is no sweep. With one RUN: that and
+    the last night of its series and hosts. A RUN is an id or its beginning, `last`, `last~1`, or a
+    day; one that is named is compared even if it is incomplete.
 
-    It tells what is new, changed, fixed (the check says ok) or no longer judged; which hosts can no
+    It tells what is new, changed, fixed (the check says ok), resolved (it was unknown) or no longer
+    judged; which hosts can no
     longer be judged, or can again, or are other machines; which GPUs, NICs and drives moved, are
     new, or gone; and what hosts run that is not as it was: driver, kernel, firmware, packages.
 
@@ -52,8 +55,7 @@ def command(
     from nodevet.run.recall import diff_found, open_history
 
     with open_history(store) as history:
-        found = diff_found(history, before, after or "last")
+        found = diff_found(history, before, after)
         found = recalled.redacted(found, history) if redact else found
-        recalled.show(
-            found.diff, diff_sheet(found.diff, found.refs, recalled.clock()), form, display
-        )
+        sheet = diff_sheet(found.diff, found.refs, recalled.clock(), newer=found.newer)
+        recalled.show(found.diff, sheet, form, display)

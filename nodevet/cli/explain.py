@@ -13,6 +13,7 @@ from nodevet.cli.common import completing, options
 from nodevet.cli.common.command import Command
 from nodevet.cli.common.display import Display, display_options
 from nodevet.cli.common.speech import say
+from nodevet.project import Project
 from nodevet.run.errors import UserError
 
 if TYPE_CHECKING:
@@ -71,7 +72,7 @@ def command(
     source: Path | None,
     inventories: tuple[str, ...],
     names: tuple[str, ...],
-    project: Path,
+    project: Project,
     display: Display,
     **reach: Any,
 ) -> None:
@@ -170,7 +171,7 @@ def _show_host(
     source: Path | None,
     inventories: tuple[str, ...],
     names: tuple[str, ...],
-    project: Path,
+    project: Project,
     display: Display,
     reach: dict[str, Any],
 ) -> None:

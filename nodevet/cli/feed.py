@@ -138,6 +138,11 @@ def command(
         _measure(words, on, inventories, reach, given, asked)
         return
     sinks = Sinks(formats, display=display, function="render_feed")
+    if workload.startswith("@") and not Path(workload).exists():
+        raise click.UsageError(
+            f"the workload is missing before {workload}; name its file first: "
+            f"nodevet feed workload.yaml {workload}"
+        )
     job = read_workload(Path(workload))
     check_batch(job, batch)
     chosen = Targets(names=targets, inventories=inventories, limit=limit)

@@ -1,7 +1,6 @@
 """`nodevet fix @local`: plan, show, ask, and apply, on the machine at hand."""
 
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -10,6 +9,7 @@ from nodevet.cli.common import completing, options
 from nodevet.cli.common.command import Command, Option
 from nodevet.cli.common.display import Display, display_options
 from nodevet.cli.common.durations import Duration
+from nodevet.project import Project
 from nodevet.run.errors import UserError
 
 if TYPE_CHECKING:
@@ -43,6 +43,11 @@ if TYPE_CHECKING:
     help="Only this fix; may be repeated. Without it: those that the baseline allows under `fix`.",
 )
 @click.option(
+    "--again",
+    is_flag=True,
+    help="Plan what failed within the last 24 hours, too.",
+)
+@click.option(
     "--deadline",
     cls=Option,
     type=Duration(1),
@@ -58,10 +63,11 @@ def command(
     inventories: tuple[str, ...],
     names: tuple[str, ...],
     fixes: tuple[str, ...],
+    again: bool,
     deadline: float,
     store: str | None,
     display: Display,
-    project: Path,
+    project: Project,
 ) -> None:
     """Fix this machine: plan, show, ask at the terminal, apply.
 
@@ -85,17 +91,26 @@ def command(
     from nodevet.cli.common.fix_watch import FixWatcher
     from nodevet.cli.common.progress import watched
     from nodevet.run import fix
-    from nodevet.run.context import open_context
+    from nodevet.run.context import open_context, require_accepted
     from nodevet.run.plan import next_steps
 
-    host = fix.this_machine(targets, inventories, project)
+    require_accepted(project, keeps_runs=True)
+    host = fix.this_machine(targets, inventories, project.folder)
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         raise UserError(
             "fix asks at the terminal, and there is none: use nodevet plan, approve and apply"
         )
     context = open_context(project, names)
     with watched(1) as listener:
-        proposal = fix.plan(host, context, project, fixes, deadline=deadline, listener=listener)
+        proposal = fix.plan(
+            host,
+            context,
+            project.folder,
+            fixes,
+            again=again,
+            deadline=deadline,
+            listener=listener,
+        )
     _show(proposal, display)
     if not proposal.plan.steps:
         for way in () if proposal.unvetted else next_steps(proposal, context, None, ()):
@@ -104,11 +119,13 @@ def command(
     if not click.confirm("Apply this now?", default=False, err=True):
         click.echo("not confirmed: nothing was changed", err=True)
         click.get_current_context().exit(1)
-    what = fix.application(proposal, project)
+    what = fix.application(proposal, project.folder)
     reach = fix.reach(what, host, deadline)
     with fix_run.recorded(what.run, reach, store) as recording:
         with FixWatcher(display) as watcher:
-            result = fix.carry_out(what, reach, context, project, recording(watcher))
+            result = fix.carry_out(
+                what, reach, context, project.folder, recording(watcher), named=names
+            )
         fix_run.finish(what.run, result, "table", display, inventories)
 
 

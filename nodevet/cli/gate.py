@@ -9,6 +9,7 @@ from nodevet.cli.common import options
 from nodevet.cli.common.command import Command
 from nodevet.cli.common.display import ADVICE, QUIET, Display, display_options
 from nodevet.cli.common.durations import Duration
+from nodevet.project import Project
 
 
 @click.command(
@@ -77,7 +78,7 @@ def command(
     store: str | None,
     since: tuple[Path, ...],
     expect_hostname: bool,
-    project: Path,
+    project: Project,
     display: Display,
     **reach: Any,
 ) -> None:
@@ -94,6 +95,8 @@ def command(
       1  fail: something fails, is unknown or is unreachable
       2  usage or configuration error; or a report could not be written, or the
          run not recorded
+      75 nothing fails, and all that is still unknown passes by itself (the
+         package manager is at work): run the gate again
     """
     from nodevet.cli.common.gate_watch import gate_watched
     from nodevet.cli.common.output import Sinks, distinct

@@ -1,7 +1,6 @@
 """`nodevet lint`: every problem of a project's files, at once."""
 
 from datetime import date
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -10,6 +9,7 @@ from nodevet.cli import USAGE
 from nodevet.cli.common import completing, options
 from nodevet.cli.common.command import Command
 from nodevet.cli.common.display import Display, display_options
+from nodevet.project import Project
 
 if TYPE_CHECKING:
     from nodevet.run.lint import Linted
@@ -52,7 +52,7 @@ def command(
     strict: bool,
     form: str,
     suggest: bool,
-    project: Path,
+    project: Project,
     display: Display,
 ) -> None:
     """Check baselines and the project's other files for mistakes.
@@ -113,7 +113,7 @@ def _tell(linted: "Linted", *, named: bool) -> None:
     click.echo(f"{told}: {', '.join(found)}", err=True)
 
 
-def _suggest(names: tuple[str, ...], project: Path) -> None:
+def _suggest(names: tuple[str, ...], project: Project) -> None:
     """Lines that could stand under `expect`."""
     from nodevet.printable import plain
     from nodevet.report.parts.text import columns, count

@@ -2,12 +2,12 @@
 
 import json
 from collections.abc import Mapping
-from pathlib import Path
 
 import click
 
 from nodevet.cli.common import options
 from nodevet.cli.common.command import Command
+from nodevet.project import Project
 from nodevet.run import listing
 
 
@@ -34,7 +34,7 @@ def command(
     inventories: tuple[str, ...],
     limit: tuple[str, ...],
     form: str,
-    project: Path,
+    project: Project,
 ) -> None:
     """List checks, fixes, baselines, formats, hosts and so on.
 

@@ -12,6 +12,7 @@ from nodevet.cli.common.display import Display, display_options
 from nodevet.cli.common.durations import Duration
 from nodevet.cli.common.rollout import rollout_options, split
 from nodevet.cli.common.speech import say
+from nodevet.project import Project
 from nodevet.run.errors import UserError
 
 RISKS = ("live", "idle", "drain", "reboot")  # nodevet.fixing.model.Risk
@@ -72,8 +73,8 @@ LONGEST = 30 * 86400.0  # seconds
     type=Duration(60, LONGEST, bare=False),
     default="24h",
     show_default=True,
-    help="Do not plan a fix on a node where it failed twice within this time, in the runs that "
-    "the project keeps.",
+    help="Do not plan a fix on a node where it failed twice within this time, by the runs that "
+    "the project keeps and by the store.",
 )
 @click.option("--again", is_flag=True, help="Plan such a fix all the same.")
 @click.option(
@@ -116,7 +117,7 @@ def command(
     form: str,
     store: str | None,
     expect_hostname: bool,
-    project: Path,
+    project: Project,
     display: Display,
     **given: Any,
 ) -> None:
@@ -158,7 +159,7 @@ def command(
     if file:
         try_out(file)
     context = open_context(project, names)
-    rules = rules_of(request, context, project / "runs", Speaker(), store=store)
+    rules = rules_of(request, context, project.folder / "runs", Speaker(), store=store)
     hosts = Targets(
         names=targets, inventories=inventories, limit=limit, expect_hostname=expect_hostname
     ).hosts()

@@ -8,6 +8,7 @@ import click
 from nodevet.cli.common import completing, fix_run, options, rollout
 from nodevet.cli.common.command import Command
 from nodevet.cli.common.display import Display, display_options
+from nodevet.project import Project
 
 
 @click.command(
@@ -37,6 +38,7 @@ from nodevet.cli.common.display import Display, display_options
 @fix_run.inventories
 @rollout.settle
 @rollout.drain_hook
+@rollout.drain_timeout
 @fix_run.shown
 @options.store
 @options.reach
@@ -47,13 +49,11 @@ def command(
     folder: Path,
     names: tuple[str, ...],
     inventories: tuple[str, ...],
-    settle: float | None,
-    drain_hook: str | None,
     form: str,
     store: str | None,
-    project: Path,
+    project: Project,
     display: Display,
-    **reach: Any,
+    **given: Any,
 ) -> None:
     """Revert the steps of RUN, the last one first.
 
@@ -76,9 +76,12 @@ def command(
       3  a rollback failed or an outcome is unknown: look at the node
     """
     from nodevet.cli.common.fix_watch import FixWatcher
+    from nodevet.run.context import require_accepted
     from nodevet.run.fix_run import open_run
     from nodevet.run.rollback import rollback
 
+    require_accepted(project)
+    care, reach = rollout.split(given)
     run = open_run(folder)
     reached = fix_run.reached_before(run, inventories, reach)
     with fix_run.recorded(run, reached, store) as recording:
@@ -86,10 +89,9 @@ def command(
             result = rollback(
                 run,
                 reached,
-                project,
+                project.folder,
+                given=care,
                 only=names,
-                settle=settle,
-                drain_hook=drain_hook,
                 listener=recording(watcher),
             )
         fix_run.finish(run, result, form, display, inventories)

@@ -1,12 +1,12 @@
 """`nodevet schema`: the JSON Schemas of baselines, for editors, and of what nodevet writes."""
 
 import json
-from pathlib import Path
 
 import click
 
 from nodevet.cli.common import options
 from nodevet.cli.common.command import Command
+from nodevet.project import Project
 
 KINDS = (
     *("baseline", "workload", "run", "plan", "result", "status", "evidence", "feed"),
@@ -26,7 +26,7 @@ KINDS = (
 )
 @click.argument("kind", type=click.Choice(KINDS), default="baseline", metavar="[KIND]")
 @options.project
-def command(kind: str, project: Path) -> None:
+def command(kind: str, project: Project) -> None:
     """Print the JSON Schema of a kind of document.
 
     \b

@@ -10,6 +10,7 @@ import click
 from nodevet.cli.common import completing, options
 from nodevet.cli.common.command import Command
 from nodevet.cli.common.display import Display, display_options
+from nodevet.project import Project
 
 if TYPE_CHECKING:
     from nodevet.run.status import RunStatus
@@ -39,7 +40,9 @@ EVERY = 2.0  # seconds between two looks of --watch
 @options.form(("text", "json"), "json: for programs; with --watch a line for each change.")
 @display_options()
 @options.project
-def command(folder: Path | None, watch: bool, form: str, display: Display, project: Path) -> None:
+def command(
+    folder: Path | None, watch: bool, form: str, display: Display, project: Project
+) -> None:
     """Say how a run of fixes stands, and what to do next.
 
     Of one that goes on, ended or was killed: RUN is the folder of an apply or rollback, by default
@@ -58,7 +61,7 @@ def command(folder: Path | None, watch: bool, form: str, display: Display, proje
     from nodevet.run.status import newest, status, unfinished
 
     if folder is None:
-        folder, others = newest(project / "runs")
+        folder, others = newest(project.folder / "runs")
         for other in unfinished(others):
             say(f"{other}: has no end either: nodevet status {shlex.quote(str(other))}")
     found = status(folder)

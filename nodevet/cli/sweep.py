@@ -15,6 +15,7 @@ from nodevet.cli.common import completing, options
 from nodevet.cli.common.command import Command
 from nodevet.cli.common.display import ADVICE, QUIET, Display, display_options
 from nodevet.cli.common.durations import Duration
+from nodevet.project import Project
 from nodevet.run.errors import UserError
 
 if TYPE_CHECKING:
@@ -73,6 +74,7 @@ LONGEST = 86400.0  # seconds
 @options.sample
 @options.reach
 @display_options(QUIET, ADVICE)
+@options.project
 def command(
     name: str | None,
     config: Path | None,
@@ -85,6 +87,7 @@ def command(
     no_lock: bool,
     install: bool,
     display: Display,
+    project: Project,
     **given: Any,
 ) -> None:
     """Vet, record and report a fleet as nodevet.toml says.
@@ -118,13 +121,14 @@ def command(
     }
     found = settings(config)
     if found.doubt:
-        say(f"warning: {found.file}: {found.doubt}, and it can name commands")
+        say(f"warning: {found.doubt}, and {found.file} can name commands")
     sweep = chosen(
         found, name, {key: value for key, value in instead.items() if value not in (None, ())}
     )
     if install:
         _print_units(sweep)
         return
+    given["project"] = project if project.named else Project(folder=sweep.project)
     context.exit(_swept(sweep, formats, store, typed, given, display, lock=not no_lock))
 
 
@@ -230,7 +234,7 @@ def _made(
         if lock and memory.store is not None:
             memory.store.free(sweep.name)  # before anything is written; it is asked again then
         _beat(sweep, {"start_timestamp_seconds": time.time()})
-        context = open_context(sweep.project, sweep.baselines)
+        context = open_context(given["project"], sweep.baselines)
         targets = Targets(
             names=tuple(said.hosts),
             inventories=sweep.inventories,

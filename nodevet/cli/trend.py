@@ -7,6 +7,7 @@ import click
 from nodevet.cli.common import completing, options, recalled
 from nodevet.cli.common.command import Command, WholeNumber
 from nodevet.cli.common.display import Display, display_options
+from nodevet.project import Project
 
 
 @click.command(
@@ -30,9 +31,7 @@ from nodevet.cli.common.display import Display, display_options
 @click.option(
     "--host", shell_complete=completing.recorded_hosts, help="Only this host: part by part."
 )
-@click.option(
-    "--series", metavar="NAME", help="Runs of this sweep.  [default: that of the last run]"
-)
+@click.option("--series", metavar="NAME", help="Runs of this sweep.  [default: the last sweep's]")
 @click.option(
     "-n", "most", type=WholeNumber(), default=30, show_default=True, help="At most so many runs."
 )
@@ -49,7 +48,7 @@ def command(
     redact: bool,
     form: tuple[str, Path | None],
     store: str | None,
-    project: Path,
+    project: Project,
     display: Display,
 ) -> None:
     """Show a CHECK or a FIELD of the evidence from run to run.

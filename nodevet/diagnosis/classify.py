@@ -1,7 +1,8 @@
 """From figures to a cause: every rule is held against them, and what holds decides (pure)."""
 
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Collection, Container, Iterable, Mapping
 
+from nodevet.diagnosis.doubts import doubts
 from nodevet.diagnosis.figures import figures
 from nodevet.diagnosis.job_figures import jobs
 from nodevet.diagnosis.model import (
@@ -39,14 +40,15 @@ def diagnosed(evidence: Evidence, gpu: GpuActivity) -> GpuDiagnosis:
     causes = decided(rulings, explained)
     cause = causes[0] if len(causes) == 1 else Cause.MIXED if causes else Cause.UNCLEAR
     known = jobs(evidence, gpu)
+    doubted = doubts(causes, found, rulings, known, evidence)
     return GpuDiagnosis(
         index=gpu.index,
         uuid=gpu.uuid,
         name=gpu.name,
         cause=cause,
         causes=causes,
-        confidence=confidence(rulings, causes),
-        sentence=sentence(cause, causes, found, rulings, known, evidence),
+        confidence=confidence(rulings, causes, doubted),
+        sentence=sentence(cause, causes, found, rulings, known, evidence, doubted),
         next_step=next_step(cause, causes, rulings),
         also=also(cause, causes, found, rulings, explained),
         figures=tuple(found.values()),
@@ -137,10 +139,13 @@ def decided(rulings: Iterable[Ruling], explained: Container[Cause]) -> tuple[Cau
     return tuple(sorted(strong, key=lambda cause: -strong[cause]))
 
 
-def confidence(rulings: Iterable[Ruling], causes: tuple[Cause, ...]) -> Confidence:
-    """How far what was found rules out everything else."""
+def confidence(
+    rulings: Iterable[Ruling], causes: tuple[Cause, ...], doubted: Collection[Cause] = ()
+) -> Confidence:
+    """How far what was found rules out everything else; medium at most if a figure contradicts."""
     listed = list(rulings)
     if not causes or any(ruling.holds is None for ruling in listed):
         return Confidence.LOW
     clear = {ruling.cause for ruling in listed if ruling.holds and (ruling.margin or 0) >= CLEAR}
-    return Confidence.HIGH if set(causes) <= clear else Confidence.MEDIUM
+    sure = set(causes) <= clear and not doubted
+    return Confidence.HIGH if sure else Confidence.MEDIUM

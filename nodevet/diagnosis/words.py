@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from nodevet.diagnosis.model import Cause, Figure, Job, Ruling
 from nodevet.evidence.document import Evidence
-from nodevet.evidence.process_activity import ProcessActivities
+from nodevet.evidence.process_activity import ProcessActivities, ProcessActivity
 
 Found = Mapping[str, Figure]
 
@@ -152,23 +152,30 @@ def sentence(
     rulings: Iterable[Ruling],
     jobs: Sequence[Job],
     evidence: Evidence,
+    doubted: Mapping[Cause, str],
 ) -> str:
-    """What a GPU waits for, in one sentence."""
+    """What a GPU waits for, in one sentence; `doubted`: what speaks against each cause."""
     if cause is Cause.UNCLEAR:
         return unclear(found, rulings)
     if cause is Cause.MIXED:
-        parts = "; ".join(f"{each.value}: {proof(each, found)}" for each in causes)
+        parts = "; ".join(
+            f"{each.value}: {proof(each, found)}{_but(doubted.get(each))}" for each in causes
+        )
         return f"waits for more than one thing: {parts}"
-    told = proof(cause, found)
+    told, but = proof(cause, found), _but(doubted.get(cause))
     if cause is Cause.GPU:
-        return f"does not wait: {told}"
+        return f"does not wait: {told}{but}"
     if cause is Cause.THROTTLED:
         return f"runs slower than it could: {told}"
     if cause is Cause.IDLE:
         return f"has nothing to do: {told}" if not jobs else f"is held by a job, and idle: {told}"
     if cause is Cause.STUCK:
-        return f"is held by a job that does nothing: {told}{_asleep(jobs, evidence)}"
-    return f"waits for {WAITS_FOR[cause]}: {told}"
+        return f"is held by a job that does nothing: {told}{_asleep(jobs, evidence)}{but}"
+    return f"waits for {WAITS_FOR[cause]}: {told}{but}"
+
+
+def _but(why: str | None) -> str:
+    return f"; but {why}" if why else ""
 
 
 def unclear(found: Found, rulings: Iterable[Ruling]) -> str:
@@ -192,22 +199,35 @@ def unclear(found: Found, rulings: Iterable[Ruling]) -> str:
 
 def _asleep(jobs: Sequence[Job], evidence: Evidence) -> str:
     """Who sleeps, since when it exists, and where in the kernel."""
-    data = evidence[ProcessActivities].data
-    if data is None or not jobs:
+    data, process = evidence[ProcessActivities].data, _largest(jobs, evidence)
+    if data is None or process is None:
         return ""
-    pid = max(jobs, key=lambda job: job.memory_b or 0).pid
-    process = next((each for each in data.processes or () if each.pid == pid), None)
-    if process is None:
-        return ""
-    told = f"; {process.command or '?'} {pid}"
-    main = next((each for each in process.threads or () if each.tid == pid), None)
-    if main is not None and main.waits:
-        told += f" asleep in {max(main.waits, key=lambda name: (main.waits or {})[name])}"
+    told = f"; {process.command or '?'} {process.pid}"
+    if place := waits_in(jobs, evidence):
+        told += f" asleep in {place}"
     if process.stack:
         told += f" (kernel stack: {' < '.join(process.stack[:STACK])})"
     if process.started_s is not None and data.uptime_s is not None:
         told += f", started {max(0.0, data.uptime_s - process.started_s) / 60:.0f} min ago"
     return told
+
+
+def _largest(jobs: Sequence[Job], evidence: Evidence) -> ProcessActivity | None:
+    """The process that holds most of the GPU's memory."""
+    data = evidence[ProcessActivities].data
+    if data is None or not jobs:
+        return None
+    pid = max(jobs, key=lambda job: job.memory_b or 0).pid
+    return next((each for each in data.processes or () if each.pid == pid), None)
+
+
+def waits_in(jobs: Sequence[Job], evidence: Evidence) -> str:
+    """The kernel function in which the job's main thread slept most; empty if it is not known."""
+    process = _largest(jobs, evidence)
+    threads = (process.threads if process else None) or ()
+    main = next((each for each in threads if process and each.tid == process.pid), None)
+    waits = (main.waits if main else None) or {}
+    return max(waits, key=lambda name: waits[name], default="")
 
 
 def spins(found: Found) -> bool:

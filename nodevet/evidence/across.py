@@ -84,11 +84,15 @@ def _each_gpu(evidence: Evidence) -> Iterator[Gpu | Finding]:
             yield short
 
 
+def every_gpu(evidence: Evidence) -> tuple[Gpu, ...]:
+    """Every GPU that NVML lists, lost ones too; none without NVML."""
+    return (data.gpus if (data := evidence[Gpus].data) else None) or ()
+
+
 @once
 def answering(evidence: Evidence) -> tuple[Gpu, ...]:
     """The GPUs that NVML can ask; none without NVML."""
-    gpus = (data.gpus if (data := evidence[Gpus].data) else None) or ()
-    return tuple(gpu for gpu in gpus if "handle" not in gpu.errors)
+    return tuple(gpu for gpu in every_gpu(evidence) if "handle" not in gpu.errors)
 
 
 def logged(evidence: Evidence) -> KernelLog | Finding:
@@ -119,7 +123,7 @@ def located(evidence: Evidence) -> tuple[Gpu, ...]:
     one function that no longer answers, or the only one that NVML does not name and that no
     other driver has.
     """
-    gpus = (data.gpus if (data := evidence[Gpus].data) else None) or ()
+    gpus = every_gpu(evidence)
     nameless = [gpu for gpu in gpus if gpu.bus_id is None and lost(gpu)]
     if len(nameless) != 1:
         return gpus

@@ -17,11 +17,36 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
     """The fields that differ between two looks at a node where nothing happened: readings, clocks,
     how long something has run, who computes there. The store keeps them apart from the others."""
 
+    apart: ClassVar[tuple[str, ...]] = ()
+    """The fields whose items may lack what those of a like part have: nodevet.evidence.peers."""
+
     errors: Errors = {}
 
     def why(self, field: str) -> str:
         """Why `field` is None; never empty."""
         return self.errors.get(field) or "not in the evidence"
+
+
+def is_no_word(text: str | None) -> bool:
+    """Whether the kernel, a driver or a tool says by this word that it does not know.
+
+    >>> [is_no_word(word) for word in ("<unknown>", "UNKNOWN", "unknown state", "LinkUp", None)]
+    [True, True, True, False, False]
+    """
+    return (text or "").strip(" <>()!?").lower() in NO_WORDS
+
+
+NO_WORDS = ("unknown", "unknown state", "undefined", "invalid", "n/a")
+
+
+def forget_no_words(record: Record, *fields: str) -> None:
+    """Take a state that is none for one that was not read."""
+    for field in fields:
+        text = getattr(record, field)
+        if is_no_word(text):
+            msgspec.structs.force_setattr(record, field, None)
+            reasons = {**record.errors, field: f"it says {text}"}
+            msgspec.structs.force_setattr(record, "errors", reasons)
 
 
 class SectionRecord(Record, frozen=True, kw_only=True):
@@ -38,6 +63,10 @@ class SectionRecord(Record, frozen=True, kw_only=True):
         """What one machine cannot have together, though each value by itself; empty if nothing."""
         return ""
 
+    def settled(self) -> "SectionRecord":
+        """The same, in which the parts of a list are held against one another."""
+        return self
+
 
 Data = TypeVar("Data", bound=SectionRecord)
 
@@ -47,6 +76,7 @@ class Section(msgspec.Struct, Generic[Data], frozen=True, kw_only=True):
 
     status: Text  # ok, absent, denied, error, timeout
     why: Text = ""
+    transient: bool = False  # not read in a state of the node that passes by itself
     seconds: float = 0.0
     before_s: float | None = None  # of an earlier reading: how long before the later one
     data: Data | None = None

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from nodevet import bounds, typed
 from nodevet.bounds import Text
 from nodevet.evidence.core import MISSING, SCHEMA, Data, Section, SectionRecord
-from nodevet.evidence.sections import sections
+from nodevet.evidence.sections import section_of, sections
 from nodevet.last_few import LastFew
 from nodevet.upgrades import Upgrades, leads, stepped
 
@@ -39,6 +39,14 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True):
         """The section of which this is the record; one that says so if it was not read."""
         section: Section[Data] = self.sections[record]
         return section
+
+    @property
+    def transient_reasons(self) -> tuple[str, ...]:
+        """Why sections were not read in a state of the node that passes by itself."""
+        names = [name for name, raw in self.sections.raw.items() if b'"transient"' in bytes(raw)]
+        records = filter(None, map(section_of, names))
+        found = (self.sections[record] for record in records)
+        return tuple(section.why for section in found if section.transient and section.why)
 
     def having(self, data: SectionRecord) -> "Evidence":
         """The same evidence with other values in the section that these are of."""
@@ -123,10 +131,11 @@ def _section(record: type[SectionRecord], raw: msgspec.Raw | None) -> Section[An
         wrong = _twice(section.data) or section.data.contradiction()
         if wrong:
             return Section(status="error", why=f"the probe's answer is not valid: {wrong}")
-        return section
+        settled = section.data.settled()
+        return section if settled is section.data else replace(section, data=settled)
     if not section.why:
         return Section(status="error", why=f"the probe's answer says {section.status} and not why")
-    return Section(status=section.status, why=section.why, seconds=section.seconds)
+    return replace(section, before_s=None, data=None)
 
 
 def _twice(data: SectionRecord) -> str:

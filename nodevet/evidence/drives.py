@@ -4,7 +4,7 @@ from typing import Annotated
 
 from nodevet import bounds
 from nodevet.bounds import Text
-from nodevet.evidence.core import Record, SectionRecord
+from nodevet.evidence.core import Record, SectionRecord, forget_no_words
 
 
 class DriveLog(Record, frozen=True, kw_only=True):
@@ -35,6 +35,9 @@ class ScsiDrive(Record, frozen=True, kw_only=True):
     state: Text | None = None  # /sys/block/sda/device/state: running, offline, blocked, ...
     volume: bool | None = None  # of a RAID controller, which has the drives
     health: DriveLog | None = None  # read only if a baseline asks for it
+
+    def __post_init__(self) -> None:
+        forget_no_words(self, "state")
 
 
 class Drives(SectionRecord, frozen=True, kw_only=True):

@@ -14,6 +14,7 @@ class Dimm(Record, frozen=True, kw_only=True):
     label: Text | None = None  # CPU_SrcID#0_MC#1_Chan#0_DIMM#0, or what ras-mc-ctl registered
     corrected: int | None = None  # errors since the driver was loaded
     uncorrected: int | None = None
+    size_mib: int | None = None
 
 
 class MemoryController(Record, frozen=True, kw_only=True):

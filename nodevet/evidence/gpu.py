@@ -2,9 +2,12 @@
 
 from typing import Annotated
 
+from msgspec.structs import replace
+
 from nodevet import bounds
 from nodevet.bounds import Text
 from nodevet.evidence.core import Record, SectionRecord
+from nodevet.evidence.peers import compared, is_same
 from nodevet.model import Subject
 
 
@@ -83,6 +86,14 @@ class NvLink(Record, frozen=True, kw_only=True):
     recovery_errors: int | None = None
     crc_flit_errors: int | None = None
     crc_data_errors: int | None = None
+    # errors of each bit or symbol, from NVLink 5 on: NVML_FI_DEV_NVLINK_COUNT_*_BER
+    effective_ber: float | None = None
+    symbol_ber: float | None = None
+    # nvmlDeviceGetNvLinkCapability, NVML_NVLINK_CAP_*; read if a baseline asks for it, as are rates
+    p2p: bool | None = None
+    sysmem_access: bool | None = None
+    p2p_atomics: bool | None = None
+    sysmem_atomics: bool | None = None
 
 
 class Fabric(Record, frozen=True, kw_only=True):
@@ -115,6 +126,7 @@ class GpuProcess(Record, frozen=True, kw_only=True):
 class Gpu(Record, frozen=True, kw_only=True):
     """One GPU as NVML sees it. `errors["handle"]` is set when NVML gives no handle."""
 
+    apart = ("mig_devices",)
     volatile = (
         "power_draw_mw",
         "clock_graphics_mhz",
@@ -124,6 +136,7 @@ class Gpu(Record, frozen=True, kw_only=True):
         "event_reasons",
         "throttled_sw_thermal_ns",
         "throttled_hw_thermal_ns",
+        "throttled_power_cap_ns",
         "throttled_power_brake_ns",
         "pstate",
         "temperature_gpu_c",
@@ -191,6 +204,7 @@ class Gpu(Record, frozen=True, kw_only=True):
     # how long such a reason held since the driver was loaded: NVML_FI_DEV_CLOCKS_EVENT_REASON_*
     throttled_sw_thermal_ns: int | None = None
     throttled_hw_thermal_ns: int | None = None
+    throttled_power_cap_ns: int | None = None
     throttled_power_brake_ns: int | None = None
     pstate: int | None = None
     # temperature
@@ -245,6 +259,26 @@ class Gpus(SectionRecord, frozen=True, kw_only=True):
     cuda_version: Text | None = None  # what the driver supports, as 12.4
     count: int | None = None  # nvmlDeviceGetCount
     gpus: Annotated[tuple[Gpu, ...], bounds.GPUS] | None = None
+
+    def settled(self) -> "Gpus":
+        gpus = self.gpus or ()
+        found = compared(gpus, alike=alike, label=lambda gpu: subject_of(gpu).label)
+        same = all(one is other for one, other in zip(gpus, found, strict=True))
+        return self if same else replace(self, gpus=found)
+
+
+LIKENESS = ("gpu.gpus[].mig_current", "gpu.gpus[].pci_device", "gpu.gpus[].virtualization_mode")
+"""What says which GPUs must have the same features: it can change what any check says of a GPU, and
+no check names it in `reads` for that."""
+
+
+def alike(one: Gpu, other: Gpu) -> bool:
+    """Whether one GPU ought to have what the other one has: of the same model, both or neither
+    in MIG mode, or virtual."""
+    return is_same(one.pci_device, other.pci_device) and (
+        (bool(one.mig_current), one.virtualization_mode == "VGPU")
+        == (bool(other.mig_current), other.virtualization_mode == "VGPU")
+    )
 
 
 def subject_of(gpu: Gpu) -> Subject:

@@ -4,8 +4,11 @@ from typing import Annotated
 
 from nodevet import bounds
 from nodevet.bounds import Text
-from nodevet.evidence.core import Record, SectionRecord
+from nodevet.evidence.core import Record, SectionRecord, forget_no_words
 from nodevet.evidence.counters import Counter
+
+UNSPECIFIED = "Unknown"
+"""What sysfs calls IB_LINK_LAYER_UNSPECIFIED, the link layer of EFA."""
 
 
 class Gid(Record, frozen=True, kw_only=True):
@@ -35,6 +38,11 @@ class RdmaPort(Record, frozen=True, kw_only=True):
     gids: Annotated[tuple[Gid, ...], bounds.GIDS] | None = None
     # four hex digits: ffff; the first is 8 for a full member
     pkeys: Annotated[tuple[Text, ...], bounds.PKEYS] | None = None
+
+    def __post_init__(self) -> None:
+        forget_no_words(self, "state", "phys_state")
+        if self.link_layer != UNSPECIFIED:
+            forget_no_words(self, "link_layer")
 
 
 class RdmaDevice(Record, frozen=True, kw_only=True):

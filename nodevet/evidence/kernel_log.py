@@ -17,7 +17,8 @@ class KernelEvent(Record, frozen=True, kw_only=True):
     # firmware's), mce (CPU and memory), mce_logged (that some were, and no more); oom, oom_cgroup,
     # hung_task, soft_lockup, hard_lockup, rcu_stall, bug, oops, panic, segfault (in a library of
     # the GPU's); io_error, nvme_error, fs_error, read_only, disk_failed; nfs_silent and
-    # nfs_answers (a server of a hard mount that does not respond, and does again)
+    # nfs_answers (a server of a hard mount that does not respond, and does again); nic_failed (a
+    # network card, by its driver)
     kind: Text
     count: int | None = None
     first_s: float | None = None  # seconds after boot
@@ -55,8 +56,15 @@ class KernelLog(SectionRecord, frozen=True, kw_only=True):
     covered_s: float | None = None  # from its first line to when it was read; null with gaps
     lines_read: int | None = None
     dropped: int | None = None  # lines of events beyond the limit
+    # lines that begin like an Xid or SXid and have another form: not events
+    unmatched: int | None = None
     events: Annotated[tuple[KernelEvent, ...], bounds.EVENTS] | None = None
     crashes: Annotated[tuple[Crash, ...], bounds.CRASHES] | None = None  # the latest first
+
+    def contradiction(self) -> str:
+        if self.complete and self.dropped:
+            return f"complete, and {self.dropped} lines of events were dropped"
+        return ""
 
 
 LEAST_COVERED_S = 3600.0

@@ -4,7 +4,7 @@ from typing import Annotated
 
 from nodevet import bounds
 from nodevet.bounds import Text
-from nodevet.evidence.core import Record, SectionRecord
+from nodevet.evidence.core import Record, SectionRecord, forget_no_words
 
 
 class LinkQuality(Record, frozen=True, kw_only=True):
@@ -19,6 +19,9 @@ class LinkQuality(Record, frozen=True, kw_only=True):
     raw_ber: float | None = None  # before FEC
     effective_errors: int | None = None
     link_downs: int | None = None
+
+    def __post_init__(self) -> None:
+        forget_no_words(self, "state")
 
 
 class Mlxlink(SectionRecord, frozen=True, kw_only=True):

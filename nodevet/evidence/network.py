@@ -51,3 +51,10 @@ class Network(SectionRecord, frozen=True, kw_only=True, dict=True):
     @cached_property
     def by_name(self) -> Mapping[str, Interface]:
         return {interface.name: interface for interface in self.interfaces or ()}
+
+
+def is_up(interface: Interface) -> bool | None:
+    """Whether it carries traffic; None if that was not read."""
+    if interface.operstate == "unknown":
+        return interface.carrier
+    return None if interface.operstate is None else interface.operstate == "up"

@@ -4,7 +4,7 @@ from typing import Annotated
 
 from nodevet import bounds
 from nodevet.bounds import Text
-from nodevet.evidence.core import Record, SectionRecord
+from nodevet.evidence.core import Record, SectionRecord, forget_no_words
 
 
 class NvmeHealthLog(Record, frozen=True, kw_only=True):
@@ -46,6 +46,9 @@ class NvmeController(Record, frozen=True, kw_only=True):
     # of its own, read only if a baseline asks for it
     temperature_c: int | None = None
     health: NvmeHealthLog | None = None
+
+    def __post_init__(self) -> None:
+        forget_no_words(self, "state")
 
 
 class Nvme(SectionRecord, frozen=True, kw_only=True):

@@ -38,6 +38,8 @@ class PciFunction(Record, frozen=True, kw_only=True):
     local_cpulist: NumberList | None = None
     link_gts: float | None = None  # current_link_speed
     link_gts_max: float | None = None
+    # of a port: Target Link Speed of LnkCtl2, the most that the link below it is to train to
+    link_gts_target: float | None = None
     link_width: int | None = None
     link_width_max: int | None = None
     aer: Aer = Aer()
@@ -54,16 +56,23 @@ class PciFunction(Record, frozen=True, kw_only=True):
 
         vgpu: a virtual function of a GPU, which a vGPU host gives to virtual machines; it has
         the ids of the GPU, and NVML does not list it."""
-        return _kind(self.class_code or "", self.vendor == "10de", bool(self.physfn))
+        return _kind(self.class_code or "", self.vendor or "", bool(self.physfn))
+
+
+DATA_NICS = ("0200", "0207", "0208")
+"""Classes: Ethernet, InfiniBand, fabric (Omni-Path)."""
+OTHER_NETWORK, MELLANOX = "0280", "15b3"
+"""Wi-Fi cards have this class, and of NICs ConnectX-3 alone."""
 
 
 @lru_cache(1024)
-def _kind(code: str, nvidia: bool, virtual: bool) -> str:
+def _kind(code: str, vendor: str, virtual: bool) -> str:
+    nvidia = vendor == "10de"
     if nvidia and code[:4] in ("0300", "0302"):
         return "vgpu" if virtual else "gpu"
     if nvidia and code[:4] == "0680":
         return "nvswitch"
-    if code[:2] == "02":
+    if code[:4] in DATA_NICS or (code[:4] == OTHER_NETWORK and vendor == MELLANOX):
         return "nic"
     if code[:4] == "0108":
         return "nvme"

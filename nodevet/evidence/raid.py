@@ -4,7 +4,7 @@ from typing import Annotated
 
 from nodevet import bounds
 from nodevet.bounds import Text
-from nodevet.evidence.core import Record, SectionRecord
+from nodevet.evidence.core import Record, SectionRecord, forget_no_words
 
 
 class MdArray(Record, frozen=True, kw_only=True):
@@ -32,6 +32,9 @@ class ZfsPool(Record, frozen=True, kw_only=True):
 
     name: Text
     state: Text | None = None  # ONLINE, DEGRADED, FAULTED, SUSPENDED
+
+    def __post_init__(self) -> None:
+        forget_no_words(self, "state")
 
 
 class Raid(SectionRecord, frozen=True, kw_only=True):

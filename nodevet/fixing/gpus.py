@@ -4,6 +4,8 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
+from msgspec.structs import replace
+
 from nodevet.evidence.across import each_gpu
 from nodevet.evidence.core import unsupported
 from nodevet.evidence.document import Evidence
@@ -69,7 +71,7 @@ def every(evidence: Evidence) -> tuple[Named, ...]:
 def among(
     evidence: Evidence, findings: Sequence[Finding]
 ) -> tuple[tuple[Named, ...], tuple[FailedGpu, ...]]:
-    """Every GPU, and those that fail by these findings; nothing if none does.
+    """Every GPU, and those that fail by these findings, once each; nothing if none does.
 
     Raises FixError as `every` does, and for a finding about something else.
     """
@@ -78,14 +80,22 @@ def among(
         return (), ()
     named = every(evidence)
     by_subject = {(each.uuid, str(each.gpu.index)): each for each in named}
-    found = []
+    found: dict[str, FailedGpu] = {}
     for finding in failed:
         subject = finding.subject
         gpu = by_subject.get((subject.uuid or "", subject.id))
         if gpu is None:
             raise FixError(f"{subject.label or 'the node'}: not among the GPUs that NVML lists")
-        found.append(FailedGpu(gpu, finding))
-    return named, tuple(found)
+        found.setdefault(gpu.uuid, FailedGpu(gpu, finding))
+    return named, tuple(found.values())
+
+
+def modes(failed: Iterable[FailedGpu], enabled: bool) -> tuple[FailedGpu, ...]:
+    """The same, as a plan shows a mode: on or off, whether it is wrong now or after a reset."""
+    return tuple(
+        each._replace(finding=replace(each.finding, expected=enabled, actual=not enabled))
+        for each in failed
+    )
 
 
 def having(named: Iterable[Named], field: str) -> tuple[Named, ...]:

@@ -18,7 +18,8 @@ class RunLine(msgspec.Struct, frozen=True, kw_only=True):
     run: RecordedRun
     ref: str  # what names it among those of the list
     new: int | None = None  # troubles that began in it; None: not known
-    fixed: int | None = None  # that the check says are ok since
+    fixed: int | None = None  # failures that the check says are ok since
+    resolved: int | None = None  # the same of what was unknown
 
 
 def refs(ids: Sequence[str]) -> dict[str, str]:
@@ -47,17 +48,23 @@ def run_lines(
 ) -> tuple[RunLine, ...]:
     """`every` id that there is; `spans`: whatever was so in these runs."""
     new: Counter[str] = Counter()
-    fixed: Counter[str] = Counter()
+    over: dict[Verdict, Counter[str]] = {Verdict.FAIL: Counter(), Verdict.UNKNOWN: Counter()}
     for span in spans:
         if not span.check or span.verdict is Verdict.WAIVED:
             continue
         if span.since is None or span.since == span.first:
             new[span.first.run] += 1
         if span.end is SpanEnd.OK and span.ended is not None:
-            fixed[span.ended.run] += 1
+            over[span.verdict][span.ended.run] += 1
     named = refs([*every])
     return tuple(
-        RunLine(run=run, ref=named.get(run.id, run.id), new=new[run.id], fixed=fixed[run.id])
+        RunLine(
+            run=run,
+            ref=named.get(run.id, run.id),
+            new=new[run.id],
+            fixed=over[Verdict.FAIL][run.id],
+            resolved=over[Verdict.UNKNOWN][run.id],
+        )
         for run in runs
     )
 

@@ -204,6 +204,15 @@ class RecordedAction(msgspec.Struct, frozen=True, kw_only=True):
     at: str  # ISO 8601
 
 
+class FailedFix(msgspec.Struct, frozen=True, kw_only=True):
+    """A fix that failed on a host in a run of fixes."""
+
+    folder: str  # of the run
+    host: str
+    fix: str
+    machine_id: str  # of the host's last visit before; empty: not known
+
+
 class RecordedIncident(msgspec.Struct, frozen=True, kw_only=True):
     """What `nodevet diagnose` watched on one host, and what it came to."""
 

@@ -1,6 +1,5 @@
 """Which parts a host holds, and where they are: what is followed from host to host. Pure."""
 
-import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
@@ -9,30 +8,13 @@ from nodevet.evidence.core import SectionRecord
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.drives import Drives, ScsiDrive
 from nodevet.evidence.gpu import Gpu, Gpus
+from nodevet.evidence.ids import is_id
 from nodevet.evidence.infiniband import Infiniband, RdmaDevice
 from nodevet.evidence.network import Network
 from nodevet.evidence.nvme import Nvme, NvmeController
 from nodevet.history.model import Part, PartKind
 
 Held = tuple[Part, str]  # with its slot
-NO_IDS = frozenset(
-    {
-        *("na", "none", "null", "unknown", "notspecified", "notavailable", "notapplicable"),
-        *("defaultstring", "tobefilledbyoem", "oem", "serialnumber", "systemserialnumber"),
-        *("123456789", "1234567890", "0123456789", "0123456789abcdef"),
-    }
-)
-"""What vendors write where they give no serial number; without spaces and punctuation."""
-
-
-def is_id(text: str | None) -> bool:
-    """Whether an id or a serial number tells one part from another.
-
-    >>> [is_id(each) for each in ("S5XX0007", "0000-0000", "ff:ff:ff", "N/A", " ", None)]
-    [True, False, False, False, False, False]
-    """
-    said = re.sub(r"[\s:./_-]", "", (text or "").lower()).removeprefix("gpu")
-    return bool(said) and said not in NO_IDS and not any(set(said) <= {each} for each in "0fx")
 
 
 def nvme_id(controller: NvmeController) -> str:

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import msgspec
 
 from nodevet.age import seconds_of
+from nodevet.history.fixed_by import fixed_since
 from nodevet.history.model import CounterPoint, FindingSpan, Part, PartPlace, RecordedAction
 from nodevet.model import Finding, Subject, Verdict
 
@@ -45,6 +46,7 @@ class PartFault(msgspec.Struct, frozen=True, kw_only=True):
     first: str
     last: str
     open: bool
+    by: RecordedAction | None = None  # of an open one: the change that fixed it since
 
 
 class Passport(msgspec.Struct, frozen=True, kw_only=True):
@@ -92,6 +94,7 @@ def passport(
     """
     called = names or {}
     listed = sorted(places, key=lambda place: _seconds(place.first.at))
+    done = list(actions)
     counted = sorted(points, key=lambda point: _seconds(point.moment.at))
     faults = [
         PartFault(
@@ -103,12 +106,13 @@ def passport(
             first=span.first.at,
             last=span.last.at,
             open=span.end is None,
+            by=fixed_since(span, done),
         )
         for span in spans
         if span.finding is not None and any(is_about(span, place, called) for place in listed)
     ]
     meanwhile = sorted(
-        (each for each in actions if any(_was_there(each, place) for place in listed)),
+        (each for each in done if any(_was_there(each, place) for place in listed)),
         key=lambda each: _seconds(each.at),
     )
     return Passport(

@@ -21,7 +21,8 @@ from nodevet.history.model import (
 )
 from nodevet.history.moves import PartMove
 from nodevet.history.parts import SECTIONS
-from nodevet.model import Finding, Status, Verdict
+from nodevet.history.spans import SERIOUS
+from nodevet.model import NODE, Finding, Status, Verdict
 
 TROUBLE = (Verdict.FAIL, Verdict.UNKNOWN)
 CMDLINE = "kernel command line"
@@ -67,6 +68,7 @@ class RunDiff(msgspec.Struct, frozen=True, kw_only=True):
     new: tuple[FindingDiff, ...] = ()
     changed: tuple[FindingDiff, ...] = ()  # a trouble in both, with other values
     fixed: tuple[FindingDiff, ...] = ()  # the check says ok now
+    resolved: tuple[FindingDiff, ...] = ()  # it was unknown, and the check says ok now
     gone: tuple[FindingDiff, ...] = ()  # waived, not applicable, no longer asked, replaced
     still: int = 0  # troubles that are as they were
     lost: tuple[HostDiff, ...] = ()
@@ -84,7 +86,7 @@ class RunDiff(msgspec.Struct, frozen=True, kw_only=True):
         """Whether all is as it was."""
         return not any(
             getattr(self, name)
-            for name in ("new", "changed", "fixed", "gone", "lost", "back", "appeared")
+            for name in ("new", "changed", "fixed", "resolved", "gone", "lost", "back", "appeared")
         ) and not (self.vanished or self.replaced or self.rebooted or self.parts or self.facts)
 
 
@@ -128,9 +130,10 @@ def run_diff(
     """What differs. A host that could not be judged keeps its earlier troubles."""
     new: list[FindingDiff] = []
     changed: list[FindingDiff] = []
-    ended: list[FindingDiff] = []
+    over: dict[Verdict, list[FindingDiff]] = {Verdict.FAIL: [], Verdict.UNKNOWN: []}
+    gone: list[FindingDiff] = []
     lost, back, replaced, rebooted = [], [], [], []
-    still, fixed = 0, set[int]()
+    still = 0
     for host, visit in after.visits.items():
         was = before.visits.get(host)
         now, then = _unjudged(visit), _unjudged(was) if was else ""
@@ -158,18 +161,22 @@ def run_diff(
         judged = settled(host) if left and not other else {}
         for past in left:
             diff = _diff(host, past, None)
-            if judged.get(past.key) is Verdict.OK and past.end is not SpanEnd.REPLACED:
-                fixed.add(len(ended))
+            replaced_since = other or past.end is SpanEnd.REPLACED
+            verdict = None if replaced_since else _judged_now(past, judged)
+            if verdict in (None, Verdict.WAIVED, Verdict.NOT_APPLICABLE):
+                gone.append(diff)
+            elif verdict is Verdict.OK:
                 if past.ended and past.ended.run == after.run.id:
                     diff = msgspec.structs.replace(diff, by=by(past))
-            ended.append(diff)
+                over[past.verdict].append(diff)
     return RunDiff(
         before=before.run,
         after=after.run,
         new=tuple(new),
         changed=tuple(changed),
-        fixed=tuple(each for place, each in enumerate(ended) if place in fixed),
-        gone=tuple(each for place, each in enumerate(ended) if place not in fixed),
+        fixed=tuple(over[Verdict.FAIL]),
+        resolved=tuple(over[Verdict.UNKNOWN]),
+        gone=tuple(gone),
         still=still,
         lost=tuple(lost),
         back=tuple(back),
@@ -181,6 +188,22 @@ def run_diff(
         facts=tuple(facts),
         thinned=thinned,
     )
+
+
+def _judged_now(past: FindingSpan, judged: Mapping[str, Verdict]) -> Verdict | None:
+    """What the check says of it in the later run; of what was unknown of the whole node, the worst
+    of what it says there. A trouble that it is now is told as that."""
+    now = judged.get(past.key)
+    if now is not None or past.verdict is not Verdict.UNKNOWN:
+        return now if now not in TROUBLE else None
+    if past.finding is None or past.finding.subject.kind != NODE.kind:
+        return Verdict.OK if past.end is SpanEnd.OK else None
+    said = [
+        verdict
+        for key, verdict in judged.items()
+        if key.startswith(past.key.removesuffix(NODE.kind))
+    ]
+    return min(said, key=SERIOUS.index, default=None)
 
 
 def _diff(host: str, before: FindingSpan | None, after: FindingSpan | None) -> FindingDiff:

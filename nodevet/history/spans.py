@@ -14,7 +14,7 @@ import msgspec
 
 from nodevet.changes import FindingNews, HostNews, News
 from nodevet.history.model import Moment, SpanEnd
-from nodevet.model import Finding, HostReport, Severity, Status, Subject, Verdict
+from nodevet.model import NODE, Finding, HostReport, Severity, Status, Subject, Verdict
 
 SPANNING = frozenset({Verdict.FAIL, Verdict.UNKNOWN, Verdict.WAIVED})
 TROUBLE = frozenset({Verdict.FAIL, Verdict.UNKNOWN})
@@ -91,7 +91,7 @@ def step(spans: Sequence[OpenSpan], report: HostReport, *, replaced: bool = Fals
         if not settled:
             for place, finding in reversed([*enumerate(report.findings)]):
                 settled[finding.key] = SpanEnd(finding.verdict.value), place
-        return settled.get(span.key, (SpanEnd.GONE, -1))
+        return settled.get(span.key) or _read_now(span, report) or (SpanEnd.GONE, -1)
 
     now_open = [
         SpanOpening(
@@ -171,6 +171,40 @@ def _matched(
             end = SpanEnd.GONE
         ended.append(SpanEnding(span=span, end=end, place=place))
     return SpanStep(opened=tuple(opened), ended=tuple(ended), still=tuple(still))
+
+
+SERIOUS = (
+    Verdict.FAIL,
+    Verdict.UNKNOWN,
+    Verdict.WAIVED,
+    Verdict.OK,
+    Verdict.NOT_APPLICABLE,
+)
+
+
+def _read_now(span: OpenSpan, report: HostReport) -> tuple[SpanEnd, int] | None:
+    """What the check says, part by part, of what was unknown as a whole: the worst of it, and its
+    place."""
+    if span.finding is None or span.verdict is not Verdict.UNKNOWN:
+        return None
+    then = span.finding.subject
+    found = [
+        (SERIOUS.index(finding.verdict), place)
+        for place, finding in enumerate(report.findings)
+        if finding.check == span.check and is_within(finding.subject, then)
+    ]
+    if not found:
+        return None
+    worst, place = min(found)
+    return SpanEnd(SERIOUS[worst].value), place
+
+
+def is_within(subject: Subject, then: Subject) -> bool:
+    """Whether a subject is one that could not be read, by another name, or a part of it."""
+    if then.kind == NODE.kind:
+        return True
+    same = subject.kind == then.kind and not then.uuid
+    return same and (subject.bus_id == then.bus_id if then.bus_id else subject.id == then.id)
 
 
 def _unvetted(report: HostReport) -> SpanOpening:

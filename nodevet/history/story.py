@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from nodevet.age import seconds_of
-from nodevet.history.fixed_by import fixed_by
+from nodevet.history.fixed_by import fixed_by, fixed_since
 from nodevet.history.model import (
     FindingSpan,
     Moment,
@@ -40,6 +40,7 @@ class StoryKind(str, Enum):
     FIX = "fix"
     ROLLBACK = "rollback"
     FIXED = "fixed"
+    RESOLVED = "resolved"  # it was unknown
     GONE = "gone"
     WAIVED = "waived"
     CHANGED = "changed"
@@ -75,6 +76,13 @@ class Night(msgspec.Struct, frozen=True, kw_only=True):
     outcome: HostOutcome
 
 
+class FixedSince(msgspec.Struct, frozen=True, kw_only=True):
+    """What was wrong at the last visit, and an apply has fixed and verified since."""
+
+    finding: FindingSpan
+    by: RecordedAction
+
+
 class HostStory(msgspec.Struct, frozen=True, kw_only=True):
     """Everything that is remembered of a host. Events and nights are the oldest first."""
 
@@ -85,6 +93,7 @@ class HostStory(msgspec.Struct, frozen=True, kw_only=True):
     boots: int = 0
     nights: tuple[Night, ...] = ()
     open: tuple[FindingSpan, ...] = ()  # what is so since when; not the host as a whole
+    fixed: tuple[FixedSince, ...] = ()  # what was so at the last visit, and is fixed since
     parts: tuple[PartPlace, ...] = ()  # that are there now
     events: tuple[StoryEvent, ...] = ()
 
@@ -121,6 +130,8 @@ def host_story(host: str, told: HostTold) -> HostStory:
         *_fixes(told),
         *_incidents(told.incidents),
     ]
+    still = [span for span in told.spans if span.end is None and span.check]
+    by = [(span, fixed_since(span, told.actions)) for span in still]
     return HostStory(
         host=host,
         facts=told.facts,
@@ -131,7 +142,8 @@ def host_story(host: str, told: HostTold) -> HostStory:
             Night(run=visit.run, at=_when(visit, told.started), outcome=visit.outcome)
             for visit in visits
         ),
-        open=tuple(span for span in told.spans if span.end is None and span.check),
+        open=tuple(span for span, action in by if action is None),
+        fixed=tuple(FixedSince(finding=span, by=action) for span, action in by if action),
         parts=tuple(sorted((p for p in told.places if p.open), key=_by_slot)),
         events=tuple(sorted(events, key=lambda each: (_seconds(each.at), ORDER.index(each.kind)))),
     )
@@ -197,7 +209,7 @@ def _findings(told: HostTold) -> Iterator[StoryEvent]:
             yield StoryEvent(
                 at=after.at,
                 run=after.run,
-                kind=StoryKind.FIXED if span.end is SpanEnd.OK else StoryKind.GONE,
+                kind=_ended(span),
                 finding=span.finding,
                 text=_why_gone(span.end, left=span.finding.subject.uuid in gone),
                 action=fixed_by(span, told.actions),
@@ -213,6 +225,12 @@ def _began(span: FindingSpan) -> StoryKind:
         Verdict.UNKNOWN: StoryKind.UNKNOWN,
         Verdict.WAIVED: StoryKind.WAIVED,
     }[span.verdict]
+
+
+def _ended(span: FindingSpan) -> StoryKind:
+    if span.end is not SpanEnd.OK:
+        return StoryKind.GONE
+    return StoryKind.RESOLVED if span.verdict is Verdict.UNKNOWN else StoryKind.FIXED
 
 
 def _why_gone(end: SpanEnd, *, left: bool) -> str:

@@ -7,8 +7,8 @@ from typing import Any
 
 import msgspec
 
-from nodevet.history.model import RecordedRun
-from nodevet.model import HostOutcome, Verdict
+from nodevet.history.model import RecordedRun, RunState
+from nodevet.model import HostOutcome, Status, Verdict
 
 UNITS = {
     "_c": "°C",
@@ -42,6 +42,13 @@ class CheckPoint(msgspec.Struct, frozen=True, kw_only=True):
     unknown: int = 0
     waived: int = 0
     hosts: tuple[str, ...] = ()  # that fail
+    unread: tuple[str, ...] = ()  # that failed when they were judged last, and were not judged here
+    partial: bool = False  # some of these were not visited: how many fail is not known
+
+    @property
+    def known(self) -> bool:
+        """Whether the number of failing hosts can be compared with that of other runs."""
+        return bool(self.judged) and not self.partial
 
 
 class CheckTrend(msgspec.Struct, frozen=True, kw_only=True):
@@ -58,6 +65,7 @@ class FieldPoint(msgspec.Struct, frozen=True, kw_only=True):
     run: str
     started: str
     count: int  # values
+    partial: bool = False  # the run did not visit all its hosts
     least: float | None = None
     median: float | None = None
     most: float | None = None
@@ -85,11 +93,14 @@ def check_points(
     runs: Iterable[RecordedRun],
     vetted: Mapping[str, int],
     standing: Iterable[tuple[str, str, Verdict]],
+    visits: Mapping[str, Mapping[str, Status]],
 ) -> tuple[CheckPoint, ...]:
-    """`vetted`: hosts by run; `standing`: run, host and what the check said there."""
+    """`vetted`: hosts by run; `standing`: run, host and what the check said there; `visits`: by
+    run, how the visits to the hosts that fail in any run ended."""
     hosts: dict[tuple[str, Verdict], set[str]] = defaultdict(set)
     for run, host, verdict in standing:
         hosts[run, verdict].add(host)
+    unread = _unread(list(visits), hosts, visits)
     return tuple(
         CheckPoint(
             run=run.id,
@@ -99,9 +110,29 @@ def check_points(
             unknown=len(hosts[run.id, Verdict.UNKNOWN]),
             waived=len(hosts[run.id, Verdict.WAIVED]),
             hosts=tuple(sorted(hosts[run.id, Verdict.FAIL])),
+            unread=tuple(sorted(unread.get(run.id, ()))),
+            partial=any(
+                visits[run.id].get(host, Status.INTERRUPTED) is Status.INTERRUPTED
+                for host in unread.get(run.id, ())
+            ),
         )
         for run in runs
     )
+
+
+def _unread(
+    runs: Iterable[str],
+    hosts: Mapping[tuple[str, Verdict], set[str]],
+    visits: Mapping[str, Mapping[str, Status]],
+) -> dict[str, set[str]]:
+    """By run, the hosts that it did not judge and that failed when they were judged last."""
+    failing: set[str] = set()
+    found = {}
+    for run in runs:
+        judged = {host for host, status in visits[run].items() if status is Status.VETTED}
+        failing = failing - judged | hosts.get((run, Verdict.FAIL), set())
+        found[run] = failing - judged
+    return found
 
 
 def judged(run: RecordedRun) -> int:
@@ -157,13 +188,18 @@ def field_point(run: RecordedRun, found: Iterable[Any]) -> FieldPoint:
             run=run.id,
             started=run.started,
             count=len(numbers),
+            partial=run.state is not RunState.COMPLETE,
             least=min(numbers, default=None),
             median=median(numbers) if numbers else None,
             most=max(numbers, default=None),
         )
     counts = Counter(_word(each) for each in known)
     return FieldPoint(
-        run=run.id, started=run.started, count=len(known), values=dict(counts.most_common(20))
+        run=run.id,
+        started=run.started,
+        count=len(known),
+        partial=run.state is not RunState.COMPLETE,
+        values=dict(counts.most_common(20)),
     )
 
 

@@ -1,7 +1,7 @@
 """Runs a pyinfra inventory and the group data next to it, and prints what they define as JSON.
 
-A program of its own, given the inventory's path: an inventory is Python that may
-print, exit, change folder or import anything, so it does not run inside nodevet.
+A program of its own, given the inventory's path and folders of modules: an inventory is Python that
+may print, exit, change folder or import anything, so it does not run inside nodevet.
 Its prints go to standard error. Standard library only.
 """
 
@@ -20,11 +20,11 @@ class FailedError(Exception):
     """A user's file cannot be used: file, line, column, what is wrong."""
 
 
-def main(file: str) -> None:
+def main(file: str, *modules: str) -> None:
     answer = os.fdopen(os.dup(1), "w", encoding="ascii")
     os.dup2(2, 1)
     here = Path.cwd()
-    sys.path.append(str(here))
+    sys.path += modules
     folders = dict.fromkeys([here / "group_data", Path(file).resolve().parent / "group_data"])
     result: dict[str, Any]
     try:
@@ -107,5 +107,5 @@ def tagged(item: Any, depth: int = 0) -> Any:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(*sys.argv[1:])
     os._exit(0)  # whatever threads the inventory left behind

@@ -25,15 +25,16 @@ def read(stream: IO[bytes] | None) -> Found | list[Word]:
         from nodevet.inventory.sources.ansible_json import parse
 
         return parse(text, NAME)
-    words = list(_words(text))
+    words = list(words_of(text, NAME))
     if not words:
         raise InventoryError([Problem(NAME, "", "names no host", "write one nodeset per line")])
     return words
 
 
-def _words(text: str) -> Iterator[Word]:
+def words_of(text: str, name: str) -> Iterator[Word]:
+    """The nodesets in a text, which `name` says where it is from."""
     for number, line in enumerate(text.splitlines(), 1):
         for found in WORD.finditer(line.partition("#")[0]):
             word = found[0].strip(",")
             if word:
-                yield Word(word, Place(number, found.start() + 1, NAME))
+                yield Word(word, Place(number, found.start() + 1, name))

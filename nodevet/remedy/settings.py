@@ -13,6 +13,7 @@ from nodevet import typed
 from nodevet.durations import written
 from nodevet.fixing.model import Risk
 from nodevet.remedy.rollout.limits import Limits
+from nodevet.result import Outcome
 
 DRAIN_RISKS = frozenset({Risk.DRAIN, Risk.REBOOT})
 
@@ -23,6 +24,7 @@ class Rollout(msgspec.Struct, frozen=True, kw_only=True):
     canary: int = 1  # that must be proven before the rest begins; 0: none
     batch: int = 10  # at the same time, after the canary
     max_fail: int = 0  # that may fail; at one more, no further node is begun
+    pending_canary: bool = False  # a canary whose change is not in force yet is proof
     pause: float = 0.0  # between the canary and the rest
     settle: float = 5.0  # after which a setting is looked at once more
     reboot: bool = False  # every node that was changed
@@ -30,11 +32,22 @@ class Rollout(msgspec.Struct, frozen=True, kw_only=True):
     reboot_timeout: float = 900.0
     boot_settle: float = 120.0
     drain_hook: str = ""  # a command; the host is its last argument. No shell
+    drain_timeout: float = 1800.0  # after which the hook is killed, and its node not touched
     holders: str = ""  # comms, units or services that may hold the GPUs, with commas between
 
     @property
     def limits(self) -> Limits:
-        return Limits(canary=self.canary, batch=self.batch, max_fail=self.max_fail)
+        return Limits(
+            canary=self.canary, batch=self.batch, max_fail=self.max_fail, proofs=self.proofs
+        )
+
+    @property
+    def proofs(self) -> frozenset[Outcome]:
+        """The outcomes that prove a canary: after a reboot, if there is one, unless it may be
+        pending."""
+        found = {Outcome.VERIFIED_AFTER_REBOOT}
+        found |= {Outcome.CHANGED} if self.pending_canary or not self.reboots else set()
+        return frozenset(found | ({Outcome.PENDING} if self.pending_canary else set()))
 
     @property
     def reboots(self) -> bool:
@@ -43,7 +56,7 @@ class Rollout(msgspec.Struct, frozen=True, kw_only=True):
 
 
 NAMES = Rollout.__struct_fields__
-TIMES = ("pause", "settle", "reboot_timeout", "boot_settle")
+TIMES = ("pause", "settle", "reboot_timeout", "boot_settle", "drain_timeout")
 
 
 def option(name: str) -> str:
@@ -70,6 +83,7 @@ def told(rollout: Rollout, hosts: int) -> str:
     parts = []
     if hosts > 1:
         parts = [_told(name, getattr(rollout, name)) for name in ("canary", "batch", "max_fail")]
+        parts += ["pending-canary"] if rollout.pending_canary else []
         parts += [_told("pause", rollout.pause)] if rollout.pause else []
     parts.append(_told("settle", rollout.settle))
     for name in ("reboot", "verify_reboot"):
@@ -80,6 +94,8 @@ def told(rollout: Rollout, hosts: int) -> str:
         parts += [_told(name, value)] if rollout.reboots or value != getattr(default, name) else []
     parts += [_told("holders", rollout.holders)] if rollout.holders else []
     parts.append(f"drain-hook {rollout.drain_hook}" if rollout.drain_hook else "no drain-hook")
+    if rollout.drain_hook or rollout.drain_timeout != default.drain_timeout:
+        parts.append(_told("drain_timeout", rollout.drain_timeout))
     return " · ".join(parts)
 
 

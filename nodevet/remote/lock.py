@@ -88,7 +88,7 @@ def said(lock):
     try:
         found = json.loads(os.pread(lock, SAID, 0).decode("utf-8"))
         return {key: str(found[key])[:300] for key in ("who", "since", "boot_id")}
-    except (ValueError, LookupError, TypeError):
+    except (ValueError, LookupError, TypeError, RecursionError):
         return None
 
 

@@ -19,6 +19,7 @@ MODULES = {
     "probe": "nodevet.remote.probe.main",
     "look": "nodevet.remote.look",
     "managers": "nodevet.remote.managers.search",
+    "agents": "nodevet.remote.managers.agents",
     "lock": "nodevet.remote.lock",
 }
 

@@ -4,7 +4,7 @@ nonce; do, one of DOES; root (/); deadline in seconds (30); whole_machine (false
 the clock and every process are the machine's even though this is a container, or another root.
 probe: sections (all), asks ({section: names, or objects}), asked_s (the controller's clock), probe
 (a version), sample (0): read counters again after so many seconds, which `deadline` includes.
-look, managers: resources [{kind, name}]. lock: who, token.
+look, managers: resources [{kind, name}]. agents: nothing. lock: who, token.
 """
 
 import json
@@ -13,7 +13,7 @@ import time
 
 from nodevet.remote.probe.files import reason
 
-DOES = ("probe", "look", "managers", "lock")
+DOES = ("probe", "look", "managers", "agents", "lock")
 LIMIT = 1 << 20  # bytes
 DEADLINE = 30.0  # seconds
 LONGEST = 3600.0

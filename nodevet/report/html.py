@@ -18,7 +18,7 @@ from markupsafe import Markup
 
 from nodevet.durations import elapsed
 from nodevet.model import HostOutcome, Run
-from nodevet.news import again, fixed, flapping, words
+from nodevet.news import again, fixed, flapping, resolved, words
 from nodevet.printable import brief, plain
 from nodevet.report import table
 from nodevet.report.parts import fix_data, fixes, page_data
@@ -227,6 +227,7 @@ def _since(run: Run) -> dict[str, Any] | None:
         "New": [each.host for each in standing if each.new and each.place >= 0],
         "Changed": [each.host for each in standing if each.changed],
         "Fixed": [each.host for each in fixed(news)],
+        "Resolved": [each.host for each in resolved(news)],
         "Flapping": flapping(news),
         "No longer judged": [each.host for each in standing if each.new and each.place < 0],
         "Judged again": [each.host for each in again(news)],

@@ -10,7 +10,7 @@ from itertools import accumulate
 from typing import TYPE_CHECKING
 
 from nodevet.model import Run, Severity
-from nodevet.news import again, fixed, flapping, words
+from nodevet.news import again, fixed, flapping, resolved, words
 from nodevet.printable import brief, plain
 from nodevet.report import diff
 from nodevet.report.parts import fixes
@@ -123,6 +123,7 @@ def _since(run: Run) -> Iterator[str]:
         return
     hosts = {
         "fixed": [each.host for each in fixed(news)],
+        "resolved": [each.host for each in resolved(news)],
         "judged again": [each.host for each in again(news)],
         "no longer judged": [each.host for each in news.standing if each.new and each.place < 0],
         "flapping": flapping(news),

@@ -99,6 +99,7 @@ def _performance(run: Run, found: Totals) -> Iterator[str]:
 
 
 def _details(run: Run) -> Iterator[str]:
+    yield from (f"baseline: {label}" for label in run.baselines if label.endswith(")"))
     yield from suspicions(run)
     for line in lines(run):
         new = f"NEW ({line.new:,})" if line.new else ""

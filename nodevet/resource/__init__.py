@@ -6,8 +6,11 @@ the resource in question, and what reads, applies, rolls back and reports asks h
 
 import importlib
 import pkgutil
+import posixpath
+import re
 import shlex
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from fnmatch import fnmatchcase
 from functools import reduce
 from itertools import groupby
 from operator import or_
@@ -35,6 +38,7 @@ __all__ = [
     "RestoreError", "RunCommand", "State", "Traces",
 ]  # fmt: skip
 
+_WORDS = re.compile(r"[\s=,;'\"<>|&()]+")
 SECONDS = 45  # for a unit to start or stop
 
 
@@ -164,6 +168,51 @@ def unnamed(actions: Sequence[Action], resources: Collection[Resource]) -> list[
     """What actions change that is not among these; what a command changes is not known."""
     changed = {action.resource for action in actions if action.resource}
     return sorted(changed.difference(resources))
+
+
+def untouched(actions: Sequence[Action], resources: Iterable[Resource]) -> list[Resource]:
+    """Those that no action names: not as what it changes, nor in a word of a command or in the text
+    of a file."""
+    own = {action.resource for action in actions if action.resource}
+    words = {word for action in actions for text in _texts(action) for word in _WORDS.split(text)}
+    words |= {each.name for each in own}
+    words |= {posixpath.dirname(word) for word in words}
+    globs = [word for word in words if "*" in word or "[" in word]
+
+    def named(each: Resource) -> bool:
+        return any(
+            name in words or any(fnmatchcase(name, glob) for glob in globs)
+            for name in kind_of(each).names(each)
+        )
+
+    return [each for each in resources if each not in own and not named(each)]
+
+
+def _texts(action: Action) -> Iterator[str]:
+    if isinstance(action, RunCommand):
+        yield from action.words
+    elif isinstance(content := getattr(action, "content", None), str):
+        yield content
+
+
+def may_change(actions: Sequence[Action], named: Collection[Resource], other: Resource) -> bool:
+    """Whether a step may have changed a resource: one that it names, one that the kernel or a
+    driver changes with those, or any, if it runs a program whose doings it does not name."""
+    if other in named or any(kind_of(each).couples(each, other) for each in named):
+        return True
+    written = {action.resource.name for action in actions if action.resource}
+    return any(_is_open(action, written) for action in actions)
+
+
+def _is_open(action: Action, written: Collection[str]) -> bool:
+    """Whether an action may change what its step does not name. `written`: the step's resources;
+    a unit that it writes itself is of the step."""
+    if isinstance(action, RunCommand):
+        return not any(kind.names_all(action.words) for kind in KINDS.values())
+    if not isinstance(action, unit.SetUnit) or not action.runs:
+        return False
+    ours = any(action.name in kind.services for kind in KINDS.values())
+    return not ours and f"{unit.FOLDER}{action.name}" not in written
 
 
 def restarts(actions: Sequence[Action]) -> bool:

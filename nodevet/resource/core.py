@@ -132,6 +132,8 @@ class Kind:
     actions: tuple[type[Action], ...] = ()
     is_setting = False
     """It stays as it was set, unless something else sets it."""
+    services: frozenset[str] = frozenset()
+    """Services that change only resources of this kind, and those that a step with them names."""
     hides_gpus = False
     """After a change NVML may answer nothing before the node is rebooted."""
 
@@ -140,6 +142,10 @@ class Kind:
     def name_problem(self, name: str) -> str:
         """Why nothing of this kind can have such a name; empty if it can."""
         return ""
+
+    def names(self, resource: Resource) -> tuple[str, ...]:
+        """The words by which commands and files name it."""
+        return (self.gpu_of(resource) or resource.name,)
 
     def gpu_of(self, resource: Resource) -> str:
         """The UUID of the GPU that it is a setting of; empty if of none."""
@@ -205,6 +211,14 @@ class Kind:
         None: it is not about this kind, or they do not tell.
         """
         return None
+
+    def couples(self, resource: Resource, other: Resource) -> bool:
+        """Whether the kernel or a driver may change the other one with this one."""
+        return False
+
+    def names_all(self, words: Sequence[str]) -> bool:
+        """Whether a command is about this kind alone, so that a step names all that it changes."""
+        return False
 
     # --- restoring ----------------------------------------------------------------------
 

@@ -311,7 +311,8 @@ def _old(before: State | None) -> tuple[str | None, str]:
     if not before.exists:
         return None, ""
     if "content" not in before.mapping and (name := before.mapping.get("sha256")):
-        return None, plain(f"  (its earlier content is not available here, sha256 {name})")
+        told = f"{before.mapping.get('size')} bytes, sha256 {name}"
+        return None, plain(f"  (its earlier content is not available here, {told})")
     try:
         text = text_of(before)
     except RestoreError:

@@ -56,6 +56,7 @@ def _parts(resource: Resource) -> tuple[str, str]:
 class GpuKind(Kind):
     form = Text | bool | Integer | float
     is_setting = True
+    services = frozenset({"nvidia-persistenced.service"})
 
     def name_problem(self, name: str) -> str:
         uuid, _, field = name.rpartition(":")
@@ -77,6 +78,13 @@ class GpuKind(Kind):
         if found is None or found.why or not isinstance(found.value, bool):
             return None
         return found.value is (words[4] == "1")
+
+    def couples(self, resource: Resource, other: Resource) -> bool:
+        """A mode of a GPU may reset its clocks and limits."""
+        return other.kind == resource.kind and _parts(resource)[0] == _parts(other)[0]
+
+    def names_all(self, words: Sequence[str]) -> bool:
+        return words[:1] == ("nvidia-smi",)
 
     def restore(
         self, before: State, among: Sequence[State], actions: Sequence[Action]

@@ -1,5 +1,6 @@
 """A file of sysfs or of /proc/sys: a setting of the running kernel."""
 
+import posixpath
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import PurePosixPath
@@ -67,6 +68,10 @@ class KernelKind(Kind):
             return problem
         return "" if name.startswith(ROOTS) else f"is not below {' or '.join(ROOTS)}"
 
+    def names(self, resource: Resource) -> tuple[str, ...]:
+        """Files of one folder move together: a governor sets the energy preference."""
+        return (resource.name, posixpath.dirname(resource.name))
+
     def diff(self, actions: Sequence[Action], before: Mapping[Resource, State]) -> Iterator[str]:
         groups: dict[tuple[str, str], list[str]] = {}
         for action in actions:
@@ -86,6 +91,17 @@ class KernelKind(Kind):
         except RestoreError:
             return False
 
+    def couples(self, resource: Resource, other: Resource) -> bool:
+        """Files of one part of the kernel: a governor sets the energy preference, ip_forward other
+        settings of the network, a number of huge pages those of the NUMA nodes."""
+        if other.kind != resource.kind:
+            return False
+        pages = all("hugepages" in each.name for each in (resource, other))
+        return pages or part_of(resource.name) == part_of(other.name)
+
+    def names_all(self, words: Sequence[str]) -> bool:
+        return words[:2] == ("systemd-tmpfiles", "--create") and len(words) > 2
+
     def restore(
         self, before: State, among: Sequence[State], actions: Sequence[Action]
     ) -> Sequence[Action]:
@@ -94,6 +110,16 @@ class KernelKind(Kind):
         if not isinstance(before.value, str):
             raise RestoreError(f"{before.resource.label}: its value was not read")
         return [WriteKernel(path=before.resource.name, value=chosen(before))]
+
+
+def part_of(path: str) -> tuple[str, ...]:
+    """The part of the kernel whose file this is.
+
+    >>> part_of("/proc/sys/vm/swappiness"), part_of("/sys/devices/system/cpu/smt/control")
+    (('proc', 'sys', 'vm'), ('sys', 'devices', 'system', 'cpu'))
+    """
+    parts = tuple(path.split("/")[1:-1])
+    return parts[: 4 if parts[:3] == ("sys", "devices", "system") else 3]
 
 
 def chosen(state: State) -> str:

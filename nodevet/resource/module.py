@@ -30,6 +30,9 @@ class ModuleState(Form, frozen=True, kw_only=True):
 class ModuleKind(Kind):
     form = ModuleState
 
+    def names_all(self, words: Sequence[str]) -> bool:
+        return words[:1] == ("modprobe",)
+
     def restore_rank(self, before: State) -> int:
         return 3
 

@@ -72,6 +72,9 @@ class PackageKind(Kind):
             return None
         return all(known[name].mapping.get(field) == value for name, field, value in expected)
 
+    def names_all(self, words: Sequence[str]) -> bool:
+        return words[:1] == ("apt-mark",)
+
     def restore_rank(self, before: State) -> int:
         return -1
 

@@ -47,6 +47,9 @@ class ProcessKind(Kind):
         started = then.mapping.get("started_s"), now.mapping.get("started_s")
         return not now.exists or (then.exists and started[0] != started[1])
 
+    def names_all(self, words: Sequence[str]) -> bool:
+        return words[:1] == ("taskset",)
+
     def restore(
         self, before: State, among: Sequence[State], actions: Sequence[Action]
     ) -> Sequence[Action]:

@@ -25,6 +25,9 @@ class SwapKind(Kind):
     def restore_rank(self, before: State) -> int:
         return 4
 
+    def names_all(self, words: Sequence[str]) -> bool:
+        return words[:1] in (("swapon",), ("swapoff",))
+
     def restore(
         self, before: State, among: Sequence[State], actions: Sequence[Action]
     ) -> Sequence[Action]:

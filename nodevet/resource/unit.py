@@ -28,6 +28,7 @@ from nodevet.resource.file import WriteFile
 if TYPE_CHECKING:
     from pyinfra.api.command import StringCommand
 
+FOLDER = "/etc/systemd/system/"
 LOG_LINES = 20  # of a unit that fails
 NAME = re.compile(UNIT_NAME)
 SETTABLE = re.compile(UNIT_NAME + r"\.(service|socket|timer|target|path|swap)")
@@ -68,6 +69,11 @@ class SetUnit(Action, frozen=True, kw_only=True, tag="unit"):
     @property
     def restarts(self) -> str:
         return self.name if self.restart else ""
+
+    @property
+    def runs(self) -> bool:
+        """Whether its programs are begun or ended."""
+        return self.restart or self.running is not None
 
     def covers(self, other: Action) -> bool:
         if not isinstance(other, SetUnit) or other.restart:
@@ -156,6 +162,9 @@ class UnitKind(Kind):
         if any(expected is not None and expected is not actual for expected, actual in parts):
             return False
         return None if action.restart else True
+
+    def names_all(self, words: Sequence[str]) -> bool:
+        return words[:2] in (("systemctl", "daemon-reload"), ("systemctl", "reset-failed"))
 
     def restore_rank(self, before: State) -> int:
         """One that did not exist ends while its file does; one that did starts after its file,

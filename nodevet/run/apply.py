@@ -17,12 +17,13 @@ from nodevet.remedy.journal.folder import NOTHING, Opening, RunFolder, SavedReac
 from nodevet.remedy.journal.journal import Journal, JournalRecord, RunBegin, read, state
 from nodevet.remedy.model import Plan
 from nodevet.remedy.rollout import preconditions
-from nodevet.remedy.rollout.apply import ApplyOrder, Stop
+from nodevet.remedy.rollout.apply import ApplyOrder, Stop, unproven_canaries
 from nodevet.remedy.rollout.apply import apply as roll_out
 from nodevet.remedy.rollout.compare import StepContext
-from nodevet.remedy.settings import Carried
+from nodevet.remedy.settings import Carried, option
+from nodevet.report.parts.fix_next import FIX_AGAIN
 from nodevet.report.parts.text import count, nodeset
-from nodevet.result import ONLY, Approval, Result, chosen_of
+from nodevet.result import NAMED, ONLY, Approval, Result, chosen_of
 from nodevet.run import confirmed
 from nodevet.run.approved import approved, closing
 from nodevet.run.confirmed import Confirmation
@@ -72,6 +73,7 @@ def apply(
     given: Mapping[str, Any],
     *,
     only: Sequence[str] = (),
+    named: Sequence[str] = (),
     override: bool = False,
     confirmation: Confirmation | None = None,
     listener: FixListener | None = None,
@@ -79,7 +81,8 @@ def apply(
     """Carry out a plan, or go on with its run, and keep the reports in the run's folder.
 
     `given`: settings of a rollout that are other than the plan's. `only`: nodesets of the plan's
-    hosts that the run is for; a resumed run keeps its own. `confirmation`: of a plan for the
+    hosts that the run is for; a resumed run keeps its own. `named`: the baselines that -b named,
+    for the commands that go on with the run. `confirmation`: of a plan for the
     machine at hand, instead of signatures. A first Ctrl-C begins no further
     host; a second one raises KeyboardInterrupt and leaves hosts as they are.
     Raises UserError, and what the plan, the policy, the journal and its folder raise.
@@ -92,7 +95,7 @@ def apply(
     if resumed and not kept:  # nor does it say which hosts were chosen
         raise UserError(f"{run.path}: {NOTHING}")
     todo = _chosen(plan, kept, only)
-    baselines = {baseline.name: baseline for baseline in context.baselines}
+    baselines = {baseline.label: baseline for baseline in context.baselines}
     _known(plan, todo, kept, baselines)
     carried = carried_out(plan, kept, given, override=override, hosts=len(todo))
     if len(todo) < len(_hosts(plan)):
@@ -100,6 +103,7 @@ def apply(
         hears.note(f"only {nodeset(todo)}: {left} of the plan not attempted")
     for one in carried.overrides:
         hears.note(f"not as approved: {one}")
+    _untouched(what, kept, todo, carried, given, hears)
     reboot = carried.rollout.reboots
     found: Sequence[Approval] | list[str]
     if confirmed.before(kept):
@@ -122,7 +126,7 @@ def apply(
             run.begin(what.plan_name, what.text, what.signatures, reach)
         journal.reserve(space.reserve(plan, batch))
         result = _carry_out(
-            what, reach, context, project, journal, found, carried, todo, confirmation, hears
+            what, reach, context, project, journal, found, carried, todo, named, confirmation, hears
         )
     return keep(run, result, "result")
 
@@ -164,6 +168,31 @@ def _known(
                 raise UserError(f"{why} {planned.baseline}.yaml{known}")
 
 
+def _untouched(
+    what: Application,
+    kept: Sequence[JournalRecord],
+    todo: Sequence[str],
+    carried: Carried,
+    given: Mapping[str, Any],
+    listener: FixListener,
+) -> None:
+    """Tells which hosts a resumed run leaves as they are. Raises UserError if these are all, and
+    settings are given that would change nothing."""
+    done = settled(what.plan, kept) if kept else {}
+    open_again = unproven_canaries(carried.rollout.limits, done)
+    ended = [host for host in todo if host in done and host not in open_again]
+    if not ended:
+        return
+    asked = ", ".join(option(name) for name in given)
+    if asked and len(ended) == len(todo):
+        raise UserError(
+            f"{asked}: every host of {what.run.path} has ended, so a resume visits and reboots "
+            "none; plan again with what you want"
+        )
+    hosts = f"{nodeset(ended)}: ended earlier"
+    listener.note(f"{hosts}, so they are neither visited nor rebooted" if asked else hosts)
+
+
 def _carry_out(
     what: Application,
     reach: SavedReach,
@@ -173,6 +202,7 @@ def _carry_out(
     approvals: Sequence[Approval],
     carried: Carried,
     todo: Sequence[str],
+    named: Sequence[str],
     confirmation: Confirmation | None,
     listener: FixListener,
 ) -> Result:
@@ -183,7 +213,8 @@ def _carry_out(
     finished = settled(plan, journal.records) if earlier else {}
     fewer = {ONLY: list(todo)} if len(todo) < len(_hosts(plan)) else {}
     said = {confirmed.LOCAL: msgspec.to_builtins(confirmation)} if confirmation else {}
-    options = {**carried.options, **fewer, **said}
+    given = {NAMED: list(named)} if named else {}
+    options = {**carried.options, **fewer, **said, **given}
     closed = closing(run, what.text, plan, reach.hosts, project)
     if confirmed.before(journal.records):
         closed = confirmed.once
@@ -199,7 +230,7 @@ def _carry_out(
     order = ApplyOrder(
         plan=plan,
         context=step_context,
-        baselines={baseline.name: baseline for baseline in context.baselines},
+        baselines={baseline.label: baseline for baseline in context.baselines},
         hosts=frozenset(host.name for host in reach.hosts),
         terms=terms_of(run, rollout),
         only=frozenset(todo),
@@ -209,7 +240,13 @@ def _carry_out(
     )
     reaching = fleet_options(**reach.options, context=context, fixes=True)
     with (
-        resumable(run, "apply --resume", listener),
+        resumable(
+            run,
+            "apply --resume",
+            listener,
+            named=named,
+            then=FIX_AGAIN if confirmed.LOCAL in options else "",
+        ),
         ssh_executor.SshExecutor(reach.hosts, reaching) as worker,
         Stop(listener.note_in_signal) as stop,
     ):

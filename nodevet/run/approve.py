@@ -7,6 +7,7 @@ from msgspec import Struct
 
 from nodevet.document import kinds
 from nodevet.document.kinds import DocumentKind
+from nodevet.files import read_input
 from nodevet.remedy.approval import signatures, verify
 from nodevet.remedy.approval.policy import Policy, load
 from nodevet.remedy.approval.verify import Approvable, Approved, Signature
@@ -199,8 +200,7 @@ def _of_run(folder: Path) -> Path:
 
 def _content(file: Path) -> bytes:
     try:
-        with file.open("rb") as plan:
-            content = plan.read(LARGEST + 1)
+        content = read_input(file, LARGEST + 1)
     except FileNotFoundError as error:
         raise UserError(f"{file}: does not exist; nodevet plan -o {file} writes a plan") from error
     except OSError as error:

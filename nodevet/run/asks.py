@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from nodevet import typed
 from nodevet.baseline.choose import may_fit
 from nodevet.catalog import Catalog
-from nodevet.model import Expectation, Host
+from nodevet.model import Baseline, Expectation, Host
 from nodevet.run.context import VetContext
 
 ASKS = 500  # that the probe takes in one request
@@ -47,7 +47,8 @@ def asks(context: VetContext, *, fixes: bool = False, commands: bool = True) -> 
                 if section in RUN and asked and not baseline.allow_commands:
                     told = "has commands run, which this baseline does not allow (allow_commands)"
                     raise AskError(f"{wish.origin}: {wish.check} {told}")
-                found.setdefault(section, {}).update({_text(each): each for each in asked})
+                questions = [_allowed(section, each, baseline) for each in asked]
+                found.setdefault(section, {}).update({_text(each): each for each in questions})
     count = sum(map(len, found.values()))
     if count > ASKS:
         raise AskError(
@@ -84,6 +85,14 @@ def asks_each(
         return of(tuple(place for place, one in listed if chosen or may_fit(one, host)))
 
     return asked
+
+
+def _allowed(section: str, asked: str | Question, baseline: Baseline) -> str | Question:
+    """A question about a file says whether its baseline allows the text of private files."""
+    if section != "files" or isinstance(asked, str):
+        return asked
+    question = {key: value for key, value in asked.items() if key != "private"}
+    return {**question, "private": True} if baseline.allow_file_text else question
 
 
 def _text(asked: str | Question) -> str:

@@ -18,6 +18,7 @@ from nodevet.run.context import VetContext
 from nodevet.run.errors import UserError
 from nodevet.run.from_run import sections_of, visit_of
 from nodevet.run.listener import VetListener
+from nodevet.run.nights import usual_series
 from nodevet.run.processes import Killed, batches, cores, spread
 from nodevet.run.targets import Targets
 from nodevet.run.vet import judge_visit
@@ -35,7 +36,7 @@ class Nights(msgspec.Struct, frozen=True, kw_only=True):
 
     store: str | None  # its URL; None: the user's own
     days: float  # before the last run
-    series: str | None = None  # None: that of the last run
+    series: str | None = None  # None: that of the last sweep
     checks: frozenset[str] | None = None  # None: all that the baselines ask
     targets: Targets = Targets()  # of these hosts; none named: of all
     fail_on: Severity = Severity.WARNING
@@ -90,7 +91,7 @@ def tried(
                     listener.advanced(host)
     finally:
         done.close()
-    used = {one.name: one.sha256 for one in context.baselines}
+    used = {one.label: one.sha256 for one in context.baselines}
     return tally.result(spans, baselines=used, within_days=nights.within_days)
 
 
@@ -118,8 +119,7 @@ def _only(context: VetContext, checks: Collection[str] | None) -> VetContext:
 
 def _runs(store: "Store", nights: Nights) -> list[RecordedRun]:
     """The runs, the oldest first."""
-    last = store.run("last") if nights.series is None else None
-    series = nights.series if last is None else last.series
+    series = usual_series(store) if nights.series is None else nights.series
     newest = store.runs(series=series, limit=1)
     if not newest:
         raise UserError(f"no run of the sweep {series!r} is recorded; `nodevet runs` lists them")

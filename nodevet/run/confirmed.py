@@ -5,9 +5,7 @@ says that it was so, and what a later `apply --resume` or `rollback` makes of th
 root on the same machine could do anyway: a run that is resumed begins nothing new.
 """
 
-import grp
 import os
-import pwd
 import stat
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -60,55 +58,6 @@ def before(records: Sequence[JournalRecord]) -> bool:
 def not_root() -> str:
     """Why this process may not change the machine; empty if it may."""
     return "" if os.geteuid() == 0 else "only root may fix this machine: sudo nodevet fix @local"
-
-
-def planted(project: Path) -> str:
-    """Who else could have put code or baselines there, which root would run; empty if no one."""
-    uid = by_this_user().uid
-    folders = [project / name for name in ("checks", "fixes", "baselines")]
-    try:
-        for path in (project, *folders, *(each for some in folders for each in _inside(some))):
-            if (status := _looked_at(path)) and _by_others(status, uid):
-                return (
-                    f"{path.absolute()}: others may write there, and root would run what they put "
-                    "there: go to another folder, or name one with --project"
-                )
-    except OSError as error:
-        return f"{error.filename}: cannot be looked at: {error.strerror}"
-    return ""
-
-
-def _inside(folder: Path) -> list[Path]:
-    """What is read of a folder of the project. Raises OSError."""
-    try:
-        return sorted(folder.iterdir())
-    except (FileNotFoundError, NotADirectoryError):
-        return []
-
-
-def _looked_at(path: Path) -> os.stat_result | None:
-    """Of what a link leads to; None if nothing is there. Raises OSError."""
-    try:
-        return path.stat()
-    except FileNotFoundError:
-        return None
-
-
-def _by_others(status: os.stat_result, uid: int) -> bool:
-    """Whether others than root and this user may write it; a group of their own is they."""
-    if status.st_uid not in {0, uid} or status.st_mode & stat.S_IWOTH:
-        return True
-    return bool(status.st_mode & stat.S_IWGRP) and status.st_gid not in {0, _own_group(uid)}
-
-
-def _own_group(uid: int) -> int:
-    """The group that has a user's name, if it is the one that new files of the user get; else 0."""
-    try:
-        user = pwd.getpwuid(uid)
-        named = grp.getgrgid(user.pw_gid).gr_name == user.pw_name
-    except KeyError:
-        return 0
-    return user.pw_gid if named else 0
 
 
 def refused_by(project: Path) -> str:

@@ -11,6 +11,8 @@ import msgspec
 from nodevet.baseline import available, load
 from nodevet.catalog import Catalog
 from nodevet.model import Baseline
+from nodevet.project import Project
+from nodevet.run.errors import UserError
 
 if TYPE_CHECKING:
     from nodevet.run.last_look import LastLook
@@ -39,13 +41,29 @@ class VetContext(msgspec.Struct, frozen=True, kw_only=True):
     shipped: Callable[[], tuple[Baseline, ...]] = tuple
 
 
-def open_project(project: Path) -> tuple[Catalog, list[Path]]:
-    """The catalog with the project's checks and fixes, and the project's baseline folders."""
-    folders = [folder for folder in [project / "baselines"] if folder.is_dir()]
-    return Catalog([project / "checks"], [project / "fixes"]), folders
+def open_project(project: Project | Path) -> tuple[Catalog, list[Path]]:
+    """The catalog with the project's checks and fixes, and the project's baseline folders.
+
+    Raises UserError if other users may change the project and the user did not accept that.
+    """
+    own = project if isinstance(project, Project) else Project(folder=project)
+    require_accepted(own)
+    folders = [folder for folder in [own.folder / "baselines"] if folder.is_dir()]
+    return Catalog([own.folder / "checks"], [own.folder / "fixes"], own), folders
 
 
-def open_context(project: Path, names: Sequence[str]) -> VetContext:
+def require_accepted(project: Project, *, keeps_runs: bool = False) -> None:
+    """Raises UserError if other users may change the project and the user did not accept that.
+
+    `keeps_runs`: whether the command keeps a run of fixes in the project's runs/.
+    """
+    if why := project.refusal():
+        raise UserError(why)
+    if keeps_runs and (why := project.refused_data(project.folder / "runs")):
+        raise UserError(why)
+
+
+def open_context(project: Project | Path, names: Sequence[str]) -> VetContext:
     """The baselines to judge by; one named baseline is for every host."""
     catalog, folders = open_project(project)
     asked = list(names) or candidates(folders)

@@ -23,6 +23,8 @@ from nodevet.evidence.host import HostInfo
 from nodevet.evidence.host_activity import HostActivity
 from nodevet.evidence.process_activity import ProcessActivities
 from nodevet.fleet import Options, Visit, visit
+from nodevet.identity import machine_in, several_names
+from nodevet.machines import Machine
 from nodevet.model import Finding, Host, Verdict, new_run_id
 from nodevet.run.context import VetContext
 from nodevet.run.vet import judge_visit
@@ -70,18 +72,19 @@ def diagnosed(
     reached = watching(options, seconds, interval, together=len(hosts) > 1, now=time.time())
     by_name = {host.name: host for host in hosts}
     found: dict[str, HostDiagnosis] = {}
+    machines: list[Machine] = []
     interrupted = False
     try:
         with closing(visit(hosts, reached)) as visits:
             for one in visits:
                 if save:
                     save(one, by_name[one.host])
-                found[one.host] = host_diagnosis(one, by_name[one.host], context)
+                found[one.host] = host_diagnosis(one, by_name[one.host], context, machines.append)
                 done()
     except KeyboardInterrupt:
         interrupted = True
     return incident(
-        [found[host.name] for host in hosts if host.name in found],
+        apart([found[host.name] for host in hosts if host.name in found], machines),
         seconds=seconds,
         started=started,
         interrupted=interrupted,
@@ -92,7 +95,9 @@ def diagnosed_again(
     visits: Iterable[tuple[Visit, Host]], context: VetContext, *, started: datetime | None = None
 ) -> Diagnosis:
     """Diagnose what was watched before and kept."""
-    hosts = [host_diagnosis(one, host, context) for one, host in visits]
+    machines: list[Machine] = []
+    hosts = [host_diagnosis(one, host, context, machines.append) for one, host in visits]
+    hosts = apart(hosts, machines)
     longest = max((host.seconds for host in hosts), default=0.0)
     began = min((host.began_s for host in hosts if host.began_s), default=None)
     when = started or _moment(began)
@@ -128,13 +133,29 @@ def incident(
     )
 
 
-def host_diagnosis(one: Visit, host: Host, context: VetContext) -> HostDiagnosis:
-    """One host: what its GPUs wait for, and which of its settings differ from the baseline."""
+def apart(hosts: Iterable[HostDiagnosis], machines: Iterable[Machine]) -> list[HostDiagnosis]:
+    """The same hosts; those that are one machine under several names say so, and no more."""
+    twice = several_names(machines)
+    return [
+        HostDiagnosis(host=host.host, status=host.status, why=twice[host.host])
+        if host.host in twice
+        else host
+        for host in hosts
+    ]
+
+
+def host_diagnosis(
+    one: Visit, host: Host, context: VetContext, met: Callable[[Machine], None] = lambda _: None
+) -> HostDiagnosis:
+    """One host: what its GPUs wait for, and which of its settings differ from the baseline.
+
+    `met` is called with the machine, if there is evidence of it."""
     vetted = judge_visit(one, host, context)
     report = vetted.report
     blank = HostDiagnosis(host=one.host, status=report.status, why=report.why)
     if vetted.evidence is None:
         return blank
+    met(machine_in(one.host, vetted.evidence))
     found = diagnose(vetted.evidence)
     looks = _looks(vetted.evidence)
     failed = [each for each in report.findings if each.verdict is Verdict.FAIL and not each.cause]

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, TypeVar
 from nodevet import report
 from nodevet.age import AHEAD, seconds_of, words
 from nodevet.document.kinds import DocumentKind, mistaken, recognize
+from nodevet.files import read_input
 from nodevet.model import Run
 from nodevet.printable import brief
 from nodevet.report.parts.errors import ReportError
@@ -56,7 +57,7 @@ def _run(data: bytes, path: Path, most: float) -> tuple[Run, Sequence[str]]:
 
 def _data(path: Path) -> bytes:
     try:
-        return path.read_bytes()
+        return read_input(path)
     except FileNotFoundError as error:
         raise SavedRunError(f"{path}: there is no such file; check the path") from error
     except OSError as error:

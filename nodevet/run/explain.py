@@ -27,6 +27,7 @@ from nodevet.identity import in_words, judge_hostname
 from nodevet.model import Check, Expectation, Host, HostReport, Run, Severity, show
 from nodevet.printable import brief
 from nodevet.problems import did_you_mean
+from nodevet.project import Project
 from nodevet.report.parts.text import count
 from nodevet.run.context import candidates, open_context
 from nodevet.run.earlier import DAY, read_run
@@ -99,7 +100,9 @@ def is_baseline(word: str, folders: Sequence[Path]) -> bool:
     return is_path(word) or word in dict(available(folders))
 
 
-def saved_host(path: Path, host: str, project: Path, names: Sequence[str]) -> tuple[Run, str]:
+def saved_host(
+    path: Path, host: str, project: Project | Path, names: Sequence[str]
+) -> tuple[Run, str]:
     """A run that holds this host: a saved one, or one made now of saved evidence, whatever its
     age; and what the reader must know of it. Raises UserError, and what reading raises."""
     if not path.exists():

@@ -69,14 +69,17 @@ def _write(path: Path, table: ExportTable, rows: Iterator[Row]) -> int:
     from pyarrow import parquet
 
     schema = pyarrow.schema([(name, _type(kind)) for name, kind in table.columns.items()])
-    part = path.with_name(f".{path.name}.{os.getpid()}")
+    part = path.with_name(f".{path.name}.{os.urandom(8).hex()}")
     number = 0
     try:
-        with parquet.ParquetWriter(part, schema, compression="zstd") as writer:
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        with (
+            os.fdopen(os.open(part, flags, 0o600), "wb") as file,
+            parquet.ParquetWriter(file, schema, compression="zstd") as writer,
+        ):
             for batch in _batches(rows):
                 number += len(batch)
                 writer.write_table(pyarrow.Table.from_pylist(batch, schema=schema))
-        part.chmod(0o600)
         part.replace(path)
     finally:
         part.unlink(missing_ok=True)

@@ -31,7 +31,7 @@ def this_machine(names: Sequence[str], inventories: Sequence[str], project: Path
     without a signature, and PolicyError."""
     if tuple(names) != (LOCAL,):
         raise UserError(OTHERS)
-    confirmed.check(confirmed.not_root() or confirmed.planted(project))
+    confirmed.check(confirmed.not_root())
     confirmed.check(confirmed.refused_by(project))
     hosts = Targets(names=(LOCAL,), inventories=tuple(inventories)).hosts()
     if len(hosts) != 1 or not hosts[0].local or hosts[0].root != "/":
@@ -45,11 +45,12 @@ def plan(
     project: Path,
     fixes: Sequence[str],
     *,
+    again: bool = False,
     deadline: float,
     listener: VetListener | None = None,
 ) -> Proposal:
     """What would be changed on this machine while its jobs run. Raises as `propose` does."""
-    request = PlanRequest(fixes=tuple(fixes), max_risk=Risk.LIVE)
+    request = PlanRequest(fixes=tuple(fixes), max_risk=Risk.LIVE, again=again)
     rules = rules_of(request, context, project / "runs", FixListener())
     options = fleet_options(**_reach(deadline), context=context, fixes=True)
     return propose([host], context, options, rules, listener)
@@ -77,10 +78,20 @@ def carry_out(
     context: VetContext,
     project: Path,
     listener: FixListener | None = None,
+    *,
+    named: Sequence[str] = (),
 ) -> Result:
     """Apply a plan that was shown and confirmed; see nodevet.run.apply."""
-    confirmation = confirmed.by_this_user()
-    return apply(what, reach, context, project, {}, confirmation=confirmation, listener=listener)
+    return apply(
+        what,
+        reach,
+        context,
+        project,
+        {},
+        named=named,
+        confirmation=confirmed.by_this_user(),
+        listener=listener,
+    )
 
 
 def _reach(deadline: float) -> Mapping[str, Any]:

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from nodevet import report
 from nodevet.document.kinds import DocumentKind, mistaken
+from nodevet.files import read_input
 from nodevet.printable import brief
 from nodevet.remedy import model
 from nodevet.remedy.journal.folder import RunError, RunFolder
@@ -42,7 +43,7 @@ def inventories_of(run: RunFolder) -> Sequence[str]:
 def read_plan(file: Path) -> tuple[bytes, Plan]:
     """A plan byte by byte, and decoded. Raises UserError and PlanError."""
     try:
-        text = file.read_bytes()
+        text = read_input(file)
     except FileNotFoundError as error:
         raise UserError(f"{file}: there is no such file; check the path") from error
     except OSError as error:
@@ -61,16 +62,27 @@ def open_run(folder: Path) -> RunFolder:
 
 
 @contextmanager
-def resumable(run: RunFolder, again: str, listener: FixListener) -> Iterator[None]:
-    """Tells where a run is kept, how it is watched, and, by `again`, gone on with; the last once
-    more if it is interrupted meanwhile."""
+def resumable(
+    run: RunFolder,
+    again: str,
+    listener: FixListener,
+    *,
+    named: Sequence[str] = (),
+    then: str = "",
+) -> Iterator[None]:
+    """Tell where a run is kept, how to watch it, and, by `again` with the baselines `named`, how to
+    go on with it, which begins nothing more if `then` is to be run after it; the last once more if
+    it is interrupted meanwhile."""
     folder = shlex.quote(str(run.path))
+    command = shlex.join(["nodevet", *again.split(), str(run.path)])
+    command += "".join(f" -b {shlex.quote(name)}" for name in named)
     listener.note(f"run {folder}; watch it: nodevet status {folder}")
-    listener.note(f"if it is interrupted: nodevet {again} {folder}")
+    listener.note(f"if it is interrupted: {command}" + (f", then {then}" if then else ""))
     try:
         yield
     except KeyboardInterrupt:
-        listener.note(f"hosts in hand are left as they are; go on with: nodevet {again} {folder}")
+        way = f"have them read with: {command}, then {then}" if then else f"go on with: {command}"
+        listener.note(f"hosts in hand are left as they are; {way}")
         raise
 
 
@@ -110,6 +122,7 @@ def terms_of(run: RunFolder, rollout: Rollout) -> SessionTerms:
         reboot_seconds=rollout.reboot_timeout,
         boot_settle=rollout.boot_settle,
         drain_hook=rollout.drain_hook,
+        drain_seconds=rollout.drain_timeout,
         harmless=names(rollout.holders),
     )
 

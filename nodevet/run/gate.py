@@ -23,6 +23,7 @@ from nodevet.run.context import VetContext
 from nodevet.run.errors import UserError
 from nodevet.run.files import FileError, replace, tried, try_out
 from nodevet.run.listener import VetListener
+from nodevet.run.looks import AGAIN, UNKNOWN
 from nodevet.run.vet import Save, Vetted, collect, judge_visit, recorded
 
 LONGEST = 160  # columns of one reason
@@ -32,7 +33,8 @@ _UPTIME = re.compile(r"\bup for [^,]*")
 
 
 class GateVerdict(msgspec.Struct, frozen=True, kw_only=True):
-    """The verdict file. `verdict` is `pending` while the gate runs, then `pass` or `fail`."""
+    """The verdict file. `verdict` is `pending` while the gate runs, then `pass` or `fail`; it stays
+    `pending` if all that is still unknown passes by itself."""
 
     verdict: str
     exit_code: int | None = None
@@ -98,7 +100,12 @@ def gate(
 
 
 def verdict_of(run: Run) -> GateVerdict:
-    """Whether every host passed: strictly, so that what is unknown fails."""
+    """Whether every host passed: strictly, so that what is unknown fails, unless nothing fails and
+    all that is unknown passes by itself."""
+    if run.exit_code == UNKNOWN and all(
+        host.is_transient or exit_code([host], run.fail_on) == 0 for host in run.hosts
+    ):
+        return GateVerdict(verdict="pending", exit_code=AGAIN, run=run)
     code = 0 if run.exit_code == 0 else 1
     return GateVerdict(verdict="fail" if code else "pass", exit_code=code, run=run)
 

@@ -1,5 +1,6 @@
 """The last look at each host, which `--since` names: read as new evidence of the host comes in."""
 
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -62,7 +63,7 @@ class LastLook:
     def read(self, host: str) -> Evidence | str:
         """What was recorded of a host, or why that cannot be used."""
         named = (folder / f"{quote(host, safe='')}.json" for folder in self._folders)
-        path = self._files.get(host) or next((each for each in named if each.is_file()), None)
+        path = self._files.get(host) or next(filter(os.path.lexists, named), None)
         if path is None:
             return self._nothing
         try:

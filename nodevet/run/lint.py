@@ -15,6 +15,7 @@ from nodevet.document.kinds import MOST_BYTES, DocumentKind, is_claimed, kind_of
 from nodevet.document.text import shown
 from nodevet.inventory import InventoryError
 from nodevet.problems import Place, Problem
+from nodevet.project import Project
 from nodevet.remedy.approval import policy
 from nodevet.remedy.approval.policy import PolicyError
 from nodevet.run.context import candidates, open_project
@@ -169,7 +170,7 @@ class _Linter:
             self.fix(name)
 
 
-def lint(names: Sequence[str], project: Path, today: date) -> Linted:
+def lint(names: Sequence[str], project: Project | Path, today: date) -> Linted:
     """What is wrong with these files and baselines; without any, with the project's own, or with
     the shipped baselines if it has none. Never raises for what a file holds."""
     try:
@@ -182,7 +183,7 @@ def lint(names: Sequence[str], project: Path, today: date) -> Linted:
         for name in names:
             linter.named(name)
     else:
-        linter.project(project)
+        linter.project(catalog.project.folder)
     shipped = not names and not linter.files
     if shipped:
         linter.baselines(candidates(()))

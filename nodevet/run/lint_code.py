@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from nodevet.catalog import Catalog, CatalogError
+from nodevet.catalog import Catalog, CatalogError, source
 from nodevet.checking.unfit import unfit_params
 from nodevet.document.text import shown
 from nodevet.evidence.sections import unknown_path
@@ -110,11 +110,13 @@ def lint_fix(catalog: Catalog, name: str) -> Iterator[Problem]:
 
 def _parsed(path: Path) -> _Source | Problem:
     try:
-        return _Source(path, ast.parse(path.read_bytes()))
+        return _Source(path, ast.parse(source(path)))
     except SyntaxError as error:
         place = Place(error.lineno or 1, error.offset or 1, shown(path))
         return Problem(place, "", f"is not Python: {error.msg}")
-    except (OSError, ValueError, RecursionError) as error:
+    except CatalogError as error:
+        return Problem(Place(file=shown(path)), "", str(error).partition(": ")[2])
+    except (ValueError, RecursionError) as error:
         return Problem(Place(file=shown(path)), "", f"cannot be read: {error}")
 
 

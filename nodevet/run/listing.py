@@ -8,14 +8,17 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from nodevet.project import Project
+
 if TYPE_CHECKING:
     from nodevet.catalog import Catalog
 
 Row = dict[str, str]
 """One thing: its name first, then what it is for; every row of a kind has the same keys."""
+OWN = "a check of this project, or one that every shipped baseline asks"
 
 
-def checks(project: Path) -> Iterator[Row]:
+def checks(project: Project | Path) -> Iterator[Row]:
     """Every check: how severe a failure is, its area and title."""
     from nodevet.catalog import CatalogError
     from nodevet.run.context import open_project
@@ -31,7 +34,7 @@ def checks(project: Path) -> Iterator[Row]:
         yield {"name": name, "severity": severity, "area": area, "title": title}
 
 
-def fixes(project: Path) -> Iterator[Row]:
+def fixes(project: Project | Path) -> Iterator[Row]:
     """Every fix, by the name of its check: its highest risk, and its title."""
     from nodevet.catalog import CatalogError
     from nodevet.run.context import open_project
@@ -46,7 +49,7 @@ def fixes(project: Path) -> Iterator[Row]:
         yield {"name": name, "risk": risk, "title": title}
 
 
-def baselines(project: Path) -> Iterator[Row]:
+def baselines(project: Project | Path) -> Iterator[Row]:
     """Every baseline: its title, how many of all checks it asks for, and its file."""
     from nodevet.baseline import available
     from nodevet.document.text import shown
@@ -70,32 +73,18 @@ def checks_of(path: Path, folders: "Sequence[Path]", catalog: "Catalog") -> tupl
     return tuple(wish.check for wish in baseline.expectations)
 
 
-def left_out(project: Path) -> dict[str, dict[str, str]]:
+def left_out(project: Project | Path) -> dict[str, dict[str, str]]:
     """Of every baseline the checks that it does not ask for, and why."""
     from nodevet.baseline import available
     from nodevet.run.context import open_project
 
     catalog, folders = open_project(project)
-    whys = {name: _unasked(name, catalog) for name in catalog.ids}
+    whys = {name: catalog.check(name).unasked or OWN for name in catalog.ids}
     found = {}
     for name, path in available(folders):
         asked = set(checks_of(path, folders, catalog))
         found[name] = {check: why for check, why in whys.items() if check not in asked}
     return found
-
-
-def _unasked(name: str, catalog: "Catalog") -> str:
-    """Why a check is not asked: what its file says, or that it takes a value of the site."""
-    from nodevet.baseline import params_of
-    from nodevet.baseline.param_fields import examples
-
-    check = catalog.check(name)
-    if check.unasked:
-        return check.unasked
-    example = next(iter(examples(check.params)), name)
-    if params_of(check, {}) is None or not example.endswith(": {}"):
-        return f"only a site knows what is right: {example}"
-    return f"not true of every such node: say {name}: {{}} where it is of yours"
 
 
 def _title(path: Path) -> str:
@@ -113,7 +102,7 @@ def _title(path: Path) -> str:
     return value.text if isinstance(value, Scalar) else ""
 
 
-def formats(project: Path) -> Iterator[Row]:
+def formats(project: Project | Path) -> Iterator[Row]:
     """Every report format."""
     from nodevet import report
 
@@ -121,7 +110,7 @@ def formats(project: Path) -> Iterator[Row]:
         yield {"name": name, "about": _said_of(f"nodevet.report.{name}")}
 
 
-def sources(project: Path) -> Iterator[Row]:
+def sources(project: Project | Path) -> Iterator[Row]:
     """Every source of an inventory, with what it reads."""
     from nodevet.inventory.sources import sources as found
 
@@ -129,7 +118,7 @@ def sources(project: Path) -> Iterator[Row]:
         yield {"name": each.__name__.rpartition(".")[2], "about": each.KIND}
 
 
-def sections(project: Path) -> Iterator[Row]:
+def sections(project: Project | Path) -> Iterator[Row]:
     """Every section of the evidence."""
     from nodevet.remote.probe.sections import names
 
@@ -137,7 +126,7 @@ def sections(project: Path) -> Iterator[Row]:
         yield {"name": name, "about": _said_of(f"nodevet.remote.probe.collectors.{name}")}
 
 
-def resources(project: Path) -> Iterator[Row]:
+def resources(project: Project | Path) -> Iterator[Row]:
     """Every kind of resource that a fix can change."""
     from nodevet import resource
 
@@ -150,7 +139,7 @@ def _said_of(module: str) -> str:
     return (import_module(module).__doc__ or "").split("\n", 1)[0].removesuffix(".")
 
 
-KINDS: Mapping[str, Callable[[Path], Iterator[Row]]] = {
+KINDS: Mapping[str, Callable[[Project | Path], Iterator[Row]]] = {
     "checks": checks,
     "fixes": fixes,
     "baselines": baselines,

@@ -8,13 +8,15 @@ import msgspec
 
 from nodevet.evidence.document import Evidence, EvidenceError, decode
 from nodevet.fleet import Options, Visit, visit
+from nodevet.identity import machine_in, several_names
 from nodevet.model import Host
 from nodevet.run.saved import read_saved
 from nodevet.run.targets import Targets
 
 
 class Nodes(msgspec.Struct, frozen=True, kw_only=True):
-    """Hosts in the order in which they were named, and why there is no evidence of the others."""
+    """Hosts in the order in which they were named, and why the others are not used: no evidence, or
+    several names of one machine."""
 
     evidence: Mapping[str, Evidence]
     lost: Mapping[str, str]
@@ -49,8 +51,9 @@ def _nodes(hosts: Iterable[str], visits: Iterable[Visit]) -> Nodes:
             read[one.host] = decode(one.evidence)
         except EvidenceError as error:
             lost[one.host] = str(error)
+    lost |= several_names(machine_in(host, evidence) for host, evidence in read.items())
     order = list(hosts)
     return Nodes(
-        evidence={host: read[host] for host in order if host in read},
+        evidence={host: read[host] for host in order if host in read and host not in lost},
         lost={host: lost[host] for host in order if host in lost},
     )

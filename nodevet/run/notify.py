@@ -9,7 +9,7 @@ from pathlib import Path
 from msgspec import Struct, structs
 
 from nodevet.model import HostReport, Run, RunNews, Severity
-from nodevet.news import again, fixed
+from nodevet.news import again, fixed, resolved
 from nodevet.printable import brief, plain
 from nodevet.report.parts.fold import Line, lines, totals
 from nodevet.report.parts.suspected import sentence
@@ -107,15 +107,15 @@ def _row(word: str, line: Line) -> str:
 
 
 def _over(news: RunNews, wanted: Wanted) -> Iterator[str]:
-    groups: dict[tuple[str, str], list[str]] = {}
-    for each in fixed(news):
-        if each.severity.rank >= wanted.severity.rank and not each.began:
-            groups.setdefault((each.check, each.what), []).append(each.host)
+    groups: dict[tuple[str, str, str], list[str]] = {}
+    for word, ended in (("FIXED", fixed(news)), ("RESOLVED", resolved(news))):
+        for each in ended:
+            if each.severity.rank >= wanted.severity.rank and not each.began:
+                groups.setdefault((word, each.check, each.what), []).append(each.host)
     for each in again(news):
-        groups.setdefault(("", f"was: {each.what}"), []).append(each.host)
-    for (check, what), hosts in groups.items():
+        groups.setdefault(("VETTED AGAIN", "", f"was: {each.what}"), []).append(each.host)
+    for (told, check, what), hosts in groups.items():
         where = brief(nodeset(list(dict.fromkeys(hosts))), HOSTS)
-        told = "FIXED" if check else "VETTED AGAIN"
         yield " ".join(filter(None, (told, brief(check, WHAT), brief(what, WHAT), where)))
 
 

@@ -18,11 +18,13 @@ from nodevet import __version__
 from nodevet.baseline.library import shipped
 from nodevet.document import kinds
 from nodevet.document.kinds import DocumentKind
+from nodevet.durations import elapsed
 from nodevet.evidence.document import Evidence
 from nodevet.fixing.model import Risk
 from nodevet.fleet import Options, visit
 from nodevet.fleet.controller import ssh_executor
 from nodevet.fleet.executor import WorkError
+from nodevet.fleet.protocol.answers import RunningAgent
 from nodevet.model import Host, HostReport, Severity, Verdict
 from nodevet.remedy import model
 from nodevet.remedy.journal.attempts import Failure, recent
@@ -35,6 +37,7 @@ from nodevet.resource import Resource
 from nodevet.run import files
 from nodevet.run.context import VetContext
 from nodevet.run.errors import UserError
+from nodevet.run.failed_elsewhere import failed_elsewhere
 from nodevet.run.files import FileError, replace, tried
 from nodevet.run.listener import FixListener, VetListener
 from nodevet.run.rollout import rollout_of
@@ -80,7 +83,7 @@ def rules_of(
         fixes=_named(request.fixes, context) if request.fixes else None,
         max_risk=request.max_risk,
         nodevet=__version__,
-        failed=() if request.again else _failed(runs, request.window, listener),
+        failed=() if request.again else _failed(runs, request.window, store, listener),
         rollout=lambda nodes: rollout_of(nodes, request.rollout),
     )
     options = _options(context, rules, now=request.now, restart=request.restart)
@@ -129,6 +132,21 @@ def undrained(proposal: Proposal) -> str:
     return no_hook([step.risk for step in proposal.plan.steps], proposal.plan.rollout)
 
 
+def waiting_canary(plan: model.Plan) -> str:
+    """Why no host after the canary will begin until the canary's change is in force; empty if
+    nothing of the canary is in force later, or the rollout provides for it."""
+    later = dict.fromkeys(step.effective for step in plan.steps if step.effective != "now")
+    hosts = {step.host for step in plan.steps}
+    care = plan.rollout
+    if not later or not 0 < care.canary < len(hosts) or care.reboots or care.pending_canary:
+        return ""
+    return (
+        f"some steps take effect after a {' or '.join(later)}: until then the canary proves "
+        "nothing, and the other hosts wait for it and for `nodevet apply --resume`; "
+        "--verify-reboot reboots the canary, --pending-canary does not wait"
+    )
+
+
 def next_steps(
     proposal: Proposal, context: VetContext, file: Path | None, given: Sequence[str]
 ) -> list[str]:
@@ -140,19 +158,29 @@ def next_steps(
         told.append(f"{file} is written; next: nodevet approve {file}, then {apply}")
     elif proposal.plan.steps:
         told.append("nothing is written; to have it approved and applied, plan with -o plan.json")
+    if waits := waiting_canary(proposal.plan):
+        told.insert(0, waits)
     files = {
-        baseline.name: "" if Path(baseline.path).parent == shipped() else baseline.path
+        baseline.label: "" if Path(baseline.path).parent == shipped() else baseline.path
         for baseline in context.baselines
     }
     return [*unplanned.ways(proposal, files), *told]
 
 
-def _failed(runs: Path, window: timedelta, listener: FixListener) -> tuple[Failure, ...]:
-    """What failed lately; a run that cannot be read is told."""
-    found, problems = recent(runs, datetime.now().astimezone(), window)
+def _failed(
+    runs: Path, window: timedelta, store: str | None, listener: FixListener
+) -> tuple[Failure, ...]:
+    """What failed lately, by the project's runs and by the store, which knows runs kept elsewhere.
+    A run or a store that cannot be read is told."""
+    now = datetime.now().astimezone()
+    found, problems = recent(runs, now, window)
     for problem in problems:
         listener.note(f"cannot tell what failed in an earlier run: {problem}")
-    return found
+    try:
+        return (*found, *failed_elsewhere(store, runs, now - window))
+    except UserError as error:
+        listener.note(f"cannot tell what failed in runs kept elsewhere: {error}")
+        return found
 
 
 def _suspected(
@@ -236,7 +264,7 @@ def _vet(
     run = collect(hosts, judged(), context, fail_on=Severity.INFO, listener=listener)
     if run.interrupted:
         raise KeyboardInterrupt
-    baselines = {baseline.name: baseline for baseline in context.baselines}
+    baselines = {baseline.label: baseline for baseline in context.baselines}
     return [
         VettedNode(
             report=report,
@@ -262,6 +290,12 @@ def _look(
         return dict(zip(resources, found, strict=True))
 
 
+def warning(agent: RunningAgent) -> str:
+    """`puppet runs every 30 min: it may set this again`."""
+    often = f"every {elapsed(float(agent.every_s))}" if agent.every_s else "on this host"
+    return f"{agent.name} runs {often}: it may set this again"
+
+
 def _look_at(
     worker: ssh_executor.SshExecutor, host: str, resources: Sequence[Resource]
 ) -> FixStates:
@@ -269,7 +303,9 @@ def _look_at(
         worker.open(host)
         try:
             return FixStates(
-                seen=worker.look(host, resources), owners=worker.managers(host, resources)
+                seen=worker.look(host, resources),
+                owners=worker.managers(host, resources),
+                agents=tuple(map(warning, worker.agents(host))),
             )
         finally:
             with suppress(WorkError):

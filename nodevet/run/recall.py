@@ -15,6 +15,7 @@ from nodevet.history.moves import PartMove, Places, part_moves
 from nodevet.history.parts import SECTIONS, held
 from nodevet.history.run_diff import READS, RunDiff, RunSeen, fact_diffs, facts, run_diff
 from nodevet.run.errors import UserError
+from nodevet.run.nights import MOST, last_after, last_two, night_before
 from nodevet.run.which_store import NONE, named
 from nodevet.settings import settings
 
@@ -74,7 +75,7 @@ class RunFound(msgspec.Struct, frozen=True, kw_only=True):
     """One run with its hosts, and what was found on them."""
 
     run: RunLine
-    before: RunLine | None  # the one before, of the same series
+    before: RunLine | None  # the night before, of the same series and hosts
     earlier: tuple[RecordedRun, ...]  # it and those before of its series, the oldest first
     hosts: tuple[RecordedVisit, ...]
     findings: tuple[FindingSpan, ...]
@@ -111,7 +112,7 @@ def fix_runs_found(store: "Store", *, most: int, after: str | None) -> FixRunsFo
 def run_found(store: "Store", ref: str) -> RunFound:
     """One run. Raises StoreError for a name that is none."""
     run = store.run(ref)
-    before = run_before(store, run)
+    before = night_before(store, run)
     lines = _lines(store, [run, *([before] if before else [])])
     return RunFound(
         run=lines[0],
@@ -122,28 +123,24 @@ def run_found(store: "Store", ref: str) -> RunFound:
     )
 
 
-def run_before(store: "Store", run: RecordedRun) -> RecordedRun | None:
-    """The run before one, of the same series."""
-    return next(iter(store.runs(series=run.series, before=run.started, limit=1)), None)
-
-
 class DiffFound(msgspec.Struct, frozen=True, kw_only=True):
     """Two runs compared, and how a command line calls them."""
 
     diff: RunDiff
     refs: tuple[str, str]
+    newer: int = 0  # runs that were passed over: incomplete, by hand, or of other hosts
 
 
-def diff_found(store: "Store", before: str | None, after: str) -> DiffFound:
-    """What differs; `before`: None is the run before, of the same series. Raises StoreError, and
-    UserError if there is none."""
-    later = store.run(after)
-    earlier = store.run(before) if before else run_before(store, later)
-    if earlier is None:
-        raise UserError(
-            f"{store.name}: {later.id} is the first run of its series: there is none to compare "
-            "it with; name two: nodevet diff RUN RUN"
-        )
+def diff_found(store: "Store", before: str | None, after: str | None) -> DiffFound:
+    """What differs; without both, between the last two nights, without `after` between that run and
+    the last night of its series and hosts. Raises StoreError, and UserError if there is none."""
+    if before is None:
+        earlier, later = last_two(store)
+    else:
+        earlier = store.run(before)
+        later = store.run(after) if after else last_after(store, earlier)
+    since = [] if after else store.runs(after=later.started, limit=MOST)
+    newer = sum(run.id != later.id for run in since)
     named = refs([run.id for run in store.runs()])
     pairs, moves, thinned = _facts(store, earlier, later)
     actions = cache(store.actions)
@@ -156,7 +153,7 @@ def diff_found(store: "Store", before: str | None, after: str) -> DiffFound:
         thinned,
         by=lambda span: fixed_by(span, actions(span.host)),
     )
-    return DiffFound(diff=found, refs=(named[earlier.id], named[later.id]))
+    return DiffFound(diff=found, refs=(named[earlier.id], named[later.id]), newer=newer)
 
 
 def _seen(store: "Store", run: RecordedRun) -> RunSeen:

@@ -114,7 +114,8 @@ class Recording(VetListener):
 
     def took(self, host: HostReport) -> None:
         evidence = self._evidence.pop(host.host, None)
-        if self._recorder is not None and self.broken is None:
+        about_it = host.status is not Status.NOT_VISITED  # which says nothing of the host
+        if self._recorder is not None and self.broken is None and about_it:
             self._news[host.host] = self._recorder.take(host, evidence)
             self.broken = self._recorder.broken
         self._inner.took(host)
@@ -245,7 +246,8 @@ def _recorded(run: Run, series: str, hosts: int, *, ended: bool = False) -> Reco
     outcomes: dict[HostOutcome, int] = {}
     for report in run.summaries:
         outcomes[report.outcome] = outcomes.get(report.outcome, 0) + 1
-    left = run.interrupted or Status.INTERRUPTED in {report.status for report in run.summaries}
+    ended_as = {report.status for report in run.summaries}
+    left = run.interrupted or Status.INTERRUPTED in ended_as or ended_as == {Status.NOT_VISITED}
     state = RunState.INCOMPLETE if left else RunState.COMPLETE
     return RecordedRun(
         id=run.id,

@@ -1,8 +1,10 @@
 """Rollback: revert what a run did."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
+from typing import Any
 
 from nodevet.fleet.controller import ssh_executor
 from nodevet.remedy.events import HostBegun, RunBegun, safely
@@ -31,13 +33,13 @@ def rollback(
     reach: SavedReach,
     project: Path,
     *,
+    given: Mapping[str, Any] = MappingProxyType({}),
     only: Sequence[str] = (),
-    settle: float | None = None,
-    drain_hook: str | None = None,
     listener: FixListener | None = None,
 ) -> Result:
     """Revert every step of a run that was done or is unknown, the last one first, on the hosts
-    that nodesets in `only` name, or on all; keep the reports in the run's folder.
+    that nodesets in `only` name, or on all; keep the reports in the run's folder. `given`: settings
+    of a rollout that are other than the run's.
 
     Raises UserError, and what the plan, the policy, the journal and its folder raise. Ctrl-C: see
     `nodevet.run.apply`.
@@ -48,7 +50,7 @@ def rollback(
     options = fleet_options(**reach.options)
     batch = min(options.parallel, len(hosts))
     with Journal.open(run.path) as journal:
-        care = of_rollback(plan, journal.records, settle, drain_hook)
+        care = of_rollback(plan, journal.records, given)
         terms = terms_of(run, care)
         then = same_plan(run, text, state(journal.records))
         known = {host.name for host in reach.hosts}

@@ -23,6 +23,7 @@ def rollout_of(nodes: int, given: Mapping[str, Any]) -> Rollout:
     found = Rollout(**{**given, **_shares(nodes, {**DEFAULTS, **given})})
     if found.reboots and not found.drain_hook.strip():
         raise UserError("a reboot needs --drain-hook, which says that a node is drained")
+    _some_canary(found)
     return found
 
 
@@ -52,24 +53,26 @@ def carried_out(
     spare = found.rollout.max_fail * nodes // max(1, everything)
     if nodes < everything and "max_fail" not in given and not kept:
         found = settings.with_fewer(plan.rollout, found, spare)
+    _some_canary(found.rollout)
     if missing := settings.no_hook([step.risk for step in plan.steps], found.rollout):
         raise UserError(missing)
     return found
 
 
-def of_rollback(
-    plan: Plan, kept: Sequence[JournalRecord], settle: float | None, drain_hook: str | None
-) -> Rollout:
+def _some_canary(rollout: Rollout) -> None:
+    """Raises UserError if only the canary is to be rebooted, and there is none."""
+    if rollout.verify_reboot and not rollout.reboot and rollout.canary == 0:
+        raise UserError(
+            "--verify-reboot reboots the canary, and --canary is 0: no node would be rebooted; "
+            "give --canary 1, or --reboot for all"
+        )
+
+
+def of_rollback(plan: Plan, kept: Sequence[JournalRecord], given: Mapping[str, Any]) -> Rollout:
     """The times and the hook of a run, except for what a rollback was given. Raises UserError."""
     then = _kept(kept)
     found = then[0] if then else plan.rollout
-    return msgspec.structs.replace(
-        found,
-        settle=found.settle if settle is None else settle,
-        drain_hook=found.drain_hook if drain_hook is None else drain_hook,
-        reboot=False,
-        verify_reboot=False,
-    )
+    return msgspec.structs.replace(found, **{**given, "reboot": False, "verify_reboot": False})
 
 
 def _kept(kept: Sequence[JournalRecord]) -> tuple[Rollout, str] | None:

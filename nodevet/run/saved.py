@@ -2,7 +2,7 @@
 
 import math
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace as changed
 from datetime import datetime
@@ -17,14 +17,16 @@ from nodevet.age import WEEK
 from nodevet.document.kinds import DocumentKind, mistaken
 from nodevet.evidence.core import NOT_ASKED
 from nodevet.evidence.document import EvidenceError, check_envelope
-from nodevet.files import write_whole
+from nodevet.files import read_input, write_whole
 from nodevet.fleet import Visit
 from nodevet.identity import expected_hostname
 from nodevet.model import Host, Run, Status, Verdict
+from nodevet.printable import brief
 from nodevet.run.context import MaxAge
 from nodevet.run.targets import Targets, any_hostname
 
 LARGEST = bounds.DOCUMENT + (1 << 20)  # bytes of a kept visit
+LONGEST = 1000  # characters of why a file cannot be read
 NOT_SAVED = "no evidence of it is saved there"
 
 
@@ -49,19 +51,23 @@ class Replay(msgspec.Struct, frozen=True, kw_only=True):
 def read_saved(paths: Sequence[Path], targets: Targets) -> Replay:
     """The hosts to judge and their saved visits: all within the limit, or those that are named.
 
-    A host of which nothing is saved has no evidence. Raises SavedEvidenceError, for two files of
-    one host too.
+    A host of which nothing is saved has no evidence; one whose file cannot be read, or that has
+    two, is unreadable. Raises SavedEvidenceError.
     """
-    kept: list[Host] = []
+    kept: dict[str, Host] = {}
     where: dict[str, Path | Visit] = {}
+    files: dict[str, Path] = {}
     for file in saved_files(paths):
-        visit, host = read_visit(file)
-        kept.append(host)
-        where[host.name] = file if file.is_file() else visit
-    if len(where) < len(kept):
-        raise SavedEvidenceError("--evidence: two files are of the same host")
+        visit, host = visit_in(file)
+        if host.name in files:
+            visit = _unreadable(
+                host.name, f"two files are of this host: {files[host.name]}, {file}"
+            )
+        readable = visit.status is not Status.UNREADABLE and file.is_file()
+        where[host.name] = file if readable else visit
+        kept[host.name], files[host.name] = host, file
     if not targets:
-        saved = targets.limited(kept)
+        saved = targets.limited(kept.values())
         hosts = saved if targets.expect_hostname else any_hostname(saved)
         return Replay(hosts=hosts, where=where)
     hosts = targets.hosts()
@@ -74,15 +80,14 @@ def _visit_to(host: str, where: Path | Visit | None) -> Visit:
         return where
     if where is None:
         return Visit(host, Status.PROBE_FAILED, NOT_SAVED)
-    try:
-        visit, _ = read_visit(where)
-    except OSError as error:
-        return Visit(host, Status.PROBE_FAILED, f"{where}: cannot be read: {error.strerror}")
-    except SavedEvidenceError as error:
-        return Visit(host, Status.PROBE_FAILED, str(error))
+    visit, _ = visit_in(where)
     if visit.host != host:
-        return Visit(host, Status.PROBE_FAILED, f"{where}: it is of {visit.host} by now")
+        return _unreadable(host, f"{where}: it is of {visit.host} by now")
     return visit
+
+
+def _unreadable(host: str, why: str) -> Visit:
+    return Visit(host, Status.UNREADABLE, brief(why, LONGEST))
 
 
 def not_asked(run: Run) -> tuple[frozenset[str], frozenset[str]]:
@@ -154,34 +159,54 @@ class KeptVisit(msgspec.Struct, frozen=True):
     arrived: Annotated[datetime, msgspec.Meta(tz=True)] | None = None  # by the controller's clock
 
 
-def replay(paths: Iterable[Path]) -> Iterator[tuple[Visit, Host]]:
+def replay(paths: Sequence[Path]) -> Iterator[tuple[Visit, Host]]:
     """Visits and their hosts from what `keep` or `nodevet probe` wrote: files, or folders of them.
 
-    Raises SavedEvidenceError for a file that is neither.
+    See `visit_in` and `saved_files`.
     """
-    yield from map(read_visit, saved_files(paths))
+    yield from map(visit_in, saved_files(paths))
 
 
-def saved_files(paths: Iterable[Path]) -> Iterator[Path]:
-    """These files, and those in these folders. Raises SavedEvidenceError for a folder that is of
-    something else, or empty."""
-    for path in paths:
-        if path.is_dir() and (wrong := mistaken(path, DocumentKind.EVIDENCE)):
-            raise SavedEvidenceError(f"{path}: {wrong}")
-        files = sorted(path.glob("*.json")) if path.is_dir() else [path]
-        if not files:
-            raise SavedEvidenceError(f"{path}: holds no evidence; `nodevet check --save` writes it")
-        for file in files:
-            if file != path and not file.is_file():
-                raise SavedEvidenceError(f"{file}: not a regular file; take it out of the folder")
-            yield file
+def saved_files(paths: Sequence[Path]) -> Iterator[Path]:
+    """These files, and those in these folders, each once.
+
+    Raises SavedEvidenceError for a folder that is of something else, empty or unreadable, and for
+    a file of another kind if it is all that was named.
+    """
+    yield from dict.fromkeys(file for path in paths for file in _files(path, alone=len(paths) == 1))
+
+
+def _files(path: Path, *, alone: bool) -> Sequence[Path]:
+    is_folder = path.is_dir()
+    if (is_folder or alone) and (wrong := mistaken(path, DocumentKind.EVIDENCE)):
+        raise SavedEvidenceError(f"{path}: {wrong}")
+    if not is_folder:
+        return [path]
+    try:
+        files = sorted(file for file in path.iterdir() if file.name.endswith(".json"))
+    except OSError as error:
+        raise SavedEvidenceError(f"{path}: cannot be read: {error.strerror}") from error
+    if not files:
+        raise SavedEvidenceError(f"{path}: holds no evidence; `nodevet check --save` writes it")
+    return files
+
+
+def visit_in(path: Path) -> tuple[Visit, Host]:
+    """As `read_visit`; an unreadable file is a visit to the host that it is named after."""
+    try:
+        return read_visit(path)
+    except OSError as error:
+        why = f"{path}: cannot be read: {error.strerror}"
+    except SavedEvidenceError as error:
+        why = str(error)
+    name = unquote(path.stem)
+    return _unreadable(name, why), Host(name=name, expect_hostname=False)
 
 
 def read_visit(path: Path) -> tuple[Visit, Host]:
     """The visit that one file holds, and its host. Raises OSError, and SavedEvidenceError for a
     file that is none."""
-    with path.open("rb") as file:
-        text = file.read(LARGEST + 1)
+    text = read_input(path, LARGEST + 1)
     if len(text) > LARGEST:
         raise SavedEvidenceError(f"{path}: more than {LARGEST >> 20} MiB: not evidence of one host")
     with suppress(msgspec.DecodeError):

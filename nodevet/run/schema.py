@@ -25,6 +25,7 @@ from nodevet.history.passport import Passport
 from nodevet.history.run_diff import RunDiff
 from nodevet.history.story import HostStory
 from nodevet.history.trend import CheckTrend, FieldTrend
+from nodevet.project import Project
 from nodevet.remedy.model import VERSION, Plan
 from nodevet.result import SCHEMA, Result
 from nodevet.run.recall import RunFound, RunsFound
@@ -36,7 +37,7 @@ _NOTED = re.compile(r"^    (\w+): [^#\n]*#(.*)$", re.MULTILINE)
 REFERENCE = "#/$defs/{name}"
 
 
-def baseline(project: Path) -> Document:
+def baseline(project: Project | Path) -> Document:
     """A baseline of this project: what an editor completes and checks."""
     from nodevet.baseline.schema import schema
     from nodevet.run.context import open_project
@@ -45,7 +46,7 @@ def baseline(project: Path) -> Document:
     return schema(catalog)
 
 
-def workload(project: Path) -> Document:
+def workload(project: Project | Path) -> Document:
     """A job whose GPUs are to be fed: what an editor completes and checks."""
     from nodevet.baseline.schema import struct_definitions
 
@@ -54,7 +55,7 @@ def workload(project: Path) -> Document:
     return _titled("workload", about, {"$ref": "#/$defs/WorkloadFile"}, found)
 
 
-def evidence(project: Path) -> Document:
+def evidence(project: Project | Path) -> Document:
     """What `nodevet probe` prints, or what `check --save` keeps of a host, which holds that."""
     records = sections()
     kinds = [_section(record) for record in records.values()]
@@ -87,7 +88,7 @@ def evidence(project: Path) -> Document:
     return _titled("evidence", "What was read on a node", {"anyOf": choices}, definitions)
 
 
-def history(project: Path) -> Document:
+def history(project: Project | Path) -> Document:
     """What the commands of the history answer with --format json; `kind` says which."""
     told, definitions = msgspec.json.schema_components(tuple(HISTORY), ref_template=REFERENCE)
     _annotate(definitions, tuple(HISTORY))
@@ -105,7 +106,12 @@ def _section(record: type[Any]) -> Any:
 
 
 def _of_struct(
-    name: str, about: str, kind: type[msgspec.Struct], field: str, version: int, project: Path
+    name: str,
+    about: str,
+    kind: type[msgspec.Struct],
+    field: str,
+    version: int,
+    project: Project | Path,
 ) -> Document:
     """The schema of a document of one class, whose `field` holds its `version`."""
     (told,), definitions = msgspec.json.schema_components((kind,), ref_template=REFERENCE)
@@ -174,7 +180,7 @@ HISTORY: Mapping[type[msgspec.Struct], tuple[str, ...]] = {
     Backtest: ("backtest",),
 }
 """The documents of the history, each with what its `kind` says."""
-KINDS: Mapping[str, Callable[[Path], Document]] = {
+KINDS: Mapping[str, Callable[[Project | Path], Document]] = {
     "baseline": baseline,
     "workload": workload,
     "run": partial(

@@ -68,6 +68,7 @@ class RunStatus(msgspec.Struct, frozen=True, kw_only=True):
     result: Result  # by the journal, as if its controller were gone
     in_hand: tuple[InHand, ...] = ()
     inventories: tuple[str, ...] = ()  # by which its hosts are reached; none: by their names
+    expired: bool = False  # the plan, by now
 
     @property
     def exit_code(self) -> int:
@@ -134,7 +135,8 @@ def status(folder: Path) -> RunStatus:
     result = run.account(records)
     begun = [record for record in records if isinstance(record, RunBegin)][-1]
     found = of_records(folder, plan, records, result, owner.controller(file, begun))
-    return replace(found, inventories=tuple(inventories_of(run)))
+    expired = (seconds_since(plan.expires) or 0.0) > 0
+    return replace(found, inventories=tuple(inventories_of(run)), expired=expired)
 
 
 def of_records(

@@ -10,6 +10,7 @@ from nodevet.baseline.library import ENDINGS
 from nodevet.catalog import Catalog
 from nodevet.learning.text import flow
 from nodevet.model import Baseline, CheckParams, Expectation, Value
+from nodevet.project import Project
 from nodevet.run.context import candidates, open_project
 
 GENERIC = "generic"
@@ -31,7 +32,7 @@ class Suggestions(msgspec.Struct, frozen=True, kw_only=True):
     missing: tuple[SuggestedLine, ...]
 
 
-def suggest(names: Sequence[str], project: Path) -> tuple[Suggestions, ...]:
+def suggest(names: Sequence[str], project: Project | Path) -> tuple[Suggestions, ...]:
     """For each of these baselines that can be used; without names, for the project's own."""
     catalog, folders = open_project(project)
     shipped = _loaded([name for name, _ in available([])], [], catalog)

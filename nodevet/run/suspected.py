@@ -4,31 +4,19 @@ from collections.abc import Collection
 
 from nodevet.history.model import BegunTogether
 from nodevet.remedy.plan.candidates import Suspected
-from nodevet.run.errors import UserError
-from nodevet.run.recall import NothingRecordedError, open_history
+from nodevet.run.asked_store import asked_store
 from nodevet.run.sweep import budget_of
-from nodevet.run.which_store import NONE, recorded_in
 from nodevet.settings import SiteSettings, settings
 from nodevet.suspicion import over
 
 
 def suspected(store: str | None, checks: Collection[str]) -> tuple[Suspected, ...]:
     """By what a store remembers; nothing where there is none. Raises UserError."""
-    if store == NONE:
+    if not checks:
         return ()
+    with asked_store(store) as history:
+        begun = history.begun(checks) if history else ()
     site = settings()
-    url = recorded_in(store, site.store_url, reaches=True)
-    if url is None or not checks:
-        return ()
-    from nodevet.store import StoreError
-
-    try:
-        with open_history(url or None) as history:
-            begun = history.begun(checks)
-    except NothingRecordedError:
-        return ()
-    except StoreError as error:
-        raise UserError(str(error)) from error
     return tuple(
         Suspected(
             check=each.check,

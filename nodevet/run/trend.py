@@ -21,8 +21,10 @@ from nodevet.history.trend import (
     unit_of,
     values,
 )
+from nodevet.model import Verdict
 from nodevet.problems import did_you_mean
 from nodevet.run.errors import UserError
+from nodevet.run.nights import usual_series
 
 if TYPE_CHECKING:
     from nodevet.store import Store
@@ -56,9 +58,8 @@ def trend_found(
 
 
 def _runs(store: "Store", name: str | None, most: int) -> list[RecordedRun]:
-    """Of one series: runs of several sweeps are of different hosts. None: that of the last run."""
-    last = store.run("last")
-    return store.runs(series=last.series if name is None else name, limit=most)[::-1]
+    """Of one series: several sweeps have different hosts. None: that of the last sweep."""
+    return store.runs(series=usual_series(store) if name is None else name, limit=most)[::-1]
 
 
 def _check_trend(
@@ -75,8 +76,14 @@ def _check_trend(
     vetted = {run.id: judged(run) for run in runs}
     if host is not None:
         vetted = Counter(visit.run for visit in store.visits_of(host) if visit.baseline)
+    failing = sorted({host for _, host, verdict in standing if verdict is Verdict.FAIL})
+    visits = {
+        run.id: {visit.host: visit.status for visit in store.visits(run.id, failing)}
+        for run in runs
+    }
     title = catalog.title(check) if known else ""
-    return CheckTrend(check=check, title=title, points=check_points(runs, vetted, standing))
+    points = check_points(runs, vetted, standing, visits)
+    return CheckTrend(check=check, title=title, points=points)
 
 
 def _field_trend(

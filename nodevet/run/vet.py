@@ -16,7 +16,7 @@ from nodevet.evidence.document import Evidence, EvidenceError, opened
 from nodevet.evidence.host import HostInfo
 from nodevet.facts import facts_of
 from nodevet.fleet import Options, Visit, visit
-from nodevet.identity import Met, judge_hostname
+from nodevet.identity import judge_hostname, own_gpus, told_apart
 from nodevet.judge import judge
 from nodevet.last_few import LastFew
 from nodevet.model import Baseline, Host, HostReport, Run, Severity, Status, new_run_id, unknown
@@ -76,7 +76,6 @@ def collect(
     started, clock = datetime.now().astimezone(), time.monotonic()
     run_id = new_run_id(started)
     done = PackedHosts()
-    met = Met(done.get)
 
     def result() -> Run:
         return Run(
@@ -104,20 +103,17 @@ def collect(
             hears.visiting()
             for each in reports:
                 if isinstance(each, HostReport):
-                    take(*met.meet(each))
+                    take(each)
                     hears.advanced(each.host)
                     continue
-                if met.is_first(each.summary):
-                    done.keep(each)
-                    hears.took_packed(partial(done.whole, each))
-                else:
-                    take(*met.meet(done.whole(each)))
+                done.keep(each)
+                hears.took_packed(partial(done.whole, each))
                 hears.advanced(each.summary.host)
         hears.visited()
     except KeyboardInterrupt:
         interrupted = True
         hears.visited()
-    take(*(host for host in met.told_apart() if host != done.get(host.host)))
+    take(*told_apart(done.summaries, done.get))
     take(*missing(hosts, frozenset(done.names)))
     run = result()
     if run.exit_code and not replayed and any(host.local for host in hosts):
@@ -127,7 +123,7 @@ def collect(
 
 
 def _hashes(context: VetContext, used: Set[str]) -> dict[str, str]:
-    hashes = {one.name: one.sha256 for one in context.baselines if one.name in used}
+    hashes = {one.label: one.sha256 for one in context.baselines if one.label in used}
     if used - hashes.keys():
         hashes |= {one.name: one.sha256 for one in context.shipped() if one.name in used}
     return hashes
@@ -187,6 +183,7 @@ def _judged(evidence: Evidence, blank: HostReport, host: Host, context: VetConte
         blank,
         machine_id=data.machine_id if data else None,
         boot_id=data.boot_id if data else None,
+        gpu_uuids=own_gpus(evidence) or msgspec.UNSET,
         clock=age.instant(data.clock_s if data else None),
         findings=(named,) if named else (),
         facts=facts_of(evidence),
@@ -210,7 +207,7 @@ def _judged(evidence: Evidence, blank: HostReport, host: Host, context: VetConte
     counted = (one for one in findings if one.severity is not Severity.SHADOW)
     return msgspec.structs.replace(
         known,
-        baseline=baseline.name,
+        baseline=baseline.label,
         findings=(*known.findings, *counted),
         shadow=tuple(one for one in findings if one.severity is Severity.SHADOW) or msgspec.UNSET,
     )

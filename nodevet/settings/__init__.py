@@ -11,7 +11,7 @@ from nodevet.files import open_regular
 from nodevet.problems import Place, Problem, listed
 from nodevet.settings.model import Settings
 from nodevet.settings.toml import TomlError, tree
-from nodevet.settings.trust import distrust
+from nodevet.trust import distrust
 
 NAME = "nodevet.toml"
 SQLITE = "sqlite:///"
@@ -31,7 +31,7 @@ class SiteSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     settings: Settings = Settings()
     file: Path | None = None
-    doubt: str = ""  # why the file, which was named, would not be taken up by itself
+    doubt: str = ""  # why others may decide what the file holds, which was named
 
     @property
     def folder(self) -> Path:
@@ -62,16 +62,16 @@ def find(start: Path) -> Path | None:
 def settings(file: Path | None = None, start: Path | None = None) -> SiteSettings:
     """The settings of `file`, or of the nearest file from `start` on upward. Raises SettingsError.
 
-    One that was found, and not named, must belong to who runs nodevet, or to root, and no one else
-    may write it: it can name commands. Of one that was named, `doubt` says so.
+    Other users may not decide what a file holds that was found here and not named: it can name
+    commands. For one that was named, `doubt` says so.
     """
     found = file or find(start or Path())
     if found is None:
         return SiteSettings()
     doubt = distrust(found)
     if file is None and doubt:
-        advice = f"it can name commands: `chmod go-w`, or if it is right, name it: --config {found}"
-        raise SettingsError((Problem(Place(file=str(found)), "", doubt, advice),))
+        advice = f"{found} can name commands: correct that, or accept the file: --config {found}"
+        raise SettingsError((Problem(Place(), "", doubt, advice),))
     return SiteSettings(settings=read(found), file=found, doubt=doubt)
 
 

@@ -3,8 +3,8 @@
 import os
 import re
 import sqlite3
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +13,17 @@ from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, SQLAlchemyError
 from sqlalchemy.pool import QueuePool
 
+from nodevet.printable import brief
 from nodevet.store import tls
 from nodevet.store.errors import StoreError
+from nodevet.store.schema import VERSION_TABLE
+from nodevet.trust import distrust
 
 WAIT = 60.0  # seconds for another process that writes
 PAGE = 16384  # bytes: a night of some ten hosts, where 4096 would hold two and waste the rest
 POSTGRES = ("postgresql", "postgres", "postgresql+pg8000")
 QUERY = frozenset({"host", "port", *tls.QUERY})
+BESIDE = ("-wal", "-shm", "-journal")  # files that SQLite keeps beside a database
 WRITERS = 0x6E6F6465  # the advisory lock that writers take; `node`
 INSTALL = "install it with: pip install 'nodevet[postgres]'"
 
@@ -95,9 +99,13 @@ def _sqlite(url: URL, *, create: bool) -> Engine:
         try:
             _make(path)
         except OSError as error:
-            raise StoreError(f"{path}: the store cannot be made: {error.strerror}") from error
+            why = "a link to a file that does not exist" if path.is_symlink() else error.strerror
+            raise StoreError(f"{path}: the store cannot be made: {why}") from error
     elif not path.is_file():
-        raise StoreError(f"{path}: it is no file, so it is no store; name another with --store")
+        raise StoreError(f"{path}: not a regular file; name another store with --store")
+    _check_owner(path)
+    with told(url):
+        _check_contents(path)
     engine = create_engine(
         url,
         connect_args={"timeout": WAIT, "check_same_thread": False},
@@ -142,12 +150,43 @@ def is_there(url: URL) -> bool:
     return True
 
 
+def _check_owner(path: Path) -> None:
+    """Raises StoreError if other users may write the store, or what SQLite keeps beside it."""
+    whole = path.resolve()
+    for each in (path, *(whole.with_name(whole.name + end) for end in BESIDE)):
+        if doubt := distrust(each):
+            raise StoreError(
+                f"{doubt}; nodevet reads no store that other users may change: correct that, or "
+                "name another store with --store"
+            )
+
+
+def _check_contents(path: Path) -> None:
+    """Raises StoreError for a database of another program, which stays as it is: what SQLite is
+    asked below switches it to WAL."""
+    if not path.stat().st_size:
+        return
+    found = sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro&immutable=1", uri=True)
+    with closing(found):
+        rows = found.execute("SELECT name FROM sqlite_master ORDER BY type <> 'table', name")
+        tables = [name for (name,) in rows]
+    if tables and VERSION_TABLE not in tables:
+        raise StoreError(f"{path}: {of_something_else(tables)}")
+
+
+def of_something_else(tables: Sequence[str]) -> str:
+    """Why a database with these tables is no store."""
+    some = ", ".join(map(brief, tables[:3]))
+    return f"it has tables of something else ({some}); name another store with --store"
+
+
 def _make(path: Path) -> None:
     """An empty file of mode 0600, in a folder of 0700 if there was none; SQLite gives what lies
     beside it the same mode."""
     if not path.parent.exists():
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+    _check_owner(path)
+    os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600))
 
 
 def _postgres(url: URL) -> Engine:
@@ -193,7 +232,7 @@ def told(url: URL) -> Iterator[None]:
     except SQLAlchemyError as error:
         raise StoreError(f"{shown(url)}: {_words(error)}") from error
     except (OSError, sqlite3.Error) as error:
-        raise StoreError(f"{shown(url)}: {error}") from error
+        raise StoreError(f"{shown(url)}: {_sqlite_words(str(error))}") from error
 
 
 SQLITE_WORDS = {
@@ -214,11 +253,25 @@ def _words(error: SQLAlchemyError) -> str:
     if not isinstance(error, DBAPIError):
         return str(error)
     cause = error.orig
-    text = str(cause)
-    for told_by_sqlite, words in SQLITE_WORDS.items():
-        if told_by_sqlite in text:
-            return words.replace("{path}", "FILE")
+    if isinstance(cause, Exception) and isinstance(cause.__cause__, OSError):
+        return _unreachable(cause.__cause__)
     if cause is not None and cause.args and isinstance(cause.args[0], dict):  # PostgreSQL's fields
         fields = cause.args[0]
         return str(fields.get("M", fields))
+    return _sqlite_words(str(cause))
+
+
+def _unreachable(error: OSError) -> str:
+    """Why no server of PostgreSQL answers."""
+    why = error.strerror or str(error)
+    return (
+        f"no PostgreSQL server answers there: {why}; start it, or see the host and port: "
+        "pg_isready -h HOST -p PORT"
+    )
+
+
+def _sqlite_words(text: str) -> str:
+    for told_by_sqlite, words in SQLITE_WORDS.items():
+        if told_by_sqlite in text:
+            return words.replace("{path}", "FILE")
     return text

@@ -1,13 +1,13 @@
 """Plans of fixes, the runs that carried them out, and what these changed."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
-from sqlalchemy import Connection, Select, delete, insert, select
+from sqlalchemy import Connection, Select, delete, func, insert, or_, select
 
 from nodevet import age, typed
-from nodevet.history.model import FixHost, RecordedAction, RecordedFixRun, RecordedPlan
+from nodevet.history.model import FailedFix, FixHost, RecordedAction, RecordedFixRun, RecordedPlan
 from nodevet.store import schema as t
 from nodevet.store.contents import content, keep
 from nodevet.store.ids import host_id, next_id
@@ -216,6 +216,45 @@ def _action(row: Any) -> RecordedAction:
         outcome=row.outcome,
         at=age.instant(row.at),
     )
+
+
+def failed(
+    connection: Connection, outcomes: Collection[str], after: float, in_doubt: str
+) -> list[FailedFix]:
+    """What ended so since then: each fix of a host once for each folder of a run.
+
+    A run without an end leaves `in_doubt` what its controller was doing: that has not failed.
+    """
+    machine = (
+        select(func.coalesce(t.boot.c.machine_id, t.visit.c.machine_id))
+        .select_from(t.visit.outerjoin(t.boot, t.boot.c.id == t.visit.c.boot))
+        .where(t.visit.c.host == t.action.c.host, t.visit.c.at <= t.action.c.at)
+        .order_by(t.visit.c.id.desc())
+        .limit(1)
+        .scalar_subquery()
+    )
+    rows = connection.execute(
+        select(t.fix_run.c.folder, t.host.c.name, t.action.c.fix, machine.label("machine"))
+        .select_from(
+            t.action.join(t.fix_run, t.fix_run.c.id == t.action.c.run).join(
+                t.host, t.host.c.id == t.action.c.host
+            )
+        )
+        .where(
+            t.fix_run.c.kind == "apply",
+            t.action.c.outcome.in_(outcomes),
+            or_(
+                t.action.c.outcome != in_doubt,
+                t.fix_run.c.exit_code.is_not(None),
+            ),
+            t.action.c.at >= after,
+        )
+        .order_by(t.action.c.id)
+    )
+    return [
+        FailedFix(folder=row.folder, host=row.name, fix=row.fix, machine_id=row.machine or "")
+        for row in {(row.folder, row.name, row.fix): row for row in rows}.values()
+    ]
 
 
 def _of_host(asked: Select[Any], host: str | None) -> Select[Any]:

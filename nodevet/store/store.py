@@ -11,6 +11,7 @@ from sqlalchemy.engine import URL, Engine
 from nodevet.history.model import (
     BegunTogether,
     CounterPoint,
+    FailedFix,
     FindingSpan,
     Part,
     PartPlace,
@@ -307,6 +308,14 @@ class Store:
         """What runs of fixes changed, oldest first."""
         with self._database.reading() as connection:
             return fixes.actions(connection, host)
+
+    def failed_fixes(
+        self, outcomes: Collection[str], *, after: str, in_doubt: str
+    ) -> list[FailedFix]:
+        """Fixes that ended in one of these outcomes since then, once for each host and run.
+        `in_doubt`: the outcome that does not count in a run without an end."""
+        with self._database.reading() as connection:
+            return fixes.failed(connection, outcomes, instant(after), in_doubt)
 
     def record_incident(self, hosts: Mapping[str, str], bundle: bytes, at: str) -> None:
         """A bundle of `nodevet diagnose`: the cause that it came to by host. Raises StoreError."""

@@ -2,7 +2,7 @@
 
 from sqlalchemy import Connection, Engine, inspect, text
 
-from nodevet.store.engine import shown
+from nodevet.store.engine import of_something_else, shown
 from nodevet.store.errors import StoreError
 from nodevet.store.schema import VERSION, VERSION_TABLE, metadata
 
@@ -42,10 +42,7 @@ def _refuse(connection: Connection, found: str | None) -> None:
             there &= metadata.tables.keys()
         taken = sorted(there)
         if taken:
-            raise StoreError(
-                f"{name}: it has tables of something else ({', '.join(taken[:3])}); name another "
-                "store with --store"
-            )
+            raise StoreError(f"{name}: {of_something_else(taken)}")
 
 
 def _run(connection: Connection) -> None:

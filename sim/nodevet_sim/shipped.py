@@ -44,6 +44,8 @@ class ProfileMachine:
     governor: str = "performance"
 
 
+BLACKWELL = ("Dell Inc.", "PowerEdge XE9780")
+TRAY = ("NVIDIA", "GB200 NVL")
 KINDS = {
     "h100-sxm": ProfileMachine("10de:2330", "10de:16c1", 8),
     "h200-sxm": ProfileMachine("10de:2335", "10de:18be", 8),
@@ -62,6 +64,13 @@ KINDS = {
     "t4": ProfileMachine(
         "10de:1eb8", "10de:12a2", 4, SimulatedLink(8.0, 8, 8.0, 16), 16,
         dmi=("Dell Inc.", "PowerEdge R740"), flavour="proprietary",
+    ),
+    "b200": ProfileMachine("10de:2901", "10de:1999", 8, dmi=BLACKWELL),
+    "b300": ProfileMachine("10de:3182", "10de:20e6", 8, dmi=BLACKWELL),
+    "gb200": ProfileMachine("10de:2941", "10de:2046", 4, cores=72, dmi=TRAY),
+    "gb300": ProfileMachine("10de:31c2", "10de:21f1", 4, cores=72, dmi=TRAY),
+    "rtx-pro-6000": ProfileMachine(
+        "10de:2bb5", "10de:204e", 8, cores=32, dmi=("Supermicro", "SYS-522GA-NRT")
     ),
     "rtx-4090": ProfileMachine(
         "10de:2684", "1458:40bf", 1, SimulatedLink(2.5, 16, 16.0, 16), 16, 1, "030000",

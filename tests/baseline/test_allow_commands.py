@@ -125,6 +125,35 @@ def test_two_rules_that_ask_the_same_are_one_question(tmp_path: Path) -> None:
     assert asks(context) == {"files": ({"path": "/a", "sha256": True}, {"path": "/a"})}
 
 
+def test_e02_text_of_private_files_is_asked_by_leave_of_the_baseline_itself(
+    tmp_path: Path,
+) -> None:
+    rules = "expect: {file: {a: {path: /a, contains: x}}}"
+    (tmp_path / "one").mkdir()
+    (tmp_path / "two").mkdir()
+    allowed = project(tmp_path / "one", f"allow_file_text: true\n{rules}")
+    assert asks(allowed)["files"] == ({"path": "/a", "contains": ["x"], "private": True},)
+    (tmp_path / "two").joinpath("base.yaml").write_text(
+        f"nodevet: 1\nallow_file_text: true\n{rules}"
+    )
+    heir = project(tmp_path / "two", "extends: ../base.yaml")
+    assert not heir.baselines[0].allow_file_text
+    assert asks(heir)["files"] == ({"path": "/a", "contains": ["x"]},)
+
+
+def test_e02_a_check_gives_no_leave(tmp_path: Path) -> None:
+    own = """
+from nodevet.model import Check, CheckParams, unknown
+def judge(evidence, params):
+    yield unknown(why="never asked")
+def asks(params):
+    return {"files": ({"path": "/a", "contains": ["x"], "private": True},)}
+CHECK = Check(params=CheckParams, reads=(), judge=judge, asks=asks)
+"""
+    context = project(tmp_path, "expect: {own: {}}", own)
+    assert asks(context)["files"] == ({"path": "/a", "contains": ["x"]},)
+
+
 @pytest.mark.parametrize(
     "asked",
     [

@@ -21,7 +21,10 @@ NAMES = (
     "nvidia-a100-sxm-80-500w",
     "nvidia-a40",
     "nvidia-b200",
+    "nvidia-b300",
     "nvidia-datacenter",
+    "nvidia-gb200-nvl72",
+    "nvidia-gb300-nvl72",
     "nvidia-h100-nvl",
     "nvidia-h100-pcie",
     "nvidia-h100-sxm",
@@ -29,16 +32,24 @@ NAMES = (
     "nvidia-hgx",
     "nvidia-l4",
     "nvidia-l40s",
+    "nvidia-nvl72",
     "nvidia-rtx-3090",
     "nvidia-rtx-4090",
     "nvidia-rtx-6000-ada",
     "nvidia-rtx-a6000",
+    "nvidia-rtx-pro-6000",
+    "nvidia-rtx-pro-6000-server",
+    "nvidia-server",
     "nvidia-t4",
     "workstation",
 )
-COMMON = ("generic", "nvidia-datacenter", "nvidia-hgx", "workstation")
-NO_ECC = ("generic", "workstation", "nvidia-rtx-3090", "nvidia-rtx-4090")
-ECC_BY_TASTE = ("nvidia-rtx-6000-ada", "nvidia-rtx-a6000")
+COMMON = (
+    *("generic", "workstation"),
+    *("nvidia-datacenter", "nvidia-hgx", "nvidia-nvl72", "nvidia-server"),
+)
+NO_ECC = ("generic", "nvidia-server", "workstation", "nvidia-rtx-3090", "nvidia-rtx-4090")
+ECC_BY_TASTE = ("nvidia-rtx-6000-ada", "nvidia-rtx-a6000", "nvidia-rtx-pro-6000",
+                "nvidia-rtx-pro-6000-server")  # fmt: skip
 CATALOG = Catalog()
 
 
@@ -93,7 +104,11 @@ def test_only_the_common_parts_are_for_no_node(name):
         ("nvidia-rtx-4090", "10de:2684", "max", "max", "default", None),
         ("nvidia-h100-pcie", "10de:2331", 5, 16, "default", None),
         ("nvidia-h100-nvl", "10de:2321", 5, 16, "default", None),
-        ("nvidia-b200", "10de:2901", "max", "max", "default", 8),
+        ("nvidia-b200", "10de:2901", 5, 16, "default", 8),
+        ("nvidia-b300", "10de:3182", "max", "max", "default", 8),
+        ("nvidia-gb200-nvl72", "10de:2941", "max", "max", "default", 4),
+        ("nvidia-gb300-nvl72", "10de:31c2", "max", "max", "default", 4),
+        ("nvidia-rtx-pro-6000-server", "10de:2bb5", "max", "max", "default", None),
         ("nvidia-a10", "10de:2236", "max", "max", "default", None),
         ("nvidia-a40", "10de:2235", "max", "max", "default", None),
         ("nvidia-l4", "10de:27b8", "max", "max", "default", None),
@@ -137,6 +152,12 @@ def test_ecc_is_wanted_of_every_data_center_gpu_and_not_of_workstations():
         ("10de:2684", "1458:40bf", "nvidia-rtx-4090"),
         ("10de:2321", "10de:1839", "nvidia-h100-nvl"),
         ("10de:2901", "10de:1999", "nvidia-b200"),
+        ("10de:3182", "10de:20e6", "nvidia-b300"),
+        ("10de:2941", "10de:2046", "nvidia-gb200-nvl72"),
+        ("10de:31c2", "10de:21f1", "nvidia-gb300-nvl72"),
+        ("10de:2bb5", "10de:220b", "nvidia-rtx-pro-6000-server"),
+        ("10de:2bb1", "10de:204b", "nvidia-rtx-pro-6000"),
+        ("10de:2bb4", "10de:204c", "nvidia-rtx-pro-6000"),
         ("10de:2204", "1458:403b", "nvidia-rtx-3090"),
     ],
 )
@@ -147,9 +168,9 @@ def test_each_node_gets_its_own(gpu_node, device, subsystem, wanted, count):
 
 
 def test_a_gpu_that_none_is_for(gpu_node):
-    found = choose(every(), gpu_node(8, "10de:3182", "10de:20e6"), Host(name="n"))
-    assert "fits: the GPUs are 8 × 10de:3182; name one with -b (-b generic judges any GPU)" in found
-    assert found.endswith('or write one with `applies: {gpu: {device: "10de:3182"}}`')
+    found = choose(every(), gpu_node(8, "10de:2bb9", "10de:2091"), Host(name="n"))
+    assert "fits: the GPUs are 8 × 10de:2bb9; name one with -b (-b generic judges any GPU)" in found
+    assert found.endswith('or write one with `applies: {gpu: {device: "10de:2bb9"}}`')
 
 
 def test_they_are_found_from_any_folder(tmp_path, monkeypatch):
@@ -160,7 +181,15 @@ def test_they_are_found_from_any_folder(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize(
     ("name", "links"),
-    [("nvidia-h100-sxm", 18), ("nvidia-h100-nvl", 12), ("nvidia-a100-sxm-80", 12)],
+    [
+        ("nvidia-h100-sxm", 18),
+        ("nvidia-h100-nvl", 12),
+        ("nvidia-a100-sxm-80", 12),
+        ("nvidia-b200", 18),
+        ("nvidia-b300", 18),
+        ("nvidia-gb200-nvl72", 18),
+        ("nvidia-gb300-nvl72", 18),
+    ],
 )
 def test_links_of_nvlink_are_counted_where_the_board_decides_how_many(name, links):
     assert params(name, "nvlink").active == links
@@ -169,6 +198,26 @@ def test_links_of_nvlink_are_counted_where_the_board_decides_how_many(name, link
 def test_what_only_hgx_boards_have_is_asked_of_these_alone():
     for name in NAMES:
         checks = {one.check for one in baseline(name).expectations}
-        hgx = name == "nvidia-hgx" or "-sxm" in name or name == "nvidia-b200"
-        assert ("swap" in checks) == hgx
+        hgx = "-sxm" in name or name in ("nvidia-hgx", "nvidia-b200", "nvidia-b300")
+        assert ("swap" in checks) == (hgx or "nvl72" in name)
         assert ("services" in checks) == (hgx and name != "nvidia-a100-sxm-80-500w")
+
+
+HARDWARE = {
+    *("memory_errors", "pci_links", "nvme_health", "drive_health", "time_sync", "raid"),
+    *("kernel_faults", "storage_errors", "network_link", "retired_pages"),
+}
+"""What finds broken hardware of any server, and needs no number."""
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_knowledge_every_server_is_asked_for_broken_hardware(name):
+    checks = {one.check for one in baseline(name).expectations}
+    assert checks >= HARDWARE or name in ("generic", "workstation")
+
+
+def test_knowledge_each_check_is_asked_or_says_why_not():
+    asked = [{one.check for one in each.expectations} for each in every()]
+    left = {check for check in CATALOG.ids if not all(check in checks for checks in asked)}
+    assert {check for check in left if len(CATALOG.check(check).unasked) < 15} <= {"command"}
+    assert {check for check in CATALOG.ids if CATALOG.check(check).unasked} == left

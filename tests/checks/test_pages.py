@@ -1,5 +1,6 @@
 """Every check has a page, and docs/checks/ is made of them."""
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -58,3 +59,8 @@ def test_a_check_imports_the_model_and_the_evidence_only(check_id):
         *(["nodevet.feed"] if check_id in COMPUTED else []),
     }
     assert "\nimport nodevet" not in source
+
+
+def test_a_page_says_each_of_its_parts_once(check_id, catalog):
+    parts = re.findall(r"^\*\*([^*]+)\*\*", catalog.page(check_id), re.MULTILINE)
+    assert len(parts) == len(set(parts))

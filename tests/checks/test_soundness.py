@@ -18,6 +18,7 @@ from nodevet.catalog import Catalog
 from nodevet.checking.expected import matches
 from nodevet.evidence.across import IN_HAND
 from nodevet.evidence.document import Evidence
+from nodevet.evidence.gpu import LIKENESS
 from nodevet.evidence.lists import numbers, spans
 from nodevet.model import Verdict, Waiver, show
 
@@ -302,7 +303,10 @@ def test_nothing_outside_reads_changes_a_verdict(case, say):
 
 
 def is_read(name: str, reads: tuple[str, ...]) -> bool:
-    """Whether `reads` names this place or something in it."""
+    """Whether `reads` names this place or something in it; whoever reads a GPU, reads which others
+    are like it."""
+    if name in LIKENESS and any(read.startswith("gpu.gpus[].") for read in reads):
+        return True
     return any(read == name or read.startswith((f"{name}.", f"{name}[")) for read in reads)
 
 

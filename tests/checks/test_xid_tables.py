@@ -4,13 +4,15 @@ import csv
 import json
 from pathlib import Path
 
+import pynvml
 import pytest
 
-from nodevet.checking.xids import NAMES, NVLINK5, TOLERATED, Remedy, link_error, remedy_of
+from nodevet.checking.recovery import RECOVERIES, Remedy
+from nodevet.checking.xids import MILD, NAMES, NVLINK5, TOLERATED, link_error, remedy_of
 
 TABLES = Path(__file__).parents[2] / ".." / "shared" / "captures" / "tables"
 pytestmark = pytest.mark.skipif(not TABLES.is_dir(), reason=f"no captures at {TABLES}")
-RESERVED = {23, 91, 152, 153, 174}  # no error, or reserved
+RESERVED = {23, 91, 174}  # no error, or reserved
 
 
 def catalogue():
@@ -33,21 +35,38 @@ def test_what_needs_more_than_the_application_is_no_jobs_own():
             assert remedy_of(int(code)).rank < Remedy.SUPPORT.rank, code
 
 
+def test_e15_where_nvidia_is_milder_is_as_its_catalogue_says():
+    actions = {int(code): said["action"] for code, said in catalogue()["xid_error_catalog"].items()}
+    mild = {code: each for code, each in actions.items() if each in ("IGNORE", "RESTART_APP")}
+    assert mild == MILD
+    assert mild.keys() <= NAMES.keys()
+    assert set(TOLERATED) - mild.keys() == {45}  # of which NVIDIA asks whether it came alone
+
+
+def test_e12_every_recovery_action_of_nvml_has_its_remedy():
+    prefix = "NVML_GPU_RECOVERY_ACTION_"
+    constants = {name.removeprefix(prefix): getattr(pynvml, name) for name in dir(pynvml)
+                 if name.startswith(prefix)}  # fmt: skip
+    assert {each.name: each.number for each in RECOVERIES} == constants
+
+
 def rules():
     for code, some in catalogue()["nvl5_decoding_rules"].items():
         for rule in some:
             yield int(code), rule["mnemonic"], rule
 
 
-def test_the_error_status_of_a_link_unit_says_whether_it_is_a_fault():
+def test_e11_the_error_status_of_a_link_unit_says_whether_it_is_a_fault():
     judged = 0
     for code, unit, rule in rules():
         assert code in NVLINK5
-        for status in rule["error_status_hex"] if code < 149 else ():
-            found = link_error("nonfatal", f"{unit} link 0 0x00000001 {status}")
-            assert found.fatal is (rule["resolution"] == "RESET_GPU"), rule
-            judged += 1
-    assert judged > 60
+        numbers = int(rule["intr_info_binary_r575"].replace("-", "0"), 2)
+        for status in rule["error_status_hex"]:
+            for name in (unit, *unit.split("/")):  # a line has both names, or one of them
+                found = link_error("nonfatal", f"{name} link 0 {numbers:#010x} {status}")
+                assert found.fatal is (rule["resolution"] == "RESET_GPU"), (name, rule)
+                judged += 1
+    assert judged > 150
 
 
 def test_why_a_link_went_down_says_whether_it_is_a_fault():

@@ -6,12 +6,10 @@ import pty
 import select
 import shlex
 import subprocess
-import sys
-import sysconfig
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
+from nodevet_on_node import install, write
 
 from simulated_fleet import Boot, SimulatedFleet
 
@@ -29,27 +27,7 @@ expect: {cpu_governor: performance, persistence_mode: true}
 fix: [cpu_governor]
 """
 INVENTORY = "nodevet: 1\nhosts: {g1: {whole_machine: true}}\n"
-REPO = Path(__file__).parents[2]
 SETTING = "/sys/devices/system/cpu/cpufreq/policy0/scaling_governor"
-# the node has this machine's files, but nothing of anyone's home
-PYTHON = Path(sys.executable).resolve()
-CARRIED = "/opt/carried"  # what of nodevet the node does not see: any user of it may read it
-ENTRY = "import os, site, sys; "
-ENTRY += f"site.addsitedir({CARRIED!r} if os.path.exists({CARRIED!r}) else "
-ENTRY += f"{sysconfig.get_path('purelib')!r}); sys.path.insert(0, {CARRIED!r}); "
-ENTRY += "from nodevet.__main__ import main; main()"
-PROGRAM = f"""#!/bin/sh
-p={PYTHON}
-[ -x $p ] || p=/usr/bin/python3
-exec $p -c {shlex.quote(ENTRY)} "$@"
-"""
-
-
-def write(path: str, text: str, mode: str = "644") -> str:
-    """A script that writes a file."""
-    return (
-        f"mkdir -p {Path(path).parent}; printf %s {shlex.quote(text)} > {path}; chmod {mode} {path}"
-    )
 
 
 class Machine:
@@ -57,31 +35,15 @@ class Machine:
 
     def __init__(self, fleet: SimulatedFleet) -> None:
         self.fleet = fleet
-        if "there" not in self.on(f"ls {REPO}/nodevet >/dev/null && echo there"):
-            self.carry()
+        install(fleet, "g1")
         self.on(
             "; ".join(
                 (
-                    write("/usr/local/bin/nodevet", PROGRAM, "755"),
                     write("/srv/p/baselines/base.yaml", BASE),
                     write("/srv/p/fleet.yaml", INVENTORY),
                 )
             )
         )
-
-    def carry(self) -> None:
-        """Copy nodevet to the node: the checkout lies where the node has files of its own."""
-        inside = "checks", "fixes", "baselines"  # as pip would install them
-        words = ["tar", "-cf", "-", "--exclude=__pycache__"]
-        words += [f"--transform=s,^{name},nodevet/{name}," for name in inside]
-        words += ["-C", str(REPO), "nodevet", *inside, "-C", sysconfig.get_path("purelib"), "."]
-        place, address = self.fleet.place, self.fleet.hosts["g1"].address
-        ssh = ["ssh", "-F", "none", "-l", "root", "-i", place.key, "-o", "IdentitiesOnly=yes"]
-        ssh += ["-o", f"UserKnownHostsFile={place.known_hosts}", str(address)]
-        unpack = f"mkdir -p {CARRIED} && tar -C {CARRIED} -xf - && chmod 755 {CARRIED}"
-        with subprocess.Popen(words, stdout=subprocess.PIPE) as tar:
-            subprocess.run([*ssh, unpack], stdin=tar.stdout, check=True)
-        assert tar.returncode == 0
 
     def on(self, script: str) -> str:
         """What a script says, whatever its end; errors too."""
@@ -235,7 +197,7 @@ def test_a_run_is_taken_up_by_root_on_the_same_machine_alone(machine: Machine) -
     machine.at_terminal("y", FIX)
     run = machine.run()
     machine.on(f"chown nobody {run}/journal.jsonl")
-    assert "others than root may have written it" in machine.on(f"nodevet rollback {run}")
+    assert "belongs to another user" in machine.on(f"nodevet rollback {run}")
     machine.on(
         f"chown root {run}/journal.jsonl; cp /etc/machine-id /srv/id; "
         f"tr 0-9 a-j < /srv/id > /etc/machine-id"

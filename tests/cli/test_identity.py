@@ -10,7 +10,7 @@ from click.testing import CliRunner, Result
 
 from nodevet.cli import nodevet as command_line
 from nodevet.fleet import Options, Visit
-from nodevet.identity import Met, is_same_name
+from nodevet.identity import is_same_name, told_apart
 from nodevet.model import Host, HostReport, Status
 from nodevet.report import formats, jsonl
 
@@ -27,9 +27,13 @@ Given = dict[str, dict[str, Any]]
 Call = Callable[..., Result]
 
 
-def document(**host: Any) -> bytes:
-    section = {"status": "ok", "seconds": 0, "data": host}
-    return json.dumps({"schema": 1, "probe": "1", "sections": {"host": section}}).encode()
+def document(gpus: Sequence[str] = (), **host: Any) -> bytes:
+    """`gpus`: their UUIDs."""
+    listed = [{"index": index, "uuid": uuid} for index, uuid in enumerate(gpus)]
+    sections = {"host": {"status": "ok", "seconds": 0, "data": host}}
+    if listed:
+        sections["gpu"] = {"status": "ok", "seconds": 0, "data": {"gpus": listed}}
+    return json.dumps({"schema": 1, "probe": "1", "sections": sections}).encode()
 
 
 @pytest.fixture
@@ -110,39 +114,130 @@ def test_d4_saved_evidence_of_one_machine_under_two_names_fails_both(
     assert again.exit_code == 1
 
 
+GPU = "GPU-5e7a1c90-44b1-4d7e-9c11-2f6d03a8b7e4"
+OTHER = "GPU-0b9d2f34-1c6e-4a58-8f07-7733a1ce52d9"
+
+
 @pytest.mark.parametrize(
     "other",
     [
         {"machine_id": "m", "boot_id": "another"},  # a clone
         {"machine_id": "another", "boot_id": "b"},  # a container of the same kernel
-        {"machine_id": "m"},
-        {"boot_id": "b"},
+        {"machine_id": "m", "gpus": [OTHER]},
+        {"boot_id": "b", "gpus": [OTHER]},  # a container without a machine id
+        {"machine_id": "another"},
         {},
     ],
 )
 def test_d4_what_may_be_another_machine_is_not_called_the_same(
     nodes: Given, call: Call, other: dict[str, Any]
 ) -> None:
-    nodes |= {"gpu001": MACHINE | {"hostname": "gpu001"}, "gpu002": other | {"hostname": "gpu002"}}
+    nodes |= {
+        "gpu001": MACHINE | {"hostname": "gpu001", "gpus": [GPU]},
+        "gpu002": other | {"hostname": "gpu002"},
+    }
     assert call("check", "gpu[001-002]").exit_code == 0
 
 
-def test_d4_a_machine_of_many_names_costs_each_of_them_little() -> None:
-    names = [f"n{number}" for number in range(500)]
-    done: dict[str, HostReport] = {}
-    met = Met(done.get)
-    written = 0
-    for name in names:
-        for report in met.meet(
-            HostReport(host=name, status=Status.VETTED, machine_id="m", boot_id="b")
-        ):
-            done[report.host] = report
-            written += 1
-    assert written == len(names) + 1
-    final = [*met.told_apart()]
-    assert [report.host for report in final] == names
+@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command[0])
+@pytest.mark.parametrize(
+    ("one", "other", "shared"),
+    [
+        ({"boot_id": "b"}, {"boot_id": "b"}, "the same boot id"),
+        ({"machine_id": "m", "boot_id": "b"}, {"boot_id": "b"}, "the same boot id"),
+        (
+            {"machine_id": "uninitialized", "boot_id": "b"},
+            {"machine_id": "m", "boot_id": "b"},
+            "the same boot id",
+        ),
+        ({"gpus": [GPU]}, {"gpus": [GPU]}, f"{GPU} in common"),
+        (
+            {"machine_id": "m", "gpus": [GPU]},
+            {"machine_id": "m", "gpus": [OTHER, GPU]},
+            f"the same machine id, {GPU} in common",
+        ),
+        (
+            {"machine_id": "m", "boot_id": "b", "gpus": [GPU, OTHER]},
+            {"machine_id": "m2", "boot_id": "b", "gpus": [GPU, OTHER]},
+            "the same boot id, 2 GPUs in common",
+        ),
+    ],
+)
+def test_e07_one_machine_under_two_addresses_is_seen_by_any_id(
+    nodes: Given,
+    call: Call,
+    one: dict[str, Any],
+    other: dict[str, Any],
+    shared: str,
+    command: tuple[str, ...],
+) -> None:
+    names = {"uptime_s": 9000.0, "hostname": "gpu001"}
+    nodes |= {"gpu001": one | names, "gpu002": other | names}
+    done = call(*command, "gpu[001-002]", "--no-expect-hostname", "--format", "json")
+    hosts = json.loads(done.stdout)["hosts"]
+    told = [(each["check"], each["verdict"], each["why"]) for each in map(first, hosts)]
+    assert told == [("host_identity", "fail", f"gpu001, gpu002 are one machine: {shared}")] * 2
+    assert done.exit_code == 1
+
+
+def first(host: dict[str, Any]) -> dict[str, Any]:
+    return {"why": "", **host["findings"][0]}
+
+
+@pytest.mark.parametrize("gpus", [{}, {"gpus": [GPU]}], ids=["no GPU read", "one has GPUs"])
+def test_e07_a_machine_id_shared_with_a_host_without_a_boot_id_is_unknown(
+    nodes: Given, call: Call, gpus: dict[str, Any]
+) -> None:
+    nodes |= {
+        "gpu001": MACHINE | {"hostname": "gpu001"} | gpus,
+        "gpu002": {"machine_id": "m", "hostname": "gpu002"},
+        "gpu003": {"machine_id": "m", "boot_id": "b3", "hostname": "gpu003"},
+    }
+    done = call("check", "gpu[001-003]", "--format", "json")
+    verdicts = [(first(each)["check"], first(each)["verdict"]) for each in hosts_of(done)]
+    assert verdicts == [("fine", "ok"), ("host_identity", "unknown"), ("fine", "ok")]
+    assert "machine id as gpu001, gpu003" in done.stdout
+    assert done.exit_code == 3
+
+
+def hosts_of(done: Result) -> list[dict[str, Any]]:
+    hosts: list[dict[str, Any]] = json.loads(done.stdout)["hosts"]
+    return hosts
+
+
+@pytest.mark.parametrize("uuid", ["GPU-00000001-0000-0000-0000-000000000001", "N/A", ""])
+def test_e07_a_uuid_that_is_a_placeholder_proves_nothing(
+    nodes: Given, call: Call, uuid: str
+) -> None:
+    nodes |= {name: {"hostname": name, "gpus": [uuid]} for name in ("gpu001", "gpu002")}
+    assert call("check", "gpu[001-002]").exit_code == 0
+
+
+def test_e07_a_chain_of_ids_joins_all_its_hosts() -> None:
+    reports = {
+        "a": HostReport(host="a", status=Status.VETTED, machine_id="m", boot_id="b"),
+        "b": HostReport(host="b", status=Status.VETTED, boot_id="b", gpu_uuids=(GPU,)),
+        "c": HostReport(host="c", status=Status.VETTED, boot_id="b9", gpu_uuids=(OTHER, GPU)),
+        "d": HostReport(host="d", status=Status.VETTED, machine_id="m", boot_id="b7"),
+    }
+    found = [*told_apart(reports.values(), reports.get)]
+    assert [report.host for report in found] == ["a", "b", "c"]
+    (why,) = {report.findings[0].why for report in found}
+    assert why == f"a, b, c are one machine: the same boot id, {GPU} in common"
+
+
+def test_d4_a_machine_of_many_names_names_a_few() -> None:
+    reports = {
+        name: HostReport(host=name, status=Status.VETTED, machine_id="m", boot_id="b")
+        for name in (f"n{number}" for number in range(500))
+    }
+    final = [*told_apart(reports.values(), reports.get)]
+    assert [report.host for report in final] == [*reports]
     (why,) = {finding.why for report in final for finding in report.findings}
-    assert why == "n0, n1, n10, n100, n101, n102, n103, n104 and 492 more are one machine"
+    assert why == (
+        "n0, n1, n10, n100, n101, n102, n103, n104 and 492 more are one machine: "
+        "the same machine id and boot id"
+    )
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command[0])

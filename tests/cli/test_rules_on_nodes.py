@@ -10,6 +10,7 @@ pytestmark = pytest.mark.timeout(900)
 SCENARIO = "sim: 1\nnodes: {n1: {gpus: {profile: h100-sxm, count: 1}}}\n"
 BASELINE = r"""nodevet: 1
 allow_commands: true
+allow_file_text: true
 expect:
   rule:
     node:
@@ -68,6 +69,15 @@ def test_what_differs_fails_and_what_was_read_stays_on_the_node(fleet: Simulated
         assert verdicts(fleet, "--evidence", "kept", "-b", "base") == found
     finally:
         fleet.on("n1", GOOD)
+
+
+def test_e02_root_answers_nothing_on_a_private_file_without_leave(fleet: SimulatedFleet) -> None:
+    told = BASELINE.replace("allow_file_text: true\n", "")
+    (fleet.project / "guess.yaml").write_text(told)
+    there = ("-i", str(fleet.place.inventory), "--deadline", "150", "--accept-new")
+    found = verdicts(fleet, *there, "-b", "guess.yaml")
+    assert (found["secret"], found["banner"]) == ("unknown", "ok")
+    (fleet.project / "guess.yaml").unlink()
 
 
 def test_saved_evidence_without_the_answer_is_unknown(fleet: SimulatedFleet) -> None:

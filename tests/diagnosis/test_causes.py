@@ -381,3 +381,56 @@ def test_every_threshold_names_its_source_and_a_figure_that_there_is() -> None:
 def test_a_gpu_that_nobody_watched_is_not_diagnosed() -> None:
     answer = diagnose(evidence({"cpu": {"online": "0-3"}}))
     assert answer == "the probe did not read this section"
+
+
+SERVER = gpu(0)
+DOUBTED = {
+    "GPU-bound at a quarter of its power": (
+        sections([gpu(97, power_mw=[175000] * LOOKS)]),
+        Cause.GPU,
+        "; but it draws 25 % of its power limit, as a GPU does whose kernels only poll",
+    ),
+    "stuck in epoll": (
+        sections([SERVER], [process(threads=[thread(10, waits={"ep_poll": LOOKS})])]),
+        Cause.STUCK,
+        "; but a server without requests sleeps in ep_poll as well",
+    ),
+    "stuck in recv": (
+        sections([SERVER], [process(threads=[thread(10, waits={"sk_wait_data": LOOKS})])]),
+        Cause.STUCK,
+        "; but a server without requests sleeps in sk_wait_data as well",
+    ),
+    "submission-bound without system time": (
+        sections(processes=[process(threads=[thread(10, 98)])]),
+        Cause.SUBMISSION,
+        "; but 0 % of the job's CPU time is in the kernel, and submitting takes system time",
+    ),
+    "submission-bound while starved": (
+        sections(processes=[process(threads=[thread(10, 60, 20, waited_ns=[0, 4 * 10**9])])]),
+        Cause.SUBMISSION,
+        "; but the job's hottest thread waited for a CPU that others had 40 % of the time",
+    ),
+    "NUMA-remote from a few ticks": (
+        sections(processes=[process(threads=[thread(10, 5, 1, cpu=20)])]),
+        Cause.NUMA,
+        "; but the job uses 0.05 CPUs in all, too few ticks to wait for",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", DOUBTED)
+def test_e30_what_a_figure_contradicts_is_medium_at_most_and_says_so(name: str) -> None:
+    watched, cause, but = DOUBTED[name]
+    found = told(watched)
+    assert found.causes == (cause,), found.sentence
+    assert found.confidence is Confidence.MEDIUM
+    assert found.sentence.endswith(but)
+
+
+def test_e30_without_a_contradiction_it_is_as_sure_as_before() -> None:
+    """The same causes, of jobs that give no reason to doubt."""
+    busy = told(sections([gpu(97, power_mw=[600000] * LOOKS)]))
+    stuck = told(sections([SERVER], [process(threads=[thread(10, waits={"futex_wait": LOOKS})])]))
+    far = told(sections(processes=[process(threads=[thread(10, 40, 20, cpu=20)])]))
+    for found in (busy, stuck, far):
+        assert found.confidence is Confidence.HIGH and "; but" not in found.sentence

@@ -43,7 +43,7 @@ def test_what_may_pass_is_tried_once_more_and_told_as_that(
             "passing": (Status.VETTED, True),
             "gone": (Status.UNREACHABLE, True),
             "good": (Status.VETTED, False),
-            "no-login": (Status.UNREACHABLE, False),
+            "no-login": (Status.NOT_VISITED, False),
             "slow": (Status.TIMEOUT, True),
         }
         assert visits["passing"].first.startswith("connection closed during key exchange")

@@ -22,7 +22,7 @@ DEADLINE = 50
 PYTHON_36 = Path.home() / ".pyenv/versions/3.6.15/bin/python3"
 PYTHON_2 = Path.home() / ".pyenv/versions/2.7.18/bin/python2"
 
-VETTED, UNREACHABLE = Status.VETTED, Status.UNREACHABLE
+NOT_VISITED, VETTED, UNREACHABLE = Status.NOT_VISITED, Status.VETTED, Status.UNREACHABLE
 TIMEOUT, FAILED = Status.TIMEOUT, Status.PROBE_FAILED
 
 EXPECTED = {
@@ -31,20 +31,23 @@ EXPECTED = {
     "stderr-flood": (VETTED, ""),
     "noisy-shell": (VETTED, ""),
     "full-disk": (VETTED, ""),
-    "wrong-user-key": (UNREACHABLE, r"permission denied for root \(offered: \S+\)"),
-    "no-login": (FAILED, r"command on the node exited with 1: This account is not available\."),
+    "wrong-user-key": (NOT_VISITED, r"permission denied for root \(offered: \S+\)"),
+    "no-login": (
+        FAILED,
+        r"the user.s login shell on the node ran no command: This account is not available\.; .*",
+    ),
     "busy": (UNREACHABLE, "the SSH server is busy: Exceeded MaxStartups"),
-    "changed-key": (UNREACHABLE, r"host key changed: expected the one in .*known_hosts:\d+"),
+    "changed-key": (NOT_VISITED, r"host key changed: expected the one in .*known_hosts:\d+"),
     "unknown-key": (
-        UNREACHABLE,
+        NOT_VISITED,
         r"host key not known \(add it with ssh-keyscan, or --accept-new\)",
     ),
-    "revoked-key": (UNREACHABLE, r"host key revoked \(.*known_hosts:\d+\)"),
-    "only-authority": (UNREACHABLE, r"host key not known; .*:\d+ names a certificate authority.*"),
+    "revoked-key": (NOT_VISITED, r"host key revoked \(.*known_hosts:\d+\)"),
+    "only-authority": (NOT_VISITED, r"host key not known; .*:\d+ names a certificate authority.*"),
     "refused": (UNREACHABLE, "connection refused"),
-    "missing-key-file": (UNREACHABLE, "key file not found: /no/such/key"),
-    "bad-port": (UNREACHABLE, "port is '70000' for bad-port; it must be 1 to 65535"),
-    "no-such-name": (UNREACHABLE, "name not found.*"),
+    "missing-key-file": (NOT_VISITED, "key file not found: /no/such/key"),
+    "bad-port": (NOT_VISITED, "port is '70000' for bad-port; it must be 1 to 65535"),
+    "no-such-name": (NOT_VISITED, "name not found.*"),
     "not-ssh": (UNREACHABLE, "not an SSH server"),
     "hangs-up": (UNREACHABLE, "connection closed before the SSH banner"),
     "black-hole": (TIMEOUT, r"timed out after 8 s \(connecting\)"),

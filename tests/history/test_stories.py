@@ -222,7 +222,7 @@ def test_hosts_that_an_incomplete_run_did_not_come_to_have_not_vanished(
         recorder = store.begin(run(1, 2))
         recorder.take(report("gpu001", night=1), None)
         recorder.finish(ended(run(1, 2), state=RunState.INCOMPLETE, visited=1))
-    told = " ".join(say("diff", "--store", url).split())
+    told = " ".join(say("diff", "last~1", "last", "--store", url).split())
     assert "20261102T040000 did not come to 1 host: what it lacks has not vanished" in told
     assert "state incomplete, 1 not visited" in " ".join(
         say("runs", "last", "--store", url).split()

@@ -1,8 +1,11 @@
 import json
+import os
 import subprocess
 import sys
 
 import pytest
+
+from nodevet.inventory import InventoryError, read
 
 ORACLE = """
 import json, sys
@@ -218,3 +221,34 @@ def test_a_file_that_hangs_is_ended(problems, inventory, monkeypatch):
     assert problems(files=inventory(text)) == [
         "inventory.py: did not end within 1 s; find out what it waits for by running it alone"
     ]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file away")
+@pytest.mark.parametrize("name", ["inventory.py", "group_data/g.py", "here/group_data/g.py"])
+def test_e01_root_runs_no_inventory_that_others_may_write(tmp_path, monkeypatch, name):
+    mark = tmp_path / "mark"
+    (tmp_path / "here").mkdir()
+    for folder in (tmp_path, tmp_path / "here"):
+        (folder / "group_data").mkdir()
+        (folder / "group_data" / "g.py").write_text("")
+    (tmp_path / "inventory.py").write_text("g = ['n1']\n")
+    monkeypatch.chdir(tmp_path / "here")
+    inventory = str(tmp_path / "inventory.py")
+    assert read((), inventories=[inventory])
+    (tmp_path / name).write_text(f"open({str(mark)!r}, 'w')\n")
+    (tmp_path / name).chmod(0o666)
+    with pytest.raises(InventoryError, match=rf"{name} .*by everyone, so root does not run "):
+        read((), inventories=[inventory])
+    assert not mark.exists()
+
+
+def test_e01_a_folder_that_others_may_add_to_gives_no_modules(tmp_path, monkeypatch):
+    (tmp_path / "here").mkdir()
+    (tmp_path / "here" / "planted.py").write_text("")
+    (tmp_path / "inventory.py").write_text("import planted\ng = ['n1']\n")
+    monkeypatch.chdir(tmp_path / "here")
+    inventory = str(tmp_path / "inventory.py")
+    assert read((), inventories=[inventory])
+    (tmp_path / "here").chmod(0o1777)
+    with pytest.raises(InventoryError, match="No module named 'planted'"):
+        read((), inventories=[inventory])

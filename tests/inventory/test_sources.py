@@ -11,15 +11,16 @@ from nodevet.inventory import sources
 ROOT = Path(__file__).parents[2]
 KINDS = (
     "not an inventory that nodevet reads: the JSON of `ansible-inventory --list` (.json), YAML "
-    "(.yaml), a pyinfra inventory (.py) or an executable that prints Ansible's JSON; "
-    "for an Ansible inventory run: ansible-inventory -i FILE --list > FILE.json"
+    "(.yaml), Ansible's INI, or a list of names (.ini, .txt), a pyinfra inventory (.py) or an "
+    "executable that prints Ansible's JSON; "
+    "for Ansible's YAML run: ansible-inventory -i FILE --list > FILE.json"
 )
 
 
 def test_a_source_is_a_file_of_its_folder_and_no_two_claim_one_ending():
     found = list(sources.sources())
     names = [source.__name__.rpartition(".")[2] for source in found]
-    assert names == ["ansible_json", "fleet_yaml", "pyinfra", "script"]
+    assert names == ["ansible_json", "fleet_yaml", "ini", "pyinfra", "script"]
     endings = [ending for source in found for ending in source.ENDINGS]
     assert len(endings) == len(set(endings))
     assert all(source.ENDINGS or source.recognizes for source in found)
@@ -73,7 +74,7 @@ def test_the_document_is_true(hosts, folder, language, source, shown):
 @pytest.mark.parametrize(
     ("name", "problem"),
     [
-        ("hosts.ini", KINDS),
+        ("hosts.conf", KINDS),
         ("hosts", KINDS),
         ("absent.yaml", "there is no such file; check the path"),
         ("absent", "there is no such file; check the path"),
@@ -87,8 +88,8 @@ def test_the_document_is_true(hosts, folder, language, source, shown):
     ],
 )
 def test_says_what_is_wrong_with_a_file(problems, folder, name, problem):
-    (folder / "hosts.ini").write_text("[gpus]\ngpu1\n")
-    (folder / "hosts").write_text("gpu1\n")
+    (folder / "hosts.conf").write_text("[gpus]\ngpu1\n")
+    (folder / "hosts").write_text("---\nall: {}\n")
     os.mkfifo(folder / "pipe.json")
     for huge in folder / "huge.yaml", folder / "huge.json", folder / "huge.py":
         with huge.open("wb") as file:

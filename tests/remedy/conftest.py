@@ -551,6 +551,16 @@ class CommandRig:
         assert said.code == 0, said
         return file
 
+    def by_bob(self) -> "CommandRig":
+        """bob plans, and ann alone may approve it, whatever its risk."""
+        rules = "nodevet: 1\napprovals: {drain: 1, reboot: 1}\n"
+        (self.project / "approval.yaml").write_text(rules)
+        with (self.project / "allowed_signers").open("a") as signers:
+            signers.write("bob ssh-ed25519 AAAA\n")
+        plan = self.w.plan
+        self.w.plan = lambda: replace(plan(), author="bob")  # type: ignore[method-assign]
+        return self
+
     def apply(self, *words: str | Path, plan: Path | None = None, **rollout: Any) -> "Said":
         file = plan or self.plan(**rollout)
         return self("apply", file, "--run", self.run, "-b", "b", *words)
@@ -672,7 +682,7 @@ class Live:
     """A fleet of simulated nodes, a project with a baseline, and Ann, who may approve."""
 
     def __init__(self, fleet: SimulatedFleet) -> None:
-        fleet.people("ann")
+        fleet.people("ann", "bob")
         self._fleet = fleet
         self.folder = fleet.project
         self.place = fleet.place
@@ -742,11 +752,12 @@ class Live:
             time.sleep(0.02)
         return True
 
-    def approved(self, name: str = "plan.json", *options: str) -> Path:
-        """A plan of all that is wrong now; `options` say how it is carried out."""
+    def approved(self, name: str = "plan.json", *options: str, author: str = "ann") -> Path:
+        """A plan of all that is wrong now, which ann approves; `options` say how it is carried
+        out."""
         plan, inventory = self.folder / name, self.place.inventory
         code, said = self.nodevet(
-            *("plan", "-i", inventory, "-b", "base", "--author", "ann", "-o", plan),
+            *("plan", "-i", inventory, "-b", "base", "--author", author, "-o", plan),
             *(*options, "--deadline", "150", "--project", self.folder),
         )
         assert code == 1 and plan.exists(), said

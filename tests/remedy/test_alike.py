@@ -83,7 +83,7 @@ def test_every_action_of_every_host_can_be_given_back(fleet: Plan) -> None:
 def test_full_names_every_uuid(fleet: Plan) -> None:
     text = shown(fleet, View.FULL)
     for host in HOSTS[::50]:
-        assert all(text.count(uuid) == 2 for uuid in uuids(host, 8))
+        assert all(text.count(uuid) == 3 for uuid in uuids(host, 8))
     assert "‹" not in text
     assert sum(line.startswith("$ nvidia-smi") for line in text.splitlines()) == 4000
 
@@ -165,8 +165,9 @@ def test_a_gpu_of_another_host_is_shown_by_its_uuid() -> None:
     theirs = uuids("n1", 2)[0]
     steps = [one(host, nvidia_smi(theirs, "-pl", "700"), subjects=()) for host in nodes]
     text = shown(hand_made(nodes, steps))
-    assert f"# x on n1 (b)\n## risk live; wrong\n-x: 1\n+x: 2\n$ nvidia-smi -i {theirs}" in text
-    assert f"# x on n2 (b)\n## risk live; wrong\n-x: 1\n+x: 2\n$ nvidia-smi -i {theirs}" in text
+    risk = "## risk live; wrong\n## set by commands: file /etc/x (not read)\n"
+    assert f"# x on n1 (b)\n{risk}-x: 1\n+x: 2\n$ nvidia-smi -i {theirs}" in text
+    assert f"# x on n2 (b)\n{risk}-x: 1\n+x: 2\n$ nvidia-smi -i {theirs}" in text
 
 
 def test_gpus_in_an_order_that_the_steps_contradict_are_shown_by_their_uuids() -> None:

@@ -446,3 +446,60 @@ def test_what_was_judged_in_a_resume_before_what_it_needs_failed_is_reverted_wit
     assert third.outcome is Outcome.FAILED, third
     assert third.why.endswith("does not hold without n1/pages/1, n1/defrag/1"), third
     assert box.everything() == before
+
+
+# --- reset by something outside -------------------------------------------------------------------
+
+
+def outside(box: Any, path: str, resets: Mapping[str, str]) -> None:
+    """Something outside sets these right after this kernel file was written."""
+    act = box.act
+
+    def acting(action: Any) -> Any:
+        done = act(action)
+        if getattr(action, "path", "") == path:
+            box.kernel.update(resets)
+        return done
+
+    box.act = acting
+
+
+def test_e23_what_a_step_cannot_write_is_not_blamed_on_it(
+    three: Callable[[], World], world: Callable[..., World]
+) -> None:
+    """A sysctl of vm cannot set the mode of huge pages, however soon after it that moves."""
+    w = three()
+    plan, box = w.plan(), w.boxes["n1"]
+    outside(box, HUGE, {world.thp: "always"})
+    result = w.node(plan, w.journal())
+    first, second, third = result.steps
+    assert third.outcome is second.outcome is Outcome.CHANGED, result
+    assert result.outcome is first.outcome is Outcome.FAILED, result
+    assert first.why.endswith(f"{world.thp}: reset by something outside, not by n1/huge/1"), first
+    assert values(box, world.thp) == ["always", "never", "8"]
+
+
+def test_e23_an_earlier_step_that_something_outside_reset_takes_no_other_with_it(
+    world: Callable[..., World],
+) -> None:
+    pages = {"mode": "never", "risk": "idle"}  # verified by itself, before the others
+    w = world("n1", more={"CHECK": CHECK, "FIX": FIX, "of": MORE}, **{**SET, "pages": pages})
+    plan, box = w.plan(), w.boxes["n1"]
+    outside(box, HUGE, {world.thp: "always"})
+    result = w.node(plan, w.journal())
+    first, second, third = result.steps
+    assert third.outcome is second.outcome is Outcome.CHANGED, result
+    assert first.outcome is Outcome.FAILED and "something else set it" in first.why, first
+
+
+def test_e23_a_step_that_can_write_it_is_blamed_for_an_earlier_one(
+    world: Callable[..., World],
+) -> None:
+    pages = {"mode": "never", "risk": "idle"}
+    w = world("n1", more={"CHECK": CHECK, "FIX": FIX, "of": MORE}, **{**SET, "pages": pages})
+    plan, box = w.plan(), w.boxes["n1"]
+    outside(box, DEFRAG, {world.thp: "always"})
+    result = w.node(plan, w.journal())
+    first, second, _ = result.steps
+    assert second.outcome is Outcome.FAILED and second.why == "it undoes n1/pages/1", second
+    assert first.outcome is Outcome.FAILED and first.why == "undone by n1/defrag/1", first

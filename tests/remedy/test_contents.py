@@ -228,7 +228,8 @@ def test_an_approver_sees_what_a_file_held_where_the_plan_has_it_next_to_it(
     for _ in range(2):
         told = shown(d, file)
         assert "harmless" not in told and "SECRET" not in told
-        said = f"--- {path}  (its earlier content is not available here, sha256 {name_of(OLD)})"
+        size = f"{len(OLD)} bytes, sha256 {name_of(OLD)}"
+        said = f"--- {path}  (its earlier content is not available here, {size})"
         assert said in told
         (folder / name_of(OLD)).unlink(missing_ok=True)
 

@@ -14,7 +14,7 @@ import pytest
 from nodevet.fleet import Options
 from nodevet.fleet.controller.ssh_executor import SshExecutor
 from nodevet.fleet.executor import Acted, WorkError
-from nodevet.fleet.protocol.framing import SessionAnswer
+from nodevet.fleet.protocol.framing import ActResult, SessionAnswer
 from nodevet.resource import Resource, RunCommand, State, restore
 from nodevet.result import HostResult, Outcome
 
@@ -100,7 +100,9 @@ def node(world: Callable[..., World], monkeypatch: pytest.MonkeyPatch) -> tuple[
     """A node whose pages, ECC mode and driver are wrong, and its plan."""
     w = world(pages="never", ecc_mode=True, driver_version=NEW)
     w.boxes["n1"] = driven(type(w.boxes["n1"]))("n1")
-    monkeypatch.setattr("nodevet.remedy.rollout.preconditions.drained", lambda hook, host: "")
+    monkeypatch.setattr(
+        "nodevet.remedy.rollout.preconditions.drained", lambda hook, host, seconds: ""
+    )
     w.terms = msgspec.structs.replace(w.terms, drain_hook="true")
     return w, w.plan()
 
@@ -256,7 +258,7 @@ def test_a_command_gets_the_time_that_it_asks_for(monkeypatch: pytest.MonkeyPatc
 
     def ask(host: str, do: str, *, seconds: float | None = None, **rest: Any) -> SessionAnswer:
         asked.append(seconds)
-        return SessionAnswer(result={"ok": True, "code": 0, "output": ""})
+        return SessionAnswer(result=ActResult(ok=True, code=0, output=""))
 
     with SshExecutor([], Options(deadline=100)) as worker:
         monkeypatch.setattr(worker, "_ask", ask)

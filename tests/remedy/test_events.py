@@ -95,7 +95,7 @@ def test_a_command_names_its_run_first_then_each_host(rig: Callable[..., Any]) -
     lines = said.err.splitlines()
     assert lines[:2] == [
         f"nodevet: run {d.run}; watch it: nodevet status {d.run}",
-        f"nodevet: if it is interrupted: nodevet apply --resume {d.run}",
+        f"nodevet: if it is interrupted: nodevet apply --resume {d.run} -b b",
     ], said
     assert {"n1  begun", "n1  changed", "n2  begun", "n2  changed"} <= {*lines}
     lines = d.rollback().err.splitlines()
@@ -111,6 +111,8 @@ def test_what_is_next_is_said_on_standard_error_if_the_report_is_no_table(
     said = d.apply("--format", "json", canary=1)
     assert said.code == 1 and said.out.startswith("{")
     first, second, kept = said.err.splitlines()[-3:]
-    assert first == "nodevet: n1: remove the cause, then plan again: nodevet plan n1", said.err
-    assert second.endswith(f": nodevet apply {d.run}/plan.json --host n2")
-    assert kept == (f"nodevet: the run is kept in {d.run}; undo it: nodevet rollback {d.run}")
+    assert first == (
+        "nodevet: n1: remove the cause, then plan again: nodevet plan n1 -b b --again"
+    ), said.err
+    assert second.endswith(f": nodevet apply {d.run}/plan.json --host n2 -b b")
+    assert kept == f"nodevet: the run is kept in {d.run}", "nothing is left to undo"

@@ -258,11 +258,12 @@ def test_d22_two_steps_may_stop_the_same_service_and_nothing_else(node: Any) -> 
     plan = planned(w)
     (step,) = plan.steps
     gpu = Resource(kind="gpu", name="GPU-x:ecc_pending")
+    change = RunCommand(words=("nvidia-smi", "-i", "GPU-x", "-e", "1"))
     other = replace(
         step,
         id="n1/mig_mode/1",
         fix="mig_mode",
-        actions=(step.actions[0], step.actions[-1]),
+        actions=(step.actions[0], change, step.actions[-1]),
         resources=(gpu, Resource(kind="unit", name=DCGM)),
         before=(),
     )

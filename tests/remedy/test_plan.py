@@ -13,6 +13,7 @@ from nodevet.catalog import Catalog, CatalogError
 from nodevet.checking.params import params_of
 from nodevet.evidence.document import Evidence, decode
 from nodevet.fixing.model import FixError, PlannedChange, Risk
+from nodevet.fleet.protocol.answers import RunningAgent
 from nodevet.judge import judge
 from nodevet.model import (
     Baseline,
@@ -30,10 +31,12 @@ from nodevet.model import (
 from nodevet.remedy import model
 from nodevet.remedy.plan.candidates import Draft, Rules, VettedNode, draft
 from nodevet.remedy.plan.planner import FixStates, Proposal, make
+from nodevet.remedy.plan.render import View, show
 from nodevet.resource import Action, Resource, RunCommand, State
 from nodevet.resource.file import WriteFile
 from nodevet.resource.kernel import WriteKernel
 from nodevet.resource.unit import SetUnit
+from nodevet.run.plan import warning
 
 UUID = "GPU-4bb2613f-bf5e-c8f5-a839-45d90576654d"
 NOW = datetime(2026, 11, 20, 22, 0, tzinfo=timezone.utc)
@@ -303,7 +306,8 @@ def test_another_owner_is_a_conflict(shop: Shop) -> None:
 def test_every_other_owner_is_named_once(shop: Shop) -> None:
     shop.add("a")
     resources = tuple(Resource(kind="kernel", name=f"/sys/{n}") for n in range(3))
-    change = kernel("/sys/0", resources=resources)
+    actions = tuple(WriteKernel(path=each.name, value="1") for each in resources)
+    change = kernel("/sys/0", resources=resources, actions=actions)
     owners = {"n1": {resources[1].label: ("tuned", "cron"), resources[2].label: ("tuned",)}}
     proposal = plan(shop, node("n1", [wish("a", change)], [finding("a")]), owners=owners)
     assert why(proposal) == [
@@ -423,7 +427,7 @@ def test_a_change_that_another_owner_bars_collides_with_nothing(shop: Shop) -> N
 def test_one_machine_under_two_names_is_not_planned(shop: Shop) -> None:
     shop.add("a")
     one, two = simple("n1", "a"), node("n2", [], [], boot_id="b-n1")
-    assert why(plan(shop, one, two)) == ["n1 a: n1, n2 are one machine"]
+    assert why(plan(shop, one, two)) == ["n1 a: n1, n2 are one machine: the same boot id"]
 
 
 def test_d4_a_node_of_another_host_name_is_not_planned(shop: Shop) -> None:
@@ -663,3 +667,24 @@ def test_r15_what_wants_idle_gpus_is_not_planned_beside_a_service_that_must_run(
     )
     assert "which numa_binding is about: one plan cannot have both" in conflict.why
     assert conflict.advice == "apply this plan, stop train.service, then plan --fix swap"
+
+
+def test_e22_what_works_on_a_host_is_named_in_each_of_its_steps(shop: Shop) -> None:
+    shop.add("a", "b")
+    drafted = draft([simple("n1", "a", "b"), simple("n2", "a")], shop.catalog, RULES)
+    seen = looked(drafted)
+    told = "puppet runs every 30 min: it may set this again"
+    seen["n1"] = msgspec.structs.replace(seen["n1"], agents=(told,))
+    made = make(drafted, RULES, seen)
+    assert [told in step.note for step in made.plan.steps] == [True, True, False]
+    for view in View:
+        assert told in "\n".join(show(made.plan, view))
+
+
+@pytest.mark.parametrize(
+    ("every_s", "words"),
+    [(1800, "puppet runs every 30 min: it may set this again"),
+     (None, "puppet runs on this host: it may set this again")],
+)  # fmt: skip
+def test_e22_how_often_it_runs_is_said_if_it_is_known(every_s: int | None, words: str) -> None:
+    assert warning(RunningAgent(name="puppet", every_s=every_s)) == words

@@ -1,9 +1,11 @@
 """Plans and runs of fixes are in the history of their hosts, and need none."""
 
 import json
+import shutil
 import sqlite3
 import time
 from collections.abc import Callable
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +13,17 @@ import pytest
 from sqlalchemy import event
 from sqlalchemy.engine import Engine
 
+from nodevet.remedy.journal.attempts import recent, runs_of
 from nodevet.run import remember_fixes
+from nodevet.run.context import open_context
+from nodevet.run.failed_elsewhere import failed_elsewhere
+from nodevet.run.listener import FixListener
+from nodevet.run.plan import PlanRequest, rules_of
 from nodevet.store import Store, engine, open_store
 
 Rig = Callable[..., Any]
+DAY = timedelta(hours=24)
+WRITTEN = "/etc/tmpfiles.d/nodevet-pages.conf"
 THP = "kernel /sys/kernel/mm/transparent_hugepage/enabled"
 
 
@@ -141,7 +150,7 @@ def locked(file: Path) -> str:
 
 def folder(file: Path) -> str:
     file.mkdir()
-    return "it is no file, so it is no store"
+    return "not a regular file; name another store with --store"
 
 
 HELD: list[sqlite3.Connection] = []
@@ -212,3 +221,51 @@ def test_no_store_is_no_store(rig: Rig, tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.setenv("NODEVET_STORE", f"sqlite:///{tmp_path}/h.sqlite")
     assert d.apply("--store", "none").code == 0
     assert not (tmp_path / "h.sqlite").exists()
+
+
+def test_e25_what_failed_in_runs_kept_elsewhere_is_not_planned_again(
+    rig: Rig, url: str, tmp_path: Path
+) -> None:
+    d = rig("n1", "n2")
+    d.w.boxes["n1"].refused[WRITTEN] = "No space left on device"
+    for number in (1, 2, 3):
+        d.run = tmp_path / "elsewhere" / str(number)
+        said = d.apply("--store", url, "--max-fail", "2", "--override")
+        assert said.code in (0, 1), said
+    found = failed_elsewhere(url, d.project / "runs", datetime.now(timezone.utc) - DAY)
+    machine = d.w.boxes["n1"].machine_id
+    runs = tuple(str(tmp_path / "elsewhere" / str(number)) for number in (1, 2, 3))
+    assert runs_of(found, "n1", "pages", machine) == runs
+    context = open_context(d.project, ("b",))
+    for again, expected in ((False, runs), (True, ())):
+        asked = PlanRequest(author="ann", again=again)
+        rules = rules_of(asked, context, d.project / "runs", FixListener(), store=url)
+        assert runs_of(rules.failed, "n1", "pages", machine) == expected
+    assert runs_of(found, "n2", "pages", d.w.boxes["n2"].machine_id) == ()
+    assert failed_elsewhere(url, d.run.parent, datetime.now(timezone.utc) - DAY) == ()
+    assert failed_elsewhere(url, d.project / "runs", datetime.now(timezone.utc) + DAY) == ()
+    assert failed_elsewhere("none", d.project / "runs", datetime.now(timezone.utc) - DAY) == ()
+
+
+def test_e25_a_fix_whose_controller_was_killed_did_not_fail(
+    rig: Rig, url: str, tmp_path: Path
+) -> None:
+    """Whatever the last record of a killed run is, the store counts no failure, as its journal
+    counts none; nor does it once the run is resumed or rolled back."""
+    d = rig("n1")
+    assert d.apply().code == 0
+    whole = d.run
+    records = len((whole / "journal.jsonl").read_text().splitlines())
+    for kept in range(1, records):
+        d.run = tmp_path / "elsewhere" / str(kept)
+        shutil.copytree(whole, d.run)
+        d.cut(kept)
+        assert remember_fixes.remember_run(url, d.run) == ""
+    assert d.resume("--store", url).code == 0
+    d.run = d.run.with_name("6")
+    assert d.rollback("--store", url).code == 0
+    with open_store(url) as store:
+        assert "unknown" in {each.outcome for each in store.actions("n1")}
+    now = datetime.now(timezone.utc)
+    assert recent(d.run.parent, now, DAY) == ((), ())
+    assert failed_elsewhere(url, d.project / "runs", now - DAY) == ()

@@ -92,10 +92,10 @@ def reached(path: Path, *, mode: int = 0o644, folder: int = 0o700, owner: int = 
 @pytest.mark.parametrize(
     "given",
     [
-        {"mode": 0o664},
+        {"mode": 0o666},
         {"mode": 0o646},
-        {"folder": 0o770},
-        {"folder": 0o1777},
+        {"folder": 0o777},
+        {"folder": 0o757},
         pytest.param(
             {"owner": 65533}, marks=pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
         ),
@@ -111,11 +111,13 @@ def test_r13_a_reach_that_others_could_have_written_is_not_used(
         run.reach()
 
 
-def test_r13_a_reach_that_is_a_link_is_not_used(tmp_path: Path) -> None:
+def test_r13_a_reach_that_is_a_link_into_a_folder_of_others_is_not_used(tmp_path: Path) -> None:
     run = reached(tmp_path)
-    (run.path / "reach.json").rename(tmp_path / "elsewhere")
-    (run.path / "reach.json").symlink_to(tmp_path / "elsewhere")
-    with pytest.raises(RunError, match="may be written by others"):
+    (tmp_path / "theirs").mkdir()
+    (tmp_path / "theirs").chmod(0o777)
+    (run.path / "reach.json").rename(tmp_path / "theirs" / "elsewhere")
+    (run.path / "reach.json").symlink_to(tmp_path / "theirs" / "elsewhere")
+    with pytest.raises(RunError, match=r"theirs .* can be written by everyone"):
         run.reach()
 
 

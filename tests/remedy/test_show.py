@@ -101,6 +101,7 @@ def test_d23_all_of_how_it_is_carried_out_is_shown() -> None:
         "carried out by nodevet 0.1: canary 2 · batch 3 · max-fail 1 · pause 1m · settle 0.5s"
         " · verify-reboot · reboot-timeout 30m · boot-settle 10s"
         " · holders python3,job.service\\x1b[2J · drain-hook drain --now\\x1b[2J"
+        " · drain-timeout 30m"
     )
 
 

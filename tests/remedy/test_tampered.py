@@ -177,7 +177,7 @@ def test_r13_how_nodes_are_reached_is_said_anew_where_others_could_write_it(
     d.reached.clear()
     for said in (d.rollback(), d.resume()):
         assert said.code == 2 and d.reached == set(), said
-        assert "may be written by others" in said.err and "with -i" in said.err
+        assert "can be written by everyone" in said.err and "with -i" in said.err
     inventory = d.project / "hosts.yaml"
     inventory.write_text("nodevet: 1\nhosts:\n  n1: {}\n")
     told = json.loads((d.run / "reach.json").read_text())

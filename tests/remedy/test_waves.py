@@ -16,7 +16,7 @@ from nodevet.result import HostResult, Outcome
 
 def ended(progress: RolloutProgress, *outcomes: Outcome) -> RolloutProgress:
     for outcome in outcomes:
-        progress = progress.began().over(HostResult(host="n", outcome=outcome))
+        progress = progress.began().over(HostResult(host="n", outcome=outcome), Limits())
     return progress
 
 
@@ -25,9 +25,9 @@ def test_only_the_canary_begins_until_it_is_proven() -> None:
     assert room(limits, progress) == 2
     progress = progress.began().began()
     assert room(limits, progress) == 0
-    progress = progress.over(HostResult(host="n", outcome=Outcome.CHANGED))
+    progress = progress.over(HostResult(host="n", outcome=Outcome.CHANGED), limits)
     assert in_canary(limits, progress) and room(limits, progress) == 0
-    progress = progress.over(HostResult(host="n", outcome=Outcome.VERIFIED_AFTER_REBOOT))
+    progress = progress.over(HostResult(host="n", outcome=Outcome.VERIFIED_AFTER_REBOOT), limits)
     assert not in_canary(limits, progress) and room(limits, progress) == 5
 
 

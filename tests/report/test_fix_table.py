@@ -14,8 +14,11 @@ from nodevet.report import render
 from nodevet.report.parts.fix_next import next_steps
 from nodevet.resource import Resource, RunCommand, State
 from nodevet.result import (
+    CANARY_NOT_REBOOTED,
+    CANARY_PENDING,
     CONFIRMED,
     LEFT_OUT,
+    NO_FURTHER,
     HostResult,
     Outcome,
     Ran,
@@ -192,7 +195,7 @@ BACK = "nodevet rollback runs/x-1 --host 'n[1-2]'"
     [
         (Outcome.ROLLBACK_FAILED, {}, BACK),
         (Outcome.UNKNOWN, {}, RESUME),
-        (Outcome.FAILED, {}, AGAIN),
+        (Outcome.FAILED, {}, f"{AGAIN} --again"),
         (Outcome.REFUSED, {"refusal": Refusal.STALE}, AGAIN),
         (Outcome.REFUSED, {"refusal": Refusal.MANAGER}, AGAIN),
         (Outcome.REFUSED, {"refusal": Refusal.LOCKED}, RESUME),
@@ -203,6 +206,9 @@ BACK = "nodevet rollback runs/x-1 --host 'n[1-2]'"
         (Outcome.NOT_ATTEMPTED, {"why": "the canary failed"}, APPLY),
         (Outcome.NOT_ATTEMPTED, {"why": "2 nodes failed, and 1 may"}, APPLY),
         (Outcome.NOT_ATTEMPTED, {"why": "the plan expired"}, AGAIN),
+        (Outcome.NOT_ATTEMPTED, {"why": f"{NO_FURTHER}: the disk is full"}, RESUME),
+        (Outcome.NOT_ATTEMPTED, {"why": f"{CANARY_PENDING}: later"}, RESUME),
+        (Outcome.NOT_ATTEMPTED, {"why": f"{CANARY_NOT_REBOOTED}: busy"}, RESUME),
         (Outcome.PENDING, {}, "nodevet check -i fleet.yaml --limit 'n[1-2]'"),
     ],
 )
@@ -220,7 +226,7 @@ def test_each_outcome_says_the_next_command(
 @pytest.mark.parametrize(
     ("outcome", "rest", "command"),
     [
-        (Outcome.FAILED, {}, "nodevet fix @local"),
+        (Outcome.FAILED, {}, "nodevet fix @local --again"),
         (Outcome.REFUSED, {"refusal": Refusal.LOCKED}, "nodevet fix @local"),
         (Outcome.NOT_ATTEMPTED, {"why": "interrupted"}, "nodevet fix @local"),
         (Outcome.UNKNOWN, {}, "nodevet apply --resume runs/x-1"),
@@ -234,7 +240,7 @@ def test_after_a_fix_of_the_machine_at_hand_it_is_fixed_again(
     one = run([host("n1", outcome, **rest)], options={CONFIRMED: {"user": "root", "uid": 0}})
     (found,) = next_steps(one, "runs/x-1", ())
     assert found.command == command
-    assert ("with the same options" in found.why) is (command == "nodevet fix @local")
+    assert ("with the same options" in found.why) is command.startswith("nodevet fix @local")
 
 
 def test_hosts_whose_names_are_not_found_need_an_inventory() -> None:
@@ -258,7 +264,7 @@ def test_a_rollback_that_is_not_done_is_gone_on_with(outcome: Outcome) -> None:
 
 def test_hosts_that_are_reached_by_name_and_odd_names() -> None:
     (found,) = next_steps(run([host("n1", Outcome.FAILED)]), "runs/x-1", ())
-    assert found.command == "nodevet plan n1"
+    assert found.command == "nodevet plan n1 --again"
     (found,) = next_steps(run([host("odd name; rm", Outcome.UNKNOWN)], kind="rollback"), "runs/x-1")
     assert found.command == "nodevet rollback runs/x-1 --host HOSTS"
     assert next_steps(run([host("n1", Outcome.CHANGED), host("n2", Outcome.UNCHANGED)])) == []

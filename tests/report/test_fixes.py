@@ -188,7 +188,7 @@ approved by: bob@example.com ({KEY})
 started: 2026-01-02T03:04:05+00:00, took 1 min 2 s
 stopped: 1 node failed, and 0 may
 2 hosts: 1 changed, 1 failed and rolled back
-next: gpu3: remove the cause, then plan again: nodevet plan -i INVENTORY --limit gpu3
+next: gpu3: remove the cause, then plan again: nodevet plan -i INVENTORY --limit gpu3 --again
 """
     )
 

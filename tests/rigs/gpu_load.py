@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -33,6 +34,7 @@ class LoadedMachine:
 
     state: Path
     variables: Mapping[str, str]
+    python: Path  # starts with these variables: the probe keeps none of its caller's
 
     @contextmanager
     def load(
@@ -72,8 +74,7 @@ class LoadedMachine:
         """The host of the JSON form; `before`: a command under which nodevet runs."""
         words = ("diagnose", "@local", "-b", "generic", "--format", "json", "--duration", "5s")
         done = subprocess.run(
-            [*before, sys.executable, "-m", "nodevet", *words, *options],
-            env={**os.environ, **self.variables},
+            [*before, self.python, "-m", "nodevet", *words, *options],
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
@@ -91,13 +92,28 @@ def loaded_machine(library: Path, gpus: int = 1, described: str = "") -> Iterato
     `described`: more lines of the GPUs' description.
     """
     shared = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
-    with tempfile.TemporaryDirectory(dir=shared) as folder:
+    with tempfile.TemporaryDirectory(dir=shared) as folder, tempfile.TemporaryDirectory() as venv:
         state = Path(folder, "nvml.state")
         each = "".join(GPU.format(index, 0x10 + index) for index in range(gpus))
         head = profile_text("h100-sxm")
         state.write_text(f"{head}\ncount = {gpus}\n{each}gpu.*.nvlinks = 0\n{described}")
         Path(f"{state}.processes").mkdir()
-        yield LoadedMachine(state, environment(library, state))
+        variables = environment(library, state)
+        yield LoadedMachine(state, variables, _python(Path(venv), variables))
+
+
+def _python(venv: Path, variables: Mapping[str, str]) -> Path:
+    """This interpreter with its packages, which starts with these variables, as its children do."""
+    here = Path(sys.prefix)
+    for name in ("lib", "pyvenv.cfg"):
+        (venv / name).symlink_to(here / name)
+    exports = "".join(f"export {name}={shlex.quote(text)}\n" for name, text in variables.items())
+    python = venv / "bin" / "python3"
+    python.parent.mkdir()
+    real = shlex.quote(str(Path(sys.executable).resolve()))
+    python.write_text(f'#!/bin/bash\n{exports}exec -a "$0" {real} "$@"\n')
+    python.chmod(0o755)
+    return python
 
 
 @dataclass(frozen=True)

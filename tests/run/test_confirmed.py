@@ -123,55 +123,6 @@ def test_a_tree_that_an_inventory_puts_in_the_place_of_this_machine_is_none(
         fix.this_machine(["@local"], [str(file)], tmp_path)
 
 
-@pytest.mark.skipif(os.getuid() != 0, reason="only root can give a file away")
-def test_root_runs_nothing_that_others_may_have_put_there(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    tmp_path.chmod(0o755)
-    (tmp_path / "checks").mkdir()
-    assert confirmed.planted(tmp_path) == ""
-    os.chown(tmp_path / "checks", 1000, 1000)
-    assert "checks: others may write there" in confirmed.planted(tmp_path)
-    monkeypatch.setenv("SUDO_UID", "1000")
-    assert confirmed.planted(tmp_path) == ""
-    monkeypatch.setenv("SUDO_UID", "1001")
-    with pytest.raises(UserError, match="others may write there"):
-        fix.this_machine(["@local"], [], tmp_path)
-    (tmp_path / "checks").rmdir()
-    assert confirmed.planted(tmp_path) == ""
-    tmp_path.chmod(0o1777)
-    assert "--project" in confirmed.planted(tmp_path)
-
-
-@pytest.mark.skipif(os.getuid() != 0, reason="gives files away")
-def test_code_that_others_own_or_may_write_is_not_run_by_root(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.delenv("SUDO_UID", raising=False)
-    tmp_path.chmod(0o755)
-    (tmp_path / "checks").mkdir(mode=0o755)
-    check = tmp_path / "checks" / "one.py"
-    check.write_text("")
-    check.chmod(0o664)
-    assert confirmed.planted(tmp_path) == ""
-    os.chown(check, 0, 1000)
-    assert "checks/one.py: others may write there" in confirmed.planted(tmp_path)
-    check.chmod(0o644)
-    assert confirmed.planted(tmp_path) == ""
-    os.chown(check, 1000, 0)
-    assert "checks/one.py: others may write there" in confirmed.planted(tmp_path)
-    elsewhere = check.rename(tmp_path / "elsewhere.py")
-    assert confirmed.planted(tmp_path) == ""
-    check.symlink_to(elsewhere)
-    assert "checks/one.py: others may write there" in confirmed.planted(tmp_path)
-    check.unlink()
-    check.symlink_to(tmp_path / "nowhere")
-    assert confirmed.planted(tmp_path) == ""
-    (tmp_path / "checks").chmod(0o775)
-    os.chown(tmp_path / "checks", 0, 1000)
-    assert "checks: others may write there" in confirmed.planted(tmp_path)
-
-
 def test_a_project_with_rules_of_its_own_decides(tmp_path: Path) -> None:
     assert confirmed.refused_by(tmp_path) == ""
     (tmp_path / "allowed_signers").write_text(f"ann {KEY}\n")

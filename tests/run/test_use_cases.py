@@ -5,7 +5,6 @@ import math
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from threading import Thread
 from typing import Any
 
 import pytest
@@ -91,23 +90,28 @@ def test_evidence_of_hosts_that_are_not_asked_for_is_left_out(
     assert [visit.status for visit in some.visits] == [Status.VETTED, Status.PROBE_FAILED]
     assert some.left_out == ("b",)
     assert saved.strangers(tmp_path, some.hosts, Targets(names=("a", "c"))) == ["b"]
-    with pytest.raises(saved.SavedEvidenceError, match="two files are of the same host"):
-        saved.read_saved([tmp_path, tmp_path], Targets())
+    assert saved.read_saved([tmp_path, tmp_path / "a.json"], Targets()) == every
+    saved.keep(vetted("b"), Host(name="b"), tmp_path / "more")
+    twice = saved.read_saved([tmp_path, tmp_path / "more"], Targets())
+    statuses = {visit.host: (visit.status, visit.why) for visit in twice.visits}
+    assert statuses["a"] == (Status.VETTED, "")
+    why = f"two files are of this host: {tmp_path}/b.json, {tmp_path}/more/b.json"
+    assert statuses["b"] == (Status.UNREADABLE, why)
 
 
 def test_saved_evidence_is_read_as_it_is_judged(tmp_path: Path, vetted: Vetted) -> None:
     for name in ("a", "b", "c", "d"):
         saved.keep(vetted(name), Host(name=name), tmp_path)
-    os.mkfifo(pipe := tmp_path / "pipe")
-    writer = Thread(target=pipe.write_bytes, args=((tmp_path / "d.json").read_bytes(),))
-    writer.start()
+    reader, writer = os.pipe()
+    with os.fdopen(writer, "wb") as file:
+        file.write((tmp_path / "d.json").read_bytes())
     files = [tmp_path / f"{name}.json" for name in ("a", "b", "c")]
-    found = saved.read_saved([*files, pipe], Targets())
-    writer.join()
+    found = saved.read_saved([*files, Path(f"/dev/fd/{reader}")], Targets())
+    os.close(reader)
     (tmp_path / "a.json").unlink()
     (tmp_path / "b.json").write_bytes((tmp_path / "d.json").read_bytes())
     gone, other, there, piped = found.visits
-    assert (gone.status, gone.host) == (Status.PROBE_FAILED, "a")
+    assert (gone.status, gone.host) == (Status.UNREADABLE, "a")
     assert "a.json: cannot be read: No such file" in gone.why
     assert (other.host, other.evidence) == ("b", None)
     assert other.why.endswith("it is of d by now")

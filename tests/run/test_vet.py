@@ -23,7 +23,7 @@ from nodevet.model import (
 )
 from nodevet.run import vet
 from nodevet.run.context import VetContext, open_context
-from nodevet.run.saved import SavedEvidenceError, keep, replay
+from nodevet.run.saved import keep, replay
 from nodevet.run.vet import reports
 
 EMPTY = json.dumps({"schema": 1, "probe": "", "sections": {}}).encode()
@@ -75,8 +75,9 @@ def test_what_probe_wrote_is_of_the_host_that_the_file_is_named_after(tmp_path: 
 
 def test_the_output_of_another_program_is_refused(tmp_path: Path) -> None:
     (tmp_path / "a.json").write_text('{"host": "a", "status": "splendid", "evidence": {}}')
-    with pytest.raises(SavedEvidenceError, match=r"a\.json: not an evidence document"):
-        list(replay([tmp_path]))
+    ((visit, _),) = replay([tmp_path])
+    assert (visit.host, visit.status) == ("a", Status.UNREADABLE)
+    assert "a.json: not an evidence document" in visit.why
 
 
 ENDLESS = """

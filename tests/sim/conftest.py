@@ -23,7 +23,7 @@ def read_gpus(variables):
     """What the probe reads of the GPUs under these environment variables."""
     done = subprocess.run(
         [sys.executable, "-c", PROBE],
-        input=json.dumps({"deadline": 60, "sections": ["gpu"]}),
+        input=json.dumps({"deadline": 60, "sections": ["gpu"], "asks": {"gpu": ["nvlink_ber"]}}),
         capture_output=True,
         text=True,
         env={**os.environ, **variables},

@@ -13,9 +13,12 @@ from nodevet_sim.faults.cpu_memory import FAULTS as OF_CPUS
 from nodevet_sim.faults.devices import FAULTS as OF_DEVICES
 from nodevet_sim.faults.driver import FAULTS as OF_THE_DRIVER
 from nodevet_sim.faults.gpu_health import FAULTS as OF_GPUS
+from nodevet_sim.faults.gpu_states import FAULTS as OF_GPU_STATES
 from nodevet_sim.faults.host import FAULTS as OF_THE_HOST
 from nodevet_sim.faults.kernel import FAULTS as OF_THE_KERNEL
+from nodevet_sim.faults.machine_states import FAULTS as OF_MACHINE_STATES
 from nodevet_sim.faults.network import FAULTS as OF_THE_NETWORK
+from nodevet_sim.faults.ports import FAULTS as OF_PORTS
 from nodevet_sim.faults.rdma import FAULTS as OF_RDMA
 from nodevet_sim.faults.running import FAULTS as OF_A_RUNNING_NODE
 from nodevet_sim.faults.settings import FAULTS as OF_SETTINGS
@@ -66,7 +69,11 @@ WRONG: dict[str, dict[str, list[str]]] = {  # node -> check -> subjects that are
     "governor-powersave": {"cpu_governor": EVERY_POLICY},
     "gpu-lost": {"gpu_lost": ["GPU 3"], "gpu_count": ["", "GPU 3"]},
     "gpu-missing": {"gpu_count": [""]},
-    "kernel-and-firmware": {"clocksource": [""], "file_handles": ["limit open files"]},
+    "kernel-and-firmware": {
+        "clocksource": [""],
+        "file_handles": ["limit open files"],
+        "memory_errors": ["memory controller mc0"],
+    },
     "mce": {"machine_check": [""]},
     "numa-swapped": {"numa_locality": ALL},
     "nvml-hang": {},
@@ -121,6 +128,9 @@ def test_every_fault_is_tried(hosts: dict[str, Any]) -> None:
     tried = (set(WRONG) | set(NOT_VETTED)) - {"healthy", "kernel-and-firmware"}
     elsewhere = (
         OF_GPUS.keys()
+        | OF_GPU_STATES.keys()
+        | OF_MACHINE_STATES.keys()
+        | OF_PORTS.keys()
         | OF_THE_HOST.keys()
         | OF_THE_KERNEL.keys()
         | OF_DEVICES.keys()

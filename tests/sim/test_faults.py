@@ -31,9 +31,12 @@ from nodevet_sim.faults import (
     devices,
     driver,
     gpu_health,
+    gpu_states,
     host,
     kernel,
+    machine_states,
     network,
+    ports,
     rdma,
     running,
     settings,
@@ -51,17 +54,22 @@ from nodevet_sim.scenario.spec import NodeSpec, Origin
 from nodevet_sim.shipped import KINDS
 from nodevet_sim.state import of_gpu, values
 
-# judged by whoever writes these checks; device nodes are plain files where nothing is booted
+# judged by whoever writes these checks; device nodes are plain files where nothing is booted,
+# and there is no clock, no block device, no network interface and no drive to ask
 ELSEWHERE = {
     "clock_skew",
     "cuda_libraries",
     "device_nodes",
     "disk_space",
+    "drive_health",
     "ecc_errors",
     "gpu_lost",
+    "network_link",
+    "nvme_health",
     "row_remapping",
     "services",
     "sysctl",
+    "time_sync",
     "xid",
 }
 PROBE = """
@@ -101,7 +109,12 @@ def read(nvml: Path, tmp_path: Path) -> Read:
         done = subprocess.run(
             [sys.executable, "-c", PROBE],
             input=json.dumps(
-                {"deadline": deadline, "root": str(root.resolve()), "whole_machine": True}
+                {
+                    "deadline": deadline,
+                    "root": str(root.resolve()),
+                    "whole_machine": True,
+                    "asks": {"gpu": ["nvlink_ber"]},
+                }
             ),
             capture_output=True,
             text=True,
@@ -161,8 +174,8 @@ SEEN = {
     "thermal-throttle": {("throttle_reasons", "3"), ("thermal", "3")},
 }
 OTHERS = (
-    cpu_memory, devices, driver, gpu_health, host, kernel, network, rdma, running, settings,
-    software,    storage,
+    cpu_memory, devices, driver, gpu_health, gpu_states, host, kernel, machine_states, network,
+    ports, rdma, running, settings, software, storage,
 )  # fmt: skip
 OF_OTHER_TESTS = {name for each in OTHERS for name in each.FAULTS}
 SILENT = sorted(

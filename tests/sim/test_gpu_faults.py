@@ -43,9 +43,16 @@ SAID: dict[str, Any] = {  # check -> what a baseline says of eight H100
     "gsp_firmware": {},
     "inforom": {"checksums": True},
     "leftover_processes": {},
-    "nvlink": {"active": 18, "crc_flit_errors": 100, "replay_errors": 100},
+    "nvlink": {
+        "active": 18,
+        "crc_flit_errors": 100,
+        "replay_errors": 100,
+        "capabilities": ["p2p", "sysmem_access", "p2p_atomics", "sysmem_atomics"],
+    },
     "nvswitch": 4,
     "p2p": "nvlink",
+    "performance_state": "P0",
+    "power_draw": {"minimum": 20, "maximum": 1500},
     "retired_pages": {},
     "thermal": {},
     "throttle_time": {"hw_thermal_s": 60},
@@ -65,9 +72,12 @@ FOUND = {  # fault -> the checks and subjects that fail
     "modules-swapped": {("gpu_slots", "0"), ("gpu_slots", "1")},
     "nvlink-down": {("nvlink", "3")},
     "nvlink-errors": {("nvlink", "3")},
+    "nvlink-no-atomics": {("nvlink", "3")},
     "nvlink-slow": {("nvlink", "3")},
     "nvswitch-narrow": {("nvswitch", "0000:83:00.0")},
     "p2p-off": {("p2p", gpu) for gpu in ALL},
+    "power-sensor": {("power_draw", "3")},
+    "pstate-stuck": {("performance_state", "3")},
     "repair-pending": {("gpu_repair", "3")},
     "throttled-earlier": {("throttle_time", "3")},
     "vbios-other": {("vbios", "3")},
@@ -105,7 +115,7 @@ def judged(nvml: Path, tmp_path: Path) -> Judged:
 
 
 def probed(place: Path, nvml: Path) -> Evidence:
-    asks = {"gpu": ["inforom_valid"]}
+    asks = {"gpu": ["inforom_valid", "nvlink_capabilities"]}
     asked = {
         "asks": asks,
         "root": str((place / "root").resolve()),
@@ -132,6 +142,8 @@ OF_ANY_NODE = {
     "bar1": 256,
     "cuda_version": {"minimum": "11.0"},
     "throttle_time": {"hw_thermal_s": 60},
+    "performance_state": ["P0", "P8"],
+    "power_draw": {"minimum": 5, "maximum": 1500},
 }
 GENERAL = {name: OF_ANY_NODE.get(name, {}) for name in SAID if name not in ("gpu_slots", "p2p")}
 

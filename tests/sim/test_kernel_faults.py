@@ -17,10 +17,17 @@ from nodevet_sim.scenario.spec import NodeSpec, Origin
 CATALOG = Catalog()
 FOUND = {  # fault -> the checks and subjects that fail
     "": set(),
+    "array-disk-failed": {("storage_errors", "sdb")},
+    "file-system-error": {("storage_errors", "nvme0")},
     "hung-task": {("kernel_faults", "hung task")},
+    "kernel-oops": {("kernel_faults", "oops")},
+    "mce-uncorrected": {("machine_check", "")},
     "nfs-server-down": {("storage_errors", "filer")},
+    "nic-failed": {("kernel_faults", "NIC failure")},
     "nvme-timeout": {("storage_errors", "nvme0")},
     "oom-kill": {("kernel_faults", "OOM kill")},
+    "rcu-stall": {("kernel_faults", "RCU stall")},
+    "soft-lockup": {("kernel_faults", "soft lockup")},
 }
 
 
@@ -43,7 +50,7 @@ def test_a_fault_that_the_kernel_logs_is_found_and_nothing_else(fault: str, tmp_
     evidence = decode(msgspec.json.encode({"schema": 1, "probe": "0", "sections": sections}))
     found = {
         (name, finding.subject.id)
-        for name in ("kernel_faults", "storage_errors")
+        for name in ("kernel_faults", "machine_check", "storage_errors")
         for finding in CATALOG.check(name).judge(evidence, CATALOG.check(name).params())
         if finding.verdict is not Verdict.OK
     }

@@ -173,6 +173,7 @@ FLEETING = (
     ),
     ("throttled_sw_thermal_ns", nanoseconds, f"{COUNTERS}/{COUNTERS}_sw_therm_slowdown"),
     ("throttled_hw_thermal_ns", nanoseconds, f"{COUNTERS}/{COUNTERS}_hw_therm_slowdown"),
+    ("throttled_power_cap_ns", nanoseconds, f"{COUNTERS}/{COUNTERS}_sw_power_cap"),
     ("throttled_power_brake_ns", nanoseconds, f"{COUNTERS}/{COUNTERS}_hw_power_brake"),
     ("clock_graphics_mhz", number, "clocks/graphics_clock"),
     ("clock_sm_mhz", number, "clocks/sm_clock"),

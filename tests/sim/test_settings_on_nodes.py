@@ -62,7 +62,7 @@ FOUND: dict[str, set[tuple[str, str]]] = {  # fault -> the checks and subjects t
     "up-long": {("uptime", "")},
     # of other modules, which no other test asks these checks about
     "aer-errors": {("pcie_replays", "3")},
-    "drive-missing": {("nvme_count", "")},
+    "drive-missing": {("nvme_count", ""), ("nvme_health", "")},
     "gpu-missing": {("gpu_count", ""), ("gpu_topology", "")},
     "memlock-small": {("file", "no_limits_of_the_site")},
     "nic-missing": {("nic_pairing", "0")},

@@ -13,9 +13,10 @@ from nodevet.catalog import Catalog
 from nodevet.evidence.document import decode
 from nodevet.model import Finding, Verdict
 from nodevet.remote.probe.children import gather
+from nodevet.remote.probe.collectors import dcgm
 from nodevet_sim import tree
 from nodevet_sim.description import SimulatedNode
-from nodevet_sim.faults.software import FAULTS
+from nodevet_sim.faults.software import DCGMI, FAULTS
 from nodevet_sim.machine import SimulatedMachine, machine_id
 from nodevet_sim.scenario import describe as describe_node
 from nodevet_sim.scenario.format import NodePart
@@ -33,6 +34,7 @@ SAID: dict[str, dict[str, Any]] = {  # check -> its params
 }
 FOUND = {  # fault -> the checks and subjects that fail
     "cdi-stale": {("container_runtime", "/etc/cdi/nvidia.yaml")},
+    "dcgm-warning": set(),  # dcgmi says so: see below
     "diag-failed": {("dcgm", "diag memory")},
     "dkms-not-built": {("dkms", "nvidia")},
     "gpus-hidden": {("environment", "CUDA_VISIBLE_DEVICES")},
@@ -116,6 +118,7 @@ def test_a_healthy_node_is_ok(profile: str, judged: Judged) -> None:
         for name, each in judged([], gpus=profile)
         if each.verdict not in (Verdict.OK, Verdict.NOT_APPLICABLE)
         and name != "ofed"  # a node without such a NIC has no such driver
+        and (name != "imex" or profile == "h100-sxm")  # the others are in no NVLink domain
     ]
     assert odd == []
 
@@ -131,3 +134,23 @@ def test_a_fault_is_found_and_nothing_else(fault: str, judged: Judged) -> None:
 
 def test_all_of_them_together_are_all_found(judged: Judged) -> None:
     assert wrong(judged(sorted(FAULTS))) == set().union(*FOUND.values())
+
+
+def test_a_watch_of_dcgm_warns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    known: dict[str, object] = {"gpus": "h100-sxm", "faults": ["dcgm-warning"]}
+    part = NodePart.model_validate_json(json.dumps(known))
+    node = describe_node(NodeSpec("n1", part, known, Path(), {"": Origin("here")}))
+    program = tmp_path / "dcgmi"
+    program.write_text(str(node.root_files[DCGMI]))
+    program.chmod(0o755)
+    monkeypatch.setattr(dcgm, "find", lambda name: str(program))
+    told = dcgm.collect("/", {"asks": {"dcgm": ["health"]}})
+    found = {"dcgm": told, "gpu": nvml_of(node), "pci": {"functions": []}}
+    sections = {name: {"status": "ok", "data": data} for name, data in found.items()}
+    document = {"schema": 1, "probe": "0", "sections": sections}
+    evidence = decode(msgspec.json.encode(document))
+    check = CATALOG.check("dcgm")
+    findings = [("dcgm", each) for each in check.judge(evidence, check.params())]
+    assert wrong(findings) == {("dcgm", "GPU 3 PCIe system")}
+    (warning,) = [each for _, each in findings if each.verdict is Verdict.FAIL]
+    assert warning.actual == "Warning" and "replays" in warning.why

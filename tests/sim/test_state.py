@@ -25,10 +25,15 @@ def test_the_shipped_profiles():
     assert set(profiles()) == {
         "a100-sxm-40",
         "a100-sxm-80",
+        "b200",
+        "b300",
+        "gb200",
+        "gb300",
         "h100-sxm",
         "h200-sxm",
         "l40s",
         "rtx-4090",
+        "rtx-pro-6000",
         "t4",
     }
 
@@ -44,7 +49,8 @@ def test_a_profile_is_whole(name, gpus_of):
     for record in (gpu, gpu.ecc, gpu.remapping, gpu.retired_pages, gpu.fabric):
         assert [why for why in record.errors.values() if not NAMED.fullmatch(why)] == []
         assert "NVML_ERROR_UNKNOWN" not in record.errors.values()
-    assert gpu.power_limit_min_mw <= gpu.power_limit_mw <= gpu.power_limit_max_mw
+    if gpu.power_limit_min_mw is not None:  # NVML tells both limits or none
+        assert gpu.power_limit_min_mw <= gpu.power_limit_mw <= gpu.power_limit_max_mw
     assert (gpu.event_reasons, gpu.processes) == (1, ())
     assert gpu.pcie_width <= gpu.pcie_width_max
 
@@ -59,12 +65,17 @@ def test_a_profile_is_whole(name, gpus_of):
         ("l40s", "10de:26b9", (100, 350, 350), 46068, 2520),
         ("t4", "10de:1eb8", (60, 70, 70), 15360, 1590),
         ("rtx-4090", "10de:2684", (10, 450, 600), 24564, 3120),
+        ("b200", "10de:2901", (200, 1000, 1000), 183359, 1965),
+        ("b300", "10de:3182", (None, 1100, None), 275040, None),
+        ("gb200", "10de:2941", (200, 1200, 1200), 189471, 2062),
+        ("gb300", "10de:31c2", (None, 1400, None), 284208, 2070),
+        ("rtx-pro-6000", "10de:2bb5", (None, 600, None), 97887, None),
     ],
 )
 def test_reference_numbers(name, device, watts, mebibytes, clock, gpus_of):
     (gpu,) = gpus_of(state(name, 1)).gpus
     limits = (gpu.power_limit_min_mw, gpu.power_limit_default_mw, gpu.power_limit_max_mw)
-    assert tuple(limit // 1000 for limit in limits) == watts
+    assert tuple(limit and limit // 1000 for limit in limits) == watts
     assert (gpu.pci_device, gpu.memory_total_b >> 20) == (device, mebibytes)
     assert gpu.max_clock_graphics_mhz == clock
 

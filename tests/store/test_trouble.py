@@ -210,7 +210,7 @@ def test_what_is_no_store_is_said_to_be_none(tmp_path: Path):
     (tmp_path / "folder").mkdir()
     os.mkfifo(tmp_path / "pipe")
     for name in ("folder", "pipe"):
-        with pytest.raises(StoreError, match=f"{name}: it is no file"):
+        with pytest.raises(StoreError, match=f"{name}: not a regular file"):
             open_store(f"sqlite:///{tmp_path}/{name}")
     (tmp_path / "file").write_text("")
     with pytest.raises(StoreError, match="cannot be made"):

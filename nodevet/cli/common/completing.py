@@ -34,7 +34,8 @@ def names(find: Callable[[Path], Iterable[Suggestion]]) -> Complete:
     """Completes what there is in the project."""
 
     def complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> Items:
-        return _items(find(ctx.params.get("project") or Path()), incomplete)
+        project = ctx.params.get("project")
+        return _items(find(project.folder if project else Path()), incomplete)
 
     return complete
 

@@ -85,7 +85,7 @@ def finish(
 ) -> None:
     """Show the report, say what is next, and end with the run's exit code. `inventories`: as they
     were named now; if none was, those that the run was begun with."""
-    from nodevet.report.parts.fix_next import next_steps
+    from nodevet.report.parts.fix_next import baselines_of, next_steps
     from nodevet.run.fix_run import inventories_of, rendered
 
     inventories = inventories or inventories_of(run)
@@ -98,8 +98,9 @@ def finish(
         for step in next_steps(result, folder, inventories):
             say(step.text)
     if result.unknown:
-        again = f"nodevet rollback {folder}" if back else f"nodevet apply --resume {folder}"
+        resume = f"nodevet apply --resume {folder}{baselines_of(result)}"
+        again = f"nodevet rollback {folder}" if back else resume
         say(f"{result.unknown}; then go on with: {again}")
-    undo = any(step.ran for host in result.hosts for step in host.steps) and not back
+    undo = result.leaves_changes and not back
     say(f"the run is kept in {folder}" + (f"; undo it: nodevet rollback {folder}" if undo else ""))
     click.get_current_context().exit(result.exit_code)

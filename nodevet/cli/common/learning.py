@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from nodevet.cli.common.display import Display
 from nodevet.cli.common.output import Sinks, Streams
 from nodevet.cli.common.progress import Bar
+from nodevet.project import Project
 from nodevet.run.targets import Targets
 
 if TYPE_CHECKING:
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 def read_nodes(
     targets: Targets,
     evidence: Sequence[Path],
-    project: Path,
+    project: Project,
     names: Sequence[str],
     reach: Mapping[str, Any],
     display: Display,

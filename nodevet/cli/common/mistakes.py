@@ -49,7 +49,26 @@ def _whole(option: str, words: Iterable[str]) -> str:
     return next((word for word in long if word.startswith(option)), option)
 
 
+DRY = "`nodevet plan` shows what would change, and changes nothing"
+MEANT = {  # what people type who know other tools, and what nodevet has for it
+    **dict.fromkeys(("--dry-run", "--dryrun", "--noop", "--check", "--diff", "--what-if"), DRY),
+    **dict.fromkeys(("--json", "--yaml"), "--format json prints JSON"),
+    **dict.fromkeys(
+        ("--yes", "--assume-yes", "--auto-approve"),
+        "no option skips the question: `nodevet approve` signs a plan, `nodevet apply` applies it",
+    ),
+    **dict.fromkeys(("--inventory-file", "--hosts", "--hostfile"), "-i FILE reads an inventory"),
+    **dict.fromkeys(("--become", "--ask-become-pass"), "--sudo reads hosts as root"),
+    **dict.fromkeys(("--forks", "--threads", "--jobs"), "--parallel sets how many hosts at once"),
+    **dict.fromkeys(("doctor", "scan", "audit", "verify"), "`nodevet check` vets hosts"),
+    **dict.fromkeys(("remediate", "repair", "converge"), "`nodevet plan` plans fixes"),
+    **dict.fromkeys(("undo", "revert"), "`nodevet rollback` reverts a run"),
+}
+
+
 def _unknown(what: str, word: str, known: Iterable[str], context: click.Context) -> str:
+    if meant := MEANT.get(word.partition("=")[0]):
+        return f"no such {what} {word!r}; {meant}"
     said = {name.lstrip("-"): name for name in known}
     best = nearest(word.lstrip("-"), said)
     near = f"did you mean {said[best]}?" if best else f"see: {context.command_path} --help"

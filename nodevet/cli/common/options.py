@@ -11,9 +11,11 @@ import click
 from nodevet.cli.common import completing
 from nodevet.cli.common.command import Option, WholeNumber
 from nodevet.cli.common.durations import Duration
+from nodevet.project import Project
 
 # nodevet.model.Severity but shadow, which never fails; importing it costs much
 SEVERITIES = ("info", "warning", "critical")
+PROJECT_CODE = "nodevet.project_code"  # in the context's meta: whether it was given
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 
@@ -49,13 +51,40 @@ def apply(*options: Callable[[Any], Any]) -> Callable[[Command], Command]:
     return decorate
 
 
-project = click.option(
-    "--project",
-    type=click.Path(exists=True, file_okay=False, path_type=Path),
-    default=Path(),
-    metavar="DIR",
-    help="Folder whose checks/, fixes/ and baselines/ are added to the shipped ones.  [default: .]",
-)
+def _accept_code(context: click.Context, _: click.Parameter, value: bool) -> None:
+    context.meta[PROJECT_CODE] = value
+
+
+def _project(context: click.Context, _: click.Parameter, value: Path | None) -> Project:
+    code = bool(context.meta.get(PROJECT_CODE))
+    if code and value is None and not context.resilient_parsing:
+        raise click.UsageError("--project-code goes with --project DIR", context)
+    return Project(folder=value or Path(), named=value is not None, code=code)
+
+
+def project_of(help: str) -> Callable[[Command], Command]:
+    """`--project DIR` and `--project-code`, as one Project."""
+    return apply(
+        click.option(
+            "--project",
+            type=click.Path(exists=True, file_okay=False, path_type=Path),
+            callback=_project,
+            metavar="DIR",
+            help=f"{help} Its data is accepted even if other users may change it.  [default: .]",
+        ),
+        click.option(
+            "--project-code",
+            is_flag=True,
+            is_eager=True,
+            expose_value=False,
+            callback=_accept_code,
+            help="With --project: run its checks and fixes even if other users may change them; "
+            "never as root.",
+        ),
+    )
+
+
+project = project_of("Folder whose checks/, fixes/ and baselines/ are added to the shipped ones.")
 baselines = click.option(
     "-b",
     "--baseline",

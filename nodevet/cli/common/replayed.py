@@ -15,6 +15,7 @@ from nodevet.run import saved
 from nodevet.run.context import VetContext
 from nodevet.run.targets import Targets
 from nodevet.run.vet import vet_saved
+from nodevet.trust import distrust
 
 if TYPE_CHECKING:
     from nodevet.cli.common.output import Sinks
@@ -33,6 +34,7 @@ def judged_saved(
 ) -> Run:
     """What `check --save` saved, under these baselines. Raises SavedEvidenceError."""
     replay = saved.read_saved(evidence, chosen)
+    tell_doubts("--evidence", evidence)
     if not sinks.display.quiet:
         tell_left_out("--evidence", replay.left_out, chosen.inventories)
     context = structs.replace(context, age=saved.limit_of(max_age))
@@ -40,6 +42,14 @@ def judged_saved(
         run = vet_saved(replay.hosts, replay.visits, context, fail_on=fail_on, listener=listener)
     tell_not_asked("--evidence", *saved.not_asked(run))
     return run
+
+
+def tell_doubts(option: str, paths: Sequence[Path]) -> None:
+    """That other users may change what was named."""
+    for path in paths:
+        inside = sorted(path.glob("*.json")) if path.is_dir() else []
+        if doubt := next(filter(None, map(distrust, (path, *inside))), ""):
+            say(f"{option}: {doubt}: what it holds may be theirs")
 
 
 def tell_left_out(option: str, names: Sequence[str], inventories: Sequence[str]) -> None:

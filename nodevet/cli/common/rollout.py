@@ -41,6 +41,11 @@ def rollout_options(*, planned: bool) -> Callable[[Any], Any]:
             "Nodes that may fail; if one more does, no further node is begun.",
             **nodes,
         ),
+        flag(
+            "--pending-canary",
+            "Let the other nodes begin although the canary's change is not in force before a "
+            "reboot, reset or restart, and so is not verified.",
+        ),
         option(
             "--pause",
             "0s",
@@ -59,6 +64,12 @@ def rollout_options(*, planned: bool) -> Callable[[Any], Any]:
             "Command to run before a step of risk drain or reboot, with the host's name as its "
             "last argument; exit code 0 means that the host is drained. Run without a shell.",
             metavar="CMD",
+        ),
+        option(
+            "--drain-timeout",
+            "30m",
+            "Kill a drain hook that takes longer; its node is refused.",
+            type=Duration(1),
         ),
         option(
             "--holders",
@@ -101,6 +112,12 @@ drain_hook = _option(
     default=None,
     metavar="CMD",
     help="Command to run, instead of the run's, before a step of risk drain or reboot is reverted.",
+)
+drain_timeout = _option(
+    "--drain-timeout",
+    default=None,
+    help="Kill a drain hook that takes longer; its node is refused.  [default: the run's]",
+    type=Duration(1),
 )
 override = _option(
     "--override",

@@ -6,6 +6,7 @@ from typing import Any
 
 from msgspec import structs
 
+from nodevet.cli.common.replayed import tell_doubts
 from nodevet.cli.common.speech import say
 from nodevet.printable import brief
 from nodevet.report.parts.text import count, nodeset
@@ -30,6 +31,7 @@ def with_since(context: VetContext, paths: Sequence[Path], sample: Any) -> VetCo
         )
     if asks_store(paths):
         return context
+    tell_doubts("--since", paths)
     return structs.replace(context, since=LastLook(paths))
 
 

@@ -9,9 +9,10 @@ from msgspec.structs import replace
 from nodevet.durations import elapsed
 from nodevet.printable import plain
 from nodevet.report.parts import fix_table, fixes
+from nodevet.report.parts.fix_next import FIX_AGAIN, baselines_of
 from nodevet.report.parts.fix_table import BOLD, DIM, GREEN, MAGENTA, YELLOW, Styled
 from nodevet.report.parts.text import GAP, count, nodeset, pad
-from nodevet.result import LEFT_OUT
+from nodevet.result import CONFIRMED, LEFT_OUT
 from nodevet.run.status import InHand, RunStanding, RunStatus, seconds_since
 
 TINTS = {
@@ -104,15 +105,31 @@ def _after(status: RunStatus) -> list[Styled]:
         return [Styled("next: ", told, BOLD)]
     if status.standing is RunStanding.ENDED:
         found = fix_table.after(status.result, folder, status.inventories)
-        changed = any(step.ran for host in status.result.hosts for step in host.steps)
-        undo = [Styled("undo: ", back, BOLD)] if changed and status.result.kind == "apply" else []
-        return found + undo
+        undone = status.result.kind == "apply" and status.result.leaves_changes
+        return found + ([Styled("undo: ", back, BOLD)] if undone else [])
     unknown = status.standing is RunStanding.UNKNOWN
     lead = "if its controller is gone: " if unknown else "next: "
-    again = back if status.result.kind == "rollback" else f"nodevet apply --resume {folder}"
-    hosts = count(len(status.in_hand), "host")
-    first = f" (reads {hosts} that it left in the middle first)" if status.in_hand else ""
-    lines = [Styled(lead, again + first, BOLD)]
-    if status.result.kind == "apply":
+    lines = [Styled(lead, _going_on(status, folder), BOLD)]
+    if status.result.kind == "apply" and status.result.leaves_changes:
         lines.append(Styled("or undo: ", back, BOLD))
     return lines
+
+
+def _going_on(status: RunStatus, folder: str) -> str:
+    """How an interrupted run is gone on with, and what that does."""
+    result = status.result
+    if result.kind == "rollback":
+        return f"nodevet rollback {folder}"
+    again = f"nodevet apply --resume {folder}{baselines_of(result)}"
+    hosts = count(len(status.in_hand), "host")
+    first = f"reads {hosts} that it left in the middle" if status.in_hand else ""
+    if CONFIRMED in result.options:
+        if not result.leaves_changes:
+            return f"{FIX_AGAIN} (nothing was changed; with the same options)"
+        return (
+            f"{again} ({first or 'reads what was changed'}, begins no other step), then {FIX_AGAIN}"
+        )
+    if status.expired:
+        nothing = "the plan has expired, so no further step is begun"
+        return f"{again} ({'; '.join(filter(None, (first, nothing)))})"
+    return again + (f" ({first} first)" if first else "")

@@ -7,7 +7,7 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from typing import IO, cast
@@ -46,14 +46,19 @@ class ChildProcess:
     ending: float = ENDING
 
     def __init__(
-        self, argv: Sequence[str], stdin: bytes | None = None, errors: IO[bytes] | None = None
+        self,
+        argv: Sequence[str],
+        stdin: bytes | None = None,
+        errors: IO[bytes] | None = None,
+        environment: Mapping[str, str] | None = None,
     ) -> None:
         """`stdin`: all its input; None: a pipe, for `write`. `errors`: what takes its stderr.
+        `environment`: None for that of this process.
 
         Raises FleetError.
         """
         try:
-            self._errors, self._process = _start(argv, stdin, errors)
+            self._errors, self._process = _start(argv, stdin, errors, environment)
         except OSError as error:
             why = f"cannot start a child process: {error.strerror}"
             raise FleetError(f"{why} ({error.filename or _folder()})") from error
@@ -142,7 +147,10 @@ def _unnamed() -> IO[bytes]:
 
 
 def _start(
-    argv: Sequence[str], stdin: bytes | None, errors: IO[bytes] | None
+    argv: Sequence[str],
+    stdin: bytes | None,
+    errors: IO[bytes] | None,
+    environment: Mapping[str, str] | None,
 ) -> tuple[IO[bytes], subprocess.Popen[bytes]]:
     """The file that takes its stderr, and the process. Raises OSError."""
     with ExitStack() as stack:
@@ -154,7 +162,12 @@ def _start(
                 source.write(stdin)
                 source.seek(0)
             process = subprocess.Popen(
-                argv, stdin=source, stdout=subprocess.PIPE, stderr=errors, start_new_session=True
+                argv,
+                stdin=source,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                env=environment,
+                start_new_session=True,
             )
         stack.pop_all()  # closed by end()
     return errors, process

@@ -19,7 +19,14 @@ from nodevet.fleet.controller.child import Ending
 from nodevet.fleet.controller.launcher_process import LauncherProcess
 from nodevet.fleet.launchers import Engine, Launcher
 from nodevet.fleet.protocol import framing
-from nodevet.fleet.protocol.framing import ANSWER_HEAD, Frame, FrameReader
+from nodevet.fleet.protocol.framing import (
+    ANSWER_HEAD,
+    Frame,
+    FrameError,
+    FrameReader,
+    LauncherRefusal,
+    LostHost,
+)
 from nodevet.fleet.protocol.greeting import (
     SILENCE,
     Greeting,
@@ -80,7 +87,7 @@ class LauncherRuns:
             try:
                 run = LauncherRun(self._engine.named(name), self)
             except FleetError as error:
-                yield from self._fail(name, (), LauncherFailure(Status.UNREACHABLE, str(error)))
+                yield from self._fail(name, (), LauncherFailure(Status.NOT_VISITED, str(error)))
                 continue
             self._running[name] = run
             yield run
@@ -248,8 +255,8 @@ class LauncherRun:
                 yield from self._read(frame)
         except NoGreetingError as error:
             self._give_up(str(error))
-        except (ValueError, KeyError, TypeError) as error:
-            self._give_up(f"wrote malformed output: {type(error).__name__}: {brief(error, 200)}")
+        except FrameError as error:
+            self._give_up(f"wrote malformed output: {brief(error, 200)}")
 
     def unfinished(self, ending: Ending, *, late: bool) -> Iterator[Visit]:
         """The hosts that no other launcher can take over, now that this one is gone.
@@ -258,7 +265,7 @@ class LauncherRun:
         """
         if self._over:
             return
-        status, why = Status.UNREACHABLE, self._fault
+        status, why = Status.NOT_VISITED, self._fault
         if late and not why:
             status, why = Status.TIMEOUT, self._silent()
         elif not why:
@@ -281,34 +288,29 @@ class LauncherRun:
         self.child.stop()
 
     def _read(self, frame: Frame) -> Iterator[Visit]:
-        if "beat" in frame.head:
-            return
-        if "refused" in frame.head:
-            raise NoGreetingError(f"refused: {brief(frame.head['refused'], WHY)}")
-        lost = "lost" in frame.head
-        if lost:
-            number, why = frame.head["lost"], brief(frame.head["why"], WHY)
-        else:
+        notice = framing.read_notice(frame)
+        if isinstance(notice, LauncherRefusal):
+            raise NoGreetingError(f"refused: {brief(notice.refused, WHY)}")
+        if isinstance(notice, LostHost):
+            self._settle(notice.lost)
+            yield from self._runs.lose(self, notice.lost, brief(notice.why, WHY))
+        elif notice is None:
             number, outcome = framing.read_outcome(frame)
             outcome = replace(outcome, why=brief(outcome.why, WHY))
-            if number not in self._order_of:
-                raise KeyError(number)
-            visit = shards.visited(self._runs.hosts[number], outcome)
-        self._settle(number)
-        self._answered = time.monotonic()
-        if lost:
-            yield from self._runs.lose(self, number, why)
-        else:
-            yield visit
+            self._settle(number)
+            yield shards.visited(self._runs.hosts[number], outcome)
             self._runs.answered(self)
 
     def _settle(self, number: int) -> None:
-        """It is done with a host. Raises KeyError if it was not asked for it, or has answered."""
+        """It is done with a host. Raises FrameError if it was not asked for it, or has answered."""
+        if number not in self._order_of:
+            raise FrameError(f"an answer for a host that it was not asked for: {number}")
         ident = self._order_of.pop(number)
         _, left = self._orders[ident]
         left.discard(number)
         if not left:
             del self._orders[ident]
+        self._answered = time.monotonic()
 
     def _order(self, numbers: Sequence[int]) -> framing.BatchOrder:
         """Paths of this machine stay here, but for a launcher that is here."""

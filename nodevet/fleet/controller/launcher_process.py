@@ -9,6 +9,7 @@ from contextlib import suppress
 
 from nodevet.fleet.controller.child import TAIL, ChildProcess, StalledError
 from nodevet.fleet.protocol import framing
+from nodevet.fleet.protocol.framing import Beat
 from nodevet.fleet.protocol.greeting import BEAT
 
 PATIENCE = 3600  # seconds that one write may take; a process that hangs is ended long before
@@ -52,7 +53,7 @@ class LauncherProcess(ChildProcess):
             os.killpg(self.pid, signal.SIGTERM)
 
     def _write_all(self) -> None:
-        beat = framing.write_frame({"beat": True})
+        beat = framing.write_notice(Beat())
         with suppress(OSError, ValueError, StalledError):
             while True:
                 try:

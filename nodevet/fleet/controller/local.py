@@ -3,7 +3,7 @@
 import os
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -19,13 +19,18 @@ SERVE = (
     "import sys;sys.path+=sys.argv[1:];"
     "from nodevet.remote import main;main.serve(sys.stdin.buffer,sys.stdout.buffer)"
 )
+PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/run/current-system/sw/bin"
+ENVIRONMENT: Mapping[str, str] = {"PATH": PATH, "HOME": "/", "LC_ALL": "C"}
+"""Of every process that reads or changes this machine: nothing of whoever calls nodevet, whose
+LD_LIBRARY_PATH would choose the libraries that are read."""
 ISOLATED = ("-I", "-S", "-c")  # and without site, which reads what is installed: half of the start
 
 
-def program(*, sudo: bool) -> list[str]:
-    """What answers a request on this machine, by root if told so."""
+def start(*, sudo: bool, stdin: bytes | None = None) -> ChildProcess:
+    """A process that answers a request on this machine, as root if told so. Raises FleetError."""
     as_root = ("sudo", "-n") if sudo and os.geteuid() != 0 else ()
-    return [*as_root, sys.executable, *ISOLATED, SERVE, *_folders()]
+    argv = [*as_root, sys.executable, *ISOLATED, SERVE, *_folders()]
+    return ChildProcess(argv, stdin, environment=ENVIRONMENT)
 
 
 def _folders() -> list[str]:
@@ -47,9 +52,9 @@ class LocalProbe:
         self._deadline = options.deadline
         self._done = False
         self._fault = ""
-        self.child = ChildProcess(
-            program(sudo=host.sudo or options.sudo),
-            request(
+        self.child = start(
+            sudo=host.sudo or options.sudo,
+            stdin=request(
                 nonce=nonce,
                 root=host.root,
                 whole_machine=host.whole_machine,

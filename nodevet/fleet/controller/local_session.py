@@ -5,7 +5,7 @@ import secrets
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -13,10 +13,10 @@ from nodevet import last_verdict, typed
 from nodevet.durations import elapsed
 from nodevet.fleet import Options
 from nodevet.fleet.controller.child import ChildProcess, StalledError
-from nodevet.fleet.controller.local import program
+from nodevet.fleet.controller.local import ENVIRONMENT, start
 from nodevet.fleet.executor import LockedError, WorkError
 from nodevet.fleet.protocol import answers, commands
-from nodevet.fleet.protocol.framing import SessionAnswer
+from nodevet.fleet.protocol.framing import ActResult, SessionAnswer
 from nodevet.fleet.protocol.payload import Answer, AnswerError, request, wish
 from nodevet.model import Host
 from nodevet.printable import block, brief, last_line
@@ -30,9 +30,6 @@ LOCKING = 60  # seconds that it may take to get the lock
 MARGIN = 10  # seconds that what is inside must end before what is around it
 OUTPUT = 1 << 14  # characters of a command's output
 TOLD = 500  # characters of what is said in a sentence
-PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/run/current-system/sw/bin"
-ENVIRONMENT: Mapping[str, str] = {"PATH": PATH, "HOME": "/", "LC_ALL": "C"}
-"""Of a command that changes something: nothing of whoever calls nodevet."""
 ACTIONS = typed.decoder(AnyAction)
 Found = TypeVar("Found")
 
@@ -103,7 +100,7 @@ class LocalSession:
         nonce, token = secrets.token_hex(8), secrets.token_hex(16)
         limit = min(seconds, LOCKING)
         told = wish(nonce=nonce, do="lock", deadline=limit, who=who, token=token)
-        keeper = ChildProcess(program(sudo=False))
+        keeper = start(sudo=False)
         try:
             keeper.write(told, limit)
             document = self._heard(keeper, nonce, limit)
@@ -130,8 +127,8 @@ class LocalSession:
             with suppress(OSError, StalledError, ValueError):
                 keeper.write(b"\n", 1)
 
-    def _act(self, seconds: float, body: bytes) -> dict[str, Any]:
-        """{ok, code, output}, however the command ends. `body`: the action."""
+    def _act(self, seconds: float, body: bytes) -> ActResult:
+        """However the command ends. `body`: the action."""
         if self._fenced and self._fence is None:
             raise WorkError("lost", "nothing was done: the lock on this machine is not held")
         last_verdict.forget()
@@ -141,14 +138,14 @@ class LocalSession:
             actions = perform((ACTIONS.decode(body),), seconds=within)
             scripts = [(each.get_raw_value(), _stdin(each)) for each in actions]
         except ActionError as error:
-            return {"ok": False, "code": 2, "output": f"nodevet refuses this action: {error}"}
+            return ActResult(False, 2, f"nodevet refuses this action: {error}")
         code, said = 0, ""
         for script, stdin in scripts:
             code, output = self._run(script, stdin, limit)
             said += block(output)
             if code != 0:
                 break
-        return {"ok": code == 0, "code": code, "output": said[-OUTPUT:].strip("\n")}
+        return ActResult(code == 0, code, said[-OUTPUT:].strip("\n"))
 
     def _run(self, script: str, stdin: bytes, limit: float) -> tuple[int, str]:
         """A script of sh under the lock, to its end: exit code, and what it said."""
@@ -183,7 +180,7 @@ class LocalSession:
 
     def _answered(self, told: bytes, nonce: str, limit: float) -> bytes:
         """The answer to a request that ends with it."""
-        child = ChildProcess(program(sudo=self._host.sudo or self._options.sudo), told)
+        child = start(sudo=self._host.sudo or self._options.sudo, stdin=told)
         try:
             return self._heard(child, nonce, limit)
         finally:

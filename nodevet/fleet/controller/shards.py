@@ -41,9 +41,13 @@ class Shard:
         try:
             for frame in self._reader.take(chunk):
                 number, outcome = framing.read_outcome(frame)
+                if number not in self._hosts:
+                    raise framing.FrameError(
+                        f"an answer for a host that it does not have: {number}"
+                    )
                 yield visited(self._hosts.pop(number), outcome)
-        except (ValueError, KeyError, TypeError) as error:
-            self._fault = f"wrote malformed output: {type(error).__name__}: {error}"
+        except framing.FrameError as error:
+            self._fault = f"wrote malformed output: {error}"
             self.child.kill()
 
     def unfinished(self, ending: Ending, *, late: bool) -> Iterator[Visit]:
@@ -59,9 +63,7 @@ class Shard:
 
 
 def visited(host: Host, outcome: framing.VisitOutcome) -> Visit:
-    """The visit that an outcome is of. Raises ValueError, also for what is this side's to say."""
-    if outcome.status == Status.INTERRUPTED:
-        raise ValueError("a host is not interrupted by who visits it")
+    """The visit that an outcome is of."""
     evidence = outcome.evidence if outcome.status == Status.VETTED else None
     return Visit(
         host.name,
@@ -87,13 +89,13 @@ def check_files(options: Options) -> None:
     if options.host_keys == "accept-new":
         accept_keys(options.known_hosts)
     for name, given in (("ssh_config", options.ssh_config), ("known_hosts", options.known_hosts)):
-        if given is not None and not given.expanduser().exists():
+        if given is not None and not expanded(given).exists():
             raise FleetError(f"{name} {given}: no such file")
 
 
 def accept_keys(known_hosts: Path | str | None) -> None:
     """Make sure that new keys can be stored. Raises FleetError."""
-    path = Path(known_hosts or "~/.ssh/known_hosts").expanduser()
+    path = expanded(known_hosts or "~/.ssh/known_hosts")
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         os.close(os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600))
@@ -155,7 +157,15 @@ def _distinct(found: Sequence[Asks]) -> tuple[list[Asks], list[int]]:
 
 
 def _path(path: Path | None) -> str | None:
-    return None if path is None else str(path.expanduser().absolute())
+    return None if path is None else str(expanded(path).absolute())
+
+
+def expanded(path: Path | str) -> Path:
+    """A path whose leading ~ or ~user is replaced. Raises FleetError for an unknown user."""
+    try:
+        return Path(path).expanduser()
+    except RuntimeError as error:
+        raise FleetError(f"{path}: the home directory it names is not known here") from error
 
 
 def _target(number: int, host: Host, options: Options, asks: int) -> framing.SshTarget:

@@ -8,7 +8,7 @@ was working on is `lost`, and another child does whatever is asked next. Times i
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import msgspec
 
@@ -19,7 +19,7 @@ from nodevet.fleet.controller.worker import Worker
 from nodevet.fleet.executor import Acted, WorkError
 from nodevet.fleet.launchers import NOT_ELSEWHERE
 from nodevet.fleet.protocol import answers
-from nodevet.fleet.protocol.framing import SessionAnswer, SessionRequest
+from nodevet.fleet.protocol.framing import ActResult, SessionAnswer, SessionRequest
 from nodevet.model import Host
 from nodevet.resource import AnyAction, Resource, RunCommand, State
 
@@ -102,6 +102,11 @@ class SshExecutor:
         found = self._found(host, "managers", resources)
         return _usable(lambda: answers.managers(found, resources))
 
+    def agents(self, host: str) -> tuple[answers.RunningAgent, ...]:
+        """The configuration managers that work on the node."""
+        found = self._found(host, "agents")
+        return _usable(lambda: answers.agents(found))
+
     def lock(self, host: str, who: str) -> None:
         """Held until `close`, `reboot`, or the session is lost. Raises LockedError.
 
@@ -115,7 +120,8 @@ class SshExecutor:
         if seconds is None and isinstance(action, RunCommand) and action.seconds is not None:
             seconds = max(action.seconds, self._options.deadline)
         body = msgspec.json.encode(action)
-        return Acted(**self._ask(host, "act", seconds=seconds, body=body).result)
+        result = cast(ActResult, self._ask(host, "act", seconds=seconds, body=body).result)
+        return Acted(result.ok, result.code, result.output)
 
     def reboot(self, host: str, *, seconds: float) -> str:
         """Reboot, and wait for another boot id, which is returned; the lock is gone."""

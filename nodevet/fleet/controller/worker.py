@@ -11,7 +11,13 @@ from nodevet.fleet.controller import child
 from nodevet.fleet.controller.child import ChildProcess, StalledError
 from nodevet.fleet.executor import LockedError, WorkError
 from nodevet.fleet.protocol import framing
-from nodevet.fleet.protocol.framing import BatchOrder, FrameReader, SessionAnswer, SessionRequest
+from nodevet.fleet.protocol.framing import (
+    BatchOrder,
+    FrameReader,
+    LockHolder,
+    SessionAnswer,
+    SessionRequest,
+)
 
 PROGRAM = "nodevet.fleet.worker.serve"
 CLOSING = 10  # seconds for the child to close its sessions
@@ -82,6 +88,7 @@ class RequestClient:
     def __init__(self, order: BatchOrder) -> None:
         """Raises FleetError."""
         self._waiting: dict[int, Future[SessionAnswer]] = {}
+        self._asked: dict[int, str] = {}  # what each of them is to do
         self._guard = threading.Lock()  # of what is above
         self._last = 0
         self._gone = ""  # why it is
@@ -116,6 +123,7 @@ class RequestClient:
             self._last += 1
             number = self._last
             self._waiting[number] = coming
+            self._asked[number] = request.do
         try:
             self._write(framing.write_request(number, request), patience)
             answer = coming.result(patience)
@@ -127,8 +135,8 @@ class RequestClient:
                 self._waiting.pop(number, None)
         if answer.status == "gone":
             raise GoneError(answer.why)
-        if answer.status == "locked":
-            raise LockedError(**answer.result)
+        if isinstance(answer.result, LockHolder):
+            raise LockedError(answer.result.who, answer.result.since, answer.result.running)
         if answer.status:
             raise WorkError(answer.status, answer.why)
         return answer
@@ -164,13 +172,14 @@ class RequestClient:
         try:
             while chunk := self._process.read():
                 for frame in reader.take(chunk):
-                    number, answer = framing.read_answer(frame)
                     with self._guard:
+                        number, answer = framing.read_answer(frame, self._asked)
+                        del self._asked[number]
                         coming = self._waiting.pop(number, None)
                     if coming is not None:
                         coming.set_result(answer)
-        except (ValueError, KeyError, TypeError, OSError) as error:
-            self._kill(f"wrote malformed output: {type(error).__name__}: {error}")
+        except (framing.FrameError, OSError) as error:
+            self._kill(f"wrote malformed output: {error}")
         ending = self._process.end()
         self._gone = self._gone or f"{NAME} {ending}"
         with self._guard:

@@ -9,6 +9,7 @@ from typing import Annotated, Any, TypeVar
 
 import msgspec
 from msgspec import Meta
+from msgspec.structs import replace
 
 from nodevet import typed
 from nodevet.bounds import Text
@@ -19,6 +20,7 @@ Form = TypeVar("Form")
 
 TOLD = 500  # characters of a reason
 MANAGERS = Meta(max_length=4096)  # places that set one thing
+AGENTS = 64  # configuration managers of one node
 
 
 class MalformedError(Exception):
@@ -45,6 +47,13 @@ class LockAnswer(msgspec.Struct, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         if self.held and not (self.acting and self.python):
             raise ValueError("a lock without what actions under it need")
+
+
+class RunningAgent(msgspec.Struct, frozen=True, kw_only=True):
+    """A configuration manager that works on a node."""
+
+    name: Text
+    every_s: Annotated[int, Meta(gt=0, le=1 << 32)] | None = None  # None: it is not said
 
 
 class _RefusedAnswer(msgspec.Struct, frozen=True, kw_only=True):
@@ -92,6 +101,14 @@ def managers(found: bytes, resources: Sequence[Resource]) -> dict[str, tuple[str
     told = _each(found, tuple[Annotated[tuple[Text, ...], MANAGERS], ...], resources)
     pairs = zip(resources, told, strict=True)
     return {resource.label: tuple(map(plain, each)) for resource, each in pairs}
+
+
+def agents(found: bytes) -> tuple[RunningAgent, ...]:
+    """The configuration managers that work there. Raises MalformedError."""
+    told: tuple[RunningAgent, ...] = _decoded(found, tuple[RunningAgent, ...])
+    if len(told) > AGENTS:
+        raise MalformedError(_malformed(f"{len(told)} configuration managers"))
+    return tuple(replace(each, name=plain(each.name)) for each in told)
 
 
 def lock(found: bytes) -> LockAnswer:

@@ -71,8 +71,11 @@ class Fence:
         return f"{{ {may}; }} || {{ echo {mark} >&2; exit {FENCED}; }}; {script}"
 
 
-def explain(code: int, stderr: bytes, *, python: str | None) -> str:
-    """Why a node gave no evidence, from the exit code of its command and what it complained."""
+def explain(code: int, stderr: bytes, *, python: str | None, said: bytes | None = None) -> str:
+    """Why a node gave no evidence, from the exit code of its command and what it complained.
+
+    `said`: what it wrote to its stdout, if no program of ours did.
+    """
     last = last_line(stderr)
     if code == NO_PYTHON:
         return f"{python} not found on the node" if python else "no python3 on the node"
@@ -82,8 +85,19 @@ def explain(code: int, stderr: bytes, *, python: str | None) -> str:
         return f"{python or 'python3'} on the node is not Python 3.6 or newer"
     if last.startswith("sudo:"):
         return f"{last} (a NOPASSWD rule is needed)" if "password" in last else last
+    if said is not None and code > 0 and not last:
+        return no_shell(code, said)
     ended = "connection lost" if code < 0 else f"command on the node exited with {code}"
     return f"{ended}: {last}" if last else ended
+
+
+def no_shell(code: int, said: bytes) -> str:
+    """Why there is no evidence if the login shell ran nothing: nologin(8), false(1)."""
+    words = last_line(said) or f"it exited with {code}"
+    return (
+        f"the user's login shell on the node ran no command: {words}; log in as a user who has a "
+        "shell: USER@HOST, or `user` in the inventory"
+    )
 
 
 def timed_out(code: int) -> bool:

@@ -8,14 +8,24 @@ each host. A worker child gets an order too, then requests, and gives one answer
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
-from typing import Any
+from dataclasses import asdict, dataclass, field, replace
+from typing import Annotated, Any, Literal, TypeVar
+
+import msgspec
+from msgspec import Meta
+
+from nodevet import typed
+from nodevet.printable import brief, plain
 
 HEAD_LIMIT = 1 << 24  # bytes; the largest is an order: 5,000 hosts, a few hundred bytes each
 ANSWER_HEAD = 1 << 16  # bytes of the head of an answer
 SLACK = 1 << 20  # bytes of a body beyond what one node may have written
 LONGEST = 10 * 86400  # seconds of one visit
 INPUT_LIMIT = 1 << 26  # bytes of a body that a child takes: the payload, or an action's content
+
+Form = TypeVar("Form")
+Number = Annotated[int, Meta(ge=0, lt=1 << 31)]
+Seconds = Annotated[float, Meta(ge=0, le=LONGEST)]
 
 
 class FrameError(ValueError):
@@ -88,7 +98,7 @@ def read_frame(text: bytes, limit: int = INPUT_LIMIT) -> Frame:
 class SshTarget:
     """One host, as a child needs it. `number` is its place in the parent's list."""
 
-    number: int
+    number: Number
     name: str
     address: str | None
     port: int | None
@@ -99,7 +109,7 @@ class SshTarget:
     python: str | None
     sudo: bool
     whole_machine: bool = False
-    asks: int = 0  # which of the order's
+    asks: Number = 0  # which of the order's
 
 
 @dataclass(frozen=True)
@@ -118,6 +128,10 @@ class BatchOrder:
     payload: bytes = b""
     sample: float = 0.0
     asks: Sequence[Mapping[str, Sequence[Any]]] = ({},)  # by section; each different one once
+
+    def __post_init__(self) -> None:
+        if any(target.asks >= len(self.asks) for target in self.targets):
+            raise ValueError("a host is asked for what the order does not list")
 
     @property
     def body_limit(self) -> int:
@@ -140,22 +154,96 @@ class VisitOutcome:
 class SessionRequest:
     """What the session of one host is to do; `body` goes with it: an action."""
 
-    host: int
+    host: Number
     do: str
-    seconds: float
+    seconds: Seconds
     fenced: bool
     arguments: Mapping[str, Any] = field(default_factory=dict)
     body: bytes = b""
 
 
+class ActResult(msgspec.Struct, frozen=True):
+    """How an action ended on a node."""
+
+    ok: bool
+    code: int
+    output: str
+
+
+class LockHolder(msgspec.Struct, frozen=True):
+    """Who has the lock of a node, since when, and which process was started under it."""
+
+    who: str
+    since: str
+    running: str
+
+
 @dataclass(frozen=True)
 class SessionAnswer:
-    """What came of a request. `status` as of WorkError, or locked; empty if it was done."""
+    """What came of a request. `status` as of WorkError, locked, or gone; empty if it was done."""
 
     status: str = ""
     why: str = ""
-    result: Any = None
+    result: ActResult | LockHolder | str | None = None
     body: bytes = b""  # a document, as the node wrote it
+
+
+RESULTS: Mapping[str, Any] = {"act": ActResult, "lock": str, "reboot": str}  # else: None
+
+
+class _OutcomeHead(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    number: Number
+    status: Literal["vetted", "unreachable", "not_visited", "timeout", "probe_failed"]
+    why: str
+    seconds: Seconds
+    again: bool = False
+
+
+class LostHost(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A host that a launcher has no answer for, and why."""
+
+    lost: Number
+    why: str
+
+
+class LauncherRefusal(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Why a launcher visits no host."""
+
+    refused: str
+
+
+class Beat(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A sign of life, in either direction."""
+
+    beat: bool = True
+
+
+Notice = Beat | LostHost | LauncherRefusal
+NOTICES: Mapping[str, type[Notice]] = {"beat": Beat, "lost": LostHost, "refused": LauncherRefusal}
+
+
+class _RequestHead(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    id: Number
+    host: Number
+    do: str
+    seconds: Seconds
+    fenced: bool
+    arguments: dict[str, Any]
+
+
+class _AnswerHead(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    id: Number
+    status: Literal["", "unreachable", "timeout", "lost", "failed", "locked"]
+    why: str
+    result: Any
+
+
+def _typed(value: object, form: type[Form]) -> Form:
+    """Raises FrameError."""
+    try:
+        return typed.convert(value, form)
+    except (msgspec.ValidationError, RecursionError) as error:
+        raise FrameError(brief(error, 200)) from error
 
 
 def write_order(order: BatchOrder) -> bytes:
@@ -164,9 +252,8 @@ def write_order(order: BatchOrder) -> bytes:
 
 
 def read_order(frame: Frame) -> BatchOrder:
-    head = dict(frame.head)
-    targets = tuple(SshTarget(**target) for target in head.pop("targets"))
-    return BatchOrder(**head, targets=targets, payload=frame.body)
+    """Raises FrameError."""
+    return replace(_typed(frame.head, BatchOrder), payload=frame.body)
 
 
 def write_outcome(number: int, outcome: VisitOutcome) -> bytes:
@@ -179,16 +266,20 @@ def write_outcome(number: int, outcome: VisitOutcome) -> bytes:
 
 
 def read_outcome(frame: Frame) -> tuple[int, VisitOutcome]:
-    """The host's number, and its outcome. Raises KeyError and TypeError."""
-    head = frame.head
-    number, status, why, seconds = (head[name] for name in ("number", "status", "why", "seconds"))
-    again = head.get("again", False)
-    texts = isinstance(status, str) and isinstance(why, str)
-    if not texts or type(number) is not int or type(again) is not bool:
-        raise TypeError("an outcome of another form")
-    if not isinstance(seconds, (int, float)) or not 0 <= seconds <= LONGEST:
-        raise TypeError("an outcome that took no valid time")
-    return number, VisitOutcome(status, why, frame.body, seconds, again)
+    """The host's number, and its outcome. Raises FrameError."""
+    head = _typed(frame.head, _OutcomeHead)
+    why = plain(head.why)
+    return head.number, VisitOutcome(head.status, why, frame.body, head.seconds, head.again)
+
+
+def write_notice(notice: Notice) -> bytes:
+    return write_frame(msgspec.to_builtins(notice))
+
+
+def read_notice(frame: Frame) -> Notice | None:
+    """None: the frame is an order or an outcome. Raises FrameError."""
+    form = next((form for word, form in NOTICES.items() if word in frame.head), None)
+    return None if form is None else _typed(frame.head, form)
 
 
 def write_request(number: int, request: SessionRequest) -> bytes:
@@ -204,18 +295,36 @@ def write_request(number: int, request: SessionRequest) -> bytes:
 
 
 def read_request(frame: Frame) -> tuple[int, SessionRequest]:
-    head = dict(frame.head)
-    return head.pop("id"), SessionRequest(**head, body=frame.body)
+    """The request's number, and the request. Raises FrameError."""
+    head = _typed(frame.head, _RequestHead)
+    return head.id, SessionRequest(
+        head.host, head.do, head.seconds, head.fenced, head.arguments, frame.body
+    )
 
 
 def write_answer(number: int, answer: SessionAnswer) -> bytes:
     head = {
-        "id": number, "status": answer.status, "why": answer.why, "result": answer.result,
-    }  # fmt: skip
+        "id": number,
+        "status": answer.status,
+        "why": answer.why,
+        "result": msgspec.to_builtins(answer.result),
+    }
     return write_frame(head, answer.body)
 
 
-def read_answer(frame: Frame) -> tuple[int, SessionAnswer]:
-    """The request's number, and its answer. Raises KeyError and TypeError."""
-    head = dict(frame.head)
-    return head.pop("id"), SessionAnswer(**head, body=frame.body)
+def read_answer(frame: Frame, asked: Mapping[int, str]) -> tuple[int, SessionAnswer]:
+    """The request's number, and its answer. `asked`: what each request is to do, by its number.
+
+    Raises FrameError, also for an answer to no request.
+    """
+    head = _typed(frame.head, _AnswerHead)
+    if head.id not in asked:
+        raise FrameError(f"an answer to no request: {head.id}")
+    form: Any = None
+    if head.status == "locked":
+        form = LockHolder
+    elif not head.status:
+        form = RESULTS.get(asked[head.id])
+    return head.id, SessionAnswer(
+        head.status, plain(head.why), _typed(head.result, form), frame.body
+    )

@@ -27,11 +27,20 @@ class PassingError(UnreachableError):
     """As UnreachableError, and another try may find it otherwise: nobody refused who asked."""
 
 
+class LocalError(UnreachableError):
+    """As UnreachableError, for a reason of this machine: a key, a name, a file, a program. It says
+    nothing of the host."""
+
+
+class LocalPassingError(PassingError, LocalError):
+    """A reason of this machine, and another try may find it otherwise."""
+
+
 class HungUpError(PassingError):
     """The server closed the connection before its banner: it may be busy, and take the next one."""
 
 
-class OtherKeyError(UnreachableError):
+class OtherKeyError(LocalError):
     """The host key is not known, but keys of other types are: the server may have those too."""
 
 
@@ -48,10 +57,32 @@ def may_pass(error: Exception) -> bool:
     return isinstance(error, (PassingError, TooLateError))
 
 
+def is_local(error: Exception) -> bool:
+    """Whether the reason is this machine's, and not the host's."""
+    return isinstance(error, (LocalError, SshConfigError))
+
+
+def alike(error: Exception, why: str) -> UnreachableError:
+    """An error of a jump host, told of a host behind it."""
+    if may_pass(error):
+        return LocalPassingError(why) if is_local(error) else PassingError(why)
+    return LocalError(why) if is_local(error) else UnreachableError(why)
+
+
 def unresolved(error: socket.gaierror) -> UnreachableError:
     if error.errno == socket.EAI_AGAIN:
-        return PassingError("name not found: the name server did not answer")
-    return UnreachableError("name not found")
+        return LocalPassingError("name not found: the name server did not answer")
+    return LocalError("name not found")
+
+
+LOCAL = (errno.EADDRNOTAVAIL, errno.EACCES, errno.EPERM, errno.EMFILE, errno.ENFILE)
+"""Of connect(2): BindAddress is not one of this machine's, its firewall, its limits."""
+
+
+def not_connected(error: OSError) -> UnreachableError:
+    """A connect(2) that failed."""
+    kind = LocalPassingError if error.errno in LOCAL else PassingError
+    return kind(refused(error))
 
 
 def handshake_failure(error: Exception) -> UnreachableError:

@@ -16,7 +16,7 @@ from pathlib import Path
 import gevent
 
 from nodevet.durations import elapsed
-from nodevet.fleet.ssh.errors import OtherKeyError, SshConfigError, TooLateError, UnreachableError
+from nodevet.fleet.ssh.errors import LocalError, OtherKeyError, SshConfigError, TooLateError
 from nodevet.fleet.ssh.host_config import HostConfig
 from nodevet.fleet.ssh.known_hosts import Judgement, KnownHosts, Trust, hashed, parse, spell
 
@@ -42,13 +42,13 @@ class HostKeys:
     def check(self, config: HostConfig, key_type: str, key: str, address: str = "") -> None:
         """Whether the key that a host shows (base64) is trusted; a new one is accepted for good.
 
-        Raises UnreachableError if it is not (OtherKeyError if `types` may now tell of
+        Raises LocalError if it is not (OtherKeyError if `types` may now tell of
         another key that is), SshConfigError for a file that cannot be read,
         TooLateError if another process keeps the file locked. `address` is the host's, where
         nothing is between.
         """
         if config.revoked and _revokes(config.revoked, key):
-            raise UnreachableError(f"host key revoked ({config.revoked})")
+            raise LocalError(f"host key revoked ({config.revoked})")
         known = self._of(config)
         judgement = _judge(known, config, key_type, key)
         if config.check_ip and address != config.hostname and not _is_local(address):
@@ -56,7 +56,7 @@ class HostKeys:
             its = known.hosts.judge(names, (), key_type, key)
             if its.trust in (Trust.CHANGED, Trust.REVOKED):
                 why = f"expected the one of its address in {its.where} (CheckHostIP)"
-                raise UnreachableError(f"host key changed: {why}")
+                raise LocalError(f"host key changed: {why}")
         if self._accept_new and _new(judgement):
             judgement = self._accept(config, key_type, key)
         _explain(judgement, key_type)
@@ -65,7 +65,7 @@ class HostKeys:
         """Add the key, unless the files by now say something about the host."""
         path = next(iter(self._user_files(config)), NOWHERE)
         if path == NOWHERE:
-            raise UnreachableError(f"host key not known, and {path} cannot store it")
+            raise LocalError(f"host key not known, and {path} cannot store it")
         name = hashed(config.names[0]) if config.hash_names else config.names[0]
         try:
             with _locked(Path(path), self._patience) as descriptor:
@@ -78,7 +78,7 @@ class HostKeys:
                     judgement = _judge(known, config, key_type, key)
         except OSError as error:
             why = f"{path}: {error.strerror}; the accepted host key must be stored there"
-            raise UnreachableError(why) from error
+            raise LocalError(why) from error
         return judgement
 
     def _of(self, config: HostConfig) -> "_KnownFiles":
@@ -203,20 +203,20 @@ def _judge(known: _KnownFiles, config: HostConfig, key_type: str, key: str) -> J
 
 
 def _explain(judgement: Judgement, key_type: str) -> None:
-    """Raises UnreachableError for a key that is not known."""
+    """Raises LocalError for a key that is not known."""
     trust, where = judgement.trust, judgement.where
     if trust is Trust.KNOWN:
         return
     if trust is Trust.REVOKED:
-        raise UnreachableError(f"host key revoked ({where})")
+        raise LocalError(f"host key revoked ({where})")
     if trust is Trust.CHANGED:
-        raise UnreachableError(f"host key changed: expected the one in {where}")
+        raise LocalError(f"host key changed: expected the one in {where}")
     if trust is Trust.AUTHORITY:
-        raise UnreachableError(
+        raise LocalError(
             f"host key not known; {where} names a certificate authority for it, and host "
             "certificates are not supported (add its own key with ssh-keyscan)"
         )
     if judgement.types:
         told = f"server offers {key_type}, known_hosts has {', '.join(judgement.types)}"
         raise OtherKeyError(f"host key not known: {told} ({where})")
-    raise UnreachableError("host key not known (add it with ssh-keyscan, or --accept-new)")
+    raise LocalError("host key not known (add it with ssh-keyscan, or --accept-new)")

@@ -10,7 +10,8 @@ import socket
 import time
 from base64 import b64encode
 from collections.abc import Sequence
-from subprocess import DEVNULL, Popen
+from contextlib import suppress
+from subprocess import DEVNULL, Popen, TimeoutExpired
 from typing import TypeAlias, cast
 
 import gevent
@@ -22,15 +23,16 @@ from nodevet.fleet.ssh import algorithms
 from nodevet.fleet.ssh.banner import BoundedPacketizer, BufferedSocket, await_banner
 from nodevet.fleet.ssh.errors import (
     HungUpError,
+    LocalError,
     NoBannerError,
     OtherKeyError,
     PassingError,
     SshConfigError,
     TooLateError,
     UnreachableError,
+    alike,
     handshake_failure,
-    may_pass,
-    refused,
+    not_connected,
     unresolved,
 )
 from nodevet.fleet.ssh.host_config import HostConfig
@@ -40,6 +42,12 @@ from nodevet.printable import brief
 
 PAUSES = (0.5, 1, 2, 4)  # seconds, give or take a half, before a server that hung up is tried again
 MOST_KEYS = 3  # that a message names
+ENDING = 0.2  # seconds in which a ProxyCommand ends that hung up
+NOT_RUN = {
+    126: "ProxyCommand: its program cannot be run",
+    127: "ProxyCommand: its program was not found",
+}
+"""By the exit code of the shell that was to run it."""
 FOREVER = 3600  # seconds; the host's deadline is sooner
 
 
@@ -57,6 +65,14 @@ class Connection:
         for agent in self.agents:
             agent.close()
         self.end_proxy()
+
+    def missing_proxy(self) -> str:
+        """Why the ProxyCommand could not be run at all; empty if it could."""
+        if self.proxy is None:
+            return ""
+        with suppress(TimeoutExpired):
+            self.proxy.wait(ENDING)
+        return NOT_RUN.get(self.proxy.returncode, "")
 
     def end_proxy(self) -> None:
         if self.proxy is not None:
@@ -118,9 +134,7 @@ class Transports:
         address = sock.getpeername()[0] if config.check_ip else ""
         self._host_keys.check(config, shown.get_name(), key, address)
         if not algorithms.large(config, shown):
-            raise UnreachableError(
-                f"host key of {shown.get_bits()} bits: RequiredRSASize is larger"
-            )
+            raise LocalError(f"host key of {shown.get_bits()} bits: RequiredRSASize is larger")
         return transport
 
     def close(self) -> None:
@@ -145,6 +159,8 @@ class Transports:
             try:
                 return await_banner(sock, self._timeout)
             except (HungUpError, NoBannerError) as error:
+                if why := connection.missing_proxy():
+                    raise LocalError(why) from error
                 connection.end_proxy()
                 pause, silent = next(pauses, None), silent + isinstance(error, NoBannerError)
                 if pause is None or silent > 1:
@@ -168,11 +184,11 @@ class Transports:
         except socket.gaierror as error:
             raise unresolved(error) from error
         except UnicodeError as error:
-            raise UnreachableError("name not found: it is not a valid host name") from error
+            raise LocalError("name not found: it is not a valid host name") from error
         except OSError as error:
             if error.errno == errno.ETIMEDOUT:
                 raise TooLateError("connection timed out") from error
-            raise PassingError(refused(error)) from error
+            raise not_connected(error) from error
 
     def _handshake(
         self, config: HostConfig, sock: BufferedSocket, types: Sequence[str]
@@ -215,7 +231,7 @@ class Transports:
                 more = transport.auth_publickey(config.user, key)
             except BadAuthenticationType as error:
                 accepted = ", ".join(error.allowed_types)
-                raise UnreachableError(f"{denied} (the server accepts {accepted})") from error
+                raise LocalError(f"{denied} (the server accepts {accepted})") from error
             except AuthenticationException:
                 if transport.is_active():
                     continue
@@ -227,14 +243,14 @@ class Transports:
                     break
                 raise UnreachableError("connection closed during authentication") from error
             if more:
-                raise UnreachableError(f"{denied} (the server also requires {', '.join(more)})")
+                raise LocalError(f"{denied} (the server also requires {', '.join(more)})")
             return
         told = [f"offered: {_some(offered)}"] if offered else []
         if len(offered) > 1 and not transport.is_active():
             told.append("the server accepts no more; name the right key, or set IdentitiesOnly")
         told += unusable
         why = "; ".join(told) or "no key to offer: no ssh-agent, no key file"
-        raise UnreachableError(f"{denied} ({why})")
+        raise LocalError(f"{denied} ({why})")
 
     def _through(self, hop: HostConfig, config: HostConfig) -> socket.socket:
         """A channel through a jump host, whose connection all hosts of the shard share."""
@@ -242,8 +258,7 @@ class Transports:
             target = (config.hostname, config.port)
             channel = self._jump(hop).open_channel("direct-tcpip", target, ("127.0.0.1", 0))
         except (UnreachableError, SshConfigError) as error:
-            kind = PassingError if may_pass(error) else UnreachableError
-            raise kind(f"jump host {hop.label}: {error}") from error
+            raise alike(error, f"jump host {hop.label}: {error}") from error
         except TooLateError as error:
             raise TooLateError(f"jump host {hop.label}: {error}") from error
         except ChannelException as error:

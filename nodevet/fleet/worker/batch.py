@@ -32,7 +32,7 @@ from nodevet.durations import elapsed
 from nodevet.fleet.protocol import commands, framing
 from nodevet.fleet.protocol.payload import Answer, AnswerError, request
 from nodevet.fleet.ssh.connector import NoAnswerError, NodeConnector
-from nodevet.fleet.ssh.errors import SshConfigError, TooLateError, may_pass
+from nodevet.fleet.ssh.errors import SshConfigError, TooLateError, is_local, may_pass
 from nodevet.fleet.ssh.host_config import SshConfig
 from nodevet.fleet.ssh.transport import Transports
 
@@ -145,10 +145,13 @@ class Batch:
         except TooLateError as error:
             return framing.VisitOutcome("timeout", str(error), again=True)
         except (ConnectError, SshConfigError) as error:
-            return framing.VisitOutcome("unreachable", str(error), again=may_pass(error))
+            status = "not_visited" if is_local(error) else "unreachable"
+            return framing.VisitOutcome(status, str(error), again=may_pass(error))
         except NoAnswerError as error:
             return unanswered(error, answer, target.python, order.probe_deadline)
-        except (AnswerError, commands.CommandError) as error:
+        except commands.CommandError as error:
+            return framing.VisitOutcome("not_visited", str(error))
+        except AnswerError as error:
             return framing.VisitOutcome("probe_failed", str(error))
         except Exception as error:  # a fault of ours must not cost the other hosts
             why = f"{INTERNAL}: {type(error).__name__}: {error}"
@@ -176,9 +179,8 @@ def unanswered(
         return framing.VisitOutcome(
             "timeout", f"timed out after {elapsed(seconds)} (running the probe)", again=True
         )
-    on_stdout = not error.stderr.strip() and not answer.begun  # as nologin(8) complains
-    said = answer.said if on_stdout else error.stderr
-    why = commands.explain(error.code, said, python=python)
+    said = None if answer.begun else answer.said
+    why = commands.explain(error.code, error.stderr, python=python, said=said)
     if answer.begun or error.code == 0:
         why = answer.missing() + (f"; {why}" if error.code else "")
     return framing.VisitOutcome("probe_failed", why)

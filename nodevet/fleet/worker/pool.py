@@ -17,11 +17,13 @@ from dataclasses import dataclass, replace
 from itertools import count
 from typing import Any
 
+import msgspec
 from msgspec import structs
 
+from nodevet import typed
 from nodevet.fleet import FleetError
 from nodevet.fleet.protocol import framing
-from nodevet.fleet.protocol.framing import BatchOrder, FrameReader
+from nodevet.fleet.protocol.framing import BatchOrder, Beat, FrameReader, LostHost
 from nodevet.fleet.protocol.greeting import greeting, write_greeting
 from nodevet.fleet.worker import task
 from nodevet.fleet.worker.relay import LONELY, READ, STDIN, lost, write
@@ -31,6 +33,8 @@ CONNECT = 10  # seconds
 LEAST_SLOTS = 16  # orders that may wait: pools grow with what waits
 TICK = 1.0
 TRIES = 3  # workers that one host may be lost with
+
+MALFORMED = "a worker of the pool wrote a malformed answer"
 
 Pairs = Iterable[tuple[int, bytes]]  # a host's number, and its frame
 
@@ -102,8 +106,8 @@ class DaskRelay:
                 return False
             self._heard = time.monotonic()
             for frame in self._reader.take(chunk):
-                if "beat" in frame.head:
-                    write(framing.write_frame({"beat": True}))
+                if framing.read_notice(frame) is not None:
+                    write(framing.write_notice(Beat()))
                 else:
                     self._begin(framing.read_order(frame))
         return True
@@ -135,7 +139,7 @@ class DaskRelay:
             self._room.acquire()
             told: Pairs | FleetError
             try:
-                told = self._answers.get()
+                told = _pairs(self._answers.get())
             except Exception as error:  # whatever it is, nothing is heard any more
                 told = FleetError(f"the scheduler is gone: {_in_words(error)}")
             self._came.put(told)
@@ -159,7 +163,8 @@ class DaskRelay:
             key = self._task_of.pop(number, None)
             if key is None:
                 continue
-            write(frame)
+            answered = _is_answer(number, frame, self._tasks[key].order.body_limit)
+            write(frame if answered else lost(number, MALFORMED))
             left = self._tasks[key].left
             left.discard(number)
             if not left:
@@ -189,6 +194,26 @@ class DaskRelay:
         self._answer([(number, lost(number, why)) for number in asked.left])
 
 
+def _pairs(told: object) -> Pairs | FleetError:
+    """What a task says, if it has the form of that."""
+    try:
+        return typed.convert(told, list[tuple[int, bytes]])
+    except msgspec.ValidationError as error:
+        return FleetError(f"{MALFORMED}: {brief(error, 200)}")
+
+
+def _is_answer(number: int, text: bytes, limit: int) -> bool:
+    """Whether a frame is an answer for this host."""
+    try:
+        frame = framing.read_frame(text, limit)
+        notice = framing.read_notice(frame)
+        if notice is None:
+            return framing.read_outcome(frame)[0] == number
+    except framing.FrameError:
+        return False
+    return isinstance(notice, LostHost) and notice.lost == number
+
+
 def _in_words(error: object) -> str:
     if isinstance(error, ModuleNotFoundError):
         return f"has no {error.name}: install nodevet there"
@@ -213,7 +238,7 @@ def main() -> int:
         pool.serve()
     except BrokenPipeError:
         return 1
-    except (FleetError, ValueError, KeyError, TypeError) as error:
+    except (FleetError, framing.FrameError) as error:
         return refuse(str(error))
     finally:
         pool.end()

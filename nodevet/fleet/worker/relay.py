@@ -15,9 +15,17 @@ from typing import NoReturn
 
 from nodevet.durations import elapsed
 from nodevet.fleet import FleetError, Visit
-from nodevet.fleet.controller.shards import Shard, accept_keys
+from nodevet.fleet.controller.shards import Shard, accept_keys, expanded
 from nodevet.fleet.protocol import framing
-from nodevet.fleet.protocol.framing import BatchOrder, FrameReader, VisitOutcome
+from nodevet.fleet.protocol.framing import (
+    BatchOrder,
+    Beat,
+    FrameError,
+    FrameReader,
+    LauncherRefusal,
+    LostHost,
+    VisitOutcome,
+)
 from nodevet.fleet.protocol.greeting import greeting, write_greeting
 from nodevet.model import Host
 
@@ -62,8 +70,8 @@ class Relay:
                     return False
                 self._heard = time.monotonic()
                 for frame in self._reader.take(chunk):
-                    if "beat" in frame.head:
-                        write(framing.write_frame({"beat": True}))
+                    if framing.read_notice(frame) is not None:
+                        write(framing.write_notice(Beat()))
                     else:
                         self._begin(framing.read_order(frame))
                 continue
@@ -100,7 +108,7 @@ def lost_host(visit: Visit) -> bytes:
 
 
 def lost(number: int, why: str) -> bytes:
-    return framing.write_frame({"lost": number, "why": why})
+    return framing.write_notice(LostHost(number, why))
 
 
 def usable(order: BatchOrder) -> None:
@@ -116,7 +124,7 @@ def at_home(order: BatchOrder) -> BatchOrder:
     """An order whose paths are of this machine: ~ is its user's."""
 
     def here(path: str | None) -> str | None:
-        return None if path is None else str(Path(path).expanduser())
+        return None if path is None else str(expanded(path))
 
     return replace(
         order,
@@ -147,10 +155,10 @@ def main() -> int:
     except BrokenPipeError:
         return 1
     except FleetError as error:
-        write(framing.write_frame({"refused": str(error)}))
+        write(framing.write_notice(LauncherRefusal(str(error))))
         return 1
-    except (ValueError, KeyError, TypeError) as error:
-        sys.stderr.write(f"malformed order: {type(error).__name__}: {error}\n")
+    except FrameError as error:
+        sys.stderr.write(f"malformed order: {error}\n")
         return 1
     finally:
         relay.end()

@@ -41,9 +41,8 @@ class RequestServer:
         self._turns: dict[int, BoundedSemaphore] = {}
         self._writer = writer
 
-    def answer(self, frame: Frame) -> None:
+    def answer(self, number: int, request: SessionRequest) -> None:
         """Write one answer, whatever happens."""
-        number, request = framing.read_request(frame)
         try:
             with self._turns.setdefault(request.host, BoundedSemaphore()):
                 found = self._do(request)
@@ -53,7 +52,7 @@ class RequestServer:
                 else SessionAnswer(result=found)
             )
         except SessionError as error:
-            answer = SessionAnswer(error.status, str(error), error.more or None)
+            answer = SessionAnswer(error.status, str(error), error.holder)
         except Exception as error:  # a fault of ours must not cost the other hosts
             answer = SessionAnswer("failed", f"{INTERNAL}: {type(error).__name__}: {error}")
         self._writer.put(framing.write_answer(number, answer))
@@ -83,7 +82,7 @@ def main() -> None:
     for target, host in hosts_of(order, transports):
         server.sessions[target.number] = HostSession(host, target, order)
     for frame in frames:
-        gevent.spawn(server.answer, frame)
+        gevent.spawn(server.answer, *framing.read_request(frame))
     with gevent.Timeout(CLOSING, False):
         closing = Pool()
         for session in server.sessions.values():

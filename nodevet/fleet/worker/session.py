@@ -51,12 +51,12 @@ ACTIONS = typed.decoder(AnyAction)
 
 
 class SessionError(Exception):
-    """A request that was not fulfilled. `more`: who holds a lock."""
+    """A request that was not fulfilled. `holder`: who holds a lock."""
 
-    def __init__(self, status: str, why: str, **more: str) -> None:
+    def __init__(self, status: str, why: str, holder: framing.LockHolder | None = None) -> None:
         super().__init__(why)
         self.status = status
-        self.more = more
+        self.holder = holder
 
 
 class FencedError(SessionError):
@@ -141,9 +141,8 @@ class HostSession:
         try:
             found = _usable(answers.lock, _result(document))
             if not found.held:
-                holder = ("who", "since", "running")
-                more = {key: brief(getattr(found, key), TOLD) for key in holder}
-                raise SessionError("locked", brief(found.path, TOLD), **more)
+                texts = (brief(each, TOLD) for each in (found.who, found.since, found.running))
+                raise SessionError("locked", brief(found.path, TOLD), framing.LockHolder(*texts))
             fence = commands.Fence(found.path, found.acting, found.python, token)
         except BaseException:
             channel.close()
@@ -152,15 +151,15 @@ class HostSession:
         self._beat = gevent.spawn(self._keep, channel)
         return found.path
 
-    def do_act(self, *, seconds: float, body: bytes) -> dict[str, Any]:
-        """{ok, code, output}, however the command ends. `body`: the action."""
+    def do_act(self, *, seconds: float, body: bytes) -> framing.ActResult:
+        """However the command ends. `body`: the action."""
         self._need()
         limit = max(seconds / 2, seconds - MARGIN)
         try:
             within = max(limit / 2, limit - MARGIN)
             commands = list(perform((ACTIONS.decode(body),), seconds=within))
         except ActionError as error:
-            return {"ok": False, "code": 2, "output": f"nodevet refuses this action: {error}"}
+            return framing.ActResult(False, 2, f"nodevet refuses this action: {error}")
         ok, said, code = True, "", 0
         for each in commands:
             ok, output, late = self._execute(each, limit, self._around())
@@ -168,7 +167,7 @@ class HostSession:
             said += block(output.output) + (f"\ntimed out after {elapsed(limit)}" if late else "")
             if not ok:
                 break
-        return {"ok": ok, "code": code, "output": said[-OUTPUT:].strip("\n")}
+        return framing.ActResult(ok, code, said[-OUTPUT:].strip("\n"))
 
     def do_reboot(self, *, seconds: float) -> str:
         """The new boot id, in a new connection."""

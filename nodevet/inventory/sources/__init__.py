@@ -18,7 +18,7 @@ from nodevet.inventory.errors import InventoryError
 from nodevet.printable import brief
 from nodevet.problems import Problem, either
 
-FOR_ANSIBLE = "for an Ansible inventory run: ansible-inventory -i FILE --list > FILE.json"
+FOR_ANSIBLE = "for Ansible's YAML run: ansible-inventory -i FILE --list > FILE.json"
 
 
 def sources() -> Iterator[ModuleType]:

@@ -6,6 +6,7 @@ ssh connection and sudo become plug-ins.
 """
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +44,7 @@ BOOLEANS = {
     **dict.fromkeys(("no", "false", "off", "n", "f", "0"), False),
 }
 ARGUMENTS = ("ansible_ssh_args", "ansible_ssh_common_args", "ansible_ssh_extra_args")
+Locate = Callable[[Steps], object]  # where a part of the document stands; str() says it
 REROUTING = ("proxyjump", "proxycommand", "hostname", "-j", "-w")
 """What in SSH arguments leads to another machine or by another way, in lower case."""
 
@@ -54,12 +56,17 @@ def read(path: Path) -> Found:
 
 def parse(text: str, file: str) -> Found:
     """The hosts of JSON text. Raises InventoryError with every problem in it."""
-    groups = Groups(_load(text, file))
-    reader = _AnsibleReader(text, file, groups)
+    return hosts_of(_load(text, file), lambda steps: JsonPlace(text, file, steps))
+
+
+def hosts_of(document: Any, place: Locate) -> Found:
+    """The hosts of a document in the form of `ansible-inventory --list`; `place`: where a part of
+    it stands. Raises InventoryError with every problem in it."""
+    groups = Groups(document)
+    reader = _AnsibleReader(groups, place)
     entries = [reader.entry(name) for name in groups.hosts]
     problems = [
-        Problem(JsonPlace(text, file, steps), _path(steps), said, advice)
-        for steps, said, advice in groups.problems
+        Problem(place(steps), _path(steps), said, advice) for steps, said, advice in groups.problems
     ]
     problems += reader.problems
     if problems:
@@ -97,10 +104,9 @@ def _load(text: str, file: str) -> Any:
 class _AnsibleReader:
     """Turns Ansible's variables into our settings."""
 
-    def __init__(self, text: str, file: str, groups: Groups) -> None:
-        self.text = text
-        self.file = file
+    def __init__(self, groups: Groups, place: Locate) -> None:
         self.groups = groups
+        self.place = place
         self.problems: list[Problem] = []
 
     def entry(self, name: str) -> HostEntry:
@@ -160,9 +166,6 @@ class _AnsibleReader:
                 text = "these SSH arguments choose the way to the host, and nodevet takes none"
                 advice = "write them into ~/.ssh/config, which it follows, and remove them here"
                 self.tell(steps, text, advice)
-
-    def place(self, steps: Steps) -> JsonPlace:
-        return JsonPlace(self.text, self.file, steps)
 
     def tell(self, steps: Steps, text: str, advice: str = "") -> None:
         self.problems.append(Problem(self.place(steps), _path(steps), text, advice))

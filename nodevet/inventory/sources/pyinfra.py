@@ -6,6 +6,8 @@ in the inventory. What pyinfra would leave out or trip over is an error here.
 """
 
 import json
+import os
+import stat
 import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -21,11 +23,13 @@ from nodevet.inventory.python_places import PythonPlace
 from nodevet.inventory.settings import name_problem, validate
 from nodevet.printable import brief
 from nodevet.problems import Place, Problem
+from nodevet.trust import distrust
 
 KIND = "a pyinfra inventory (.py)"
 ENDINGS = (".py",)
 
 RUNNER = Path(__file__).parent.with_name("pyinfra_run.py")
+GROUP_DATA = "group_data"
 BOOT = (
     "import sys; del sys.argv[0]; sys.path[:] = filter(None, sys.path); import runpy;"
     "runpy.run_path(sys.argv[0], run_name='__main__')"
@@ -85,7 +89,9 @@ class Group:
 def read(path: Path) -> Found:
     """The hosts of a pyinfra inventory. Raises InventoryError."""
     text = read_text(path)
-    command = [sys.executable, "-c", BOOT, str(RUNNER), str(path)]
+    if why := refused(path):
+        raise InventoryError([Problem(brief(path), "", why)])
+    command = [sys.executable, "-c", BOOT, str(RUNNER), str(path), *_modules(Path.cwd())]
     result = json.loads(programs.output(command, str(path)) or "{}")
     if not result:
         advice = "an inventory must not end the process"
@@ -104,6 +110,31 @@ def read(path: Path) -> Found:
     if reader.problems:
         raise InventoryError(reader.problems)
     return found
+
+
+def refused(path: Path) -> str:
+    """Why a program is not run that reading this inventory would run, or "".
+
+    The user named the inventory, and so accepts it and the group_data beside it, but not what other
+    users put into the current folder; root accepts neither.
+    """
+    here = Path.cwd()
+    beside = path.resolve().parent
+    programs = [path, *sorted((beside / GROUP_DATA).glob("*.py"))] if os.geteuid() == 0 else []
+    if here != beside:
+        programs += sorted((here / GROUP_DATA).glob("*.py"))
+    doubts = ((each, distrust(each)) for each in programs)
+    each, why = next((pair for pair in doubts if pair[1]), (path, ""))
+    if not why:
+        return ""
+    whom = "root does not run" if os.geteuid() == 0 else "nodevet does not run"
+    return f"{why}, so {whom} {each}; use a copy that others may not write, or a YAML inventory"
+
+
+def _modules(here: Path) -> tuple[str, ...]:
+    """The current folder, unless other users may add modules to it, as they may to /tmp."""
+    sticky = here.stat().st_mode & stat.S_ISVTX
+    return () if sticky or distrust(here) else (str(here),)
 
 
 def untagged(item: Any) -> Any:

@@ -23,6 +23,7 @@ from nodevet.remedy.model import Plan, Step
 from nodevet.remedy.rollout.step_results import begin
 from nodevet.resource import State, same
 from nodevet.result import (
+    BY_HAND,
     LEFT_OUT,
     HostResult,
     Outcome,
@@ -43,7 +44,7 @@ PASSING = frozenset({Refusal.LOCKED, Refusal.UNREACHABLE})
 UNKNOWN = frozenset({Outcome.ROLLBACK_FAILED, Outcome.UNKNOWN})
 KILLED = "the controller ended while it worked on the node: how far it got is not known"
 BEFORE_WRITING = "the controller ended before anything was written there"
-STRANGE = "so says the journal, and not the plan: nothing is done there, look at it by hand"
+STRANGE = f"so says the journal, and not the plan: {BY_HAND}"
 NOT_ATTEMPTED = "not attempted: the run changed nothing there, so there is nothing to roll back"
 CLOSED = "the run was rolled back: plan again"
 
@@ -115,6 +116,7 @@ class _Story:
         self.asked: frozenset[str] = frozenset()  # of these, by the last try and not ended since
         self.ends: dict[str, HostEnd] = {}
         self.returned: set[str] = set()  # nodes whose end is that of a rollback
+        self.idle: dict[str, HostEnd] = {}  # where the last rollback had nothing to revert
         self._steps = {step.id: step for step in plan.steps}
         self._told: dict[str, _Told] = {}
         self._open: set[str] = set()  # begun, and not ended
@@ -154,20 +156,18 @@ class _Story:
 
     def _ended(self, record: HostEnd) -> None:
         self._known(record.host)
+        self.asked -= {record.host}
+        if self._rollback and record.outcome == Outcome.UNCHANGED.value:
+            self.idle[record.host] = record  # how the node ended before that still holds
+            return
+        self.idle.pop(record.host, None)
         self._open.discard(record.host)
         self.ends[record.host] = record
-        self.asked -= {record.host}
         (self.returned.add if self._rollback else self.returned.discard)(record.host)
         for end in record.steps:
             told = self._told.get(end.id)
             if told and told.moved:
                 told.end, told.moved = end, False
-            elif told and self._rollback and record.outcome == Outcome.UNCHANGED.value:
-                told.before, told.after, told.ran = (
-                    (),
-                    (),
-                    [],
-                )  # of an earlier try; this did nothing
 
     def _of_step(self, step: Step, record: journal.StepRecord) -> None:
         told = self._told.setdefault(step.id, _Told())
@@ -232,8 +232,12 @@ class _Story:
                 yield HostResult(host=host, outcome=Outcome.UNKNOWN, why=why)
 
     def _host(self, host: str, kind: str) -> HostResult:
-        end = self.ends.get(host)
-        if host in self._open or end is None:
+        end, idle = self.ends.get(host), self.idle.get(host)
+        unended = host in self._open or end is None
+        if kind == "rollback" and idle and (unended or host in self.last.hosts):
+            steps = tuple(begin(step) for step in self.plan.of(host))
+            found = HostResult(host=host, outcome=Outcome.UNCHANGED, why=idle.why, steps=steps)
+        elif end is None or unended:
             found = self._unended(host, kind)
         else:
             found = self._known_end(host, end, kind)
@@ -277,8 +281,6 @@ class _Story:
         touched = any(self.state.step(step.id).touched for step in steps)
         if kind == "rollback" and host not in self.returned and not touched:
             outcome, why = Outcome.UNCHANGED, NOT_ATTEMPTED
-        elif kind == "apply" and host in self.returned and outcome is Outcome.UNCHANGED:
-            outcome, why = Outcome.NOT_ATTEMPTED, CLOSED
         elif kind == "rollback" and host in self.asked:
             stopped = (self._end and self._end.stopped) or "the rollback ended before its turn"
             waits = f"{stopped}: what the run did there is still there"
@@ -313,7 +315,8 @@ class _Story:
             unjudged = self.state.step(step.id).stage in (Stage.UNKNOWN, Stage.WRITTEN)
             if unjudged and known.outcome not in UNKNOWN:
                 known = replace(known, outcome=Outcome.UNKNOWN)
-        if end is None:
+        unmoved = kind == "apply" and end and end.outcome == Outcome.NOT_ATTEMPTED.value
+        if end is None or (known and unmoved):  # a rollback that left it as the apply had
             return known or begin(step)
         said = self._filled(step, _outcome(end.outcome), end)
         if known and known.outcome in UNKNOWN and known.outcome.rank < said.outcome.rank:

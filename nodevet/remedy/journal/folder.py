@@ -3,7 +3,6 @@
 import os
 import pwd
 import socket
-import stat
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -30,6 +29,7 @@ from nodevet.remedy.model import Plan
 from nodevet.remedy.upgrades import RESULT as RESULTS
 from nodevet.remedy.upgrades import UpgradeError, upgraded
 from nodevet.result import SCHEMA, Approval, HostResult, Outcome, Result
+from nodevet.trust import distrust
 
 PLAN = "plan.json"
 REACH = "reach.json"
@@ -116,16 +116,7 @@ class RunFolder:
 
     def _open_to_others(self) -> str:
         """Who else could have written what is kept of the reach; empty if no one could."""
-        for path in (self.path.resolve(), self.path / REACH):
-            try:
-                status = path.lstat()
-            except OSError as error:
-                return f"{path}: cannot be looked at: {error.strerror}"
-            if status.st_uid not in (0, os.geteuid()):
-                return f"{path}: owned by {_user(status.st_uid)}, not by {_user(os.geteuid())}"
-            if status.st_mode & 0o022 or stat.S_ISLNK(status.st_mode):
-                return f"{path}: may be written by others than {_user(status.st_uid)}"
-        return ""
+        return distrust(self.path / REACH)
 
     def keep_evidence(self, host: str, name: str, document: bytes) -> None:
         """Evidence of a node: before, after, rebooted, ...; the last one of a name stays.

@@ -47,6 +47,7 @@ from nodevet.remedy.journal.records import (
     state,
 )
 from nodevet.remedy.upgrades import JOURNAL, UpgradeError, upgraded
+from nodevet.trust import distrust
 from nodevet.upgrades import Upgrades
 
 __all__ = [
@@ -122,6 +123,7 @@ class Journal:
             _make(folder)
         except OSError as error:
             raise JournalError(f"{folder}: cannot be made: {error.strerror}") from error
+        _check_owner(path)
         try:
             descriptor = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_EXCL, 0o600)
         except FileExistsError as error:
@@ -150,9 +152,10 @@ class Journal:
         """
         path = _file(path)
         try:
-            descriptor = os.open(path, os.O_RDWR | os.O_APPEND | os.O_NONBLOCK)
+            descriptor = os.open(path, os.O_RDWR | os.O_APPEND | os.O_NONBLOCK | os.O_NOFOLLOW)
         except OSError as error:
             raise JournalError(f"{path}: cannot be opened: {error.strerror}") from error
+        _check_owner(path)
         try:
             _own(descriptor, path)
             data = _contents(path)
@@ -203,7 +206,7 @@ class Journal:
         fills up. Raises JournalError if they are not there."""
         path = self._reserve
         try:
-            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
             try:
                 os.posix_fallocate(descriptor, 0, max(size, 1))
                 os.fsync(descriptor)
@@ -376,6 +379,15 @@ def _contents(path: Path, *, first: bool = False) -> bytes:
         return file.readline() if first else file.read()
 
 
+def _check_owner(path: Path) -> None:
+    """Raises JournalError if other users may change what a run keeps."""
+    if doubt := distrust(path):
+        raise JournalError(
+            f"{doubt}; nodevet keeps no run where other users may change it: correct that, or name "
+            "another folder with --run"
+        )
+
+
 def _own(descriptor: int, path: Path) -> None:
     """The lock of a running apply or rollback; the kernel lets go of it when that dies."""
     try:
@@ -387,7 +399,7 @@ def _own(descriptor: int, path: Path) -> None:
 
 
 def _keep(path: Path, torn: bytes) -> None:
-    descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+    descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW, 0o600)
     with os.fdopen(descriptor, "wb") as file:
         file.write(torn + b"\n")
         file.flush()

@@ -16,7 +16,7 @@ from nodevet.remedy.model import Conflict
 from nodevet.remedy.plan import holders
 from nodevet.remedy.plan.contradictions import EFFECTIVE
 from nodevet.remedy.settings import Rollout
-from nodevet.resource import Resource, kind_of, unnamed
+from nodevet.resource import Resource, kind_of, unnamed, untouched
 
 
 class Suspected(msgspec.Struct, frozen=True, kw_only=True):
@@ -139,7 +139,7 @@ def _of_node(node: VettedNode, catalog: Catalog, rules: Rules) -> Iterator[Draft
         if fix is None:
             yield from (Left(host=host, finding=finding) for finding in wrong)
         elif not rules.allow(wish):
-            name = node.baseline.name
+            name = node.baseline.label
             yield Withheld(host=host, fix=wish.check, findings=len(wrong), baseline=name)
         elif runs := runs_of(rules.failed, host, wish.check, node.report.machine_id or ""):
             yield Withheld(host=host, fix=wish.check, findings=len(wrong), runs=runs)
@@ -217,4 +217,7 @@ def _fault(change: PlannedChange, fix: Fix) -> str:
         if problem := kind_of(each).name_problem(each.name):
             return f"the fix would change {quoted(each.label)}, which {problem}"
     stray = ", ".join(each.label for each in unnamed(change.actions, change.resources))
-    return f"the fix would change {stray} and does not name it" if stray else ""
+    if stray:
+        return f"the fix would change {stray} and does not name it"
+    idle = ", ".join(each.label for each in untouched(change.actions, change.resources))
+    return f"the fix names {idle}, which none of its actions does" if idle else ""

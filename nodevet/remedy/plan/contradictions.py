@@ -9,12 +9,13 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from nodevet.identity import SHOWN, same_key
+from nodevet.identity import SHOWN
 from nodevet.inventory.settings import name_problem
+from nodevet.machines import machine, one_machine
 from nodevet.problems import quoted
 from nodevet.remedy.plan.holders import fault
 from nodevet.remedy.settings import faults
-from nodevet.resource import kind_of, unit, unnamed
+from nodevet.resource import kind_of, unit, unnamed, untouched
 
 if TYPE_CHECKING:
     from nodevet.remedy.model import Plan, Step
@@ -35,8 +36,11 @@ def contradictions(plan: "Plan") -> Iterator[str]:
             yield f"node {quoted(host)}: {problem}"
         if node.baseline not in plan.baselines:
             yield f"node {quoted(host)}: its baseline {quoted(node.baseline)} is not among those"
-    for hosts in same_key((host, node.boot_id or None) for host, node in plan.nodes.items()):
-        yield f"nodes {', '.join(map(quoted, hosts[:SHOWN]))} are one machine"
+    machines = (
+        machine(host, node.machine_id, node.boot_id, node.gpus) for host, node in plan.nodes.items()
+    )
+    for found in one_machine(machines, kernels=True):
+        yield f"nodes {', '.join(map(quoted, found.hosts[:SHOWN]))} are one machine"
     for id, times in Counter(step.id for step in plan.steps).items():
         if times > 1:
             yield f"{times} steps have the id {quoted(id)}"
@@ -71,6 +75,9 @@ def _of_step(step: "Step") -> Iterator[str]:
         yield f"it would change what it does not name: {named}"
     if not step.actions:
         yield "it does nothing"
+    elif idle := untouched(step.actions, step.resources):
+        labels = ", ".join(quoted(each.label) for each in idle[:SHOWN])
+        yield f"no action names {len(idle)} of its resources: {labels}"
     if why := fault(step):
         yield why
     if step.effective not in EFFECTIVE:
@@ -83,6 +90,11 @@ def _of_step(step: "Step") -> Iterator[str]:
         if resource not in step.resources or times > 1:
             label = quoted(resource.label)
             yield f"what {label} was is told, and is no one part of what it changes"
+    for resource in (seen.resource for seen in step.before if seen.why):
+        yield f"what {quoted(resource.label)} was could not be read"
+    for resource, times in Counter(step.resources).items():
+        if times > 1:
+            yield f"it names {quoted(resource.label)} {times} times"
     yield from _names(step)
 
 

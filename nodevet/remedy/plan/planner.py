@@ -15,7 +15,7 @@ from nodevet.fixing.model import Risk
 from nodevet.model import Finding, HostReport, Verdict
 from nodevet.remedy.model import Conflict, Plan, PlannedNode, Step
 from nodevet.remedy.plan.candidates import Candidate, Draft, Left, Rules, Withheld
-from nodevet.remedy.rollout.preconditions import own_gpus, own_name, users
+from nodevet.remedy.rollout.preconditions import own_name, users
 from nodevet.report.parts.words import difference, subjects_of
 from nodevet.resource import Resource, RestoreError, State, holds, kept, restore, unit
 
@@ -25,6 +25,7 @@ class FixStates(msgspec.Struct, frozen=True, kw_only=True):
 
     seen: tuple[State, ...] = ()
     owners: Mapping[str, Sequence[str]] = {}  # resource label -> who else sets it
+    agents: tuple[str, ...] = ()  # what may set it again, in words: configuration managers
     why: str = ""
 
 
@@ -57,6 +58,7 @@ def make(draft: Draft, rules: Rules, looked: Mapping[str, FixStates]) -> Proposa
         raise ValueError("the time of a plan needs a time zone")
     conflicts = list(draft.conflicts)
     fit: list[tuple[Candidate, tuple[State, ...]]] = []
+    told = {host: found.agents for host, found in looked.items()}
     doubts = identity.doubts(node.report for node in draft.nodes.values())
     for each in draft.candidates:
         node = draft.nodes[each.host]
@@ -93,7 +95,8 @@ def make(draft: Draft, rules: Rules, looked: Mapping[str, FixStates]) -> Proposa
             numbers[each.host, each.fix] += 1
             before, held = kept(seen)
             contents.update(held)
-            steps.append(_step(each, before, numbers[each.host, each.fix]))
+            number = numbers[each.host, each.fix]
+            steps.append(_step(each, before, number, told.get(each.host, ())))
     return _proposal(draft, rules, tuple(steps), tuple(dict.fromkeys(conflicts)), contents)
 
 
@@ -113,7 +116,7 @@ def _proposal(
         created=rules.now.isoformat(timespec="seconds"),
         expires=(rules.now + rules.valid).isoformat(timespec="seconds"),
         baselines={
-            node.baseline.name: node.baseline.sha256 for node in nodes.values() if node.baseline
+            node.baseline.label: node.baseline.sha256 for node in nodes.values() if node.baseline
         },
         nodes={
             host: PlannedNode(
@@ -122,7 +125,7 @@ def _proposal(
                 baseline=node.report.baseline,
                 groups=node.report.groups,
                 hostname=own_name(node.evidence),
-                gpus=own_gpus(node.evidence),
+                gpus=identity.own_gpus(node.evidence),
             )
             for host, node in nodes.items()
         },
@@ -143,7 +146,7 @@ def _proposal(
     )
 
 
-def _step(each: Candidate, seen: tuple[State, ...], number: int) -> Step:
+def _step(each: Candidate, seen: tuple[State, ...], number: int, agents: tuple[str, ...]) -> Step:
     change = each.change
     return Step(
         id=f"{each.host}/{each.fix}/{number}",
@@ -163,7 +166,7 @@ def _step(each: Candidate, seen: tuple[State, ...], number: int) -> Step:
         resources=change.resources,
         before=seen,
         reason=_reason(each),
-        note=change.note,
+        note="; ".join(filter(None, (change.note, *agents))),
     )
 
 

@@ -13,6 +13,7 @@ from nodevet.model import Finding, Subject, Verdict
 from nodevet.printable import brief, plain
 from nodevet.remedy.model import Conflict, Plan, Step
 from nodevet.remedy.moments import moment
+from nodevet.remedy.plan import signed
 from nodevet.remedy.plan.alike import (
     UUID,
     AlikeStep,
@@ -124,7 +125,11 @@ def actions(plan: Plan, contents: Contents = _known) -> Iterator[str]:
     for place, each in enumerate(steps):
         yield from [""] if place else []
         yield from _heading(plan, each)
-        yield from map(_literal, _remarks(each))
+        besides = (
+            lambda step: signed.declared(step, plan.nodes.get(step.host)),
+            lambda step: signed.by_command(step, contents),
+        )
+        yield from map(_literal, _remarks(each, besides))
         yield from map(_literal, _compared(each))
         yield from _done(each, marks, contents)
     yield from [""] if marks.legend and len(steps) > 1 else []
@@ -139,8 +144,9 @@ def _heading(plan: Plan, each: AlikeStep) -> Iterator[str]:
     yield _literal(f"# {plain(each.first.fix)} on {number}{nodeset(hosts)} ({baselines})")
 
 
-def _remarks(each: AlikeStep) -> Iterator[str]:
-    """Risk and effect; and notes and reasons, each with its hosts if they differ."""
+def _remarks(each: AlikeStep, besides: Iterable[Callable[[Step], str]]) -> Iterator[str]:
+    """Risk and effect; what else is signed, notes and reasons, each with its hosts if they
+    differ."""
     first, hosts = each.first, len(each.hosts)
     told = [f"risk {first.risk.value}", EFFECT.get(first.effective, "")]
     notes = _by_host(each, lambda step: plain(step.note))
@@ -151,6 +157,9 @@ def _remarks(each: AlikeStep) -> Iterator[str]:
         if len(said) == 1:
             told.append(next(iter(said)))
     yield f"## {'; '.join(filter(None, told))}"
+    for said in (_by_host(each, more) for more in besides):
+        if any(said):
+            yield f"## {_on_hosts(said) if len(said) > 1 else next(iter(said))}"
     if len(notes) > 1:
         yield from (f"## {note} ({nodeset(some)})" for note, some in notes.items() if note)
     if len(reasons) == 1:
@@ -366,16 +375,20 @@ def each_host(plan: Plan, contents: Contents = _known) -> Iterator[str]:
         baseline = f" ({plain(node.baseline)})" if node else ""
         yield from [""] if place else []
         yield _literal(f"# {nodeset([host])}{baseline}")
+        yield from [_literal(f"## {signed.identity(node)}")] if node else []
         for step in steps:
-            yield from map(_literal, step_lines(step, contents))
+            more = (signed.declared(step, node), signed.by_command(step, contents))
+            yield from map(_literal, step_lines(step, contents, more))
 
 
-def step_lines(step: Step, contents: Contents = _known) -> Iterator[str]:
-    """One step: its reason, the value, then each action as a diff or as a command."""
+def step_lines(step: Step, contents: Contents = _known, more: Iterable[str] = ()) -> Iterator[str]:
+    """One step: its reason, what more is signed, the value, then each action as a diff or as a
+    command."""
     subjects, _ = _subjects([step])
     what = plain(f"{step.fix} {subjects}".rstrip())
     yield f"## {what}: {_notes(step)}"
     yield f"## {plain(step.reason)}"
+    yield from (f"## {text}" for text in more if text)
     old, new = _values(step)
     yield f"-{what}: {old}"
     yield f"+{what}: {new}"

@@ -8,6 +8,7 @@ from nodevet.printable import brief, plain
 from nodevet.remedy.approval.judge import Standing
 from nodevet.remedy.model import Plan, Step
 from nodevet.remedy.moments import until
+from nodevet.remedy.plan import signed
 from nodevet.remedy.settings import told
 from nodevet.report.parts.text import count, nodeset
 from nodevet.resource import RunCommand
@@ -50,6 +51,7 @@ def facts(
         said = told(plan.rollout, len(hosts))
         yield "rollout", plain(f"{first}{said} · nodevet {plan.nodevet or '?'}")
         yield "expires", until(plan.expires, now)
+    yield from signed.facts(plan)
     yield "approvals", _approvals(standing)
 
 

@@ -27,11 +27,18 @@ from nodevet.remedy.journal.journal import Journal, JournalError, JournalState
 from nodevet.remedy.model import Plan
 from nodevet.remedy.rollout import preconditions
 from nodevet.remedy.rollout.compare import StepContext
-from nodevet.remedy.rollout.limits import Limits, RolloutProgress, in_canary, room, stopped
+from nodevet.remedy.rollout.limits import (
+    Limits,
+    RolloutProgress,
+    in_canary,
+    room,
+    stopped,
+    unproven,
+)
 from nodevet.remedy.rollout.node_run import NodeApply, NodeTask
 from nodevet.remedy.rollout.session import NodeSession, SessionTerms
 from nodevet.remedy.rollout.step_results import begin
-from nodevet.result import LEFT_OUT, HostResult, Outcome, Refusal
+from nodevet.result import LEFT_OUT, NO_FURTHER, HostResult, Outcome, Refusal
 
 Work = Callable[[str, bool], HostResult]
 """(host, whether it is a canary) -> how it ended. Runs in a thread of its own."""
@@ -123,19 +130,23 @@ class HostRunner:
                 result = self._ended.get(timeout=min(resting, 0.2) or 0.2)
             except queue.Empty:
                 continue
-            progress = progress.over(result)
+            progress = progress.over(result, self._limits)
             done.append(result)
             self._heard(
                 HostEnded(
                     result=result,
                     may_fail=max(0, self._limits.max_fail - progress.failed),
-                    stopped=stopped(self._limits, progress),
+                    stopped=self._stopped(progress, waiting),
                 )
             )
-        why = stopped(self._limits, progress)
+        why = self._stopped(progress, waiting)
         if spent and waiting:
-            why = why or f"no further node is begun: {spent}"
+            why = why or f"{NO_FURTHER}: {spent}"
         return done, why or ("interrupted" if self._stop.asked and waiting else "")
+
+    def _stopped(self, progress: RolloutProgress, waiting: Sequence[str]) -> str:
+        """Why no further node is begun; a failure is told even if none is left."""
+        return stopped(self._limits, progress) if waiting or progress.failed else ""
 
     def _begin(self, host: str, canary: bool) -> None:
         # daemons: a second Ctrl-C does not wait for them
@@ -246,12 +257,19 @@ class ApplyOrder:
         return HostResult(host=host, outcome=Outcome.NOT_ATTEMPTED, why=why, steps=steps)
 
 
-def _progress(results: Iterable[HostResult]) -> RolloutProgress:
+def _progress(results: Iterable[HostResult], limits: Limits) -> RolloutProgress:
     """How far a run is that has these results."""
     progress = RolloutProgress()
     for result in results:
-        progress = progress.began().over(result)
+        progress = progress.began().over(result, limits)
     return progress
+
+
+def unproven_canaries(limits: Limits, finished: Mapping[str, HostResult]) -> frozenset[str]:
+    """Nodes of an earlier try that were changed and are no proof yet: the rest waits for them."""
+    if not in_canary(limits, _progress(finished.values(), limits)):
+        return frozenset()
+    return frozenset(host for host, result in finished.items() if unproven(limits, result))
 
 
 def _begun(host: str, earlier: JournalState | None) -> bool:
@@ -277,9 +295,11 @@ def apply(
 
     `finished` are nodes of an earlier try: they stay as they are, and count in the budget.
     Those that it left in the middle go first, all of them, whatever the budget says: they are
-    looked at, and completed or reverted.
+    looked at, and completed or reverted. So are canaries that were not proven.
     """
     kept = dict(finished or {})
+    for host in unproven_canaries(limits, kept):
+        del kept[host]
     todo = [host for host in order.plan.nodes if order.plan.of(host) and order.chosen(host)]
     hosts = [host for host in todo if host not in kept]
     begun = [host for host in hosts if _begun(host, earlier)]
@@ -289,11 +309,11 @@ def apply(
     if begun:
         everything = Limits(canary=0, batch=limits.batch, max_fail=len(begun))
         # nothing but canaries is begun before enough of them are proven
-        canary = in_canary(limits, _progress(kept.values()))
+        canary = in_canary(limits, _progress(kept.values(), limits))
         again = HostRunner(everything, lambda host, _: work(host, canary), journal, heard, stop)
         ended, _ = again.run(begun, RolloutProgress())
         results |= {result.host: result for result in ended}
-    progress = _progress(results.values())
+    progress = _progress(results.values(), limits)
     rest = [host for host in hosts if host not in results]
     ended, why = HostRunner(limits, work, journal, heard, stop, pause).run(rest, progress)
     results |= {result.host: result for result in ended}

@@ -22,7 +22,7 @@ from nodevet.remedy.rollout.session import BlindError, LostError
 from nodevet.remedy.rollout.step_results import of_packages
 from nodevet.remedy.rollout.step_run import Steps, Written
 from nodevet.remedy.rollout.verify import Looks, Verified
-from nodevet.resource import Resource, State, kind_of, moved, restarts
+from nodevet.resource import Resource, State, kind_of, may_change, moved, restarts
 from nodevet.result import Outcome
 
 
@@ -202,12 +202,13 @@ class StepBatch:
                 undone.setdefault(culprit.id, []).append(step)
         victims = {step.id for steps in undone.values() for step in steps}
         apart = [step for step in broken if step.id not in victims]
+        outside = {each.step.id: self._reset_outside(each.step) for each in failed}
         last = self._open[-1].step
         self._earlier.reset(apart, f"after {last.id} was written")
         by_id = {each.step.id: each for each in self._open}
         wrong = {each.step.id: proof.steps[each.step.id] for each in failed}
         for id in reversed(by_id):
-            own = wrong[id].why if id in wrong and id not in victims else ""
+            own = wrong[id].why + outside[id] if id in wrong and id not in victims else ""
             why = f"it undoes {', '.join(step.id for step in undone[id])}" if id in undone else ""
             if told := "; ".join(filter(None, (own, why))):
                 self._revert(by_id[id], proof, told)
@@ -257,8 +258,28 @@ class StepBatch:
         return evidence
 
     def _culprit(self, step: Step) -> Step | None:
+        """The step of the batch that has set the settings of an earlier one; None if they were
+        moved by something else, as of one that cannot have written them."""
+        found = self._seen_after(step)
+        return found if found and self._can_undo(found, step) else None
+
+    def _can_undo(self, later: Step, step: Step) -> bool:
+        """Whether a step can have written what moved of an earlier one's settings, of which all may
+        have if they were not read."""
+        settings, seen = self._settings(step), [*self._looks.get(later.id, {}).values()]
+        suspects = [then for then, _ in moved(settings, seen)] or settings
+        return any(may_change(later.actions, later.resources, one.resource) for one in suspects)
+
+    def _reset_outside(self, step: Step) -> str:
+        """What else to say of a step whose settings moved and that no step can have moved."""
+        found = self._seen_after(step)
+        if found is None or self._can_undo(found, step):
+            return ""
+        return f": reset by something outside, not by {found.id}"
+
+    def _seen_after(self, step: Step) -> Step | None:
         """The step of the batch right after whose last action the settings of an earlier one were
-        another; None if none was, so that something else has set them."""
+        another; None if none was."""
         mine = step.id in {each.step.id for each in self._open}
         settings = self._settings(step)
         after = [each.step for each in self._open]

@@ -37,6 +37,7 @@ class Clearance(msgspec.Struct, frozen=True, kw_only=True):
     host: str
     planned: PlannedNode
     drain_hook: str
+    drain_seconds: float  # that the hook may take
     closed: Closed
     services: Collection[str] = ()
     harmless: Collection[str] = ()  # those of --holders
@@ -85,7 +86,7 @@ class Clearance(msgspec.Struct, frozen=True, kw_only=True):
             why = "the node must be drained first; set --drain-hook"
             raise RefusedError(Refusal.PRECONDITION, why)
         self.draining()
-        if why := preconditions.drained(self.drain_hook, self.host):
+        if why := preconditions.drained(self.drain_hook, self.host, seconds=self.drain_seconds):
             raise RefusedError(Refusal.PRECONDITION, why)
         booted = data.boot_id if (data := evidence[HostInfo].data) else None
         evidence = probe()

@@ -4,10 +4,14 @@ import re
 
 import msgspec
 
-from nodevet.result import HostResult, Outcome
+from nodevet.result import CANARY_NOT_REBOOTED, CANARY_PENDING, HostResult, Outcome
 
 FAILURES = frozenset({Outcome.FAILED, Outcome.ROLLBACK_FAILED, Outcome.UNKNOWN})
-PROOFS = frozenset({Outcome.CHANGED, Outcome.PENDING, Outcome.VERIFIED_AFTER_REBOOT})
+PROOFS = frozenset({Outcome.CHANGED, Outcome.VERIFIED_AFTER_REBOOT})
+UNPROVEN = {
+    Outcome.PENDING: f"{CANARY_PENDING}: its change is not in force yet",
+    Outcome.CHANGED: f"{CANARY_NOT_REBOOTED}: the plan wants its change verified by a reboot",
+}
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
@@ -16,6 +20,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     canary: int = 1  # that must be proven before the rest begins; 0: none
     batch: int = 10  # at the same time, after the canary
     max_fail: int = 0  # the run goes on with so many failures, and stops at one more
+    proofs: frozenset[Outcome] = PROOFS  # the outcomes of a changed node that prove a canary
 
 
 class RolloutProgress(msgspec.Struct, frozen=True, kw_only=True):
@@ -23,30 +28,47 @@ class RolloutProgress(msgspec.Struct, frozen=True, kw_only=True):
 
     running: int = 0
     proven: int = 0  # something was changed there, and holds
+    unproven: str = ""  # why a node that was changed proves nothing yet
     failed: int = 0
     ended: int = 0  # in whatever way
 
     def began(self) -> "RolloutProgress":
         return msgspec.structs.replace(self, running=self.running + 1)
 
-    def over(self, host: HostResult) -> "RolloutProgress":
+    def over(self, host: HostResult, limits: Limits) -> "RolloutProgress":
         return msgspec.structs.replace(
             self,
             running=self.running - 1,
             ended=self.ended + 1,
-            proven=self.proven + (host.outcome in PROOFS),
+            proven=self.proven + (host.outcome in limits.proofs and _was_changed(host)),
+            unproven=self.unproven or unproven(limits, host),
             failed=self.failed + (host.outcome in FAILURES),
         )
+
+
+def _was_changed(host: HostResult) -> bool:
+    """Whether this run wrote something there; a setting that was pending before shows nothing."""
+    return host.outcome is not Outcome.PENDING or any(step.ran for step in host.steps)
+
+
+def unproven(limits: Limits, host: HostResult) -> str:
+    """Why a node that was changed is no proof; empty for any other node."""
+    if host.outcome in limits.proofs or not _was_changed(host):
+        return ""
+    return UNPROVEN.get(host.outcome, "")
 
 
 def stopped(limits: Limits, progress: RolloutProgress) -> str:
     """Why no further node may begin; empty while one may.
 
-    A canary that fails stops the run whatever the budget: that is what it is for. A node that
+    A canary that fails stops the run whatever the budget: that is what it is for. One that was
+    changed and is not proven stops it, too: the next one would end no better. A node that
     was refused or was right already has shown nothing, and another one is the canary instead.
     """
-    if progress.failed and progress.proven < limits.canary:
+    if progress.failed and in_canary(limits, progress):
         return "the canary failed"
+    if progress.unproven and in_canary(limits, progress):
+        return progress.unproven
     if progress.failed > limits.max_fail:
         allowed = "none" if limits.max_fail == 0 else f"{limits.max_fail}"
         noun = "node" if progress.failed == 1 else "nodes"

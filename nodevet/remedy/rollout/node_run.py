@@ -38,10 +38,11 @@ class NodeApply:
             host=task.host,
             planned=task.planned,
             drain_hook=session.terms.drain_hook,
+            drain_seconds=session.terms.drain_seconds,
             harmless=session.terms.harmless,
             closed=task.closed,
             services=preconditions.services_of(task.steps),
-            draining=lambda: session.tell(Phase.DRAINING, seconds=preconditions.DRAIN_SECONDS),
+            draining=lambda: session.tell(Phase.DRAINING, seconds=session.terms.drain_seconds),
         )
         self._steps = Steps(session, context, self._clearance) if context else None
         self._asked: Evidence | None = None  # whose steps' managers were asked

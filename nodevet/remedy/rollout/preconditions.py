@@ -15,13 +15,12 @@ from nodevet.evidence.gpu import Gpu, Gpus
 from nodevet.evidence.host import HostInfo
 from nodevet.evidence.processes import Process, Processes, service_of
 from nodevet.fixing.model import Risk
-from nodevet.identity import NO_NAME, is_same_name
+from nodevet.identity import NO_NAME, is_same_name, own_gpus
 from nodevet.model import Baseline
 from nodevet.printable import brief
 from nodevet.remedy.model import Plan, PlannedNode, Step
 from nodevet.remedy.plan.holders import MONITORS, monitor, needs_them_gone, spared
 
-DRAIN_SECONDS = 1800  # the longest that a drain hook may take
 TOLD = 300  # characters of what a hook said
 
 KEEPER = ("nvidia-persiste", "nvidia-persistenced.service")
@@ -75,16 +74,6 @@ def own_name(evidence: Evidence | None) -> str:
     host = evidence[HostInfo].data if evidence else None
     name = (host.hostname if host else None) or ""
     return "" if name.lower() in NO_NAME else name
-
-
-def own_gpus(evidence: Evidence | None) -> tuple[str, ...]:
-    """The UUIDs of the node's GPUs; none of a virtual GPU, which may get another at each start."""
-    data = evidence[Gpus].data if evidence else None
-    return tuple(
-        gpu.uuid
-        for gpu in (data.gpus if data else None) or ()
-        if gpu.uuid and gpu.virtualization_mode != "VGPU"
-    )
 
 
 def other_baseline(plan: Plan, planned: PlannedNode, baseline: Baseline | None) -> str:
@@ -193,8 +182,9 @@ def _held(process: Process, gpus: Sequence[Gpu], *, everything: bool) -> str:
     return "a GPU" if everything or unplaced else ""
 
 
-def drained(hook: str, host: str, *, seconds: float = DRAIN_SECONDS) -> str:
-    """Run the site's drain hook with the host as its last argument, without a shell.
+def drained(hook: str, host: str, *, seconds: float) -> str:
+    """Run the site's drain hook with the host as its last argument, without a shell, for at most
+    so many seconds.
 
     Why the node is not drained; empty if the hook ended with 0.
     """
@@ -204,7 +194,7 @@ def drained(hook: str, host: str, *, seconds: float = DRAIN_SECONDS) -> str:
             output.seek(max(0, output.seek(0, os.SEEK_END) - 4 * TOLD))
             said = output.read().decode("utf-8", "backslashreplace").strip()[-TOLD:]
     except subprocess.TimeoutExpired:
-        return f"the drain hook took longer than {elapsed(seconds)}"
+        return f"not drained: the drain hook was killed after {elapsed(seconds)} (--drain-timeout)"
     except (OSError, ValueError) as error:
         return f"the drain hook cannot be run: {error}"
     if code == 0:

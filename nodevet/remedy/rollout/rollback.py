@@ -198,10 +198,13 @@ class NodeRollback:
             host=self.back.host,
             planned=self.back.planned,
             drain_hook=self.session.terms.drain_hook,
+            drain_seconds=self.session.terms.drain_seconds,
             harmless=self.session.terms.harmless,
             closed=self.back.closed,
             services=preconditions.services_of(steps),
-            draining=lambda: self.session.tell(Phase.DRAINING, seconds=preconditions.DRAIN_SECONDS),
+            draining=lambda: self.session.tell(
+                Phase.DRAINING, seconds=self.session.terms.drain_seconds
+            ),
         )
         evidence = clearance.node(evidence, self._probe, steps=steps, reboot=False)
         self.session.journal.write(

@@ -45,6 +45,7 @@ class SessionTerms(msgspec.Struct, frozen=True, kw_only=True):
     reboot_seconds: float = 900.0
     boot_settle: float = 120.0  # after a reboot, until what starts at boot has set its settings
     drain_hook: str = ""
+    drain_seconds: float = 1800.0
     harmless: frozenset[str] = frozenset()  # who may hold the GPUs: --holders
     pauses: tuple[float, ...] = PAUSES
 

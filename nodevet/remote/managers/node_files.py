@@ -1,8 +1,10 @@
 """Where settings of a node are written down: files, line by line. Never runs any of them."""
 
+import fnmatch
+import os
 import re
 
-from nodevet.remote.probe.files import names, read_bytes, reason
+from nodevet.remote.probe.files import names, path_under, read_bytes, reason
 
 LIMIT = 1 << 18  # bytes of a file; the rest of a longer one is not read
 ETC = ("/etc", "/run", "/usr/local/lib", "/usr/lib", "/lib")  # first wins
@@ -17,7 +19,13 @@ CRON = (
     "/var/spool/cron/crontabs",
     "/var/spool/cron/tabs",
 )
-SINGLE = ("/etc/crontab", "/etc/rc.local", "/etc/rc.d/rc.local", "/etc/rc.d/boot.local")
+SINGLE = (
+    "/etc/crontab",
+    "/etc/anacrontab",
+    "/etc/rc.local",
+    "/etc/rc.d/rc.local",
+    "/etc/rc.d/boot.local",
+)
 
 
 class NodeFiles(object):
@@ -68,6 +76,23 @@ class NodeFiles(object):
             self.unread[path] = reason(error)
             return []
         return [name for name in found if name.endswith(end) and not OURS.match(name)]
+
+    def files_in(self, folder):
+        """Paths of the files in a folder."""
+        paths = [folder + "/" + name for name in self.entries(folder)]
+        return [path for path in paths if self.is_file(path)]
+
+    def matching(self, path):
+        """A path, or the paths that it stands for if its last part is a pattern."""
+        folder, _, last = path.rpartition("/")
+        if not re.search("[*?[]", last):
+            return [path]
+        return [
+            each for each in self.files_in(folder) if fnmatch.fnmatch(each, folder + "/" + last)
+        ]
+
+    def is_file(self, path):
+        return os.path.isfile(path_under(self.root, path))
 
     def drop_in_folder(self, kind):
         """Paths of /etc/<kind>, /run/<kind>, ...; of equal names the first, as systemd has it."""

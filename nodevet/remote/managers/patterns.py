@@ -12,6 +12,7 @@ class Patterns(object):
     services  those that manage it by being enabled or running
     files     (path, regular expression of a line)
     tuned     a regular expression of a line of a tuned profile
+    slurm     a regular expression of a line of slurm.conf
     path      a kernel file, as tmpfiles.d names it
     key       a sysctl, with dots
     module    a regular expression of a module's name; `loaded`: whether it is now
@@ -26,6 +27,7 @@ class Patterns(object):
         services=(),
         files=(),
         tuned=None,
+        slurm=None,
         path=None,
         key=None,
         module=None,
@@ -38,6 +40,7 @@ class Patterns(object):
         self.services = services
         self.files = files
         self.tuned = re.compile(tuned) if tuned else None
+        self.slurm = re.compile(slurm) if slurm else None
         self.path = path
         self.key = key
         self.module = module
@@ -45,7 +48,7 @@ class Patterns(object):
         self.unit = unit
         self.drop_ins = drop_ins
         self.package = package
-        self.parts = (words, services, files, tuned, key, module, loaded, drop_ins, package)
+        self.parts = (words, services, files, tuned, slurm, key, module, loaded, drop_ins, package)
 
 
 def pins(line, package):

@@ -14,6 +14,7 @@ LOOKED = 4096  # files of a node that are opened to see whether they are scripts
 HEAD = 512  # bytes by which that is seen
 LOCAL = ("/usr/local/sbin", "/usr/local/bin")  # where a site's own programs are called by name
 SHELL = re.compile(r"(?:/\S*/)?(?:(?:ba|da|z|k|a)?sh|python[0-9.]*|perl|source|\.)\Z")
+RUN_PARTS = re.compile(r"(?:/\S*/)?run-parts\Z")
 WRITTEN = re.compile(r"[0-9]*>>?\s*[^\s;|&]+")  # what a command only writes to
 UDEV = re.compile(r'(?:RUN|PROGRAM|IMPORT)(?:\{[a-z]+\})?\s*(?:\+|:|=)?=\s*e?"((?:[^"\\]|\\.)*)"')
 UDEV_FOLDERS = ("/etc/udev/", "/usr/lib/udev/", "/lib/udev/")
@@ -57,14 +58,22 @@ class Programs(object):
         except ValueError:
             words = line.split()
         inner = [part for word in words for part in re.split(r"[\s;|&()`$]+", word) if part]
-        found, shell = [], False
+        found, shell, parts = [], False, False
         for word in inner:
             path = word if word.startswith("/") else self.local.get(word, "")
-            if path and len(found) < NAMED and self.is_script(path, shell):
+            if path and parts:
+                found += self.parts(path)
+            elif path and len(found) < NAMED and self.is_script(path, shell):
                 found.append(path)
             if not word.startswith("-"):
                 shell = SHELL.match(word) is not None
+                parts = RUN_PARTS.match(word) is not None
         return found
+
+    def parts(self, folder):
+        """The scripts of a folder that run-parts(8) runs."""
+        paths = self.node.files_in(folder)
+        return [path for path in paths if self.is_script(path, False) and self.known[path][2]]
 
     def is_script(self, path, called):
         """Whether a file is text that is run: it says so, may be, or a shell is `called` on it."""

@@ -1,14 +1,18 @@
 """Who else sets what a fix is about to set, and would undo it then or at the next boot.
 
 Looked for: tmpfiles.d, sysctl.d, sysfs.conf, modprobe.d, modules-load.d; services that are
-enabled or running, by themselves, a timer, a path, a socket or a device, or transient, with their
-drop-ins; cron, rc.local, udev rules and what they run; the scripts that all of these name, and
-those that these call, three deep; tuned's profile; cpupower and its like. DCGM manages settings
-if it is configured to, not by running. Files named nodevet-* are ours.
+enabled or running, by themselves, a timer, a path, a socket, a device or another unit (Wants= and
+the like), or transient, with their drop-ins and the variables of their commands; cron, run-parts,
+rc.local, udev rules and what they run; what Slurm, cloud-init and the dispatchers of the network
+run; the scripts that all of these name, and those that these call, three deep; tuned's profile and
+its scripts; cpupower and its like. DCGM manages settings if it is configured to, not by running.
+Files named nodevet-* are ours.
 
-Not looked at: what a compiled program does by itself; services that another unit's own file alone
-pulls in (Wants= and the like) and that do not run now; user managers; at(1); what is started from
-elsewhere, over SSH or by a configuration manager.
+A unit counts if it is started at boot or runs now, and then all its drop-ins count. Those of one
+that is not started change nothing: they have no program that would read them.
+
+Not looked at: what a compiled program does by itself; user managers; at(1); what is started from
+elsewhere over SSH. Configuration managers are named for the whole node: see `agents`.
 """
 
 import fnmatch
@@ -16,18 +20,17 @@ import os
 import re
 
 from nodevet.remote.kinds import kind
+from nodevet.remote.managers.hooks import Hooks
 from nodevet.remote.managers.node_files import NodeFiles
 from nodevet.remote.managers.patterns import names_key, pins
 from nodevet.remote.managers.programs import Programs
+from nodevet.remote.managers.tuned import TunedProfile
 from nodevet.remote.managers.units import UnitFiles
-from nodevet.remote.probe.files import path_under
 from nodevet.remote.program import ToolError
 from nodevet.remote.systemd import show_all
 
 AFTER = "90-nodevet-"  # a vendor's sysctl.d file that sorts before ours is meant to be overridden
 VENDORS = ("/usr/lib/", "/lib/", "/usr/local/lib/")
-PROFILES = ("/etc/tuned/profiles", "/etc/tuned", "/usr/lib/tuned/profiles", "/usr/lib/tuned")
-INCLUDES = 8
 MOST = 20  # managers named of one resource
 QUOTES = re.compile("[\"']")
 BINDING = re.compile(r"^\s*(?:CPUAffinity|NUMAPolicy|NUMAMask|AllowedCPUs|AllowedMemoryNodes)\s*=")
@@ -66,6 +69,9 @@ class Survey(object):
         self.node = NodeFiles(root)
         self.units = UnitFiles(self.node)
         self.programs = Programs(self.node)
+        self.hooks = Hooks(self.node, self.units.services, self.lives)
+        self.profile = TunedProfile(self.node) if self.lives("tuned.service") else None
+        self.run_for_site = self.hooks.rows() + list(self.profile.scripts() if self.profile else ())
 
     def managers(self, wanted):
         found = []
@@ -76,10 +82,13 @@ class Survey(object):
         found += self.services(wanted)
         found += self.tuned(wanted)
         found += self.files(wanted)
+        found += self.slurm(wanted)
         found += self.sysctl(wanted)
         found += self.modules(wanted)
         if wanted.words is not None:
             found += self.in_units(wanted, found)
+            for file, number, command in self.run_for_site:
+                found += self.of_command(wanted, file, number, command)
             for path in self.node.jobs():
                 found += self.mentions(wanted, path)
             for path in self.node.rules():
@@ -121,16 +130,26 @@ class Survey(object):
                     found += self.matches(wanted.words, script)
         return found
 
+    def of_command(self, wanted, file, number, command):
+        """Places in a command, or in the scripts that it names."""
+        found = ["{}:{}".format(file, number)] if says(wanted.words, command) else []
+        for script in self.programs.scripts(command):
+            found += self.matches(wanted.words, script)
+        return found
+
+    def slurm(self, wanted):
+        if wanted.slurm is None:
+            return []
+        rows = self.hooks.slurm_lines()
+        return ["{}:{}".format(file, n) for file, n, line in rows if says(wanted.slurm, line)]
+
     def in_units(self, wanted, known):
         for name in sorted(self.units.services):
             if name == wanted.unit or "unit " + name in known:
                 continue
             places = []
             for file, number, command in self.units.commands(name):
-                if says(wanted.words, command):
-                    places.append("{}:{}".format(file, number))
-                for script in self.programs.scripts(command):
-                    places += self.matches(wanted.words, script)
+                places += self.of_command(wanted, file, number, command)
             if places and self.lives(name):
                 yield "unit {} ({})".format(name, places[0])
 
@@ -198,30 +217,15 @@ class Survey(object):
 
     def tuned(self, wanted):
         """tuned, where its profile sets it or cannot be read."""
-        if wanted.tuned is None or not self.lives("tuned.service"):
+        if wanted.tuned is None or self.profile is None:
             return []
-        waiting = self.node.text("/etc/tuned/active_profile").split()
-        done, found = [], []
-        while waiting and len(done) < INCLUDES:
-            profile = waiting.pop(0)
-            done.append(profile)
-            path = self.profile(profile)
-            if path is None:
-                return ["unit tuned.service (profile {}: not found)".format(ascii(profile))]
-            for place in self.matches(wanted.tuned, path):
-                found.append("unit tuned.service ({})".format(place))
-            for _, line in self.node.lines(path):
-                name, _, value = line.partition("=")
-                if name.strip() == "include":
-                    waiting += value.replace(",", " ").split()
-        return found or ([] if done else ["unit tuned.service (no active profile)"])
-
-    def profile(self, name):
-        for folder in PROFILES:
-            path = "{}/{}/tuned.conf".format(folder, name)
-            if "/" not in name and os.path.isfile(path_under(self.root, path)):
-                return path
-        return None
+        missing, files = self.profile.missing, self.profile.files
+        if missing:
+            return ["unit tuned.service (profile {}: not found)".format(ascii(missing))]
+        if not files:
+            return ["unit tuned.service (no active profile)"]
+        places = [place for path in files for place in self.matches(wanted.tuned, path)]
+        return ["unit tuned.service ({})".format(place) for place in places]
 
 
 def says(pattern, line):

@@ -2,11 +2,17 @@
 
 import os
 import re
+import shlex
 
-from nodevet.remote.probe.files import path_under
+from nodevet.remote.probe.files import names, path_under
 from nodevet.remote.systemd import TRANSIENT, UNIT_PATH
 
 EXEC = re.compile(r"\s*(Exec[A-Za-z]*)\s*=\s*[-@:+!|]*(.*)")
+PULLS = re.compile(r"\s*(?:Wants|Requires|BindsTo|Upholds)\s*=(.*)")
+ENVIRONMENT = re.compile(r"\s*(Environment(?:File)?)\s*=\s*(.*)")
+VARIABLE = re.compile(r"\$(?:\{(\w+)\}|(\w+))")
+EXPANDED = 1 << 16  # characters of a command with its variables
+AT_BOOT = ("multi-user.target", "basic.target", "sysinit.target")
 TRIGGERS = {"timer": "Unit", "path": "Unit", "socket": "Service"}  # kind: what names the service
 SYSTEMD_WANTS = re.compile(r"SYSTEMD_WANTS\}\s*\+?=\s*e?\"([^\"]*)\"")
 
@@ -18,7 +24,12 @@ class UnitFiles(object):
         self.node = node
         self.services = self.chosen("service")
         self.others = {kind: self.chosen(kind) for kind in TRIGGERS}
-        self.started = self._started()
+        self.targets = self.chosen("target")
+        self.folders = {top: set(self._names(top)) for top in UNIT_PATH}
+        self.started = self._pulled(self._started())
+        for name in self.started:  # an instance has drop-ins of its own
+            if name not in self.services and template(name) in self.services:
+                self.services[name] = self.services[template(name)]
         self.triggers = self._triggers()
 
     def chosen(self, kind):
@@ -41,15 +52,17 @@ class UnitFiles(object):
         found = {}
         for owner in drop_in_owners(name):
             for top in UNIT_PATH:
+                if owner + ".d" not in self.folders[top]:
+                    continue
                 folder = "{}/{}.d".format(top, owner)
                 for entry in self.node.entries(folder, ".conf"):
                     found.setdefault(entry, folder + "/" + entry)
         return [found[entry] for entry in sorted(found) if not self.is_masked(found[entry])]
 
     def commands(self, name):
-        """(file, line number, command) of all that a service runs; one that is empty takes away
-        those before it."""
-        rows = {}
+        """(file, line number, command) of all that a service runs, with its variables; one that is
+        empty takes away those before it."""
+        rows, values = {}, self.environment(name)
         for file in self.files(name, self.services[name]):
             for number, line in self.node.lines(file):
                 command = EXEC.match(line)
@@ -58,10 +71,26 @@ class UnitFiles(object):
                 key, text = command.groups()
                 rows.setdefault(key, [])
                 if text.strip():
-                    rows[key].append((file, number, text))
+                    rows[key].append((file, number, expanded(text, values)))
                 else:
                     rows[key] = []
         return [row for key in sorted(rows) for row in rows[key]]
+
+    def environment(self, name):
+        """The variables of a service: those of a file come after those of the unit."""
+        own, files = [], []
+        for file in self.files(name, self.services[name]):
+            for _, line in self.node.lines(file):
+                match = ENVIRONMENT.match(line)
+                if match:
+                    key, text = match.groups()
+                    kept = files if key == "EnvironmentFile" else own
+                    kept[len(kept) if text.strip() else 0 :] = [text] if text.strip() else []
+        values = assignments(own)
+        for pattern in files:
+            for path in self.node.matching(specified(pattern.strip().lstrip("-"), name)):
+                values.update(assignments(line for _, line in self.node.lines(path)))
+        return values
 
     def starters(self, name):
         """Whatever starts a service, itself first: the unit and what triggers it."""
@@ -75,7 +104,8 @@ class UnitFiles(object):
 
     def path(self, name):
         kind = name.rpartition(".")[2]
-        found = self.services if kind == "service" else self.others.get(kind, {})
+        known = {"service": self.services, "target": self.targets}
+        found = known.get(kind) or self.others.get(kind, {})
         return found.get(name, "")
 
     def _started(self):
@@ -90,6 +120,26 @@ class UnitFiles(object):
                 for words in SYSTEMD_WANTS.findall(line):
                     found.update(words.split())
         return found | {template(name) for name in found}
+
+    def _names(self, top):
+        try:
+            return names(self.node.root, top)
+        except (OSError, ValueError):
+            return []
+
+    def _pulled(self, started):
+        """With the units that these pull in, and those in turn."""
+        waiting, found = [*AT_BOOT, *sorted(started)], set(started)
+        while waiting:
+            name = waiting.pop()
+            path = self.path(name) or self.path(template(name))
+            for file in ([path] if path else []) + self.drop_ins(name):
+                for _, line in self.node.lines(file):
+                    match = PULLS.match(line)
+                    pulled = specified(match.group(1), name).split() if match else []
+                    waiting += [each for each in pulled if each not in found]
+                    found.update(pulled)
+        return found
 
     def _triggers(self):
         """service -> the timers, paths and sockets that start it, started or not."""
@@ -113,10 +163,50 @@ class UnitFiles(object):
             for match in [pattern.match(line)]
             if match
         ]
-        prefix, _, instance = stem.partition("@")
-        for mark, value in (("%i", instance), ("%I", instance), ("%p", prefix), ("%N", stem)):
-            named = [word.replace(mark, value) for word in named]
+        named = [specified(word, name) for word in named]
         return named or [stem + ".service"]
+
+
+def specified(text, name):
+    """A text of a unit with what stands for its name and its parts.
+
+    >>> specified("%p-%i.service", "a@1.timer")
+    'a-1.service'
+    """
+    stem = name.rpartition(".")[0]
+    prefix, _, instance = stem.partition("@")
+    for mark, value in (("%i", instance), ("%I", instance), ("%p", prefix), ("%N", stem)):
+        text = text.replace(mark, value)
+    return text
+
+
+def assignments(lines):
+    """{variable: value} of lines with NAME=value, quoted or not.
+
+    >>> assignments(['A=1 "B=2 3"', "C='4'"])
+    {'A': '1', 'B': '2 3', 'C': '4'}
+    """
+    found = {}
+    for line in lines:
+        try:
+            words = shlex.split(line)
+        except ValueError:
+            words = [line]
+        for word in words:
+            key, equals, value = word.partition("=")
+            if equals:
+                found[key.strip()] = value
+    return found
+
+
+def expanded(text, values):
+    """A command with the values of its variables; as it is if that would be too long.
+
+    >>> expanded("nvidia-smi $A ${B} $C", {"A": "-pl 5", "B": "x"})
+    'nvidia-smi -pl 5 x $C'
+    """
+    found = VARIABLE.sub(lambda it: values.get(it.group(1) or it.group(2), it.group(0)), text)
+    return found if len(found) <= EXPANDED else text
 
 
 def template(name):

@@ -30,6 +30,39 @@ class SectionError(Exception):
     """A section as a whole cannot be read; the message is its reason."""
 
 
+class TransientError(SectionError):
+    """It cannot be read while the node is in a state that passes by itself."""
+
+
+class Denied(SectionError):  # noqa: N818
+    """A section that this user may not read; the message says who may."""
+
+
+class NotHeld(SectionError, ValueError):  # noqa: N818
+    """A tree that may hold a part of a machine only says nothing of a file that is not in it."""
+
+    def __init__(self, path):
+        super().__init__("{} is not in this tree, which may be a part of the machine".format(path))
+
+
+class PartialRoot(str):
+    """The root of a tree that may hold a part of a machine only, as a support bundle does."""
+
+
+def tell_missing(root, path):
+    """Raise NotHeld if a file that is missing below `root` may be on the machine all the same.
+
+    Of /sys and /proc a tree is taken to hold whole folders, but neither all that lie side by side
+    at the top nor all below /sys/devices/system.
+    """
+    if not isinstance(root, PartialRoot):
+        return
+    folder = os.path.dirname(path.rstrip("/"))
+    kernel = path.startswith(("/sys/", "/proc/")) and folder != "/sys/devices/system"
+    if not (kernel and folder.count("/") > 2 and os.path.isdir(path_under(root, folder))):
+        raise NotHeld(path)
+
+
 def resolve(root, path):
     """The absolute `path` with every symbolic link followed inside `root`. Raises OSError."""
     if root == "/":
@@ -73,13 +106,37 @@ def path_under(root, path):
     return path if root == "/" else root + resolve(root, path)
 
 
-def read_bytes(root, path, limit):
-    """At most `limit` bytes from the start of a regular file. Raises OSError, ValueError."""
-    # without O_NONBLOCK a FIFO in a captured tree would block for ever
-    file = os.open(path_under(root, path), os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY)
+def status_of(root, path):
+    """os.stat of a path, links followed inside `root`. Raises OSError, NotHeld."""
+    try:
+        return os.stat(path_under(root, path))
+    except (FileNotFoundError, NotADirectoryError):
+        tell_missing(root, path)
+        raise
+
+
+def exists(root, path):
+    """Whether there is such a file or folder. Raises NotHeld."""
+    if os.path.exists(path_under(root, path)):
+        return True
+    tell_missing(root, path)
+    return False
+
+
+def read_bytes(root, path, limit, look=None):
+    """At most `limit` bytes from the start of a regular file. Raises OSError, ValueError, and what
+    `look` raises, which gets the open file's descriptor before anything is read."""
+    try:
+        # without O_NONBLOCK a FIFO in a captured tree would block for ever
+        file = os.open(path_under(root, path), os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY)
+    except (FileNotFoundError, NotADirectoryError):
+        tell_missing(root, path)
+        raise
     try:
         if not stat.S_ISREG(os.fstat(file).st_mode):
             raise ValueError("not a regular file")
+        if look:
+            look(file)
         data = b""
         last = ATTRIBUTE if path.startswith(SYSFS) else 1  # a read of fewer bytes is the last one
         while len(data) < limit:
@@ -92,9 +149,9 @@ def read_bytes(root, path, limit):
         os.close(file)
 
 
-def read(root, path):
-    """The text of one file, undecodable bytes escaped. Raises OSError, ValueError."""
-    data = read_bytes(root, path, LIMIT + 1)
+def read(root, path, look=None):
+    """The text of one file, undecodable bytes escaped. Raises as `read_bytes` does."""
+    data = read_bytes(root, path, LIMIT + 1, look)
     if len(data) > LIMIT:
         raise OSError(errno.EFBIG, os.strerror(errno.EFBIG), path)
     return data.decode("utf-8", "backslashreplace")
@@ -132,7 +189,7 @@ def is_this_machine(root, whole_machine=False):
         return True
     try:
         return read(root, BOOT_ID) == read("/", BOOT_ID)
-    except OSError:
+    except (OSError, NotHeld):
         return False
 
 
@@ -205,14 +262,23 @@ def flag(text):
 def link_name(root, path):
     """The last part of a symbolic link's target. Raises OSError."""
     place = os.path.join(path_under(root, os.path.dirname(path)), os.path.basename(path))
-    target = os.readlink(os.fsencode(place)).decode("utf-8", "backslashreplace")
+    try:
+        target = os.readlink(os.fsencode(place)).decode("utf-8", "backslashreplace")
+    except (FileNotFoundError, NotADirectoryError):
+        tell_missing(root, path)
+        raise
     return os.path.basename(target.rstrip("/"))
 
 
 def names(root, path, limit=ENTRIES):
     """The names in a directory, sorted. Raises OSError, ValueError beyond `limit` of them."""
     found = []
-    with os.scandir(path_under(root, path)) as entries:
+    try:
+        listed = os.scandir(path_under(root, path))
+    except (FileNotFoundError, NotADirectoryError):
+        tell_missing(root, path)
+        raise
+    with listed as entries:
         for entry in entries:
             if len(found) == limit:
                 raise ValueError("{} has more than {} entries".format(path, limit))

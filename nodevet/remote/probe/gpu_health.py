@@ -2,7 +2,7 @@
 
 from nodevet.remote.probe.files import Reading
 from nodevet.remote.probe.gpu_nvml import CallError, MigPart, fill, flag, number, text
-from nodevet.remote.probe.gpu_values import bus_id
+from nodevet.remote.probe.gpu_values import bit_error_rate, bus_id
 
 TOTAL, BY_LOCATION = ("nvmlDeviceGetTotalEccErrors", "nvmlDeviceGetMemoryErrorCounter")
 
@@ -195,6 +195,30 @@ def nvlink_rows(link):
     )
 
 
+ASKED_OF_LINKS = {  # what is read only if a baseline asks for it -> the fields
+    "nvlink_ber": (
+        ("effective_ber", "NVML_FI_DEV_NVLINK_COUNT_EFFECTIVE_BER"),
+        ("symbol_ber", "NVML_FI_DEV_NVLINK_COUNT_SYMBOL_BER"),
+    ),
+    "nvlink_capabilities": (
+        ("p2p", "NVML_NVLINK_CAP_P2P_SUPPORTED"),
+        ("sysmem_access", "NVML_NVLINK_CAP_SYSMEM_ACCESS"),
+        ("p2p_atomics", "NVML_NVLINK_CAP_P2P_ATOMICS"),
+        ("sysmem_atomics", "NVML_NVLINK_CAP_SYSMEM_ATOMICS"),
+    ),
+}
+
+
+def asked_rows(link, asked):
+    """Rows of `fill` for what was asked of a link."""
+    if "nvlink_ber" in asked:
+        for name, field in ASKED_OF_LINKS["nvlink_ber"]:
+            yield (name, bit_error_rate, None, ("field", field, link))
+    if "nvlink_capabilities" in asked:
+        for name, capability in ASKED_OF_LINKS["nvlink_capabilities"]:
+            yield (name, flag, None, ("nvmlDeviceGetNvLinkCapability", link, capability))
+
+
 NO_SUCH_LINK = ("NVML_ERROR_INVALID_ARGUMENT", "NVML_ERROR_NOT_SUPPORTED")
 
 
@@ -242,7 +266,7 @@ def mig_devices(gpu, device):
         gpu["mig_devices"].append(record)
 
 
-def nvlinks(gpu, device):
+def nvlinks(gpu, device, asked=()):
     """Set `nvlinks` of the GPU: a record for each link, active or not."""
     try:
         count = link_count(device)
@@ -253,4 +277,5 @@ def nvlinks(gpu, device):
     for link in range(count):
         record = Reading(link=link)
         fill(record, device, nvlink_rows(link))
+        fill(record, device, asked_rows(link, asked))
         gpu["nvlinks"].append(record)

@@ -28,6 +28,22 @@ def pci_id(value):
     return "{:04x}:{:04x}".format(number(value) & 0xFFFF, number(value) >> 16)
 
 
+NO_BIT_ERRORS = 0xFFF  # the least that NVML can say, 15e-255
+
+
+def bit_error_rate(value):
+    """By the masks of nvml.h: bits 0 to 7 are the exponent, bits 8 to 11 the mantissa.
+
+    >>> bit_error_rate(0x10C), bit_error_rate(0xFFF), bit_error_rate(0)
+    (1e-12, 0.0, 0.0)
+    """
+    code = number(value)
+    mantissa, exponent = code >> 8 & 0xF, code & 0xFF
+    if mantissa > 10**exponent:
+        raise ValueError("{:#x} is no bit error rate".format(code))
+    return 0.0 if code == NO_BIT_ERRORS else float("{}e-{}".format(mantissa, exponent))
+
+
 def memory_temperature(value):
     """Degrees Celsius. A GPU without a sensor in its memory answers success and 0."""
     if number(value) == 0:
@@ -157,6 +173,7 @@ REASON = "NVML_FI_DEV_CLOCKS_EVENT_REASON_"
 THROTTLED = (
     ("throttled_sw_thermal_ns", number, None, ("field", REASON + "SW_THERM_SLOWDOWN")),
     ("throttled_hw_thermal_ns", number, None, ("field", REASON + "HW_THERM_SLOWDOWN")),
+    ("throttled_power_cap_ns", number, None, ("field", REASON + "SW_POWER_CAP")),
     ("throttled_power_brake_ns", number, None, ("field", REASON + "HW_POWER_BRAKE_SLOWDOWN")),
 )
 

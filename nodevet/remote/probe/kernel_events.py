@@ -1,7 +1,9 @@
 """What a line of the kernel log says that nodevet can use, and its repeats folded.
 
-Each pattern holds at the beginning of a message: what follows may be a process's own
-name, and says nothing about the hardware.
+Each pattern holds from the beginning of a message on, and needs more of it than a process's own
+name can have: the kernel begins many messages with such a name. Two kinds of message begin with
+more that users choose: what netfilter logs in a network namespace, and a continued line with the
+name of a control group. They are known by what the kernel prints behind it.
 """
 
 from bisect import bisect_right
@@ -9,7 +11,9 @@ from bisect import bisect_right
 from nodevet.remote.probe.files import Reading
 from nodevet.remote.probe.kernel_faults import kernel_line
 from nodevet.remote.probe.kernel_hardware import TEXT, Hardware
-from nodevet.remote.probe.kernel_xids import driver_line
+from nodevet.remote.probe.kernel_nics import nic_line
+from nodevet.remote.probe.kernel_xids import UNMATCHED, driver_line
+from nodevet.remote.probe.patterns import Pattern
 
 EVENTS = 1000  # different ones; a healthy node has few, a broken one tens
 LONGEST = 1024  # characters that are looked at; no message of the kernel is longer
@@ -18,11 +22,19 @@ TIMES = 64  # of an event, the latest
 BURST_S = 10.0  # lines with less than this between them are of one occurrence
 DETAILS = 64  # that differ, of one kind and code: processes name themselves
 REST = "others"  # what is told of the further ones
+# net/netfilter/nf_log_syslog.c, kernel/cgroup/cpuset.c; more than a process's name has room for
+BY_USERS = Pattern(
+    r"IN=\S{0,15} OUT=\S{0,15} (?:\S{1,64} ){0,4}SRC=[0-9a-f.:]{3,39} DST=[0-9a-f.:]{3,39}(?: |\Z)"
+    r"|,mems_allowed=[0-9,-]{1,512}(?:,global_oom|,oom_memcg=|\Z)"
+)
 
 
 def classify(text):
     """The Said of a message, or None if it is of no use here."""
-    return driver_line(text) or kernel_line(text)
+    said = driver_line(text)
+    if said is None or said.kind == UNMATCHED:
+        return kernel_line(text) or nic_line(text) or said
+    return said
 
 
 class LogReader(object):
@@ -40,6 +52,9 @@ class LogReader(object):
         """
         kinds = set()
         for reading in (text,) + readings:
+            chosen = " DST=" in reading or ",mems_allowed=" in reading
+            if chosen and BY_USERS.search(reading):
+                continue
             if self.hardware.take(seconds, reading[:LONGEST]):
                 continue
             said = classify(reading[:LONGEST])
@@ -103,12 +118,16 @@ class Events(object):
         self.found = {}
         self.details = {}  # (kind, code) -> the details that are told apart
         self.dropped = 0
+        self.unmatched = 0  # lines
 
     def reader(self):
         """A LogReader of one log, whose events are kept here."""
         return LogReader(self.keep)
 
     def keep(self, said, seconds, text, times=1):
+        if said.kind == UNMATCHED:
+            self.unmatched += times
+            return
         if said.detail is not None:
             known = self.details.setdefault((said.kind, said.code), set())
             if len(known) < DETAILS:

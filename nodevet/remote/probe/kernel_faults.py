@@ -7,16 +7,17 @@ drivers/nvme/host/{core,pci}.c, drivers/ata/libata-eh.c, drivers/md, fs/ext4/sup
 fs/jbd2/journal.c, fs/xfs/xfs_message.c, fs/btrfs/messages.c, net/sunrpc/clnt.c.
 
 A process names itself, and may take the words of another message for it: a pattern holds from
-the beginning of a line on, or behind a name with its number in the kernel's own form.
+the beginning of a line on, and needs more of it than a name has.
 """
 
 import re
 from functools import lru_cache
 
 from nodevet.remote.probe.kernel_hardware import Said
-from nodevet.remote.probe.patterns import Pattern
+from nodevet.remote.probe.patterns import NAME, Pattern
 
-NAME = r"[^\x00]{0,64}?"  # of a process
+STUCK = r" - CPU#[0-9]{1,5} stuck for [0-9]{1,9}s! \[(" + NAME + r"):[0-9]{1,10}\]"
+KILLED = r"[^(\[]{0,60}\((" + NAME + r")\)(?=[ ,.]|\Z)"
 DEVICE = r"([\w.:/!-]{1,64})"
 SERVER = r"([\w.:%-]{1,255})"
 XFS = (
@@ -26,13 +27,14 @@ XFS = (
 
 # What a line begins with, the kind of event, and the pattern, whose group is a process or a device.
 BEGINNINGS = (
-    ("Memory cgroup out of memory: Kill", "oom_cgroup", r".{0,60}?\((" + NAME + r")\)(?=[ ,.]|\Z)"),
-    ("Out of memory", "oom", r"(?: \(\w+\))?: Kill.{0,60}?\((" + NAME + r")\)(?=[ ,.]|\Z)"),
-    ("INFO: task ", "hung_task", r"(" + NAME + r"):[0-9]{1,10} blocked(?: in I/O wait)? {1,2}for "
+    ("Memory cgroup out of memory: Kill", "oom_cgroup", KILLED),
+    ("Out of memory: Kill", "oom", KILLED),
+    ("Out of memory (", "oom", r"\w{1,40}\): Kill" + KILLED),
+    ("INFO: task ", "hung_task", r"(" + NAME + r"?):[0-9]{1,10} blocked(?: in I/O wait)? {1,2}for "
      r"more than [0-9]+ sec"),
-    ("watchdog: BUG: soft lockup", "soft_lockup", r".{0,60}?\[(" + NAME + r"):[0-9]{1,10}\]"),
-    ("NMI watchdog: BUG: soft lockup", "soft_lockup", r".{0,60}?\[(" + NAME + r"):[0-9]{1,10}\]"),
-    ("BUG: soft lockup", "soft_lockup", r".{0,60}?\[(" + NAME + r"):[0-9]{1,10}\]"),
+    ("watchdog: BUG: soft lockup", "soft_lockup", STUCK),
+    ("NMI watchdog: BUG: soft lockup", "soft_lockup", STUCK),
+    ("BUG: soft lockup", "soft_lockup", STUCK),
     ("INFO: rcu_", "rcu_stall", r"\w{1,20} (?:self-)?detected (?:expedited )?stalls? on"),
     ("rcu: INFO: rcu_", "rcu_stall", r"\w{1,20} (?:self-)?detected (?:expedited )?stalls? on"),
     ("BUG: unable to handle", "bug", r""),
@@ -80,19 +82,31 @@ NVME = (
     r"|Device shutdown incomplete|frozen state error detected|starting error recovery"
     r"|failed to mark controller)"
 )
-NVME_COMMAND = r"(nvme[0-9]{1,5}(?:c[0-9]{1,5})?n[0-9]{1,5}): .{1,60}?@ LBA [0-9]+, "
-ATA = r"(ata[0-9]{1,4}(?:\.[0-9]{2})?): (?:failed command: |exception Emask .{0,80}? frozen)"
+NVME_COMMAND = (
+    r"(nvme[0-9]{1,5}(?:c[0-9]{1,5})?n[0-9]{1,5}): [\w /-]{1,40}\(0x[0-9a-f]{1,2}\) @ LBA [0-9]+, "
+    r"[0-9]+ blocks, "
+)
+ATA = (
+    r"(ata[0-9]{1,4}(?:\.[0-9]{2})?): (?:failed command: "
+    r"|exception Emask 0x[0-9a-f]{1,8} [\w ]{0,80} frozen)"
+)
 READ_ONLY = (
     r"(?:EXT4-fs \(" + DEVICE + r"\): Remounting filesystem read-only"
     r"|BTRFS \w{1,8} \(device " + DEVICE + r"(?: state \w{1,8})?\): forced readonly)"
 )
 # Oops: 0002 [#1] SMP
-DIED = r"[^\[\]]{1,100}: [0-9a-fA-F]{1,16} \[#[0-9]{1,6}\](?: {1,2}[A-Z_()]{2,30})*\Z"
+DIED = (
+    r"(?:Internal error: [^\[\]:]{1,80}(?:: [^\[\]:]{1,80})?"
+    r"|Oops(?:(?:: | - )[\w ,./()-]{1,80})?|(?:general protection|double fault|divide error|bounds"
+    r"|stack segment|segment not|control protection|invalid (?:opcode|TSS)|alignment check"
+    r"|coprocessor|(?:fpu|simd|iret) exception|int3|overflow|kernel stack|Bad pagetable)\b"
+    r"[\w ,./()-]{0,100}): [0-9a-fA-F]{1,16} \[#[0-9]{1,6}\](?: {1,2}[A-Z][A-Za-z_()]{1,29})*\Z"
+)
 LIBRARIES = r"((?:libcuda|libcudart|libcudnn|libcublas|libnccl|libnvidia-|libnvrtc)[\w.+-]{0,60})"
 # python[1]: segfault at 0 ip 0 sp 0 error 4 in libnccl.so.2[...], traps: python[1] general
 # protection fault ip:0 sp:0 error:0 in libcuda.so.1[...]
 CRASHED = (
-    r"(?:traps: )?(" + NAME + r")\[[0-9]{1,10}\]:? (?:segfault at [0-9a-f]{1,16} ip|general "
+    r"(?:traps: )?(" + NAME + r"?)\[[0-9]{1,10}\]:? (?:segfault at [0-9a-f]{1,16} ip|general "
     r"protection(?: fault)? ip|trap \w[\w ]{1,30} ip)[: ][0-9a-f]{1,16} sp[: ][0-9a-f]{1,16} "
     r"error[: ][0-9a-f]{1,16} in " + LIBRARIES + r"\["
 )
@@ -134,7 +148,7 @@ def begun(text, begin, kind, rest):
         match = pattern(rest).match(text, len(begin))
     if match is None:
         # one that is worded in another way is still one
-        return Said(kind) if kind in ("oom", "oom_cgroup") and ": Kill" in text[:60] else None
+        return Said(kind) if begin.endswith(": Kill") else None
     detail = match.group(1) if match.re.groups else None
     if kind == "fs_error":
         detail = detail.rstrip(".:")

@@ -10,7 +10,7 @@ becomes an event without a severity: it is reported, and not taken for nothing.
 import re
 from collections import namedtuple
 
-from nodevet.remote.probe.patterns import Pattern
+from nodevet.remote.probe.patterns import NAME, NAME_BYTES, Pattern
 
 # What a line says: the kind of event, the number of an Xid, a PCI address, fatal, nonfatal or
 # corrected, and what else tells events of a kind apart: a process, a device, a part of a GPU.
@@ -23,7 +23,10 @@ OPEN = 16  # reports of one kind that are not yet complete
 TEXT = 300  # characters of a line
 
 # mce: [Hardware Error]: CPU 0: Machine Check: 0 Bank 8: 8c00004000010090
-HARDWARE = Pattern(r"(?:[\w-]{1,30}: )?(?:\{([0-9]{1,10})\})?\[Hardware Error\]: ?(.*)\Z")
+HARDWARE = Pattern(
+    r"(?:(?:mce|core|amd|intel|inject|severity|mce_amd|BERT|GHES|RAS): )?"
+    r"(?:\{([0-9]{1,10})\})?\[Hardware Error\]: ?(.*)\Z"
+)
 STATUS = Pattern(
     r"Machine Check(?: Exception| Event)?: [0-9a-fA-F]{1,16} Bank [0-9]{1,3}: ([0-9a-fA-F]{16})\b"
     r"|MC[0-9]{1,3}_STATUS\[[^\]]{0,100}\]: 0x([0-9a-fA-F]{16})\b"  # AMD's
@@ -42,15 +45,26 @@ MCE_DETAILS = Pattern(
     r"|(?:Combined Unit|Data Cache|Instruction Cache|Bus Unit|Load Store|Northbridge|Fixed Issue"
     r"|Execution Unit|Floating Point Unit)\b"
 )
-EDAC = Pattern(r"EDAC (?:\w{1,20} )?(?:MC|DEVICE|PCI)[0-9]*:? (?:- )?(?:([0-9]{1,7}) )?([CU]E)\b")
+# EDAC MC0: 1 CE memory read error on CPU_SrcID#0 (...), EDAC MC0: CE page 0x1
+OF_EDAC = r"EDAC (?:\w{1,20} )?(?:MC|DEVICE|PCI)[0-9]*:? "
+EDAC = Pattern(
+    OF_EDAC + r"(?:- )?(?:([0-9]{1,7}) )?([CU]E)(?: [\w ,./()#-]{0,80}?\bon [^\[]"
+    r"| page 0x| ERROR_ADDRESS=|: [\w .-]{1,64} instance: )"
+)
 EDAC_OTHER = Pattern(
-    r"EDAC (?:\w{1,20} )?(?:MC|DEVICE|PCI)[0-9]*:? .*"
-    r"(?:\b[CU]E\b|uncorrect|fatal|parity error|system error)",
+    OF_EDAC + r"[\w ,.()#=-]*(?:\b[CU]E\b|uncorrect|fatal|parity error|system error)",
     re.IGNORECASE,
 )
 MEMORY_WORDS = ("Memory failure:", "MCE", "mce: Uncorrected hardware")
+BY_MEMORY = r"illing " + NAME + r"?:[0-9]{1,10} due to hardware memory corruption"
 MEMORY_FAILURE = Pattern(
-    r"(?:Memory failure:|MCE) (?:0x)?[0-9a-f]{1,16}: |MCE: Killing |mce: Uncorrected hardware"
+    r"Memory failure: 0x[0-9a-f]{1,16}: |mce: Uncorrected hardware |MCE: K"
+    + BY_MEMORY
+    # up to 3.19
+    + r"|MCE 0x[0-9a-f]{1,16}: (?:K"
+    + BY_MEMORY
+    + r"|[\w ,()-]{1,60}: (?:Recovered|Failed|Ignored"
+    r"|Delayed)\Z)"
 )
 
 # cper.c; up to 3.12 `severity: 2, corrected` and `section: 0, severity: 2, corrected`
@@ -207,17 +221,24 @@ class Hardware(object):
         elif pcie:
             self.pcie(seconds, text, *pcie.groups())
         elif text.startswith("EDAC "):
-            match = EDAC.match(text)
-            if match:
-                severity = "corrected" if match.group(2) == "CE" else "nonfatal"
-                times = max(1, int(match.group(1) or 1))
-                self.keep(Said("mce", severity=severity), seconds, text, times)
-            elif EDAC_OTHER.match(text):
-                self.keep(Said("mce"), seconds, text)
+            return self.edac(seconds, text)
         elif text.startswith(MEMORY_WORDS) and MEMORY_FAILURE.match(text):
             self.keep(Said("mce", severity="nonfatal"), seconds, text)
         else:
             return False
+        return True
+
+    def edac(self, seconds, text):
+        """Whether a line that begins like one of EDAC is one about an error, and was taken."""
+        match, other = EDAC.match(text), EDAC_OTHER.match(text)
+        if match:
+            severity = "corrected" if match.group(2) == "CE" else "nonfatal"
+            times = max(1, int(match.group(1) or 1))
+            self.keep(Said("mce", severity=severity), seconds, text, times)
+            return True
+        if other is None or other.end() <= NAME_BYTES:
+            return False
+        self.keep(Said("mce"), seconds, text)
         return True
 
     def error(self, seconds, text, number, body):

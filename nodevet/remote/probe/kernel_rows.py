@@ -4,7 +4,9 @@ A message may have several lines. /dev/kmsg escapes what is between them (\\x0a)
 journal keeps it, and dmesg(1) prints the further lines below the first, moved to the right by
 the width of what it prints before (sys-utils/dmesg.c in util-linux; before 2.33 not moved).
 Continued lines of printk(KERN_CONT) may be records of their own: `+` after one marked `c` up
-to Linux 4.8, themselves marked `c` from then on (Documentation/ABI/testing/dev-kmsg).
+to Linux 4.8, themselves marked `c` from then on (Documentation/ABI/testing/dev-kmsg). From then on
+one is a record of its own if it is not of the line above, and it may begin with the name of a
+control group, which users choose; but the NVIDIA driver marks its lines so, too.
 """
 
 import re
@@ -17,6 +19,13 @@ MOST_NAMED = 8  # rows that are not understood
 KMSG = re.compile(
     rb"([0-9]{1,10}),([0-9]{1,20}),([0-9]{1,20}),([^,;]{0,20})[^;]{0,200};(.*)\Z", re.DOTALL
 )
+VERSION = re.compile(rb"Linux version ([0-9]{1,3})\.([0-9]{1,4})")
+MARKED = (4, 9)  # the first Linux that marks a continued line itself
+DRIVER = b"NVRM: "
+XID = b"NVRM: Xid "
+AT_ONCE_S = 1.0  # between what the driver begins and what continues it
+# what the kernel prints behind the name of a control group
+CPUSET = re.compile(rb",mems_allowed=[0-9,-]{1,512}(?:,global_oom|,oom_memcg=|\Z)")
 DICTIONARY = re.compile(rb" [A-Z0-9_]{1,64}=")  # SUBSYSTEM=pci, of the record before
 # <4>[   12.345678] text; with -x kern  :warn  : [...; with -T a date, in the words of any language;
 # -d <    0.000012>; -H [  +0.000012]; with CONFIG_PRINTK_CALLER [   12.345678][  T123] text; what
@@ -65,6 +74,11 @@ class Message(object):
         self.indent = indent
         self.pieces = [(True, text)]
 
+    @property
+    def text(self):
+        """What its first row says."""
+        return self.pieces[0][1]
+
     def readings(self):
         """The texts that its rows may mean, as printable text; one if they are clear."""
         if len(self.pieces) == 1:
@@ -88,6 +102,7 @@ class Rows(object):
         self.count = count
         self.lose = lose
         self.message = None
+        self.marked = True  # continued lines: from Linux 4.9 on
         self.form = None  # kmsg or text, by the first row that is understood
         self.number = 0
         self.odd = 0  # rows that are not understood
@@ -112,10 +127,34 @@ class Rows(object):
     def record(self, priority, sequence, microseconds, flag, text):
         kernel = int(priority) >> 3 == 0
         self.count(int(sequence))
-        if flag[:1] in (b"+", b"c") and self.message and self.message.kernel is kernel:
-            self.go_on(flag[:1] == b"c", text)
+        if kernel:
+            self.is_of(text)
+        seconds, mine = int(microseconds) / 1e6, self.message and self.message.kernel is kernel
+        if flag[:1] == b"+" and mine:
+            self.go_on(False, text)
+        elif flag[:1] == b"c" and self.marked and mine:
+            self.continued(seconds, kernel, text)
         else:
-            self.begin(int(microseconds) / 1e6, kernel, text)
+            self.begin(seconds, kernel, text)
+
+    def is_of(self, text):
+        """Take the kernel's version from a text that begins with it, as /proc/version does."""
+        version = VERSION.match(text)
+        if version:
+            self.marked = (int(version.group(1)), int(version.group(2))) >= MARKED
+
+    def continued(self, seconds, kernel, text):
+        """A continued line: read if it is the NVIDIA driver's, or of what that began."""
+        if CPUSET.search(text):
+            return
+        driver = text.startswith(DRIVER)
+        above = self.message
+        begun = above.text.startswith(DRIVER) and not above.text.startswith(XID)
+        near = seconds <= above.seconds + AT_ONCE_S and len(above.pieces) < MOST_PIECES
+        if begun and near and not text.startswith(XID):
+            self.go_on(driver, text)
+        elif driver:
+            self.begin(seconds, kernel, text)
 
     def text(self, row):
         priority, facility, when, own, inner, text = plain_row().match(row).groups()

@@ -2,7 +2,9 @@
 
 Sources: src/nvidia/arch/nvalloc/unix/src/osinit.c, kernel-open/nvidia/nv.c and
 kernel-open/nvidia/linux_nvswitch.c of the open kernel modules; the form of Xids 144 to 150 is
-that of NVIDIA's Xid catalogue, of 154 that of the driver from 555 on.
+that of NVIDIA's Xid catalogue, of 154 that of the driver from 555 on. src/nvidia/src/kernel/gpu/rc/
+kernel_rc.c writes a process's name into the middle of an Xid, and the kernel writes it at the
+beginning of other lines: a line is the driver's if it has the whole form of one.
 """
 
 from nodevet.remote.probe.kernel_hardware import ADDRESS, Said, place, spelled
@@ -10,30 +12,43 @@ from nodevet.remote.probe.patterns import Pattern
 
 # NVRM: Xid (PCI:0000:19:00): 79, ... and, by age and MIG, (0000:19:00), (PCI:0000:19:00.0),
 # PCI:0000:19:00, (PCI:0000:19:00 GPU-I:05 GPU-CI:00)
-XID = Pattern(r"NVRM: Xid \(?" + ADDRESS + r"(?: [^)]{0,60})?\)?: ([0-9]{1,6})(?![0-9A-Za-z])")
+XID = Pattern(
+    r"NVRM: Xid (?=\(|PCI:)\(?" + ADDRESS + r"(?: [^)]{0,60})?\)?: ([0-9]{1,6})(?=,|\s|\Z)"
+)
 SXID = Pattern(
-    r"nvidia-nvswitch[0-9]+: SXid \(?" + ADDRESS + r"\)?: ([0-9]{1,6})(?![0-9A-Za-z])"
+    r"nvidia-nvswitch[0-9]{1,5}: SXid \(?" + ADDRESS + r"\)?: ([0-9]{1,6})(?=,|\s|\Z)"
     r"(?:, (Fatal|Non-fatal|Severity [0-9]+)\b)?"
 )
-PROBED = Pattern(r"nvidia-nvswitch[0-9]+: Probing device " + ADDRESS)
-RESET_DONE = Pattern(r"[\w-]{1,32} " + ADDRESS + r": reset done\b")  # vfio_pci_core.c
+PROBED = Pattern(r"nvidia-nvswitch[0-9]{1,5}: Probing device " + ADDRESS)
+RESET_DONE = Pattern(
+    r"[\w-]{0,16}vfio[\w-]{0,16} " + ADDRESS + r": reset done\Z"
+)  # vfio_pci_core.c
+# NVRM: GPU 0000:18:00.0: GPU has fallen off the bus. NVRM: GPU at PCI:0000:18:00 has ...
+# NVRM: The NVIDIA GPU 0000:18:00.0\x0aNVRM: (PCI ID: ...) installed in this system has\x0aNVRM: ...
+OFF_BUS = Pattern(
+    r"NVRM: (?:(?:The NVIDIA )?GPU (?=at PCI:|[0-9a-fA-F:]{5,14}\.)(?:at )?" + ADDRESS + r"\b"
+    r"[^\[\]\"'=]{0,160}?)?fallen off the bus\b"
+)
 SEVERITIES = {  # of an NVSwitch's error, in the driver's words
     "Fatal": "fatal",
     "Severity 1": "fatal",
     "Non-fatal": "nonfatal",
     "Severity 0": "nonfatal",
 }
-PROCESS = "]: segfault at "
+UNMATCHED = "unmatched"
+"""What begins like an Xid or SXid and has not its form: the name of a process, mostly."""
+# a process's own name is no longer than NAME, too short for what a message has behind it
+PROCESS = r"(?:, pid=(?:[0-9]{1,10}|'?<unknown>'?), name=.{0,100}?)?"
 LINK_XIDS = range(144, 151)
 # RLW_REMAP Nonfatal XC1 i0 Link 10 (0x00000004 0x00000040 ...): the unit, its own word for the
 # severity, the link, IntrInfo and ErrorStatus
 LINK_UNIT = Pattern(
-    r", ([A-Z][\w/]{1,40}(?: Degraded)?) +(Fatal|Nonfatal) +XC[0-9] +i[0-9] +"
+    PROCESS + r", ([A-Z][\w/]{1,40}(?: Degraded)?) +(Fatal|Nonfatal) +XC[0-9] +i[0-9] +"
     r"(?:Link +([0-9]{1,3}))?(?: *\((0x[0-9a-fA-F]{8}) +(0x[0-9a-fA-F]{8})\b)?"
 )
 RECOVERY = 154
 ACTION = Pattern(
-    r", GPU recovery action changed from 0x[0-9a-fA-F]{1,8} \([^)]{0,40}\)"
+    PROCESS + r", GPU recovery action changed from 0x[0-9a-fA-F]{1,8} \([^)]{0,40}\)"
     r" to 0x([0-9a-fA-F]{1,4}) \(([\w -]{1,40})\)"
 )
 
@@ -42,11 +57,9 @@ def driver_line(text):
     """The Said of a line of the NVIDIA driver; None if it is of no use here."""
     if text.startswith("NVRM: Xid"):
         match = XID.match(text)
-        if match is None and PROCESS in text:  # one that named itself so
-            return None
-        return xid(match, text) if match else Said("xid", None, place(text))
+        return xid(match, text) if match else Said(UNMATCHED)
     if text.startswith("NVRM: "):
-        if "fallen off the bus" in text:
+        if "fallen off the bus" in text and OFF_BUS.match(text):
             return Said("off_bus", None, place(text))
         return Said("driver_load") if text.startswith("NVRM: loading NVIDIA UNIX") else None
     if text.startswith("nvidia-nvswitch"):
@@ -79,7 +92,7 @@ def switch_line(text):
         return None
     match = SXID.match(text)
     if match is None:
-        return Said("sxid", None, place(text))
+        return Said(UNMATCHED)
     if text.startswith(", Data {", match.end(5)):  # belongs to the line before
         return None
     severity = SEVERITIES.get(match.group(6))

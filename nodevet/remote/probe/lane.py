@@ -9,7 +9,15 @@ import resource
 import time
 
 from nodevet.remote.guard import die_with_parent
-from nodevet.remote.probe.files import Absent, SectionError, attempt, reason
+from nodevet.remote.probe.files import (
+    Absent,
+    Denied,
+    PartialRoot,
+    SectionError,
+    TransientError,
+    attempt,
+    reason,
+)
 from nodevet.remote.probe.messages import ANSWER, STOP, encode, failure, send
 from nodevet.remote.probe.sections import collector
 
@@ -24,9 +32,16 @@ def section(name, root, request):
     try:
         result = {"status": "ok", "data": collector(name).collect(root, request)}
     except Absent as error:
-        result = failure(str(error) or "absent", "absent")
+        # of a tree that may be a part of a machine, this says nothing of the machine
+        result = failure(
+            str(error) or "absent", "error" if isinstance(root, PartialRoot) else "absent"
+        )
+    except Denied as error:
+        result = failure(str(error), "denied")
     except SectionError as error:
         result = failure(str(error) or "failed")
+        if isinstance(error, TransientError):
+            result["transient"] = True
     except OSError as error:
         denied = isinstance(error, PermissionError)
         why = "{}: {}".format(reason(error), error.filename) if error.filename else reason(error)

@@ -4,6 +4,7 @@ import os
 import time
 
 from nodevet.remote.probe.children import gather
+from nodevet.remote.probe.files import PartialRoot, is_this_machine
 from nodevet.remote.probe.messages import failure
 from nodevet.remote.probe.sections import counting, limits, names, stages, unasked, unsettled
 from nodevet.remote.reader import pause
@@ -23,6 +24,8 @@ def probe(request):
     if not isinstance(wanted, (list, tuple)) or not set(wanted) <= set(known):
         raise RequestError("sections are not among: " + ", ".join(known))
     root = os.path.realpath(request["root"])
+    if not is_this_machine(root, request.get("whole_machine", False)):
+        root = PartialRoot(root)
     end = time.monotonic() + request["deadline"]
     document = {"schema": 1, "probe": str(request.get("probe", ""))}
     if not os.path.isdir(root):
@@ -77,7 +80,7 @@ def before(result, now):
 
 def settled(wanted, root, request, seconds):
     """The results of these sections; some are read again while a node that has just booted is
-    still bringing up what they read."""
+    still bringing up what they read, or while what they read is being changed."""
     end = time.monotonic() + seconds
     results = gather(wanted, root, request, limits(wanted, root, seconds))
     patient = min(end, time.monotonic() + PATIENCE)

@@ -3,6 +3,12 @@ lines that they are for, and to compile all of them takes longer than to read it
 
 import re
 
+NAME_BYTES = 15
+"""Of a process's own name: TASK_COMM_LEN with its end. Whoever runs a process chooses them, and the
+kernel begins many lines with them, so that no shorter text says who wrote a line."""
+# such a name, as /dev/kmsg escapes it
+NAME = r"(?:\\x[0-9a-f]{2}|[^\\]|\\(?!x[0-9a-f]{2})){0,15}"
+
 
 class Pattern(object):
     """A regular expression, with the methods of a compiled one."""

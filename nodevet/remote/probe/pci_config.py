@@ -102,6 +102,17 @@ def express(word):
     }
 
 
+def target_generation(word):
+    """The generation that the link below a port is to train to, by its LnkCtl2; 0 if the port does
+    not say. Raises OSError, ValueError."""
+    at = capability(word, EXPRESS)
+    if not at:
+        raise ValueError(NOT_EXPRESS)
+    if word(at + 2, 2) & 15 < 2:  # the version of the capability: the first has no such register
+        return 0
+    return word(at + 0x30, 2) & 15
+
+
 def access_control(word, size):
     """(ACSCap, ACSCtl): SrcValid 1, TransBlk 2, ReqRedir 4, CmpltRedir 8, UpstreamFwd 16,
     EgressCtrl 32, DirectTrans 64. Raises OSError, ValueError."""

@@ -9,6 +9,8 @@ ALONE (False)     whether it may hang or is slow, so that a child of its own rea
 COUNTERS (False)  whether it holds counters: with a sample it is read twice
 share(root)       the part of the deadline that it may take: half; all that is left AFTER others
 unsettled(found)  whether the sections in AGAIN have to be read again, as a node is still booting
+
+A section that raises TransientError is read again without that.
 """
 
 import importlib
@@ -114,7 +116,7 @@ def limits(wanted, root, seconds):
 
 def unsettled(results):
     """The sections that have to be read again, sorted."""
-    again = set()
+    again = {name for name, result in results.items() if result.get("transient")}
     for name in results:
         is_unsettled = declared(name, "unsettled", None)
         if is_unsettled and is_unsettled(results):

@@ -54,6 +54,7 @@ def patterns(root, path):
             services=GOVERNORS,
             files=GOVERNOR_FILES,
             tuned=tuned + "|" + name,
+            slurm=r"(?i)^\s*CpuFreq(?:Def|Governors)\s*=",
             path=path,
         )
     last = re.escape("/".join(path.split("/")[-2:]))

@@ -6,9 +6,22 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 from nodevet.report.parts.text import nodeset
-from nodevet.result import CONFIRMED, LEFT_OUT, HostResult, Outcome, Refusal, Result
+from nodevet.result import (
+    BY_HAND,
+    CANARY_NOT_REBOOTED,
+    CANARY_PENDING,
+    CONFIRMED,
+    LEFT_OUT,
+    NO_FURTHER,
+    HostResult,
+    Outcome,
+    Refusal,
+    Result,
+    named_of,
+)
 
 RESUMABLE = ("interrupted", "the run ended before its turn", "the controller ended")
+FULL = f"{NO_FURTHER}: "
 NOT_FOUND = "name not found"
 BUDGET = ("the canary failed", " may")
 PLAN = "plan.json"  # in the folder of a run
@@ -36,6 +49,7 @@ def next_steps(
     reached; none if by their names.
     """
     reach = "".join(f"-i {shlex.quote(each)} " for each in inventories)
+    named = baselines_of(result)
     groups: dict[tuple[str, str], list[str]] = {}
     for host in sorted(result.hosts, key=lambda host: host.outcome.rank):
         for key in (_after_rollback if result.kind == "rollback" else _after_apply)(host):
@@ -48,6 +62,7 @@ def next_steps(
             "folder": folder,
             "plan": f"{folder}/{PLAN}",
             "reach": reach,
+            "named": named,
             "hosts": some,
             "targets": f"{reach}--limit {some}" if reach else some,
         }
@@ -55,24 +70,33 @@ def next_steps(
     return found
 
 
-RESUME = "nodevet apply --resume {folder}"
-PLAN_AGAIN = "nodevet plan {targets}"
-APPLY_AGAIN = "nodevet apply {plan} {reach}--host {hosts}"
+RESUME = "nodevet apply --resume {folder}{named}"
+PLAN_AGAIN = "nodevet plan {targets}{named}"
+PLAN_FAILED = f"{PLAN_AGAIN} --again"  # what failed lately is not planned without it
+APPLY_AGAIN = "nodevet apply {plan} {reach}--host {hosts}{named}"
 FIX_AGAIN = "nodevet fix @local"
-CHECK = "nodevet check {targets}"
-CHECK_HERE = "nodevet check @local"
+FIX_FAILED = f"{FIX_AGAIN} --again"
+CHECK = "nodevet check {targets}{named}"
+CHECK_HERE = "nodevet check @local{named}"
 ROLL_BACK = "nodevet rollback {folder} --host {hosts}"
+
+
+def baselines_of(result: Result) -> str:
+    """` -b FILE` for each baseline that the run was given by name, for a command after it."""
+    return "".join(f" -b {shlex.quote(name)}" for name in named_of(result.options))
 
 
 def _after_apply(host: HostResult) -> Iterator[tuple[str, str]]:
     """(why, the command's form)."""
     outcome = host.outcome
-    if outcome is Outcome.ROLLBACK_FAILED:
+    if BY_HAND in host.why:
+        yield "the journal and the plan disagree: look at them by hand", ""
+    elif outcome is Outcome.ROLLBACK_FAILED:
         yield "look at what is not as it was, then try again to revert it", ROLL_BACK
     elif outcome is Outcome.UNKNOWN:
         yield "once reachable, have it read again", RESUME
     elif outcome is Outcome.FAILED:
-        yield "remove the cause, then plan again", PLAN_AGAIN
+        yield "remove the cause, then plan again", PLAN_FAILED
     elif outcome in (Outcome.REFUSED, Outcome.PARTIAL):
         yield _refused(host)
     elif outcome is Outcome.NOT_ATTEMPTED:
@@ -86,7 +110,10 @@ def _at_hand(host: HostResult, why: str, command: str) -> tuple[str, str]:
     if command == CHECK:
         return why, CHECK_HERE
     begun = host.outcome is Outcome.UNKNOWN or command == ROLL_BACK
-    return (why, command) if begun or not command else (f"{why}, with the same options", FIX_AGAIN)
+    if begun or not command:
+        return why, command
+    again = FIX_FAILED if command == PLAN_FAILED else FIX_AGAIN
+    return f"{why}, with the same options", again
 
 
 def _refused(host: HostResult) -> tuple[str, str]:
@@ -108,6 +135,12 @@ def _not_attempted(host: HostResult) -> tuple[str, str]:
         return "left out by --host; to apply the plan there too", APPLY_AGAIN
     if host.why.startswith(RESUMABLE):
         return "go on", RESUME
+    if host.why.startswith(FULL):
+        return "free some space for the run, then go on", RESUME
+    if host.why.startswith(CANARY_PENDING):
+        return "once the canary had the reboot, reset or restart that it waits for, go on", RESUME
+    if host.why.startswith(CANARY_NOT_REBOOTED):
+        return "remove what kept the canary from its reboot, then go on", RESUME
     if host.why.startswith(BUDGET[0]) or host.why.endswith(BUDGET[1]):
         return "remove the cause of what failed, then apply the plan there", APPLY_AGAIN
     return "plan again", PLAN_AGAIN
@@ -115,7 +148,9 @@ def _not_attempted(host: HostResult) -> tuple[str, str]:
 
 def _after_rollback(host: HostResult) -> Iterator[tuple[str, str]]:
     outcome = host.outcome
-    if outcome is Outcome.ROLLBACK_FAILED:
+    if BY_HAND in host.why:
+        yield "the journal and the plan disagree: look at them by hand", ""
+    elif outcome is Outcome.ROLLBACK_FAILED:
         yield "look at what is not as it was, then try again", ROLL_BACK
     elif outcome is Outcome.UNKNOWN:
         yield "once reachable, try again", ROLL_BACK

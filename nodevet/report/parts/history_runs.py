@@ -38,7 +38,8 @@ def runs_sheet(found: Sequence[RunLine], store: str, clock: Clock, more: bool) -
     """The newest run is the first."""
     several = len({each.run.series for each in found}) > 1 or any(e.run.series for e in found)
     names = ("run", *(("series",) if several else ()), "started", "took", "hosts")
-    heads: tuple[str, ...] = (*names, "outcomes", "new", "fixed")
+    resolved = any(each.resolved for each in found)
+    heads: tuple[str, ...] = (*names, "outcomes", "new", "fixed", *(["resolved"] * resolved))
     if any(each.run.state is not RunState.COMPLETE for each in found):
         heads = (*heads, "state")
     return Sheet(
@@ -47,14 +48,14 @@ def runs_sheet(found: Sequence[RunLine], store: str, clock: Clock, more: bool) -
         parts=(
             HistoryTable(
                 heads=heads,
-                rows=tuple(_run_row(each, clock, several) for each in found),
+                rows=tuple(_run_row(each, clock, several, resolved) for each in found),
             ),
         ),
         end="there are earlier ones: -n 100 shows more" if more else "",
     )
 
 
-def _run_row(line: RunLine, clock: Clock, series: bool) -> tuple[Cell, ...]:
+def _run_row(line: RunLine, clock: Clock, series: bool, resolved: bool) -> tuple[Cell, ...]:
     run = line.run
     told = outcomes(run)
     bad = any(outcome is not HostOutcome.OK for outcome in run.outcomes)
@@ -66,7 +67,10 @@ def _run_row(line: RunLine, clock: Clock, series: bool) -> tuple[Cell, ...]:
         Cell(f"{run.hosts:,}", right=True),
         Cell(told, "fail" if bad else "ok"),
         Cell(_number(line.new), right=True, tone="fail" if line.new else "quiet"),
-        Cell(_number(line.fixed), right=True, tone="ok" if line.fixed else "quiet"),
+        *(
+            Cell(_number(number), right=True, tone="ok" if number else "quiet")
+            for number in (line.fixed, line.resolved)[: 1 + resolved]
+        ),
         Cell(_state(run) if run.state is not RunState.COMPLETE else "", STATES[run.state]),
     )
 
@@ -159,7 +163,9 @@ def _course(runs: Sequence[RecordedRun], clock: Clock) -> HistoryChart:
             RunPoint(
                 " ".join(clock.at(run.started).split()),
                 None,
-                float(sum(run.outcomes.get(each, 0) for each in counted)),
+                float(sum(run.outcomes.get(each, 0) for each in counted))
+                if run.state is RunState.COMPLETE
+                else None,
                 None,
             )
             for run in runs
@@ -269,13 +275,14 @@ def export_sheet(folder: str, rows: Mapping[str, int]) -> Sheet:
 # --- two runs ---
 
 
-def diff_sheet(found: RunDiff, refs: tuple[str, str], clock: Clock) -> Sheet:
-    """What differs between two runs."""
+def diff_sheet(found: RunDiff, refs: tuple[str, str], clock: Clock, *, newer: int = 0) -> Sheet:
+    """What differs between two runs; `newer`: runs that were passed over."""
     before, after = found.before, found.after
     counts = {
         "new": len(found.new) + len(found.lost),
         "changed": len(found.changed),
         "fixed": len(found.fixed),
+        "resolved": len(found.resolved),
         "no longer judged": len(found.gone),
         "hosts judged again": len(found.back),
         "hosts appeared": len(found.appeared),
@@ -289,6 +296,7 @@ def diff_sheet(found: RunDiff, refs: tuple[str, str], clock: Clock) -> Sheet:
         _group("New", found.new, found, clock),
         _group("Changed", found.changed, found, clock),
         _group("Fixed", found.fixed, found, clock, over=True),
+        _group("Resolved", found.resolved, found, clock, over=True),
         _group("No longer judged", found.gone, found, clock, over=True),
         _hosts("Judged again: hosts", found.back, "before"),
         _named(found),
@@ -300,6 +308,11 @@ def diff_sheet(found: RunDiff, refs: tuple[str, str], clock: Clock) -> Sheet:
         for ref, run in zip(refs, (before, after), strict=True)
         if (left := _left(run))
     ]
+    if newer:
+        notes.append(
+            f"{count(newer, 'newer run')} passed over: incomplete, by hand or of other hosts; "
+            "`nodevet runs` lists them"
+        )
     if found.thinned:
         kept = count(found.thinned, "host")
         notes.append(f"of {kept} the evidence is not kept any more: their facts are not compared")

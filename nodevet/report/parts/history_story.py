@@ -4,9 +4,9 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from nodevet.age import seconds_of
 from nodevet.history.listing import troubles
-from nodevet.history.model import FindingSpan, PartPlace, RecordedRun, RunState
-from nodevet.history.passport import Passport, Stay
-from nodevet.history.story import HostStory, Night, StoryEvent, StoryKind
+from nodevet.history.model import FindingSpan, PartPlace, RecordedAction, RecordedRun, RunState
+from nodevet.history.passport import PartFault, Passport, Stay
+from nodevet.history.story import FixedSince, HostStory, Night, StoryEvent, StoryKind
 from nodevet.model import Finding, HostFacts, HostOutcome, Severity, Verdict
 from nodevet.printable import brief, plain
 from nodevet.report.parts.fold import lines
@@ -24,6 +24,7 @@ TONES = {
     StoryKind.UNKNOWN: "unknown",
     StoryKind.WAIVED: "waived",
     StoryKind.FIXED: "ok",
+    StoryKind.RESOLVED: "ok",
     StoryKind.LOST: "unreached",
     StoryKind.BACK: "ok",
     StoryKind.REPLACED: "warning",
@@ -50,7 +51,9 @@ def story_sheet(found: HostStory, clock: Clock) -> Sheet:
     ]
     parts: list[HistoryTable] = []
     if last:
-        parts += _wrong(found.open, found.baseline, _no_run(last.run, last.at), clock)
+        run = _no_run(last.run, last.at)
+        parts += _wrong(found.open, found.baseline, run, clock)
+        parts += _fixed(found.fixed, run, clock)
     parts.append(
         HistoryTable(
             title="What happened",
@@ -86,6 +89,26 @@ def _wrong(
             title = f"What baseline {plain(name_of)} said, which judged it last {when}"
         if told:
             yield findings(title, lines(troubles(run, [], told)), since, clock)
+
+
+def _fixed(fixed: Sequence[FixedSince], run: RecordedRun, clock: Clock) -> Iterator[HistoryTable]:
+    """What was wrong at the last visit, by the change that fixed it."""
+    by: dict[str, list[FindingSpan]] = {}
+    for each in fixed:
+        by.setdefault(_by(each.by, clock), []).append(each.finding)
+    for how, group in by.items():
+        since = Since()
+        told = [(span.host, span.finding) for span in group if span.finding is not None]
+        for span in group:
+            if span.finding is not None:
+                since.add(span.host, span.finding, (span.since or span.first).at)
+        title = f"{how[0].upper()}{how[1:]}"
+        yield findings(title, lines(troubles(run, [], told)), since, clock, over=True)
+
+
+def _by(action: RecordedAction, clock: Clock) -> str:
+    plan = f"plan {brief(action.plan)}" if action.plan else "a plan"
+    return f"fixed by {plan} at {' '.join(clock.at(action.at).split())}, not vetted since"
 
 
 def _seen(found: HostStory, clock: Clock) -> Iterator[tuple[str, str]]:
@@ -276,7 +299,7 @@ def _faults(found: Passport, clock: Clock) -> HistoryTable | None:
     rows = tuple(
         (
             Cell(clock.at(fault.first)),
-            Cell("now" if fault.open else clock.at(fault.last), "fail" if fault.open else ""),
+            _until(fault, clock),
             Cell(name(fault.host)),
             Cell(fault.verdict.value.upper(), _verdict_tone(fault.verdict)),
             Cell(_difference(fault.finding)),
@@ -285,6 +308,12 @@ def _faults(found: Passport, clock: Clock) -> HistoryTable | None:
     )
     heads = ("from", "to", "host", "", "what")
     return HistoryTable(title="Faults", heads=heads, rows=rows) if rows else None
+
+
+def _until(fault: PartFault, clock: Clock) -> Cell:
+    if fault.by is not None:
+        return Cell(_by(fault.by, clock), "ok")
+    return Cell("now", "fail") if fault.open else Cell(clock.at(fault.last))
 
 
 def _verdict_tone(verdict: Verdict) -> str:

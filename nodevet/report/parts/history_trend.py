@@ -1,6 +1,6 @@
 """How something went from run to run, as a sheet with a chart. Pure."""
 
-from nodevet.history.trend import CheckTrend, FieldPoint, FieldTrend, PartSeries
+from nodevet.history.trend import CheckPoint, CheckTrend, FieldPoint, FieldTrend, PartSeries
 from nodevet.printable import brief, plain
 from nodevet.report.parts.history_chart import number_of
 from nodevet.report.parts.history_runs import short
@@ -21,16 +21,14 @@ MOST_OF_A_NAME = 48  # columns
 
 def check_sheet(found: CheckTrend, clock: Clock) -> Sheet:
     """On how many hosts a check fails, run by run."""
-    points = tuple(
-        RunPoint(_label(point.started, clock), None, float(point.failing), None)
-        for point in found.points
+    failing = tuple(
+        _counted(point, point.failing, len(point.unread), clock) for point in found.points
     )
-    lines = [HistoryLine(name="fail", points=points, tone="fail")]
+    lines = [HistoryLine(name="fail", points=failing, tone="fail")]
     if any(point.unknown for point in found.points):
-        unknown = tuple(
-            RunPoint(_label(p.started, clock), None, float(p.unknown), None) for p in found.points
-        )
+        unknown = tuple(_counted(point, point.unknown, 0, clock) for point in found.points)
         lines.append(HistoryLine(name="unknown", points=unknown, tone="unknown"))
+    unread = any(point.unread for point in found.points)
     rows = tuple(
         (
             Cell(clock.both(point.started)),
@@ -38,9 +36,11 @@ def check_sheet(found: CheckTrend, clock: Clock) -> Sheet:
             Cell(f"{point.unknown:,}", "unknown" if point.unknown else "quiet", right=True),
             Cell(f"{point.judged:,}", right=True),
             Cell(nodeset(point.hosts) if point.hosts else ""),
+            *((Cell(nodeset(point.unread) if point.unread else "", "unreached"),) * unread),
         )
         for point in found.points
     )
+    heads = ("run", "fail", "unknown", "vetted", "hosts that fail", *(["not judged"] * unread))
     last = found.points[-1]
     return Sheet(
         title=f"{plain(found.check)}: {count(last.failing, 'host')} of {last.judged:,} fail",
@@ -48,9 +48,17 @@ def check_sheet(found: CheckTrend, clock: Clock) -> Sheet:
         facts=tuple(filter(None, (plain(found.title), count(len(found.points), "run")))),
         parts=(
             HistoryChart(title="Hosts that fail", unit="", lines=tuple(lines), whole=True),
-            HistoryTable(heads=("run", "fail", "unknown", "vetted", "hosts that fail"), rows=rows),
+            HistoryTable(heads=heads, rows=rows),
         ),
     )
+
+
+def _counted(point: CheckPoint, number: int, unread: int, clock: Clock) -> RunPoint:
+    """A gap where hosts that failed were not visited, or none was judged; `unread`: hosts that may
+    fail still."""
+    value = float(number) if point.known else None
+    most = None if value is None else value + unread
+    return RunPoint(_label(point.started, clock), value, value, most)
 
 
 def _label(at: str, clock: Clock) -> str:
@@ -73,7 +81,8 @@ def field_sheet(found: FieldTrend, clock: Clock) -> Sheet:
 
 def _range_chart(found: FieldTrend, clock: Clock) -> HistoryChart:
     points = tuple(
-        RunPoint(_label(p.started, clock), p.least, p.median, p.most) for p in found.points
+        RunPoint(_label(p.started, clock), p.least, None if p.partial else p.median, p.most)
+        for p in found.points
     )
     line = HistoryLine(name="median, from the least to the most", points=points)
     return HistoryChart(title="All hosts", unit=found.unit, lines=(line,))

@@ -241,6 +241,41 @@ def repair_pending(healthy: Healthy, want: OneGpu) -> Patch:
     return _set(healthy, healthy.gpu(want.gpu), repair__channel_pending=1)
 
 
+class PowerReading(OneGpu):
+    watts: Annotated[int, Field(ge=0, le=10_000)] = 5
+
+
+def power_sensor(healthy: Healthy, want: PowerReading) -> Patch:
+    """A GPU's power sensor reads far too low.
+
+    `gpu`; `watts`, 5.
+    """
+    return _set(healthy, healthy.gpu(want.gpu), power_draw_mw=want.watts * 1000)
+
+
+def nvlink_no_atomics(healthy: Healthy, want: OneGpu) -> Patch:
+    """An NVLink of a GPU cannot do atomic operations on its peers' memory.
+
+    `gpu`.
+    """
+    gpu = healthy.gpu(want.gpu)
+    if not healthy.number(gpu, "nvlinks"):
+        raise FaultError(f"GPU {gpu} has no NVLinks")
+    return Patch(state={f"gpu.{gpu}.nvlinks.0.p2p_atomics": "0"}, gpu=gpu)
+
+
+class StuckState(OneGpu):
+    state: Annotated[int, Field(ge=0, le=15)] = 8
+
+
+def pstate_stuck(healthy: Healthy, want: StuckState) -> Patch:
+    """A GPU stays in a low performance state.
+
+    `gpu`; `state`, 8.
+    """
+    return _set(healthy, healthy.gpu(want.gpu), pstate=want.state)
+
+
 FAULTS: Mapping[str, tuple[type[FaultParams], Callable[[Healthy, Any], Patch]]] = {
     "bar1-small": (SomeGpus, bar1_small),
     "cuda-old": (Cuda, cuda_old),
@@ -254,10 +289,13 @@ FAULTS: Mapping[str, tuple[type[FaultParams], Callable[[Healthy, Any], Patch]]] 
     "modules-swapped": (NoParams, modules_swapped),
     "nvlink-down": (LinksDown, nvlink_down),
     "nvlink-errors": (LinkErrors, nvlink_errors),
+    "nvlink-no-atomics": (OneGpu, nvlink_no_atomics),
     "nvlink-slow": (OneGpu, nvlink_slow),
     "nvswitch-narrow": (NoParams, nvswitch_narrow),
     "p2p-off": (OneGpu, p2p_off),
     "pages-retired": (Pages, pages_retired),
+    "power-sensor": (PowerReading, power_sensor),
+    "pstate-stuck": (StuckState, pstate_stuck),
     "repair-pending": (OneGpu, repair_pending),
     "throttled-earlier": (Seconds, throttled_earlier),
     "vbios-other": (Version, vbios_other),

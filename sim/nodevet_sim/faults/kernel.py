@@ -80,9 +80,105 @@ def nfs_server_down(healthy: Healthy, want: Server) -> Patch:
     return Patch(log=(LogLine(line, want.after, 5),))
 
 
+class LoggedCpu(LoggedProcess):
+    cpu: Annotated[int, Field(ge=0, le=8191)] = 2
+
+
+def soft_lockup(healthy: Healthy, want: LoggedCpu) -> Patch:
+    """A CPU is stuck in the kernel.
+
+    `cpu`, 2; `process`, its name: python3; `after`, seconds after boot, 3.
+    """
+    stuck = f"CPU#{want.cpu} stuck for 26s! [{want.process}:4242]"
+    return Patch(log=(LogLine(f"watchdog: BUG: soft lockup - {stuck}", want.after, 0),))
+
+
+def rcu_stall(healthy: Healthy, want: LoggedFault) -> Patch:
+    """A CPU does not answer the kernel for a long time (RCU).
+
+    `after`, seconds after boot, 3.
+    """
+    told = ("rcu: INFO: rcu_sched self-detected stall on CPU", "rcu: \t2-....: (59999 ticks)")
+    return Patch(log=tuple(LogLine(line, want.after, 3) for line in told))
+
+
+def kernel_oops(healthy: Healthy, want: LoggedFault) -> Patch:
+    """The kernel used a null pointer (oops), and goes on damaged.
+
+    `after`, seconds after boot, 3.
+    """
+    told = (
+        "BUG: kernel NULL pointer dereference, address: 0000000000000008",
+        "#PF: supervisor read access in kernel mode",
+    )
+    return Patch(log=tuple(LogLine(line, want.after, 1) for line in told))
+
+
+class LoggedNic(LoggedFault):
+    address: Annotated[str, Field(pattern=r"^[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]$")] = (
+        "0000:1a:00.0"
+    )
+
+
+def nic_failed(healthy: Healthy, want: LoggedNic) -> Patch:
+    """The driver of a NIC gave it up after a fatal error of its firmware.
+
+    `address`, 0000:1a:00.0; `after`, seconds after boot, 3.
+    """
+    line = f"mlx5_core {want.address}: poll_health:836:(pid 0): device's health compromised"
+    return Patch(log=(LogLine(f"{line} - reached miss count", want.after, 3),))
+
+
+def mce_uncorrected(healthy: Healthy, want: LoggedCpu) -> Patch:
+    """The kernel log has an uncorrected memory error, which killed a process.
+
+    `cpu`, 2; `process`, its name: python3; `after`, seconds after boot, 3.
+    """
+    told = (
+        f"mce: [Hardware Error]: CPU {want.cpu}: Machine Check: 0 Bank 7: bd80000000100134",
+        "mce: [Hardware Error]: TSC 0 ADDR 1f3b40c5c0 MISC 86",
+        f"Memory failure: 0x1f3b40c: Sending SIGBUS to {want.process}:4242 due to hardware "
+        "memory corruption",
+    )
+    return Patch(log=tuple(LogLine(line, want.after, 0) for line in told))
+
+
+class OfFileSystem(LoggedFault):
+    device: Annotated[str, Field(pattern=r"^[a-z][a-z0-9]{1,30}$")] = "nvme0n1p2"
+
+
+def file_system_error(healthy: Healthy, want: OfFileSystem) -> Patch:
+    """A file system on a disk is damaged.
+
+    `device`, nvme0n1p2; `after`, seconds after boot, 3.
+    """
+    line = f"EXT4-fs error (device {want.device}): ext4_lookup:1855: inode #131074: comm ls: "
+    return Patch(log=(LogLine(f"{line}deleted inode referenced: 131088", want.after, 2),))
+
+
+class OfArray(LoggedFault):
+    device: Annotated[str, Field(pattern=r"^[a-z][a-z0-9]{1,30}$")] = "sdb2"
+
+
+def array_disk_failed(healthy: Healthy, want: OfArray) -> Patch:
+    """An array gave up one of its disks.
+
+    `device`, sdb2; `after`, seconds after boot, 3.
+    """
+    line = f"md/raid1:md0: Disk failure on {want.device}, disabling device."
+    return Patch(log=(LogLine(line, want.after, 2),))
+
+
 FAULTS: Mapping[str, tuple[type[FaultParams], Callable[[Healthy, Any], Patch]]] = {
+    "array-disk-failed": (OfArray, array_disk_failed),
+    "file-system-error": (OfFileSystem, file_system_error),
     "hung-task": (LoggedProcess, hung_task),
+    "kernel-oops": (LoggedFault, kernel_oops),
+    "mce-uncorrected": (LoggedCpu, mce_uncorrected),
     "nfs-server-down": (Server, nfs_server_down),
+    "nic-failed": (LoggedNic, nic_failed),
     "nvme-timeout": (Disk, nvme_timeout),
     "oom-kill": (LoggedProcess, oom_kill),
+    "rcu-stall": (LoggedFault, rcu_stall),
+    "soft-lockup": (LoggedCpu, soft_lockup),
 }

@@ -1,5 +1,6 @@
 """Faults of the software around the driver. A function's docstring is the fault's documentation."""
 
+import json
 from collections.abc import Callable, Mapping
 from typing import Annotated, Any
 
@@ -10,6 +11,7 @@ from nodevet_sim.faults.node import ONLY_INSIDE, NoParams
 from nodevet_sim.faults.params import FaultParams, OneGpu
 from nodevet_sim.faults.patch import FaultError, Healthy, Patch
 from nodevet_sim.software_files import CDI, DIAG, diagnostic, specification
+from nodevet_sim.state import count_of
 
 SECURE_BOOT = "sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c"
 MLX5 = "sys/module/mlx5_core"
@@ -43,6 +45,42 @@ def diag_failed(healthy: Healthy, want: OneGpu) -> Patch:
     gpu = healthy.gpu(want.gpu)
     why = f"GPU {gpu}: detected 1 uncorrectable memory error"
     return Patch(root_files={DIAG: diagnostic(healthy.state, {("memory", gpu): why})}, gpu=gpu)
+
+
+DCGMI = "/usr/sbin/dcgmi"  # where nodevet looks first
+ANSWERS = """\
+#!/bin/sh
+case "$1" in
+health) echo '{health}' ;;
+discovery) echo '{count} GPUs found.' ;;
+*) exit 1 ;;
+esac
+"""
+
+
+class WatchStatus(OneGpu):
+    watch: Annotated[str, Field(pattern=r"^[A-Za-z -]{1,30}$")] = "PCIe system"
+    status: Annotated[str, Field(pattern=r"^(Warning|Failure)$")] = "Warning"
+
+
+def dcgm_warning(healthy: Healthy, want: WatchStatus) -> Patch:
+    """A health watch of DCGM warns of a GPU. Only dcgmi is there, and no DCGM.
+
+    `gpu`, by its index: 3; `watch`, PCIe system; `status`, Warning or Failure: Warning.
+    """
+    gpu = healthy.gpu(want.gpu)
+    why = f"GPU {gpu} detected more than 8 PCIe replays per minute"
+    found = {"value": want.status, "overflow": why}
+    errors = {"Errors": {"children": {want.watch: found}}, "Overall Health": {"value": want.status}}
+    told = {
+        "body": {
+            "GPU": {"children": {str(gpu): {"children": errors}}},
+            "Overall Health": {"value": want.status},
+        },
+        "header": ["Health Monitor Report"],
+    }
+    text = ANSWERS.format(health=json.dumps(told), count=count_of(healthy.state))
+    return Patch(root_files={DCGMI: text}, gpu=gpu)
 
 
 def dkms_not_built(healthy: Healthy, want: NoParams) -> Patch:
@@ -139,6 +177,7 @@ def torch_cpu(healthy: Healthy, want: NoParams) -> Patch:
 
 FAULTS: Mapping[str, tuple[type[FaultParams], Callable[[Healthy, Any], Patch]]] = {
     "cdi-stale": (NoParams, cdi_stale),
+    "dcgm-warning": (WatchStatus, dcgm_warning),
     "diag-failed": (OneGpu, diag_failed),
     "dkms-not-built": (NoParams, dkms_not_built),
     "gpus-hidden": (Hidden, gpus_hidden),

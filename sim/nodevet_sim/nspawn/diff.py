@@ -12,24 +12,24 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-OF_SYSTEMD = (  # what systemd, and a login, write while a node runs
-    "/etc/.updated",
-    "/var/.updated",
-    "/var/cache/ldconfig",
-    "/var/lib/private",
-    "/var/lib/systemd/catalog",
-    "/var/lib/systemd/coredump",
-    "/var/lib/systemd/credential.secret",
-    "/var/lib/systemd/random-seed",
-    "/var/lib/systemd/timers",
-    "/var/lib/systemd/timesync",
-    "/var/log/README",
-    "/var/log/btmp",
-    "/var/log/journal",
-    "/var/log/lastlog",
-    "/var/log/private",
-    "/var/log/wtmp",
-)
+OF_SYSTEMD = {  # paths that may differ, with all below them: who writes there while a node runs
+    "/etc/.updated": "systemd-update-done, at the first boot",
+    "/var/.updated": "systemd-update-done, at the first boot",
+    "/var/cache/ldconfig": "ldconfig, at the first boot",
+    "/var/lib/private": "systemd, for units with DynamicUser=",
+    "/var/lib/systemd/catalog": "systemd-journal-catalog-update, at the first boot",
+    "/var/lib/systemd/coredump": "systemd-coredump",
+    "/var/lib/systemd/credential.secret": "systemd-creds, at the first boot",
+    "/var/lib/systemd/random-seed": "systemd-random-seed, at each boot and shutdown",
+    "/var/lib/systemd/timers": "systemd: when each timer last elapsed",
+    "/var/lib/systemd/timesync": "systemd-timesyncd: the time of the last look at a clock",
+    "/var/log/README": "systemd-tmpfiles, at each boot",
+    "/var/log/btmp": "sshd: logins that failed",
+    "/var/log/journal": "journald",
+    "/var/log/lastlog": "sshd: the last login of each user",
+    "/var/log/private": "systemd, for units with DynamicUser=",
+    "/var/log/wtmp": "sshd and systemd: logins and boots",
+}
 PRIVATE = "systemd-private-"  # folders of units with a /tmp of their own, in /tmp and /var/tmp
 HIDES = "trusted.overlay.opaque"
 _KINDS = {

@@ -6,8 +6,10 @@ a tmpfs of the node's own. What is written here stays over reboots of the node.
 
 import os
 import re
+import shlex
 import shutil
 import stat
+import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from importlib.resources import files
@@ -117,6 +119,9 @@ def write(
         put_tool(upper, path, built, _driver_version(node))
     for name in ("hardware", "sshd-signal", "session", "swap", "kmod"):
         put(upper, f"{LIBRARY}/{name}", _unit(name), 0o755)
+    for link in Path(sys.executable).parent.glob("python*"):
+        if link.is_symlink():
+            put(upper, str(link), PYTHON.format(shlex.quote(str(link.resolve()))), 0o755)
     put(upper, "/usr/sbin/nvme", _unit("nvme"), 0o755)
     put(upper, "/usr/bin/mlxlink", _unit("mlxlink"), 0o755)
     for path in KMOD:
@@ -137,6 +142,14 @@ def write(
         place.parent.mkdir(parents=True, exist_ok=True)
         own = inside(upper, f"/etc/systemd/system/{unit}").exists()
         place.symlink_to(f"{'/etc/systemd/system' if own else VENDOR}/{unit}")
+
+
+PYTHON = f"""#!/bin/bash
+# preloads the simulated clock whatever the environment: a session's own is not passed on by all
+set -a
+. {SHARED}/environment
+exec -a "$0" {{}} "$@"
+"""
 
 
 def put_tool(upper: Path, path: str, built: Path, version: str) -> None:

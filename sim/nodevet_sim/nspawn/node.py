@@ -244,7 +244,9 @@ class RunningNode:
         if self.node.clock_offset_s:
             preloaded.append(f"{disk.LIBRARY}/{CLOCK}")
             offset = f" NODEVET_SIM_CLOCK={self.node.clock_offset_s}"
-        rows.append(f"SetEnv LD_PRELOAD={':'.join(preloaded)}{offset}\n")
+        variables = f"LD_PRELOAD={':'.join(preloaded)}{offset}\n"
+        rows.append(f"SetEnv {variables}")
+        replace(self.shared / "environment", variables.replace(" ", "\n"))
         told = SYNCHRONISED if self.node.clock_synchronised else UNSYNCHRONISED
         replace(self.shared / "adjtimex", f"{told}\n")
         replace(self.shared / "sshd.conf", "".join(rows))

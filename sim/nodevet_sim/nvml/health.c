@@ -169,6 +169,19 @@ static nvmlReturn_t get_link(nvmlDevice_t device, unsigned int link, const char 
 LINK(nvmlDeviceGetNvLinkState, "active")
 LINK(nvmlDeviceGetNvLinkVersion, "version")
 
+EXPORT nvmlReturn_t nvmlDeviceGetNvLinkCapability(nvmlDevice_t device, unsigned int link,
+                                                  unsigned int capability, unsigned int *out)
+{
+    static const char *const keys[] = {"p2p", "sysmem_access", "p2p_atomics", "sysmem_atomics"};
+    unsigned long long number;
+    CALL(device, out);
+    if (capability >= sizeof keys / sizeof *keys)
+        return NVML_ERROR_NOT_SUPPORTED;
+    TRY(get_link(device, link, keys[capability], &number));
+    *out = (unsigned int)number;
+    return NVML_SUCCESS;
+}
+
 EXPORT nvmlReturn_t nvmlDeviceGetNvLinkErrorCounter(nvmlDevice_t device, unsigned int link,
                                                     unsigned int counter, unsigned long long *out)
 {
@@ -302,12 +315,15 @@ static const struct {
     {164, "speed_mbps"},
     {165, "active"},
     {166, "version"},
+    {220, "effective_ber"}, /* as NVML has them: mantissa << 8 | exponent */
+    {222, "symbol_ber"},
 };
 
 static const struct {
     unsigned int id;
     const char *key;
 } time_fields[] = {
+    {74, "throttled_power_cap_ns"},
     {269, "throttled_sw_thermal_ns"},
     {270, "throttled_hw_thermal_ns"},
     {271, "throttled_power_brake_ns"},

@@ -122,6 +122,7 @@ READINGS: tuple[Row, ...] = (
         for name, reason in (
             ("sw_thermal", "sw_therm_slowdown"),
             ("hw_thermal", "hw_therm_slowdown"),
+            ("power_cap", "sw_power_cap"),
             ("power_brake", "hw_power_brake"),
         )
     ),

@@ -117,7 +117,7 @@ def test_a_shard_that_writes_what_is_not_a_frame_is_killed_and_loses_no_host(
     monkeypatch.setattr(shards, "PROGRAM", "this")  # prints verses
     visits = go([Host(name="gpu1"), Host(name="gpu2")], shards=1)
     assert {one.status for one in visits.values()} == {Status.PROBE_FAILED}
-    assert all("wrote malformed output: FrameError" in one.why for one in visits.values())
+    assert all("wrote malformed output: " in one.why for one in visits.values())
 
 
 CONTROLLER = """

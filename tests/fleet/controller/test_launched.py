@@ -97,7 +97,7 @@ def test_a_bastion_without_the_keys_says_so_of_each_host(
 ) -> None:
     one = replace(bastion("keyless"), key_file=None)
     visits = go(hosts("healthy", 3), **through(one))
-    assert {one.status for one in visits.values()} == {Status.UNREACHABLE}
+    assert {one.status for one in visits.values()} == {Status.NOT_VISITED}
     assert all("permission denied for root" in one.why for one in visits.values())
 
 
@@ -237,7 +237,7 @@ def test_launchers_that_cannot_be_used(
                     "99999999999}\\n'; sleep 60",
                 ),
             ),
-            "wrote malformed output: FrameError: not the length of a body",
+            "wrote malformed output: not the length of a body",
         ),
         "refuses": (
             Launcher("refuses", tuple(here.split()), known_hosts="/no/such/known_hosts"),
@@ -249,7 +249,7 @@ def test_launchers_that_cannot_be_used(
         wanted = hosts("healthy", 2)
         for one, why in bad.values():
             for seen in go(wanted, **through(one)).values():
-                assert seen.status is Status.UNREACHABLE
+                assert seen.status is Status.NOT_VISITED
                 assert seen.evidence is None and not seen.again
                 assert_matches(why, seen.why, f"launcher {one.name} ")
     else:
@@ -294,7 +294,7 @@ def test_what_no_shard_writes_ends_the_launcher_and_costs_no_host(
     visits = go(hosts("healthy", 3), **through(launcher("forging", forging)), second_try=True)
     told = [one for one in visits.values() if one.status is not Status.TIMEOUT]
     assert len(told) >= 2
-    assert {one.status for one in told} == {Status.UNREACHABLE}
+    assert {one.status for one in told} == {Status.NOT_VISITED}
     for one in told:
         assert_matches("wrote malformed output|refused: ", one.why, "launcher forging ")
         assert one.why.isprintable() and not one.first
@@ -389,7 +389,7 @@ def test_sites_are_kept_apart(
     visits = go([*wanted, *hosts("healthy", 2, "dc3")], engine=engine)
     found = {name: one.status for name, one in visits.items()}
     assert {found[f"dc1-{n:02}"] for n in range(4)} == {Status.VETTED}
-    assert {found[f"dc2-{n:02}"] for n in (1, 2)} == {Status.UNREACHABLE}
+    assert {found[f"dc2-{n:02}"] for n in (1, 2)} == {Status.NOT_VISITED}
     assert found["dc2-00"] is Status.VETTED
     why = visits["dc3-00"].why  # by this machine's known_hosts, which has none
     assert why.startswith("host key not known")
@@ -492,4 +492,4 @@ def test_what_is_killed_over_there_leaves_nothing_running(
 def test_an_order_that_is_none_is_refused_in_a_line(relay: subprocess.Popen[bytes]) -> None:
     _, complaint = relay.communicate(b'{"bytes": 0, "targets": 7}\n', timeout=30)
     assert relay.returncode == 1
-    assert complaint.startswith(b"malformed order: TypeError: ") and complaint.count(b"\n") == 1
+    assert complaint.startswith(b"malformed order: ") and complaint.count(b"\n") == 1

@@ -13,6 +13,7 @@ from nodevet.fleet.controller.ssh_executor import SshExecutor
 from nodevet.fleet.executor import LockedError, WorkError
 from nodevet.model import Host
 from nodevet.remote import lock
+from nodevet.remote.managers.agents import AGENTS
 from nodevet.resource import Resource, RunCommand
 from nodevet.resource.file import WriteFile
 
@@ -36,6 +37,7 @@ def test_it_reads_what_the_machine_is(worker: SshExecutor, tmp_path: Path) -> No
     (state,) = worker.look("here", [Resource(kind="file", name=str(path))])
     assert (state.exists, state.why) == (True, "")
     assert worker.managers("here", [Resource(kind="file", name=str(path))]) is not None
+    assert len(worker.agents("here")) <= len(AGENTS)
 
 
 def test_it_writes_a_file_whole_under_its_lock(worker: SshExecutor, tmp_path: Path) -> None:

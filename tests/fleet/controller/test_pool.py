@@ -207,7 +207,7 @@ def test_a_pool_behind_tls_takes_those_alone_who_have_a_certificate(
         refused = go(hosts("healthy", 2), engine=behind)
     finally:
         pool.stop()
-    assert {one.status for one in refused.values()} == {Status.UNREACHABLE}
+    assert {one.status for one in refused.values()} == {Status.NOT_VISITED}
     assert all(f"no Dask scheduler at {pool.address}: " in one.why for one in refused.values())
 
 
@@ -252,7 +252,7 @@ def test_a_pool_that_cannot_be_used_says_why(
     pool: Pool, engine: DaskPool, hosts: Callable[..., list[Host]], go, tmp_path: Path
 ) -> None:
     gone = go(hosts("healthy", 2), engine=DaskPool("tcp://127.0.0.1:9"))
-    assert {one.status for one in gone.values()} == {Status.UNREACHABLE}
+    assert {one.status for one in gone.values()} == {Status.NOT_VISITED}
     assert all("no Dask scheduler at tcp://127.0.0.1:9" in one.why for one in gone.values())
     (tmp_path / "sitecustomize.py").write_text("import nodevet; nodevet.__version__ = '0.0.1'\n")
     older = pool.worker("--resources", "eu=1", PYTHONPATH=str(tmp_path))

@@ -458,7 +458,7 @@ def test_worker_child_that_writes_what_is_not_a_frame_is_killed(
             worker.open("n1")
         monkeypatch.undo()
         assert told.value.status in ("lost", "unreachable")
-        assert "wrote malformed output: FrameError" in told.value.why
+        assert "wrote malformed output: a head that is not JSON" in told.value.why
         worker.open("n1")
     assert tools["children"]() <= before
 

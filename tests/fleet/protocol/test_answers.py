@@ -181,3 +181,18 @@ def test_r13_any_json_is_an_answer_or_an_answer_error(value: Any, kind: str) -> 
     ):
         with suppress(MalformedError):
             decode()  # type: ignore[no-untyped-call]
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [None, {}, [None], [{}], [{"name": 1}], [{"name": "a", "every_s": 0}],
+     [{"name": "a", "every_s": "x"}], [{"name": "a", "every_s": -1}], [{"name": "a"}] * 65],
+)  # fmt: skip
+def test_e22_agents_of_another_form_are_refused(odd: Any) -> None:
+    with pytest.raises(MalformedError):
+        answers.agents(json.dumps(odd).encode())
+
+
+def test_e22_the_name_of_an_agent_is_printable() -> None:
+    (found,) = answers.agents(b'[{"name": "\\u001b]0;x", "every_s": 1800}]')
+    assert (found.name, found.every_s) == ("\\x1b]0;x", 1800)

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from nodevet.fleet import Options
 from nodevet.fleet.controller.shards import orders
 from nodevet.fleet.protocol.framing import (
+    ActResult,
     FrameError,
     FrameReader,
     SessionAnswer,
@@ -27,11 +28,12 @@ from nodevet.fleet.protocol.framing import (
 )
 from nodevet.fleet.protocol.payload import request
 from nodevet.model import Host
+from nodevet.printable import plain
 
 outcomes = st.builds(
     VisitOutcome,
     status=st.sampled_from(["vetted", "timeout"]),
-    why=st.text(max_size=30),
+    why=st.text(max_size=30).map(plain),
     evidence=st.binary(max_size=200),
     seconds=st.integers(0, 60).map(float),
 )
@@ -60,8 +62,8 @@ def test_a_request_and_its_answer_arrive_as_they_were(
 ) -> None:
     request = SessionRequest(7, text, 1.5, fenced, arguments, body)
     assert read_request(read_frame(write_request(3, request))) == (3, request)
-    answer = SessionAnswer(text, text, arguments, body)
-    assert read_answer(read_frame(write_answer(4, answer))) == (4, answer)
+    answer = SessionAnswer("", plain(text), ActResult(fenced, 3, text), body)
+    assert read_answer(read_frame(write_answer(4, answer)), {4: "act"}) == (4, answer)
 
 
 def test_a_body_travels_as_it_is() -> None:

@@ -11,7 +11,7 @@ from nodevet.fleet import Visit
 from nodevet.model import Host, Status
 from nodevet_sim.sshd import Sshd, make_key
 
-UNREACHABLE, VETTED = Status.UNREACHABLE, Status.VETTED
+NOT_VISITED, VETTED = Status.NOT_VISITED, Status.VETTED
 MANY = 7  # one more than sshd's MaxAuthTries
 
 EXPECTED = {
@@ -20,12 +20,12 @@ EXPECTED = {
     "locked-in-agent": (VETTED, ""),
     "locked-in-agent-and-listed": (VETTED, ""),
     "not-listed": (
-        UNREACHABLE,
+        NOT_VISITED,
         r"permission denied for root \(offered: \S+ from ssh-agent, .* and \d more; "
         r"the server accepts no more; name the right key, or set IdentitiesOnly\)",
     ),
     "locked": (
-        UNREACHABLE,
+        NOT_VISITED,
         r"permission denied for root \(key file \S+ is encrypted; add it to an ssh-agent\)",
     ),
     "matched": (VETTED, ""),

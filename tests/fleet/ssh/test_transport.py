@@ -12,7 +12,7 @@ from nodevet.fleet import FleetError, Options, Visit, visit
 from nodevet.model import Host, Status
 from nodevet_sim.sshd import KeyPair, Sshd, known_hosts_line, make_key
 
-UNREACHABLE, VETTED = Status.UNREACHABLE, Status.VETTED
+NOT_VISITED, UNREACHABLE, VETTED = Status.NOT_VISITED, Status.UNREACHABLE, Status.VETTED
 
 
 @pytest.fixture(scope="module")
@@ -45,18 +45,18 @@ EXPECTED = {
     "certified": (VETTED, ""),
     "with-agent": (VETTED, ""),
     "key-alias": (VETTED, ""),
-    "behind-unknown": (UNREACHABLE, r"jump host \[127.*\]:\d+: host key not known.*"),
+    "behind-unknown": (NOT_VISITED, r"jump host \[127.*\]:\d+: host key not known.*"),
     "behind-refused": (UNREACHABLE, r"jump host \[127.*\]:\d+ cannot connect: .*"),
-    "behind-nothing": (UNREACHABLE, r"jump host nowhere.invalid: name not found.*"),
-    "round-and-round": (UNREACHABLE, "ProxyJump is a loop: .*"),
+    "behind-nothing": (NOT_VISITED, r"jump host nowhere.invalid: name not found.*"),
+    "round-and-round": (NOT_VISITED, "ProxyJump is a loop: .*"),
     "command-fails": (UNREACHABLE, "connection closed before the SSH banner"),
-    "not-certified": (UNREACHABLE, r"permission denied for root \(offered: \S+/id_ed25519\)"),
+    "not-certified": (NOT_VISITED, r"permission denied for root \(offered: \S+/id_ed25519\)"),
     "without-agent": (
-        UNREACHABLE,
+        NOT_VISITED,
         r"permission denied for root \(no key to offer: no ssh-agent, no key file\)",
     ),
-    "encrypted-key": (UNREACHABLE, r"key file \S+ is encrypted; add it to an ssh-agent"),
-    "not-a-key": (UNREACHABLE, r"key file \S+ is not a private key"),
+    "encrypted-key": (NOT_VISITED, r"key file \S+ is encrypted; add it to an ssh-agent"),
+    "not-a-key": (NOT_VISITED, r"key file \S+ is not a private key"),
 }
 
 
@@ -228,5 +228,5 @@ def test_an_unreadable_ssh_config_is_every_hosts_reason(
     config = tmp_path / "config"
     config.write_text("Match nonsense\n")
     visits = go([Host(name="gpu1"), Host(name="gpu2")], ssh_config=config)
-    assert {visit.status for visit in visits.values()} == {UNREACHABLE}
+    assert {visit.status for visit in visits.values()} == {NOT_VISITED}
     assert visits["gpu1"].why.startswith(f"ssh_config {config}: ")

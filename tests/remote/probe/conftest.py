@@ -192,8 +192,12 @@ def tree(tmp_path: Path) -> Tree:
 def run_payload() -> Callable[..., dict[str, Any]]:
     """Run the shipped payload in another Python; returns the evidence document."""
 
-    def run(root: str = "/", python: str = sys.executable, deadline: float = 60) -> dict[str, Any]:
-        wish = payload.request(nonce="test", root=root, deadline=deadline, asked_s=None)
+    def run(
+        root: str = "/", python: str = sys.executable, deadline: float = 60, *, whole: bool = False
+    ) -> dict[str, Any]:
+        wish = payload.request(
+            nonce="test", root=root, whole_machine=whole, deadline=deadline, asked_s=None
+        )
         done = subprocess.run(
             [python, "-I", "-c", payload.BOOT],
             input=payload.payload() + wish,

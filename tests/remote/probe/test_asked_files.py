@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from nodevet.remote.probe.collectors import files
 
@@ -33,6 +35,7 @@ def answers(record: dict[str, Any]) -> dict[tuple[str, str], bool | None]:
 def test_a_file_says_what_it_is_and_answers_what_it_is_asked(root: Path) -> None:
     wanted = {
         "path": "/etc/motd",
+        "private": True,
         "sha256": True,
         "equals": ["Authorised use only\nof gpu001"],
         "contains": ["use only", "no such words"],
@@ -49,7 +52,10 @@ def test_a_file_says_what_it_is_and_answers_what_it_is_asked(root: Path) -> None
 
 def test_a_pattern_without_end_costs_its_own_answer_only(root: Path) -> None:
     (root / "etc/a").write_text("a" * 100_000)
-    endless, fine = {"path": "/etc/a", "pattern": ["^(a+)+b", "^a"]}, {"path": "/etc/motd"}
+    endless, fine = (
+        {"path": "/etc/a", "pattern": ["^(a+)+b", "^a"]},
+        {"path": "/etc/motd", "private": True},
+    )
     found = ask(root, endless, {**fine, "pattern": ["^of"]})
     answered = {each["text"]: each for each in found["/etc/a"]["matches"]}
     assert answered["^(a+)+b"]["found"] is None
@@ -66,7 +72,10 @@ def test_what_was_not_asked_is_not_told(root: Path) -> None:
 
 
 def test_questions_about_one_file_are_answered_together(root: Path) -> None:
-    asked = ({"path": "/etc/motd", "contains": ["use"]}, {"path": "/etc/motd", "contains": ["of"]})
+    asked = (
+        {"path": "/etc/motd", "private": True, "contains": ["use"]},
+        {"path": "/etc/motd", "private": True, "contains": ["of"]},
+    )
     assert answers(ask(root, *asked)["/etc/motd"]) == {
         ("contains", "use"): True,
         ("contains", "of"): True,
@@ -91,7 +100,7 @@ def test_each_value_fails_alone(root: Path) -> None:
     (root / "etc/bytes").write_bytes(b"\xff\xfe not text")
     found = ask(
         root,
-        {"path": "/etc/motd", "pattern": ["("]},
+        {"path": "/etc/motd", "private": True, "pattern": ["("]},
         {"path": "/etc/large", "sha256": True, "contains": ["x"]},
         {"path": "/etc/fifo", "sha256": True, "contains": ["x"]},
         {"path": "/etc/loop"},
@@ -132,3 +141,70 @@ def test_a_device_is_not_opened(root: Path, monkeypatch: pytest.MonkeyPatch) -> 
     assert null["kind"] == "character device"
     assert null["errors"]["sha256"] == "not a regular file"
     assert null["matches"][0]["errors"] == {"found": "not a regular file"}
+
+
+QUESTION = {"sha256": True, "equals": ["a"], "contains": ["b"], "pattern": ["^c"]}
+
+
+def unanswered(record: dict[str, Any]) -> set[str]:
+    """Why nothing of a file's text was answered; empty if all of it was."""
+    assert record["exists"]
+    assert record["mode"] is not None
+    whys = {each["errors"].get("found", "") for each in record["matches"]}
+    return {*whys, record["errors"].get("sha256", "")} - {""}
+
+
+@pytest.mark.parametrize("name", ["/etc/motd", "/etc/link", "/closed/world"])
+def test_e02_the_text_of_a_file_that_not_everyone_may_read_is_not_asked(
+    root: Path, name: str
+) -> None:
+    (root / "etc/link").symlink_to("motd")
+    (root / "closed").mkdir(mode=0o700)
+    (root / "closed/world").write_text("abc")
+    question = {"path": name, **QUESTION}
+    (why,) = unanswered(ask(root, question)[name])
+    assert "allow_file_text: true" in why
+    assert unanswered(ask(root, {**question, "private": True})[name]) == set()
+
+
+def test_e02_of_several_who_ask_each_must_be_allowed_to(root: Path) -> None:
+    question = {"path": "/etc/motd", **QUESTION}
+    assert unanswered(ask(root, {**question, "private": True}, question)["/etc/motd"])
+    assert unanswered(ask(root, {**question, "private": 1})["/etc/motd"])
+
+
+def test_e02_whose_a_private_file_is_and_its_mode_stay_free(root: Path) -> None:
+    motd = ask(root, {"path": "/etc/motd"})["/etc/motd"]
+    assert (motd["exists"], motd["mode"], motd["uid"]) == (True, "0640", os.getuid())
+    (root / "etc/motd").chmod(0o644)
+    assert unanswered(ask(root, {"path": "/etc/motd", **QUESTION})["/etc/motd"]) == set()
+
+
+def test_e02_what_the_kernel_shows_of_a_process_is_private_whatever_its_mode() -> None:
+    asked = [{"path": f"/proc/self/{name}", "pattern": ["."]} for name in ("maps", "status")]
+    for record in ask(Path("/"), *asked).values():
+        assert unanswered(record)
+    version = ask(Path("/"), {"path": "/proc/version", "pattern": ["^Linux"]})["/proc/version"]
+    assert answers(version) == {("pattern", "^Linux"): True}
+
+
+@given(
+    letters=st.lists(st.sampled_from("ab"), min_size=1, max_size=3).map("".join),
+    mode=st.integers(0, 0o777),
+    above=st.integers(0, 0o777),
+)
+def test_e02_no_answer_depends_on_a_text_that_not_everyone_may_read(
+    tmp_path_factory: pytest.TempPathFactory, letters: str, mode: int, above: int
+) -> None:
+    root = tmp_path_factory.mktemp("any")
+    (root / "in").mkdir()
+    told = []
+    for text in (letters, "secret"):
+        (root / "in").chmod(0o755)
+        (root / "in/file").write_text(text)
+        (root / "in/file").chmod(mode | 0o400)
+        (root / "in").chmod(above | 0o700)
+        question = {"path": "/in/file", "sha256": True, "pattern": ["^a"], "equals": [letters]}
+        told.append(ask(root, question)["/in/file"])
+    free = mode & 0o004 and above & 0o001
+    assert bool(free) == (told[0] != told[1])

@@ -116,7 +116,7 @@ def test_while_dpkg_is_at_work_nothing_is_told(tmp_path: Path) -> None:
     (tmp_path / "var/lib/dpkg/updates").mkdir()
     assert told_of(root) == 1
     (tmp_path / "var/lib/dpkg/updates/0001").touch()
-    with pytest.raises(SectionError, match="dpkg is at work"):
+    with pytest.raises(SectionError, match="dpkg was interrupted"):
         collect(root, "odd")
 
 

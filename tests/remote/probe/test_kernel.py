@@ -131,6 +131,7 @@ def test_dimms_of_later_kernels(tmp_path: Path, check: Check) -> None:
             f"{place}/dimm12/dimm_label": "P0 CHANNEL M\n",
             f"{place}/dimm12/dimm_ce_count": "3\n",
             f"{place}/dimm12/dimm_ue_count": "x\n",
+            f"{place}/dimm12/size": "65536\n",
             f"{place}/csrow0/ch0_ce_count": "3\n",
             f"{place}/csrow0/ch0_dimm_label": "P0 CHANNEL M\n",
             "sys/devices/system/edac/mc/power/async": "disabled\n",
@@ -140,6 +141,7 @@ def test_dimms_of_later_kernels(tmp_path: Path, check: Check) -> None:
     assert (controller.driver, controller.since_s) == ("F19h_M10h", 86400)
     (dimm,) = controller.dimms
     assert (dimm.id, dimm.label, dimm.corrected) == ("dimm12", "P0 CHANNEL M", 3)
+    assert dimm.size_mib == 65536
     assert dimm.why("uncorrected") == "not a number: 'x'"
 
 

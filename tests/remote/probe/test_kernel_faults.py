@@ -8,6 +8,52 @@ import pytest
 
 from nodevet.remote.probe.collectors import kernel_log
 from nodevet.remote.probe.kernel_events import DETAILS, TIMES, Events, Times, classify
+from nodevet.remote.probe.kernel_hardware import Said
+from nodevet.remote.probe.kernel_xids import UNMATCHED
+
+NIC = "0000:17:00.0"
+NICS = [
+    "mlx5_core 0000:17:00.0: poll_health:834:(pid 0): Fatal error 3 detected",
+    "mlx5_core 0000:17:00.0: poll_health:829:(pid 0): device's health compromised - reached miss "
+    "count",
+    "mlx5_core 0000:17:00.0: mlx5_health_try_recover:308:(pid 7): health recovery flow aborted, "
+    "PCI reads still not working",
+    "mlx4_core 0000:17:00.0: Internal error detected:",
+    "bnxt_en 0000:17:00.0 eth0: Firmware fatal reset event received",
+    "bnxt_en 0000:17:00.0 (unnamed net_device) (uninitialized): Firmware not responding, "
+    "status: 0x1",
+    "ice 0000:17:00.0: Rebuild failed, unload and reload driver",
+    "ice 0000:17:00.0 irdma0: Requesting a reset",
+    "igc 0000:17:00.0 enp109s0: PCIe link lost, device now detached",
+    "igb 0000:17:00.0 eth1: PCIe link lost",
+    "ixgbe 0000:17:00.0: Adapter removed",
+    "ena 0000:17:00.0: Reset attempt failed. Can not reset the device",
+    "cxgb4 0000:17:00.0: encountered fatal error, adapter stopped",
+]  # fmt: skip
+ALIVE = [
+    "mlx5_core 0000:17:00.0: firmware version: 28.39.1002",
+    "mlx5_core 0000:17:00.0: poll_health:829:(pid 0): device's health is good",
+    "mlx5_core 0000:17:00.0 ens1f0np0: Link up",
+    "mlx5_core 0000:17:00.0: temp_warn:171:(pid 0): High temperature on sensors with bit set 0 1",
+    "bnxt_en 0000:17:00.0 eth0: Firmware non-fatal reset event received, max wait time 4 msec",
+    "ice 0000:17:00.0: The DDP package was successfully loaded",
+    "mlx5_core 17:00.0: Fatal error 3 detected",
+    "x mlx5_core 0000:17:00.0: Fatal error 3 detected",
+]
+
+
+@pytest.mark.parametrize("text", NICS)
+def test_e11_a_network_card_that_failed_is_an_event(text: str) -> None:
+    found = classify(text)
+    assert found is not None
+    assert (found.kind, found.address, found.severity) == ("nic_failed", NIC, "fatal")
+    assert found.detail == f"{text.partition(' ')[0]} {NIC}"
+
+
+@pytest.mark.parametrize("text", ALIVE)
+def test_e11_what_else_a_network_cards_driver_logs_is_none(text: str) -> None:
+    assert classify(text) is None
+
 
 FAULTS = [
     ("Out of memory: Killed process 123, UID 48, (httpd)", ("oom", "httpd")),
@@ -97,7 +143,7 @@ def test_what_a_line_says(text: str, said: Any) -> None:
 def test_a_process_that_names_itself_like_a_message_tells_nothing(name: str) -> None:
     assert len(name) <= 15  # TASK_COMM_LEN
     line = f"{name}[42]: segfault at 0 ip 0000000000000000 sp 0000000000000000 error 4 in a[0+1]"
-    assert classify(line) is None
+    assert classify(line) in (None, Said(UNMATCHED))
 
 
 def test_lines_of_one_burst_are_one_occurrence_and_the_latest_are_kept() -> None:

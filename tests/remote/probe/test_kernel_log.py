@@ -52,9 +52,9 @@ SAID = [
     ("NVRM: Xid (PCI:0000:3f:00): 46", ("xid", 46, "0000:3f:00.0", None)),
     ("NVRM: Xid (PCI:0000:01:00): 154 (", ("xid", 154, "0000:01:00.0", None)),
     ("NVRM: Xid (PCI:0000:05:00): 99999, unknown error", ("xid", 99999, "0000:05:00.0", None)),
-    ("NVRM: Xid (PCI:0000:66:00): abc, pid=2280636", ("xid", None, "0000:66:00.0", None)),
-    ("NVRM: Xid (invalid): some error", ("xid", None, None, None)),
-    ("NVRM: Xid : 32, pid=2280636", ("xid", None, None, None)),
+    ("NVRM: Xid (PCI:0000:66:00): abc, pid=2280636", ("unmatched", None, None, None)),
+    ("NVRM: Xid (invalid): some error", ("unmatched", None, None, None)),
+    ("NVRM: Xid : 32, pid=2280636", ("unmatched", None, None, None)),
     (
         "NVRM: GPU at PCI:0000:03:00.0 has fallen off the bus.",
         ("off_bus", None, "0000:03:00.0", None),
@@ -85,7 +85,7 @@ SAID = [
         "nvidia-nvswitch3: SXid (PCI:0000:05:00.0): 20123, Unknown error",
         ("sxid", 20123, "0000:05:00.0", None),
     ),
-    ("nvidia-nvswitch0: SXid (invalid): some error", ("sxid", None, None, None)),
+    ("nvidia-nvswitch0: SXid (invalid): some error", ("unmatched", None, None, None)),
     ("nvidia-nvswitch2: open (major=510)", None),
     (
         "pcieport 0000:17:01.0: AER: Corrected error received: 0000:19:00.0",
@@ -355,7 +355,7 @@ def test_denied_where_neither_may_be_read(monkeypatch: pytest.MonkeyPatch) -> No
         assert found["status"] == "ok"
         return
     assert found["status"] == "denied"
-    assert found["why"] == "EPERM: /dev/kmsg: EPERM; journal: ENOENT"
+    assert found["why"].endswith("(/dev/kmsg: EPERM; journal: ENOENT)")
 
 
 def entry(message: Any, seconds: float, transport: str = "kernel", facility: int = 0) -> str:
@@ -399,6 +399,48 @@ def test_the_journal(journal: Callable[..., Any], check: Check) -> None:
     found = check("kernel_log", dict(kernel_log.whole(log), crashes=[]))
     assert (found.complete, found.source, found.lines_read) == (True, "journal", 4)
     assert facts(found) == [("xid", 79, "0000:19:00.0", None, 2)]
+
+
+@pytest.mark.parametrize(
+    "forged",
+    [
+        entry(None, 9, "journal"),
+        '{"_TRANSPORT": "journal", "MESSAGE_ID": "e9bf28e6e834481bb6f48f548ad13606"}',
+        entry("Missed 5 kernel messages", 9, "journal"),
+    ],
+)
+def test_e13_what_a_user_writes_into_the_journal_is_no_gap(
+    journal: Callable[..., Any], forged: str
+) -> None:
+    found = kernel_log.whole(journal(FIRST, forged, entry(XID, 60)))
+    assert (found["complete"], len(found["events"])) == (True, 1)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to be somebody else for a moment")
+@pytest.mark.parametrize("uid", [0, 65534])
+def test_e13_a_users_process_that_is_called_like_journald_is_not_journald(
+    monkeypatch: pytest.MonkeyPatch, uid: int
+) -> None:
+    program = (
+        "import os, sys; open('/proc/self/comm', 'w').write('systemd-journal');"
+        f"os.setuid({uid}); print(flush=True); sys.stdin.read()"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as process:
+        assert process.stdout
+        process.stdout.readline()
+        monkeypatch.setattr(kernel_log, "names", lambda *_: [str(process.pid)])
+        assert kernel_log.journald_runs() is (uid == 0)
+        process.communicate()
+
+
+@pytest.mark.parametrize("row", ["Linux version [42]: segfault at 0", "Linux version 6[1]: x"])
+def test_e13_a_process_that_is_called_like_the_first_line_hides_no_gap(
+    journal: Callable[..., Any], row: str
+) -> None:
+    found = kernel_log.whole(journal(entry(row, 500)))
+    assert found["complete"] is False
 
 
 @pytest.mark.parametrize(

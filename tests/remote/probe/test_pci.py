@@ -85,3 +85,31 @@ def judged() -> Callable[[Path], list[str]]:
         return [finding.verdict.value for finding in found]
 
     return ask
+
+
+@pytest.mark.parametrize(
+    ("version", "control", "expected"),
+    [(2, 3, 8.0), (2, 0x45, 32.0), (2, 0, None), (1, 3, None)],
+)
+def test_e18_the_target_speed_of_a_port_is_read(
+    root: Path, check: Callable[..., Any], version: int, control: int, expected: float | None
+) -> None:
+    space = bytearray(256)
+    space[6], space[0x34] = 0x10, 0x40  # it has capabilities, the first at 0x40
+    space[0x40], space[0x42] = 0x10, 0x40 | version  # PCI Express, a root port
+    space[0x70] = control & 0xFF
+    (root / f"sys/devices/pci0000:17/{PORT}/config").write_bytes(bytes(space))
+    port, gpu = check("pci", pci.collect(str(root), {})).functions
+    assert port.link_gts_target == expected
+    assert gpu.why("link_gts_target") == "not a port"
+
+
+def test_e18_who_may_not_read_the_registers_is_told_no_target_speed(
+    root: Path, check: Callable[..., Any]
+) -> None:
+    space = bytearray(64)
+    space[6], space[0x34] = 0x10, 0x40
+    (root / f"sys/devices/pci0000:17/{PORT}/config").write_bytes(bytes(space))
+    port, _ = check("pci", pci.collect(str(root), {})).functions
+    assert port.link_gts_target is None
+    assert port.why("link_gts_target") == "beyond the 64 bytes"

@@ -111,6 +111,17 @@ def test_read_a_node_that_has_been_up_is_looked_at_once(visits: Any) -> None:
     assert len(calls) == 1
 
 
+def test_e14_what_passes_by_itself_is_read_again_within_the_deadline(visits: Any) -> None:
+    passing = {"status": "error", "why": "the package manager is at work", "transient": True}
+    quiet = sections(uptime=86400.0)
+    found, calls, _ = visits({**quiet, "cpu": passing}, {**quiet, "cpu": passing}, quiet)
+    assert calls[1:] == [{"cpu"}] * 2
+    assert "transient" not in found["cpu"]
+    found, calls, seconds = visits({**quiet, "cpu": passing})
+    assert found["cpu"]["transient"] is True
+    assert 2 < len(calls) < 20 and seconds <= 3 + main.PATIENCE
+
+
 def on_a_bus(root: Path, gpus: int) -> str:
     for number in range(gpus):
         place = root / f"sys/bus/pci/devices/0000:{number:02x}:00.0"

@@ -95,3 +95,13 @@ def test_the_controller_asks_as_the_probe_understands() -> None:
     wish = receive(io.BytesIO(text)) | {"sections": ["sysctl"]}
     section = json.loads(json.dumps(main.probe(wish)))["sections"]["sysctl"]
     assert section["data"]["parameters"][0]["value"] == "Linux"
+
+
+@pytest.mark.parametrize("name", ["net.ipv4.tcp_fastopen_key", "net.ipv6.conf.eth0.stable_secret"])
+def test_e02_a_secret_of_the_kernel_is_not_read(tmp_path: Path, name: str) -> None:
+    place = tmp_path / "proc/sys" / name.replace(".", "/")
+    place.parent.mkdir(parents=True)
+    place.write_text("0123-4567\n")
+    (found,) = sysctl.collect(str(tmp_path), {"asks": {"sysctl": [name]}})["parameters"]
+    assert found["value"] is None
+    assert found["errors"] == {"value": "not read: it may hold a secret"}

@@ -9,7 +9,16 @@ import fnmatch
 import os
 
 from nodevet.remote.probe.cdi import specifications
-from nodevet.remote.probe.files import Reading, attempt, names, path_under, read, reason
+from nodevet.remote.probe.files import (
+    Reading,
+    attempt,
+    exists,
+    names,
+    path_under,
+    read,
+    reason,
+    tell_missing,
+)
 from nodevet.remote.probe.toml_rows import mentions, rows
 
 FOLDERS = ("/usr/bin", "/usr/local/bin", "/usr/sbin", "/usr/local/sbin", "/bin", "/snap/bin")
@@ -36,10 +45,6 @@ IMPORTED = 64  # files
 ANSWERS = ("runtime", "default_runtime", "program", "program_exists", "cdi", "hook")
 
 
-def exists(root, path):
-    return os.path.exists(path_under(root, path))
-
-
 def listed(root, folder):
     """The names in a folder; none if it is not there. Raises OSError, ValueError."""
     try:
@@ -49,10 +54,12 @@ def listed(root, folder):
 
 
 def located(root, program):
-    """The path of a program; None if it is in none of the usual folders."""
-    for folder in FOLDERS + TOOLKITS:
-        if exists(root, folder + "/" + program):
-            return folder + "/" + program
+    """The path of a program; None if it is in none of the usual folders. Raises NotHeld."""
+    places = [folder + "/" + program for folder in FOLDERS + TOOLKITS]
+    for path in places:
+        if os.path.exists(path_under(root, path)):
+            return path
+    tell_missing(root, places[0])
     return None
 
 
@@ -248,10 +255,15 @@ def mode(root):
     return str(found[-1])[:100] if found else "auto"
 
 
+def toolkit(root):
+    """The path of its program; empty if it is not installed. Raises NotHeld."""
+    tools = (located(root, name) for name in TOOLS)
+    return next((path for path in tools if path), "")
+
+
 def collect(root, request):
     found = Reading()
-    tools = (located(root, name) for name in TOOLS)
-    found["toolkit"] = next((path for path in tools if path), "")
+    found.take("toolkit", toolkit, root)
     found.take("mode", mode, root)
     found.take("engines", engines, root)
     found.take("specifications", specifications, root)

@@ -6,7 +6,17 @@
 
 import os
 
-from nodevet.remote.probe.files import Absent, Reading, attempt, line, names, path_under, quote
+from nodevet.remote.probe.files import (
+    Absent,
+    Reading,
+    TransientError,
+    attempt,
+    line,
+    names,
+    path_under,
+    quote,
+)
+from nodevet.remote.probe.package_manager import AT_WORK, is_at_work, is_unfinished
 from nodevet.remote.probe.patterns import Pattern
 
 TREE = "/var/lib/dkms"
@@ -111,6 +121,8 @@ def collect(root, request):
         raise Absent("DKMS has no modules here")
     if len(folders) > MOST:
         raise ValueError("more than {} modules".format(MOST))
+    if is_unfinished(root) and is_at_work(root):  # which builds modules for the kernels it installs
+        raise TransientError(AT_WORK)
     found = Reading()
     found.take("running", line, root, RELEASE)
     found.take("kernels", kernels, root)

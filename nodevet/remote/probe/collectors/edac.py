@@ -22,6 +22,7 @@ def dimm(root, place, name):
     for field, kind in COUNTS:
         record.take(field, parsed, root, "{}dimm_{}_count".format(place, kind), integer)
     record.take("label", line, root, place + "dimm_label")
+    record.take("size_mib", parsed, root, place + "size", integer)
     return record
 
 
@@ -31,6 +32,7 @@ def channel(root, place, row, prefix):
     for field, kind in COUNTS:
         record.take(field, parsed, root, "{}{}_{}_count".format(place, prefix, kind), integer)
     record.take("label", line, root, "{}{}_dimm_label".format(place, prefix))
+    record.fail("size_mib", "the kernel tells it of a row")
     return record
 
 

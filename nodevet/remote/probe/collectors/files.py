@@ -1,8 +1,14 @@
 """The files that a baseline asks about: whether they are there, whose they are, and what it asks
-of their text. Links are followed."""
+of their text. Links are followed.
+
+The text of a file that not everyone on this machine may read, its hash too, is asked about only if
+every baseline that asks allows it (`private`): each answer gives away a part of the text.
+"""
 
 import os
+import re
 import stat
+from functools import partial
 
 from nodevet.remote.probe.files import (
     Reading,
@@ -12,6 +18,7 @@ from nodevet.remote.probe.files import (
     read,
     reason,
     silent,
+    status_of,
 )
 from nodevet.remote.probe.questions import KINDS as OF_TEXT
 from nodevet.remote.probe.questions import matches, merged
@@ -29,23 +36,45 @@ KINDS = (
 OF_A_FILE = ("kind", "mode", "uid", "gid", "owner", "group", "sha256")
 GONE = "there is no such file"
 NOT_ASKED = "the baseline does not ask for it"
+PRIVATE = (
+    "not everyone on the node may read this file: rules ask about its text only if the baseline "
+    "says allow_file_text: true"
+)
+PROCESS = re.compile(r"/proc/[0-9]+/")  # the kernel asks more there than the mode says
 
 
 def collect(root, request):
     note = request.get("note", silent)
     found = []
-    for question in merged(request.get("asks", {}).get("files", ()), "path"):
+    asked = request.get("asks", {}).get("files", ())
+    guarded = {question["path"] for question in asked if question.get("private") is not True}
+    for question in merged(asked, "path"):
         note(question["path"])
-        found.append(file(root, question))
+        look = partial(refuse_private, root) if question["path"] in guarded else None
+        found.append(file(root, question, look))
     return Reading(files=found)
 
 
-def file(root, question):
-    """What is so of one file."""
+def refuse_private(root, descriptor):
+    """Raise ValueError unless everyone on this machine may read the open file: by its mode, and by
+    those of the folders above it. Raises OSError."""
+    root = os.path.realpath(root).rstrip("/")
+    path = os.readlink("/proc/self/fd/{}".format(descriptor))
+    if not os.fstat(descriptor).st_mode & stat.S_IROTH or PROCESS.match(path[len(root) :]):
+        raise ValueError(PRIVATE)
+    folder = os.path.dirname(path)
+    while len(folder) > max(len(root), 1):  # not the root itself
+        if not os.stat(folder).st_mode & stat.S_IXOTH:
+            raise ValueError(PRIVATE)
+        folder = os.path.dirname(folder)
+
+
+def file(root, question, look):
+    """What is so of one file; `look` refuses to have its text read, or is None."""
     path = question["path"]
     record = Reading(path=path)
     try:
-        status = os.stat(path_under(root, path))
+        status = status_of(root, path)
     except (FileNotFoundError, NotADirectoryError):
         record["exists"] = False
         record.fail_all(OF_A_FILE, GONE)
@@ -62,11 +91,11 @@ def file(root, question):
     record.take("owner", owner, root, status.st_uid)
     record.take("group", group, root, status.st_gid)
     if question.get("sha256"):
-        record.take("sha256", regular, status, sha256, root, path)
+        record.take("sha256", regular, status, sha256, root, path, look)
     else:
         record.fail("sha256", NOT_ASKED)
     asked = any(question.get(kind) for kind in OF_TEXT)
-    text, why = attempt(regular, status, read, root, path) if asked else (None, None)
+    text, why = attempt(regular, status, read, root, path, look) if asked else (None, None)
     record["matches"] = matches(question, text, why)
     return record
 
@@ -106,8 +135,8 @@ def named(root, table, number):
     raise LookupError("no name of {} in {}".format(number, table))
 
 
-def sha256(root, path):
-    """Of the whole file, in hex. Raises OSError, ValueError."""
+def sha256(root, path, look=None):
+    """Of the whole file, in hex. Raises OSError, ValueError, and what `look` raises."""
     import hashlib
 
     digest, size = hashlib.sha256(), 0
@@ -116,6 +145,8 @@ def sha256(root, path):
     try:
         if not stat.S_ISREG(os.fstat(opened).st_mode):
             raise ValueError("not a regular file")
+        if look:
+            look(opened)
         while True:
             chunk = os.read(opened, CHUNK)
             if not chunk:

@@ -65,7 +65,7 @@ def read_gpu(gpu, device, asked=()):
         fill(gpu[field], device, rows)
     gpu["fabric"] = fabric(device)
     mig_devices(gpu, device)
-    nvlinks(gpu, device)
+    nvlinks(gpu, device, asked)
     if "inforom_valid" in asked:
         inforom(gpu, device)
     if is_lost(gpu):

@@ -3,11 +3,10 @@
 /sys/module/nvidia_fs, /proc/driver/nvidia-fs, /etc/cufile.json; /sys/module/gdrdrv, /dev/gdrdrv.
 """
 
-import os
 import re
 import stat
 
-from nodevet.remote.probe.files import Reading, line, path_under, read
+from nodevet.remote.probe.files import Reading, exists, line, read, status_of
 
 CUFILE = "/etc/cufile.json"
 STATS = "/proc/driver/nvidia-fs/stats"
@@ -24,10 +23,6 @@ def parse_p2pdma(text):
     """
     found = P2PDMA.search(COMMENT.sub("", text))
     return found is not None and found.group(1) == "true"
-
-
-def is_there(root, path):
-    return os.path.isdir(path_under(root, path))
 
 
 def version(root, module):
@@ -58,7 +53,7 @@ def opens(root, path):
 def device(root, path):
     """The permissions of a character device; "" if there is none. Raises OSError, ValueError."""
     try:
-        status = os.stat(path_under(root, path))
+        status = status_of(root, path)
     except FileNotFoundError:
         return ""
     if not stat.S_ISCHR(status.st_mode):
@@ -69,7 +64,7 @@ def device(root, path):
 def collect(root, request):
     found = Reading()
     for module in ("nvidia_fs", "gdrdrv"):
-        found.take(module, is_there, root, "/sys/module/" + module)
+        found.take(module, exists, root, "/sys/module/" + module)
         found.take(module + "_version", version, root, module)
     found.take("nvidia_fs_stats", opens, root, STATS)
     found.take("p2pdma", p2pdma, root)

@@ -14,6 +14,7 @@ from nodevet.remote.probe.files import (
     FIRST_PID_NAMESPACE,
     Reading,
     attempt,
+    exists,
     head,
     is_this_machine,
     line,
@@ -98,10 +99,6 @@ def architecture(root):
         if root != "/":
             raise
         return os.uname().machine
-
-
-def exists(root, path):
-    return os.path.exists(path_under(root, path))
 
 
 def namespace(root, pid, kind):

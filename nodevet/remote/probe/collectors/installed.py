@@ -11,19 +11,18 @@ import re
 from nodevet.remote.probe.files import (
     Absent,
     Reading,
-    SectionError,
+    TransientError,
     attempt,
-    names,
     path_under,
     quote,
     read_bytes,
     silent,
 )
 from nodevet.remote.probe.holds import holds
+from nodevet.remote.probe.package_manager import AT_WORK, HALFWAY, is_at_work, refuse_unfinished
 from nodevet.remote.program import find, printed
 
 DPKG = "/var/lib/dpkg/status"
-UPDATES = "/var/lib/dpkg/updates"  # what dpkg has done and not yet written into the status file
 RPM = ("/var/lib/rpm", "/usr/lib/sysimage/rpm", "/usr/share/rpm")
 LIMIT = 32 << 20  # bytes of the status file; 3,000 packages have 4 MB
 ASKED = True
@@ -32,7 +31,6 @@ SECONDS = 20  # for rpm
 OUTPUT = 1 << 20  # bytes
 MOST = 64  # packages that one name stands for
 NAME = re.compile(r"[A-Za-z0-9*][A-Za-z0-9+._*-]{0,127}(:[a-z0-9-]{1,20})?\Z")
-JOURNAL = re.compile(r"[0-9]+\Z")
 ROW = "%{NAME}\\t%{ARCH}\\t%{EVR}\\n"
 NOT_A_NAME = "not a valid package name"
 TOO_MANY = "more than {} packages have such a name".format(MOST)
@@ -149,16 +147,6 @@ def take_holds(packages):
             each.take("held", held.held, name, each["architecture"], versions[name])
 
 
-def is_unfinished(root):
-    """Whether dpkg is at work, or was interrupted, so that its status file is not whole. Raises
-    OSError."""
-    try:
-        entries = names(root, UPDATES)
-    except (FileNotFoundError, NotADirectoryError):
-        return False
-    return any(JOURNAL.match(name) for name in entries)
-
-
 def of_rpm(patterns):
     """Raises SectionError, ValueError."""
     if not patterns:
@@ -187,6 +175,13 @@ def manager_of(root):
     raise Absent("neither dpkg nor rpm has a database here")
 
 
+def is_halfway(packages):
+    """Whether a package is on its way to another version: dpkg works on it, or rpm has both."""
+    states = {each.get("state") for each in packages}
+    places = {(each["name"], each.get("architecture")) for each in packages}
+    return bool(states & set(HALFWAY)) or len(places) < len(packages)
+
+
 def collect(root, request):
     note = request.get("note", silent)
     asked = sorted(set(request.get("asks", {}).get("installed", ())))
@@ -203,9 +198,11 @@ def collect(root, request):
     note(manager)
     if manager == "rpm" and root != "/":
         raise Absent("rpm's database is read on a running machine only")
-    if manager == "dpkg" and is_unfinished(root):
-        raise SectionError("dpkg is at work, or was interrupted: {} is not empty".format(UPDATES))
+    if manager == "dpkg":
+        refuse_unfinished(root)
     listed = parse_status(text, patterns) if manager == "dpkg" else of_rpm(patterns)
+    if any(map(is_halfway, listed.values())) and is_at_work(root):
+        raise TransientError(AT_WORK)
     packages = []
     for name in asked:
         record = Reading(name=name)

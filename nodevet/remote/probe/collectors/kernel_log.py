@@ -20,6 +20,7 @@ import time
 from nodevet.remote.probe.collectors.host import parse_uptime
 from nodevet.remote.probe.files import (
     Absent,
+    Denied,
     Reading,
     SectionError,
     attempt,
@@ -37,12 +38,14 @@ from nodevet.remote.program import start
 
 ALONE = True  # tens of thousands of rows, and a program
 LIMIT = 64 << 20  # bytes of one source
+NOT_ROOT = "only root may read the kernel log here: run nodevet as root, or with --sudo"
+NO_CAPABILITY = "root may not read the kernel log here, as in a container without CAP_SYSLOG"
 CHUNK = 8192  # bytes; /dev/kmsg refuses a read that its record does not fit in
 ROW = 1 << 16  # bytes of a row
 JOURNAL_SECONDS = 10
 OVERLAP_S = 1.0  # of both sources; records of several CPUs are not quite in order
 FIRST_ROWS = 10  # some kernels print a line or two before their name
-NAME = "Linux version "
+NAME = re.compile(r"Linux version [0-9]{1,3}\.[0-9]")  # more of it than a process can be called
 PSTORE = "/sys/fs/pstore"
 ARCHIVE = "/var/lib/systemd/pstore"
 RECORDS = 1024  # entries of one of them
@@ -60,6 +63,7 @@ ARGUMENTS = (
     "_TRANSPORT=kernel",
     "+",
     MISSED,
+    "_TRANSPORT=driver",  # journald itself, and not whoever writes to it
 )
 
 
@@ -86,7 +90,7 @@ class Log(object):
     def take(self, seconds, kernel, text, *readings, other=frozenset()):
         """One message; `kernel`: whether the kernel wrote it. `readings`: what else its rows may
         mean, if that is not clear. `other`: what another log has."""
-        if kernel and text.startswith(NAME) and self.is_back_at(seconds):
+        if kernel and NAME.match(text) and self.is_back_at(seconds):
             self.forget()
         self.rows += 1
         if seconds is not None:
@@ -95,7 +99,7 @@ class Log(object):
             self.last_s = seconds if self.last_s is None else max(seconds, self.last_s)
         if not kernel or (seconds, text) in other:
             return
-        if self.rows <= FIRST_ROWS and text.startswith(NAME):
+        if self.rows <= FIRST_ROWS and NAME.match(text):
             self.gone = ""
         if seconds is not None and seconds <= self.first_s + OVERLAP_S:
             self.early.add((seconds, text))
@@ -176,6 +180,8 @@ def read_rows(file, log):
 def read_kmsg(root, events):
     """/dev/kmsg. Raises OSError."""
     log = Log("kmsg", events)
+    version, _ = attempt(read_bytes, root, "/proc/version", 100)
+    log.parts.is_of(version or b"")
     file = os.open(path_under(root, "/dev/kmsg"), os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY)
     try:
         read_rows(file, log)
@@ -188,7 +194,10 @@ def take_entry(log, row, other, end):
     """One entry of the journal, as JSON; False once it is later than `end`."""
     try:
         entry = json.loads(row.decode("utf-8", "replace"))
-        transport, message = entry["_TRANSPORT"], entry["MESSAGE"]
+        transport = entry["_TRANSPORT"]
+        if transport not in ("kernel", "driver"):
+            return True
+        message = entry["MESSAGE"]
         moment = entry.get("_SOURCE_MONOTONIC_TIMESTAMP") or entry["__MONOTONIC_TIMESTAMP"]
         seconds = integer(moment) / 1e6
         data = bytes(message) if isinstance(message, list) else message.encode("utf-8", "replace")
@@ -244,11 +253,12 @@ def read_journal(events, seconds, other=frozenset(), end=None):
 
 
 def journald_runs():
-    """Whether the journal is still being written, by the name of the process that does it."""
+    """Whether the journal is still being written, by the process of root that does it."""
     for name in names("/", "/proc", PIDS):
         if name.isdigit():
             try:
-                if read("/", "/proc/{}/comm".format(name)).strip() == "systemd-journal":
+                ours = os.stat("/proc/" + name).st_uid == 0  # anybody may take the name
+                if ours and read("/", "/proc/{}/comm".format(name)).strip() == "systemd-journal":
                     return True
             except (OSError, ValueError):
                 continue
@@ -268,6 +278,7 @@ def whole(log, why="", now=None):
         since_s=log.first_s,
         lines_read=log.rows,
         dropped=log.events.dropped,
+        unmatched=log.events.unmatched,
         events=log.events.records(),
     )
     if lost:
@@ -382,5 +393,5 @@ def read_log(root, request):
         return whole(journal, why, since_boot())
     both = "/dev/kmsg: {}; journal: {}".format(reason(denied), why)
     if isinstance(denied, PermissionError):
-        raise PermissionError(denied.errno, "no", both)
+        raise Denied("{} ({})".format(NOT_ROOT if os.geteuid() else NO_CAPABILITY, both))
     raise SectionError(both)

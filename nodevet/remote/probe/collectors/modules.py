@@ -14,6 +14,7 @@ from nodevet.remote.probe.demand import on_demand
 from nodevet.remote.probe.files import (
     Reading,
     attempt,
+    exists,
     integer,
     line,
     names,
@@ -189,7 +190,7 @@ def parse_secure_boot(data):
 def secure_boot(root):
     """Whether the firmware lets signed kernels boot only; False without UEFI. Raises OSError,
     ValueError."""
-    if not os.path.isdir(path_under(root, EFI)):
+    if not exists(root, EFI):
         return False
     try:
         return parse_secure_boot(read_bytes(root, SECURE_BOOT, 16))

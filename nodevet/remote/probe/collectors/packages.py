@@ -11,12 +11,14 @@ from nodevet.remote.probe.files import (
     Absent,
     Reading,
     SectionError,
+    TransientError,
     attempt,
     line,
     quote,
     read,
     reason,
 )
+from nodevet.remote.probe.package_manager import AT_WORK, is_at_work
 from nodevet.remote.probe.patterns import Pattern
 from nodevet.remote.program import find, printed
 
@@ -169,6 +171,8 @@ def of_dpkg(running):
     ]
     if len(packages) > MOST:
         raise SectionError("more than {} NVIDIA packages are installed".format(MOST))
+    if any("version" in each["errors"] for each in packages) and is_at_work("/"):
+        raise TransientError(AT_WORK)
     names, why = attempt(automatic)
     for each in packages:
         if why is None:

@@ -21,6 +21,7 @@ from nodevet.remote.probe.files import (
     resolve,
     silent,
 )
+from nodevet.remote.probe.pci_config import Registers, target_generation
 
 COUNTERS = True
 DEVICES = "/sys/bus/pci/devices"
@@ -28,6 +29,8 @@ LARGEST = 1 << 16  # functions
 NVIDIA = "10de"
 ADDRESS = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]\Z")
 HOST_BRIDGE = re.compile(r"pci[0-9a-f]{4,8}:[0-9a-f]{2}\Z")
+PORT = "0604"
+GENERATIONS = {1: 2.5, 2: 5.0, 3: 8.0, 4: 16.0, 5: 32.0, 6: 64.0}  # GT/s
 WIDTHS = (1, 2, 4, 8, 12, 16, 32)
 AER = ("correctable", "nonfatal", "fatal")
 AER_SERVICES = "/sys/bus/pci_express/drivers/aer"  # of ports, as 0000:17:01.0:pcie002
@@ -115,6 +118,18 @@ def revision(root, place):
     return parsed(root, place + "revision", parse_hex, 2)
 
 
+def target(root, place):
+    """GT/s that the link below a port is to train to at most. Raises OSError, ValueError."""
+    registers = Registers(root, place + "config")
+    try:
+        generation = target_generation(registers)
+    finally:
+        registers.close()
+    if generation not in GENERATIONS:
+        raise ValueError("the port does not say")
+    return GENERATIONS[generation]
+
+
 def aer(root, place):
     record = Reading(kinds={})
     for field in AER:
@@ -159,6 +174,10 @@ def function(root, address):
     record.take("local_cpulist", either, root, place, *lists)
     for field, file, parse in LINK:
         record.take(field, parsed, root, place + file, parse)
+    if (record["class_code"] or "")[:4] == PORT:
+        record.take("link_gts_target", target, root, place)
+    else:
+        record.fail("link_gts_target", "not a port")
     record["aer"] = aer(root, place)
     record.take("upstream", upstream, root, place)
     if record["upstream"] is None:

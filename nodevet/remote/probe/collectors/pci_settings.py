@@ -34,6 +34,7 @@ EXPRESS = (
     "aspm",
 )
 ACS = ("acs_supported", "acs_enabled")
+DATA_NICS, OTHER_NETWORK, MELLANOX = ("0200", "0207", "0208"), "0280", "15b3"
 NUMBER = re.compile(r"[0-9]{1,7}\Z")
 MOST_IRQS = 2048  # of one function, by the standard of MSI-X
 
@@ -107,7 +108,7 @@ def kind_of(function):
         return ""
     if function["vendor"] == "10de" and code[:4] in ("0300", "0302"):
         return "gpu"
-    if code[:2] == "02":
+    if code[:4] in DATA_NICS or (code[:4] == OTHER_NETWORK and function["vendor"] == MELLANOX):
         return "nic"
     return "nvme" if code[:4] == "0108" else ""
 

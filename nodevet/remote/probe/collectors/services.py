@@ -42,6 +42,16 @@ def unit(name, shown):
     return record
 
 
+def unsettled(results):
+    """Whether a unit is being started or stopped, and not again and again."""
+    units = (results.get("services", {}).get("data") or {}).get("units") or ()
+    return any(
+        each.get("active_state") in ("activating", "deactivating")
+        and each.get("sub_state") != "auto-restart"
+        for each in units
+    )
+
+
 def collect(root, request):
     asked = sorted(set(request.get("asks", {}).get("services", ())))
     if root != "/":

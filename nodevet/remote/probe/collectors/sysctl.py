@@ -5,6 +5,7 @@ import re
 from nodevet.remote.probe.files import LINE, Reading, read, silent
 
 NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]*(\.[A-Za-z0-9_/:@+-]+)+\Z")
+SECRET = re.compile(r"[_.](key|secret)\Z")  # tcp_fastopen_key, stable_secret
 SWAPPED = str.maketrans("./", "/.")
 
 
@@ -22,7 +23,10 @@ def path_of(name):
 
 def value(root, name):
     """Its text, words apart by one space. Raises OSError, ValueError."""
-    text = " ".join(read(root, path_of(name)).split())
+    path = path_of(name)
+    if SECRET.search(name):
+        raise ValueError("not read: it may hold a secret")
+    text = " ".join(read(root, path).split())
     if len(text) > LINE:
         raise ValueError("longer than {} characters".format(LINE))
     return text

@@ -1,0 +1,83 @@
+"""Every GPU is in one of the expected performance states.
+
+**Why it matters.** A GPU that stays in P8 under load, or never leaves P0 when idle, ignores its
+load: its clocks are locked, its firmware hangs, or a process that forgot to exit keeps it awake.
+
+**Read from** NVML, nvmlDeviceGetPerformanceState: P0 is the fastest, P15 the slowest.
+
+**Verdicts.** Fails in any other state. The state follows the load within seconds: an idle GPU is in
+P8 or P0 by its model, and most data-center boards always say P0. Ask for states only on nodes whose
+load you know. A GPU without performance states is not applicable.
+
+**To fix it** see what holds it there: `throttle_reasons`, locked clocks in `gpu_clocks`, and the
+processes in `nvidia-smi`.
+"""
+
+from collections.abc import Iterator
+from typing import Annotated, ClassVar, Literal, get_args
+
+from msgspec import Meta
+
+from nodevet.evidence.across import IN_HAND, each_gpu
+from nodevet.evidence.core import unread, unsupported
+from nodevet.evidence.document import Evidence
+from nodevet.evidence.gpu import Gpu, subject_of
+from nodevet.model import (
+    Area,
+    Check,
+    CheckParams,
+    Finding,
+    Severity,
+    fail,
+    not_applicable,
+    ok,
+    one_or_more,
+    unknown,
+)
+
+State = Literal[
+    "P0", "P1", "P2", "P3", "P4", "P5", "P6", "P7",
+    "P8", "P9", "P10", "P11", "P12", "P13", "P14", "P15",
+]  # fmt: skip
+STATES = get_args(State)
+HELD = "see throttle_reasons, locked clocks (gpu_clocks) and the processes that hold the GPU"
+
+
+class Params(CheckParams):
+    """`performance_state: P0` or `performance_state: [P0, P8]`"""
+
+    bare: ClassVar[str] = "one_of"
+
+    one_of: State | Annotated[tuple[State, ...], Meta(min_length=1)]
+
+    def __post_init__(self) -> None:
+        one_or_more(self, "one_of")
+
+
+def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
+    for gpu in each_gpu(evidence):
+        yield gpu if isinstance(gpu, Finding) else judge_gpu(gpu, params)
+
+
+def judge_gpu(gpu: Gpu, params: Params) -> Finding:
+    subject = subject_of(gpu)
+    if unsupported(gpu, "pstate"):
+        return not_applicable(subject, why="this GPU has no performance states")
+    if gpu.pstate is None:
+        return unread(subject, gpu, "pstate")
+    expected, actual = " or ".join(params.one_of), f"P{gpu.pstate}"
+    if actual not in STATES:
+        return unknown(subject, why=f"pstate: NVML returned {gpu.pstate}")
+    if actual in params.one_of:
+        return ok(subject, expected=expected, actual=actual)
+    return fail(subject, expected=expected, actual=actual, advice=HELD)
+
+
+CHECK = Check(
+    params=Params,
+    area=Area.GPU,
+    reads=(*IN_HAND, "gpu.gpus[].pstate"),
+    judge=judge,
+    severity=Severity.WARNING,
+    unasked="the state follows the load: name it where you know the load",
+)

@@ -1,0 +1,78 @@
+"""Every GPU draws as much power as a working board of its model does.
+
+**Why it matters.** A reading outside what the board can draw comes from a failed power sensor or a
+failed power stage. The power limit is held by that reading, so a board with a sensor that reads too
+low runs too hot, and one that reads too high is throttled without a reason.
+
+**Read from** NVML, nvmlDeviceGetPowerUsage: the mean of one second; on GA100 and
+before Ampere, the value of the moment.
+
+**Verdicts.** Fails below `minimum` and above `maximum`, in watts. The range must hold for an idle
+GPU and for a busy one: NVIDIA's Health Validation uses 65 to 1500 W for GB200 and GB300. A GPU that
+does not measure its power is not applicable.
+
+**To fix it** no setting changes a sensor: drain the node, power it off and on, and if the reading
+stays, run nvidia-bug-report.sh and have the board replaced.
+"""
+
+from collections.abc import Iterator
+from typing import Annotated
+
+from msgspec import Meta
+
+from nodevet.checking.expected import span, within
+from nodevet.evidence.across import IN_HAND, each_gpu
+from nodevet.evidence.core import unread, unsupported
+from nodevet.evidence.document import Evidence
+from nodevet.evidence.gpu import Gpu, board, subject_of
+from nodevet.model import Area, Check, CheckParams, Finding, fail, not_applicable, ok
+
+Watts = Annotated[float, Meta(ge=0)]
+
+SENSOR = (
+    "drain the node, power it off and on, and if the reading stays outside the range run "
+    "nvidia-bug-report.sh and have the board replaced"
+)
+
+
+class Params(CheckParams):
+    """`power_draw: {minimum: 65, maximum: 1500}` or `power_draw: {maximum: 750}`"""
+
+    minimum: Watts | None = None
+    """The least that an idle board draws, in watts."""
+    maximum: Watts | None = None
+    """The most that a busy board draws, in watts."""
+
+    def __post_init__(self) -> None:
+        if self.minimum is None and self.maximum is None:
+            raise ValueError("name a minimum, a maximum, or both")
+        if self.minimum is not None and self.maximum is not None and self.maximum < self.minimum:
+            raise ValueError("the minimum is above the maximum")
+
+
+def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
+    for gpu in each_gpu(evidence):
+        yield gpu if isinstance(gpu, Finding) else judge_gpu(gpu, params)
+
+
+def judge_gpu(gpu: Gpu, params: Params) -> Finding:
+    subject = subject_of(gpu)
+    if unsupported(gpu, "power_draw_mw"):
+        return not_applicable(subject, why="this GPU does not measure its power")
+    if gpu.power_draw_mw is None:
+        return unread(subject, gpu, "power_draw_mw")
+    watts, expected = gpu.power_draw_mw / 1000, span(params.minimum, params.maximum)
+    if within(watts, params.minimum, params.maximum):
+        return ok(subject, expected=expected, actual=watts, unit="W")
+    return fail(
+        subject, expected=expected, actual=watts, unit="W", advice=SENSOR, details=board(gpu)
+    )
+
+
+CHECK = Check(
+    params=Params,
+    area=Area.GPU,
+    reads=(*IN_HAND, "gpu.gpus[].power_draw_mw"),
+    judge=judge,
+    unasked="boards differ: say the least that yours draw when idle and the most when busy",
+)

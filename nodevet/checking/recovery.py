@@ -1,0 +1,83 @@
+"""What ends a fault of a GPU, and which of it the driver itself asks for.
+
+The driver tells it in two ways: by number in an Xid 154, and by NVML's field
+NVML_FI_DEV_GET_GPU_RECOVERY_ACTION, whose constants (nvml.h) name the numbers.
+"""
+
+from enum import Enum
+from typing import NamedTuple
+
+RESET_IT = "reset the GPU with no job left, or reboot"
+REPORT = "drain the node and run nvidia-bug-report.sh"  # what is gone after a reset
+
+
+class Remedy(Enum):
+    """What to do, the most urgent first."""
+
+    POWER = (
+        f"{REPORT}, then power it off and on: a reset does not reach the GPU. If it comes back, "
+        "look at its power cable and riser and reseat it; attach the report and these lines to "
+        "the RMA"
+    )
+    REBOOT = (
+        f"{REPORT}, then reboot: a reset of the GPU is not enough. If it comes back, have the GPU "
+        "replaced; attach the report and these lines to the RMA"
+    )
+    RESET = (
+        f"{REPORT}, then {RESET_IT}. If it comes back, have the GPU replaced; attach the report "
+        "and these lines to the RMA"
+    )
+    LINK = (
+        f"{REPORT}, then reset all GPUs and NVSwitches together, or reboot: one GPU alone is not "
+        "reset here. If it comes back, reseat the GPU if it is a module, otherwise suspect "
+        "the baseboard"
+    )
+    SYSTEM = (
+        f"{REPORT}, then reboot; if it comes back, update the driver and the firmware, and send "
+        "the report to the vendor"
+    )
+    PEERS = (
+        "end the jobs that use NVLink peers of this GPU, and read its recovery action again: the "
+        "driver names the next step then"
+    )
+    DOMAIN = (
+        "the GPU itself needs no reset: end the jobs of its NVLink domain, then restart "
+        "nvidia-imex on all nodes of the domain; if it stays, run nvidia-bug-report.sh on each"
+    )
+    SUPPORT = (
+        "note which job ran; if it comes back after a reset, send nvidia-bug-report.sh's output "
+        "and these lines to the vendor"
+    )
+    JOB = (
+        "suspect the job first; if other jobs get it on this GPU too, drain the node and run "
+        "`dcgmi diag -r 3` on it"
+    )
+    NOTHING = "nothing: it is for information"
+
+    @property
+    def rank(self) -> int:
+        """0 is the most urgent."""
+        return list(Remedy).index(self)
+
+
+class Recovery(NamedTuple):
+    """A recovery action of the driver's."""
+
+    number: int
+    name: str  # NVML_GPU_RECOVERY_ACTION_*
+    remedy: Remedy
+
+
+NONE, IMEX_DOMAIN = "NONE", "RECOVER_IMEX_DOMAIN"
+RECOVERIES = (
+    Recovery(0, NONE, Remedy.NOTHING),
+    Recovery(1, "GPU_RESET", Remedy.RESET),
+    Recovery(2, "NODE_REBOOT", Remedy.REBOOT),
+    Recovery(3, "DRAIN_P2P", Remedy.PEERS),
+    Recovery(4, "DRAIN_AND_RESET", Remedy.RESET),
+    Recovery(5, IMEX_DOMAIN, Remedy.DOMAIN),
+    Recovery(6, "BUS_RESET", Remedy.REBOOT),
+    Recovery(7, "SYSTEM_REBOOT", Remedy.POWER),
+)
+BY_NUMBER = {each.number: each.remedy for each in RECOVERIES}
+BY_NAME = {each.name: each.remedy for each in RECOVERIES}

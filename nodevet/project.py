@@ -1,0 +1,86 @@
+"""A user's own folder of baselines, checks and fixes, and whether nodevet may use what is in it.
+
+A file that other users may change is used only if the command line accepts it: data with
+`--project DIR`, code with `--project-code` as well, and code never as root.
+"""
+
+import os
+import shlex
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from nodevet.trust import distrust
+
+CODE = ("checks", "fixes")
+DATA = ("baselines",)
+RULES = ("allowed_signers", "approval.yaml")
+ENDINGS = (".py", ".yaml", ".yml")
+
+
+@dataclass(frozen=True, slots=True)
+class Project:
+    """The folder, and what the command line accepts although other users may change it."""
+
+    folder: Path = Path()
+    named: bool = False  # --project DIR: its data
+    code: bool = False  # --project-code: its code, too
+
+    @property
+    def found(self) -> Iterator[Path]:
+        """Every file and folder that nodevet takes up without being given its name."""
+        for name in (*CODE, *DATA):
+            folder = self.folder / name
+            if folder.is_dir():
+                yield folder
+                yield from sorted(path for path in folder.iterdir() if path.suffix in ENDINGS)
+        for name in RULES:
+            path = self.folder / name
+            if path.exists() or path.is_symlink():
+                yield path
+
+    def refusal(self) -> str:
+        """Why nodevet does not use this project and how to accept it, or ""."""
+        try:
+            return next(filter(None, map(self.refused_data, self.found)), "")
+        except OSError as error:
+            return f"{error.filename}: cannot be read: {error.strerror}"
+
+    def refused_data(self, path: Path) -> str:
+        """Why nodevet does not read a file as data and how to accept it, or ""."""
+        if self.named and self._holds(path):
+            return ""
+        why = distrust(path)
+        if not why:
+            return ""
+        said = f"{why}, so nodevet does not use {path.absolute()}; "
+        if not self._holds(path):
+            return f"{said}it lies outside of the project: put a copy of it into the project"
+        return f"{said}if you accept the data of that folder, type --project {_typed(self.folder)}"
+
+    def refused_code(self, path: Path) -> str:
+        """Why nodevet does not run a file and how to accept it, or ""."""
+        why = distrust(path)
+        if not why or (self.code and os.geteuid() != 0):
+            return ""
+        folder = _typed(self.folder)
+        if os.geteuid() == 0:
+            return (
+                f"{why}, so root does not run {path.absolute()}: run nodevet as another user "
+                "(setpriv --reuid, docker run --user), or use a copy that only root may write "
+                f"(cp -r {folder} COPY && chmod -R go-w COPY)"
+            )
+        return (
+            f"{why}, so nodevet does not run {path.absolute()}; if you accept the code of that "
+            f"folder, type --project {folder} --project-code"
+        )
+
+    def _holds(self, path: Path) -> bool:
+        try:
+            return path.resolve().is_relative_to(self.folder.resolve())
+        except (OSError, RuntimeError):  # links in a circle
+            return False
+
+
+def _typed(folder: Path) -> str:
+    return shlex.quote(str(folder))

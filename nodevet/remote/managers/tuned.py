@@ -1,0 +1,66 @@
+"""The profile of tuned that is active, with those that it includes, and their scripts."""
+
+import os
+import re
+
+PROFILES = ("/etc/tuned/profiles", "/etc/tuned", "/usr/lib/tuned/profiles", "/usr/lib/tuned")
+ACTIVE = ("/etc/tuned/active_profile", "/etc/tuned/post_loaded_profile")
+INCLUDES = 16
+SECTION = re.compile(r"\s*\[(.*)\]\s*\Z")
+
+
+class TunedProfile(object):
+    """`files`: the paths of tuned.conf, in the order in which they are read; `missing`: a profile
+    that is not found, so that what it sets is not known; empty if there is none."""
+
+    def __init__(self, node):
+        self.node = node
+        self.files = []
+        self.missing = ""
+        waiting = [name for path in ACTIVE for name in node.text(path).split()]
+        done = []
+        while waiting and len(done) < INCLUDES:
+            name = waiting.pop(0)
+            if name in done:
+                continue
+            done.append(name)
+            path = self.path(name.lstrip("-"))
+            if path:
+                self.files.append(path)
+                waiting += self.included(path)
+            elif not name.startswith("-"):  # without it, that is an error of tuned
+                self.missing = self.missing or name
+
+    def path(self, name):
+        paths = ["{}/{}/tuned.conf".format(folder, name) for folder in PROFILES]
+        return next((path for path in paths if "/" not in name and self.node.is_file(path)), None)
+
+    def included(self, path):
+        return [
+            name
+            for _, section, key, value in self.settings(path)
+            if (section, key) == ("main", "include")
+            for name in value.replace(",", " ").split()
+        ]
+
+    def settings(self, path):
+        """(number, section, key, value) of a file."""
+        section = "main"
+        for number, line in self.node.lines(path):
+            match = SECTION.match(line)
+            if match:
+                section = match.group(1).strip()
+                continue
+            key, equals, value = line.partition("=")
+            if equals:
+                yield number, section, key.strip(), value.strip()
+
+    def scripts(self):
+        """(file, number, path) of the scripts that the profiles run."""
+        for path in self.files:
+            folder = os.path.dirname(path)
+            for number, _, key, value in self.settings(path):
+                if key == "script":
+                    named = value.replace(",", " ").replace("${i:PROFILE_DIR}", folder)
+                    for word in named.split():
+                        yield path, number, os.path.join(folder, word)

@@ -1,0 +1,369 @@
+"""Faults of single facts that NVML reports about a GPU: its memory, clocks, links and fabric. A
+function's docstring is the fault's documentation."""
+
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any
+
+from pydantic import Field
+
+from nodevet_sim.faults.node import NoParams
+from nodevet_sim.faults.params import FaultParams, OneGpu
+from nodevet_sim.faults.patch import FaultError, Healthy, Patch
+from nodevet_sim.pci_files import aer_text
+
+GPU_IDLE, HW_SLOWDOWN, SW_THERMAL, POWER_BRAKE = 0x1, 0x8, 0x20, 0x80  # nvmlClocksEventReason*
+INSUFFICIENT_NVLINKS = 5 << 8  # NVML_GPU_FABRIC_HEALTH_MASK_INCORRECT_CONFIGURATION_*
+NO_FAULT = 0x1AA
+NO_DOMAIN = "00000000-0000-0000-0000-000000000000"
+Rows = Annotated[int, Field(ge=1, le=512)]
+Errors = Annotated[int, Field(ge=1, le=10**9)]
+
+
+def changed(healthy: Healthy, wanted: int | None, **values: object) -> Patch:
+    """The GPU with these values; `__` stands for a dot. Raises FaultError if NVML has no such."""
+    gpu = healthy.gpu(wanted)
+    keys = {key.replace("__", "."): str(value) for key, value in values.items()}
+    for key in keys:
+        if healthy.text(gpu, key) is None:
+            raise FaultError(f"GPU {gpu} has no {key}")
+    return Patch(state={f"gpu.{gpu}.{key}": value for key, value in keys.items()}, gpu=gpu)
+
+
+def row_remap_failed(healthy: Healthy, want: OneGpu) -> Patch:
+    """A row of a GPU's memory could not be remapped: its bank has no spare row left.
+
+    `gpu`.
+    """
+    return changed(healthy, want.gpu, remapping__failure=1)
+
+
+class SpareRows(OneGpu):
+    banks: Rows = 2
+
+
+def spare_rows_used(healthy: Healthy, want: SpareRows) -> Patch:
+    """Memory banks of a GPU have no spare row left; no remap has failed yet.
+
+    `gpu`; `banks`, 2.
+    """
+    return changed(healthy, want.gpu, remapping__banks_none=want.banks)
+
+
+class RemappedRows(OneGpu):
+    rows: Rows = 100
+
+
+def rows_remapped(healthy: Healthy, want: RemappedRows) -> Patch:
+    """Many memory rows of a GPU were remapped after uncorrected errors.
+
+    `gpu`; `rows`, 100.
+    """
+    return changed(healthy, want.gpu, remapping__uncorrected=want.rows)
+
+
+def pages_pending(healthy: Healthy, want: OneGpu) -> Patch:
+    """A GPU that retires pages (a T4, a V100) has a page that waits for the next reset.
+
+    `gpu`.
+    """
+    return changed(healthy, want.gpu, retired_pages__pending=1)
+
+
+class EccErrors(OneGpu):
+    count: Errors = 20_000
+
+
+def ecc_corrected(healthy: Healthy, want: EccErrors) -> Patch:
+    """A GPU's memory has many corrected ECC errors, volatile and aggregate.
+
+    `gpu`; `count`, 20000.
+    """
+    return _errors(healthy, want, ("corrected", "dram_corrected"))
+
+
+class SramErrors(OneGpu):
+    count: Errors = 1
+
+
+def ecc_sram_uncorrected(healthy: Healthy, want: SramErrors) -> Patch:
+    """A GPU's SRAM has uncorrected ECC errors, volatile and aggregate.
+
+    `gpu`; `count`, 1.
+    """
+    return _errors(healthy, want, ("uncorrected", "sram_uncorrected"))
+
+
+def _errors(healthy: Healthy, want: EccErrors | SramErrors, parts: tuple[str, ...]) -> Patch:
+    lives = ("volatile", "aggregate")
+    counts = {f"ecc__{life}_{part}": want.count for life in lives for part in parts}
+    return changed(healthy, want.gpu, **counts)
+
+
+def sram_threshold(healthy: Healthy, want: OneGpu) -> Patch:
+    """A GPU reports that its SRAM has passed NVIDIA's error threshold.
+
+    `gpu`.
+    """
+    return changed(healthy, want.gpu, ecc__sram_threshold_exceeded=1)
+
+
+def ecc_pending(healthy: Healthy, want: OneGpu) -> Patch:
+    """ECC of a GPU is on, and will be off after the next reboot.
+
+    `gpu`.
+    """
+    return changed(healthy, want.gpu, ecc_pending=0)
+
+
+def tpc_repair_pending(healthy: Healthy, want: OneGpu) -> Patch:
+    """A processing cluster (TPC) of a GPU waits to be repaired at the next reset.
+
+    `gpu`.
+    """
+    return changed(healthy, want.gpu, repair__tpc_pending=1)
+
+
+class HeldLimit(OneGpu):
+    watts: Annotated[int, Field(ge=1, le=10_000)] = 60
+
+
+def power_limit_held(healthy: Healthy, want: HeldLimit) -> Patch:
+    """Something other than its own limit holds a GPU at a lower power.
+
+    `gpu`; `watts`, the limit that is enforced, 60.
+    """
+    return changed(healthy, want.gpu, power_limit_enforced_mw=want.watts * 1000)
+
+
+def power_brake(healthy: Healthy, want: OneGpu) -> Patch:
+    """The platform slows a GPU down by its power brake.
+
+    `gpu`.
+    """
+    return _slowed(healthy, want, HW_SLOWDOWN | POWER_BRAKE)
+
+
+def software_slowdown(healthy: Healthy, want: OneGpu) -> Patch:
+    """The driver slows a GPU down because of its heat.
+
+    `gpu`.
+    """
+    return _slowed(healthy, want, SW_THERMAL)
+
+
+def _slowed(healthy: Healthy, want: OneGpu, reasons: int) -> Patch:
+    now = healthy.number(healthy.gpu(want.gpu), "event_reasons")
+    return changed(healthy, want.gpu, event_reasons=hex(now & ~GPU_IDLE | reasons))
+
+
+class BrakeSeconds(OneGpu):
+    seconds: Annotated[int, Field(ge=1, le=10**8)] = 600
+
+
+def braked_earlier(healthy: Healthy, want: BrakeSeconds) -> Patch:
+    """The platform's power brake slowed a GPU down earlier, and does not now.
+
+    `gpu`; `seconds`, in all: 600.
+    """
+    return changed(healthy, want.gpu, throttled_power_brake_ns=want.seconds * 10**9)
+
+
+class MemoryMargin(OneGpu):
+    margin: Annotated[int, Field(ge=-20, le=50)] = 1
+
+
+def gpu_memory_hot(healthy: Healthy, want: MemoryMargin) -> Patch:
+    """The memory of a GPU is close to its maximum temperature. NVML gives that limit on an A100.
+
+    `gpu`; `margin`, degrees below it, 1.
+    """
+    limit = healthy.number(healthy.gpu(want.gpu), "temperature_memory_max_c")
+    return changed(healthy, want.gpu, temperature_memory_c=limit - want.margin)
+
+
+class MemoryClock(OneGpu):
+    mhz: Annotated[int, Field(ge=1, le=10_000)] = 1593
+
+
+def memory_clock_lowered(healthy: Healthy, want: MemoryClock) -> Patch:
+    """The application clock of a GPU's memory is lower than the board's default.
+
+    `gpu`; `mhz`, 1593.
+    """
+    return changed(healthy, want.gpu, app_clock_memory_mhz=want.mhz)
+
+
+class AskedAction(OneGpu):
+    action: Annotated[str, Field(pattern=r"^[A-Z0-9_]{3,40}$")] = "NODE_REBOOT"
+
+
+def recovery_needed(healthy: Healthy, want: AskedAction) -> Patch:
+    """The driver asks for a recovery of a GPU.
+
+    `gpu`; `action`, NODE_REBOOT.
+    """
+    return changed(healthy, want.gpu, recovery_action=want.action)
+
+
+class LinkCrcErrors(OneGpu):
+    count: Errors = 50
+
+
+def nvlink_recoveries(healthy: Healthy, want: LinkCrcErrors) -> Patch:
+    """An NVLink of a GPU was recovered many times.
+
+    `gpu`; `count`, 50.
+    """
+    return _link(healthy, want, "recovery_errors")
+
+
+def nvlink_data_errors(healthy: Healthy, want: LinkCrcErrors) -> Patch:
+    """An NVLink of a GPU has CRC errors in its data.
+
+    `gpu`; `count`, 50.
+    """
+    return _link(healthy, want, "crc_data_errors")
+
+
+def _link(healthy: Healthy, want: LinkCrcErrors, counter: str) -> Patch:
+    gpu = healthy.gpu(want.gpu)
+    healthy.number(gpu, f"nvlinks.*.{counter}")
+    return Patch(state={f"gpu.{gpu}.nvlinks.0.{counter}": str(want.count)}, gpu=gpu)
+
+
+class LinkBitErrors(OneGpu):
+    rate: Annotated[float, Field(gt=0, lt=1)] = 3e-9
+
+
+def nvlink_bit_errors(healthy: Healthy, want: LinkBitErrors) -> Patch:
+    """An NVLink of a GPU has bit errors that its error correction cannot repair.
+
+    `gpu`; `rate`, per bit after correction, 3e-9. NVML reports it of Blackwell.
+    """
+    gpu = healthy.gpu(want.gpu)
+    healthy.number(gpu, "nvlinks.*.effective_ber")
+    digit, _, power = f"{want.rate:.0e}".partition("e-")
+    word = int(digit) << 8 | int(power)  # NVML_FI_DEV_NVLINK_COUNT_EFFECTIVE_BER
+    return Patch(state={f"gpu.{gpu}.nvlinks.0.effective_ber": str(word)}, gpu=gpu)
+
+
+def domain_lost(healthy: Healthy, want: NoParams) -> Patch:
+    """No GPU of the node is in a multi-node NVLink domain any more: its UUID is zero.
+
+    The node needs GPUs that have one: `gpus: gb200`.
+    """
+    state = {}
+    for gpu in healthy.gpus("all"):
+        if (healthy.text(gpu, "fabric.cluster_uuid") or NO_DOMAIN) == NO_DOMAIN:
+            raise FaultError(f"GPU {gpu} is in no multi-node NVLink domain")
+        state[f"gpu.{gpu}.fabric.cluster_uuid"] = NO_DOMAIN
+        state[f"gpu.{gpu}.fabric.clique_id"] = "0"
+    return Patch(state=state)
+
+
+def memory_unrepairable(healthy: Healthy, want: OneGpu) -> Patch:
+    """A GPU's memory cannot be repaired any more. NVML reports it of a GB200.
+
+    `gpu`.
+    """
+    return changed(healthy, want.gpu, repair__unrepairable_memory=1)
+
+
+class Replays(OneGpu):
+    count: Errors = 5000
+
+
+def replays(healthy: Healthy, want: Replays) -> Patch:
+    """A GPU sent many packets again on its PCIe link.
+
+    `gpu`; `count`, 5000.
+    """
+    return changed(healthy, want.gpu, pcie_replay_counter=want.count)
+
+
+def fabric_refused(healthy: Healthy, want: OneGpu) -> Patch:
+    """The registration of a GPU with its fabric ended with an error: insufficient resources.
+
+    `gpu`.
+    """
+    return changed(healthy, want.gpu, fabric__status="INSUFFICIENT_RESOURCES")
+
+
+def fabric_misconfigured(healthy: Healthy, want: OneGpu) -> Patch:
+    """The fabric reports that a GPU has too few NVLinks for its configuration.
+
+    `gpu`.
+    """
+    mask = hex(NO_FAULT & 0xFF | INSUFFICIENT_NVLINKS)
+    return changed(healthy, want.gpu, fabric__health_mask=mask)
+
+
+class InforomVersion(OneGpu):
+    version: Annotated[str, Field(pattern=r"^[0-9A-Za-z.-]{1,32}$")] = "G520.0200.00.02"
+
+
+def inforom_other(healthy: Healthy, want: InforomVersion) -> Patch:
+    """A GPU has another InfoROM image than the others.
+
+    `gpu`; `version`, G520.0200.00.02.
+    """
+    return changed(healthy, want.gpu, inforom_image_version=want.version)
+
+
+class AerCount(OneGpu):
+    count: Annotated[int, Field(ge=1, le=1_000_000)] = 1
+
+
+def aer_nonfatal(healthy: Healthy, want: AerCount) -> Patch:
+    """A GPU's link has uncorrected errors that were not fatal (CmpltTO), by its AER counters.
+
+    `gpu`; `count`, 1.
+    """
+    return _aer(healthy, want, "nonfatal", "CmpltTO")
+
+
+def aer_fatal(healthy: Healthy, want: AerCount) -> Patch:
+    """A GPU's link has fatal errors (DLP), by its AER counters.
+
+    `gpu`; `count`, 1.
+    """
+    return _aer(healthy, want, "fatal", "DLP")
+
+
+def _aer(healthy: Healthy, want: AerCount, name: str, kind: str) -> Patch:
+    gpu = healthy.gpu(want.gpu)
+    path = f"{healthy.place(gpu)}/aer_dev_{name}"
+    if path not in healthy.files:
+        raise FaultError(f"GPU {gpu} has no aer_dev_{name}")
+    return Patch({path: aer_text(name, {kind: want.count})}, gpu=gpu)
+
+
+FAULTS: Mapping[str, tuple[type[FaultParams], Callable[[Healthy, Any], Patch]]] = {
+    "aer-fatal": (AerCount, aer_fatal),
+    "aer-nonfatal": (AerCount, aer_nonfatal),
+    "braked-earlier": (BrakeSeconds, braked_earlier),
+    "domain-lost": (NoParams, domain_lost),
+    "ecc-corrected": (EccErrors, ecc_corrected),
+    "ecc-pending": (OneGpu, ecc_pending),
+    "ecc-sram-uncorrected": (SramErrors, ecc_sram_uncorrected),
+    "fabric-misconfigured": (OneGpu, fabric_misconfigured),
+    "fabric-refused": (OneGpu, fabric_refused),
+    "gpu-memory-hot": (MemoryMargin, gpu_memory_hot),
+    "inforom-other": (InforomVersion, inforom_other),
+    "memory-clock-lowered": (MemoryClock, memory_clock_lowered),
+    "memory-unrepairable": (OneGpu, memory_unrepairable),
+    "nvlink-bit-errors": (LinkBitErrors, nvlink_bit_errors),
+    "nvlink-data-errors": (LinkCrcErrors, nvlink_data_errors),
+    "nvlink-recoveries": (LinkCrcErrors, nvlink_recoveries),
+    "pages-pending": (OneGpu, pages_pending),
+    "pcie-replays": (Replays, replays),
+    "power-brake": (OneGpu, power_brake),
+    "power-limit-held": (HeldLimit, power_limit_held),
+    "recovery-needed": (AskedAction, recovery_needed),
+    "row-remap-failed": (OneGpu, row_remap_failed),
+    "rows-remapped": (RemappedRows, rows_remapped),
+    "software-slowdown": (OneGpu, software_slowdown),
+    "spare-rows-used": (SpareRows, spare_rows_used),
+    "sram-threshold": (OneGpu, sram_threshold),
+    "tpc-repair-pending": (OneGpu, tpc_repair_pending),
+}

@@ -1,0 +1,230 @@
+"""Faults of single facts about the machine: a GPU's place, arrays, DIMMs, CPUs, PCIe settings. A
+function's docstring is the fault's documentation."""
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any
+
+from pydantic import Field
+
+from nodevet.remote.probe.cpulist import format_cpulist, parse_cpulist
+from nodevet_sim.cpu_files import CPUS, NODES
+from nodevet_sim.description import Content
+from nodevet_sim.faults.gpu_health import NVSWITCH
+from nodevet_sim.faults.node import NoParams
+from nodevet_sim.faults.params import FaultParams, OneGpu
+from nodevet_sim.faults.patch import FaultError, Healthy, Patch
+from nodevet_sim.host_files import EDAC, RESOLVER
+from nodevet_sim.pci_setting_files import EXPRESS
+
+INACTIVE = """\
+Personalities : [raid1]
+md0 : inactive sda2[0](S)
+      937561408 blocks super 1.2
+
+unused devices: <none>
+"""
+PAYLOAD, RELAXED = 0xE0, 0x10  # bits of PCI_EXP_DEVCTL
+L1 = 0x2  # of PCI_EXP_LNKCTL
+DEVCTL, LNKCTL = EXPRESS + 8, EXPRESS + 0x10
+EPP = re.compile(rf"{CPUS}/(?:cpufreq/policy\d+|cpu\d+/cpufreq)/energy_performance_preference")
+LIMIT = re.compile(rf"{CPUS}/(?:cpufreq/policy\d+|cpu\d+/cpufreq)/scaling_max_freq")
+
+
+def text_of(healthy: Healthy, path: str) -> str:
+    content = healthy.files.get(path, "")
+    return (content.decode("ascii", "replace") if isinstance(content, bytes) else content).strip()
+
+
+class OtherNode(OneGpu):
+    node: Annotated[int, Field(ge=0, le=1023)] | None = None
+
+
+def gpu_moved(healthy: Healthy, want: OtherNode) -> Patch:
+    """A GPU is at another socket than before, as after a repair: in another slot, on another riser.
+
+    `gpu`; `node`, the NUMA node where it is now, by default the first other one. Only a baseline
+    that says which GPU belongs to which node, or how near they are, detects it.
+    """
+    gpu = healthy.gpu(want.gpu)
+    place = healthy.place(gpu)
+    now = text_of(healthy, f"{place}/numa_node")
+    nodes = [number for number in range(1024) if f"{NODES}/node{number}/cpulist" in healthy.files]
+    others = [number for number in nodes if str(number) != now]
+    node = want.node if want.node is not None else next(iter(others), None)
+    if node not in others:
+        raise FaultError(f"GPU {gpu} is on NUMA node {now}, and the node has no other NUMA node")
+    folder = f"{NODES}/node{node}"
+    files: dict[str, Content] = {f"{place}/numa_node": f"{node}\n"}
+    for name, source in (("local_cpulist", "cpulist"), ("local_cpus", "cpumap")):
+        files[f"{place}/{name}"] = f"{text_of(healthy, f'{folder}/{source}')}\n"
+    return Patch(healthy.present(files), gpu=gpu)
+
+
+def nvswitch_missing(healthy: Healthy, want: NoParams) -> Patch:
+    """The first NVSwitch is not on the PCI bus."""
+    bound = sorted(path for path, target in healthy.links.items() if target.endswith(NVSWITCH))
+    if not bound:
+        raise FaultError("the node has no NVSwitch")
+    return Patch(gone_slots=frozenset((bound[0].split("/")[-2],)))
+
+
+class Pool(FaultParams):
+    pool: Annotated[str, Field(pattern=r"^[a-z][a-z0-9_-]{0,30}$")] = "tank"
+    state: Annotated[str, Field(pattern=r"^[A-Z]{3,20}$")] = "DEGRADED"
+
+
+def zpool_degraded(healthy: Healthy, want: Pool) -> Patch:
+    """A ZFS pool lost a disk. Only a kernel that has ZFS can show it on a booted node.
+
+    `pool`, its name: tank; `state`, DEGRADED.
+    """
+    return Patch({f"proc/spl/kstat/zfs/{want.pool}/state": f"{want.state}\n"})
+
+
+def raid_inactive(healthy: Healthy, want: NoParams) -> Patch:
+    """An array was not started. Only a kernel that has md can show it on a booted node."""
+    return Patch({"proc/mdstat": INACTIVE, "sys/block/md0/md/array_state": "inactive\n"})
+
+
+class CorrectedDimms(FaultParams):
+    controller: Annotated[int, Field(ge=0, le=255)] = 0
+    dimm: Annotated[int, Field(ge=0, le=63)] = 0
+    count: Annotated[int, Field(ge=1)] = 5000
+
+
+def dimm_corrected(healthy: Healthy, want: CorrectedDimms) -> Patch:
+    """EDAC has counted many corrected errors of a DIMM.
+
+    `controller`, 0, and its `dimm`, 0; `count`, 5000.
+    """
+    place = f"{EDAC}/mc{want.controller}"
+    if f"{place}/dimm{want.dimm}/dimm_ce_count" not in healthy.files:
+        raise FaultError(f"there is no mc{want.controller}/dimm{want.dimm}")
+    names = (f"{place}/ce_count", f"{place}/dimm{want.dimm}/dimm_ce_count")
+    return Patch(dict.fromkeys(names, f"{want.count}\n"))
+
+
+class OneCpu(FaultParams):
+    cpu: Annotated[int, Field(ge=1, le=8191)] | None = None
+
+
+def cpu_capped(healthy: Healthy, want: NoParams) -> Patch:
+    """The CPUs may not run faster than half of what they can."""
+    limits = {path for path in healthy.files if LIMIT.fullmatch(path)}
+    if not limits:
+        raise FaultError("the node has no cpufreq")
+    return Patch({path: f"{int(text_of(healthy, path)) // 2}\n" for path in limits})
+
+
+def epp_powersave(healthy: Healthy, want: NoParams) -> Patch:
+    """The CPUs prefer to save energy: energy_performance_preference is power."""
+    paths = [path for path in healthy.files if EPP.fullmatch(path)]
+    if not paths:
+        raise FaultError("the CPUs have no energy_performance_preference")
+    return Patch(dict.fromkeys(paths, "power\n"))
+
+
+def cpu_offline(healthy: Healthy, want: OneCpu) -> Patch:
+    """A CPU is offline.
+
+    `cpu`, its number, the last.
+    """
+    online = set(parse_cpulist(text_of(healthy, f"{CPUS}/online")))
+    cpu = max(online) if want.cpu is None else want.cpu
+    if cpu not in online or len(online) < 2:
+        raise FaultError(f"the node has no CPU {cpu} that could be offline")
+    files: dict[str, Content] = {
+        f"{CPUS}/online": f"{format_cpulist(online - {cpu})}\n",
+        f"{CPUS}/offline": f"{cpu}\n",
+        f"{CPUS}/cpu{cpu}/online": "0\n",
+    }
+    return Patch(healthy.present(files))
+
+
+def payload_small(healthy: Healthy, want: OneGpu) -> Patch:
+    """The BIOS limits a GPU to payloads of 128 bytes: MaxPayload.
+
+    `gpu`.
+    """
+    return _setting(healthy, want, DEVCTL, ~PAYLOAD, 0)
+
+
+def ordering_strict(healthy: Healthy, want: OneGpu) -> Patch:
+    """A GPU may not reorder what it sends on PCIe: relaxed ordering is off.
+
+    `gpu`.
+    """
+    return _setting(healthy, want, DEVCTL, ~RELAXED, 0)
+
+
+def aspm_on(healthy: Healthy, want: OneGpu) -> Patch:
+    """A GPU's link may sleep to save power: ASPM L1.
+
+    `gpu`.
+    """
+    return _setting(healthy, want, LNKCTL, ~0, L1)
+
+
+def _setting(healthy: Healthy, want: OneGpu, at: int, keep: int, add: int) -> Patch:
+    """A word of a GPU's configuration space with other bits. Raises FaultError."""
+    gpu = healthy.gpu(want.gpu)
+    path = f"{healthy.place(gpu)}/config"
+    config = healthy.files.get(path, b"")
+    if not isinstance(config, bytes) or len(config) < at + 2:
+        raise FaultError(f"{path} is too short")
+    word = int.from_bytes(config[at : at + 2], "little") & keep | add
+    return Patch({path: config[:at] + word.to_bytes(2, "little") + config[at + 2 :]}, gpu=gpu)
+
+
+def out_of_threads(healthy: Healthy, want: NoParams) -> Patch:
+    """Nearly all process ids are in use: kernel.pid_max is 3300."""
+    path = "proc/sys/kernel/pid_max"
+    if path not in healthy.files:
+        raise FaultError(f"the node has no {path}")
+    return Patch({path: "3300\n"})
+
+
+class Dirty(FaultParams):
+    percent: Annotated[int, Field(ge=1, le=90)] = 20
+
+
+def memory_dirty(healthy: Healthy, want: Dirty) -> Patch:
+    """Much of the memory waits to be written to disk.
+
+    `percent` of it, 20.
+    """
+    text = text_of(healthy, "proc/meminfo")
+    total = re.search(r"^MemTotal: *(\d+)", text, re.MULTILINE)
+    if total is None:
+        raise FaultError("the node has no meminfo")
+    dirty = int(total[1]) * want.percent // 100
+    row = f"Dirty:          {dirty} kB"
+    return Patch({"proc/meminfo": re.sub(r"(?m)^Dirty: .*$", row, text) + "\n"})
+
+
+def search_domain_missing(healthy: Healthy, want: NoParams) -> Patch:
+    """/etc/resolv.conf has its nameservers, and no search domain."""
+    told = healthy.root_files.get(RESOLVER, "")
+    rows = (told.decode() if isinstance(told, bytes) else told).splitlines()
+    return Patch(
+        root_files={RESOLVER: "".join(f"{row}\n" for row in rows if not row.startswith("search"))}
+    )
+
+
+FAULTS: Mapping[str, tuple[type[FaultParams], Callable[[Healthy, Any], Patch]]] = {
+    "aspm-on": (OneGpu, aspm_on),
+    "cpu-capped": (NoParams, cpu_capped),
+    "cpu-offline": (OneCpu, cpu_offline),
+    "dimm-corrected": (CorrectedDimms, dimm_corrected),
+    "epp-powersave": (NoParams, epp_powersave),
+    "gpu-moved": (OtherNode, gpu_moved),
+    "memory-dirty": (Dirty, memory_dirty),
+    "nvswitch-missing": (NoParams, nvswitch_missing),
+    "ordering-strict": (OneGpu, ordering_strict),
+    "out-of-threads": (NoParams, out_of_threads),
+    "payload-small": (OneGpu, payload_small),
+    "raid-inactive": (NoParams, raid_inactive),
+    "search-domain-missing": (NoParams, search_domain_missing),
+    "zpool-degraded": (Pool, zpool_degraded),
+}

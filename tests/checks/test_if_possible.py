@@ -1,0 +1,19 @@
+"""What a node without the programs says of its drives is what `if_possible` exempts."""
+
+import pytest
+
+from nodevet.checks import drive_health, nvme_health
+from nodevet.remote import program
+from nodevet.remote.probe.collectors import nvme
+
+
+def test_knowledge_a_missing_program_is_told_as_the_checks_know_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(program, "FOLDERS", ())
+    with pytest.raises(program.ToolError) as told:
+        program.find("smartctl")
+    assert str(told.value).startswith(drive_health.NO_PROGRAM)
+    with pytest.raises(ValueError) as why:  # noqa: PT011  the message is compared below
+        nvme.health("nvme0")
+    assert str(why.value) == nvme_health.NO_PROGRAM

@@ -1,0 +1,37 @@
+"""The cause first, then what to type."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        ("fix @local --dry-run", "`nodevet plan` shows what would change"),
+        ("apply plan.json --check", "`nodevet plan` shows what would change"),
+        ("check n1 --json", "--format json prints JSON"),
+        ("fix @local --yes", "no option skips the question"),
+        ("feed @local", "the workload is missing before @local; name its file first"),
+        ("doctor", "`nodevet check` vets hosts"),
+        ("runs --store postgresql://u@127.0.0.1:1/x", "no PostgreSQL server answers there: "),
+    ],
+)
+def test_e21_what_people_type_says_what_to_type_instead(
+    nodevet: Callable[..., Any], words: str, told: str
+) -> None:
+    done = nodevet(*words.split())
+    assert done.returncode == 2
+    assert told in done.stderr
+
+
+def test_e21_an_inventory_of_ansible_or_a_list_of_names_is_read(
+    nodevet: Callable[..., Any], tmp_path: Path
+) -> None:
+    (tmp_path / "hosts.ini").write_text("[gpu]\nn[1:2] ansible_port=1\n")
+    (tmp_path / "names.txt").write_text("# rack 1\nn[1-2]\n")
+    for name in ("hosts.ini", "names.txt"):
+        done = nodevet("check", "-i", tmp_path / name, "--connect-timeout", "1s", "--store", "none")
+        assert done.returncode == 3 and "2 hosts: 2 not visited" in done.stdout, done

@@ -1,0 +1,95 @@
+"""Random JSON in every position of a run's files: a plan, its journal, how nodes were reached."""
+
+import hashlib
+import json
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from random_json import mangled
+
+from nodevet.remedy import model
+from nodevet.remedy.journal import journal
+from nodevet.remedy.journal.account import account
+from nodevet.remedy.journal.folder import RunError, RunFolder
+from nodevet.remedy.model import PlanError
+from nodevet.remedy.plan.render import View, show
+from nodevet.result import Outcome
+
+CommandRig = Any
+DEEP = '{"x": ' + "[" * 60_000 + "]" * 60_000 + "}"
+OFTEN = settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+
+
+@pytest.fixture
+def ended(rig: Callable[..., CommandRig]) -> Path:
+    """The folder of a run that ended well."""
+    d = rig("n1", "n2")
+    assert d.apply().code == 0
+    folder: Path = d.run
+    return folder
+
+
+def chained(rows: list[dict[str, Any]]) -> bytes:
+    """A journal, by someone who knows how its lines hang together."""
+    lines: list[bytes] = []
+    for row in rows:
+        if lines:
+            row["prev"] = hashlib.sha256(lines[-1]).hexdigest()
+        lines.append(json.dumps(row, separators=(",", ":")).encode())
+    return b"".join(line + b"\n" for line in lines)
+
+
+def test_e04_a_plan_with_anything_in_it_is_shown_or_refused(ended: Path) -> None:
+    plan = json.loads((ended / "plan.json").read_text())
+
+    @OFTEN
+    @given(mangled(plan))
+    def holds(document: Any) -> None:
+        try:
+            read = model.read(json.dumps(document).encode())
+        except PlanError:
+            return
+        assert all(show(read, view) for view in View)
+
+    holds()
+
+
+def test_e04_a_journal_with_anything_in_it_is_an_account_or_refused(ended: Path) -> None:
+    _, plan = RunFolder(ended).plan()
+    rows = [json.loads(line) for line in (ended / "journal.jsonl").read_text().splitlines()]
+    whole = account(plan, journal.read(ended))
+
+    @OFTEN
+    @given(st.data())
+    def holds(data: st.DataObject) -> None:
+        at = data.draw(st.integers(0, len(rows) - 1))
+        row = data.draw(mangled(rows[at]))
+        (ended / "journal.jsonl").write_bytes(chained([*rows[:at], row, *rows[at + 1 :]]))
+        try:
+            told = account(plan, journal.read(ended))
+        except journal.JournalError:
+            return
+        planned, strangers = told.hosts[: len(whole.hosts)], told.hosts[len(whole.hosts) :]
+        assert [host.host for host in planned] == [host.host for host in whole.hosts]
+        assert {host.outcome for host in strangers} <= {Outcome.UNKNOWN}
+
+    holds()
+
+
+def test_e04_a_reach_with_anything_in_it_is_a_reach_or_refused(ended: Path) -> None:
+    path = ended / "reach.json"
+    reach = json.loads(path.read_text())
+
+    @OFTEN
+    @given(mangled(reach).map(json.dumps) | st.just(DEEP))
+    def holds(text: str) -> None:
+        path.write_text(text)
+        with suppress(RunError):
+            RunFolder(ended).reach()
+
+    holds()

@@ -1,0 +1,295 @@
+"""Managers that services run for a site: Slurm, cloud-init, the dispatchers of the network, tuned's
+scripts, run-parts; and units by their variables, their instances and what pulls them in."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from nodevet.remote.managers.search import managers
+
+CAP = "#!/bin/sh\nnvidia-smi -pl 500\n"
+POWER = "gpu GPU-1:power_limit_mw"
+GOVERNOR = "kernel /sys/devices/system/cpu/cpufreq/policy0/scaling_governor"
+UNITS = "/etc/systemd/system/"
+WANTS = UNITS + "multi-user.target.wants/"
+CLOUD = {"/usr/lib/systemd/system/cloud-init.service": "[Service]\nExecStart=/usr/bin/cloud-init\n"}
+INSTANCE = "/var/lib/cloud/instance"
+Tree = Callable[[dict[str, str]], Path]
+
+
+def started(name: str) -> dict[str, str]:
+    """A service that starts at boot."""
+    unit = f"/usr/lib/systemd/system/{name}.service"
+    return {
+        unit: f"[Service]\nExecStart=/usr/sbin/{name}\n",
+        f"{WANTS}{name}.service": f"-> {unit}",
+    }
+
+
+SLURM, TUNED = started("slurmd"), started("tuned")
+SEEN = [
+    pytest.param(
+        {**SLURM, "/etc/slurm/slurm.conf": "Prolog=/etc/slurm/p.sh # x\n", "/etc/slurm/p.sh": CAP},
+        POWER,
+        ["/etc/slurm/p.sh:2"],
+        id="Prolog",
+    ),
+    pytest.param(
+        {
+            **SLURM,
+            "/etc/slurm/slurm.conf": "include more.conf\n",
+            "/etc/slurm/more.conf": "epilog = /etc/slurm/epilog.d/*\n",
+            "/etc/slurm/epilog.d/10-gpu": CAP,
+        },
+        POWER,
+        ["/etc/slurm/epilog.d/10-gpu:2"],
+        id="Epilog by a pattern, of an included file",
+    ),
+    pytest.param(
+        {
+            **SLURM,
+            "/etc/slurm-llnl/slurm.conf": "TaskProlog=task.sh\nHealthCheckProgram=/opt/h\n",
+            "/etc/slurm-llnl/task.sh": CAP,
+            "/opt/h": CAP,
+        },
+        POWER,
+        ["/etc/slurm-llnl/task.sh:2", "/opt/h:2"],
+        id="TaskProlog beside slurm.conf, HealthCheckProgram",
+    ),
+    pytest.param(
+        {**SLURM, "/run/slurm/conf/slurm.conf": "CpuFreqDef=Performance\nCPUFREQGOVERNORS=x\n"},
+        GOVERNOR,
+        ["/run/slurm/conf/slurm.conf:1", "/run/slurm/conf/slurm.conf:2"],
+        id="CpuFreqDef, CpuFreqGovernors",
+    ),
+    pytest.param(
+        {
+            "/proc/7/status": "Name:\tslurmd\nUid:\t0\t0\t0\t0\n",
+            "/proc/7/cmdline": "slurmd\0",
+            "/etc/slurm/slurm.conf": "Prolog=/opt/p\n",
+            "/opt/p": CAP,
+        },
+        POWER,
+        ["/opt/p:2"],
+        id="slurmd without a unit",
+    ),
+    pytest.param(
+        {
+            "/etc/cron.d/x": "5 * * * * root cd / && run-parts --report /opt/hourly\n",
+            "/opt/hourly/cap": "+x" + CAP,
+        },
+        POWER,
+        ["/opt/hourly/cap:2"],
+        id="run-parts of cron.d",
+    ),
+    pytest.param(
+        {"/etc/anacrontab": "1 5 x nice run-parts /opt/daily\n", "/opt/daily/cap": "+x" + CAP},
+        POWER,
+        ["/opt/daily/cap:2"],
+        id="run-parts of anacrontab",
+    ),
+    pytest.param(
+        {**CLOUD, "/etc/cloud/cloud.cfg.d/9.cfg": "x: 1\nbootcmd:\n - [nvidia-smi, -pl, '500']\n"},
+        POWER,
+        ["/etc/cloud/cloud.cfg.d/9.cfg:3"],
+        id="bootcmd",
+    ),
+    pytest.param(
+        {**CLOUD, f"{INSTANCE}/cloud-config.txt": "runcmd:\n- |\n  nvidia-smi -pl 500\n"},
+        POWER,
+        [f"{INSTANCE}/cloud-config.txt:3"],
+        id="runcmd that was not run yet",
+    ),
+    pytest.param(
+        {**CLOUD, "/var/lib/cloud/scripts/per-boot/cap": CAP},
+        POWER,
+        ["/var/lib/cloud/scripts/per-boot/cap:2"],
+        id="a script of each boot",
+    ),
+    pytest.param(
+        {**started("NetworkManager"), "/etc/NetworkManager/dispatcher.d/pre-up.d/9": CAP},
+        POWER,
+        ["/etc/NetworkManager/dispatcher.d/pre-up.d/9:2"],
+        id="NetworkManager",
+    ),
+    pytest.param(
+        {**started("networkd-dispatcher"), "/etc/networkd-dispatcher/routable.d/9": CAP},
+        POWER,
+        ["/etc/networkd-dispatcher/routable.d/9:2"],
+        id="networkd-dispatcher",
+    ),
+    pytest.param(
+        {**started("networking"), "/etc/network/if-up.d/cap": CAP},
+        POWER,
+        ["/etc/network/if-up.d/cap:2"],
+        id="ifupdown",
+    ),
+    pytest.param(
+        {
+            **TUNED,
+            "/etc/tuned/active_profile": "gpu",
+            "/etc/tuned/gpu/tuned.conf": "[main]\ninclude=base -none\n",
+            "/usr/lib/tuned/base/tuned.conf": "[script]\nscript=${i:PROFILE_DIR}/s.sh\n",
+            "/usr/lib/tuned/base/s.sh": CAP,
+        },
+        POWER,
+        ["/usr/lib/tuned/base/s.sh:2"],
+        id="the script of a profile that another one includes",
+    ),
+    pytest.param(
+        {
+            UNITS + "cap.service": (
+                "[Service]\nEnvironment=A=1\nEnvironmentFile=-/etc/default/cap\n"
+                "ExecStart=/usr/bin/nvidia-smi ${OPTIONS}\n"
+            ),
+            WANTS + "cap.service": "-> ../cap.service",
+            "/etc/default/cap": "# x\nOPTIONS='-pl 500'\n",
+        },
+        POWER,
+        [f"unit cap.service ({UNITS}cap.service:4)"],
+        id="EnvironmentFile",
+    ),
+    pytest.param(
+        {
+            UNITS + "cap.service": "[Service]\nExecStart=nvidia-smi $A\n",
+            UNITS + "cap.service.d/a.conf": '[Service]\nEnvironment=B=1 "A=-pl 500"\n',
+            WANTS + "cap.service": "-> ../cap.service",
+        },
+        POWER,
+        [f"unit cap.service ({UNITS}cap.service:2)"],
+        id="Environment of a drop-in",
+    ),
+    pytest.param(
+        {
+            UNITS + "cap@.service": "[Service]\nExecStart=/bin/true\n",
+            UNITS + "cap@0.service.d/a.conf": "[Service]\nExecStartPost=nvidia-smi -pl 5\n",
+            WANTS + "cap@0.service": "-> ../cap@.service",
+        },
+        POWER,
+        [f"unit cap@0.service ({UNITS}cap@0.service.d/a.conf:2)"],
+        id="a drop-in of an instance",
+    ),
+    pytest.param(
+        {
+            UNITS + "cap.service": "[Service]\nExecStart=nvidia-smi -pl 5\n",
+            UNITS + "gpu.target": "[Unit]\nWants=other.service cap.service\n",
+            UNITS + "multi-user.target.d/gpu.conf": "[Unit]\nWants=gpu.target\n",
+        },
+        POWER,
+        [f"unit cap.service ({UNITS}cap.service:2)"],
+        id="a disabled unit that a drop-in of a target pulls in",
+    ),
+]
+FREE = [
+    pytest.param(
+        {"/etc/slurm/slurm.conf": "Prolog=/opt/p\nCpuFreqDef=x\n", "/opt/p": CAP}, id="no slurmd"
+    ),
+    pytest.param(
+        {
+            **SLURM,
+            "/etc/slurm/slurm.conf": "#Prolog=/opt/p\nPrologFlags=x # Prolog=/opt/p\n",
+            "/opt/p": CAP,
+        },
+        id="no Prolog",
+    ),
+    pytest.param(
+        {
+            "/proc/7/status": "Name:\tslurmd\nUid:\t9\t9\t9\t9\n",
+            "/etc/slurm/slurm.conf": "Prolog=/opt/p\n",
+            "/opt/p": CAP,
+        },
+        id="a user's slurmd",
+    ),
+    pytest.param(
+        {"/etc/cron.d/x": "@daily root run-parts /opt/x\n", "/opt/x/readme": CAP[10:]},
+        id="run-parts runs no data",
+    ),
+    pytest.param(
+        {
+            **CLOUD,
+            "/etc/cloud/cloud-init.disabled": "",
+            "/etc/cloud/cloud.cfg": "bootcmd: [nvidia-smi -pl 5]\n",
+        },
+        id="cloud-init is disabled",
+    ),
+    pytest.param(
+        {
+            **CLOUD,
+            f"{INSTANCE}/sem/config_runcmd": "",
+            f"{INSTANCE}/cloud-config.txt": "runcmd: [nvidia-smi -pl 5]\nbootcmd: [x]\n",
+        },
+        id="runcmd was run",
+    ),
+    pytest.param({"/etc/NetworkManager/dispatcher.d/9": CAP}, id="no NetworkManager"),
+    pytest.param(
+        {
+            **TUNED,
+            "/etc/tuned/active_profile": "gpu",
+            "/etc/tuned/gpu/tuned.conf": "[variables]\ninclude=/etc/tuned/gpu-variables.conf\n",
+        },
+        id="variables of tuned are no profile",
+    ),
+    pytest.param(
+        {
+            UNITS + "cap.service": "[Service]\nExecStart=/bin/true\n",
+            UNITS + "cap.service.d/a.conf": "[Service]\nExecStartPost=nvidia-smi -pl 5\n",
+        },
+        id="a drop-in of a disabled unit",
+    ),
+    pytest.param(
+        {
+            UNITS + "cap.service": "[Service]\nExecStart=nvidia-smi -pl 5\n",
+            UNITS + "off.service": "[Unit]\nWants=cap.service\n",
+        },
+        id="a disabled unit pulls in nothing",
+    ),
+]
+
+
+def planted(tree: Tree, files: dict[str, str]) -> Path:
+    """As `tree`; a text that begins with +x may be run."""
+    root = tree({path: text.removeprefix("+x") for path, text in files.items()})
+    for path, text in files.items():
+        if text.startswith("+x"):
+            (root / path.lstrip("/")).chmod(0o755)
+    return root
+
+
+def managers_of(resource: str, root: Path) -> list[str]:
+    kind, name = resource.split(" ", 1)
+    (found,) = managers({"root": str(root), "resources": [{"kind": kind, "name": name}]})
+    return found
+
+
+@pytest.mark.parametrize(("files", "resource", "named"), SEEN)
+def test_e22_what_a_service_runs_is_seen(
+    tree: Tree, files: dict[str, str], resource: str, named: list[str]
+) -> None:
+    assert managers_of(resource, planted(tree, files)) == named
+
+
+@pytest.mark.parametrize("files", FREE)
+def test_e22_what_does_not_run_is_no_manager(tree: Tree, files: dict[str, str]) -> None:
+    root = planted(tree, files)
+    assert managers_of(POWER, root) == [] == managers_of(GOVERNOR, root)
+
+
+def test_e22_files_that_include_one_another_end(tree: Tree) -> None:
+    files = {f"/etc/slurm/{n}.conf": f"Include {(n + 1) % 100}.conf\n" for n in range(100)}
+    start = {"/etc/slurm/slurm.conf": "Include 0.conf\nInclude slurm.conf\n"}
+    (found,) = managers_of(POWER, tree({**SLURM, **files, **start}))
+    assert found.endswith("slurm.conf includes too many files to read all of them")
+    pulling = {UNITS + f"{n}.service": f"[Unit]\nWants={1 - n}.service\n" for n in (0, 1)}
+    assert (
+        managers_of(GOVERNOR, tree({**pulling, WANTS + "0.service": "-> ../0.service"}))[1:] == []
+    )
+
+
+def test_e22_long_values_and_odd_bytes_do_no_harm(tree: Tree) -> None:
+    value = "$A" * 4000
+    unit = f"[Service]\nEnvironment=A={'x' * 9000}\nExecStart=nvidia-smi {value} -pl 5\n"
+    root = tree({UNITS + "a.service": unit, WANTS + "a.service": "-> ../a.service", **SLURM})
+    (root / "etc/slurm").mkdir(parents=True)
+    (root / "etc/slurm/slurm.conf").write_bytes(b"Prolog=\xff\xfe'\x00\nInclude \xff*[\n")
+    assert managers_of(POWER, root) == [f"unit a.service ({UNITS}a.service:3)"]

@@ -1,0 +1,111 @@
+"""A tree that holds a part of a machine, as a support bundle does: what is not in it is unread."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nodevet.baseline import params_of
+from nodevet.catalog import Catalog
+from nodevet.evidence.core import NOT_ASKED
+from nodevet.evidence.document import Evidence, decode
+from nodevet.fleet.protocol import payload
+from nodevet.model import Verdict
+
+FILES = {
+    "etc/hostname": "n1\n",
+    "etc/passwd": "root:x:0:0::/root:/bin/sh\n",
+    "proc/cpuinfo": "processor\t: 0\nmodel name\t: EPYC\n",
+    "proc/sys/vm/swappiness": "60\n",
+    "sys/class/net/eth0/operstate": "up\n",
+}
+WITHOUT = "is not in this tree, which may be a part of the machine"
+
+
+def write(root: Path, files: dict[str, str]) -> Path:
+    for name, text in files.items():
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text(text)
+    return root
+
+
+def probed(root: Path, **given: Any) -> dict[str, Any]:
+    wish = payload.request(nonce="n", root=str(root), deadline=60, asked_s=None, **given)
+    done = subprocess.run(
+        [sys.executable, "-I", "-c", payload.BOOT],
+        input=payload.payload() + wish,
+        capture_output=True,
+        check=True,
+    )
+    found: dict[str, Any] = json.loads(payload.unframe(done.stdout, "n"))
+    return found
+
+
+@pytest.fixture(scope="module")
+def bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write(tmp_path_factory.mktemp("bundle"), FILES)
+
+
+def test_e17_no_section_of_a_partial_tree_is_absent(bundle: Path) -> None:
+    sections = probed(bundle)["sections"]
+    asked = {
+        name: each
+        for name, each in sections.items()
+        if each["why" if "why" in each else "status"] != NOT_ASKED
+    }
+    assert [name for name, each in asked.items() if each["status"] == "absent"] == []
+    for name in ("nvme", "infiniband", "pci", "cpufreq", "numa", "raid", "dkms"):
+        assert WITHOUT in json.dumps(sections[name]), name
+
+
+def test_e17_a_file_that_a_bundle_lacks_is_unread(bundle: Path) -> None:
+    sections = probed(bundle, asks={"files": [{"path": "/etc/motd"}]})["sections"]
+    assert sections["dns"]["data"]["nameservers"] is None
+    assert sections["dns"]["data"]["errors"]["nameservers"] == f"/etc/resolv.conf {WITHOUT}"
+    assert sections["containers"]["data"]["toolkit"] is None
+    assert sections["modules"]["data"]["secure_boot"] is None
+    (motd,) = sections["files"]["data"]["files"]
+    assert motd.get("exists") is None and WITHOUT in motd["errors"]["exists"]
+    assert WITHOUT in sections["environment"]["data"]["unread"]
+
+
+def verdicts(evidence: Evidence) -> Iterator[tuple[str, Verdict]]:
+    catalog = Catalog()
+    for name in catalog.ids:
+        check = catalog.check(name)
+        params = params_of(check, {})
+        if params is None:
+            continue  # it needs a value of the site
+        for finding in check.judge(evidence, params):
+            yield name, finding.verdict
+
+
+def test_e17_no_check_fails_or_passes_a_machine_of_which_a_bundle_holds_nothing(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "etc").mkdir()
+    document = json.dumps(probed(tmp_path)).encode()
+    found = list(verdicts(decode(document)))
+    assert len({name for name, _ in found}) > 30
+    assert [each for each in found if each[1] in (Verdict.FAIL, Verdict.OK)] == []
+
+
+@pytest.mark.parametrize("folder", ["sys/class/infiniband", "sys/class/nvme"])
+def test_e17_an_empty_folder_that_a_tree_holds_says_that_there_is_none(
+    tmp_path: Path, folder: str
+) -> None:
+    (tmp_path / folder).mkdir(parents=True)
+    section = probed(tmp_path)["sections"][folder.rpartition("/")[2]]
+    assert section["status"] == "ok"
+
+
+def test_e17_a_tree_that_is_said_to_be_a_whole_machine_lacks_what_is_not_in_it(
+    bundle: Path,
+) -> None:
+    sections = probed(bundle, whole_machine=True)["sections"]
+    assert sections["nvme"]["status"] == "absent"
+    assert sections["dns"]["data"]["nameservers"] == []

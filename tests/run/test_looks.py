@@ -1,0 +1,120 @@
+"""What a health check may take a node out for: a failure at once, an unknown after some looks."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from nodevet.model import Finding, Host, HostFacts, HostReport, Run, Status, Verdict
+from nodevet.run.errors import UserError
+from nodevet.run.gate import verdict_of
+from nodevet.run.looks import AGAIN, Looks
+
+HERE = (Host(name="n1", local=True),)
+OK = Finding(verdict=Verdict.OK)
+UNKNOWN = Finding(verdict=Verdict.UNKNOWN, why="EIO")
+PASSING = Finding(verdict=Verdict.UNKNOWN, why="dpkg", transient=True)
+FAIL = Finding(verdict=Verdict.FAIL)
+
+
+@pytest.fixture(autouse=True)
+def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    return tmp_path / "state" / "nodevet" / "looks"
+
+
+def run(*findings: Finding, uptime: int | None = 9000, status: Status = Status.VETTED) -> Run:
+    facts = HostFacts(uptime_s=uptime) if status is Status.VETTED else None
+    host = HostReport(host="n1", status=status, findings=(OK, *findings), facts=facts)
+    return Run(id="r", nodevet="0", started="", seconds=0.0, hosts=(host,))
+
+
+def codes(*runs: Run, most: int = 3, words: tuple[str, ...] = ("check",)) -> list[int]:
+    return [Looks(words, HERE, most).code(one, one.exit_code)[0] for one in runs]
+
+
+def test_e14_a_failure_counts_at_once() -> None:
+    assert codes(run(FAIL), run(FAIL, UNKNOWN), run(FAIL, PASSING)) == [1, 1, 1]
+
+
+def test_e14_what_is_unknown_counts_after_some_looks_in_a_row() -> None:
+    assert codes(*[run(UNKNOWN)] * 4) == [AGAIN, AGAIN, 3, 3]
+
+
+@pytest.mark.parametrize("between", [(), (FAIL,)])
+def test_e14_another_answer_between_begins_the_row_again(between: tuple[Finding, ...]) -> None:
+    first = codes(run(UNKNOWN), run(UNKNOWN), run(*between), run(UNKNOWN), run(UNKNOWN))
+    assert first == [AGAIN, AGAIN, 1 if between else 0, AGAIN, AGAIN]
+    assert codes(run(UNKNOWN)) == [3]
+
+
+def test_e14_what_passes_by_itself_never_counts_and_hides_nothing_else() -> None:
+    assert codes(*[run(PASSING)] * 9) == [AGAIN] * 9
+    assert codes(*[run(PASSING, UNKNOWN)] * 3) == [AGAIN, AGAIN, 3]
+
+
+def test_e14_a_machine_that_has_just_booted_is_looked_at_again() -> None:
+    assert codes(*[run(FAIL, uptime=40)] * 9) == [AGAIN] * 9
+    assert codes(run(uptime=40)) == [0]
+    assert codes(run(FAIL, uptime=301)) == [1]
+
+
+def test_e14_a_probe_that_failed_counts_as_unknown() -> None:
+    assert codes(*[run(status=Status.PROBE_FAILED)] * 3) == [AGAIN, AGAIN, 3]
+
+
+def test_each_command_line_has_a_row_of_its_own() -> None:
+    assert codes(run(UNKNOWN), most=2, words=("a",)) == [AGAIN]
+    assert codes(run(UNKNOWN), most=2, words=("b",)) == [AGAIN]
+    assert codes(run(UNKNOWN), most=2, words=("a",)) == [3]
+
+
+def test_a_row_ends_with_the_boot(state: Path) -> None:
+    assert codes(run(UNKNOWN), run(UNKNOWN)) == [AGAIN, AGAIN]
+    (record,) = state.iterdir()
+    record.write_text("another-boot 2")
+    assert codes(run(UNKNOWN)) == [AGAIN]
+
+
+def test_e14_a_row_that_others_may_write_is_refused(state: Path) -> None:
+    codes(run(UNKNOWN))
+    state.chmod(0o777)
+    with pytest.raises(UserError, match="can be written by everyone"):
+        codes(run(UNKNOWN))
+
+
+@pytest.mark.parametrize("planted", [b"\xff\xfe 2", b"", b"0 x"])
+def test_e14_a_damaged_record_begins_a_row(state: Path, planted: bytes) -> None:
+    codes(run(UNKNOWN))
+    (record,) = state.iterdir()
+    record.write_bytes(planted)
+    assert codes(run(UNKNOWN), run(UNKNOWN), run(UNKNOWN)) == [AGAIN, AGAIN, 3]
+
+
+@pytest.mark.parametrize("make", [Path.mkdir, os.mkfifo])
+def test_e14_an_unknown_that_cannot_be_counted_drains_no_node(
+    state: Path, make: Callable[[Path], None]
+) -> None:
+    """A full disk made the exit code 2, which the health check of docs/gate.md drains for."""
+    codes(run(UNKNOWN))
+    (record,) = state.iterdir()
+    record.unlink()
+    make(record)
+    code, why = Looks(("check",), HERE, 3).code(run(UNKNOWN), 3)
+    assert code == AGAIN
+    assert "cannot be counted" in why
+
+
+def test_only_this_machine_is_counted() -> None:
+    for hosts in ((), (Host(name="n1"),), HERE * 2, (Host(name="t", local=True, root="/srv"),)):
+        with pytest.raises(UserError, match="@local as the only host"):
+            Looks((), hosts, 3)
+
+
+def test_e14_the_gate_stays_open_for_what_passes_by_itself() -> None:
+    assert verdict_of(run(PASSING)).verdict == "pending"
+    assert verdict_of(run(PASSING)).exit_code == AGAIN
+    for other in (run(PASSING, UNKNOWN), run(FAIL, PASSING), run(status=Status.TIMEOUT)):
+        assert (verdict_of(other).verdict, verdict_of(other).exit_code) == ("fail", 1)
+    assert verdict_of(run()).verdict == "pass"

@@ -1,0 +1,171 @@
+"""Who else may decide what a path holds."""
+
+import grp
+import os
+import pwd
+import struct
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nodevet.trust import alone, distrust
+
+ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file away")
+NOBODY = pwd.getpwnam("nobody")
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    """A file two folders below one of its own."""
+    (tmp_path / "top" / "below").mkdir(parents=True)
+    path = tmp_path / "top" / "below" / "file"
+    path.write_text("")
+    return path
+
+
+def test_what_only_this_user_may_write_is_trusted(file: Path) -> None:
+    assert distrust(file) == ""
+    assert distrust(file.parent / "not-there") == ""
+    assert distrust(file / "not-a-folder") == ""
+
+
+@pytest.mark.parametrize("up", range(3))
+@pytest.mark.parametrize(
+    ("spoil", "why"),
+    [
+        (lambda path: path.chmod(0o777), "mode 0777) can be written by everyone"),
+        (lambda path: os.chown(path, NOBODY.pw_uid, 0), "belongs to another user"),
+    ],
+)
+@ROOT
+def test_e01_the_path_and_every_folder_above_it_count(
+    file: Path, up: int, spoil: Callable[[Path], None], why: str
+) -> None:
+    place = (file, *file.parents)[up]
+    spoil(place)
+    told = distrust(file)
+    assert told.startswith(f"{place} (owner ")
+    assert why in told
+
+
+def test_others_replace_nothing_in_a_sticky_folder(file: Path) -> None:
+    file.parent.chmod(0o1777)
+    assert distrust(file) == ""
+    file.chmod(0o1777)  # a file is no folder
+    assert "everyone" in distrust(file)
+
+
+@ROOT
+def test_e01_a_link_on_the_way_is_followed_and_counts(file: Path, tmp_path: Path) -> None:
+    (tmp_path / "open").mkdir()
+    (tmp_path / "open").chmod(0o777)
+    (tmp_path / "open" / "real").mkdir()
+    (tmp_path / "link").symlink_to("open/real")
+    assert distrust(tmp_path / "link" / "file").startswith(f"{tmp_path}/open (")
+    planted = tmp_path / "planted"
+    planted.symlink_to(file)
+    os.chown(planted, NOBODY.pw_uid, 0, follow_symlinks=False)
+    assert distrust(planted).startswith(f"{planted} (owner nobody")
+    dangling = tmp_path / "dangling"
+    dangling.symlink_to("/nowhere/at/all")
+    os.chown(dangling, NOBODY.pw_uid, 0, follow_symlinks=False)
+    assert distrust(dangling).startswith(f"{dangling} (owner nobody")
+
+
+def test_a_way_back_leads_through_folders_that_count_as_well(file: Path, tmp_path: Path) -> None:
+    (tmp_path / "open").mkdir()
+    (tmp_path / "open").chmod(0o777)
+    assert distrust(tmp_path / "open" / ".." / "top" / "below" / "file")
+    (tmp_path / "to-top").symlink_to(tmp_path / "top" / "below")
+    assert distrust(tmp_path / "to-top" / ".." / ".." / "open").startswith(f"{tmp_path}/open (")
+
+
+def test_links_in_a_circle_are_said(tmp_path: Path) -> None:
+    (tmp_path / "a").symlink_to("b")
+    (tmp_path / "b").symlink_to("a")
+    assert "cannot be read: Too many levels of symbolic links" in distrust(tmp_path / "a")
+
+
+def test_an_access_control_list_by_which_others_write_counts(file: Path) -> None:
+    entries = [(0x01, 6, -1), (0x02, 6, NOBODY.pw_uid), (0x04, 4, -1), (0x10, 6, -1), (0x20, 4, -1)]
+    packed = b"".join(
+        struct.pack("<HHI", tag, bits, ids & 0xFFFFFFFF) for tag, bits, ids in entries
+    )
+    try:
+        os.setxattr(file, "system.posix_acl_access", struct.pack("<I", 2) + packed)
+    except OSError:
+        pytest.skip("this file system has no access control lists")
+    assert "has an access control list by which others may write it" in distrust(file)
+    file.chmod(0o640)  # its mask then forbids it
+    assert distrust(file) == ""
+
+
+def test_a_relative_path_is_judged_from_here(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(file.parent)
+    assert distrust(Path("file")) == ""
+    file.parent.chmod(0o777)
+    assert distrust(Path("file")).startswith(f"{file.parent} (")
+    assert distrust(Path()).startswith(f"{file.parent} (")
+
+
+@given(mode=st.integers(0, 0o777), of=st.sampled_from(["file", "folder"]))
+def test_whatever_others_may_write_is_distrusted(
+    tmp_path_factory: pytest.TempPathFactory, mode: int, of: str
+) -> None:
+    folder = tmp_path_factory.mktemp("any")
+    path = folder / "file"
+    path.write_text("")
+    os.chown(folder, os.geteuid(), NOBODY.pw_gid if os.geteuid() == 0 else os.getegid())
+    os.chown(path, os.geteuid(), NOBODY.pw_gid if os.geteuid() == 0 else os.getegid())
+    (path if of == "file" else folder).chmod(mode | 0o500)
+    writes = mode & (0o022 if os.geteuid() == 0 else 0o002)
+    assert bool(distrust(path)) == bool(writes)
+
+
+def test_a_group_of_ones_own_is_nobody_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As Debian makes users: `ann` in the group `ann`, and a umask of 002."""
+    users = {1000: ("ann", 1000), 1001: ("bob", 100)}
+    groups = {
+        1000: ("ann", ["root"]),
+        1002: ("ops", ["ann", "bob"]),
+        100: ("users", []),
+        0: ("root", []),
+    }
+
+    def user(number: int) -> pwd.struct_passwd:
+        name, group = users[number]
+        return pwd.struct_passwd((name, "x", number, group, "", "/", ""))
+
+    def group(number: int) -> grp.struct_group:
+        name, members = groups[number]
+        return grp.struct_group((name, "x", number, members))
+
+    monkeypatch.setattr(pwd, "getpwuid", user)
+    monkeypatch.setattr(grp, "getgrgid", group)
+    monkeypatch.setattr(os, "getegid", lambda: 7)
+    assert alone(1000, 1000)
+    assert alone(1000, 0)
+    assert not alone(1000, 1002)
+    assert not alone(1001, 100)  # every user's group
+    assert alone(4711, 7)  # a number that no file names, as in a container
+    assert not alone(4711, 1002)
+    groups[1000] = ("ann", ["bob"])
+    assert not alone(1000, 1000)
+
+
+def test_e01_a_group_is_not_ones_own_if_it_is_the_main_group_of_another_user(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def user(name: str, uid: int) -> pwd.struct_passwd:
+        return pwd.struct_passwd((name, "x", uid, 7001, "", "/", "/bin/sh"))
+
+    ann, bob = user("ann", 7001), user("bob", 7002)
+    monkeypatch.setattr(pwd, "getpwuid", lambda uid: {7001: ann, 7002: bob}[uid])
+    monkeypatch.setattr(grp, "getgrgid", lambda gid: grp.struct_group(("ann", "x", gid, [])))
+    monkeypatch.setattr(pwd, "getpwall", lambda: [ann])
+    assert alone(7001, 7001)
+    monkeypatch.setattr(pwd, "getpwall", lambda: [ann, bob])
+    assert not alone(7001, 7001)
