@@ -25,7 +25,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
 
 from nodevet.checks.gpu_clocks import Params, fields, reference
-from nodevet.evidence.core import unsupported
 from nodevet.evidence.document import Evidence
 from nodevet.fixing import gpus
 from nodevet.fixing.boot_unit import MODES, BootUnit, Words
@@ -82,7 +81,7 @@ def touched(named: Named, params: Params) -> Iterator[str]:
 
 def sets_application(named: Named, params: Params) -> bool:
     asked = params.graphics is not None or params.memory is not None
-    return asked and not any(unsupported(named.gpu, field) for field in APPLICATION)
+    return asked and all(named.has(field) for field in APPLICATION)
 
 
 def application(named: Named, field: str, params: Params, *, boot: bool) -> int:

@@ -28,7 +28,7 @@ to be on.
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from nodevet.checks.persistence_mode import Params
-from nodevet.evidence.core import NOT_ASKED, unsupported
+from nodevet.evidence.core import NOT_ASKED
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.services import Unit as Shown
 from nodevet.evidence.services import Units
@@ -68,16 +68,16 @@ def plan(
     if not failed:
         return
     daemon, own = shown(evidence, DAEMON), shown(evidence, OWN)
-    settable = [each for each in every if not unsupported(each.gpu, CHECK)]
+    settable = gpus.having(every, CHECK)
     boot = [(each.uuid, switch("-pm", params.enabled)) for each in settable]
     if params.enabled and is_owner(daemon):
         enable = None if daemon.file_state == "enabled" else True
         start = None if is_active(daemon) else True
         actions = of_daemon(boot, enable=enable, start=start, other=own.load_state != "not-found")
-        held = settable if start else []  # starting and stopping it changes every GPU
+        held = settable if start else ()  # starting and stopping it changes every GPU
     else:
         actions = of_own(boot, other=daemon.load_state != "not-found")
-        held = []
+        held = ()
     yield gpus.change(
         failed,
         told=lambda _: [switch("-pm", params.enabled)],

@@ -36,6 +36,15 @@ class Named(NamedTuple):
             raise FixError(f"{self.label}: {field}: {self.gpu.why(field)}")
         return value
 
+    def has(self, field: str) -> bool:
+        """Whether it has such a setting. Raises FixError if it was not read, and a GPU of its model
+        may have it."""
+        if unsupported(self.gpu, field):
+            return False
+        if getattr(self.gpu, field) is None:
+            raise FixError(f"{self.label}: {field}: {self.gpu.why(field)}: repair this first")
+        return True
+
     def run(self, *words: str) -> RunCommand:
         return nvidia_smi(self.uuid, *words)
 
@@ -99,8 +108,8 @@ def modes(failed: Iterable[FailedGpu], enabled: bool) -> tuple[FailedGpu, ...]:
 
 
 def having(named: Iterable[Named], field: str) -> tuple[Named, ...]:
-    """Those that have such a setting."""
-    return tuple(each for each in named if not unsupported(each.gpu, field))
+    """Those that have such a setting. Raises FixError if that of one of them was not read."""
+    return tuple(each for each in named if each.has(field))
 
 
 def lacking(field: str, what: str) -> Callable[[Named], str]:

@@ -15,6 +15,7 @@ from nodevet.model import Finding, Verdict
 CATALOG = Catalog()
 
 H100 = {
+    "pci_device": "10de:2330",
     "gpu_architecture": "HOPPER",
     "persistence_mode": True,
     "ecc_current": True,

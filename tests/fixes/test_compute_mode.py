@@ -5,7 +5,11 @@ import pytest
 from nodevet.fixing.model import FixError, Risk
 from nodevet.resource import RunCommand
 
-NONE = {"compute_mode": None, "errors": {"compute_mode": "NVML_ERROR_NOT_SUPPORTED"}}
+NONE = {
+    "pci_device": "10de:1eb8",  # another model: those of one model have the same features
+    "compute_mode": None,
+    "errors": {"compute_mode": "NVML_ERROR_NOT_SUPPORTED"},
+}
 
 
 def test_only_the_wrong_gpus_must_be_free(plan, h100, uuid):

@@ -9,6 +9,7 @@ OFF = {"ecc_current": False, "ecc_pending": False}
 SET = {"ecc_current": False, "ecc_pending": True}
 TO_GO = {"ecc_current": True, "ecc_pending": False}
 NONE = {
+    "pci_device": "10de:1eb8",  # another model: those of one model have the same features
     "ecc_current": None,
     "ecc_pending": None,
     "errors": {"ecc_current": "NVML_ERROR_NOT_SUPPORTED"},

@@ -13,6 +13,7 @@ LOCKED = {
     "locked_clock_memory_max_mhz": 2619,
 }
 GONE = {
+    "pci_device": "10de:1eb8",  # another model: those of one model have the same features
     "app_clock_graphics_mhz": None,
     "app_clock_memory_mhz": None,
     "errors": {

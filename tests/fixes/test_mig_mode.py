@@ -9,6 +9,7 @@ from nodevet.resource.file import WriteFile
 ON = {"mig_current": True, "mig_pending": True}
 AMPERE = {"gpu_architecture": "AMPERE"}
 NONE = {
+    "pci_device": "10de:1eb8",  # another model: those of one model have the same features
     "mig_current": None,
     "mig_pending": None,
     "errors": {"mig_current": "NVML_ERROR_NOT_SUPPORTED"},

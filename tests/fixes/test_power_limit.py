@@ -108,6 +108,7 @@ def test_persistence_mode_off_is_said(plan, h100):
 
 def test_a_gpu_without_a_limit_is_left_out(plan, h100, uuid):
     none = {
+        "pci_device": "10de:1eb8",  # another model: those of one model have the same features
         "power_limit_mw": None,
         "power_limit_min_mw": None,
         "errors": {"power_limit_mw": "NVML_ERROR_NOT_SUPPORTED"},

@@ -25,7 +25,7 @@ INTERRUPTED = (
     "dpkg was interrupted: {} is not empty; `dpkg --configure -a` finishes its work".format(UPDATES)
 )
 FLOCK = "hhqqi4x"  # struct flock of fcntl(2) on 64-bit Linux
-ROW = re.compile(r"POSIX +\S+ +WRITE +[0-9-]+ [0-9a-f]+:[0-9a-f]+:([0-9]+) ")
+ROW = re.compile(r"POSIX +\S+ +WRITE +[0-9-]+ ([0-9a-f]+):([0-9a-f]+):([0-9]+) ")
 
 
 def is_unfinished(root):
@@ -69,7 +69,12 @@ def is_held(path):
 
 
 def is_listed(path):
-    """Whether /proc/locks has a lock to write of a file, by its inode."""
-    inode = attempt(lambda: os.stat(path_under("/", path)).st_ino)[0]
-    rows = attempt(read, "/", "/proc/locks")[0] or ""
-    return any(int(found) == inode for found in ROW.findall(rows))
+    """Whether /proc/locks has a lock to write of a file, by its device and inode. A device without
+    a major number, as of btrfs and overlayfs, has another number there: then by its inode."""
+    file = attempt(lambda: os.stat(path_under("/", path)))[0]
+    rows = ROW.findall(attempt(read, "/", "/proc/locks")[0] or "")
+    return file is not None and any(
+        int(inode) == file.st_ino
+        and (not os.major(file.st_dev) or os.makedev(int(major, 16), int(minor, 16)) == file.st_dev)
+        for major, minor, inode in rows
+    )

@@ -59,12 +59,15 @@ class Watch(object):
     def spare_s(self):
         """CPU time that this look may take beside what each look takes: the last one costs as much
         as the first, and what is left of the share is spread over the time."""
-        whole = self.share * self.wanted - 2 * self.first_cost_s
         return (
             self.first_cost_s
-            + whole * min(1.0, self.times[-1] / self.wanted)
+            + self.between_s() * min(1.0, self.times[-1] / self.wanted)
             - (cpu_s() - self.spent)
         )
+
+    def between_s(self):
+        """CPU time that all looks between the first and the last may take."""
+        return self.share * self.wanted - 2 * self.first_cost_s
 
     def wait(self):
         """Until the agreed moment."""
@@ -92,9 +95,13 @@ class Watch(object):
             time.sleep(max(0.0, at - time.monotonic()))
 
     def next_look(self, first, last):
-        """The next multiple of the interval by which the cost so far is within its share."""
-        now = time.monotonic()
-        earliest = max(now, first + self.cost_s / self.share)
+        """The next multiple of the interval by which the cost so far is within its share; the last
+        look, if nothing is left for more of them."""
+        between, spent = self.between_s(), self.cost_s - self.first_cost_s
+        another = spent / max(1, len(self.times) - 1)
+        if between <= 0 or spent + another > between:
+            return last
+        earliest = max(time.monotonic(), first + self.wanted * spent / between)
         before = math.floor(self.times[-1] / self.interval + 1e-3)
         steps = max(before + 1, math.ceil((earliest - first) / self.interval))
         at = first + steps * self.interval

@@ -3,8 +3,10 @@
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
@@ -15,15 +17,18 @@ from nodevet.remote.probe.package_manager import is_held, is_listed, refuse_unfi
 HOLD = "import fcntl, sys; f = open(sys.argv[1], 'r+'); fcntl.lockf(f, fcntl.LOCK_EX); "
 HOLD += "print('held', flush=True); sys.stdin.read()"
 
-Hold = Callable[[], None]
+NOBODY = 65534
 
 
 @pytest.fixture
-def lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    path = tmp_path / "lock"
-    path.touch()
-    monkeypatch.setattr(package_manager, "DPKG_LOCKS", (str(path),))
-    return path
+def lock(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """In a folder that all users may enter, as dpkg's is."""
+    with TemporaryDirectory() as folder:
+        Path(folder).chmod(0o755)
+        path = Path(folder, "lock")
+        path.touch()
+        monkeypatch.setattr(package_manager, "DPKG_LOCKS", (str(path),))
+        yield path
 
 
 @pytest.fixture
@@ -49,11 +54,41 @@ def test_e14_a_held_lock_is_work(lock: Path) -> None:
     assert not package_manager.is_at_work("/srv/tree")
 
 
-@pytest.mark.usefixtures("hold")
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may open every file")
-def test_e14_a_held_lock_is_seen_by_users_who_may_not_open_it(lock: Path) -> None:
+@contextmanager
+def not_root() -> Iterator[None]:
+    """As a user who may not open every file."""
+    user = os.geteuid()
+    if user == 0:
+        os.seteuid(NOBODY)
+    try:
+        yield
+    finally:
+        os.seteuid(user)
+
+
+def test_e14_a_held_lock_is_seen_by_users_who_may_not_open_it(
+    lock: Path, request: pytest.FixtureRequest
+) -> None:
     lock.chmod(0)
-    assert is_held(str(lock))
+    with not_root(), pytest.raises(PermissionError):
+        lock.read_bytes()
+    with not_root():
+        assert not is_held(str(lock))
+    request.getfixturevalue("hold")
+    with not_root():
+        assert is_held(str(lock))
+
+
+@pytest.mark.usefixtures("hold")
+def test_a_lock_of_another_device_is_another_one(
+    lock: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    held = lock.stat()
+    assert is_listed(str(lock))
+    for device, listed in ((os.makedev(7, 200), False), (os.makedev(0, 200), True)):
+        other = os.stat_result((*held[:2], device, *held[3:]))
+        monkeypatch.setattr(package_manager.os, "stat", lambda _, other=other: other)
+        assert is_listed(str(lock)) is listed
 
 
 @pytest.mark.usefixtures("hold")
