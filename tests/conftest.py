@@ -5,6 +5,7 @@ first."""
 import os
 import re
 import shutil
+import signal
 import sys
 from collections.abc import Iterator
 from itertools import count
@@ -70,9 +71,20 @@ sys.addaudithook(_hold)
 STATE: pytest.StashKey[str] = pytest.StashKey()
 
 
+def heed_signals() -> None:
+    """Programs that tests start end on Ctrl-C also where the suite was started by nohup, or in the
+    background of a script: what is ignored here, and only that, they would ignore as well."""
+    for number in (signal.SIGHUP, signal.SIGQUIT):
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, lambda *_: None)
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
 def pytest_configure(config: pytest.Config) -> None:
     """What nodevet keeps of its runs goes nowhere near the home folder: also what is run by
     fixtures that several tests share."""
+    heed_signals()
     config.stash[STATE] = os.environ["XDG_STATE_HOME"] = mkdtemp(prefix="nodevet-state-")
     os.environ.pop("NODEVET_STORE", None)
 
