@@ -8,6 +8,7 @@ import pytest
 from nodevet.document.kinds import DocumentKind, kind_of, mistaken, recognize, way
 from nodevet.model import Run
 from nodevet.remedy import model
+from nodevet.remedy.plan import plan_file
 from nodevet.report import render
 from nodevet.result import Result
 
@@ -26,11 +27,11 @@ def test_runs_and_results_are_told_apart(form: str) -> None:
 
 
 def test_a_plan() -> None:
-    assert recognize(model.write(PLAN)) is DocumentKind.PLAN
+    assert recognize(plan_file.write(PLAN)) is DocumentKind.PLAN
 
 
 def test_the_order_of_keys_does_not_matter() -> None:
-    document = json.loads(model.write(PLAN))
+    document = json.loads(plan_file.write(PLAN))
     assert recognize(json.dumps(document, sort_keys=True).encode()) is DocumentKind.PLAN
 
 
@@ -81,7 +82,7 @@ def test_folders(tmp_path: Path) -> None:
     assert kind_of(evidence) is None
     (evidence / "gpu001.json").write_text('{"schema": 1, "probe": "0.1", "sections": {}}')
     assert kind_of(evidence) is DocumentKind.EVIDENCE
-    (run / "plan.json").write_bytes(model.write(PLAN))
+    (run / "plan.json").write_bytes(plan_file.write(PLAN))
     assert kind_of(run) is None  # a project may keep its plan so
     (run / "journal.jsonl").touch()
     assert kind_of(run) is DocumentKind.FIX_RUN

@@ -12,8 +12,8 @@ import pytest
 from nodevet.fixing.model import Risk
 from nodevet.fleet import Visit
 from nodevet.model import Host, Status
-from nodevet.remedy import model
 from nodevet.remedy.model import Plan, PlannedNode, Step
+from nodevet.remedy.plan import plan_file
 from nodevet.resource import Resource, RunCommand, State
 from nodevet.run.saved import keep
 from nodevet.run.schema import KINDS
@@ -84,7 +84,7 @@ def test_a_plan(schemas: dict[str, Document]) -> None:
         id="7f3a91c2", author="bob", created="c", expires="e", baselines={"b": "0"},
         nodes={"gpu1": PlannedNode(machine_id="m", boot_id="b", baseline="b")}, steps=(step,),
     )  # fmt: skip
-    document = json.loads(model.write(plan))
+    document = json.loads(plan_file.write(plan))
     assert faults(schemas["plan"], document) == []
     document["steps"][0]["risk"] = "none"
     assert faults(schemas["plan"], document) == ["$.steps[0].risk"]

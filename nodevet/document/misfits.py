@@ -9,9 +9,9 @@ from typing import Any
 import msgspec
 from msgspec import inspect
 
+from nodevet.document.complaint import Complaint
 from nodevet.document.tree import Broken, Node, Scalar, Sequence, Spot, follow, plain
 from nodevet.document.tree import Mapping as Map
-from nodevet.document.typed import Complaint
 from nodevet.model import FieldError
 from nodevet.printable import brief, sentence
 from nodevet.problems import Place, did_you_mean, either, quoted

@@ -9,21 +9,12 @@ from typing import TypeVar
 
 import msgspec
 
+from nodevet.document.complaint import Complaint
 from nodevet.document.tree import Broken, Mapping, Node, Scalar, Sequence, dotted, plain
-from nodevet.problems import Place, Problem
+from nodevet.problems import Problem
 from nodevet.typed import convert
 
 Typed = TypeVar("Typed")
-
-
-class Complaint(msgspec.Struct, frozen=True, kw_only=True):
-    """What is wrong with a node, before it is known in which file it stands."""
-
-    path: tuple[str | int, ...]  # from the node that was read
-    place: Place
-    message: str
-    advice: str = ""
-    missing: bool = False  # a field is not there; another file may hold it
 
 
 class MisfitError(Exception):

@@ -13,8 +13,9 @@ from nodevet.remedy.approval.policy import Policy, load
 from nodevet.remedy.approval.verify import Approvable, Approved, Signature
 from nodevet.remedy.journal.contents import ContentStore, beside
 from nodevet.remedy.journal.folder import RunFolder
-from nodevet.remedy.model import Plan, PlanError, read
+from nodevet.remedy.model import Plan, PlanError
 from nodevet.remedy.plan import render, summary
+from nodevet.remedy.plan.plan_file import read
 from nodevet.remedy.plan.render import View
 from nodevet.remedy.plan.screen import labelled, screen
 from nodevet.run.errors import UserError

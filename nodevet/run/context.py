@@ -13,16 +13,10 @@ from nodevet.catalog import Catalog
 from nodevet.model import Baseline
 from nodevet.project import Project
 from nodevet.run.errors import UserError
+from nodevet.run.max_age import MaxAge
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # a run without --since does not pay for it
     from nodevet.run.last_look import LastLook
-
-
-class MaxAge(msgspec.Struct, frozen=True, kw_only=True):
-    """How old evidence may be that is judged. Seconds; `now` since 1970 UTC."""
-
-    now: float
-    most: float
 
 
 class VetContext(msgspec.Struct, frozen=True, kw_only=True):

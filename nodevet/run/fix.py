@@ -7,8 +7,8 @@ from typing import Any
 from nodevet.fixing.model import Risk
 from nodevet.inventory.local import LOCAL
 from nodevet.model import Host
-from nodevet.remedy import model
 from nodevet.remedy.journal.folder import RunFolder, SavedReach
+from nodevet.remedy.plan import plan_file
 from nodevet.remedy.plan.planner import Proposal
 from nodevet.result import Result
 from nodevet.run import confirmed, saved_reach
@@ -60,7 +60,7 @@ def application(proposal: Proposal, project: Path) -> Application:
     """A plan that was just made here, with the folder of its run."""
     return Application(
         run=RunFolder.fresh(project / "runs", proposal.plan),
-        text=model.write(proposal.plan),
+        text=plan_file.write(proposal.plan),
         plan=proposal.plan,
         signatures=(),
         plan_name="plan.json",

@@ -15,11 +15,11 @@ from nodevet import report
 from nodevet.document.kinds import DocumentKind, mistaken
 from nodevet.files import read_input
 from nodevet.printable import brief
-from nodevet.remedy import model
 from nodevet.remedy.journal.folder import RunError, RunFolder
 from nodevet.remedy.journal.journal import JournalState
-from nodevet.remedy.model import Plan, PlanError, digest
+from nodevet.remedy.model import Plan, PlanError
 from nodevet.remedy.plan.holders import names
+from nodevet.remedy.plan.plan_file import digest, read
 from nodevet.remedy.rollout.session import SessionTerms
 from nodevet.remedy.settings import Rollout
 from nodevet.report.parts.text import nodeset
@@ -49,7 +49,7 @@ def read_plan(file: Path) -> tuple[bytes, Plan]:
     except OSError as error:
         raise UserError(f"{file}: cannot be read: {error.strerror}") from error
     try:
-        return text, model.read(text)
+        return text, read(text)
     except PlanError as error:
         raise PlanError(f"{file}: {mistaken(file, DocumentKind.PLAN) or error}") from error
 

@@ -1,6 +1,5 @@
 """The gate: wait for hosts to come up and settle, then pass or fail them."""
 
-import re
 import time
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import suppress
@@ -22,14 +21,13 @@ from nodevet.report.parts.fold import lines
 from nodevet.run.context import VetContext
 from nodevet.run.errors import UserError
 from nodevet.run.files import FileError, replace, tried, try_out
-from nodevet.run.listener import VetListener
+from nodevet.run.listener import VetListener, Waiting
 from nodevet.run.looks import AGAIN, UNKNOWN
 from nodevet.run.vet import Save, Vetted, collect, judge_visit, recorded
 
 LONGEST = 160  # columns of one reason
 LARGEST = 1 << 30  # bytes of a verdict file
 MOST = 3  # checks that the reason of a host names
-_UPTIME = re.compile(r"\bup for [^,]*")
 
 
 class GateVerdict(msgspec.Struct, frozen=True, kw_only=True):
@@ -44,21 +42,6 @@ class GateVerdict(msgspec.Struct, frozen=True, kw_only=True):
     def text(self) -> str:
         encoded = msgspec.json.encode(self, enc_hook=tuple)  # of packed hosts, the reports
         return msgspec.json.format(encoded, indent=1).decode()
-
-
-class Waiting(msgspec.Struct, frozen=True, kw_only=True):
-    """After an attempt: which of so many hosts have not passed, and why. Seconds."""
-
-    reasons: Mapping[str, str]  # by host; printable
-    hosts: int
-    since: float  # the gate began
-    next_in: float
-    left: float  # until the gate gives up
-
-    @property
-    def gist(self) -> Mapping[str, str]:
-        """The reasons without what changes with the clock alone."""
-        return {host: _UPTIME.sub("", why) for host, why in self.reasons.items()}
 
 
 class Attempts(msgspec.Struct, frozen=True, kw_only=True):

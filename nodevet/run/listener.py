@@ -1,13 +1,33 @@
 """What a use case tells while it goes on. Each of these does nothing; override what matters."""
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from nodevet.model import HostReport, Run
 
 if TYPE_CHECKING:
     from nodevet.remedy.events import Event
-    from nodevet.run.gate import Waiting
+
+
+_UPTIME = re.compile(r"\bup for [^,]*")
+
+
+class Waiting(msgspec.Struct, frozen=True, kw_only=True):
+    """After an attempt: which of so many hosts have not passed, and why. Seconds."""
+
+    reasons: Mapping[str, str]  # by host; printable
+    hosts: int
+    since: float  # the gate began
+    next_in: float
+    left: float  # until the gate gives up
+
+    @property
+    def gist(self) -> Mapping[str, str]:
+        """The reasons without what changes with the clock alone."""
+        return {host: _UPTIME.sub("", why) for host, why in self.reasons.items()}
 
 
 class VetListener:
@@ -29,7 +49,7 @@ class VetListener:
     def advanced(self, host: str) -> None:
         """One more host is done."""
 
-    def waiting(self, waiting: "Waiting") -> None:
+    def waiting(self, waiting: Waiting) -> None:
         """A gate waits, and tries again what has not passed."""
 
     def visited(self) -> None:

@@ -29,7 +29,7 @@ from nodevet.model import Host, HostReport, Severity, Verdict
 from nodevet.remedy import model
 from nodevet.remedy.journal.attempts import Failure, recent
 from nodevet.remedy.journal.contents import ContentError, beside
-from nodevet.remedy.plan import unplanned
+from nodevet.remedy.plan import plan_file, unplanned
 from nodevet.remedy.plan.candidates import Rules, Suspected, VettedNode, draft
 from nodevet.remedy.plan.planner import FixStates, Proposal, make
 from nodevet.remedy.settings import no_hook
@@ -124,7 +124,7 @@ def write(file: Path, proposal: Proposal) -> None:
                 beside(file).hold(proposal.contents)
             except ContentError as error:
                 raise FileError(str(error)) from error
-        replace(file, model.write(proposal.plan).decode())
+        replace(file, plan_file.write(proposal.plan).decode())
 
 
 def undrained(proposal: Proposal) -> str:

@@ -15,8 +15,7 @@ from nodevet.run.listener import VetListener
 from nodevet.suspicion import suspicions
 
 if TYPE_CHECKING:
-    from nodevet.run.gate import Waiting
-    from nodevet.run.resume import TakenUp
+    from nodevet.run.listener import Waiting
     from nodevet.store import Recorder, Store
     from nodevet.store.errors import StoreError
 
@@ -31,6 +30,16 @@ class Budget(Struct, frozen=True, kw_only=True):
 
     percent: float
     hosts: int
+
+
+class TakenUp(Struct, frozen=True, kw_only=True):
+    """The part of a run that was recorded before it was killed."""
+
+    recorded: RecordedRun
+    recorder: "Recorder"
+    reports: tuple[HostReport, ...]
+    news: tuple[HostNews, ...]
+    left: tuple[Host, ...]  # still to be visited
 
 
 class Recording(VetListener):
@@ -49,7 +58,7 @@ class Recording(VetListener):
         addresses: Mapping[str, str] | None = None,
         fail_on_new: bool = False,
         alone: bool = False,  # no other run of this sweep may go on: StoreHeldError
-        earlier: "TakenUp | None" = None,  # the part of this run that is recorded already
+        earlier: TakenUp | None = None,  # the part of this run that is recorded already
         keep: Keep | None = None,
     ) -> None:
         self.broken: StoreError | None = None

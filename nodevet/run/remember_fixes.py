@@ -15,7 +15,8 @@ from nodevet.remedy.journal import journal
 from nodevet.remedy.journal.folder import RunError, RunFolder
 from nodevet.remedy.journal.journal import JournalError
 from nodevet.remedy.journal.tries import recorded_plan, tries
-from nodevet.remedy.model import Plan, PlanError, digest, write
+from nodevet.remedy.model import Plan, PlanError
+from nodevet.remedy.plan.plan_file import digest, write
 from nodevet.run.listener import FixListener
 from nodevet.run.which_store import recorded_in
 from nodevet.settings import SettingsError, settings

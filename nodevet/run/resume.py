@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from msgspec import Struct, structs
+from msgspec import structs
 
 from nodevet import age
 from nodevet.changes import FindingNews, HostNews, News
@@ -12,24 +12,14 @@ from nodevet.history.model import FindingSpan, RecordedRun, RecordedVisit, RunSt
 from nodevet.model import Host, HostReport, Verdict
 from nodevet.run.context import VetContext
 from nodevet.run.errors import UserError
-from nodevet.run.recording import TROUBLE, ended_news
+from nodevet.run.recording import TROUBLE, TakenUp, ended_news
 from nodevet.run.vet import judge_visit
 
 if TYPE_CHECKING:
-    from nodevet.store import Recorder, Store
+    from nodevet.store import Store
 
 LAST = "last"  # the last run that did not end
 LOOKED = 50  # runs
-
-
-class TakenUp(Struct, frozen=True, kw_only=True):
-    """The part of a run that was recorded before it was killed."""
-
-    recorded: RecordedRun
-    recorder: "Recorder"
-    reports: tuple[HostReport, ...]
-    news: tuple[HostNews, ...]
-    left: tuple[Host, ...]  # still to be visited
 
 
 def resumed(store: "Store", ref: str, context: VetContext, hosts: Sequence[Host]) -> TakenUp:

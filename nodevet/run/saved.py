@@ -22,7 +22,7 @@ from nodevet.fleet import Visit
 from nodevet.identity import expected_hostname
 from nodevet.model import Host, Run, Status, Verdict
 from nodevet.printable import brief
-from nodevet.run.context import MaxAge
+from nodevet.run.max_age import MaxAge
 from nodevet.run.targets import Targets, any_hostname
 
 LARGEST = bounds.DOCUMENT + (1 << 20)  # bytes of a kept visit

@@ -21,8 +21,9 @@ from nodevet.judge import judge
 from nodevet.last_few import LastFew
 from nodevet.model import Baseline, Host, HostReport, Run, Severity, Status, new_run_id, unknown
 from nodevet.packed import FEW, PackedHosts, PackedReport
-from nodevet.run.context import MaxAge, VetContext
+from nodevet.run.context import VetContext
 from nodevet.run.listener import VetListener
+from nodevet.run.max_age import MaxAge
 
 JUDGING = 5.0  # seconds of CPU time for one host; a large one takes some hundredths
 GENERIC = "generic"

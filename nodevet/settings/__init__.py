@@ -5,8 +5,9 @@ from pathlib import Path
 
 import msgspec
 
+from nodevet.document.complaint import Complaint
 from nodevet.document.tree import dotted
-from nodevet.document.typed import Complaint, MisfitError, typed
+from nodevet.document.typed import MisfitError, typed
 from nodevet.files import open_regular
 from nodevet.problems import Place, Problem, listed
 from nodevet.settings.model import Settings

@@ -24,7 +24,8 @@ from nodevet.fixing.model import Risk
 from nodevet.model import Severity
 from nodevet.remedy.journal import journal
 from nodevet.remedy.journal.journal import JournalRecord
-from nodevet.remedy.model import Plan, PlannedNode, digest, write
+from nodevet.remedy.model import Plan, PlannedNode
+from nodevet.remedy.plan.plan_file import digest, write
 from nodevet.run import listing
 from nodevet_sim.cli import command as simulator
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from nodevet.cli.common.gate_watch import GateBoard
-from nodevet.run.gate import Waiting
+from nodevet.run.listener import Waiting
 
 pytestmark = pytest.mark.timeout(600)  # nodes are booted first
 Run = Callable[..., subprocess.CompletedProcess[str]]

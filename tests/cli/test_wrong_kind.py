@@ -9,6 +9,7 @@ import pytest
 
 from nodevet.model import Run as Checks
 from nodevet.remedy import model
+from nodevet.remedy.plan import plan_file
 from nodevet.report import render
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
@@ -33,7 +34,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "site.yaml").write_text("nodevet: 1\nexpect: {gpu_count: 8}\n")
     (folder / "fleet.yaml").write_text("nodevet: 1\nhosts: a\n")
     (folder / "last.json").write_text(render("json", RUN))
-    (folder / "plan.json").write_bytes(model.write(PLAN))
+    (folder / "plan.json").write_bytes(plan_file.write(PLAN))
     return folder
 
 

@@ -37,7 +37,8 @@ from nodevet.fleet.executor import Acted, LockedError, WorkError
 from nodevet.judge import judge
 from nodevet.model import Baseline, Expectation, Host, Severity, Verdict
 from nodevet.remedy.journal.journal import Journal, RunBegin, state
-from nodevet.remedy.model import Plan, PlannedNode, Step, write
+from nodevet.remedy.model import Plan, PlannedNode, Step
+from nodevet.remedy.plan.plan_file import write
 from nodevet.remedy.rollout.compare import StepContext
 from nodevet.remedy.rollout.node_run import NodeApply, NodeTask
 from nodevet.remedy.rollout.rollback import NodeRollback, RollbackTask

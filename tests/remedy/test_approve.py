@@ -23,7 +23,8 @@ from nodevet.remedy.approval.verify import (
     signature_file,
     signatures,
 )
-from nodevet.remedy.model import Plan, PlannedNode, Step, write
+from nodevet.remedy.model import Plan, PlannedNode, Step
+from nodevet.remedy.plan.plan_file import write
 from nodevet.resource import Resource
 from nodevet.resource.kernel import WriteKernel
 

@@ -12,10 +12,10 @@ import msgspec
 import pytest
 
 from nodevet.fixing.model import Risk
-from nodevet.remedy import model
 from nodevet.remedy.approval.verify import sign, signature_file
 from nodevet.remedy.journal.journal import state
 from nodevet.remedy.model import Plan, PlannedNode, Step
+from nodevet.remedy.plan import plan_file
 from nodevet.remedy.rollout.apply import ApplyOrder, Stop, apply
 from nodevet.remedy.rollout.limits import Limits
 from nodevet.resource import Resource
@@ -234,7 +234,7 @@ def signed(tmp_path: Path) -> Callable[..., Any]:
             nodes={"n1": PlannedNode(machine_id="m", boot_id="b", baseline="b")},
             steps=(step,),
         )
-        text, lines = model.write(plan), {}
+        text, lines = plan_file.write(plan), {}
         file = tmp_path / "plan.json"
         file.write_bytes(text)
         for name in ("ann", "bob", "zoe"):
@@ -249,7 +249,7 @@ def signed(tmp_path: Path) -> Callable[..., Any]:
         signers.write_text("".join(lines.values()))
         run: Any = SimpleNamespace(plan_file=file)
         return SimpleNamespace(
-            closed=closing(run, text, model.read(text), (), tmp_path),
+            closed=closing(run, text, plan_file.read(text), (), tmp_path),
             signers=signers,
             lines=lines,
             file=file,

@@ -10,9 +10,9 @@ from msgspec.structs import replace
 
 from nodevet import cli
 from nodevet.fixing.model import Risk
-from nodevet.remedy import model
 from nodevet.remedy.journal.folder import RunFolder
 from nodevet.remedy.model import Plan, PlanError, PlannedNode, Step
+from nodevet.remedy.plan import plan_file
 from nodevet.resource import Resource, State
 from nodevet.resource.file import WriteFile
 from nodevet.resource.kernel import WriteKernel
@@ -46,7 +46,7 @@ GOOD = Plan(
 
 def refused(plan: Plan) -> str:
     with pytest.raises(PlanError) as told:
-        model.read(model.write(plan))
+        plan_file.read(plan_file.write(plan))
     assert str(told.value).startswith("not a valid plan: ")
     return str(told.value)
 
@@ -56,7 +56,7 @@ def with_step(**changes: object) -> Plan:
 
 
 def test_a_plan_without_a_contradiction_is_read() -> None:
-    assert model.read(model.write(GOOD)) == GOOD
+    assert plan_file.read(plan_file.write(GOOD)) == GOOD
 
 
 @pytest.mark.parametrize(
@@ -94,7 +94,7 @@ def test_d19_apply_approve_and_rollback_write_nothing_for_such_a_plan(
     project.mkdir(parents=True)
     (project / "allowed_signers").write_text("ann ssh-ed25519 AAAA\n")
     plan, run = project / "plan.json", project / "run"
-    plan.write_bytes(model.write(replace(GOOD, id="../../../../x")))
+    plan.write_bytes(plan_file.write(replace(GOOD, id="../../../../x")))
     run.mkdir()
     (run / "plan.json").write_bytes(plan.read_bytes())
     before = sorted(tmp_path.rglob("*"))

@@ -12,11 +12,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from random_json import mangled
 
-from nodevet.remedy import model
 from nodevet.remedy.journal import journal
 from nodevet.remedy.journal.account import account
 from nodevet.remedy.journal.folder import RunError, RunFolder
 from nodevet.remedy.model import PlanError
+from nodevet.remedy.plan import plan_file
 from nodevet.remedy.plan.render import View, show
 from nodevet.result import Outcome
 
@@ -51,7 +51,7 @@ def test_e04_a_plan_with_anything_in_it_is_shown_or_refused(ended: Path) -> None
     @given(mangled(plan))
     def holds(document: Any) -> None:
         try:
-            read = model.read(json.dumps(document).encode())
+            read = plan_file.read(json.dumps(document).encode())
         except PlanError:
             return
         assert all(show(read, view) for view in View)

@@ -16,7 +16,7 @@ from nodevet.fleet.executor import Acted
 from nodevet.judge import judge
 from nodevet.model import HostReport, Status
 from nodevet.remedy import model
-from nodevet.remedy.plan import render
+from nodevet.remedy.plan import plan_file, render
 from nodevet.remedy.plan.candidates import Rules, VettedNode, draft
 from nodevet.remedy.plan.planner import FixStates, make
 from nodevet.remedy.plan.render import View
@@ -126,7 +126,7 @@ def planned(w: World, holders: str = "") -> Any:
     }
     proposal = make(drafted, rules, looked)
     assert not proposal.plan.conflicts, proposal
-    return model.read(model.write(proposal.plan))
+    return plan_file.read(plan_file.write(proposal.plan))
 
 
 def told(plan: Any) -> str:
@@ -268,7 +268,7 @@ def test_d22_two_steps_may_stop_the_same_service_and_nothing_else(node: Any) -> 
         before=(),
     )
     both = replace(plan, steps=(step, other))
-    assert model.read(model.write(both)) == both
+    assert plan_file.read(plan_file.write(both)) == both
     for wrong in (
         replace(other, holders=()),
         replace(other, actions=(step.actions[0],)),
@@ -277,7 +277,7 @@ def test_d22_two_steps_may_stop_the_same_service_and_nothing_else(node: Any) -> 
         ),
     ):
         with pytest.raises(model.PlanError):
-            model.read(model.write(replace(plan, steps=(step, wrong))))
+            plan_file.read(plan_file.write(replace(plan, steps=(step, wrong))))
 
 
 def test_d22_a_service_that_an_admin_stopped_since_stays_stopped(node: Any) -> None:

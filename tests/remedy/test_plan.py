@@ -28,7 +28,7 @@ from nodevet.model import (
     ok,
     unknown,
 )
-from nodevet.remedy import model
+from nodevet.remedy.plan import plan_file
 from nodevet.remedy.plan.candidates import Draft, Rules, VettedNode, draft
 from nodevet.remedy.plan.planner import FixStates, Proposal, make
 from nodevet.remedy.plan.render import View, show
@@ -185,7 +185,7 @@ def test_a_wrong_finding_with_an_allowed_fix_becomes_a_step(shop: Shop) -> None:
     )
     assert made.nodes["n1"].machine_id == "m-n1" and made.nodes["n1"].boot_id == "b-n1"
     assert made.nodes["n1"].groups == ("rack1",)
-    assert model.read(model.write(made)) == made
+    assert plan_file.read(plan_file.write(made)) == made
 
 
 def test_nothing_wrong_is_nothing_to_do(shop: Shop) -> None:

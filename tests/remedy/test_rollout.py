@@ -17,8 +17,8 @@ from msgspec.structs import replace
 from nodevet import __version__, cli
 from nodevet.fixing.model import Risk
 from nodevet.fleet.controller import ssh_executor
-from nodevet.remedy import model
 from nodevet.remedy.model import Plan
+from nodevet.remedy.plan import plan_file
 from nodevet.remedy.rollout.apply import HostRunner
 from nodevet.remedy.settings import Rollout, no_hook
 from nodevet.run.context import open_context
@@ -63,7 +63,7 @@ class RolloutRig:
         """An approved plan of all nodes, by bob."""
         plan = replace(self.world.plan(), rollout=rollout, nodevet=version, author="bob")
         file = self.project / "plan.json"
-        file.write_bytes(model.write(plan))
+        file.write_bytes(plan_file.write(plan))
         words = ("ssh-keygen", "-q", "-Y", "sign", "-n", "nodevet-plan@v1", "-f", self.key, file)
         file.with_name("plan.json.sig").unlink(missing_ok=True)
         subprocess.run(words, check=True, timeout=30, stderr=subprocess.DEVNULL)
@@ -209,7 +209,7 @@ def test_d23_a_limit_that_was_changed_after_it_was_signed_voids_it(
     d = rig("n1")
     plan = d.plan()
     loose = replace(plan, rollout=replace(plan.rollout, max_fail=100))
-    (d.project / "plan.json").write_bytes(model.write(loose))
+    (d.project / "plan.json").write_bytes(plan_file.write(loose))
     said = d.apply()
     assert said.code == 2 and "does not fit this plan" in said.err and d.calls == []
 

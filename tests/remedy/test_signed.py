@@ -10,8 +10,8 @@ import msgspec
 import pytest
 
 from nodevet.fixing.model import Risk
-from nodevet.remedy import model
 from nodevet.remedy.model import Conflict, Plan, PlanError, PlannedNode, Step
+from nodevet.remedy.plan import plan_file
 from nodevet.remedy.plan.render import View
 from nodevet.remedy.settings import Rollout
 from nodevet.resource import Resource, RunCommand, State, unit
@@ -148,7 +148,7 @@ def look(tmp_path: Path) -> Any:
     return show
 
 
-DOCUMENT = json.loads(model.write(PLAN))
+DOCUMENT = json.loads(plan_file.write(PLAN))
 
 
 @pytest.mark.parametrize("view", [View.DIFF, View.FULL])
@@ -161,7 +161,7 @@ def test_e27_every_field_that_is_signed_is_shown_or_the_plan_is_refused(
         if where[0] in ALIKE:
             continue
         try:
-            model.read(json.dumps(document).encode())
+            plan_file.read(json.dumps(document).encode())
         except PlanError:
             continue
         if look(document, view) == seen:
@@ -176,7 +176,7 @@ def test_e27_a_resource_that_no_action_names_is_refused_with_its_name() -> None:
     more = msgspec.structs.replace(first, resources=(*first.resources, stray))
     plan = msgspec.structs.replace(PLAN, steps=(more, second))
     with pytest.raises(PlanError) as told:
-        model.read(model.write(plan))
+        plan_file.read(plan_file.write(plan))
     assert 'no action names 1 of its resources: "unit sshd.service"' in str(told.value)
 
 

@@ -10,6 +10,7 @@ import pytest
 from nodevet.remedy import model
 from nodevet.remedy.journal import journal, records
 from nodevet.remedy.journal.records import JournalError, RunEnd
+from nodevet.remedy.plan import plan_file
 from nodevet.remedy.upgrades import UpgradeError, upgraded
 from nodevet.upgrades import Document
 
@@ -29,7 +30,7 @@ def record_of_then(document: Document) -> Document:
 
 
 def old_plan(w: World, schema: int = model.VERSION - 1) -> bytes:
-    document = json.loads(model.write(w.plan()))
+    document = json.loads(plan_file.write(w.plan()))
     document["nodevet_plan"] = schema
     document["owner"] = document.pop("author")
     return json.dumps(document).encode()
@@ -37,7 +38,7 @@ def old_plan(w: World, schema: int = model.VERSION - 1) -> bytes:
 
 def test_a_plan_of_the_schema_before_is_read_as_one_of_today(world: Callable[..., World]) -> None:
     w = world()
-    plan = model.read(old_plan(w), {model.VERSION - 1: plan_of_then})
+    plan = plan_file.read(old_plan(w), {model.VERSION - 1: plan_of_then})
     assert (plan.nodevet_plan, plan.author) == (model.VERSION, "ann")
     assert plan.steps == w.plan().steps
 
@@ -50,14 +51,14 @@ def test_a_plan_that_no_step_leads_from_is_refused(
     world: Callable[..., World], schema: int, told: str
 ) -> None:
     with pytest.raises(model.PlanError, match=told):
-        model.read(old_plan(world(), schema), {model.VERSION - 1: plan_of_then})
+        plan_file.read(old_plan(world(), schema), {model.VERSION - 1: plan_of_then})
 
 
 def test_a_plan_that_its_step_cannot_take_is_refused(world: Callable[..., World]) -> None:
     document = json.loads(old_plan(world()))
     del document["owner"]
     with pytest.raises(model.PlanError, match="not a valid document of schema"):
-        model.read(json.dumps(document).encode(), {model.VERSION - 1: plan_of_then})
+        plan_file.read(json.dumps(document).encode(), {model.VERSION - 1: plan_of_then})
 
 
 def older(lines: list[bytes], schema: int) -> bytes:

@@ -107,6 +107,7 @@ from nodevet.catalog import Catalog
 from nodevet.fixing.model import Risk
 from nodevet.fleet.protocol import answers
 from nodevet.remedy import model
+from nodevet.remedy.plan import plan_file
 from nodevet.remedy.plan.render import step_lines
 from nodevet.remote import look
 from nodevet.resource import RestoreError, State, apart, holds, moved, perform, restore
@@ -137,12 +138,12 @@ plan = model.Plan(
     id="0a1b2c3d", author="alice", created="", expires="", baselines={"site": ""},
     nodes={"n1": node}, steps=(step,),
 )
-assert model.read(model.write(plan)) == plan
+assert plan_file.read(plan_file.write(plan)) == plan
 bad = msgspec.structs.replace(change.actions[0], name="../x")
 resources = (bad.resource,)
 wrong = msgspec.structs.replace(step, actions=(bad,), resources=resources, before=())
 try:
-    model.read(model.write(msgspec.structs.replace(plan, steps=(wrong,))))
+    plan_file.read(plan_file.write(msgspec.structs.replace(plan, steps=(wrong,))))
 except model.PlanError as error:
     assert "is not the name of a widget" in str(error)
 else:

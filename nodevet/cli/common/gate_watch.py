@@ -13,7 +13,7 @@ from nodevet.report.parts.text import count, nodeset
 from nodevet.run.listener import VetListener
 
 if TYPE_CHECKING:
-    from nodevet.run.gate import Waiting
+    from nodevet.run.listener import Waiting
 
 EVERY = 60.0  # seconds between two lines of a log if nothing changes
 MOST = 4  # groups of hosts that wait for the same, in one line

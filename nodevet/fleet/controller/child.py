@@ -12,7 +12,7 @@ from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from typing import IO, cast
 
-from nodevet.fleet import FleetError
+from nodevet.fleet.model import FleetError
 from nodevet.printable import last_line
 
 STALL = 30  # seconds beyond the time of its work, after which a silent child is taken for dead

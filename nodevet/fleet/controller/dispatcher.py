@@ -8,8 +8,8 @@ from collections import deque
 from collections.abc import Generator, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from nodevet.fleet import FleetError, Options, Visit
 from nodevet.fleet.controller.local import LocalProbe
+from nodevet.fleet.model import FleetError, Options, Visit
 from nodevet.model import Host
 
 if TYPE_CHECKING:

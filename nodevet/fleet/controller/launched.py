@@ -13,11 +13,11 @@ from itertools import count
 from sys import executable
 
 from nodevet.durations import elapsed
-from nodevet.fleet import FleetError, Options, Visit
 from nodevet.fleet.controller import child, shards
 from nodevet.fleet.controller.child import Ending
 from nodevet.fleet.controller.launcher_process import LauncherProcess
 from nodevet.fleet.launchers import Engine, Launcher
+from nodevet.fleet.model import FleetError, Options, Visit
 from nodevet.fleet.protocol import framing
 from nodevet.fleet.protocol.framing import (
     ANSWER_HEAD,

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import nodevet
 from nodevet.durations import elapsed
-from nodevet.fleet import Options, Visit
 from nodevet.fleet.controller.child import ChildProcess, Ending
+from nodevet.fleet.model import Options, Visit
 from nodevet.fleet.protocol.commands import explain
 from nodevet.fleet.protocol.payload import Answer, AnswerError, request
 from nodevet.model import Host, Status

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from nodevet import last_verdict, typed
 from nodevet.durations import elapsed
-from nodevet.fleet import Options
 from nodevet.fleet.controller.child import ChildProcess, StalledError
 from nodevet.fleet.controller.local import ENVIRONMENT, start
 from nodevet.fleet.executor import LockedError, WorkError
+from nodevet.fleet.model import Options
 from nodevet.fleet.protocol import answers, commands
 from nodevet.fleet.protocol.framing import ActResult, SessionAnswer
 from nodevet.fleet.protocol.payload import Answer, AnswerError, request, wish

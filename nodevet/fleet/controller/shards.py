@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from nodevet.durations import elapsed
-from nodevet.fleet import FleetError, Options, Visit
 from nodevet.fleet.controller import child
 from nodevet.fleet.controller.child import ChildProcess, Ending
+from nodevet.fleet.model import FleetError, Options, Visit
 from nodevet.fleet.protocol import framing
 from nodevet.fleet.protocol.payload import payload
 from nodevet.model import Host, Status

@@ -12,12 +12,12 @@ from typing import Any, TypeVar, cast
 
 import msgspec
 
-from nodevet.fleet import FleetError, Options
 from nodevet.fleet.controller.local_session import LocalSession
 from nodevet.fleet.controller.shards import FEWER, check_files, orders
 from nodevet.fleet.controller.worker import Worker
 from nodevet.fleet.executor import Acted, WorkError
 from nodevet.fleet.launchers import NOT_ELSEWHERE
+from nodevet.fleet.model import FleetError, Options
 from nodevet.fleet.protocol import answers
 from nodevet.fleet.protocol.framing import ActResult, SessionAnswer, SessionRequest
 from nodevet.model import Host

@@ -6,10 +6,10 @@ from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeoutError
 from dataclasses import replace
 
-from nodevet.fleet import FleetError
 from nodevet.fleet.controller import child
 from nodevet.fleet.controller.child import ChildProcess, StalledError
 from nodevet.fleet.executor import LockedError, WorkError
+from nodevet.fleet.model import FleetError
 from nodevet.fleet.protocol import framing
 from nodevet.fleet.protocol.framing import (
     BatchOrder,

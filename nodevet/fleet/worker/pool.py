@@ -21,7 +21,7 @@ import msgspec
 from msgspec import structs
 
 from nodevet import typed
-from nodevet.fleet import FleetError
+from nodevet.fleet.model import FleetError
 from nodevet.fleet.protocol import framing
 from nodevet.fleet.protocol.framing import BatchOrder, Beat, FrameReader, LostHost
 from nodevet.fleet.protocol.greeting import greeting, write_greeting

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import NoReturn
 
 from nodevet.durations import elapsed
-from nodevet.fleet import FleetError, Visit
 from nodevet.fleet.controller.shards import Shard, accept_keys, expanded
+from nodevet.fleet.model import FleetError, Visit
 from nodevet.fleet.protocol import framing
 from nodevet.fleet.protocol.framing import (
     BatchOrder,

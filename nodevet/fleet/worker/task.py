@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterable
 from contextlib import closing, suppress
 from typing import Any
 
-from nodevet.fleet import Visit
 from nodevet.fleet.controller.shards import Shard
+from nodevet.fleet.model import Visit
 from nodevet.fleet.protocol import framing
 from nodevet.fleet.protocol.greeting import Greeting, greeting, unfit
 from nodevet.fleet.worker.relay import at_home, lost_host, outcome, usable

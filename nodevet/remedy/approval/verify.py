@@ -20,7 +20,8 @@ from nodevet.remedy.approval.signatures import (
     signatures,
     signers,
 )
-from nodevet.remedy.model import Plan, read
+from nodevet.remedy.model import Plan
+from nodevet.remedy.plan.plan_file import read
 from nodevet.result import Approval
 
 __all__ = [

@@ -17,7 +17,6 @@ from msgspec.structs import replace
 from nodevet import __version__, typed
 from nodevet.files import open_regular, write_whole
 from nodevet.model import Host
-from nodevet.remedy import model
 from nodevet.remedy.approval.signatures import Signature
 from nodevet.remedy.journal import journal
 from nodevet.remedy.journal.account import NOT_ATTEMPTED, account
@@ -26,6 +25,7 @@ from nodevet.remedy.journal.journal import Journal, JournalError, RunBegin, RunE
 from nodevet.remedy.journal.owner import boot_id
 from nodevet.remedy.journal.records import JournalRecord
 from nodevet.remedy.model import Plan
+from nodevet.remedy.plan import plan_file
 from nodevet.remedy.upgrades import RESULT as RESULTS
 from nodevet.remedy.upgrades import UpgradeError, upgraded
 from nodevet.result import SCHEMA, Approval, HostResult, Outcome, Result
@@ -95,7 +95,7 @@ class RunFolder:
     def plan(self) -> tuple[bytes, Plan]:
         """The plan byte by byte, and decoded. Raises PlanError too."""
         text = self._read(PLAN)
-        return text, model.read(text)
+        return text, plan_file.read(text)
 
     def reach(self) -> SavedReach:
         """How the nodes were reached: addresses, keys, and by ssh_config commands that run here.
@@ -147,7 +147,7 @@ class RunFolder:
         if not records:
             raise RunError(f"{self.path}: {NOTHING}")
         result = self.whole(account(plan, records, folder=str(self.path)), records)
-        if result.digest != model.digest(text):
+        if result.digest != plan_file.digest(text):
             raise RunError(f"{self.plan_file}: was changed since the run began; restore it")
         return result
 
@@ -249,7 +249,7 @@ class Opening:
                 hosts=tuple(hosts),
                 nodevet=__version__,
                 started=datetime.now().astimezone().isoformat(timespec="seconds"),
-                plan=model.digest(text),
+                plan=plan_file.digest(text),
                 path=str(folder.plan_file),
                 approvals=tuple(approvals),
                 options=options,

@@ -7,18 +7,15 @@ its paths are written on nodes, and what a step does not name is not restored.
 import re
 from collections import Counter
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from nodevet.identity import SHOWN
 from nodevet.inventory.settings import name_problem
 from nodevet.machines import machine, one_machine
 from nodevet.problems import quoted
+from nodevet.remedy.model import Plan, Step
 from nodevet.remedy.plan.holders import fault
 from nodevet.remedy.settings import faults
 from nodevet.resource import kind_of, unit, unnamed, untouched
-
-if TYPE_CHECKING:
-    from nodevet.remedy.model import Plan, Step
 
 ID = re.compile(r"[A-Za-z0-9]{8,16}")
 FIX = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}")  # the stem of a file
@@ -26,7 +23,7 @@ EFFECTIVE = ("now", "restart", "reset", "reboot")
 OPTIONS = ("now", "restart")
 
 
-def contradictions(plan: "Plan") -> Iterator[str]:
+def contradictions(plan: Plan) -> Iterator[str]:
     """Everything for which no part of such a plan may be shown, signed, applied or rolled back."""
     if not ID.fullmatch(plan.id):
         yield f"its id {quoted(plan.id)} is not 8 to 16 letters and digits"
@@ -62,7 +59,7 @@ def contradictions(plan: "Plan") -> Iterator[str]:
             yield f"{times} steps of {quoted(host)} change {quoted(resource.label)}"
 
 
-def _of_step(step: "Step") -> Iterator[str]:
+def _of_step(step: Step) -> Iterator[str]:
     number = step.id.removeprefix(f"{step.host}/{step.fix}/")
     if not FIX.fullmatch(step.fix):
         yield f"{quoted(step.fix)} cannot be the name of a fix"
@@ -98,7 +95,7 @@ def _of_step(step: "Step") -> Iterator[str]:
     yield from _names(step)
 
 
-def _names(step: "Step") -> Iterator[str]:
+def _names(step: Step) -> Iterator[str]:
     """What of its resources cannot have such a name."""
     changed = {action.resource for action in step.actions if action.resource}
     for resource in sorted(changed.union(step.resources)):

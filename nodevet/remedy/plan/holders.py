@@ -7,7 +7,6 @@ last, which the plan shows as actions of its own.
 """
 
 from collections.abc import Collection, Iterator, Sequence
-from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
@@ -15,10 +14,8 @@ from nodevet.evidence.document import Evidence
 from nodevet.evidence.gpu import Gpu, Gpus
 from nodevet.evidence.processes import Process, Processes, service_of
 from nodevet.fixing.model import PlannedChange, Risk
+from nodevet.remedy.model import Step
 from nodevet.resource import kind_of, unit
-
-if TYPE_CHECKING:
-    from nodevet.remedy.model import Step
 
 MONITORS = {  # comm, of which the kernel keeps 15 characters, and the services that start it
     "nv-hostengine": ("nvidia-dcgm.service", "dcgm.service"),
@@ -109,7 +106,7 @@ def around(change: PlannedChange, services: Sequence[str]) -> PlannedChange:
     )
 
 
-def fault(step: "Step") -> str:
+def fault(step: Step) -> str:
     """Why a step does not stop and start its holders as `around` has it; empty if it does."""
     count = len(step.holders)
     if not count:
