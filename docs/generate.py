@@ -1,13 +1,12 @@
 """Write docs/checks/ from the checks, docs/coverage.md from docs/coverage.yaml, docs/faults.md from
 the faults of simulated nodes, docs/diagnosis-rules.md from the rules of diagnoses, docs/metrics.md
-from what is written of a run of checks, a run of fixes and a sweep, docs/schemas.md and
-docs/schemas/ from the documents that nodevet stores.
+from what is written of a run of checks, a run of fixes and a sweep, docs/schemas.md
+from the documents that nodevet stores.
 
 .venv/bin/python docs/generate.py           # write it
 .venv/bin/python docs/generate.py --check   # exit 1 where it is not current
 """
 
-import json
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -60,7 +59,7 @@ def main() -> int:
     pages[FOLDER / "diagnosis-rules.md"] = rules_page()
     pages[FOLDER / "metrics.md"] = metrics_page()
     pages[FOLDER / "coverage.md"] = coverage_page(Catalog())
-    pages |= schema_pages()
+    pages |= schemas_page()
     if sys.argv[1:]:
         changed = {path for path, text in pages.items() if not current(path, text)}
         for target in sorted(changed | stale):
@@ -237,19 +236,16 @@ STORED = {
 }
 
 
-def schema_pages() -> dict[Path, str]:
-    """docs/schemas/ with a JSON Schema of each kind of document, and the page about them."""
-    pages, blocks = {}, [SCHEMAS_HEAD.rstrip()]
+def schemas_page() -> dict[Path, str]:
+    """The page about the documents that nodevet stores, by their schemas."""
+    blocks = [SCHEMAS_HEAD.rstrip()]
     for kind, told in STORED.items():
         schema = KINDS[kind](FOLDER)
-        text = json.dumps(schema, indent=1, ensure_ascii=False) + "\n"
-        pages[FOLDER / "schemas" / f"{kind}.json"] = text
-        blocks += [f"## {kind.capitalize()}", f"{told} Schema: [{kind}.json](schemas/{kind}.json)."]
+        blocks += [f"## {kind.capitalize()}", f"{told} Its schema: `nodevet schema {kind}`."]
         if kind != "evidence":
             first = schema.get("$ref", "").rpartition("/")[2]
             blocks += list(definitions(schema["$defs"], first))
-    pages[FOLDER / "schemas.md"] = "\n\n".join(blocks) + "\n"
-    return pages
+    return {FOLDER / "schemas.md": "\n\n".join(blocks) + "\n"}
 
 
 def definitions(found: dict[str, Any], first: str) -> Iterator[str]:
