@@ -37,7 +37,6 @@ DEVICE_NODES = _most(1024)  # /dev/nvidia*
 EVENTS = _most(4096)  # that differ; a broken node has tens, and the probe keeps 1,000
 TIMES = _most(64)  # of one event: the probe keeps the latest
 CRASHES = _most(64)  # that kernels left records of; the probe keeps the latest
-FILE_SYSTEMS = _most(64)  # paths that are asked about: 8
 IDLE_STATES = _most(1024)  # kinds: a CPU has 10 at most, and a machine a few kinds of CPUs
 BOOTS = _most(1024)  # in the records of two months; the probe keeps as many
 STUCK = _most(256)  # processes, of those that do not come back; the probe keeps as many

@@ -22,6 +22,7 @@ from nodevet.model import Check, Finding
 
 HERE = Path(__file__).parent
 CATALOG = Catalog()
+LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # eight times as fast, for a thousand cases
 
 
 class Case(NamedTuple):
@@ -58,7 +59,7 @@ def _whole(sections: dict[str, Any], **rest: Any) -> dict[str, Any]:
 
 
 def load(path: Path) -> Case:
-    text = yaml.safe_load(path.read_text(encoding="utf-8"))
+    text = yaml.load(path.read_text(encoding="utf-8"), Loader=LOADER)
     assert set(text) == {"params", "evidence", "findings"}, path
     return Case(
         path.parent.name, path.stem, text["params"], document(text["evidence"]), text["findings"]
