@@ -8,8 +8,8 @@ machine's topology, a module parameter that a debugging session left behind.
 
 **Verdicts.** A GPU fails with the peers that it cannot reach, and why NVML says so. In a virtual
 machine a topology that does not allow it is up to the host and not applicable, unless NVLink is
-asked for. A node with one GPU, a GPU in MIG mode and a vGPU are not applicable. Of more than 16
-GPUs the pairs are not read.
+asked for. A node with one GPU, a GPU in MIG mode and a vGPU are not applicable. A pair of which
+NVML says nothing is unknown. Of more than 16 GPUs the pairs are not read.
 
 **To fix it** CHIPSET_NOT_SUPPORTED, IOH_TOPOLOGY_NOT_SUPPORTED: the GPUs are on different root
 complexes, or ACS and IOMMU send their traffic through the host. DISABLED_BY_REGKEY: look for
@@ -20,7 +20,7 @@ Over NVLink: see `nvlink` and `fabric`.
 from collections.abc import Iterator, Sequence
 from typing import ClassVar, Literal
 
-from nodevet.evidence.across import IN_HAND, each_gpu
+from nodevet.evidence.across import IN_HAND, answering, each_gpu
 from nodevet.evidence.core import NOT_SUPPORTED, unread
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.gpu import Gpu, Peer, board, subject_of
@@ -59,8 +59,6 @@ def judge_gpu(evidence: Evidence, gpu: Gpu, over: str) -> Iterator[Finding]:
         yield not_applicable(subject, why="a vGPU: its host decides")
     elif gpu.peers is None:
         yield unread(subject, gpu, "peers")
-    elif not gpu.peers:
-        yield not_applicable(subject, why="no other GPU of the node was reached")
     else:
         yield from judge_peers(evidence, gpu, gpu.peers, "nvlink" if over == "nvlink" else "read")
 
@@ -71,17 +69,29 @@ def judge_peers(
     subject = subject_of(gpu)
     apart = [peer for peer in peers if getattr(peer, field) not in (None, "OK")]
     silent = [peer for peer in peers if getattr(peer, field) is None]
-    if gpu.mig_current and (apart or silent):
+    missing = unlisted_peers(evidence, gpu)
+    if gpu.mig_current and (apart or silent or missing):
         yield not_applicable(subject, why="there is no peer access in MIG mode")
         return
     if apart:
         yield failed(evidence, gpu, apart, field)
-    if len(silent) == len(peers) and all(is_untold(peer, field) for peer in silent):
+    if missing:
+        yield unknown(subject, why=f"not among its peers: {', '.join(missing)}")
+    elif not peers:
+        yield not_applicable(subject, why="no other GPU of the node was reached")
+    elif len(silent) == len(peers) and all(is_untold(peer, field) for peer in silent):
         yield not_applicable(subject, why="this GPU or driver does not tell")
     elif silent:
         yield unknown(subject, why=f"GPU {silent[0].index}: {field}: {silent[0].why(field)}")
     elif not apart:
         yield ok(subject, expected=[], actual=[], why=f"{len(peers)} peers")
+
+
+def unlisted_peers(evidence: Evidence, gpu: Gpu) -> list[str]:
+    """The GPUs that its peers lack; one that NVML cannot ask has a finding of its own."""
+    listed = {gpu.index, *(peer.index for peer in gpu.peers or ())}
+    others = (each for each in answering(evidence) if each.index not in listed)
+    return [subject_of(each).label for each in others]
 
 
 def is_untold(peer: Peer, field: str) -> bool:
@@ -111,8 +121,10 @@ def failed(evidence: Evidence, gpu: Gpu, apart: Sequence[Peer], field: str) -> F
 
 def learn(evidence: Evidence) -> dict[str, str] | None:
     """How the GPUs of a good node reach one another; nothing if some do not, or there is one."""
-    gpus = [gpu for gpu in each_gpu(evidence) if isinstance(gpu, Gpu)]
+    gpus = answering(evidence)
     pairs = [peer for gpu in gpus for peer in gpu.peers or ()]
+    if any(unlisted_peers(evidence, gpu) for gpu in gpus):
+        return None
     for over, field in (("nvlink", "nvlink"), ("any", "read")):
         if pairs and all(getattr(peer, field) == "OK" for peer in pairs):
             return {"over": over}
@@ -124,7 +136,9 @@ CHECK = Check(
     area=Area.GPU,
     reads=(
         *IN_HAND,
+        "gpu.gpus[].index",
         "gpu.gpus[].mig_current",
+        "gpu.gpus[].peers[].index",
         "gpu.gpus[].peers[].nvlink",
         "gpu.gpus[].peers[].read",
         "gpu.gpus[].virtualization_mode",
