@@ -12,8 +12,9 @@ process), `hung_task` (blocked for minutes, mostly by storage or NFS), `soft_loc
 `hard_lockup` (a CPU that does not come back), `rcu_stall`, `oops` (BUG, Oops, a fault in the kernel
 itself), `panic`, `nic_failed` (the driver of a network card gave it up: mlx5, mlx4, bnxt, ice,
 irdma, igb, igc, ixgbe, ena, cxgb4), and `crash` (the boot before ended in one, by a record that is
-no older than an hour before this boot). `maximum` says how many lines of a kind are allowed,
-`allow` names kinds that are no fault here. By default those are `oom_cgroup`, the kill of a job
+no older than an hour before this boot). Where the lines name a device, as those of `nic_failed` do,
+each device has a finding of its own. `maximum` says how many lines of a kind are allowed, of each
+device if they name one; `allow` names kinds that are no fault here. By default those are `oom_cgroup`, the kill of a job
 that exceeded its own limit, and `segfault`, the crash of a program in CUDA's, NCCL's or the
 driver's libraries; both are shown. It is ok only if the log has no gap, and says since when if its
 beginning is gone, as `xid` does. Captured files without a kernel log are not applicable. With
@@ -25,9 +26,8 @@ kernel tells of no more.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal, NamedTuple
 
-import msgspec
 from msgspec import UNSET, Meta
 
 from nodevet.checking.log_events import last_of, named, quoted, total
@@ -38,7 +38,7 @@ from nodevet.evidence.host import HostInfo, boot_time
 from nodevet.evidence.kernel_log import Crash, KernelEvent, KernelLog, span
 from nodevet.evidence.last_look import SEEN_LINES, Seen, covered, seen_lines
 from nodevet.evidence.stuck import Stuck
-from nodevet.model import Area, Check, CheckParams, Finding, Subject, fail, ok, unknown
+from nodevet.model import Area, Check, CheckParams, Finding, Subject, Value, fail, ok, unknown
 
 Kind = Literal[
     "oom", "oom_cgroup", "hung_task", "soft_lockup", "hard_lockup", "rcu_stall", "oops", "panic",
@@ -80,6 +80,7 @@ WORDS: Mapping[str, str] = {
     "oops": "oops", "panic": "panic", "nic_failed": "NIC failure",
     "crash": "crash", "segfault": "segfault",
 }  # fmt: skip
+ORDER = {kind: place for place, kind in enumerate(WORDS)}
 OF_EVENTS = {**{kind: kind for kind in WORDS}, "bug": "oops"}  # kind of an event: kind here
 LASTING = ("oops",)  # what only a reboot ends
 WARNINGS = 10  # hung tasks that the kernel tells of by default: kernel.hung_task_warnings
@@ -93,7 +94,7 @@ class Params(CheckParams):
     allow: tuple[Kind, ...] = ("oom_cgroup", "segfault")
     """Kinds that are no fault here."""
     maximum: Mapping[Kind, Annotated[int, Meta(ge=0)]] = {}
-    """Kind: how many are allowed since boot."""
+    """Kind: how many are allowed since boot; of each device if the lines name one."""
 
 
 def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
@@ -102,28 +103,27 @@ def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
         yield log
         return
     booted = boot_time(evidence[HostInfo].data)
-    faults, seen = by_kind(log.events or ()), seen_lines(evidence)
-    old = [kind for kind, events in faults.items()
-           if seen and seen.has(*events) and not lasts(kind, events)]  # fmt: skip
+    faults, seen = by_part(log.events or ()), seen_lines(evidence)
+    old = [part for part, events in faults.items()
+           if seen and seen.has(*events) and not lasts(part.kind, events)]  # fmt: skip
     bad = [
         found
-        for kind, events in faults.items()
-        if kind not in old and (found := judge_kind(kind, events, params, booted)) is not None
+        for part, events in faults.items()
+        if part not in old
+        and (found := judge_part(evidence, part, events, params, booted)) is not None
     ]
     crash = judge_crashes(evidence, log, params, seen)
-    for found in bad:
-        cause = stuck(evidence, faults) if found.subject.id == WORDS["hung_task"] else ""
-        yield msgspec.structs.replace(found, cause=cause) if cause else found
+    yield from bad
     if crash is not None:
         yield crash
     doubt, since = covered(evidence, log)
-    told = {kind: f"{WORDS[kind]} ×{total(events)} ({named(events)})" for kind, events in
+    told = {part: f"{WORDS[part.kind]} ×{total(events)} ({named(events)})" for part, events in
             faults.items()}  # fmt: skip
     if doubt:
         yield unknown(why=doubt)
     elif not bad and crash is None:
-        allowed = [text for kind, text in told.items() if kind not in old]
-        before = seen.before(told[kind] for kind in old) if seen else ""
+        allowed = [text for part, text in told.items() if part not in old]
+        before = seen.before(told[part] for part in old) if seen else ""
         why = "; ".join(filter(None, [*allowed, before or since]))
         yield ok(expected="none", actual="none", why=why)
 
@@ -134,41 +134,65 @@ def lasts(kind: str, events: Sequence[KernelEvent]) -> bool:
     return kind in LASTING or (kind == "hung_task" and (count is None or count >= WARNINGS))
 
 
-def stuck(evidence: Evidence, faults: Mapping[str, Sequence[KernelEvent]]) -> str:
+def stuck(evidence: Evidence, events: Sequence[KernelEvent]) -> str:
     """The finding about a process that hangs still, if all that hung are of that name."""
     blocked = (data.blocked if (data := evidence[Stuck].data) else None) or ()
-    names = {event.detail for event in faults["hung_task"]}
+    names = {event.detail for event in events}
     mine = [each for each in blocked if names == {each.command}]
     return f"stuck_processes process {mine[0].pid} {mine[0].command}" if mine else ""
 
 
-def by_kind(events: Sequence[KernelEvent]) -> dict[str, list[KernelEvent]]:
-    """What is told of each kind; a BUG that ended in an oops is the same one."""
-    found: dict[str, list[KernelEvent]] = {}
+class Part(NamedTuple):
+    """A kind of fault, and the PCI address of the device that has it; empty if no line names it."""
+
+    kind: str
+    device: str
+
+
+def by_part(events: Sequence[KernelEvent]) -> dict[Part, list[KernelEvent]]:
+    """The events of each part; a BUG that ended in an oops is the same one."""
+    found: dict[Part, list[KernelEvent]] = {}
     died = any(event.kind == "oops" for event in events)
     for event in events:
         kind = OF_EVENTS.get(event.kind)
         if kind is not None and not (event.kind == "bug" and died):
-            found.setdefault(kind, []).append(event)
-    return {kind: found[kind] for kind in WORDS if kind in found}
+            found.setdefault(Part(kind, event.bus_id or ""), []).append(event)
+    return {part: found[part] for part in sorted(found, key=in_order)}
 
 
-def judge_kind(
-    kind: str, events: list[KernelEvent], params: Params, booted: float | None
+def in_order(part: Part) -> tuple[int, str]:
+    return ORDER[part.kind], part.device
+
+
+def judge_part(
+    evidence: Evidence,
+    part: Part,
+    events: Sequence[KernelEvent],
+    params: Params,
+    booted: float | None,
 ) -> Finding | None:
-    most = limit(kind, params)
+    most = limit(part.kind, params)
     count = total(events)
     if most is None or (count is not None and count <= most):
         return None
     return fail(
-        Subject(kind="kernel", id=WORDS[kind]),
-        expected=most,
-        actual="unknown" if count is None else count,
+        **whose(part, most, "unknown" if count is None else count),
         why=named(events),
-        advice=ADVICE[kind],
+        advice=ADVICE[part.kind],
         details=quoted(events),
         last=last_of(events, booted) or UNSET,
+        cause=(part.kind == "hung_task" and stuck(evidence, events)) or UNSET,
     )
+
+
+def whose(part: Part, most: int, actual: Value) -> dict[str, Any]:
+    """The subject, and its values; of a device they say of which kind they are."""
+    word, address = WORDS[part.kind], part.device
+    if not address:
+        subject = Subject(kind="kernel", id=word)
+        return {"subject": subject, "expected": most, "actual": actual}
+    subject = Subject(kind="pci", id=address, bus_id=address)
+    return {"subject": subject, "expected": {word: most}, "actual": {word: actual}}
 
 
 def limit(kind: str, params: Params) -> int | None:

@@ -102,7 +102,7 @@ ONE_FACT: dict[str, tuple[OneFact, ...]] = {
     "iommu": (OneFact("*iommu_group", "*iommu_type", GONE),),
     "kernel_faults": (
         OneFact("*", "*", "how many there are of one kind, by the lines of the log", alike=True),
-        OneFact("kernel_log*", "kernel_log*", "how many there are of one kind"),
+        OneFact("kernel_log.events.kind", "kernel_log.*", EVENT),
     ),
     "kernel_modules": (SAME,),
     "leftover_processes": (

@@ -23,7 +23,7 @@ FOUND = {  # fault -> the checks and subjects that fail
     "kernel-oops": {("kernel_faults", "oops")},
     "mce-uncorrected": {("machine_check", "")},
     "nfs-server-down": {("storage_errors", "filer")},
-    "nic-failed": {("kernel_faults", "NIC failure")},
+    "nic-failed": {("kernel_faults", "0000:1a:00.0")},
     "nvme-timeout": {("storage_errors", "nvme0")},
     "oom-kill": {("kernel_faults", "OOM kill")},
     "rcu-stall": {("kernel_faults", "RCU stall")},
