@@ -58,7 +58,8 @@ from nodevet.model import (
 LONGEST = 1000  # characters of a word
 LONGEST_NAME = 4000  # characters of all words, as a shell has them
 WORDS = 64
-SHOWN = 200  # characters of an output, in a finding
+SHOWN = 200  # characters of a complaint, in a finding
+KEPT = 1000  # characters of an output that the probe sends back
 
 User = Annotated[str, Meta(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}$", title="a user's name")]
 Wanted = bool | int | float | str
@@ -160,12 +161,13 @@ def judge_rule(
         return
     if command.user:
         details = {**details, "ran as": command.user}
-    shown = command.text[:SHOWN] if command.text else "another output"
-    otherwise = {"text": shown, "contains": "not in it", "pattern": "not found"}
+    whole = command.text or "another output"
+    otherwise = {"text": whole, "contains": "not in it", "pattern": "not found"}
     aspects = [
         ended(rule, command.exit, command.complaint or ""),
         *answered(rule, by_question(command.matches), otherwise),
         *valued(rule, command),
+        *cut(rule, command),
     ]
     yield from judged(subject, aspects, details, advice=lambda bad: ADVICE)
 
@@ -174,6 +176,13 @@ def ended(rule: CommandRule, code: int, complaint: str) -> Aspect:
     aspect = met("exit", code == rule.exit, expected=rule.exit, actual=code)
     said = "" if aspect.verdict is Verdict.OK else complaint.split("\n", maxsplit=1)[0][:SHOWN]
     return aspect._replace(why=said)
+
+
+def cut(rule: CommandRule, command: CommandAnswer) -> Iterator[Aspect]:
+    """That not all of an output was read which is not the expected text."""
+    answer = by_question(command.matches).get(("equals", rule.text or ""))
+    if answer is not None and answer.found is False and len(command.text or "") >= KEPT:
+        yield doubted("text", f"text: only the first {KEPT} characters of the output were read")
 
 
 def valued(rule: CommandRule, command: CommandAnswer) -> Iterator[Aspect]:

@@ -118,22 +118,24 @@ def judge_specification(evidence: Evidence, spec: CdiSpecification) -> Iterator[
     subject = Subject(kind="cdi", id=spec.path)
     fine = ok(subject, expected="paths that exist", actual="all there")
     facts = (
-        judge_paths(spec, subject, fine),
+        *judge_paths(spec, subject, fine),
         judge_driver(evidence, spec, subject, fine),
         judge_devices(evidence, spec, subject, fine),
     )
     yield from each_fact(facts)
 
 
-def judge_paths(spec: CdiSpecification, subject: Subject, fine: Finding) -> Finding:
+def judge_paths(spec: CdiSpecification, subject: Subject, fine: Finding) -> Iterator[Finding]:
+    named = [path for path in spec.examples or () if path]
     if spec.missing is None:
-        return unread(subject, spec, "missing")
-    if not spec.missing:
-        return fine
-    told = list((spec.examples or ())[:4])
-    more = [f"and {spec.missing - len(told)} more"] if spec.missing > len(told) else []
-    actual = f"not there: {', '.join(told + more)}"
-    return fail(subject, expected="paths that exist", actual=actual, advice=GENERATE)
+        yield unread(subject, spec, "missing")
+    elif spec.missing:
+        actual = f"not there: {', '.join(named) or spec.missing}"
+        yield fail(subject, expected="paths that exist", actual=actual, advice=GENERATE)
+        if len(named) != spec.missing:
+            yield unknown(subject, why=f"{len(named)} of {spec.missing} missing paths were read")
+    else:
+        yield fine
 
 
 def judge_driver(
@@ -187,7 +189,7 @@ def judge_devices(
         return unknown(subject, why="NVML does not tell the UUID of every GPU")
     if uuids and uuids != known:
         apart = (("not there", uuids - known), ("not in it", known - uuids))
-        texts = [f"{word}: {', '.join(sorted(some)[:4]) or 'none'}" for word, some in apart]
+        texts = [f"{word}: {', '.join(sorted(some)) or 'none'}" for word, some in apart]
         wrong.append(("the GPUs that are there", "; ".join(texts)))
     if wrong and short is not None:
         return unknown(subject, why=short.why)
@@ -283,6 +285,7 @@ CHECK = Check(
         "containers.mode",
         "containers.specifications[].devices[]",
         "containers.specifications[].driver_version",
+        "containers.specifications[].examples[]",
         "containers.specifications[].kind",
         "containers.specifications[].missing",
         "containers.toolkit",

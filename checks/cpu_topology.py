@@ -23,7 +23,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from nodevet.checking.aspects import judged, met, unread_aspect
+from nodevet.checking.aspects import each_fact, judged, met, unread_aspect
 from nodevet.checking.expected import Words, matches, said
 from nodevet.evidence.core import unread
 from nodevet.evidence.cpu import Cpu
@@ -78,7 +78,7 @@ def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
     if params.online:
         yield judge_online(cpu)
     if params.possible:
-        yield judge_possible(cpu)
+        yield from judge_possible(cpu)
     elif not counts and params.model is None and not params.online:
         yield unknown(why="the baseline names nothing to check")
 
@@ -106,36 +106,48 @@ def judge_model(cpu: Cpu, model: Words) -> Finding:
 
 
 def judge_online(cpu: Cpu) -> Finding:
-    lists = {}
-    for field in ("online", "present"):
-        found = numbers(getattr(cpu, field))
-        if not found:
-            why = cpu.why(field) if getattr(cpu, field) is None else "not a list of CPUs"
-            return unknown(why=f"{field}: {why}")
-        lists[field] = found
-    offline = lists["present"] - lists["online"]
-    if lists["online"] - lists["present"]:
+    found = cpu_lists(cpu, "online", "present")
+    if isinstance(found, Finding):
+        return found
+    online, present = found
+    offline = present - online
+    if online - present:
         return unknown(why="CPUs are online that are not present")
     if offline:
-        return fail(
-            expected="no CPU offline", actual=f"offline: {spans(offline)[:200]}", advice=OFFLINE
-        )
+        actual = f"offline: {spans(offline)}"
+        return fail(expected="no CPU offline", actual=actual, advice=OFFLINE)
     return ok(expected="no CPU offline", actual="none")
 
 
-def judge_possible(cpu: Cpu) -> Finding:
-    missing = numbers(cpu.offline)
-    if missing is None:
-        why = cpu.why("offline") if cpu.offline is None else "not a list of CPUs"
-        return unknown(why=f"offline: {why}")
-    if missing & (numbers(cpu.online) or frozenset()):
-        return unknown(why="CPUs are both online and offline")
+def judge_possible(cpu: Cpu) -> Iterator[Finding]:
+    found = cpu_lists(cpu, "offline", "online", "present")
+    if isinstance(found, Finding):
+        yield found
+        return
+    missing, online, present = found
     expected = "every possible CPU online"
-    if missing:
-        return fail(
-            expected=expected, actual=f"not online: {spans(missing)[:200]}", advice=NOT_STARTED
-        )
-    return ok(expected=expected, actual="all online")
+    facts = [ok(expected=expected, actual="all online")]
+    if missing & online:
+        facts.append(unknown(why="CPUs are both online and offline"))
+    elif missing:
+        actual = f"not online: {spans(missing)}"
+        facts.append(fail(expected=expected, actual=actual, advice=NOT_STARTED))
+    if present - online - missing:
+        facts.append(unknown(why="CPUs are neither online nor offline"))
+    yield from each_fact(facts)
+
+
+def cpu_lists(cpu: Cpu, *fields: str) -> list[frozenset[int]] | Finding:
+    """Lists of CPUs, or why one is not known; only that of those offline may be empty."""
+    lists = []
+    for field in fields:
+        text = getattr(cpu, field)
+        found = numbers(text)
+        if found is None or not (found or field == "offline"):
+            why = cpu.why(field) if text is None else "not a list of CPUs"
+            return unknown(why=f"{field}: {why}")
+        lists.append(found)
+    return lists
 
 
 def learn(evidence: Evidence) -> Value:

@@ -8,18 +8,19 @@ was lost, or before the driver was replaced, goes on to report the node as it wa
 installed, with a deadline; and the file of `diag`, in which `dcgmi diag -r 2 -j >FILE` was kept. No
 diagnostic is started, and no watch is switched on.
 
-**Verdicts.** A watch that says Warning or Failure fails, and so does every result of the diagnostic
-that is not Pass, unless `allow` names its test. A test that was skipped is told; if nothing passed
-it is unknown. DCGM and NVML that count different GPUs fail. Results of another driver, of other
-GPUs or older than `maximum_age_days` say nothing of the node as it is: unknown. So are health
-watches that are not enabled: `dcgmi health -s a` enables them.
+**Verdicts.** A watch that says Warning or Failure fails, and so does each test of the diagnostic on
+each part that it did not pass, unless `allow` names the test. A test that was skipped is told; if
+nothing passed, or the numbers of results do not add up, it is unknown. DCGM and NVML that count
+different GPUs fail. Results of another driver, of other GPUs or older than `maximum_age_days` say
+nothing of the node as it is: unknown. So are health watches that are not enabled: `dcgmi health -s
+a` enables them.
 
 **To fix it** `dcgmi health -c` and the results' own texts name the part. Restart
 nvidia-dcgm.service if it counts other GPUs than NVML; run the diagnostic again after a repair, on a
 drained node.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, ClassVar
 
 from msgspec import Meta
@@ -134,26 +135,30 @@ def judge_results(
         why = f"{stale}; {len(bad)} of them had not passed" if bad else stale
         yield unknown(subject, why=f"{diag.path}: {why}", advice=RUN_AGAIN)
         return
-    for name in dict.fromkeys(each.test for each in bad):
-        yield judge_test(name or "", [each for each in bad if each.test == name])
-    if bad:
-        return
+    for (test, part), results in by_part(bad).items():
+        yield judge_test(f"diag {test} {part}".rstrip(), results)
     left = (diag.results or 0) - len(others)
-    if not diag.passed or diag.passed != left:
+    if diag.passed != left or not (bad or diag.passed):
         why = f"{diag.passed} of {diag.results} results passed, and {len(others)} others are told"
         yield unknown(subject, why=f"{diag.path}: {why}", advice=RUN_AGAIN)
-        return
-    skipped = sorted({each.test or "" for each in others if not each.ran})
-    why = f"not run: {', '.join(skipped[:8])}" if skipped else ""
-    yield ok(subject, expected="Pass", actual=f"{diag.passed} results passed", why=why)
+    elif not bad:
+        skipped = sorted({each.test or "" for each in others if not each.ran})
+        why = f"not run: {', '.join(skipped[:8])}" if skipped else ""
+        yield ok(subject, expected="Pass", actual=f"{diag.passed} results passed", why=why)
 
 
-def judge_test(name: str, results: list[TestResult]) -> Finding:
-    parts = sorted({each.part for each in results if each.part})
-    statuses = "/".join(sorted({each.status or "no status" for each in results}))
-    actual = f"{statuses} ({', '.join(parts[:8])})" if parts else statuses
+def by_part(results: Sequence[TestResult]) -> dict[tuple[str, str], list[TestResult]]:
+    """The results of each test on each part."""
+    found: dict[tuple[str, str], list[TestResult]] = {}
+    for each in results:
+        found.setdefault((each.test or "", each.part or ""), []).append(each)
+    return found
+
+
+def judge_test(name: str, results: Sequence[TestResult]) -> Finding:
+    actual = "/".join(sorted({each.status or "no status" for each in results}))
     why = next((each.text for each in results if each.text), "")
-    subject = Subject(kind="dcgm", id=f"diag {name}")
+    subject = Subject(kind="dcgm", id=name)
     return fail(subject, expected="Pass", actual=actual, why=why, advice=RUN_AGAIN)
 
 

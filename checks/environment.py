@@ -192,11 +192,10 @@ def judge_expected(name: str, value: str, found: list[Variable]) -> Finding:
 
 def told(found: list[Variable]) -> str:
     """Values with their places: `1 (/etc/environment:3)`."""
-    shown = [
-        f"{'set' if each.value is None else each.value[:80] or 'empty'} ({each.place or '?'})"
-        for each in found[:4]
-    ]
-    return ", ".join([*shown, *([f"and {len(found) - 4} more"] if len(found) > 4 else [])])
+    return ", ".join(
+        f"{'set' if each.value is None else each.value or 'empty'} ({each.place or '?'})"
+        for each in found
+    )
 
 
 REMOVE = "remove the row, or name the variable in `allow` if it is meant"

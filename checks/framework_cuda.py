@@ -77,7 +77,7 @@ def judge_interpreter(
     if found.failed is None:
         yield unread(subject, found, "failed")
     elif found.failed:
-        yield fail(subject, expected="torch", actual=found.failed[:200], advice=INSTALL)
+        yield fail(subject, expected="torch", actual=found.failed, advice=INSTALL)
     else:
         aspects = [*versions(found, params), availability(found)]
         if params.every_gpu and found.available is not False:

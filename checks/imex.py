@@ -27,6 +27,7 @@ from typing import Annotated, Any
 
 from msgspec import Meta
 
+from nodevet.checking.aspects import each_fact
 from nodevet.checking.named import READ_AGAIN
 from nodevet.checking.nvlink_domain import NO_PARTITION, is_domain, is_idle, lost_domain
 from nodevet.checking.recovery import BY_NAME, IMEX_DOMAIN, NONE
@@ -79,7 +80,7 @@ def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
     short = unlisted(evidence)
     if short is not None:
         yield short
-    yield judge_domain(evidence)
+    yield from judge_domain(evidence)
     section = evidence[Imex]
     if params.service:
         yield judge_service(evidence)
@@ -88,7 +89,7 @@ def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
         return
     if params.channel:
         yield judge_channel(section.data)
-    yield judge_nodes(section.data, params.nodes)
+    yield from judge_nodes(section.data, params.nodes)
 
 
 def to_recover(evidence: Evidence) -> Iterator[Finding]:
@@ -132,23 +133,38 @@ def without_domain(gpus: Sequence[Gpu], nodes: int | None) -> Finding:
     return domain_finding(actual=None, cause=cause)
 
 
-def judge_domain(evidence: Evidence) -> Finding:
+def judge_domain(evidence: Evidence) -> Iterator[Finding]:
     """Whether all GPUs of a node are in one domain."""
     data = evidence[Gpus].data
     found = (data.gpus if data else None) or ()
     inside = [gpu for gpu in found if is_domain(gpu.fabric.cluster_uuid)]
     gpus = [gpu for gpu in found if may_have_one(gpu) or any(alike(gpu, each) for each in inside)]
-    outside = [gpu for gpu in gpus if not is_domain(gpu.fabric.cluster_uuid)]
-    unsaid = [gpu for gpu in outside if gpu.fabric.cluster_uuid is None]
-    uuids = sorted({gpu.fabric.cluster_uuid or "" for gpu in gpus} - {""})
-    if (outside and not unsaid) or len(uuids) > 1:
-        named = [subject_of(gpu).label for gpu in outside]
-        actual = ", ".join(named) + " in none" if named else uuids[:4]
-        cause = f"fabric {named[0]}" if named else ""
-        return domain_finding(actual=actual, cause=cause)
+    lacking = [gpu for gpu in gpus if not is_domain(gpu.fabric.cluster_uuid)]
+    unsaid = [gpu for gpu in lacking if gpu.fabric.cluster_uuid is None]
+    outside = [gpu for gpu in lacking if gpu.fabric.cluster_uuid is not None]
+    domains = members(inside)
+    if outside:
+        names = labels(outside)
+        cause = f"fabric {subject_of(outside[0]).label}"
+        yield domain_finding(actual=f"{names} in none", cause=cause)
+    if len(domains) > 1:
+        yield domain_finding(actual=domains, cause="")
     if unsaid:
-        return unread(DOMAIN, unsaid[0].fabric, "cluster_uuid")
-    return ok(DOMAIN, expected=EVERY, actual=uuids[0])
+        yield unread(DOMAIN, unsaid[0].fabric, "cluster_uuid")
+    elif not outside and len(domains) == 1:
+        yield ok(DOMAIN, expected=EVERY, actual=next(iter(domains)))
+
+
+def members(gpus: Sequence[Gpu]) -> dict[str, str]:
+    """The GPUs of each domain, by its UUID."""
+    found: dict[str, list[Gpu]] = {}
+    for gpu in gpus:
+        found.setdefault(gpu.fabric.cluster_uuid or "", []).append(gpu)
+    return {uuid: labels(found[uuid]) for uuid in sorted(found)}
+
+
+def labels(gpus: Sequence[Gpu]) -> str:
+    return ", ".join(subject_of(gpu).label for gpu in gpus)
 
 
 def domain_finding(*, actual: Value, cause: str) -> Finding:
@@ -183,18 +199,20 @@ def judge_channel(found: Imex) -> Finding:
     return ok(subject, expected="at least 1", actual=found.channels)
 
 
-def judge_nodes(found: Imex, wanted: int | None) -> Finding:
+def judge_nodes(found: Imex, wanted: int | None) -> Iterator[Finding]:
     subject = Subject(kind="imex", id="nodes")
     if found.nodes is None:
-        return unread(subject, found, "nodes")
-    twice = sorted(each for each, count in Counter(found.nodes).items() if count > 1)
-    if twice:
-        actual = f"twice: {', '.join(each[:60] for each in twice[:4])}"
-        return fail(subject, expected="each address once", actual=actual, advice=NODES)
+        yield unread(subject, found, "nodes")
+        return
     count = len(found.nodes)
-    if wanted is not None and count != wanted:
-        return fail(subject, expected=wanted, actual=count, advice=NODES)
-    return ok(subject, expected=wanted if wanted is not None else "any", actual=count)
+    facts = [ok(subject, expected="any" if wanted is None else wanted, actual=count)]
+    twice = sorted(each for each, times in Counter(found.nodes).items() if times > 1)
+    if twice:
+        actual = f"twice: {', '.join(twice)}"
+        facts.append(fail(subject, expected="each address once", actual=actual, advice=NODES))
+    if wanted not in (None, count):
+        facts.append(fail(subject, expected=wanted, actual=count, advice=NODES))
+    yield from each_fact(facts)
 
 
 CHANNEL = (

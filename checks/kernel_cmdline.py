@@ -98,7 +98,7 @@ def judge_parameter(
     if there is present:
         return ok(subject, expected=expected, actual=expected)
     why = f"given {len(found)} times: the last one counts" if len(found) > len(counting) else ""
-    return fail(subject, expected=expected, actual=shown[:200] or "absent", why=why, advice=CHANGE)
+    return fail(subject, expected=expected, actual=shown or "absent", why=why, advice=CHANGE)
 
 
 def has(given: str | None, value: str) -> bool:

@@ -14,13 +14,13 @@ itself), `panic`, `nic_failed` (the driver of a network card gave it up: mlx5, m
 irdma, igb, igc, ixgbe, ena, cxgb4), and `crash` (the boot before ended in one, by a record that is
 no older than an hour before this boot). Where the lines name a device, as those of `nic_failed` do,
 each device has a finding of its own. `maximum` says how many lines of a kind are allowed, of each
-device if they name one; `allow` names kinds that are no fault here. By default those are `oom_cgroup`, the kill of a job
-that exceeded its own limit, and `segfault`, the crash of a program in CUDA's, NCCL's or the
-driver's libraries; both are shown. It is ok only if the log has no gap, and says since when if its
-beginning is gone, as `xid` does. Captured files without a kernel log are not applicable. With
-`--since` a kind fails only if a line of it came since the last look; but an oops until the next
-reboot, since the kernel goes on damaged, and so hung tasks from the tenth line on, after which the
-kernel tells of no more.
+device if they name one; `allow` names kinds that are no fault here. By default those are
+`oom_cgroup`, the kill of a job that exceeded its own limit, and `segfault`, the crash of a program
+in CUDA's, NCCL's or the driver's libraries; both are shown. It is ok only if the log has no gap,
+and says since when if its beginning is gone, as `xid` does. Captured files without a kernel log are
+not applicable. With `--since` a kind, or a device, fails only if a line of it came since the last
+look; but an oops until the next reboot, since the kernel goes on damaged, and so hung tasks from
+the tenth line on, after which the kernel tells of no more.
 
 **To fix it** the advice says where to look, by kind.
 """

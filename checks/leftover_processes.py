@@ -136,8 +136,7 @@ def judge_users(
         yield fail(
             subject_of(gpu),
             expected=[],
-            actual=[told(user, known[user.pid]) for user in leftover[:MOST_TOLD]],
-            why=f"{len(leftover)} in all" if len(leftover) > MOST_TOLD else "",
+            actual=[told(user, known[user.pid]) for user in leftover],
             advice=END,
             details={**board(gpu), **since(evidence, known[leftover[0].pid])},
         )

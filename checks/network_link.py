@@ -342,7 +342,7 @@ def members(data: Network, interface: Interface, wanted: int) -> Aspect:
     if up < wanted <= up + len(unread):
         return Aspect(Verdict.UNKNOWN, "members", why=f"{', '.join(unread[:8])} were not read")
     down = sorted(name for name, state in states.items() if state is False)
-    actual = f"{up} up" + (f", down: {', '.join(down[:8])}" if down else "")
+    actual = f"{up} up" + (f", down: {', '.join(down)}" if down else "")
     return met("members", up >= wanted, expected=f"{wanted} up", actual=actual, advice=BOND)
 
 

@@ -160,7 +160,7 @@ def judge_gpu(gpu: Gpu, there: There, params: Params, taken: bool, unsure_of: st
         return fail(
             subject,
             expected=f"{expected_of(params)}, one for {params.gpus_per_nic}",
-            actual=f"{', '.join(near[:4])}: other GPUs' already",
+            actual=f"{', '.join(near)}: other GPUs' already",
             advice=SHARED,
         )
     if unsure_of:

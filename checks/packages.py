@@ -107,7 +107,7 @@ def judge_name(
         return
     there = [each for each in asked.found if each.state not in GONE]
     if asked.name in params.absent:
-        actual = listed(there) if there else "not installed"
+        actual = listed(there, subject.id) if there else "not installed"
         yield (fail if there else ok)(
             subject, expected="not installed", actual=actual, advice=REMOVE if there else ""
         )
@@ -132,10 +132,11 @@ def judge_installed(
     if not there:
         yield fail(subject, expected=expected, actual="not installed", advice=INSTALL)
         return
-    facts = [ok(subject, expected=expected, actual=listed(there))]
+    facts = [ok(subject, expected=expected, actual=listed(there, subject.id))]
     half = [each for each in there if each.state not in THERE]
     if half:
-        facts.append(fail(subject, expected=expected, actual=listed(half), advice=CONFIGURE))
+        actual = listed(half, subject.id)
+        facts.append(fail(subject, expected=expected, actual=actual, advice=CONFIGURE))
     elif wanted != ANY:
         facts += judge_versions(subject, there, wanted, manager, expected)
     if held:
@@ -156,7 +157,7 @@ def judge_versions(
         yield unread(subject, doubtful, "version")
     other = [each for each in there if each.version and not fits(each.version, wanted, manager)]
     if other:
-        yield fail(subject, expected=expected, actual=listed(other), advice=UPGRADE)
+        yield fail(subject, expected=expected, actual=listed(other, subject.id), advice=UPGRADE)
 
 
 def judge_holds(
@@ -168,7 +169,8 @@ def judge_holds(
         yield unread(subject, doubtful, "held")
     loose = [each for each in there if each.held is False]
     if loose:
-        yield fail(subject, expected=expected, actual=f"{listed(loose)}, not held", advice=HOLD)
+        actual = f"{listed(loose, subject.id)}, not held"
+        yield fail(subject, expected=expected, actual=actual, advice=HOLD)
 
 
 def fits(version: str, wanted: str | VersionLimits, manager: str) -> bool:
@@ -194,18 +196,15 @@ def told(wanted: str | VersionLimits) -> str:
     return ", ".join(filter(None, words))
 
 
-def listed(packages: Sequence[InstalledPackage]) -> str:
-    """Each version once, with what is unusual of it; names if a pattern stands for several."""
-    names = {each.name for each in packages}
+def listed(packages: Sequence[InstalledPackage], asked: str) -> str:
+    """Each version once, with what is unusual of it; names if a pattern stands for them."""
     parts = []
     for each in packages:
-        words = [each.name or "?"] if len(names) > 1 else []
+        words = [each.name or "?"] if each.name != asked else []
         words.append(each.version or "installed")
         words += [f"({each.state})"] if each.state not in THERE else []
         parts.append(" ".join(words))
-    several = list(dict.fromkeys(parts))
-    more = [f"and {len(several) - 8} more"] if len(several) > 8 else []
-    return ", ".join(several[:8] + more)
+    return ", ".join(dict.fromkeys(parts))
 
 
 INSTALL = "install it (`apt-get install`, `dnf install`), or correct the name"

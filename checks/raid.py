@@ -108,7 +108,7 @@ def judge_array(array: MdArray) -> Iterator[Finding]:
 
 
 def judge_devices(array: MdArray, subject: Subject) -> Finding:
-    failed = ", ".join((array.failed or ())[:8])
+    failed = ", ".join(array.failed or ())
     if array.devices is None or array.devices_active is None:
         return judge_without_count(subject, array, failed)
     whole = f"{array.devices} of {array.devices} devices"

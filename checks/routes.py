@@ -144,7 +144,7 @@ def judge_address(data: Routes, name: str, found: Addressed | None, wanted: Netw
     if any(is_inside(text, wanted) for text in data.unplaced):
         why = f"the node has an address in {wanted}; which interface has it was not read"
         return unknown(subject, expected=expected, why=why)
-    actual = ", ".join(there[:4]) or "none"
+    actual = ", ".join(there) or "none"
     return fail(subject, expected=expected, actual=actual, advice=ADDRESS)
 
 

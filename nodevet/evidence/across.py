@@ -9,7 +9,7 @@ from nodevet.evidence.document import Evidence, once
 from nodevet.evidence.gpu import NO_LIBRARY, Gpu, Gpus, lost, subject_of
 from nodevet.evidence.host import HostInfo
 from nodevet.evidence.kernel_log import KernelLog
-from nodevet.evidence.lists import numbers
+from nodevet.evidence.lists import numbers, spans
 from nodevet.evidence.modules import Modules
 from nodevet.evidence.numa import Numa, NumaNode, has_memory_alone
 from nodevet.evidence.pci import KEPT_FOR_GUESTS, Pci, PciFunction
@@ -196,6 +196,8 @@ def nodes_of(evidence: Evidence) -> Mapping[int, NumaNode] | Finding:
     if online - found.keys():
         there = len(online & found.keys())
         return unknown(why=f"{there} of {len(online)} NUMA nodes that are online were read")
+    if found.keys() - online:
+        return unknown(why=f"NUMA nodes that are not online: {spans(found.keys() - online)}")
     return found
 
 

@@ -15,7 +15,7 @@ class CdiSpecification(Record, frozen=True, kw_only=True):
     devices: Annotated[tuple[Text, ...], bounds.CDI_DEVICES] | None = None  # 0, GPU-..., all
     paths: int | None = None  # device nodes, files and hooks of the node that it names
     missing: int | None = None  # of these, that are not there
-    # of what is missing, 16 of it
+    # what is missing; the probe tells 256 of it
     examples: Annotated[tuple[Text, ...], bounds.CDI_DEVICES] | None = None
     driver_version: Text | None = None  # at the end of the libcuda.so that it names; "" without
 

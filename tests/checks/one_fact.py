@@ -83,7 +83,7 @@ ONE_FACT: dict[str, tuple[OneFact, ...]] = {
     ),
     "hugepages": (OneFact("*size_kb", "*", GONE),),
     "imex": (
-        OneFact("*cluster_uuid", "*cluster_uuid", "which GPUs are in which domain"),
+        OneFact("*cluster_uuid", "*cluster_uuid", "whether IMEX is judged at all", alike=True),
         OneFact("*cluster_uuid", "*health_mask", "whether a GPU without a domain is idle"),
         OneFact("*cluster_uuid", "*pci_device", "whether a GPU without a domain ought to have one"),
     ),

@@ -14,6 +14,7 @@ FIELDS = ("kind", "devices", "missing", "examples", "paths", "driver_version")
 MOST = 64  # specifications
 PATHS = 4096  # that one names
 DEVICES = 1024
+TOLD = 256  # paths that are missing
 ROW = Pattern(r"( *)((?:- +)*)(?:\"?([A-Za-z][A-Za-z0-9_.-]*)\"?:(?: +(.*))?|(.*))\Z")
 QUOTED = Pattern(r"(?:\"([^\"]*)\"|'((?:[^']|'')*)')\s*(?:#.*)?\Z")
 LIBRARY = Pattern(r"/libcuda\.so\.([0-9]{3,4}(?:\.[0-9]{1,4}){1,2})\Z")
@@ -133,7 +134,7 @@ def specification(root, path):
     record.update(kind=kind[:200], devices=[name[:200] for name in devices], paths=len(paths))
     missing, why = attempt(lambda: [each for each in paths if is_missing(root, each)])
     if why is None:
-        record.update(missing=len(missing), examples=[each[:1000] for each in missing[:16]])
+        record.update(missing=len(missing), examples=[each[:1000] for each in missing[:TOLD]])
     else:
         record.fail_all(("missing", "examples"), why)
     versions = {match.group(1) for match in map(LIBRARY.search, paths) if match}

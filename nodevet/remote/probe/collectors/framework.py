@@ -18,6 +18,7 @@ NAME = re.compile(r"(?:([a-z_][a-z0-9_.-]{0,31}):)?(/[A-Za-z0-9._/@+-]{1,200})\Z
 SECONDS = 120.0  # for one interpreter: torch on a network file system takes a minute
 SPARE = 1.0  # seconds of the section that no interpreter has
 OUTPUT = 1 << 18  # bytes
+LONGEST = 4000  # characters of a message
 MARK = "nodevet:"
 FIELDS = ("version", "cuda", "available", "devices")
 CODE = """\
@@ -57,7 +58,7 @@ def parse(text):
 
 def last_line(text):
     rows = [row.strip() for row in text.splitlines() if row.strip()]
-    return rows[-1][:200] if rows else "no message"
+    return rows[-1][:LONGEST] if rows else "no message"
 
 
 def interpreter(name, left):
