@@ -38,8 +38,8 @@ FOLDERS = (
 PRELOAD = "/etc/ld.so.preload"
 MOST = 500  # variables
 MOST_FILES = 256  # in one folder
-VALUE = 400  # characters
-ROW = 4096  # characters
+LONGEST = 4096  # characters of a row, or of a value
+TOO_LONG = "longer than {} characters".format(LONGEST)
 FAMILY = (
     r"(?:(?:CUDA|NCCL|NVIDIA|NVSHMEM|UCX|TORCH|PYTORCH|GLOO)_[A-Z0-9_]{1,80}"
     r"|LD_LIBRARY_PATH|LD_PRELOAD|LD_AUDIT|COMPUTE_PROFILE|OPENCL_PROFILE|NSIGHT_CUDA_DEBUGGER"
@@ -78,8 +78,10 @@ def variable(name, value, place):
     record = Reading(name=name, place=place[:1000])
     if SECRET.search(name):
         record.fail("value", "not read: it may hold a secret")
+    elif len(value) > LONGEST:
+        record.fail("value", TOO_LONG)
     else:
-        record["value"] = value[:VALUE]
+        record["value"] = value
     return record
 
 
@@ -88,8 +90,8 @@ def of_text(text, path):
     found, unread = [], []
     for number, row in enumerate(text.split("\n"), 1):
         place = "{}:{}".format(path, number)
-        if len(row) > ROW:
-            unread.append("{}: longer than {} characters".format(place, ROW))
+        if len(row) > LONGEST:
+            unread.append("{}: {}".format(place, TOO_LONG))
         elif "=" in row:
             found += [variable(name, value, place) for name, value in assignments(row)]
     return found, unread

@@ -15,7 +15,7 @@ LIMIT = 32 << 20  # bytes; a host of many containers has thousands of mounts
 MOUNTS = 1 << 17  # twice as many as the kernel allows in a namespace unless told otherwise
 OTHERS = 256
 OPTIONS = 128  # of a mount, or of its file system
-OPTION = 256  # characters of one
+OPTION = 4096  # characters of one: those of overlays name many folders
 PATH = 1024  # characters
 OF_A_MOUNT = ("type", "source", "root", "options", "super_options")
 ESCAPE = re.compile(r"\\([0-7]{3})")
@@ -87,20 +87,20 @@ def described(path, row):
     fields = row[6].split(" ")
     end = fields.index("-")
     kind, source, super_options = (fields[end + 1 :] + ["", "", ""])[:3]
-    return Reading(
-        name=path,
-        type=kind[:PATH],
-        source=plain(source)[:PATH],
-        root=plain(row[3])[:PATH],
-        options=words(row[5]),
-        super_options=words(super_options),
+    record = Reading(
+        name=path, type=kind[:PATH], source=plain(source)[:PATH], root=plain(row[3])[:PATH]
     )
+    record.take("options", words, row[5])
+    record.take("super_options", words, super_options)
+    return record
 
 
 def words(text):
-    """The options of a mount; those that are too long to be asked for are left out."""
-    found = [plain(word) for word in text.split(",")]
-    return [word for word in found if 0 < len(word) <= OPTION][:OPTIONS]
+    """The options of a mount. Raises ValueError for more than a mount has, or a longer one."""
+    found = [plain(word) for word in text.split(",") if word]
+    if len(found) > OPTIONS or any(len(word) > OPTION for word in found):
+        raise ValueError("more than {} options, or a longer one".format(OPTIONS))
+    return found
 
 
 def asked_for(tree, path):
