@@ -16,6 +16,7 @@ from nodevet.catalog import Catalog
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.transient import transient
 from nodevet.model import (
+    CUT,
     MORE,
     Baseline,
     Expectation,
@@ -197,7 +198,7 @@ def _short(finding: Finding) -> Finding:
 
 
 def _cut(text: str) -> str:
-    return text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…"
+    return text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}{CUT}"
 
 
 def _waive(finding: Finding, waivers: tuple[Waiver, ...], host: str, today: date) -> Finding:

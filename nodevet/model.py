@@ -356,6 +356,10 @@ class Expectation(msgspec.Struct, frozen=True, kw_only=True):
     origins: Mapping[str, str] = {}  # field of the params -> file:line
 
 
+CUT = "…"
+"""The end of a reason that was too long."""
+
+
 class Waiver(msgspec.Struct, frozen=True, kw_only=True):
     """A failed finding that a named person accepted until a date (inclusive).
 
@@ -381,11 +385,12 @@ class Waiver(msgspec.Struct, frozen=True, kw_only=True):
         return self.subject is None or self.subject in names
 
     def admits(self, finding: Finding) -> bool:
-        """Whether what was found is what was accepted; of a finding without values its reason."""
+        """Whether what was found is what was accepted; of a finding without values its reason,
+        if that is whole."""
         if self.any or self.accepts is None:
             return self.any
         if finding.expected is finding.actual is None:
-            return show(self.accepts) == finding.why
+            return show(self.accepts) == finding.why and not finding.why.endswith(CUT)
         return _admits(self.accepts, finding.actual, finding.expected, finding.unit)
 
 

@@ -296,6 +296,14 @@ def test_d12_a_waiver_covers_the_value_that_was_accepted(
     assert finding.verdict is Verdict.WAIVED
 
 
+def test_e06_a_reason_that_was_cut_is_accepted_by_no_value(tmp_path: Path) -> None:
+    (told,) = ask(tmp_path, "yield fail(why='x' * 5000)")
+    (finding,) = ask(tmp_path, "yield fail(why='x' * 4999 + 'y')", limited(told.why))
+    assert finding.verdict is Verdict.FAIL
+    (finding,) = ask(tmp_path, "yield fail(why='x' * 5000)", waiver())
+    assert finding.verdict is Verdict.WAIVED
+
+
 @pytest.mark.parametrize(("said", "accepts"), OTHER)
 def test_d12_another_value_fails_and_says_what_the_waiver_covered(
     tmp_path: Path, said: str, accepts: object

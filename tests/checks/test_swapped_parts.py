@@ -48,7 +48,7 @@ def rdma(ports: list[dict[str, Any]]) -> Sections:
 
 
 def keys(parts: Sequence[int]) -> Sections:
-    return rdma([{"pkeys": [f"{0x8000 + part:x}" for part in range(50) if part not in parts]}])
+    return rdma([{"pkeys": [f"{0x8000 + part:x}" for part in range(50) if 49 - part not in parts]}])
 
 
 def slow_ports(parts: Sequence[int]) -> Sections:

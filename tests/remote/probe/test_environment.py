@@ -108,7 +108,7 @@ def test_a_hostile_row_is_read(row: str) -> None:
 
 def test_a_long_row_is_read_in_time() -> None:
     for letter in ("'", '"', "\\", "# ", "NCCL_A=", '"\\'):
-        environment.assignments(letter * (environment.ROW // len(letter)))
+        environment.assignments(letter * (environment.LONGEST // len(letter)))
 
 
 def test_a_row_that_is_too_long_is_told(tmp_path: Path, check: Check) -> None:
