@@ -127,6 +127,16 @@ def test_what_a_specification_names_and_is_not_there(tmp_path: Path, check: Chec
     assert spec.driver_version == "550.90.07"
 
 
+def test_e06_each_path_that_is_missing_is_told(tmp_path: Path, check: Check) -> None:
+    mounts = [{"hostPath": f"/usr/lib/{number:03d}.so"} for number in range(300)]
+    for number in (40, 300):
+        edits = {"mounts": mounts[:number]}
+        text = json.dumps({"kind": "nvidia.com/gpu", "containerEdits": edits})
+        root = put(tmp_path, {"/etc/cdi/nvidia.json": text})
+        (spec,) = check("containers", containers.collect(root, {})).specifications
+        assert (spec.missing, len(spec.examples)) == (number, min(number, cdi.TOLD))
+
+
 def test_what_may_not_be_looked_at_is_not_missing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, check: Check
 ) -> None:

@@ -118,6 +118,16 @@ def test_a_row_that_is_too_long_is_told(tmp_path: Path, check: Check) -> None:
     assert data.unread == "/etc/environment:1: longer than 4096 characters"
 
 
+def test_e06_a_value_is_told_whole_or_not_at_all(tmp_path: Path, check: Check) -> None:
+    long = ":".join(f"/opt/lib{number}" for number in range(200)) + ":/opt/stubs"
+    files = {"/etc/environment": f"LD_LIBRARY_PATH={long}\n", "/etc/ld.so.preload": "/x" * 2500}
+    data = check("environment", environment.collect(put(tmp_path, files), {}))
+    told = {each.name: each for each in data.variables}
+    assert told["LD_LIBRARY_PATH"].value == long
+    preload = told["/etc/ld.so.preload"]
+    assert (preload.value, preload.errors["value"]) == (None, "longer than 4096 characters")
+
+
 def test_a_tree_without_etc_says_nothing_of_what_it_sets(tmp_path: Path) -> None:
     with pytest.raises(Absent, match="no /etc"):
         environment.collect(str(tmp_path), {})

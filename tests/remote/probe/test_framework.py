@@ -75,6 +75,14 @@ def test_an_interpreter_that_fails_is_told(
     assert why in (found.errors.get("failed") or "")
 
 
+def test_e06_the_line_of_a_failure_is_told_whole(
+    python: Callable[[str], str], check: Check
+) -> None:
+    text = "x" * 1000
+    (found,) = asked(check, python(f"raise ImportError('{text}')")).values()
+    assert found.failed == f"ImportError: {text}"
+
+
 def test_what_is_no_interpreter_is_unread(check: Check, tmp_path: Path) -> None:
     found = asked(check, "/no/such/python", "python3", "/opt/../bin/sh")
     assert "ENOENT" in found["/no/such/python"].errors["failed"]

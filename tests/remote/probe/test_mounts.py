@@ -50,6 +50,15 @@ def test_what_is_mounted_and_what_is_not(look: Callable[..., Any]) -> None:
     assert not any(each.automount for each in found.mounts)
 
 
+def test_e06_options_are_told_whole_or_not_at_all(look: Callable[..., Any]) -> None:
+    row = ROOT + "30 20 9:0 / /scratch rw shared:2 - xfs /dev/md0 {}\n"
+    long = "lowerdir=" + ":".join(f"/layers/{number}" for number in range(100))
+    assert only(look(row.format(f"rw,{long}"), "/scratch")).super_options == ("rw", long)
+    many = only(look(row.format(",".join(f"o{number}" for number in range(200))), "/scratch"))
+    assert (many.options, many.super_options) == (("rw",), None)
+    assert many.errors["super_options"] == "more than 128 options, or a longer one"
+
+
 def test_of_mounts_on_top_of_each_other_the_topmost_counts(look: Callable[..., Any]) -> None:
     # the kernel lists them by age, and the older one may be on top
     text = (
