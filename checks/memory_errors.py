@@ -156,11 +156,12 @@ def lost(
 ) -> Iterator[Finding]:
     """What could not be corrected, but for what is known since the last look."""
     if (controller.uncorrected or 0) > 0 and not past(controller, look):
+        dimms = at_dimms(controller)
         yield fail(
             subject,
             expected="none",
-            actual=f"{controller.uncorrected} uncorrected",
-            details=where(controller, "uncorrected"),
+            actual=f"{controller.uncorrected} uncorrected{dimms}",
+            details={} if dimms else NO_DIMM,
             advice=REPLACE,
         )
 
@@ -188,7 +189,7 @@ def many(subject: Subject, controller: MemoryController, expected: str, count: s
         subject,
         expected=expected,
         actual=f"{count} corrected",
-        details=where(controller, "corrected"),
+        details=where(controller),
         advice=WATCH,
     )
 
@@ -229,14 +230,27 @@ def allowed(
     return found
 
 
-def where(controller: MemoryController, field: str) -> dict[str, str]:
-    """How many errors each DIMM has, of those that have some."""
+def where(controller: MemoryController) -> Mapping[str, str]:
+    """How many corrected errors each DIMM has, of those that have some."""
     found = {
-        name_of(dimm): f"{getattr(dimm, field)} {field}"
+        name_of(dimm): f"{dimm.corrected} corrected"
         for dimm in controller.dimms or ()
-        if (getattr(dimm, field) or 0) > 0
+        if (dimm.corrected or 0) > 0
     }
-    return found or {"DIMM": "not known"}
+    return found or NO_DIMM
+
+
+NO_DIMM = {"DIMM": "not known"}
+
+
+def at_dimms(controller: MemoryController) -> str:
+    """The DIMMs with uncorrected errors, as ` (A1 ×2)`; empty if none is known."""
+    told = [
+        f"{name_of(dimm)} ×{dimm.uncorrected}"
+        for dimm in controller.dimms or ()
+        if (dimm.uncorrected or 0) > 0
+    ]
+    return f" ({', '.join(told)})" if told else ""
 
 
 def name_of(dimm: Dimm) -> str:

@@ -42,8 +42,19 @@ from nodevet.evidence.across import IN_HAND, each_gpu, every_gpu
 from nodevet.evidence.core import NOT_SUPPORTED, unread, unsupported
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.gpu import Gpu, NvLink, alike, board, subject_of
+from nodevet.evidence.lists import spans
 from nodevet.evidence.rates import Growth, growth, since_look
-from nodevet.model import Area, Check, CheckParams, Finding, fail, not_applicable, ok, unknown
+from nodevet.model import (
+    Area,
+    Check,
+    CheckParams,
+    Finding,
+    Value,
+    fail,
+    not_applicable,
+    ok,
+    unknown,
+)
 
 NOT_TOLD = (*NOT_SUPPORTED, "NVML_ERROR_FUNCTION_NOT_FOUND")
 COUNTERS = ("replay_errors", "recovery_errors", "crc_flit_errors", "crc_data_errors")
@@ -334,14 +345,8 @@ def judge_speed(gpu: Gpu, active: Sequence[NvLink], minimum: int | None) -> Iter
     least = minimum or max(told, default=0)
     slow = [each for each in active if each.speed_mbps is not None and each.speed_mbps < least]
     if slow:
-        yield fail(
-            subject_of(gpu),
-            expected={"speed": f"at least {least}"},
-            actual={"speed": min(told)},
-            unit="MB/s",
-            advice=WEAK,
-            details={**board(gpu), **named("slow", slow)},
-        )
+        found = [(each, each.speed_mbps) for each in slow]
+        yield of_links(gpu, "speed", f"at least {least}", found, unit="MB/s")
     if doubt:
         yield unknown(subject_of(gpu), why=doubt)
 
@@ -357,14 +362,8 @@ def judge_rates(gpu: Gpu, active: Sequence[NvLink], params: Params) -> Iterator[
             continue
         many = [each for each in active if (getattr(each, rate) or 0) > most]
         if many:
-            worst = max(getattr(each, rate) for each in many)
-            yield fail(
-                subject_of(gpu),
-                expected={rate: f"at most {most:g}"},
-                actual={rate: f"{worst:g}"},
-                advice=WEAK,
-                details={**board(gpu), **named("worst", many)},
-            )
+            found = [(each, f"{getattr(each, rate):g}") for each in many]
+            yield of_links(gpu, rate, f"at most {most:g}", found)
         if doubt := doubt_of(active, rate):
             yield unknown(subject_of(gpu), why=doubt)
 
@@ -379,13 +378,7 @@ def judge_capabilities(
             yield not_applicable(subject_of(gpu), why=f"{name}: not told by this GPU or driver")
             continue
         if lacking:
-            yield fail(
-                subject_of(gpu),
-                expected={name: True},
-                actual={name: False},
-                advice=DOWN,
-                details={**board(gpu), **named("lacking", lacking)},
-            )
+            yield of_links(gpu, name, True, [(each, False) for each in lacking], advice=DOWN)
         if doubt := doubt_of(active, name):
             yield unknown(subject_of(gpu), why=doubt)
 
@@ -400,13 +393,8 @@ def judge_errors(gpu: Gpu, active: Sequence[NvLink], params: Params) -> Iterator
             continue
         many = [each for each in active if (getattr(each, counter) or 0) > most]
         if many:
-            yield fail(
-                subject_of(gpu),
-                expected={counter: f"at most {most}"},
-                actual={counter: max(getattr(each, counter) for each in many)},
-                advice=WEAK,
-                details={**board(gpu), **named("worst", many)},
-            )
+            found = [(each, getattr(each, counter)) for each in many]
+            yield of_links(gpu, counter, f"at most {most}", found)
         if doubt := doubt_of(active, counter):
             yield unknown(subject_of(gpu), why=doubt)
 
@@ -446,24 +434,40 @@ def judge_paces(
             found.append((each, pace(count, grown, most, evidence)))
         elif grown is not None and not grown.again:
             found.append((each, standstill(grown)))
-    many = [(each, told) for each, told in found if told.right is False]
-    if many:
-        label = counter if most is None else f"{counter} per hour"
-        yield fail(
-            subject_of(gpu),
-            expected={
-                label: none_meanwhile(look=before is not None and before.look)
-                if most is None
-                else f"at most {most:g}"
-            },
-            actual={label: many[0][1].actual},
-            advice=WEAK,
-            details={**board(gpu), **named("worst", [each for each, _ in many])},
-        )
+    many = [(each, told.actual) for each, told in found if told.right is False]
+    if many and most is None:
+        look = before is not None and before.look
+        yield of_links(gpu, counter, none_meanwhile(look=look), many)
+    elif many:
+        yield of_links(gpu, f"{counter} per hour", f"at most {most:g}", many)
     doubts = [f"link {each.link}: {counter}: {told.why}" for each, told in found
               if told.right is None]  # fmt: skip
     if doubts:
         yield unknown(subject_of(gpu), why="; ".join(doubts[:4]))
+
+
+def of_links(
+    gpu: Gpu,
+    name: str,
+    expected: Value,
+    found: Iterable[tuple[NvLink, Value]],
+    *,
+    advice: str = WEAK,
+    unit: str = "",
+) -> Finding:
+    """The failure of links of a GPU: values by name and links, those with one value together."""
+    links: dict[Value, list[int]] = {}
+    for link, value in found:
+        links.setdefault(value, []).append(link.link)
+    actual = {f"{name} of link {spans(numbers)}": value for value, numbers in links.items()}
+    return fail(
+        subject_of(gpu),
+        expected=dict.fromkeys(actual, expected),
+        actual=actual,
+        unit=unit,
+        advice=advice,
+        details=board(gpu),
+    )
 
 
 def growth_of(

@@ -185,6 +185,32 @@ def array(parts: Sequence[int]) -> Sections:
     return {"raid": {"arrays_found": 1, "arrays": [found], "pools_found": 0, "pools": []}}
 
 
+def nvlinks(values: dict[str, Any], parts: Sequence[int]) -> Sections:
+    fine = {"active": True, "speed_mbps": 26562, "crc_flit_errors": 0, "p2p": True}
+    links = [{"link": at, **fine, **(values if at in parts else {})} for at in range(40)]
+    return {"gpu": {"gpus": [{"index": 0, "nvlinks": links}]}}
+
+
+def slow_links(parts: Sequence[int]) -> Sections:
+    return nvlinks({"speed_mbps": 13281}, parts)
+
+
+def link_errors(parts: Sequence[int]) -> Sections:
+    return nvlinks({"crc_flit_errors": 500}, parts)
+
+
+def lacking_links(parts: Sequence[int]) -> Sections:
+    return nvlinks({"p2p": False}, parts)
+
+
+def dimms(parts: Sequence[int]) -> Sections:
+    """A count of a boot before may be the same, of other DIMMs."""
+    listed = [{"id": f"dimm{part}", "corrected": 0, "uncorrected": 1} for part in parts]
+    return {
+        "edac": {"controllers": [{"id": 0, "corrected": 0, "uncorrected": 24, "dimms": listed}]}
+    }
+
+
 PKEYS = [f"0x{0x8000 + part:x}" for part in range(50)]
 BOND = {"interfaces": {"bond0": {"members": 50}}}
 ROWS: dict[str, tuple[str, Any, Callable[[Sequence[int]], Sections]]] = {
@@ -210,6 +236,10 @@ ROWS: dict[str, tuple[str, Any, Callable[[Sequence[int]], Sections]]] = {
     "removed-packages": ("packages", {"absent": ["nvidia-*"]}, packages),
     "addresses": ("routes", {"addresses": {"eth0": "192.0.2.0/24"}}, addresses),
     "array": ("raid", {}, array),
+    "slow-links": ("nvlink", {"active": 40}, slow_links),
+    "link-errors": ("nvlink", {"active": 40, "crc_flit_errors": 1}, link_errors),
+    "lacking-links": ("nvlink", {"active": 40, "capabilities": ["p2p"]}, lacking_links),
+    "dimms": ("memory_errors", {"if_possible": True}, dimms),
 }
 
 
