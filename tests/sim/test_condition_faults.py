@@ -32,8 +32,9 @@ print(json.dumps(probe(checked({"do": "probe", **json.load(sys.stdin)}))))
 """
 CATALOG = Catalog()
 ECC = {f"{life}_corrected": 10_000 for life in ("volatile", "aggregate")}
+BOND = {"interfaces": {"bond0": {"state": "any", "members": 2}}}
 ERRORS = dict.fromkeys(("replay", "recovery", "crc_flit", "crc_data"), 10)
-BER = {"maximum_effective_ber": 1e-12}
+BER = {"maximum_effective_ber": 1e-12, "maximum_symbol_ber": 1e-12}
 PORT = {
     "count": 8,
     "firmware": "28.41.*",
@@ -57,6 +58,7 @@ OF_ANY: dict[str, Any] = {  # check -> what a baseline says of it
     "gpu_repair": {},
     "inforom": {},
     "memory_errors": {"corrected": 100},
+    "mig_mode": False,
     "memory_pressure": {"maximum_dirty_percent": 5},
     "nvlink": {f"{name}_errors": most for name, most in ERRORS.items()} | BER,
     "pci_links": {},
@@ -72,9 +74,10 @@ OF_ANY: dict[str, Any] = {  # check -> what a baseline says of it
 }
 OF_H100: dict[str, Any] = {
     **OF_ANY,
+    "bios": {"vendor": "Dell Inc."},
     "gpu_topology": {"pairs": {"NODE": 12, "SYS": 16}},
     "infiniband": PORT,
-    "network_link": {"drivers": {"mlx5_core": {**LINK, "speed_gbps": 400}}},
+    "network_link": {**BOND, "drivers": {"mlx5_core": {**LINK, "speed_gbps": 400}}},
     "numa_locality": {"gpus": {"0-3": 0, "4-7": 1}},
     "nvswitch": 4,
 }
@@ -83,6 +86,7 @@ KINDS = {  # of other GPUs than an H100
     "gpu-memory-hot": "a100-sxm-80",
     "memory-unrepairable": "gb200",
     "nvlink-bit-errors": "b200",
+    "nvlink-symbol-errors": "b200",
     "pages-pending": "t4",
 }
 FIRST, FOURTH = "ibp26s0", "ibp94s0"  # below 0000:1a:00.0 and 0000:5e:00.0
@@ -93,6 +97,9 @@ FOUND: dict[str, set[tuple[str, str]]] = {  # fault -> the checks and subjects t
     "aer-nonfatal": {("pcie_errors", "3")},
     "aspm-on": {("pcie_settings", "0000:5d:00.0")},
     "braked-earlier": {("throttle_time", "3")},
+    "bios-vendor-other": {("bios", "vendor")},
+    "bond-member-down": {("network_link", "bond0"), ("network_link", "ibp60s0")},
+    "bond-member-missing": {("network_link", "bond0")},
     "cpu-capped": {("cpu_frequency", "0-3")},
     "cpu-offline": {("cpu_topology", "")},
     "dimm-corrected": {("memory_errors", "mc0")},
@@ -114,11 +121,13 @@ FOUND: dict[str, set[tuple[str, str]]] = {  # fault -> the checks and subjects t
     "memory-clock-lowered": {("gpu_clocks", "3")},
     "memory-dirty": {("memory_pressure", "")},
     "memory-unrepairable": {("gpu_repair", "3")},
+    "mig-on": {("mig_mode", "3")},
     "nic-firmware-other": {PORT_3, ALIKE},
     "nic-generation": {("pci_links", "0000:1a:00.0")},
     "nvlink-bit-errors": {("nvlink", "3")},
     "nvlink-data-errors": {("nvlink", "3")},
     "nvlink-recoveries": {("nvlink", "3")},
+    "nvlink-symbol-errors": {("nvlink", "3")},
     "nvswitch-missing": {("nvswitch", "")},
     "ordering-strict": {("pcie_settings", "0000:5d:00.0")},
     "out-of-threads": {("file_handles", "threads")},

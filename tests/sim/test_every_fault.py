@@ -12,6 +12,7 @@ from nodevet_sim.faults import FAULTS
 from nodevet_sim.faults.cpu_memory import FAULTS as OF_CPUS
 from nodevet_sim.faults.devices import FAULTS as OF_DEVICES
 from nodevet_sim.faults.driver import FAULTS as OF_THE_DRIVER
+from nodevet_sim.faults.drives import FAULTS as OF_DRIVES
 from nodevet_sim.faults.gpu_health import FAULTS as OF_GPUS
 from nodevet_sim.faults.gpu_states import FAULTS as OF_GPU_STATES
 from nodevet_sim.faults.host import FAULTS as OF_THE_HOST
@@ -134,6 +135,7 @@ def test_every_fault_is_tried(hosts: dict[str, Any]) -> None:
         | OF_THE_HOST.keys()
         | OF_THE_KERNEL.keys()
         | OF_DEVICES.keys()
+        | OF_DRIVES.keys()
         | OF_THE_NETWORK.keys()
         | OF_RDMA.keys()
         | OF_THE_SOFTWARE.keys()

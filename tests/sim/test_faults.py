@@ -30,6 +30,7 @@ from nodevet_sim.faults import (
     describe,
     devices,
     driver,
+    drives,
     gpu_health,
     gpu_states,
     host,
@@ -174,8 +175,8 @@ SEEN = {
     "thermal-throttle": {("throttle_reasons", "3"), ("thermal", "3")},
 }
 OTHERS = (
-    cpu_memory, devices, driver, gpu_health, gpu_states, host, kernel, machine_states, network,
-    ports, rdma, running, settings, software, storage,
+    cpu_memory, devices, driver, drives, gpu_health, gpu_states, host, kernel, machine_states,
+    network, ports, rdma, running, settings, software, storage,
 )  # fmt: skip
 OF_OTHER_TESTS = {name for each in OTHERS for name in each.FAULTS}
 SILENT = sorted(

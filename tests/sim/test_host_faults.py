@@ -23,7 +23,7 @@ from nodevet_sim.scenario.spec import NodeSpec, Origin
 CATALOG = Catalog()
 SAID: dict[str, Any] = {  # check -> its params
     "acs": {"redirect": False},
-    "bios": {"minimum_date": "2024-01-01"},
+    "bios": {"one_of": ["2.2.7"], "minimum_date": "2024-01-01"},
     "clocksource": {},
     "cpu_idle_states": {"maximum_us": 10},
     "dns": {"one_of": ["127.0.0.1"], "search": ["cluster.example"]},
@@ -42,7 +42,7 @@ GPUS = [f"0000:{bus:02x}:00.0" for bus in BUSES]
 NICS = [f"0000:{bus + 1:02x}:00.0" for bus in BUSES]
 FOUND = {  # fault -> the checks and subjects that fail
     "acs-redirect": {("acs", "0000:5b:01.0")},
-    "bios-old": {("bios", "date")},
+    "bios-old": {("bios", "date"), ("bios", "version")},
     "clocksource-hpet": {("clocksource", "")},
     "dimm-uncorrected": {("memory_errors", "mc0")},
     "high-load": {("load", "")},

@@ -44,6 +44,7 @@ FOUND = {  # fault -> the checks and subjects that fail
         ("network_link", FOURTH),
     },
     "link-bit-errors": set(),  # a program of the node says so
+    "link-raw-errors": set(),
     "link-flapping": {("infiniband", "mlx5_3:1"), ("network_link", FOURTH)},
     "mtu-wrong": {("network_link", FIRST)},
     "nic-down": {("network_link", FIRST)},
@@ -87,13 +88,14 @@ def judged(probed: Callable[..., Evidence]) -> Judged:
         faults: list[object],
         count: int = 8,
         devices: dict[str, str] | None = None,
+        gid_index: int | None = None,
         **said: object,
     ) -> list[tuple[str, Finding]]:
         evidence, efa = probed(faults, **said), said.get("nic_kind") == "efa"
         params: dict[str, dict[str, Any]] = {
             "infiniband": {**SAID["infiniband"], "count": count},
             "network_link": {"drivers": {"mlx5_core": {**SAID["network_link"], "count": count}}},
-            "rdma": {"count": count, "devices": devices or {}},
+            "rdma": {"count": count, "devices": devices or {}, "gid_index": gid_index},
             **({"efa": {"count": count}} if efa else {}),
         }
         if efa:
@@ -142,11 +144,16 @@ def test_a_fault_of_efa_is_found_and_nothing_else(fault: str | None, judged: Jud
 
 
 def test_every_fault_is_tried() -> None:
-    assert FOUND.keys() | OF_EFA.keys() == network.FAULTS.keys() | rdma.FAULTS.keys()
+    assert (
+        FOUND.keys() | OF_EFA.keys() | ON_ROCE.keys() - {""}
+        == network.FAULTS.keys() | rdma.FAULTS.keys()
+    )
 
 
 ON_ROCE: dict[str, set[tuple[str, str]]] = {
     "": set(),
+    "rdma-address-missing": {("rdma", "mlx5_3")},
+    "rdma-gid-missing": {("rdma", "mlx5_3")},
     "rdma-interface-missing": {("rdma", "mlx5_3")},
     "rdma-names-swapped": {("rdma", "mlx5_0"), ("rdma", "mlx5_1")},
 }
@@ -156,10 +163,17 @@ ON_ROCE: dict[str, set[tuple[str, str]]] = {
 def test_roce_has_its_interfaces_and_their_gids(fault: str, judged: Judged) -> None:
     named = fault != "rdma-interface-missing"  # which is seen without
     devices = {name: f"en{interface[2:]}" for name, interface in INTERFACES.items() if named}
-    findings = judged([fault] if fault else [], devices=devices, nic_kind="ethernet")
+    said = {"nic_kind": "ethernet", "gid_index": 3}
+    findings = judged([fault] if fault else [], devices=devices, **said)
     rdma_ones = [(name, each) for name, each in findings if name == "rdma"]
     assert len(rdma_ones) == 9
     assert wrong(rdma_ones) == ON_ROCE[fault]
+
+
+def test_a_gid_of_roce_v2_is_missing_whatever_its_index(judged: Judged) -> None:
+    findings = judged(["rdma-gid-missing"], nic_kind="ethernet")
+    (finding,) = (each for name, each in findings if (name, each.verdict) == ("rdma", Verdict.FAIL))
+    assert (finding.subject.id, finding.actual) == ("mlx5_3", {"GID": "IB/RoCE v1"})
 
 
 def test_what_a_port_its_interface_and_the_bus_say_agrees(

@@ -34,7 +34,8 @@ SAID: dict[str, dict[str, Any]] = {  # check -> its params
 }
 FOUND = {  # fault -> the checks and subjects that fail
     "cdi-stale": {("container_runtime", "/etc/cdi/nvidia.yaml")},
-    "dcgm-warning": set(),  # dcgmi says so: see below
+    "dcgm-count": set(),  # dcgmi says so: see below
+    "dcgm-warning": set(),
     "diag-failed": {("dcgm", "diag memory")},
     "dkms-not-built": {("dkms", "nvidia")},
     "gpus-hidden": {("environment", "CUDA_VISIBLE_DEVICES")},
@@ -133,11 +134,13 @@ def test_a_fault_is_found_and_nothing_else(fault: str, judged: Judged) -> None:
 
 
 def test_all_of_them_together_are_all_found(judged: Judged) -> None:
-    assert wrong(judged(sorted(FAULTS))) == set().union(*FOUND.values())
+    assert wrong(judged(sorted(FAULTS.keys() - {"dcgm-warning"}))) == set().union(*FOUND.values())
 
 
-def test_a_watch_of_dcgm_warns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    known: dict[str, object] = {"gpus": "h100-sxm", "faults": ["dcgm-warning"]}
+def told_by_dcgmi(
+    faults: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> list[Finding]:
+    known: dict[str, object] = {"gpus": "h100-sxm", "faults": faults}
     part = NodePart.model_validate_json(json.dumps(known))
     node = describe_node(NodeSpec("n1", part, known, Path(), {"": Origin("here")}))
     program = tmp_path / "dcgmi"
@@ -148,9 +151,17 @@ def test_a_watch_of_dcgm_warns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     found = {"dcgm": told, "gpu": nvml_of(node), "pci": {"functions": []}}
     sections = {name: {"status": "ok", "data": data} for name, data in found.items()}
     document = {"schema": 1, "probe": "0", "sections": sections}
-    evidence = decode(msgspec.json.encode(document))
     check = CATALOG.check("dcgm")
-    findings = [("dcgm", each) for each in check.judge(evidence, check.params())]
-    assert wrong(findings) == {("dcgm", "GPU 3 PCIe system")}
-    (warning,) = [each for _, each in findings if each.verdict is Verdict.FAIL]
+    judge = check.judge(decode(msgspec.json.encode(document)), check.params())
+    return [each for each in judge if each.verdict is not Verdict.OK]
+
+
+def test_a_watch_of_dcgm_warns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (warning,) = told_by_dcgmi(["dcgm-warning"], tmp_path, monkeypatch)
+    assert (warning.verdict, warning.subject.id) == (Verdict.FAIL, "GPU 3 PCIe system")
     assert warning.actual == "Warning" and "replays" in warning.why
+
+
+def test_dcgm_sees_a_gpu_less(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (count,) = told_by_dcgmi(["dcgm-count"], tmp_path, monkeypatch)
+    assert (count.verdict, count.subject.id) == (Verdict.FAIL, "GPUs")

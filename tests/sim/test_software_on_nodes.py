@@ -9,7 +9,7 @@ import pytest
 from nodevet_sim.faults.software import FAULTS
 from simulated_fleet import Boot
 
-TOGETHER = sorted(FAULTS.keys() - {"dcgm-warning"})  # its own test is in test_software_faults
+TOGETHER = sorted(FAULTS.keys() - {"dcgm-count", "dcgm-warning"})  # see test_software_faults.py
 
 pytestmark = pytest.mark.timeout(600)
 BASELINE = """\

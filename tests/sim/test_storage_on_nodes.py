@@ -27,6 +27,8 @@ nodes:
       - turbo-off
       - smt-off
   read-only: {template: h100, faults: mount-read-only}
+  mounts: {template: h100, faults: [inodes-full, mount-left, mount-option-other]}
+  another: {template: h100, faults: mount-other}
 """
 BASELINE = """\
 nodevet: 1
@@ -38,7 +40,7 @@ expect:
   drive_health: {}
   hugepages: none
   memory_size: {minimum_node_gib: 1000}
-  mounts: {/dev/shm: tmpfs, /mnt/old: absent}
+  mounts: {/dev/shm: {type: tmpfs, options: [exec]}, /mnt/old: absent}
   nfs: {options: [hard]}
   nvme_health: 8
   raid: {}
@@ -57,6 +59,8 @@ WRONG = {
         ("nvme_health", "2"),
         ("smt", ""),
     },
+    "mounts": {("disk_space", "/var/tmp"), ("mounts", "/dev/shm"), ("mounts", "/mnt/old")},
+    "another": {("mounts", "/dev/shm")},
     "read-only": {("disk_space", "/dev/shm"), ("mounts", "/dev/shm")},
 }
 

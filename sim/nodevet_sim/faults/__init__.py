@@ -12,6 +12,7 @@ from nodevet_sim.faults import (
     cpu_memory,
     devices,
     driver,
+    drives,
     gpu,
     gpu_health,
     gpu_states,
@@ -27,7 +28,7 @@ from nodevet_sim.faults import (
     software,
     storage,
 )
-from nodevet_sim.faults.params import FaultParams, OneGpu, SomeGpus
+from nodevet_sim.faults.params import FaultParams, NoParams, OneGpu, SomeGpus
 from nodevet_sim.faults.patch import FaultError, Healthy, Patch, combine
 
 __all__ = [
@@ -57,18 +58,18 @@ FAULTS: Mapping[str, NamedFault] = {
     "gpu-lost": NamedFault(OneGpu, gpu.gpu_lost),
     "gpu-missing": NamedFault(OneGpu, gpu.gpu_missing),
     "mce": NamedFault(node.Mce, node.mce),
-    "numa-swapped": NamedFault(node.NoParams, node.numa_swapped),
+    "numa-swapped": NamedFault(NoParams, node.numa_swapped),
     "nvml-hang": NamedFault(gpu.NvmlHang, gpu.nvml_hang),
     "pcie-gen": NamedFault(gpu.PcieGen, gpu.pcie_gen),
     "pcie-width": NamedFault(gpu.PcieWidth, gpu.pcie_width),
     "persistence-off": NamedFault(SomeGpus, gpu.persistence_off),
     "power-capped": NamedFault(gpu.PowerCapped, gpu.power_capped),
-    "python-missing": NamedFault(node.NoParams, node.python_missing),
+    "python-missing": NamedFault(NoParams, node.python_missing),
     "reverts-on-boot": NamedFault(node.RevertedSettings, node.reverts_on_boot),
     "row-remap-pending": NamedFault(gpu.RowRemap, gpu.row_remap_pending),
     "slow": NamedFault(node.SlowSessions, node.slow),
-    "sshd-hang": NamedFault(node.NoParams, node.sshd_hang),
-    "sshd-stopped": NamedFault(node.NoParams, node.sshd_stopped),
+    "sshd-hang": NamedFault(NoParams, node.sshd_hang),
+    "sshd-stopped": NamedFault(NoParams, node.sshd_stopped),
     "thermal-throttle": NamedFault(gpu.Thermal, gpu.thermal_throttle),
     "xid": NamedFault(gpu.AnyXid, gpu.xid),
     "xid-79": NamedFault(gpu.Xid79, gpu.xid_79),
@@ -78,6 +79,7 @@ FAULTS: Mapping[str, NamedFault] = {
     **{name: NamedFault(*each) for name, each in kernel.FAULTS.items()},
     **{name: NamedFault(*each) for name, each in cpu_memory.FAULTS.items()},
     **{name: NamedFault(*each) for name, each in machine_states.FAULTS.items()},
+    **{name: NamedFault(*each) for name, each in drives.FAULTS.items()},
     **{name: NamedFault(*each) for name, each in storage.FAULTS.items()},
     **{name: NamedFault(*each) for name, each in devices.FAULTS.items()},
     **{name: NamedFault(*each) for name, each in network.FAULTS.items()},

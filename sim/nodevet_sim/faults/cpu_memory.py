@@ -8,17 +8,13 @@ from pydantic import Field
 
 from nodevet.remote.probe.cpulist import format_cpulist, parse_cpulist
 from nodevet_sim.cpu_files import CPUS, NODES, mask
-from nodevet_sim.faults.params import FaultParams
+from nodevet_sim.faults.params import FaultParams, NoParams
 from nodevet_sim.faults.patch import FaultError, Healthy, Patch
 
 NODE = re.compile(rf"{NODES}/node(\d+)/meminfo")
 SIBLINGS = re.compile(rf"{CPUS}/cpu(\d+)/topology/(core_cpus|thread_siblings)_list")
 TOTAL = re.compile(r"(MemTotal: *)(\d+)")
 SWITCHES = {f"{CPUS}/intel_pstate/no_turbo": "1\n", f"{CPUS}/cpufreq/boost": "0\n"}
-
-
-class NoFurtherParams(FaultParams):
-    """A fault without parameters."""
 
 
 class DeadDimm(FaultParams):
@@ -37,12 +33,12 @@ def dimm_dead(healthy: Healthy, want: DeadDimm) -> Patch:
     chosen = max(nodes) if want.node is None else want.node
     if chosen not in nodes:
         raise FaultError(f"the node has no NUMA node {chosen}")
-    own = _text(healthy, nodes[chosen])
+    own = healthy.read(nodes[chosen])
     lost = int(TOTAL.search(own)[2]) // want.dimms  # type: ignore[index]
     return Patch(
         {
             nodes[chosen]: _less(own, lost),
-            "proc/meminfo": _less(_text(healthy, "proc/meminfo"), lost),
+            "proc/meminfo": _less(healthy.read("proc/meminfo"), lost),
         }
     )
 
@@ -51,22 +47,17 @@ def _less(text: str, kb: int) -> str:
     return TOTAL.sub(lambda found: f"{found[1]}{int(found[2]) - kb}", text, count=1)
 
 
-def _text(healthy: Healthy, path: str) -> str:
-    content = healthy.files.get(path, "")
-    return content.decode("ascii", "replace") if isinstance(content, bytes) else content
-
-
-def smt_off(healthy: Healthy, want: NoFurtherParams) -> Patch:
+def smt_off(healthy: Healthy, want: NoParams) -> Patch:
     """SMT was switched off: the second thread of every core is offline."""
     found = {path: match for path in healthy.files if (match := SIBLINGS.fullmatch(path))}
     second = {
         int(match[1])
         for path, match in found.items()
-        if int(match[1]) != parse_cpulist(_text(healthy, path))[0]
+        if int(match[1]) != parse_cpulist(healthy.read(path))[0]
     }
     if not second:
         raise FaultError("the node's cores have one thread each")
-    online = set(parse_cpulist(_text(healthy, f"{CPUS}/online")))
+    online = set(parse_cpulist(healthy.read(f"{CPUS}/online")))
     files = {
         f"{CPUS}/online": f"{format_cpulist(online - second)}\n",
         f"{CPUS}/offline": f"{format_cpulist(second)}\n",
@@ -81,18 +72,18 @@ def smt_off(healthy: Healthy, want: NoFurtherParams) -> Patch:
         files[path.removesuffix("_list")] = f"{mask((cpu,), len(online))}\n"
     for path in (path for path in healthy.files if NODE.fullmatch(path)):
         folder = path.removesuffix("/meminfo")
-        left = set(parse_cpulist(_text(healthy, f"{folder}/cpulist"))) - second
+        left = set(parse_cpulist(healthy.read(f"{folder}/cpulist"))) - second
         files[f"{folder}/cpulist"] = f"{format_cpulist(left)}\n"
         files[f"{folder}/cpumap"] = f"{mask(left, len(online))}\n"
     for path in healthy.files:  # of devices: the CPUs near them that are online
         if path.endswith("/local_cpulist"):
-            left = set(parse_cpulist(_text(healthy, path))) - second
+            left = set(parse_cpulist(healthy.read(path))) - second
             files[path] = f"{format_cpulist(left)}\n"
             files[path.removesuffix("list") + "s"] = f"{mask(left, len(online))}\n"
     return Patch(healthy.present(files))
 
 
-def turbo_off(healthy: Healthy, want: NoFurtherParams) -> Patch:
+def turbo_off(healthy: Healthy, want: NoParams) -> Patch:
     """Turbo is switched off."""
     files = healthy.present(SWITCHES)
     if not files:
@@ -115,6 +106,6 @@ def kernel_differs(healthy: Healthy, want: OtherKernel) -> Patch:
 FAULTS: Mapping[str, tuple[type[FaultParams], Callable[[Healthy, Any], Patch]]] = {
     "dimm-dead": (DeadDimm, dimm_dead),
     "kernel-differs": (OtherKernel, kernel_differs),
-    "smt-off": (NoFurtherParams, smt_off),
-    "turbo-off": (NoFurtherParams, turbo_off),
+    "smt-off": (NoParams, smt_off),
+    "turbo-off": (NoParams, turbo_off),
 }

@@ -2,7 +2,7 @@
 
 import re
 
-from nodevet_sim.faults.node import NoParams
+from nodevet_sim.faults.params import NoParams
 from nodevet_sim.faults.patch import FaultError, Healthy, Patch
 
 CLASS = re.compile(r"(sys/devices/pci.*)/class")

@@ -6,8 +6,8 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from nodevet_sim.faults.node import ONLY_INSIDE, NoParams
-from nodevet_sim.faults.params import FaultParams
+from nodevet_sim.faults.node import ONLY_INSIDE
+from nodevet_sim.faults.params import FaultParams, NoParams
 from nodevet_sim.faults.patch import FaultError, Healthy, Patch
 from nodevet_sim.state import count_of
 from nodevet_sim.tree import NVFS

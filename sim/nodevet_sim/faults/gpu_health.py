@@ -6,8 +6,8 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from nodevet_sim.faults.node import NoParams
-from nodevet_sim.faults.params import FaultParams, OneGpu, SomeGpus
+from nodevet_sim.faults.change import gpu_values, link_values
+from nodevet_sim.faults.params import FaultParams, NoParams, OneGpu, SomeGpus
 from nodevet_sim.faults.patch import FaultError, Healthy, Patch
 from nodevet_sim.state import count_of
 
@@ -15,15 +15,6 @@ FABRIC_MANAGER = "nvidia-fabricmanager.service"
 ROUTE_UNHEALTHY, NO_FAULT = 0x10, 0x1AA  # NVML_GPU_FABRIC_HEALTH_MASK_*
 NVSWITCH = "/drivers/nvidia-nvswitch"
 MIB = 1 << 20
-
-
-def _set(healthy: Healthy, gpu: int, **said: object) -> Patch:
-    """These values of a GPU in place of those that its NVML tells. Raises FaultError."""
-    keys = {key.replace("__", "."): str(value) for key, value in said.items()}
-    for key in keys:
-        if healthy.text(gpu, key) is None:
-            raise FaultError(f"GPU {gpu} tells no {key}")
-    return Patch(state={f"gpu.{gpu}.{key}": value for key, value in keys.items()}, gpu=gpu)
 
 
 class LinksDown(OneGpu):
@@ -52,13 +43,7 @@ def nvlink_errors(healthy: Healthy, want: LinkErrors) -> Patch:
 
     `gpu`; `count`, of each: 5000.
     """
-    gpu = healthy.gpu(want.gpu)
-    if not healthy.number(gpu, "nvlinks"):
-        raise FaultError(f"GPU {gpu} has no NVLink")
-    counters = ("crc_flit_errors", "replay_errors")
-    return Patch(
-        state={f"gpu.{gpu}.nvlinks.0.{each}": str(want.count) for each in counters}, gpu=gpu
-    )
+    return link_values(healthy, want.gpu, crc_flit_errors=want.count, replay_errors=want.count)
 
 
 def nvlink_slow(healthy: Healthy, want: OneGpu) -> Patch:
@@ -68,7 +53,7 @@ def nvlink_slow(healthy: Healthy, want: OneGpu) -> Patch:
     """
     gpu = healthy.gpu(want.gpu)
     speed = healthy.number(gpu, "nvlinks.*.speed_mbps")
-    return Patch(state={f"gpu.{gpu}.nvlinks.0.speed_mbps": str(speed // 2)}, gpu=gpu)
+    return link_values(healthy, gpu, speed_mbps=speed // 2)
 
 
 def fabric_down(healthy: Healthy, want: NoParams) -> Patch:
@@ -88,7 +73,7 @@ def fabric_degraded(healthy: Healthy, want: OneGpu) -> Patch:
     """
     gpu = healthy.gpu(want.gpu)
     mask = hex(NO_FAULT & ~0x30 | ROUTE_UNHEALTHY)
-    found = _set(healthy, gpu, fabric__health_mask=mask)
+    found = gpu_values(healthy, gpu, fabric__health_mask=mask)
     return Patch(state={**found.state, f"gpu.{gpu}.fabric.health_summary": "UNHEALTHY"}, gpu=gpu)
 
 
@@ -103,9 +88,9 @@ def gpu_hot(healthy: Healthy, want: Margin) -> Patch:
     """
     gpu = healthy.gpu(want.gpu)
     if healthy.text(gpu, "temperature_margin_c") is not None:
-        return _set(healthy, gpu, temperature_margin_c=want.margin)
+        return gpu_values(healthy, gpu, temperature_margin_c=want.margin)
     limit = healthy.number(gpu, "temperature_gpu_max_c")
-    return _set(healthy, gpu, temperature_gpu_c=limit - want.margin)
+    return gpu_values(healthy, gpu, temperature_gpu_c=limit - want.margin)
 
 
 class Seconds(OneGpu):
@@ -118,7 +103,7 @@ def throttled_earlier(healthy: Healthy, want: Seconds) -> Patch:
     `gpu`; `seconds`, in all: 600.
     """
     time_ns = want.seconds * 10**9
-    return _set(healthy, healthy.gpu(want.gpu), throttled_hw_thermal_ns=time_ns)
+    return gpu_values(healthy, want.gpu, throttled_hw_thermal_ns=time_ns)
 
 
 class Version(OneGpu):
@@ -130,7 +115,9 @@ def vbios_other(healthy: Healthy, want: Version) -> Patch:
 
     `gpu`; `version`, 90.00.00.00.01.
     """
-    return _set(healthy, healthy.gpu(want.gpu), vbios_version=want.version or "90.00.00.00.01")
+    return gpu_values(
+        healthy, healthy.gpu(want.gpu), vbios_version=want.version or "90.00.00.00.01"
+    )
 
 
 def inforom_corrupted(healthy: Healthy, want: OneGpu) -> Patch:
@@ -138,7 +125,7 @@ def inforom_corrupted(healthy: Healthy, want: OneGpu) -> Patch:
 
     `gpu`.
     """
-    return _set(healthy, healthy.gpu(want.gpu), inforom_valid=0)
+    return gpu_values(healthy, want.gpu, inforom_valid=0)
 
 
 def gsp_mismatch(healthy: Healthy, want: Version) -> Patch:
@@ -146,7 +133,9 @@ def gsp_mismatch(healthy: Healthy, want: Version) -> Patch:
 
     `gpu`; `version`, 535.54.03.
     """
-    return _set(healthy, healthy.gpu(want.gpu), gsp_firmware_version=want.version or "535.54.03")
+    return gpu_values(
+        healthy, healthy.gpu(want.gpu), gsp_firmware_version=want.version or "535.54.03"
+    )
 
 
 class Cuda(FaultParams):
@@ -172,7 +161,7 @@ def pages_retired(healthy: Healthy, want: Pages) -> Patch:
 
     `gpu`; `count`, because of double-bit errors, 62.
     """
-    return _set(healthy, healthy.gpu(want.gpu), retired_pages__double_bit=want.count)
+    return gpu_values(healthy, want.gpu, retired_pages__double_bit=want.count)
 
 
 def bar1_small(healthy: Healthy, want: SomeGpus) -> Patch:
@@ -180,10 +169,7 @@ def bar1_small(healthy: Healthy, want: SomeGpus) -> Patch:
 
     `gpu`, by default all.
     """
-    state: dict[str, str] = {}
-    for gpu in healthy.gpus(want.gpu):
-        state |= _set(healthy, gpu, bar1_total_b=256 * MIB).state
-    return Patch(state=state)
+    return gpu_values(healthy, want.gpu, bar1_total_b=256 * MIB)
 
 
 def gpu_odd(healthy: Healthy, want: OneGpu) -> Patch:
@@ -192,7 +178,7 @@ def gpu_odd(healthy: Healthy, want: OneGpu) -> Patch:
     `gpu`.
     """
     gpu = healthy.gpu(want.gpu)
-    return _set(healthy, gpu, memory_total_b=healthy.number(gpu, "memory_total_b") // 2)
+    return gpu_values(healthy, gpu, memory_total_b=healthy.number(gpu, "memory_total_b") // 2)
 
 
 def nvswitch_narrow(healthy: Healthy, want: NoParams) -> Patch:
@@ -213,7 +199,7 @@ def memory_leaked(healthy: Healthy, want: Leaked) -> Patch:
 
     `gpu`; `mib`, 20000.
     """
-    return _set(healthy, healthy.gpu(want.gpu), memory_used_b=want.mib * MIB)
+    return gpu_values(healthy, want.gpu, memory_used_b=want.mib * MIB)
 
 
 def p2p_off(healthy: Healthy, want: OneGpu) -> Patch:
@@ -222,7 +208,7 @@ def p2p_off(healthy: Healthy, want: OneGpu) -> Patch:
     `gpu`.
     """
     off = {"peers__read": "CHIPSET_NOT_SUPPORTED", "peers__nvlink": "NOT_SUPPORTED"}
-    return _set(healthy, healthy.gpu(want.gpu), **off)
+    return gpu_values(healthy, want.gpu, **off)
 
 
 def modules_swapped(healthy: Healthy, want: NoParams) -> Patch:
@@ -238,7 +224,7 @@ def repair_pending(healthy: Healthy, want: OneGpu) -> Patch:
 
     `gpu`.
     """
-    return _set(healthy, healthy.gpu(want.gpu), repair__channel_pending=1)
+    return gpu_values(healthy, want.gpu, repair__channel_pending=1)
 
 
 class PowerReading(OneGpu):
@@ -250,7 +236,7 @@ def power_sensor(healthy: Healthy, want: PowerReading) -> Patch:
 
     `gpu`; `watts`, 5.
     """
-    return _set(healthy, healthy.gpu(want.gpu), power_draw_mw=want.watts * 1000)
+    return gpu_values(healthy, want.gpu, power_draw_mw=want.watts * 1000)
 
 
 def nvlink_no_atomics(healthy: Healthy, want: OneGpu) -> Patch:
@@ -258,10 +244,7 @@ def nvlink_no_atomics(healthy: Healthy, want: OneGpu) -> Patch:
 
     `gpu`.
     """
-    gpu = healthy.gpu(want.gpu)
-    if not healthy.number(gpu, "nvlinks"):
-        raise FaultError(f"GPU {gpu} has no NVLinks")
-    return Patch(state={f"gpu.{gpu}.nvlinks.0.p2p_atomics": "0"}, gpu=gpu)
+    return link_values(healthy, want.gpu, p2p_atomics=0)
 
 
 class StuckState(OneGpu):
@@ -273,7 +256,7 @@ def pstate_stuck(healthy: Healthy, want: StuckState) -> Patch:
 
     `gpu`; `state`, 8.
     """
-    return _set(healthy, healthy.gpu(want.gpu), pstate=want.state)
+    return gpu_values(healthy, want.gpu, pstate=want.state)
 
 
 FAULTS: Mapping[str, tuple[type[FaultParams], Callable[[Healthy, Any], Patch]]] = {

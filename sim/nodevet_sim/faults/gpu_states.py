@@ -6,8 +6,8 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from nodevet_sim.faults.node import NoParams
-from nodevet_sim.faults.params import FaultParams, OneGpu
+from nodevet_sim.faults.change import gpu_values, link_values
+from nodevet_sim.faults.params import FaultParams, NoParams, OneGpu
 from nodevet_sim.faults.patch import FaultError, Healthy, Patch
 from nodevet_sim.pci_files import aer_text
 
@@ -19,22 +19,12 @@ Rows = Annotated[int, Field(ge=1, le=512)]
 Errors = Annotated[int, Field(ge=1, le=10**9)]
 
 
-def changed(healthy: Healthy, wanted: int | None, **values: object) -> Patch:
-    """The GPU with these values; `__` stands for a dot. Raises FaultError if NVML has no such."""
-    gpu = healthy.gpu(wanted)
-    keys = {key.replace("__", "."): str(value) for key, value in values.items()}
-    for key in keys:
-        if healthy.text(gpu, key) is None:
-            raise FaultError(f"GPU {gpu} has no {key}")
-    return Patch(state={f"gpu.{gpu}.{key}": value for key, value in keys.items()}, gpu=gpu)
-
-
 def row_remap_failed(healthy: Healthy, want: OneGpu) -> Patch:
     """A row of a GPU's memory could not be remapped: its bank has no spare row left.
 
     `gpu`.
     """
-    return changed(healthy, want.gpu, remapping__failure=1)
+    return gpu_values(healthy, want.gpu, remapping__failure=1)
 
 
 class SpareRows(OneGpu):
@@ -46,7 +36,7 @@ def spare_rows_used(healthy: Healthy, want: SpareRows) -> Patch:
 
     `gpu`; `banks`, 2.
     """
-    return changed(healthy, want.gpu, remapping__banks_none=want.banks)
+    return gpu_values(healthy, want.gpu, remapping__banks_none=want.banks)
 
 
 class RemappedRows(OneGpu):
@@ -58,7 +48,7 @@ def rows_remapped(healthy: Healthy, want: RemappedRows) -> Patch:
 
     `gpu`; `rows`, 100.
     """
-    return changed(healthy, want.gpu, remapping__uncorrected=want.rows)
+    return gpu_values(healthy, want.gpu, remapping__uncorrected=want.rows)
 
 
 def pages_pending(healthy: Healthy, want: OneGpu) -> Patch:
@@ -66,7 +56,7 @@ def pages_pending(healthy: Healthy, want: OneGpu) -> Patch:
 
     `gpu`.
     """
-    return changed(healthy, want.gpu, retired_pages__pending=1)
+    return gpu_values(healthy, want.gpu, retired_pages__pending=1)
 
 
 class EccErrors(OneGpu):
@@ -96,7 +86,7 @@ def ecc_sram_uncorrected(healthy: Healthy, want: SramErrors) -> Patch:
 def _errors(healthy: Healthy, want: EccErrors | SramErrors, parts: tuple[str, ...]) -> Patch:
     lives = ("volatile", "aggregate")
     counts = {f"ecc__{life}_{part}": want.count for life in lives for part in parts}
-    return changed(healthy, want.gpu, **counts)
+    return gpu_values(healthy, want.gpu, **counts)
 
 
 def sram_threshold(healthy: Healthy, want: OneGpu) -> Patch:
@@ -104,7 +94,7 @@ def sram_threshold(healthy: Healthy, want: OneGpu) -> Patch:
 
     `gpu`.
     """
-    return changed(healthy, want.gpu, ecc__sram_threshold_exceeded=1)
+    return gpu_values(healthy, want.gpu, ecc__sram_threshold_exceeded=1)
 
 
 def ecc_pending(healthy: Healthy, want: OneGpu) -> Patch:
@@ -112,7 +102,7 @@ def ecc_pending(healthy: Healthy, want: OneGpu) -> Patch:
 
     `gpu`.
     """
-    return changed(healthy, want.gpu, ecc_pending=0)
+    return gpu_values(healthy, want.gpu, ecc_pending=0)
 
 
 def tpc_repair_pending(healthy: Healthy, want: OneGpu) -> Patch:
@@ -120,7 +110,7 @@ def tpc_repair_pending(healthy: Healthy, want: OneGpu) -> Patch:
 
     `gpu`.
     """
-    return changed(healthy, want.gpu, repair__tpc_pending=1)
+    return gpu_values(healthy, want.gpu, repair__tpc_pending=1)
 
 
 class HeldLimit(OneGpu):
@@ -132,7 +122,7 @@ def power_limit_held(healthy: Healthy, want: HeldLimit) -> Patch:
 
     `gpu`; `watts`, the limit that is enforced, 60.
     """
-    return changed(healthy, want.gpu, power_limit_enforced_mw=want.watts * 1000)
+    return gpu_values(healthy, want.gpu, power_limit_enforced_mw=want.watts * 1000)
 
 
 def power_brake(healthy: Healthy, want: OneGpu) -> Patch:
@@ -153,7 +143,7 @@ def software_slowdown(healthy: Healthy, want: OneGpu) -> Patch:
 
 def _slowed(healthy: Healthy, want: OneGpu, reasons: int) -> Patch:
     now = healthy.number(healthy.gpu(want.gpu), "event_reasons")
-    return changed(healthy, want.gpu, event_reasons=hex(now & ~GPU_IDLE | reasons))
+    return gpu_values(healthy, want.gpu, event_reasons=hex(now & ~GPU_IDLE | reasons))
 
 
 class BrakeSeconds(OneGpu):
@@ -165,7 +155,7 @@ def braked_earlier(healthy: Healthy, want: BrakeSeconds) -> Patch:
 
     `gpu`; `seconds`, in all: 600.
     """
-    return changed(healthy, want.gpu, throttled_power_brake_ns=want.seconds * 10**9)
+    return gpu_values(healthy, want.gpu, throttled_power_brake_ns=want.seconds * 10**9)
 
 
 class MemoryMargin(OneGpu):
@@ -178,7 +168,7 @@ def gpu_memory_hot(healthy: Healthy, want: MemoryMargin) -> Patch:
     `gpu`; `margin`, degrees below it, 1.
     """
     limit = healthy.number(healthy.gpu(want.gpu), "temperature_memory_max_c")
-    return changed(healthy, want.gpu, temperature_memory_c=limit - want.margin)
+    return gpu_values(healthy, want.gpu, temperature_memory_c=limit - want.margin)
 
 
 class MemoryClock(OneGpu):
@@ -190,7 +180,15 @@ def memory_clock_lowered(healthy: Healthy, want: MemoryClock) -> Patch:
 
     `gpu`; `mhz`, 1593.
     """
-    return changed(healthy, want.gpu, app_clock_memory_mhz=want.mhz)
+    return gpu_values(healthy, want.gpu, app_clock_memory_mhz=want.mhz)
+
+
+def mig_on(healthy: Healthy, want: OneGpu) -> Patch:
+    """MIG mode of a GPU is on, and has no instances yet.
+
+    `gpu`.
+    """
+    return gpu_values(healthy, want.gpu, mig_current=1, mig_pending=1)
 
 
 class AskedAction(OneGpu):
@@ -202,7 +200,7 @@ def recovery_needed(healthy: Healthy, want: AskedAction) -> Patch:
 
     `gpu`; `action`, NODE_REBOOT.
     """
-    return changed(healthy, want.gpu, recovery_action=want.action)
+    return gpu_values(healthy, want.gpu, recovery_action=want.action)
 
 
 class LinkCrcErrors(OneGpu):
@@ -214,7 +212,7 @@ def nvlink_recoveries(healthy: Healthy, want: LinkCrcErrors) -> Patch:
 
     `gpu`; `count`, 50.
     """
-    return _link(healthy, want, "recovery_errors")
+    return link_values(healthy, want.gpu, recovery_errors=want.count)
 
 
 def nvlink_data_errors(healthy: Healthy, want: LinkCrcErrors) -> Patch:
@@ -222,13 +220,7 @@ def nvlink_data_errors(healthy: Healthy, want: LinkCrcErrors) -> Patch:
 
     `gpu`; `count`, 50.
     """
-    return _link(healthy, want, "crc_data_errors")
-
-
-def _link(healthy: Healthy, want: LinkCrcErrors, counter: str) -> Patch:
-    gpu = healthy.gpu(want.gpu)
-    healthy.number(gpu, f"nvlinks.*.{counter}")
-    return Patch(state={f"gpu.{gpu}.nvlinks.0.{counter}": str(want.count)}, gpu=gpu)
+    return link_values(healthy, want.gpu, crc_data_errors=want.count)
 
 
 class LinkBitErrors(OneGpu):
@@ -240,11 +232,25 @@ def nvlink_bit_errors(healthy: Healthy, want: LinkBitErrors) -> Patch:
 
     `gpu`; `rate`, per bit after correction, 3e-9. NVML reports it of Blackwell.
     """
-    gpu = healthy.gpu(want.gpu)
-    healthy.number(gpu, "nvlinks.*.effective_ber")
-    digit, _, power = f"{want.rate:.0e}".partition("e-")
-    word = int(digit) << 8 | int(power)  # NVML_FI_DEV_NVLINK_COUNT_EFFECTIVE_BER
-    return Patch(state={f"gpu.{gpu}.nvlinks.0.effective_ber": str(word)}, gpu=gpu)
+    return link_values(healthy, want.gpu, effective_ber=ber_word(want.rate))
+
+
+def nvlink_symbol_errors(healthy: Healthy, want: LinkBitErrors) -> Patch:
+    """An NVLink of a GPU has symbol errors; its error correction still repairs the bits.
+
+    `gpu`; `rate`, per symbol, 3e-9. NVML reports it of Blackwell.
+    """
+    return link_values(healthy, want.gpu, symbol_ber=ber_word(want.rate))
+
+
+def ber_word(rate: float) -> int:
+    """A rate as NVML_FI_DEV_NVLINK_COUNT_EFFECTIVE_BER has it: mantissa << 8 | exponent.
+
+    >>> hex(ber_word(3e-9))
+    '0x309'
+    """
+    digit, _, power = f"{rate:.0e}".partition("e-")
+    return int(digit) << 8 | int(power)
 
 
 def domain_lost(healthy: Healthy, want: NoParams) -> Patch:
@@ -266,7 +272,7 @@ def memory_unrepairable(healthy: Healthy, want: OneGpu) -> Patch:
 
     `gpu`.
     """
-    return changed(healthy, want.gpu, repair__unrepairable_memory=1)
+    return gpu_values(healthy, want.gpu, repair__unrepairable_memory=1)
 
 
 class Replays(OneGpu):
@@ -278,7 +284,7 @@ def replays(healthy: Healthy, want: Replays) -> Patch:
 
     `gpu`; `count`, 5000.
     """
-    return changed(healthy, want.gpu, pcie_replay_counter=want.count)
+    return gpu_values(healthy, want.gpu, pcie_replay_counter=want.count)
 
 
 def fabric_refused(healthy: Healthy, want: OneGpu) -> Patch:
@@ -286,7 +292,7 @@ def fabric_refused(healthy: Healthy, want: OneGpu) -> Patch:
 
     `gpu`.
     """
-    return changed(healthy, want.gpu, fabric__status="INSUFFICIENT_RESOURCES")
+    return gpu_values(healthy, want.gpu, fabric__status="INSUFFICIENT_RESOURCES")
 
 
 def fabric_misconfigured(healthy: Healthy, want: OneGpu) -> Patch:
@@ -295,7 +301,7 @@ def fabric_misconfigured(healthy: Healthy, want: OneGpu) -> Patch:
     `gpu`.
     """
     mask = hex(NO_FAULT & 0xFF | INSUFFICIENT_NVLINKS)
-    return changed(healthy, want.gpu, fabric__health_mask=mask)
+    return gpu_values(healthy, want.gpu, fabric__health_mask=mask)
 
 
 class InforomVersion(OneGpu):
@@ -307,7 +313,7 @@ def inforom_other(healthy: Healthy, want: InforomVersion) -> Patch:
 
     `gpu`; `version`, G520.0200.00.02.
     """
-    return changed(healthy, want.gpu, inforom_image_version=want.version)
+    return gpu_values(healthy, want.gpu, inforom_image_version=want.version)
 
 
 class AerCount(OneGpu):
@@ -352,9 +358,11 @@ FAULTS: Mapping[str, tuple[type[FaultParams], Callable[[Healthy, Any], Patch]]] 
     "inforom-other": (InforomVersion, inforom_other),
     "memory-clock-lowered": (MemoryClock, memory_clock_lowered),
     "memory-unrepairable": (OneGpu, memory_unrepairable),
+    "mig-on": (OneGpu, mig_on),
     "nvlink-bit-errors": (LinkBitErrors, nvlink_bit_errors),
     "nvlink-data-errors": (LinkCrcErrors, nvlink_data_errors),
     "nvlink-recoveries": (LinkCrcErrors, nvlink_recoveries),
+    "nvlink-symbol-errors": (LinkBitErrors, nvlink_symbol_errors),
     "pages-pending": (OneGpu, pages_pending),
     "pcie-replays": (Replays, replays),
     "power-brake": (OneGpu, power_brake),

@@ -7,8 +7,8 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from nodevet_sim.description import Content
-from nodevet_sim.faults.node import NoParams
-from nodevet_sim.faults.params import FaultParams, OneGpu
+from nodevet_sim.faults.change import config_bits, file_values
+from nodevet_sim.faults.params import FaultParams, NoParams, OneGpu
 from nodevet_sim.faults.patch import FaultError, Healthy, Patch
 from nodevet_sim.host_files import CLOCK, DMI, EDAC, RESOLVER
 from nodevet_sim.pci_setting_files import ACS, EXPRESS
@@ -57,15 +57,10 @@ def out_of_files(healthy: Healthy, want: Handles) -> Patch:
 
 def fragmented(healthy: Healthy, want: NoParams) -> Patch:
     """The node's free memory is in small pieces."""
-    told = healthy.files.get("proc/buddyinfo", "")
-    rows = [row.split()[:4] for row in _text(told).splitlines()]
+    rows = [row.split()[:4] for row in healthy.read("proc/buddyinfo").splitlines()]
     small = " ".join(["900000"] * 3 + ["0"] * 8)
     text = "".join(f"{' '.join(row)} {small}\n" for row in rows)
     return _there(healthy, {"proc/buddyinfo": text}, "buddyinfo")
-
-
-def _text(content: Content) -> str:
-    return content.decode("ascii", "replace") if isinstance(content, bytes) else content
 
 
 class DimmErrors(FaultParams):
@@ -79,11 +74,13 @@ def dimm_uncorrected(healthy: Healthy, want: DimmErrors) -> Patch:
 
     `controller`, 0, and its `dimm`, 0; `count`, 1.
     """
-    place = f"{EDAC}/mc{want.controller}"
-    if f"{place}/dimm{want.dimm}/dimm_ue_count" not in healthy.files:
-        raise FaultError(f"there is no mc{want.controller}/dimm{want.dimm}")
-    names = (f"{place}/ue_count", f"{place}/dimm{want.dimm}/dimm_ue_count")
-    return Patch(dict.fromkeys(names, f"{want.count}\n"))
+    return dimm_errors(healthy, want, "ue")
+
+
+def dimm_errors(healthy: Healthy, want: DimmErrors, kind: str) -> Patch:
+    """What EDAC has counted of a DIMM and its controller: corrected errors (ce), others (ue)."""
+    place, dimm = f"{EDAC}/mc{want.controller}", f"dimm{want.dimm}/dimm_{kind}_count"
+    return file_values(healthy, place, {f"{kind}_count": want.count, dimm: want.count})
 
 
 class OldBios(FaultParams):
@@ -106,8 +103,8 @@ def acs_redirect(healthy: Healthy, want: OneGpu) -> Patch:
     `gpu`, by its index: 3.
     """
     gpu = healthy.gpu(want.gpu)
-    place = healthy.ends(gpu)[-1]
-    return Patch({f"{place}/config": _with(healthy, f"{place}/config", ACS + 6, 0x1D)}, gpu=gpu)
+    path = f"{healthy.ends(gpu)[-1]}/config"
+    return Patch({path: config_bits(healthy, path, ACS + 6, 0xFFFF, 0x1D)}, gpu=gpu)
 
 
 def read_request_small(healthy: Healthy, want: NoParams) -> Patch:
@@ -116,25 +113,13 @@ def read_request_small(healthy: Healthy, want: NoParams) -> Patch:
     if not nics:
         raise FaultError("the node has no NIC")
     paths = (f"{place}/config" for place in nics)
-    return Patch({path: _with(healthy, path, EXPRESS + 8, 0x0930) for path in paths})
+    return Patch({path: config_bits(healthy, path, EXPRESS + 8, 0xFFFF, 0x0930) for path in paths})
 
 
 def _functions(healthy: Healthy, class_code: str) -> list[str]:
     """The directories of the PCI functions whose class begins like this."""
     found = (path for path in healthy.files if path.endswith("/class") and "/pci" in path)
-    return [
-        path.rpartition("/")[0]
-        for path in found
-        if _text(healthy.files[path]).startswith(class_code)
-    ]
-
-
-def _with(healthy: Healthy, path: str, at: int, word: int) -> bytes:
-    """The configuration space with another word. Raises FaultError if it has no such."""
-    config = healthy.files.get(path, b"")
-    if not isinstance(config, bytes) or len(config) < at + 2:
-        raise FaultError(f"{path} is too short")
-    return config[:at] + word.to_bytes(2, "little") + config[at + 2 :]
+    return [path.rpartition("/")[0] for path in found if healthy.read(path).startswith(class_code)]
 
 
 def iommu_translates(healthy: Healthy, want: NoParams) -> Patch:
@@ -146,8 +131,8 @@ def iommu_translates(healthy: Healthy, want: NoParams) -> Patch:
 
 def irqs_on_one_cpu(healthy: Healthy, want: NoParams) -> Patch:
     """Every interrupt goes to the last CPU: irqbalance does not run, and a script got it wrong."""
-    online = _text(healthy.files.get("sys/devices/system/cpu/online", "0")).strip()
-    last = re.split("[,-]", online)[-1]
+    online = healthy.read("sys/devices/system/cpu/online")
+    last = re.split("[,-]", online)[-1] or "0"
     files = {path: f"{last}\n" for path in healthy.files if path.endswith("_affinity_list")}
     return _there(healthy, files, "MSI interrupt")
 

@@ -10,11 +10,12 @@ from pydantic import Field
 from nodevet.remote.probe.cpulist import format_cpulist, parse_cpulist
 from nodevet_sim.cpu_files import CPUS, NODES
 from nodevet_sim.description import Content
+from nodevet_sim.faults.change import config_bits, file_values
 from nodevet_sim.faults.gpu_health import NVSWITCH
-from nodevet_sim.faults.node import NoParams
-from nodevet_sim.faults.params import FaultParams, OneGpu
+from nodevet_sim.faults.host import DimmErrors, dimm_errors
+from nodevet_sim.faults.params import FaultParams, NoParams, OneGpu
 from nodevet_sim.faults.patch import FaultError, Healthy, Patch
-from nodevet_sim.host_files import EDAC, RESOLVER
+from nodevet_sim.host_files import DMI, RESOLVER
 from nodevet_sim.pci_setting_files import EXPRESS
 
 INACTIVE = """\
@@ -31,11 +32,6 @@ EPP = re.compile(rf"{CPUS}/(?:cpufreq/policy\d+|cpu\d+/cpufreq)/energy_performan
 LIMIT = re.compile(rf"{CPUS}/(?:cpufreq/policy\d+|cpu\d+/cpufreq)/scaling_max_freq")
 
 
-def text_of(healthy: Healthy, path: str) -> str:
-    content = healthy.files.get(path, "")
-    return (content.decode("ascii", "replace") if isinstance(content, bytes) else content).strip()
-
-
 class OtherNode(OneGpu):
     node: Annotated[int, Field(ge=0, le=1023)] | None = None
 
@@ -48,7 +44,7 @@ def gpu_moved(healthy: Healthy, want: OtherNode) -> Patch:
     """
     gpu = healthy.gpu(want.gpu)
     place = healthy.place(gpu)
-    now = text_of(healthy, f"{place}/numa_node")
+    now = healthy.read(f"{place}/numa_node")
     nodes = [number for number in range(1024) if f"{NODES}/node{number}/cpulist" in healthy.files]
     others = [number for number in nodes if str(number) != now]
     node = want.node if want.node is not None else next(iter(others), None)
@@ -57,7 +53,7 @@ def gpu_moved(healthy: Healthy, want: OtherNode) -> Patch:
     folder = f"{NODES}/node{node}"
     files: dict[str, Content] = {f"{place}/numa_node": f"{node}\n"}
     for name, source in (("local_cpulist", "cpulist"), ("local_cpus", "cpumap")):
-        files[f"{place}/{name}"] = f"{text_of(healthy, f'{folder}/{source}')}\n"
+        files[f"{place}/{name}"] = f"{healthy.read(f'{folder}/{source}')}\n"
     return Patch(healthy.present(files), gpu=gpu)
 
 
@@ -87,9 +83,7 @@ def raid_inactive(healthy: Healthy, want: NoParams) -> Patch:
     return Patch({"proc/mdstat": INACTIVE, "sys/block/md0/md/array_state": "inactive\n"})
 
 
-class CorrectedDimms(FaultParams):
-    controller: Annotated[int, Field(ge=0, le=255)] = 0
-    dimm: Annotated[int, Field(ge=0, le=63)] = 0
+class CorrectedDimms(DimmErrors):
     count: Annotated[int, Field(ge=1)] = 5000
 
 
@@ -98,11 +92,19 @@ def dimm_corrected(healthy: Healthy, want: CorrectedDimms) -> Patch:
 
     `controller`, 0, and its `dimm`, 0; `count`, 5000.
     """
-    place = f"{EDAC}/mc{want.controller}"
-    if f"{place}/dimm{want.dimm}/dimm_ce_count" not in healthy.files:
-        raise FaultError(f"there is no mc{want.controller}/dimm{want.dimm}")
-    names = (f"{place}/ce_count", f"{place}/dimm{want.dimm}/dimm_ce_count")
-    return Patch(dict.fromkeys(names, f"{want.count}\n"))
+    return dimm_errors(healthy, want, "ce")
+
+
+class OtherVendor(FaultParams):
+    vendor: Annotated[str, Field(min_length=1, max_length=64)] = "American Megatrends Inc."
+
+
+def bios_vendor_other(healthy: Healthy, want: OtherVendor) -> Patch:
+    """The BIOS is another vendor's, as after a mainboard was replaced.
+
+    `vendor`, American Megatrends Inc.
+    """
+    return file_values(healthy, DMI, {"bios_vendor": want.vendor})
 
 
 class OneCpu(FaultParams):
@@ -114,7 +116,7 @@ def cpu_capped(healthy: Healthy, want: NoParams) -> Patch:
     limits = {path for path in healthy.files if LIMIT.fullmatch(path)}
     if not limits:
         raise FaultError("the node has no cpufreq")
-    return Patch({path: f"{int(text_of(healthy, path)) // 2}\n" for path in limits})
+    return Patch({path: f"{int(healthy.read(path)) // 2}\n" for path in limits})
 
 
 def epp_powersave(healthy: Healthy, want: NoParams) -> Patch:
@@ -130,7 +132,7 @@ def cpu_offline(healthy: Healthy, want: OneCpu) -> Patch:
 
     `cpu`, its number, the last.
     """
-    online = set(parse_cpulist(text_of(healthy, f"{CPUS}/online")))
+    online = set(parse_cpulist(healthy.read(f"{CPUS}/online")))
     cpu = max(online) if want.cpu is None else want.cpu
     if cpu not in online or len(online) < 2:
         raise FaultError(f"the node has no CPU {cpu} that could be offline")
@@ -147,7 +149,7 @@ def payload_small(healthy: Healthy, want: OneGpu) -> Patch:
 
     `gpu`.
     """
-    return _setting(healthy, want, DEVCTL, ~PAYLOAD, 0)
+    return _setting(healthy, want, DEVCTL, clear=PAYLOAD)
 
 
 def ordering_strict(healthy: Healthy, want: OneGpu) -> Patch:
@@ -155,7 +157,7 @@ def ordering_strict(healthy: Healthy, want: OneGpu) -> Patch:
 
     `gpu`.
     """
-    return _setting(healthy, want, DEVCTL, ~RELAXED, 0)
+    return _setting(healthy, want, DEVCTL, clear=RELAXED)
 
 
 def aspm_on(healthy: Healthy, want: OneGpu) -> Patch:
@@ -163,26 +165,18 @@ def aspm_on(healthy: Healthy, want: OneGpu) -> Patch:
 
     `gpu`.
     """
-    return _setting(healthy, want, LNKCTL, ~0, L1)
+    return _setting(healthy, want, LNKCTL, add=L1)
 
 
-def _setting(healthy: Healthy, want: OneGpu, at: int, keep: int, add: int) -> Patch:
-    """A word of a GPU's configuration space with other bits. Raises FaultError."""
+def _setting(healthy: Healthy, want: OneGpu, at: int, clear: int = 0, add: int = 0) -> Patch:
     gpu = healthy.gpu(want.gpu)
     path = f"{healthy.place(gpu)}/config"
-    config = healthy.files.get(path, b"")
-    if not isinstance(config, bytes) or len(config) < at + 2:
-        raise FaultError(f"{path} is too short")
-    word = int.from_bytes(config[at : at + 2], "little") & keep | add
-    return Patch({path: config[:at] + word.to_bytes(2, "little") + config[at + 2 :]}, gpu=gpu)
+    return Patch({path: config_bits(healthy, path, at, clear, add)}, gpu=gpu)
 
 
 def out_of_threads(healthy: Healthy, want: NoParams) -> Patch:
     """Nearly all process ids are in use: kernel.pid_max is 3300."""
-    path = "proc/sys/kernel/pid_max"
-    if path not in healthy.files:
-        raise FaultError(f"the node has no {path}")
-    return Patch({path: "3300\n"})
+    return file_values(healthy, "proc/sys/kernel", {"pid_max": 3300})
 
 
 class Dirty(FaultParams):
@@ -194,7 +188,7 @@ def memory_dirty(healthy: Healthy, want: Dirty) -> Patch:
 
     `percent` of it, 20.
     """
-    text = text_of(healthy, "proc/meminfo")
+    text = healthy.read("proc/meminfo")
     total = re.search(r"^MemTotal: *(\d+)", text, re.MULTILINE)
     if total is None:
         raise FaultError("the node has no meminfo")
@@ -214,6 +208,7 @@ def search_domain_missing(healthy: Healthy, want: NoParams) -> Patch:
 
 FAULTS: Mapping[str, tuple[type[FaultParams], Callable[[Healthy, Any], Patch]]] = {
     "aspm-on": (OneGpu, aspm_on),
+    "bios-vendor-other": (OtherVendor, bios_vendor_other),
     "cpu-capped": (NoParams, cpu_capped),
     "cpu-offline": (OneCpu, cpu_offline),
     "dimm-corrected": (CorrectedDimms, dimm_corrected),

@@ -8,8 +8,7 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from nodevet_sim.description import Content
-from nodevet_sim.faults.node import NoParams
-from nodevet_sim.faults.params import FaultParams
+from nodevet_sim.faults.params import FaultParams, NoParams
 from nodevet_sim.faults.patch import FaultError, Healthy, Patch
 from nodevet_sim.network_files import DOWN, LINKS, link_told
 

@@ -7,7 +7,7 @@ from pydantic import Field
 
 from nodevet_sim.description import LogLine
 from nodevet_sim.faults.gpu import AFTER, lower_limit
-from nodevet_sim.faults.params import FaultParams
+from nodevet_sim.faults.params import FaultParams, NoParams
 from nodevet_sim.faults.patch import FaultError, Healthy, Patch
 from nodevet_sim.state import count_of
 
@@ -43,17 +43,13 @@ def governors(healthy: Healthy, wanted: str) -> list[str]:
     return found
 
 
-class NoParams(FaultParams):
-    """A fault without parameters."""
-
-
 def numa_swapped(healthy: Healthy, want: NoParams) -> Patch:
     """The firmware reports the NUMA nodes of the GPUs swapped: the first node's for the last's.
 
     Only a baseline that says which GPU belongs to which node detects it.
     """
     places = [healthy.place(gpu) for gpu in range(count_of(healthy.state))]
-    known = {place: _text(healthy, f"{place}/numa_node") for place in places}
+    known = {place: healthy.read(f"{place}/numa_node") for place in places}
     nodes = sorted({int(text) for text in known.values() if text and text != "-1"})
     if len(nodes) < 2:
         raise FaultError("the GPUs are not on different NUMA nodes")
@@ -64,13 +60,8 @@ def numa_swapped(healthy: Healthy, want: NoParams) -> Patch:
             new = other[node]
             files[f"{place}/numa_node"] = f"{new}\n"
             for name, source in (("local_cpulist", "cpulist"), ("local_cpus", "cpumap")):
-                files[f"{place}/{name}"] = f"{_text(healthy, f'{NODES}/node{new}/{source}')}\n"
+                files[f"{place}/{name}"] = f"{healthy.read(f'{NODES}/node{new}/{source}')}\n"
     return Patch(healthy.present(files))
-
-
-def _text(healthy: Healthy, path: str) -> str:
-    content = healthy.files.get(path, "")
-    return (content.decode("ascii", "replace") if isinstance(content, bytes) else content).strip()
 
 
 class DriverMismatch(FaultParams):
@@ -87,7 +78,7 @@ def driver_mismatch(healthy: Healthy, want: DriverMismatch) -> Patch:
         raise FaultError("the node has no GPU")
     if library == want.module:
         raise FaultError(f"the library has version {library} too; give another `module`")
-    told = _text(healthy, "proc/driver/nvidia/version").replace(library, want.module)
+    told = healthy.read("proc/driver/nvidia/version").replace(library, want.module)
     files = {
         "sys/module/nvidia/version": f"{want.module}\n",
         "proc/driver/nvidia/version": f"{told}\n",

@@ -14,6 +14,10 @@ class FaultParams(pydantic.BaseModel):
     model_config = pydantic.ConfigDict(frozen=True, extra="forbid", strict=True)
 
 
+class NoParams(FaultParams):
+    """A fault without parameters."""
+
+
 class OneGpu(FaultParams):
     """`gpu` is an index of NVML's; without it GPU 3, or the last where there are fewer."""
 

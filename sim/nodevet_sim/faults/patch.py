@@ -94,6 +94,12 @@ class Healthy:
         port = ADDRESS.fullmatch(above.rpartition("/")[2])
         return (place, above) if port else (place,)
 
+    def read(self, path: str) -> str:
+        """What a file says, without space around it; empty if the node has none."""
+        content = self.files.get(path, "")
+        text = content.decode("ascii", "replace") if isinstance(content, bytes) else content
+        return text.strip()
+
     def present(self, changes: Mapping[str, Content]) -> dict[str, Content]:
         """Those of the files that the node has."""
         return {path: content for path, content in changes.items() if path in self.files}

@@ -1,34 +1,28 @@
 """Faults of single facts about a NIC's port: its state, counters, partition and firmware. A
 function's docstring is the fault's documentation."""
 
+import posixpath
 from collections.abc import Callable, Mapping
 from typing import Annotated, Any
 
 from pydantic import Field
 
-from nodevet_sim.description import Content
+from nodevet_sim.faults.change import file_values
 from nodevet_sim.faults.network import (
+    INTERFACES,
     OneInterface,
     OneRdmaPort,
     interface_of,
+    linked,
     port_of,
     without_carrier,
 )
-from nodevet_sim.faults.params import FaultParams
+from nodevet_sim.faults.params import FaultParams, NoParams
 from nodevet_sim.faults.patch import FaultError, Healthy, Patch
 from nodevet_sim.pci_files import speed
 from nodevet_sim.shipped import RATES
 
 Errors = Annotated[int, Field(ge=1, le=10**9)]
-
-
-def instead(healthy: Healthy, folder: str, values: Mapping[str, object]) -> Patch:
-    """These files of a folder. Raises FaultError if it lacks one."""
-    files: dict[str, Content] = {f"{folder}/{name}": f"{text}\n" for name, text in values.items()}
-    missing = sorted(files.keys() - healthy.files.keys())
-    if missing:
-        raise FaultError(f"the node has no {missing[0]}")
-    return Patch(files)
 
 
 class PortErrors(OneRdmaPort):
@@ -42,7 +36,7 @@ def ib_port_errors(healthy: Healthy, want: PortErrors) -> Patch:
     """
     port, _ = port_of(healthy, want.device)
     names = ("symbol_error", "port_rcv_errors")
-    return instead(healthy, f"{port}/counters", dict.fromkeys(names, want.count))
+    return file_values(healthy, f"{port}/counters", dict.fromkeys(names, want.count))
 
 
 class PartitionKey(OneRdmaPort):
@@ -55,7 +49,7 @@ def pkey_other(healthy: Healthy, want: PartitionKey) -> Patch:
     `device`, the number of mlx5_<N>: 3; `key`, 0x7fff.
     """
     port, _ = port_of(healthy, want.device)
-    return instead(healthy, f"{port}/pkeys", {"0": want.key})
+    return file_values(healthy, f"{port}/pkeys", {"0": want.key})
 
 
 class Firmware(OneRdmaPort):
@@ -68,7 +62,7 @@ def nic_firmware_other(healthy: Healthy, want: Firmware) -> Patch:
     `device`, the number of mlx5_<N>: 3; `version`, 28.35.1012.
     """
     port, _ = port_of(healthy, want.device)
-    return instead(healthy, port.rsplit("/", 2)[0], {"fw_ver": want.version})
+    return file_values(healthy, port.rsplit("/", 2)[0], {"fw_ver": want.version})
 
 
 def subnet_manager_missing(healthy: Healthy, want: OneRdmaPort) -> Patch:
@@ -96,7 +90,7 @@ def _with_interface(
     healthy: Healthy, port: str, interface: str, values: Mapping[str, object]
 ) -> Patch:
     down = healthy.present(without_carrier(interface))
-    return Patch({**instead(healthy, port, values).files, **down})
+    return Patch({**file_values(healthy, port, values).files, **down})
 
 
 class InterfaceErrors(OneInterface):
@@ -110,7 +104,7 @@ def interface_errors(healthy: Healthy, want: InterfaceErrors) -> Patch:
     """
     place = interface_of(healthy, want.interface)
     names = ("rx_errors", "rx_crc_errors")
-    return instead(healthy, f"{place}/statistics", dict.fromkeys(names, want.count))
+    return file_values(healthy, f"{place}/statistics", dict.fromkeys(names, want.count))
 
 
 class SlowInterface(OneInterface):
@@ -122,7 +116,7 @@ def interface_slow(healthy: Healthy, want: SlowInterface) -> Patch:
 
     `interface`, that of the first NIC on the bus; `mbps`, 10000.
     """
-    return instead(healthy, interface_of(healthy, want.interface), {"speed": want.mbps})
+    return file_values(healthy, interface_of(healthy, want.interface), {"speed": want.mbps})
 
 
 def interface_half_duplex(healthy: Healthy, want: OneInterface) -> Patch:
@@ -130,7 +124,44 @@ def interface_half_duplex(healthy: Healthy, want: OneInterface) -> Patch:
 
     `interface`, that of the first NIC on the bus.
     """
-    return instead(healthy, interface_of(healthy, want.interface), {"duplex": "half"})
+    return file_values(healthy, interface_of(healthy, want.interface), {"duplex": "half"})
+
+
+BOND = "sys/devices/virtual/net/bond0"
+
+
+def bond_member_down(healthy: Healthy, want: NoParams) -> Patch:
+    """The first two interfaces are a bond, bond0, and the link of the second is down."""
+    first, second = _members(healthy)
+    bond = _bond(healthy, first, second)
+    return Patch({**bond.files, **healthy.present(without_carrier(second))}, links=bond.links)
+
+
+def bond_member_missing(healthy: Healthy, want: NoParams) -> Patch:
+    """A bond of two interfaces, bond0, has one: the second is up, and not in the bond.
+
+    Only a baseline that says how many it has detects it.
+    """
+    return _bond(healthy, _members(healthy)[0])
+
+
+def _members(healthy: Healthy) -> tuple[str, str]:
+    """The folders of the first two interfaces. Raises FaultError."""
+    first, second, *_ = [*sorted(linked(healthy, INTERFACES).values()), "", ""]
+    if not second:
+        raise FaultError("the node has fewer than two NICs")
+    return first, second
+
+
+def _bond(healthy: Healthy, *members: str) -> Patch:
+    """bond0 of these interfaces, which is as the first of them is."""
+    own = ("address", "carrier", "duplex", "flags", "mtu", "operstate", "speed", "type")
+    values = {name: healthy.read(f"{members[0]}/{name}") for name in own}
+    values["uevent"] = "DEVTYPE=bond\nINTERFACE=bond0"
+    values["bonding/slaves"] = " ".join(place.rpartition("/")[2] for place in members)
+    links = {f"{place}/master": posixpath.relpath(BOND, place) for place in members}
+    links[f"{INTERFACES}/bond0"] = posixpath.relpath(BOND, INTERFACES)
+    return Patch({f"{BOND}/{name}": f"{text}\n" for name, text in values.items()}, links=links)
 
 
 class Generation(OneInterface):
@@ -146,10 +177,12 @@ def nic_generation(healthy: Healthy, want: Generation) -> Patch:
     text = speed(RATES[want.generation])
     if healthy.files.get(f"{place}/current_link_speed") == f"{text}\n":
         raise FaultError(f"the link is at Gen{want.generation} already; give a lower generation")
-    return instead(healthy, place, {"current_link_speed": text})
+    return file_values(healthy, place, {"current_link_speed": text})
 
 
 FAULTS: Mapping[str, tuple[type[FaultParams], Callable[[Healthy, Any], Patch]]] = {
+    "bond-member-down": (NoParams, bond_member_down),
+    "bond-member-missing": (NoParams, bond_member_missing),
     "ib-port-disabled": (OneRdmaPort, ib_port_disabled),
     "ib-port-errors": (PortErrors, ib_port_errors),
     "interface-errors": (InterfaceErrors, interface_errors),

@@ -15,8 +15,7 @@ from nodevet_sim.faults.network import (
     linked,
     port_of,
 )
-from nodevet_sim.faults.node import NoParams
-from nodevet_sim.faults.params import FaultParams
+from nodevet_sim.faults.params import FaultParams, NoParams
 from nodevet_sim.faults.patch import FaultError, Healthy, Patch
 from nodevet_sim.network_files import LINKS, NO_GID, link_told
 
@@ -65,6 +64,43 @@ def rdma_names_swapped(healthy: Healthy, want: NoParams) -> Patch:
     return Patch(files, links=links, gone_paths=frozenset(found[name] for name in names))
 
 
+def gid_missing(healthy: Healthy, want: OneRdmaPort) -> Patch:
+    """A RoCE port has no GID of RoCE v2, only those of RoCE v1.
+
+    `device`, the number of mlx5_<N>: 3. The node needs such NICs: `nic_kind: ethernet`.
+    """
+    return _without_gids(healthy, want, lambda _, kind: kind == "RoCE v2")
+
+
+def gid_of_address_missing(healthy: Healthy, want: OneRdmaPort) -> Patch:
+    """The interface of a RoCE port has no IPv4 address: the port has the GIDs of its link alone.
+
+    `device`, the number of mlx5_<N>: 3. The node needs such NICs: `nic_kind: ethernet`. Only a
+    baseline that gives the index of the GID detects it.
+    """
+    return _without_gids(healthy, want, lambda gid, _: ":ffff:" in gid)
+
+
+def _without_gids(
+    healthy: Healthy, want: OneRdmaPort, is_gone: Callable[[str, str], bool]
+) -> Patch:
+    port, _ = port_of(healthy, want.device)
+    types, gids = f"{port}/gid_attrs/types", f"{port}/gids"
+    listed = (path.rpartition("/") for path in healthy.files)
+    known = [index for folder, _, index in listed if folder == types]
+    gone = [
+        index
+        for index in known
+        if is_gone(healthy.read(f"{gids}/{index}"), healthy.read(f"{types}/{index}"))
+    ]
+    if not gone:
+        raise FaultError("the port is not one of RoCE; give the node nic_kind: ethernet")
+    files: dict[str, Content] = {f"{gids}/{index}": f"{NO_GID}\n" for index in gone}
+    kinds = ("types", "ndevs")
+    attributes = (f"{port}/gid_attrs/{kind}/{index}" for kind in kinds for index in gone)
+    return Patch(files, gone_paths=frozenset(attributes))
+
+
 def _efa(healthy: Healthy) -> tuple[str, str]:
     """The name of the first EFA device, and its folder. Raises FaultError."""
     drivers = healthy.links.items()
@@ -106,10 +142,25 @@ def link_bit_errors(healthy: Healthy, want: BitErrors) -> Patch:
 
     `device`, the number of mlx5_<N>: 3; `effective` rate, after correction, 3e-9; `raw`, 2e-4.
     """
+    return _link(healthy, want, effective=_rate(want.effective), raw=_rate(want.raw))
+
+
+class RawErrors(OneRdmaPort):
+    raw: Rate = 2e-4
+
+
+def link_raw_errors(healthy: Healthy, want: RawErrors) -> Patch:
+    """A link has many bit errors; its error correction repairs all of them, as mlxlink says.
+
+    `device`, the number of mlx5_<N>: 3; `raw` rate, 2e-4.
+    """
+    return _link(healthy, want, raw=_rate(want.raw))
+
+
+def _link(healthy: Healthy, want: OneRdmaPort, **rates: str) -> Patch:
     port, _ = port_of(healthy, want.device)
-    name = port.split("/")[-3]
-    told = link_told(speed="IB-NDR", effective=_rate(want.effective), raw=_rate(want.raw))
-    return Patch(root_files={f"{LINKS}/{name}.json": told})
+    told = link_told(speed="IB-NDR", **rates)
+    return Patch(root_files={f"{LINKS}/{port.split('/')[-3]}.json": told})
 
 
 def _rate(rate: float) -> str:
@@ -126,6 +177,9 @@ FAULTS: Mapping[str, tuple[type[FaultParams], Callable[[Healthy, Any], Patch]]] 
     "efa-down": (NoParams, efa_down),
     "efa-unbound": (NoParams, efa_unbound),
     "link-bit-errors": (BitErrors, link_bit_errors),
+    "link-raw-errors": (RawErrors, link_raw_errors),
+    "rdma-address-missing": (OneRdmaPort, gid_of_address_missing),
+    "rdma-gid-missing": (OneRdmaPort, gid_missing),
     "rdma-interface-missing": (OneRdmaPort, rdma_interface_missing),
     "rdma-names-swapped": (NoParams, rdma_names_swapped),
 }

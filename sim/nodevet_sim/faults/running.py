@@ -7,8 +7,7 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from nodevet_sim.description import EarlierBoot, GpuLoad
-from nodevet_sim.faults.node import NoParams
-from nodevet_sim.faults.params import FaultParams, OneGpu
+from nodevet_sim.faults.params import FaultParams, NoParams, OneGpu
 from nodevet_sim.faults.patch import Healthy, Patch
 
 Command = Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]{1,15}$")]

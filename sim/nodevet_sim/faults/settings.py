@@ -9,8 +9,9 @@ from pydantic import Field
 
 from nodevet_sim.cpu_files import HUGEPAGES, THP
 from nodevet_sim.description import GpuLoad, SwapArea
-from nodevet_sim.faults.node import NODES, ONLY_INSIDE, NoParams
-from nodevet_sim.faults.params import FaultParams, OneGpu, SomeGpus
+from nodevet_sim.faults.change import gpu_values
+from nodevet_sim.faults.node import NODES, ONLY_INSIDE
+from nodevet_sim.faults.params import FaultParams, NoParams, OneGpu, SomeGpus
 from nodevet_sim.faults.patch import FaultError, Healthy, Patch
 
 MEMORY, CMDLINE, BALANCING = "proc/meminfo", "proc/cmdline", "proc/sys/kernel/numa_balancing"
@@ -19,21 +20,9 @@ HUGE_KB = 2048
 
 def _text(healthy: Healthy, path: str) -> str:
     """What a file says, stripped. Raises FaultError if the node has none."""
-    content = healthy.files.get(path)
-    if content is None:
+    if path not in healthy.files:
         raise FaultError(f"the node has no /{path}")
-    return (content.decode("ascii", "replace") if isinstance(content, bytes) else content).strip()
-
-
-def _of_gpus(healthy: Healthy, wanted: int | str, **said: object) -> Patch:
-    """These values of some GPUs. Raises FaultError if their NVML tells none such."""
-    state = {}
-    for gpu in healthy.gpus(wanted):
-        for key, value in said.items():
-            if healthy.text(gpu, key) is None:
-                raise FaultError(f"GPU {gpu} tells no {key}")
-            state[f"gpu.{gpu}.{key}"] = str(value)
-    return Patch(state=state)
+    return healthy.read(path)
 
 
 def compute_exclusive(healthy: Healthy, want: SomeGpus) -> Patch:
@@ -41,7 +30,7 @@ def compute_exclusive(healthy: Healthy, want: SomeGpus) -> Patch:
 
     `gpu`, by default all.
     """
-    return _of_gpus(healthy, want.gpu, compute_mode="EXCLUSIVE_PROCESS")
+    return gpu_values(healthy, want.gpu, compute_mode="EXCLUSIVE_PROCESS")
 
 
 def ecc_off(healthy: Healthy, want: SomeGpus) -> Patch:
@@ -49,7 +38,7 @@ def ecc_off(healthy: Healthy, want: SomeGpus) -> Patch:
 
     `gpu`, by default all.
     """
-    return _of_gpus(healthy, want.gpu, ecc_current=0, ecc_pending=0)
+    return gpu_values(healthy, want.gpu, ecc_current=0, ecc_pending=0)
 
 
 def mig_pending(healthy: Healthy, want: SomeGpus) -> Patch:
@@ -57,7 +46,7 @@ def mig_pending(healthy: Healthy, want: SomeGpus) -> Patch:
 
     `gpu`, by default all.
     """
-    return _of_gpus(healthy, want.gpu, mig_pending=1)
+    return gpu_values(healthy, want.gpu, mig_pending=1)
 
 
 class Clocks(SomeGpus):
@@ -86,7 +75,7 @@ def gpu_model_other(healthy: Healthy, want: OtherBoard) -> Patch:
     `gpu`; `device`, its PCI device id, 2331: an H100 PCIe.
     """
     gpu = healthy.gpu(want.gpu)
-    state = _of_gpus(healthy, gpu, pci_device=f"10de:{want.device}").state
+    state = gpu_values(healthy, gpu, pci_device=f"10de:{want.device}").state
     return Patch({f"{healthy.place(gpu)}/device": f"0x{want.device}\n"}, state, gpu=gpu)
 
 

@@ -7,8 +7,8 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from nodevet_sim import imex_files, torch_files
-from nodevet_sim.faults.node import ONLY_INSIDE, NoParams
-from nodevet_sim.faults.params import FaultParams, OneGpu
+from nodevet_sim.faults.node import ONLY_INSIDE
+from nodevet_sim.faults.params import FaultParams, NoParams, OneGpu
 from nodevet_sim.faults.patch import FaultError, Healthy, Patch
 from nodevet_sim.software_files import CDI, DIAG, diagnostic, specification
 from nodevet_sim.state import count_of
@@ -79,8 +79,18 @@ def dcgm_warning(healthy: Healthy, want: WatchStatus) -> Patch:
         },
         "header": ["Health Monitor Report"],
     }
-    text = ANSWERS.format(health=json.dumps(told), count=count_of(healthy.state))
-    return Patch(root_files={DCGMI: text}, gpu=gpu)
+    return Patch(root_files={DCGMI: _dcgmi(told, count_of(healthy.state))}, gpu=gpu)
+
+
+def dcgm_count(healthy: Healthy, want: NoParams) -> Patch:
+    """DCGM sees one GPU less than NVML. Only dcgmi is there, and no DCGM."""
+    healthy.gpu(None)
+    told = {"body": {"Overall Health": {"value": "Healthy"}}, "header": ["Health Monitor Report"]}
+    return Patch(root_files={DCGMI: _dcgmi(told, count_of(healthy.state) - 1)})
+
+
+def _dcgmi(health: Mapping[str, object], gpus: int) -> str:
+    return ANSWERS.format(health=json.dumps(health), count=gpus)
 
 
 def dkms_not_built(healthy: Healthy, want: NoParams) -> Patch:
@@ -177,6 +187,7 @@ def torch_cpu(healthy: Healthy, want: NoParams) -> Patch:
 
 FAULTS: Mapping[str, tuple[type[FaultParams], Callable[[Healthy, Any], Patch]]] = {
     "cdi-stale": (NoParams, cdi_stale),
+    "dcgm-count": (NoParams, dcgm_count),
     "dcgm-warning": (WatchStatus, dcgm_warning),
     "diag-failed": (OneGpu, diag_failed),
     "dkms-not-built": (NoParams, dkms_not_built),

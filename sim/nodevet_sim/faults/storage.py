@@ -1,7 +1,5 @@
-"""Faults of disks and mounts. A function's docstring is the fault's documentation."""
+"""Faults of arrays, mounts and NFS. A function's docstring is the fault's documentation."""
 
-import json
-import posixpath
 import re
 from collections.abc import Callable, Mapping
 from typing import Annotated, Any
@@ -9,11 +7,10 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from nodevet_sim.faults.node import ONLY_INSIDE
-from nodevet_sim.faults.params import FaultParams
-from nodevet_sim.faults.patch import ADDRESS, FaultError, Healthy, Patch
-from nodevet_sim.storage_files import HEALTHY_LOG, LOGS, MOUNTSTATS, mountstats
+from nodevet_sim.faults.params import FaultParams, NoParams
+from nodevet_sim.faults.patch import FaultError, Healthy, Patch
+from nodevet_sim.storage_files import MOUNTSTATS, mountstats
 
-CLASS = "sys/class/nvme"
 DEGRADED = """\
 Personalities : [raid1]
 md0 : active raid1 sda2[0] sdb2[1](F)
@@ -23,113 +20,22 @@ md0 : active raid1 sda2[0] sdb2[1](F)
 unused devices: <none>
 """
 
-SMARTCTL = """\
-#!/bin/sh
-if [ "$1" = --scan ]; then
-    echo '{scan}'
-    exit 0
-fi
-echo '{told}'
-exit 24
-"""
-"""24: the disk fails, and an attribute is below its threshold; see smartctl(8)."""
 
-
-class Drive(FaultParams):
-    drive: Annotated[int, Field(ge=0, le=255)] = 0
-
-
-class WornDrive(Drive):
-    percentage_used: Annotated[int, Field(ge=0, le=255)] = 112
-    media_errors: Annotated[int, Field(ge=0)] = 17
-
-
-def _place(healthy: Healthy, drive: int) -> str:
-    """The directory of a controller. Raises FaultError if the node has none of this number."""
-    link = healthy.links.get(f"{CLASS}/nvme{drive}")
-    if link is None:
-        raise FaultError(f"the node has no drive nvme{drive}")
-    return posixpath.normpath(f"{CLASS}/{link}")
-
-
-def drive_failing(healthy: Healthy, want: WornDrive) -> Patch:
-    """An NVMe drive says of itself that it is worn out and lost data.
-
-    `drive`, its number, 0; `percentage_used`, 112; `media_errors`, 17.
-    """
-    _place(healthy, want.drive)
-    log = {
-        **HEALTHY_LOG,
-        "critical_warning": 5,
-        "avail_spare": 4,
-        "percent_used": want.percentage_used,
-        "media_errors": want.media_errors,
-    }
-    text = f"{json.dumps(log, indent=2)}\n"
-    return Patch(root_files={f"{LOGS}/nvme{want.drive}.json": text})
-
-
-def drive_dead(healthy: Healthy, want: Drive) -> Patch:
-    """The kernel gave up an NVMe drive: its controller is dead.
-
-    `drive`, its number, 0.
-    """
-    return Patch({f"{_place(healthy, want.drive)}/state": "dead\n"})
-
-
-def drive_missing(healthy: Healthy, want: Drive) -> Patch:
-    """An NVMe drive is not on the PCI bus.
-
-    `drive`, its number, 0.
-    """
-    parts = _place(healthy, want.drive).split("/")
-    address = next(part for part in reversed(parts) if ADDRESS.fullmatch(part))
-    return Patch(gone_slots=frozenset((address,)))
-
-
-class Slot(FaultParams):
-    slot: Annotated[int, Field(ge=0, le=127)] = 4
-    pending: Annotated[int, Field(ge=1)] = 24
-
-
-def disk_failing(healthy: Healthy, want: Slot) -> Patch:
-    """A SATA disk behind a MegaRAID controller says of itself that it fails.
-
-    A node must be booted to have smartctl.
-
-    `slot`, its number at the controller, 4; `pending`, sectors that it cannot read, 24.
-    """
-    scan = {"devices": [{"name": "/dev/bus/0", "type": f"megaraid,{want.slot}"}]}
-    rows = [
-        {"id": 5, "name": "Reallocated_Sector_Ct", "when_failed": "now", "raw": {"value": 2008}},
-        {"id": 197, "name": "Current_Pending_Sector", "raw": {"value": want.pending}},
-        {"id": 198, "name": "Offline_Uncorrectable", "raw": {"value": want.pending}},
-    ]
-    told = {
-        "device": {"name": "/dev/bus/0", "protocol": "ATA"},
-        "model_name": "Micron_5300_MTFDDAK480TDS",
-        "serial_number": "SIM0000SATA4",
-        "firmware_version": "D3MU001",
-        "smart_status": {"passed": False},
-        "ata_smart_attributes": {"table": rows},
-        "power_on_time": {"hours": 31536},
-        "temperature": {"current": 34},
-    }
-    text = SMARTCTL.format(scan=json.dumps(scan), told=json.dumps(told))
-    return Patch(root_files={"/usr/sbin/smartctl": text})
-
-
-class NoRaidParams(FaultParams):
-    """A fault without parameters."""
-
-
-def raid_degraded(healthy: Healthy, want: NoRaidParams) -> Patch:
+def raid_degraded(healthy: Healthy, want: NoParams) -> Patch:
     """A mirror of two disks lost one. Only a kernel that has md can show it on a booted node."""
     return Patch({"proc/mdstat": DEGRADED, "sys/block/md0/md/array_state": "clean\n"})
 
 
+Path = Annotated[str, Field(pattern=r"^/[A-Za-z0-9_./-]{1,100}$")]
+
+
 class MountPoint(FaultParams):
-    path: Annotated[str, Field(pattern=r"^/[A-Za-z0-9_./-]{1,100}$")] = "/dev/shm"  # noqa: S108
+    path: Path = "/dev/shm"  # noqa: S108
+
+
+def _inside(command: str) -> Patch:
+    """A command of a node that is booted, and of nothing else."""
+    return Patch(boot=(f"{ONLY_INSIDE} && {command}",))
 
 
 def mount_missing(healthy: Healthy, want: MountPoint) -> Patch:
@@ -137,7 +43,7 @@ def mount_missing(healthy: Healthy, want: MountPoint) -> Patch:
 
     `path`, /dev/shm.
     """
-    return Patch(boot=(f"{ONLY_INSIDE} && umount -l {want.path}",))
+    return _inside(f"umount -l {want.path}")
 
 
 def mount_read_only(healthy: Healthy, want: MountPoint) -> Patch:
@@ -145,7 +51,53 @@ def mount_read_only(healthy: Healthy, want: MountPoint) -> Patch:
 
     `path`, /dev/shm.
     """
-    return Patch(boot=(f"{ONLY_INSIDE} && mount -o remount,ro {want.path}",))
+    return _inside(f"mount -o remount,ro {want.path}")
+
+
+class MountOption(MountPoint):
+    option: Annotated[str, Field(pattern=r"^[a-z]{2,20}$")] = "noexec"
+
+
+def mount_option_other(healthy: Healthy, want: MountOption) -> Patch:
+    """A file system is mounted with another option. A node must be booted to have any.
+
+    `path`, /dev/shm; `option`, noexec.
+    """
+    return _inside(f"mount -o remount,{want.option} {want.path}")
+
+
+def mount_other(healthy: Healthy, want: MountPoint) -> Patch:
+    """Another file system is mounted over one: a ramfs. A node must be booted to have any.
+
+    `path`, /dev/shm.
+    """
+    return _inside(f"mount -t ramfs other {want.path}")
+
+
+class LeftMount(FaultParams):
+    path: Path = "/mnt/old"
+
+
+def mount_left(healthy: Healthy, want: LeftMount) -> Patch:
+    """A file system is still mounted that should be gone. A node must be booted to have any.
+
+    `path`, /mnt/old.
+    """
+    return _inside(f"mkdir -p {want.path} && mount -t tmpfs old {want.path}")
+
+
+class SmallFiles(FaultParams):
+    path: Path = "/var/tmp"  # noqa: S108
+
+
+def inodes_full(healthy: Healthy, want: SmallFiles) -> Patch:
+    """A file system has room, and no inode is left: too many small files.
+
+    `path`, where it is mounted, /var/tmp. A node must be booted to have any.
+    """
+    mount = f"mount -t tmpfs -o size=64m,nr_inodes=64,mode=1777 files {want.path}"
+    fill = f"for file in $(seq 64); do touch {want.path}/$file 2>/dev/null || break; done"
+    return _inside(f"{mount} && {fill}")
 
 
 class SendsAgain(FaultParams):
@@ -157,21 +109,68 @@ def nfs_retransmissions(healthy: Healthy, want: SendsAgain) -> Patch:
 
     The node needs an NFS mount: `nfs: /home`. `retransmissions`, in 120,000 operations: 6000.
     """
+    point, age = _nfs(healthy)
+    return Patch({MOUNTSTATS: mountstats(float(age), want.retransmissions, point)})
+
+
+class NfsOption(FaultParams):
+    was: Annotated[str, Field(pattern=r"^[a-z0-9=.]{1,40}$")] = "hard"
+    option: Annotated[str, Field(pattern=r"^[a-z0-9=.]{1,40}$")] = "soft"
+
+
+def nfs_option_other(healthy: Healthy, want: NfsOption) -> Patch:
+    """An NFS file system is mounted with another option than its peers.
+
+    The node needs an NFS mount: `nfs: /home`. `option` in place of `was`: soft, and not hard.
+    """
+    _nfs(healthy)
+    told = str(healthy.files[MOUNTSTATS])
+    if f",{want.was}," not in told:
+        raise FaultError(f"the NFS mount has no option {want.was}")
+    return Patch({MOUNTSTATS: told.replace(f",{want.was},", f",{want.option},")})
+
+
+TIMES = re.compile(r"((?:READ|WRITE): (\d+) (?:\d+ ){4})\d+ \d+ \d+")
+
+
+class NfsTimes(FaultParams):
+    queue_ms: Annotated[int, Field(ge=0, le=60_000)] = 90
+    rtt_ms: Annotated[int, Field(ge=0, le=60_000)] = 250
+
+
+def nfs_slow(healthy: Healthy, want: NfsTimes) -> Patch:
+    """An NFS server answers slowly, and so what it is asked waits on the node.
+
+    The node needs an NFS mount: `nfs: /home`. Of an operation `rtt_ms`, 250, and `queue_ms`, that
+    it waits before it is sent, 90.
+    """
+
+    def slowed(match: re.Match[str]) -> str:
+        queue, rtt = (each * int(match[2]) for each in (want.queue_ms, want.rtt_ms))
+        return f"{match[1]}{queue} {rtt} {queue + rtt}"
+
+    _nfs(healthy)
+    return Patch({MOUNTSTATS: TIMES.sub(slowed, str(healthy.files[MOUNTSTATS]))})
+
+
+def _nfs(healthy: Healthy) -> tuple[str, str]:
+    """Where an NFS file system is mounted, and since how many seconds. Raises FaultError."""
     told = str(healthy.files.get(MOUNTSTATS, ""))
     match = re.search(r"mounted on (\S+) with fstype nfs4 .*\n.*\n\tage:\t(\d+)", told)
     if match is None:
         raise FaultError("the node has no NFS mount; give it nfs: /home")
-    point, age = match.groups()
-    return Patch({MOUNTSTATS: mountstats(float(age), want.retransmissions, point)})
+    return match[1], match[2]
 
 
 FAULTS: Mapping[str, tuple[type[FaultParams], Callable[[Healthy, Any], Patch]]] = {
-    "disk-failing": (Slot, disk_failing),
-    "drive-dead": (Drive, drive_dead),
-    "drive-failing": (WornDrive, drive_failing),
-    "drive-missing": (Drive, drive_missing),
+    "inodes-full": (SmallFiles, inodes_full),
+    "mount-left": (LeftMount, mount_left),
     "mount-missing": (MountPoint, mount_missing),
+    "mount-option-other": (MountOption, mount_option_other),
+    "mount-other": (MountPoint, mount_other),
     "mount-read-only": (MountPoint, mount_read_only),
+    "nfs-option-other": (NfsOption, nfs_option_other),
     "nfs-retransmissions": (SendsAgain, nfs_retransmissions),
-    "raid-degraded": (NoRaidParams, raid_degraded),
+    "nfs-slow": (NfsTimes, nfs_slow),
+    "raid-degraded": (NoParams, raid_degraded),
 }
