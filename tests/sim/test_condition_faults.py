@@ -31,7 +31,11 @@ from nodevet.remote.request import checked
 print(json.dumps(probe(checked({"do": "probe", **json.load(sys.stdin)}))))
 """
 CATALOG = Catalog()
-ECC = {f"{life}_corrected": 10_000 for life in ("volatile", "aggregate")}
+ECC = {
+    f"{life}_{part}corrected": 10_000
+    for life in ("volatile", "aggregate")
+    for part in ("", "dram_", "sram_")
+} | {"aggregate_uncorrected": 0}
 BOND = {"interfaces": {"bond0": {"state": "any", "members": 2}}}
 ERRORS = dict.fromkeys(("replay", "recovery", "crc_flit", "crc_data"), 10)
 BER = {"maximum_effective_ber": 1e-12, "maximum_symbol_ber": 1e-12}
@@ -45,10 +49,11 @@ PORT = {
 }
 LINK = {"count": 8, "duplex": "full", "maximum": {"rx_crc_errors": 10}, "mtu": 4092}
 PCIE = {"aspm": "disabled", "minimum_payload_b": 256, "relaxed_ordering": True, "of": ["gpu"]}
+REASONS = ("hw_thermal", "power_brake", "power_cap", "sw_thermal")
 OF_ANY: dict[str, Any] = {  # check -> what a baseline says of it
-    "cpu_frequency": {"epp": "performance"},
-    "cpu_topology": {"sockets": 2},
-    "dns": {"search": ["cluster.example"]},
+    "cpu_frequency": {"epp": "performance", "minimum_mhz": 800},
+    "cpu_topology": {"sockets": 2, "possible": True},
+    "dns": {"one_of": ["127.0.0.1"], "search": ["cluster.example"]},
     "ecc_errors": ECC,
     "ecc_mode": True,
     "fabric": {},
@@ -56,6 +61,8 @@ OF_ANY: dict[str, Any] = {  # check -> what a baseline says of it
     "gpu_clocks": {"memory": "default"},
     "gpu_lost": {},
     "gpu_repair": {},
+    "gpus_alike": {},
+    "gsp_firmware": {},
     "inforom": {},
     "memory_errors": {"corrected": 100},
     "mig_mode": False,
@@ -70,11 +77,13 @@ OF_ANY: dict[str, Any] = {  # check -> what a baseline says of it
     "row_remapping": {"uncorrected": 64, "banks_none": 0},
     "thermal": {},
     "throttle_reasons": {},
-    "throttle_time": {"hw_thermal_s": 60, "power_brake_s": 60},
+    "throttle_time": {f"{reason}_s": 60 for reason in REASONS},
 }
 OF_H100: dict[str, Any] = {
     **OF_ANY,
     "bios": {"vendor": "Dell Inc."},
+    "cpu_topology": {"sockets": 2, "model": "Intel(R) Xeon(R) Platinum*", "possible": True},
+    "gpu_model": {"device": "10de:2330", "subsystem": "10de:16c1"},
     "gpu_topology": {"pairs": {"NODE": 12, "SYS": 16}},
     "infiniband": PORT,
     "network_link": {**BOND, "drivers": {"mlx5_core": {**LINK, "speed_gbps": 400}}},
@@ -83,6 +92,7 @@ OF_H100: dict[str, Any] = {
 }
 KINDS = {  # of other GPUs than an H100
     "domain-lost": "gb200",
+    "domain-other": "gb200",
     "gpu-memory-hot": "a100-sxm-80",
     "memory-unrepairable": "gb200",
     "nvlink-bit-errors": "b200",
@@ -91,6 +101,7 @@ KINDS = {  # of other GPUs than an H100
 }
 FIRST, FOURTH = "ibp26s0", "ibp94s0"  # below 0000:1a:00.0 and 0000:5e:00.0
 PORT_3, NIC_3 = ("infiniband", "mlx5_3:1"), ("network_link", FOURTH)
+SWITCH = "0000:83:00.0"
 ALIKE = ("infiniband", "MT_0000000838")
 FOUND: dict[str, set[tuple[str, str]]] = {  # fault -> the checks and subjects that fail
     "aer-fatal": {("pcie_errors", "3")},
@@ -100,16 +111,30 @@ FOUND: dict[str, set[tuple[str, str]]] = {  # fault -> the checks and subjects t
     "bios-vendor-other": {("bios", "vendor")},
     "bond-member-down": {("network_link", "bond0"), ("network_link", "ibp60s0")},
     "bond-member-missing": {("network_link", "bond0")},
+    "capped-earlier": {("throttle_time", "3")},
+    "cpu-absent": {("cpu_topology", "")},
+    "cpu-minimum-lowered": {("cpu_frequency", "0-3")},
+    "cpu-model-other": {("cpu_topology", "")},
     "cpu-capped": {("cpu_frequency", "0-3")},
     "cpu-offline": {("cpu_topology", "")},
     "dimm-corrected": {("memory_errors", "mc0")},
     "domain-lost": {("fabric", gpu) for gpu in "0123"},
+    "domain-other": {("fabric", "3")},
+    "ecc-sram-corrected": {("ecc_errors", "3")},
+    "ecc-uncorrected-earlier": {("ecc_errors", "3")},
     "ecc-corrected": {("ecc_errors", "3")},
     "ecc-pending": {("ecc_mode", "3")},
     "ecc-sram-uncorrected": {("ecc_errors", "3")},
     "epp-powersave": {("cpu_frequency", "0-3")},
     "fabric-misconfigured": {("fabric", "3")},
     "fabric-refused": {("fabric", "3")},
+    "gpu-board-other": {("gpu_model", "3"), ("gpus_alike", "3")},
+    "gpu-clock-other": {("gpus_alike", "3")},
+    "gpu-default-limit-other": {("gpus_alike", "3")},
+    "gpu-generation-other": {("gpus_alike", "3")},
+    "gpu-memory-clock-other": {("gpus_alike", "3")},
+    "gpu-reset-required": {("gpu_lost", "3")},
+    "gsp-off": {("gsp_firmware", "3")},
     "gpu-memory-hot": {("thermal", "3")},
     "gpu-moved": {("numa_locality", "3"), ("gpu_topology", "")},
     "ib-port-disabled": {PORT_3, NIC_3},
@@ -118,6 +143,13 @@ FOUND: dict[str, set[tuple[str, str]]] = {  # fault -> the checks and subjects t
     "interface-errors": {("network_link", FIRST)},
     "interface-half-duplex": {("network_link", FIRST)},
     "interface-slow": {("network_link", FIRST)},
+    "local-cpus-wrong": {("numa_locality", "3")},
+    "nameserver-other": {("dns", "")},
+    "nvlink-replays": {("nvlink", "3")},
+    "nvswitch-generation": {("nvswitch", SWITCH)},
+    "nvswitch-lost": {("nvswitch", SWITCH)},
+    "nvswitch-unbound": {("nvswitch", SWITCH)},
+    "slowed-earlier": {("throttle_time", "3")},
     "memory-clock-lowered": {("gpu_clocks", "3")},
     "memory-dirty": {("memory_pressure", "")},
     "memory-unrepairable": {("gpu_repair", "3")},

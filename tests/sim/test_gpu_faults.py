@@ -75,6 +75,7 @@ FOUND = {  # fault -> the checks and subjects that fail
     "nvlink-no-atomics": {("nvlink", "3")},
     "nvlink-slow": {("nvlink", "3")},
     "nvswitch-narrow": {("nvswitch", "0000:83:00.0")},
+    "p2p-over-pcie": {("p2p", gpu) for gpu in ALL},
     "p2p-off": {("p2p", gpu) for gpu in ALL},
     "power-sensor": {("power_draw", "3")},
     "pstate-stuck": {("performance_state", "3")},
@@ -82,7 +83,10 @@ FOUND = {  # fault -> the checks and subjects that fail
     "throttled-earlier": {("throttle_time", "3")},
     "vbios-other": {("vbios", "3")},
 }
-OF_A_T4 = {"pages-retired": {("retired_pages", "3")}}
+OF_A_T4 = {
+    "pages-retired": {("retired_pages", "3")},
+    "pages-retired-single": {("retired_pages", "3")},
+}
 SECTIONS = ("gpu", "host", "modules", "pci", "processes")
 
 Judged = Callable[..., list[tuple[str, Finding]]]

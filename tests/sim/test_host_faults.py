@@ -50,6 +50,7 @@ FOUND = {  # fault -> the checks and subjects that fail
     "iommu-translates": {("iommu", address) for address in (*GPUS, *NICS)},
     "irqs-on-one-cpu": {("irq_affinity", address) for address in (*GPUS[:4], *NICS[:4])},
     "memlock-small": {("limits", "login")},
+    "nofile-small": {("limits", "login")},
     "memory-fragmented": {("memory_fragmentation", "")},
     "no-nameserver": {("dns", "")},
     "out-of-files": {("file_handles", "open files")},

@@ -1,11 +1,13 @@
 """What the kernel log of a faulty node tells is found by its check: probed, not booted."""
 
+import time
 from pathlib import Path
 
 import msgspec
 import pytest
 
 from nodevet.catalog import Catalog
+from nodevet.checking.params import params_of
 from nodevet.evidence.document import decode
 from nodevet.model import Verdict
 from nodevet.remote.probe.collectors import kernel_log
@@ -15,8 +17,21 @@ from nodevet_sim.scenario.format import NodePart
 from nodevet_sim.scenario.spec import NodeSpec, Origin
 
 CATALOG = Catalog()
+SAID: dict[str, dict[str, list[str]]] = {  # check -> its params
+    "kernel_faults": {"allow": []},
+    "machine_check": {},
+    "storage_errors": {},
+}
 FOUND = {  # fault -> the checks and subjects that fail
     "": set(),
+    "ata-error": {("storage_errors", "ata1")},
+    "crash-recorded": {("kernel_faults", "crash")},
+    "disk-io-error": {("storage_errors", "sdb")},
+    "file-system-read-only": {("storage_errors", "nvme0")},
+    "hard-lockup": {("kernel_faults", "hard lockup")},
+    "job-oom-kill": {("kernel_faults", "OOM kill in a cgroup")},
+    "kernel-panic": {("kernel_faults", "panic")},
+    "library-segfault": {("kernel_faults", "segfault")},
     "array-disk-failed": {("storage_errors", "sdb")},
     "file-system-error": {("storage_errors", "nvme0")},
     "hung-task": {("kernel_faults", "hung task")},
@@ -44,14 +59,20 @@ def test_a_fault_that_the_kernel_logs_is_found_and_nothing_else(fault: str, tmp_
     (tmp_path / "dev").mkdir()
     rows = [f"4,{at},{at * 1000},-;{line}\n" for at, line in enumerate(lines)]
     (tmp_path / "dev/kmsg").write_text("".join(rows))
+    for path, content in node.root_files.items():
+        if "pstore" in path:
+            (tmp_path / path.lstrip("/")).parent.mkdir(parents=True)
+            (tmp_path / path.lstrip("/")).write_text(str(content))
     log = kernel_log.collect(str(tmp_path.resolve()), {})
-    host = {"status": "ok", "data": {"clock_s": 1.7e9, "uptime_s": 60.0}}
+    host = {"status": "ok", "data": {"clock_s": time.time(), "uptime_s": 60.0}}
     sections = {"kernel_log": {"status": "ok", "data": log}, "host": host}
     evidence = decode(msgspec.json.encode({"schema": 1, "probe": "0", "sections": sections}))
     found = {
         (name, finding.subject.id)
-        for name in ("kernel_faults", "machine_check", "storage_errors")
-        for finding in CATALOG.check(name).judge(evidence, CATALOG.check(name).params())
+        for name, params in SAID.items()
+        for finding in CATALOG.check(name).judge(
+            evidence, params_of(CATALOG.check(name).params, params)
+        )
         if finding.verdict is not Verdict.OK
     }
     assert found == FOUND[fault]

@@ -4,19 +4,21 @@ booted."""
 import json
 from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import msgspec
 import pytest
 
 from nodevet.catalog import Catalog
+from nodevet.checking.params import params_of
 from nodevet.evidence.document import decode
 from nodevet.model import Finding, Verdict
 from nodevet.remote.probe.children import gather
-from nodevet.remote.probe.collectors import dcgm
+from nodevet.remote.probe.collectors import dcgm, slurm
 from nodevet_sim import tree
 from nodevet_sim.description import SimulatedNode
-from nodevet_sim.faults.software import DCGMI, FAULTS
+from nodevet_sim.faults.software import DCGMI, FAULTS, SCONTROL
 from nodevet_sim.machine import SimulatedMachine, machine_id
 from nodevet_sim.scenario import describe as describe_node
 from nodevet_sim.scenario.format import NodePart
@@ -34,6 +36,12 @@ SAID: dict[str, dict[str, Any]] = {  # check -> its params
 }
 FOUND = {  # fault -> the checks and subjects that fail
     "cdi-stale": {("container_runtime", "/etc/cdi/nvidia.yaml")},
+    "cdi-other-gpus": {("container_runtime", "/etc/cdi/nvidia.yaml")},
+    "imex-channel-missing": {("imex", "channels")},
+    "library-preloaded": {("environment", "LD_PRELOAD")},
+    "nccl-p2p-off": {("environment", "NCCL_P2P_DISABLE")},
+    "slurm-gpus-other": set(),  # scontrol says so: see below
+    "stubs-in-path": {("environment", "LD_LIBRARY_PATH")},
     "dcgm-count": set(),  # dcgmi says so: see below
     "dcgm-warning": set(),
     "diag-failed": {("dcgm", "diag memory")},
@@ -48,6 +56,7 @@ FOUND = {  # fault -> the checks and subjects that fail
     "slurm-drained": set(),
     "torch-cpu": set(),  # what the interpreter says
 }
+ONE_FILE = {"cdi-other-gpus", "dcgm-warning", "slurm-gpus-other"}  # another fault writes it, too
 PARAMS = {
     name: msgspec.json.decode(json.dumps(said), type=CATALOG.check(name).params)
     for name, said in SAID.items()
@@ -134,34 +143,62 @@ def test_a_fault_is_found_and_nothing_else(fault: str, judged: Judged) -> None:
 
 
 def test_all_of_them_together_are_all_found(judged: Judged) -> None:
-    assert wrong(judged(sorted(FAULTS.keys() - {"dcgm-warning"}))) == set().union(*FOUND.values())
+    assert wrong(judged(sorted(FAULTS.keys() - ONE_FILE))) == set().union(*FOUND.values())
 
 
-def told_by_dcgmi(
-    faults: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> list[Finding]:
-    known: dict[str, object] = {"gpus": "h100-sxm", "faults": faults}
+def told_by(
+    module: ModuleType, program: str, fault: str, place: Path, patch: pytest.MonkeyPatch
+) -> list[tuple[str, Finding]]:
+    """What a check says of what a program of the node prints."""
+    known: dict[str, object] = {"gpus": "h100-sxm", "faults": [fault]}
     part = NodePart.model_validate_json(json.dumps(known))
     node = describe_node(NodeSpec("n1", part, known, Path(), {"": Origin("here")}))
-    program = tmp_path / "dcgmi"
-    program.write_text(str(node.root_files[DCGMI]))
-    program.chmod(0o755)
-    monkeypatch.setattr(dcgm, "find", lambda name: str(program))
-    told = dcgm.collect("/", {"asks": {"dcgm": ["health"]}})
-    found = {"dcgm": told, "gpu": nvml_of(node), "pci": {"functions": []}}
+    (place / "program").write_text(str(node.root_files[program]))
+    (place / "program").chmod(0o755)
+    patch.setattr(module, "find", lambda name: str(place / "program"))
+    section = module.__name__.rpartition(".")[2]
+    asks = {"dcgm": ["health"], "slurm": ["n1"]}
+    found = {
+        section: module.collect("/", {"asks": asks}),
+        "gpu": nvml_of(node),
+        "pci": {"functions": []},
+    }
     sections = {name: {"status": "ok", "data": data} for name, data in found.items()}
-    document = {"schema": 1, "probe": "0", "sections": sections}
-    check = CATALOG.check("dcgm")
-    judge = check.judge(decode(msgspec.json.encode(document)), check.params())
-    return [each for each in judge if each.verdict is not Verdict.OK]
+    evidence = decode(msgspec.json.encode({"schema": 1, "probe": "0", "sections": sections}))
+    name, params = ASKED[section]
+    check = CATALOG.check(name)
+    return [(name, each) for each in check.judge(evidence, params_of(check.params, params))]
 
 
-def test_a_watch_of_dcgm_warns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (warning,) = told_by_dcgmi(["dcgm-warning"], tmp_path, monkeypatch)
-    assert (warning.verdict, warning.subject.id) == (Verdict.FAIL, "GPU 3 PCIe system")
+ASKED: dict[str, tuple[str, Any]] = {
+    "dcgm": ("dcgm", {}),
+    "slurm": ("slurm_node", {"node": "n1"}),
+}
+
+
+@pytest.mark.parametrize(
+    ("module", "program", "fault", "subject"),
+    [
+        (dcgm, DCGMI, "dcgm-count", ("dcgm", "GPUs")),
+        (dcgm, DCGMI, "dcgm-warning", ("dcgm", "GPU 3 PCIe system")),
+        (slurm, SCONTROL, "slurm-drained", ("slurm_node", "state")),
+        (slurm, SCONTROL, "slurm-gpus-other", ("slurm_node", "GPUs")),
+    ],
+)
+def test_what_a_program_says_is_found_and_nothing_else(
+    module: ModuleType,
+    program: str,
+    fault: str,
+    subject: tuple[str, str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    findings = told_by(module, program, fault, tmp_path, monkeypatch)
+    assert wrong(findings) == {subject}
+    assert not [each for _, each in findings if each.verdict is Verdict.UNKNOWN]
+
+
+def test_what_a_watch_of_dcgm_says_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    findings = told_by(dcgm, DCGMI, "dcgm-warning", tmp_path, monkeypatch)
+    (warning,) = [each for _, each in findings if each.verdict is Verdict.FAIL]
     assert warning.actual == "Warning" and "replays" in warning.why
-
-
-def test_dcgm_sees_a_gpu_less(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (count,) = told_by_dcgmi(["dcgm-count"], tmp_path, monkeypatch)
-    assert (count.verdict, count.subject.id) == (Verdict.FAIL, "GPUs")

@@ -164,6 +164,14 @@ def pages_retired(healthy: Healthy, want: Pages) -> Patch:
     return gpu_values(healthy, want.gpu, retired_pages__double_bit=want.count)
 
 
+def pages_retired_single(healthy: Healthy, want: Pages) -> Patch:
+    """A GPU that retires pages (a T4, a V100) has retired nearly all after single-bit errors.
+
+    `gpu`; `count`, 62.
+    """
+    return gpu_values(healthy, want.gpu, retired_pages__single_bit=want.count)
+
+
 def bar1_small(healthy: Healthy, want: SomeGpus) -> Patch:
     """The firmware left BAR1 at 256 MiB: no Resizable BAR.
 
@@ -209,6 +217,14 @@ def p2p_off(healthy: Healthy, want: OneGpu) -> Patch:
     """
     off = {"peers__read": "CHIPSET_NOT_SUPPORTED", "peers__nvlink": "NOT_SUPPORTED"}
     return gpu_values(healthy, want.gpu, **off)
+
+
+def p2p_over_pcie(healthy: Healthy, want: OneGpu) -> Patch:
+    """A GPU and the others reach one another's memory over PCIe, and not over NVLink.
+
+    `gpu`. Only a baseline that asks for NVLink detects it.
+    """
+    return gpu_values(healthy, want.gpu, peers__nvlink="NOT_SUPPORTED")
 
 
 def modules_swapped(healthy: Healthy, want: NoParams) -> Patch:
@@ -276,7 +292,9 @@ FAULTS: Mapping[str, tuple[type[FaultParams], Callable[[Healthy, Any], Patch]]] 
     "nvlink-slow": (OneGpu, nvlink_slow),
     "nvswitch-narrow": (NoParams, nvswitch_narrow),
     "p2p-off": (OneGpu, p2p_off),
+    "p2p-over-pcie": (OneGpu, p2p_over_pcie),
     "pages-retired": (Pages, pages_retired),
+    "pages-retired-single": (Pages, pages_retired_single),
     "power-sensor": (PowerReading, power_sensor),
     "pstate-stuck": (StuckState, pstate_stuck),
     "repair-pending": (OneGpu, repair_pending),

@@ -2,6 +2,7 @@
 function's docstring is the fault's documentation."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Annotated, Any
 
 from pydantic import Field
@@ -83,10 +84,30 @@ def ecc_sram_uncorrected(healthy: Healthy, want: SramErrors) -> Patch:
     return _errors(healthy, want, ("uncorrected", "sram_uncorrected"))
 
 
-def _errors(healthy: Healthy, want: EccErrors | SramErrors, parts: tuple[str, ...]) -> Patch:
-    lives = ("volatile", "aggregate")
+def _errors(
+    healthy: Healthy,
+    want: EccErrors | SramErrors,
+    parts: tuple[str, ...],
+    lives: tuple[str, ...] = ("volatile", "aggregate"),
+) -> Patch:
     counts = {f"ecc__{life}_{part}": want.count for life in lives for part in parts}
     return gpu_values(healthy, want.gpu, **counts)
+
+
+def ecc_sram_corrected(healthy: Healthy, want: EccErrors) -> Patch:
+    """A GPU's SRAM has many corrected ECC errors, volatile and aggregate.
+
+    `gpu`; `count`, 20000.
+    """
+    return _errors(healthy, want, ("corrected", "sram_corrected"))
+
+
+def ecc_uncorrected_earlier(healthy: Healthy, want: SramErrors) -> Patch:
+    """A GPU's memory had uncorrected ECC errors before its last reset: aggregate ones alone.
+
+    `gpu`; `count`, 1. Only a baseline that limits them detects it.
+    """
+    return _errors(healthy, want, ("uncorrected", "dram_uncorrected"), lives=("aggregate",))
 
 
 def sram_threshold(healthy: Healthy, want: OneGpu) -> Patch:
@@ -158,6 +179,115 @@ def braked_earlier(healthy: Healthy, want: BrakeSeconds) -> Patch:
     return gpu_values(healthy, want.gpu, throttled_power_brake_ns=want.seconds * 10**9)
 
 
+class SlowedSeconds(OneGpu):
+    seconds: Annotated[int, Field(ge=1, le=10**8)] = 600
+
+
+def slowed_earlier(healthy: Healthy, want: SlowedSeconds) -> Patch:
+    """The driver slowed a GPU down because of its heat earlier, and does not now.
+
+    `gpu`; `seconds`, in all: 600.
+    """
+    return gpu_values(healthy, want.gpu, throttled_sw_thermal_ns=want.seconds * 10**9)
+
+
+def capped_earlier(healthy: Healthy, want: SlowedSeconds) -> Patch:
+    """A GPU was at its power limit for a long time, and is not now.
+
+    `gpu`; `seconds`, in all: 600. Only a baseline that limits them detects it.
+    """
+    return gpu_values(healthy, want.gpu, throttled_power_cap_ns=want.seconds * 10**9)
+
+
+def gsp_off(healthy: Healthy, want: OneGpu) -> Patch:
+    """A GPU runs without GSP firmware, which the others have.
+
+    `gpu`.
+    """
+    return gpu_values(healthy, want.gpu, gsp_firmware_enabled=0)
+
+
+class OtherSubsystem(OneGpu):
+    device: Annotated[str, Field(pattern=r"^[0-9a-f]{4}$")] = "1626"
+
+
+def gpu_board_other(healthy: Healthy, want: OtherSubsystem) -> Patch:
+    """A GPU is the same chip as the others on another board: its PCI subsystem differs.
+
+    `gpu`; `device`, of the subsystem, 1626.
+    """
+    gpu = healthy.gpu(want.gpu)
+    said = gpu_values(healthy, gpu, pci_subsystem=f"10de:{want.device}")
+    return replace(said, files={f"{healthy.place(gpu)}/subsystem_device": f"0x{want.device}\n"})
+
+
+class LowerClock(OneGpu):
+    mhz: Annotated[int, Field(ge=1, le=10_000)] = 1755
+
+
+def gpu_clock_other(healthy: Healthy, want: LowerClock) -> Patch:
+    """A GPU has a lower maximum clock than the others, as a board of another variant.
+
+    `gpu`; `mhz`, of its SMs, 1755.
+    """
+    return gpu_values(healthy, want.gpu, max_clock_sm_mhz=want.mhz)
+
+
+def gpu_memory_clock_other(healthy: Healthy, want: LowerClock) -> Patch:
+    """The memory of a GPU has a lower maximum clock than that of the others.
+
+    `gpu`; `mhz`, 1755.
+    """
+    return gpu_values(healthy, want.gpu, max_clock_memory_mhz=want.mhz)
+
+
+class LowerDefault(OneGpu):
+    watts: Annotated[int, Field(ge=1, le=10_000)] = 500
+
+
+def gpu_default_limit_other(healthy: Healthy, want: LowerDefault) -> Patch:
+    """A GPU has a lower default power limit than the others, as a board of another variant.
+
+    `gpu`; `watts`, 500.
+    """
+    limits = ("power_limit_mw", "power_limit_enforced_mw", "power_limit_default_mw")
+    return gpu_values(healthy, want.gpu, **dict.fromkeys(limits, want.watts * 1000))
+
+
+class LowerGeneration(OneGpu):
+    generation: Annotated[int, Field(ge=1, le=5)] = 4
+
+
+def gpu_generation_other(healthy: Healthy, want: LowerGeneration) -> Patch:
+    """A GPU supports a lower PCIe generation than the others, as a board of another variant.
+
+    `gpu`; `generation`, 4.
+    """
+    return gpu_values(healthy, want.gpu, pcie_generation_device_max=want.generation)
+
+
+def reset_required(healthy: Healthy, want: OneGpu) -> Patch:
+    """NVML answers of a GPU that it needs a reset: NVML_ERROR_RESET_REQUIRED.
+
+    `gpu`.
+    """
+    return gpu_values(healthy, want.gpu, utilization_gpu_percent="NVML_ERROR_RESET_REQUIRED")
+
+
+class OtherDomain(OneGpu):
+    uuid: Annotated[str, Field(pattern=r"^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$")] = (
+        "00000002-0000-0000-0000-000000000002"
+    )
+
+
+def domain_other(healthy: Healthy, want: OtherDomain) -> Patch:
+    """A GPU is in another multi-node NVLink domain than the others.
+
+    `gpu`; `uuid`, of that domain. The node needs GPUs that have one: `gpus: gb200`.
+    """
+    return gpu_values(healthy, want.gpu, fabric__cluster_uuid=want.uuid)
+
+
 class MemoryMargin(OneGpu):
     margin: Annotated[int, Field(ge=-20, le=50)] = 1
 
@@ -213,6 +343,14 @@ def nvlink_recoveries(healthy: Healthy, want: LinkCrcErrors) -> Patch:
     `gpu`; `count`, 50.
     """
     return link_values(healthy, want.gpu, recovery_errors=want.count)
+
+
+def nvlink_replays(healthy: Healthy, want: LinkCrcErrors) -> Patch:
+    """An NVLink of a GPU sent many packets again.
+
+    `gpu`; `count`, 50.
+    """
+    return link_values(healthy, want.gpu, replay_errors=want.count)
 
 
 def nvlink_data_errors(healthy: Healthy, want: LinkCrcErrors) -> Patch:
@@ -348,13 +486,24 @@ FAULTS: Mapping[str, tuple[type[FaultParams], Callable[[Healthy, Any], Patch]]] 
     "aer-fatal": (AerCount, aer_fatal),
     "aer-nonfatal": (AerCount, aer_nonfatal),
     "braked-earlier": (BrakeSeconds, braked_earlier),
+    "capped-earlier": (SlowedSeconds, capped_earlier),
     "domain-lost": (NoParams, domain_lost),
+    "domain-other": (OtherDomain, domain_other),
     "ecc-corrected": (EccErrors, ecc_corrected),
     "ecc-pending": (OneGpu, ecc_pending),
+    "ecc-sram-corrected": (EccErrors, ecc_sram_corrected),
     "ecc-sram-uncorrected": (SramErrors, ecc_sram_uncorrected),
+    "ecc-uncorrected-earlier": (SramErrors, ecc_uncorrected_earlier),
     "fabric-misconfigured": (OneGpu, fabric_misconfigured),
     "fabric-refused": (OneGpu, fabric_refused),
+    "gpu-board-other": (OtherSubsystem, gpu_board_other),
+    "gpu-clock-other": (LowerClock, gpu_clock_other),
+    "gpu-default-limit-other": (LowerDefault, gpu_default_limit_other),
+    "gpu-generation-other": (LowerGeneration, gpu_generation_other),
+    "gpu-memory-clock-other": (LowerClock, gpu_memory_clock_other),
     "gpu-memory-hot": (MemoryMargin, gpu_memory_hot),
+    "gpu-reset-required": (OneGpu, reset_required),
+    "gsp-off": (OneGpu, gsp_off),
     "inforom-other": (InforomVersion, inforom_other),
     "memory-clock-lowered": (MemoryClock, memory_clock_lowered),
     "memory-unrepairable": (OneGpu, memory_unrepairable),
@@ -362,6 +511,7 @@ FAULTS: Mapping[str, tuple[type[FaultParams], Callable[[Healthy, Any], Patch]]] 
     "nvlink-bit-errors": (LinkBitErrors, nvlink_bit_errors),
     "nvlink-data-errors": (LinkCrcErrors, nvlink_data_errors),
     "nvlink-recoveries": (LinkCrcErrors, nvlink_recoveries),
+    "nvlink-replays": (LinkCrcErrors, nvlink_replays),
     "nvlink-symbol-errors": (LinkBitErrors, nvlink_symbol_errors),
     "pages-pending": (OneGpu, pages_pending),
     "pcie-replays": (Replays, replays),
@@ -370,6 +520,7 @@ FAULTS: Mapping[str, tuple[type[FaultParams], Callable[[Healthy, Any], Patch]]] 
     "recovery-needed": (AskedAction, recovery_needed),
     "row-remap-failed": (OneGpu, row_remap_failed),
     "rows-remapped": (RemappedRows, rows_remapped),
+    "slowed-earlier": (SlowedSeconds, slowed_earlier),
     "software-slowdown": (OneGpu, software_slowdown),
     "spare-rows-used": (SpareRows, spare_rows_used),
     "sram-threshold": (OneGpu, sram_threshold),

@@ -144,6 +144,7 @@ def idle_deep(healthy: Healthy, want: NoParams) -> Patch:
     return _there(healthy, files, "idle state")
 
 
+FILES_LIMIT = "/etc/security/limits.d/96-site.conf"
 LIMITS = "/etc/security/limits.d/95-site.conf"
 
 
@@ -155,6 +156,11 @@ def memlock_small(healthy: Healthy, want: NoParams) -> Patch:
 def no_nameserver(healthy: Healthy, want: NoParams) -> Patch:
     """No nameserver is configured: /etc/resolv.conf is empty."""
     return Patch(root_files={RESOLVER: "# no nameserver\n"})
+
+
+def nofile_small(healthy: Healthy, want: NoParams) -> Patch:
+    """Whoever logs in may open 1024 files."""
+    return Patch(root_files={FILES_LIMIT: "* - nofile 1024\n"})
 
 
 UNIT = """\
@@ -186,8 +192,9 @@ FAULTS: Mapping[str, tuple[type[FaultParams], Callable[[Healthy, Any], Patch]]] 
     "iommu-translates": (NoParams, iommu_translates),
     "irqs-on-one-cpu": (NoParams, irqs_on_one_cpu),
     "memlock-small": (NoParams, memlock_small),
-    "no-nameserver": (NoParams, no_nameserver),
     "memory-fragmented": (NoParams, fragmented),
+    "no-nameserver": (NoParams, no_nameserver),
+    "nofile-small": (NoParams, nofile_small),
     "out-of-files": (Handles, out_of_files),
     "read-request-small": (NoParams, read_request_small),
     "unit-failed": (NoParams, unit_failed),

@@ -7,7 +7,7 @@ from pydantic import Field
 
 from nodevet_sim.description import LogLine
 from nodevet_sim.faults.gpu import AFTER
-from nodevet_sim.faults.params import FaultParams
+from nodevet_sim.faults.params import FaultParams, NoParams
 from nodevet_sim.faults.patch import Healthy, Patch
 
 
@@ -78,6 +78,54 @@ def nfs_server_down(healthy: Healthy, want: Server) -> Patch:
     """
     line = f"nfs: server {want.server} not responding, still trying"
     return Patch(log=(LogLine(line, want.after, 5),))
+
+
+def hard_lockup(healthy: Healthy, want: LoggedFault) -> Patch:
+    """A CPU does not even take interrupts any more.
+
+    `after`, seconds after boot, 3.
+    """
+    line = "NMI watchdog: Watchdog detected hard LOCKUP on cpu 2"
+    return Patch(log=(LogLine(line, want.after, 0),))
+
+
+def kernel_panic(healthy: Healthy, want: LoggedFault) -> Patch:
+    """The kernel panicked, and the node goes on: it is told not to stop.
+
+    `after`, seconds after boot, 3.
+    """
+    line = "Kernel panic - not syncing: Fatal exception in interrupt"
+    return Patch(log=(LogLine(line, want.after, 0),))
+
+
+def job_oom_kill(healthy: Healthy, want: LoggedProcess) -> Patch:
+    """A job exceeded its own limit of memory, and the kernel killed it.
+
+    `process`, its name: python3; `after`, seconds after boot, 3. A baseline that allows
+    oom_cgroup, as by default, shows it and does not fail.
+    """
+    line = f"Memory cgroup out of memory: Killed process 4242 ({want.process}) total-vm:9912412kB"
+    return Patch(log=(LogLine(line, want.after, 3),))
+
+
+def library_segfault(healthy: Healthy, want: LoggedProcess) -> Patch:
+    """A program crashed in the driver's libcuda.so.
+
+    `process`, its name: python3; `after`, seconds after boot, 3. A baseline that allows
+    segfault, as by default, shows it and does not fail.
+    """
+    line = f"{want.process}[4242]: segfault at 10 ip 00007f1c2a3b4c5d sp 00007ffd1a2b3c40 error 4 "
+    return Patch(
+        log=(LogLine(f"{line}in libcuda.so.580.105.08[7f1c2a000000+1800000]", want.after),)
+    )
+
+
+CRASH_RECORD = "/var/lib/systemd/pstore/dmesg-efi-170000000001001"
+
+
+def crash_recorded(healthy: Healthy, want: NoParams) -> Patch:
+    """The boot before this one ended in a panic: systemd-pstore kept the kernel's record."""
+    return Patch(root_files={CRASH_RECORD: "Panic#1 Part1\n<0>Kernel panic - not syncing\n"})
 
 
 class LoggedCpu(LoggedProcess):
@@ -156,8 +204,38 @@ def file_system_error(healthy: Healthy, want: OfFileSystem) -> Patch:
     return Patch(log=(LogLine(f"{line}deleted inode referenced: 131088", want.after, 2),))
 
 
+def file_system_read_only(healthy: Healthy, want: OfFileSystem) -> Patch:
+    """The kernel remounted a damaged file system read-only.
+
+    `device`, nvme0n1p2; `after`, seconds after boot, 3.
+    """
+    line = f"EXT4-fs ({want.device}): Remounting filesystem read-only"
+    return Patch(log=(LogLine(line, want.after, 2),))
+
+
 class OfArray(LoggedFault):
     device: Annotated[str, Field(pattern=r"^[a-z][a-z0-9]{1,30}$")] = "sdb2"
+
+
+def disk_io_error(healthy: Healthy, want: OfArray) -> Patch:
+    """A disk could not read a sector.
+
+    `device`, sdb2; `after`, seconds after boot, 3.
+    """
+    line = f"critical medium error, dev {want.device}, sector 1562826848 op 0x0:(READ) flags 0x0"
+    return Patch(log=(LogLine(f"{line} phys_seg 1 prio class 2", want.after, 3),))
+
+
+def ata_error(healthy: Healthy, want: LoggedFault) -> Patch:
+    """A SATA port froze: a command failed.
+
+    `after`, seconds after boot, 3.
+    """
+    told = (
+        "ata1.00: exception Emask 0x0 SAct 0x0 SErr 0x0 action 0x6 frozen",
+        "ata1.00: failed command: FLUSH CACHE EXT",
+    )
+    return Patch(log=tuple(LogLine(line, want.after, 3) for line in told))
 
 
 def array_disk_failed(healthy: Healthy, want: OfArray) -> Patch:
@@ -171,9 +249,17 @@ def array_disk_failed(healthy: Healthy, want: OfArray) -> Patch:
 
 FAULTS: Mapping[str, tuple[type[FaultParams], Callable[[Healthy, Any], Patch]]] = {
     "array-disk-failed": (OfArray, array_disk_failed),
+    "ata-error": (LoggedFault, ata_error),
+    "crash-recorded": (NoParams, crash_recorded),
+    "disk-io-error": (OfArray, disk_io_error),
     "file-system-error": (OfFileSystem, file_system_error),
+    "file-system-read-only": (OfFileSystem, file_system_read_only),
+    "hard-lockup": (LoggedFault, hard_lockup),
     "hung-task": (LoggedProcess, hung_task),
+    "job-oom-kill": (LoggedProcess, job_oom_kill),
     "kernel-oops": (LoggedFault, kernel_oops),
+    "kernel-panic": (LoggedFault, kernel_panic),
+    "library-segfault": (LoggedProcess, library_segfault),
     "mce-uncorrected": (LoggedCpu, mce_uncorrected),
     "nfs-server-down": (Server, nfs_server_down),
     "nic-failed": (LoggedNic, nic_failed),

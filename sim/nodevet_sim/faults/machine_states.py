@@ -16,7 +16,9 @@ from nodevet_sim.faults.host import DimmErrors, dimm_errors
 from nodevet_sim.faults.params import FaultParams, NoParams, OneGpu
 from nodevet_sim.faults.patch import FaultError, Healthy, Patch
 from nodevet_sim.host_files import DMI, RESOLVER
+from nodevet_sim.pci_files import speed
 from nodevet_sim.pci_setting_files import EXPRESS
+from nodevet_sim.shipped import RATES
 
 INACTIVE = """\
 Personalities : [raid1]
@@ -59,10 +61,32 @@ def gpu_moved(healthy: Healthy, want: OtherNode) -> Patch:
 
 def nvswitch_missing(healthy: Healthy, want: NoParams) -> Patch:
     """The first NVSwitch is not on the PCI bus."""
+    return Patch(gone_slots=frozenset((_switch(healthy).rpartition("/")[2],)))
+
+
+def _switch(healthy: Healthy) -> str:
+    """The folder of the first NVSwitch. Raises FaultError."""
     bound = sorted(path for path, target in healthy.links.items() if target.endswith(NVSWITCH))
     if not bound:
         raise FaultError("the node has no NVSwitch")
-    return Patch(gone_slots=frozenset((bound[0].split("/")[-2],)))
+    return bound[0].rpartition("/")[0]
+
+
+def nvswitch_unbound(healthy: Healthy, want: NoParams) -> Patch:
+    """The driver did not take the first NVSwitch, which is on the PCI bus."""
+    return Patch(gone_paths=frozenset((f"{_switch(healthy)}/driver",)))
+
+
+def nvswitch_lost(healthy: Healthy, want: NoParams) -> Patch:
+    """The first NVSwitch has fallen off the bus: its configuration space reads all ones."""
+    path = f"{_switch(healthy)}/config"
+    config = healthy.files.get(path, b"")
+    return Patch({path: b"\xff" * len(config)})
+
+
+def nvswitch_generation(healthy: Healthy, want: NoParams) -> Patch:
+    """The PCIe link of the first NVSwitch trained at Gen1."""
+    return file_values(healthy, _switch(healthy), {"current_link_speed": speed(RATES[1])})
 
 
 class Pool(FaultParams):
@@ -109,6 +133,43 @@ def bios_vendor_other(healthy: Healthy, want: OtherVendor) -> Patch:
 
 class OneCpu(FaultParams):
     cpu: Annotated[int, Field(ge=1, le=8191)] | None = None
+
+
+class OtherCpu(FaultParams):
+    model: Annotated[str, Field(pattern=r"^[ -~]{1,64}$")] = "Intel(R) Xeon(R) Silver 4410Y"
+
+
+def cpu_model_other(healthy: Healthy, want: OtherCpu) -> Patch:
+    """The CPUs are another model.
+
+    `model`, as /proc/cpuinfo spells it: Intel(R) Xeon(R) Silver 4410Y.
+    """
+    text = re.sub(r"(?m)^(model name\t: ).*$", rf"\g<1>{want.model}", healthy.read("proc/cpuinfo"))
+    return Patch({"proc/cpuinfo": f"{text}\n"})
+
+
+def cpu_absent(healthy: Healthy, want: NoParams) -> Patch:
+    """The firmware announces a CPU that did not start: it is possible, and not present."""
+    possible = set(parse_cpulist(healthy.read(f"{CPUS}/possible")))
+    more = max(possible) + 1
+    values = {"possible": format_cpulist({*possible, more}), "offline": more}
+    return file_values(healthy, CPUS, values)
+
+
+class LowestFrequency(FaultParams):
+    mhz: Annotated[int, Field(ge=1, le=10_000)] = 400
+
+
+def cpu_minimum_lowered(healthy: Healthy, want: LowestFrequency) -> Patch:
+    """The governor may let the CPUs run slower than their peers.
+
+    `mhz`, the lowest frequency, 400. Only a baseline that gives one detects it.
+    """
+    limits = [path for path in healthy.files if LIMIT.fullmatch(path)]
+    if not limits:
+        raise FaultError("the node has no cpufreq")
+    paths = (path.replace("scaling_max_freq", "scaling_min_freq") for path in limits)
+    return Patch(dict.fromkeys(paths, f"{want.mhz * 1000}\n"))
 
 
 def cpu_capped(healthy: Healthy, want: NoParams) -> Patch:
@@ -197,6 +258,30 @@ def memory_dirty(healthy: Healthy, want: Dirty) -> Patch:
     return Patch({"proc/meminfo": re.sub(r"(?m)^Dirty: .*$", row, text) + "\n"})
 
 
+class OtherNameserver(FaultParams):
+    address: Annotated[str, Field(pattern=r"^[0-9a-f.:]{2,39}$")] = "192.0.2.53"
+
+
+def nameserver_other(healthy: Healthy, want: OtherNameserver) -> Patch:
+    """The node asks another nameserver than its peers.
+
+    `address`, 192.0.2.53.
+    """
+    text = f"nameserver {want.address}\nsearch cluster.example\n"
+    return Patch(root_files={RESOLVER: text})
+
+
+def local_cpus_wrong(healthy: Healthy, want: OneGpu) -> Patch:
+    """The firmware reports the right NUMA node of a GPU, and as near to it the CPUs of another.
+
+    `gpu`.
+    """
+    gpu = healthy.gpu(want.gpu)
+    moved = gpu_moved(healthy, OtherNode(gpu=gpu))
+    files = {path: text for path, text in moved.files.items() if not path.endswith("/numa_node")}
+    return Patch(files, gpu=gpu)
+
+
 def search_domain_missing(healthy: Healthy, want: NoParams) -> Patch:
     """/etc/resolv.conf has its nameservers, and no search domain."""
     told = healthy.root_files.get(RESOLVER, "")
@@ -209,13 +294,21 @@ def search_domain_missing(healthy: Healthy, want: NoParams) -> Patch:
 FAULTS: Mapping[str, tuple[type[FaultParams], Callable[[Healthy, Any], Patch]]] = {
     "aspm-on": (OneGpu, aspm_on),
     "bios-vendor-other": (OtherVendor, bios_vendor_other),
+    "cpu-absent": (NoParams, cpu_absent),
     "cpu-capped": (NoParams, cpu_capped),
+    "cpu-minimum-lowered": (LowestFrequency, cpu_minimum_lowered),
+    "cpu-model-other": (OtherCpu, cpu_model_other),
     "cpu-offline": (OneCpu, cpu_offline),
     "dimm-corrected": (CorrectedDimms, dimm_corrected),
     "epp-powersave": (NoParams, epp_powersave),
     "gpu-moved": (OtherNode, gpu_moved),
+    "local-cpus-wrong": (OneGpu, local_cpus_wrong),
     "memory-dirty": (Dirty, memory_dirty),
+    "nameserver-other": (OtherNameserver, nameserver_other),
+    "nvswitch-generation": (NoParams, nvswitch_generation),
+    "nvswitch-lost": (NoParams, nvswitch_lost),
     "nvswitch-missing": (NoParams, nvswitch_missing),
+    "nvswitch-unbound": (NoParams, nvswitch_unbound),
     "ordering-strict": (OneGpu, ordering_strict),
     "out-of-threads": (NoParams, out_of_threads),
     "payload-small": (OneGpu, payload_small),

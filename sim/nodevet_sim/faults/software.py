@@ -37,6 +37,29 @@ def gpus_hidden(healthy: Healthy, want: Hidden) -> Patch:
     return Patch(root_files={"/etc/profile.d/site-cuda.sh": text})
 
 
+def nccl_p2p_off(healthy: Healthy, want: NoParams) -> Patch:
+    """NCCL is told for every job not to copy between GPUs: NCCL_P2P_DISABLE in /etc/nccl.conf."""
+    return Patch(root_files={"/etc/nccl.conf": "NCCL_P2P_DISABLE=1\n"})
+
+
+def library_preloaded(healthy: Healthy, want: NoParams) -> Patch:
+    """A profile script has every login load another library: LD_PRELOAD."""
+    text = "export LD_PRELOAD=/opt/site/libtrace.so\n"
+    return Patch(root_files={"/etc/profile.d/site-preload.sh": text})
+
+
+def stubs_in_path(healthy: Healthy, want: NoParams) -> Patch:
+    """A profile script puts the stubs of CUDA before the driver's libraries: LD_LIBRARY_PATH."""
+    text = "export LD_LIBRARY_PATH=/usr/local/cuda/lib64/stubs\n"
+    return Patch(root_files={"/etc/profile.d/site-stubs.sh": text})
+
+
+def cdi_other_gpus(healthy: Healthy, want: NoParams) -> Patch:
+    """The CDI specification names a GPU more than there is, as after one was taken out."""
+    healthy.gpu(None)
+    return Patch(root_files={CDI: specification(healthy.state, more=1)})
+
+
 def diag_failed(healthy: Healthy, want: OneGpu) -> Patch:
     """The last diagnostic of DCGM failed: a GPU's memory.
 
@@ -151,6 +174,14 @@ def slurm_drained(healthy: Healthy, want: NoParams) -> Patch:
     return Patch(root_files={SCONTROL: f'#!/bin/sh\necho "{row}"\n'})
 
 
+def slurm_gpus_other(healthy: Healthy, want: NoParams) -> Patch:
+    """Slurm counts a GPU less than the node has. Only scontrol is there, and no Slurm."""
+    healthy.gpu(None)
+    gpus = count_of(healthy.state) - 1
+    row = f"NodeName=$4 State=IDLE CfgTRES=cpu=224,mem=2000G,billing=224,gres/gpu={gpus}"
+    return Patch(root_files={SCONTROL: f'#!/bin/sh\necho "{row}"\n'})
+
+
 def imex_down(healthy: Healthy, want: NoParams) -> Patch:
     """IMEX does not run on a node of a multi-node NVLink domain.
 
@@ -158,6 +189,15 @@ def imex_down(healthy: Healthy, want: NoParams) -> Patch:
     """
     _peers(healthy)
     return Patch(services={imex_files.UNIT: False})
+
+
+def imex_channel_missing(healthy: Healthy, want: NoParams) -> Patch:
+    """A node of a multi-node NVLink domain has no channel of IMEX.
+
+    The node needs such a domain: `nvlink_domain: 18`.
+    """
+    _peers(healthy)
+    return Patch(devices={imex_files.CHANNEL: None})
 
 
 def imex_peers_wrong(healthy: Healthy, want: NoParams) -> Patch:
@@ -186,18 +226,24 @@ def torch_cpu(healthy: Healthy, want: NoParams) -> Patch:
 
 
 FAULTS: Mapping[str, tuple[type[FaultParams], Callable[[Healthy, Any], Patch]]] = {
+    "cdi-other-gpus": (NoParams, cdi_other_gpus),
     "cdi-stale": (NoParams, cdi_stale),
     "dcgm-count": (NoParams, dcgm_count),
     "dcgm-warning": (WatchStatus, dcgm_warning),
     "diag-failed": (OneGpu, diag_failed),
     "dkms-not-built": (NoParams, dkms_not_built),
     "gpus-hidden": (Hidden, gpus_hidden),
+    "imex-channel-missing": (NoParams, imex_channel_missing),
     "imex-down": (NoParams, imex_down),
     "imex-peers-wrong": (NoParams, imex_peers_wrong),
     "library-empty": (NoParams, library_empty),
+    "library-preloaded": (NoParams, library_preloaded),
+    "nccl-p2p-off": (NoParams, nccl_p2p_off),
     "ofed-old": (Release, ofed_old),
     "package-unfinished": (Unfinished, package_unfinished),
     "secure-boot-on": (NoParams, secure_boot_on),
     "slurm-drained": (NoParams, slurm_drained),
+    "slurm-gpus-other": (NoParams, slurm_gpus_other),
+    "stubs-in-path": (NoParams, stubs_in_path),
     "torch-cpu": (NoParams, torch_cpu),
 }

@@ -57,9 +57,8 @@ def describe(spec: NodeSpec) -> SimulatedNode:
     files.update(_own_files(spec, files, links))
     gone = {machine.nodes[gpu] for gpu in patch.gone}
     gone.update(path for path, mode in patch.devices.items() if mode is None)
-    devices = tuple(path for path in machine.nodes if path not in gone)
-    if spec.part.nvlink_domain is not None:
-        devices += (imex_files.CHANNEL,)
+    channels = () if spec.part.nvlink_domain is None else (imex_files.CHANNEL,)
+    devices = tuple(path for path in (*machine.nodes, *channels) if path not in gone)
     swap = tuple(_swap(spec, patch.swap))
     present = {path: content for path, content in files.items() if content is not None}
     present, modules = described(present, {**patch.modules, **spec.part.modules})
