@@ -9,6 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO
 
+NULL = os.makedev(1, 3)  # /dev/null
 MODE = 0o644  # less the umask: not writable by others, even if the umask is 0
 
 
@@ -41,24 +42,38 @@ def write_whole(
 
 
 def open_regular(path: Path) -> BinaryIO:
-    """A regular file, to be read. Raises OSError, also for a pipe or a device."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    if stat.S_ISREG(os.fstat(descriptor).st_mode):
-        return os.fdopen(descriptor, "rb")
-    os.close(descriptor)
+    """A regular file, to be read. Raises OSError, also for a pipe, a socket or a device."""
+    if stat.S_ISREG(path.stat().st_mode):  # to open a device may already do something
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        if stat.S_ISREG(os.fstat(descriptor).st_mode):
+            return os.fdopen(descriptor, "rb")
+        os.close(descriptor)
     raise OSError(errno.EINVAL, "not a regular file")
 
 
-def read_input(path: Path, limit: int = -1) -> bytes:
-    """At most `limit` bytes of a file that a user named, or of the shell's `<(COMMAND)`.
+def open_input(path: Path) -> BinaryIO:
+    """A file that a user named, the pipe of a shell's `<(COMMAND)`, or /dev/null, to be read.
 
-    Raises OSError, also for a device or a named pipe, which may never end.
+    Raises OSError, also for another device or a named pipe, which may never end.
     """
-    if path.is_fifo() and not path.resolve().exists():  # the pipe of a shell has no name
-        with path.open("rb") as pipe:
-            return pipe.read(limit)
-    with open_regular(path) as file:
+    is_shell_pipe = path.is_fifo() and not is_named_pipe(path)
+    return path.open("rb") if is_shell_pipe or _is_null(path) else open_regular(path)
+
+
+def read_input(path: Path, limit: int = -1) -> bytes:
+    """At most `limit` bytes of what `open_input` opens. Raises OSError."""
+    with open_input(path) as file:
         return file.read(limit)
+
+
+def is_named_pipe(path: Path) -> bool:
+    """Whether it is a pipe that mkfifo made; those of a shell have no name."""
+    return path.is_fifo() and path.resolve().exists()
+
+
+def _is_null(path: Path) -> bool:
+    found = path.stat()
+    return stat.S_ISCHR(found.st_mode) and found.st_rdev == NULL
 
 
 def sync_folder(folder: Path) -> None:

@@ -68,6 +68,8 @@ def find(name: str, folders: Sequence[Path], *, beside: Path | None = None) -> P
         advice = f"{name} is a folder: name a file in it"
     elif beside is None and os.path.isfile(name):  # noqa: PTH113
         advice = f"if the file of this name is meant: ./{name}"
+    elif beside is None and os.path.exists(name):  # noqa: PTH110
+        advice = f"{name} is not a regular file: name a YAML file"
     names = [known for known, path in available((*own, *folders)) if not _same(path, beside)]
     raise NotFoundError(
         "no baseline has this name",

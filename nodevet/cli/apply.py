@@ -52,7 +52,7 @@ from nodevet.run.errors import UserError
 @click.option(
     "--run",
     "folder",
-    type=click.Path(file_okay=False, path_type=Path),
+    type=options.FolderParam(),
     metavar="DIR",
     help="Keep the run in DIR.  [default: runs/<plan>-<n> in the project]",
 )

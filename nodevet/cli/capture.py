@@ -68,7 +68,7 @@ def command(
     from nodevet.cli.common.speech import say
     from nodevet.report.parts.text import count
     from nodevet.run.capture import capture, try_out
-    from nodevet.run.files import replace
+    from nodevet.run.files import replace, tried
     from nodevet.run.targets import Targets
 
     if output:
@@ -84,7 +84,8 @@ def command(
     if output is None:
         click.echo(captured.text, nl=False)
         return
-    replace(output, captured.text)
+    with tried(output):
+        replace(output, captured.text)
     if not display.quiet:
         expected = count(len(captured.agreement.expected), "check")
         say(f"{output}: {expected} from {count(len(nodes.evidence), 'host')}; next:")

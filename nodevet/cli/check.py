@@ -94,7 +94,7 @@ if TYPE_CHECKING:
 )
 @click.option(
     "--save",
-    type=click.Path(file_okay=False, path_type=Path),
+    type=options.FolderParam(),
     metavar="DIR",
     help="Save each host's evidence in DIR, for --evidence.",
 )

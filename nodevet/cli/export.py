@@ -4,7 +4,7 @@ from pathlib import Path
 
 import click
 
-from nodevet.cli.common import recalled
+from nodevet.cli.common import options, recalled
 from nodevet.cli.common.command import Command
 from nodevet.cli.common.display import Display, display_options
 
@@ -23,7 +23,7 @@ from nodevet.cli.common.display import Display, display_options
     "--parquet",
     "folder",
     required=True,
-    type=click.Path(file_okay=False, path_type=Path),
+    type=options.FolderParam(),
     metavar="DIR",
     help="Folder for the files; those of an earlier export are replaced.",
 )

@@ -176,7 +176,7 @@ def command(
     hookless = undrained(proposal)
     if not plan.steps:
         click.echo(f"{unplanned.conclusion(proposal)}.", err=True)
-        if file and file.exists():
+        if file and file.is_file():
             say(f"{file} holds an earlier plan and was left as it is")
     elif file and hookless and not plan.rollout.drain_hook:
         raise UserError(f"{file} is not written: {hookless}; or leave it out: --max-risk idle")

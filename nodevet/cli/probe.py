@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from nodevet import __version__
-from nodevet.cli.common import completing
+from nodevet.cli.common import completing, options
 from nodevet.cli.common.command import Command
 from nodevet.cli.common.durations import Duration
 
@@ -27,7 +27,7 @@ from nodevet.cli.common.durations import Duration
 )
 @click.option(
     "--root",
-    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    type=options.FolderParam(exists=True),
     default=Path("/"),
     metavar="DIR",
     show_default=True,

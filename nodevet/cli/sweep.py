@@ -356,6 +356,7 @@ def _ended(sweep: "Sweep", done: "Visited", code: int, failed: int) -> None:
 def _beat(sweep: "Sweep", values: Mapping[str, float]) -> None:
     """The heartbeat is no reason to end a sweep."""
     from nodevet.cli.common.speech import say
+    from nodevet.run.files import FileError
     from nodevet.run.heartbeat import beat
 
     path = sweep.path(sweep.said.heartbeat)
@@ -363,5 +364,5 @@ def _beat(sweep: "Sweep", values: Mapping[str, float]) -> None:
         return
     try:
         beat(path, sweep.name, values)
-    except OSError as error:
-        say(f"warning: {path}: the heartbeat cannot be written: {error.strerror}")
+    except FileError as error:
+        say(f"warning: the heartbeat: {error}")

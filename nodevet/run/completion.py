@@ -10,6 +10,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple
 
+from nodevet.files import read_input
+
 YAML = (".yaml", ".yml")
 INVENTORIES = (*YAML, ".json")  # not those that are programs
 MOST_BYTES = 256 << 10  # of an inventory that is read between two keys
@@ -151,7 +153,7 @@ def files(start: str) -> Iterator[Suggestion]:
 def _ssh_hosts() -> Iterator[Suggestion]:
     with suppress(OSError, RuntimeError):
         path = Path.home() / ".ssh" / "config"
-        text = path.read_text(encoding="utf-8", errors="replace")[:MOST_BYTES]
+        text = read_input(path, MOST_BYTES).decode("utf-8", "replace")
         lines = re.findall(r"(?im)^[ \t]*host[ \t=]+(.+)$", text)
         names = {name for line in lines for name in line.split() if HOST.fullmatch(name)}
         yield from map(Suggestion, sorted(names))

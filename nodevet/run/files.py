@@ -1,11 +1,17 @@
 """Files that a user named for a run to write: tried out before it, and never half written."""
 
+import errno
 import os
+import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import BinaryIO
 
-from nodevet.files import MODE, write_whole
+from nodevet.files import MODE, is_named_pipe, write_whole
+
+PATIENCE = 10.0  # seconds until a process must have opened a pipe to read it
+GLANCE = 0.05  # seconds between two looks at it
 
 
 class FileError(Exception):
@@ -16,8 +22,8 @@ def try_out(path: Path) -> None:
     """Raises FileError if `replace` could not write the file; leaves it as it is."""
     if not path.parent.is_dir():
         raise FileError(f"{path}: the folder {path.parent} does not exist")
-    if path.is_dir():
-        raise FileError(f"{path}: cannot be written: it is a folder")
+    if what := _never_written(path):
+        raise FileError(f"{path}: cannot be written: it is {what}")
     with tried(path):
         if _in_place(path):
             if not os.access(path, os.W_OK):
@@ -28,6 +34,23 @@ def try_out(path: Path) -> None:
 
             with NamedTemporaryFile(dir=folder, prefix=".nodevet-", suffix=".part"):
                 pass
+
+
+def try_out_regular(path: Path) -> None:
+    """As `try_out`, for a file that is written several times or read later: a named pipe cannot
+    hold it."""
+    if is_named_pipe(path):
+        raise FileError(f"{path}: cannot be written: it is a named pipe, not a regular file")
+    try_out(path)
+
+
+def _never_written(path: Path) -> str:
+    """What stands where a file is meant and nothing is ever written to; "" if none of these."""
+    if path.is_dir():
+        return "a folder"
+    if path.is_socket():
+        return "a socket"
+    return "a block device" if path.is_block_device() else ""
 
 
 @contextmanager
@@ -51,7 +74,7 @@ def replace_data(path: Path, data: bytes | Iterable[bytes], mode: int = MODE) ->
     A device or a pipe is written to, never replaced; of a link, the file that it leads to.
     """
     if _in_place(path):
-        with path.open("wb") as file:
+        with _open_in_place(path) as file:
             file.writelines((data,) if isinstance(data, bytes) else data)
     else:
         write_whole(path.resolve(), data, durable=True, mode=mode)
@@ -59,3 +82,27 @@ def replace_data(path: Path, data: bytes | Iterable[bytes], mode: int = MODE) ->
 
 def _in_place(path: Path) -> bool:
     return path.exists() and not path.is_file()
+
+
+def open_to_append(path: Path) -> BinaryIO:
+    """A file to write line after line; a device or a pipe likewise. Raises OSError."""
+    return _open_in_place(path) if _in_place(path) else path.open("ab")
+
+
+def _open_in_place(path: Path) -> BinaryIO:
+    """A device or a pipe, to be written to. Raises OSError, also if no process reads the pipe."""
+    if not path.is_fifo():
+        return path.open("wb")
+    end = time.monotonic() + PATIENCE
+    while True:
+        try:
+            descriptor = os.open(path, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+            break
+        except OSError as error:
+            if error.errno != errno.ENXIO:
+                raise
+            if time.monotonic() > end:
+                raise OSError(errno.ENXIO, "no process reads this pipe") from error
+        time.sleep(GLANCE)
+    os.set_blocking(descriptor, True)
+    return os.fdopen(descriptor, "wb")

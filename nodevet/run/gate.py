@@ -20,7 +20,7 @@ from nodevet.printable import brief
 from nodevet.report.parts.fold import lines
 from nodevet.run.context import VetContext
 from nodevet.run.errors import UserError
-from nodevet.run.files import FileError, replace, tried, try_out
+from nodevet.run.files import FileError, replace, tried, try_out_regular
 from nodevet.run.listener import VetListener, Waiting
 from nodevet.run.looks import AGAIN, UNKNOWN
 from nodevet.run.vet import Save, Vetted, collect, judge_visit, recorded
@@ -201,7 +201,7 @@ def _is_verdict(data: bytes) -> bool:
 def _spare(path: Path) -> None:
     """Raises UserError for a file that a verdict would overwrite: one that is none, nor a run of
     nodevet's, nor empty."""
-    with suppress(OSError):  # it is not there, or no file: see try_out
+    with suppress(OSError):  # it is not there, or no file: see try_out_regular
         data = _data(path)
         if data.strip() and not _is_verdict(data) and recognize(data) is not DocumentKind.RUN:
             told = mistaken(path) or "this is not a verdict"
@@ -217,7 +217,7 @@ def begin(path: Path) -> None:
     """
     _spare(path)
     try:
-        try_out(path)
+        try_out_regular(path)
         with tried(path):
             replace(path, GateVerdict(verdict="pending").text())
     except (OSError, FileError):

@@ -5,8 +5,10 @@ from pathlib import Path
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from nodevet.run.files import replace
+from nodevet.files import read_input
+from nodevet.run.files import replace, tried, try_out_regular
 
+MOST_BYTES = 1 << 20
 PREFIX = "nodevet_sweep_"
 METRICS = {
     "start_timestamp_seconds": "When the sweep last began, Unix time.",
@@ -19,8 +21,10 @@ METRICS = {
 
 
 def beat(path: Path, name: str, values: Mapping[str, float]) -> None:
-    """Write these, and keep what else the file says. Raises OSError."""
-    replace(path, text(name, {**_known(path, name), **values}))
+    """Write these, and keep what else the file says. Raises FileError."""
+    try_out_regular(path)
+    with tried(path):
+        replace(path, text(name, {**_known(path, name), **values}))
 
 
 def text(name: str, known: Mapping[str, float]) -> str:
@@ -37,7 +41,7 @@ def text(name: str, known: Mapping[str, float]) -> str:
 def _known(path: Path, name: str) -> dict[str, float]:
     """What the file says of this sweep; nothing if it is none of ours."""
     try:
-        text = path.read_text(encoding="utf-8")
+        text = read_input(path, MOST_BYTES).decode()
         return {
             sample.name.removeprefix(PREFIX): sample.value
             for family in text_string_to_metric_families(text)

@@ -13,6 +13,7 @@ from nodevet.baseline.library import ENDINGS
 from nodevet.catalog import Catalog, CatalogError
 from nodevet.document.kinds import MOST_BYTES, DocumentKind, is_claimed, kind_of
 from nodevet.document.text import shown
+from nodevet.files import read_input
 from nodevet.inventory import InventoryError
 from nodevet.problems import Place, Problem
 from nodevet.project import Project
@@ -132,7 +133,7 @@ class _Linter:
             self.workload(path)
         elif kind is DocumentKind.APPROVAL or path.name in (policy.RULES, policy.SIGNERS):
             self.approval(path.parent)
-        elif kind is None and not is_claimed(path.read_bytes()[:MOST_BYTES]):
+        elif kind is None and not is_claimed(read_input(path, MOST_BYTES)):
             self.skipped[name] = "it is not a file of nodevet's"
         else:
             self.baselines([name])

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from msgspec import Struct, structs
 
+from nodevet.files import read_input
 from nodevet.model import HostReport, Run, RunNews, Severity
 from nodevet.news import again, fixed, resolved
 from nodevet.printable import brief, plain
@@ -132,8 +133,7 @@ def addresses(urls: Sequence[str], folder: Path) -> tuple[str, ...]:
         elif url.startswith(FILE) and not url.startswith("file://"):
             path = folder / url.removeprefix(FILE)
             try:
-                with path.open("rb") as file:
-                    text = file.read(MOST_BYTES).decode()
+                text = read_input(path, MOST_BYTES).decode()
             except (OSError, UnicodeDecodeError) as error:
                 why = getattr(error, "strerror", None) or "it is not text"
                 raise UserError(f"notify: {path}: cannot be read: {why}") from error

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from nodevet.diagnosis.model import Diagnosis, HostDiagnosis
+from nodevet.files import open_regular
 from nodevet.run.errors import UserError
 from nodevet.run.recall import NoHistoryError, NothingRecordedError, open_history
 
@@ -15,7 +16,8 @@ def remember(found: Diagnosis, path: Path) -> str:
     from nodevet.store import StoreError
 
     try:
-        bundle = path.read_bytes()
+        with open_regular(path) as file:
+            bundle = file.read()
         with open_history(None) as store:
             told = {host.host: said_of(host) for host in found.hosts}
             store.record_incident(told, bundle, found.started)

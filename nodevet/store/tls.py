@@ -5,11 +5,13 @@ See libpq-ssl.html in PostgreSQL's documentation: `sslmode`, `sslrootcert`, `ssl
 
 import ssl
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 from nodevet.store.errors import StoreError
 
 MODES = ("disable", "prefer", "require", "verify-ca", "verify-full")
-QUERY = ("sslmode", "sslrootcert", "sslcert", "sslkey")
+FILES = ("sslrootcert", "sslcert", "sslkey")
+QUERY = ("sslmode", *FILES)
 
 
 def context(query: Mapping[str, Sequence[str] | str]) -> ssl.SSLContext | bool | None:
@@ -24,6 +26,9 @@ def context(query: Mapping[str, Sequence[str] | str]) -> ssl.SSLContext | bool |
         raise StoreError(f"sslmode={mode} of the store is none of: {', '.join(MODES)}")
     if mode in ("disable", "prefer"):
         return None if mode == "prefer" else False
+    for path in (told[name] for name in FILES if name in told):
+        if Path(path).exists() and not Path(path).is_file():
+            raise StoreError(f"{path}: not a regular file; name a file of certificates")
     try:
         made = ssl.create_default_context(cafile=told.get("sslrootcert"))
         if "sslcert" in told:

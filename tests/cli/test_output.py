@@ -65,7 +65,7 @@ def test_an_interrupt_waits_for_the_reports_that_go_to_files(
     os.mkfifo(pipe)
     words = [*NODEVET, *kept, f"--format=json:{pipe}", f"--format=html:{page}", "--format=table"]
     process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    _hangs(process.pid, "wait_for_partner")
+    _hangs(process.pid, "hrtimer_nanosleep")
     process.send_signal(number)
     assert len(json.loads(pipe.read_text())["hosts"]) == 2
     shown, said = process.communicate(timeout=30)
@@ -77,7 +77,7 @@ def test_a_second_interrupt_does_not_wait(kept: list[str], tmp_path: Path) -> No
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     process = subprocess.Popen([*NODEVET, *kept, f"--format=json:{pipe}"], stderr=subprocess.PIPE)
-    _hangs(process.pid, "wait_for_partner")
+    _hangs(process.pid, "hrtimer_nanosleep")
     process.send_signal(signal.SIGINT)
     time.sleep(0.5)  # two that come together are one
     process.send_signal(signal.SIGINT)

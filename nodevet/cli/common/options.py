@@ -19,7 +19,25 @@ PROJECT_CODE = "nodevet.project_code"  # in the context's meta: whether it was g
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 
-class RunFolderParam(click.Path):
+class FolderParam(click.Path):
+    """A folder; one that is not there yet, too, unless it must exist."""
+
+    def __init__(self, *, exists: bool = False) -> None:
+        super().__init__(exists=exists, file_okay=False, path_type=Path)
+
+    def convert(
+        self,
+        value: "str | os.PathLike[str]",
+        param: click.Parameter | None,
+        ctx: click.Context | None,
+    ) -> Any:
+        path = super().convert(value, param, ctx)
+        if Path(path).exists() and not Path(path).is_dir():  # click refuses regular files alone
+            self.fail(f"{value} is not a folder", param, ctx)
+        return path
+
+
+class RunFolderParam(FolderParam):
     """The folder of a run of fixes; of a file in its place it says what that is."""
 
     def convert(
@@ -37,7 +55,7 @@ class RunFolderParam(click.Path):
         return super().convert(value, param, ctx)
 
 
-RUN_FOLDER = RunFolderParam(exists=True, file_okay=False, path_type=Path)
+RUN_FOLDER = RunFolderParam(exists=True)
 
 
 def apply(*options: Callable[[Any], Any]) -> Callable[[Command], Command]:
@@ -67,7 +85,7 @@ def project_of(help: str) -> Callable[[Command], Command]:
     return apply(
         click.option(
             "--project",
-            type=click.Path(exists=True, file_okay=False, path_type=Path),
+            type=FolderParam(exists=True),
             callback=_project,
             metavar="DIR",
             help=f"{help} Its data is accepted even if other users may change it.  [default: .]",

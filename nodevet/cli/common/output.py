@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from io import TextIOWrapper
 from pathlib import Path
 from types import ModuleType
 from typing import IO, TYPE_CHECKING, Any
@@ -16,7 +17,7 @@ from nodevet.cli.common.interrupts import Interrupts
 from nodevet.cli.common.speech import needs_output, say, silence
 from nodevet.model import Host, Run
 from nodevet.run.errors import UserError
-from nodevet.run.files import replace, tried, try_out
+from nodevet.run.files import open_to_append, replace, tried, try_out
 from nodevet.run.saved import keep
 
 if TYPE_CHECKING:
@@ -91,7 +92,7 @@ class Sinks:
         try:
             for sink in self.sinks:
                 if sink.streamed:
-                    files[sink] = sink.file.open("a", encoding="utf-8") if sink.file else sys.stdout
+                    files[sink] = _line_file(sink.file) if sink.file else sys.stdout
             yield Streams(files, self)
         finally:
             for file in files.values():
@@ -272,6 +273,12 @@ def _sinks(words: Sequence[str], function: str) -> Iterator[Sink]:
         if sink.file:
             try_out(sink.file)
         yield sink
+
+
+def _line_file(path: Path) -> IO[str]:
+    """A file to write line after line. Raises FileError."""
+    with tried(path):
+        return TextIOWrapper(open_to_append(path), encoding="utf-8")
 
 
 def distinct(path: Path, sinks: Iterable[Sink]) -> None:

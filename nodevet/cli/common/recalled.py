@@ -96,12 +96,13 @@ def redacted(found: Found, history: "Store") -> Found:
 def show(document: Any, sheet: "Sheet", form: tuple[str, Path | None], display: Display) -> None:
     """Write the document, or its sheet, in a format, to standard output or to a file."""
     from nodevet.report.parts.history_formats import rendered
-    from nodevet.run.files import replace
+    from nodevet.run.files import replace, tried
 
     name, file = form
     if file is None:
         text = rendered(name, document, sheet, colour=display.colour, width=display.width)
         tell(text, nl=False)
         return
-    replace(file, rendered(name, document, sheet))
+    with tried(file):
+        replace(file, rendered(name, document, sheet))
     say(f"written: {name} {file}")

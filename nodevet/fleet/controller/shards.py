@@ -1,5 +1,6 @@
 """The shards of a sweep, as the parent sees them."""
 
+import errno
 import math
 import os
 import sys
@@ -9,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from nodevet.durations import elapsed
+from nodevet.files import is_named_pipe, open_input
 from nodevet.fleet.controller import child
 from nodevet.fleet.controller.child import ChildProcess, Ending
 from nodevet.fleet.model import FleetError, Options, Visit
@@ -89,8 +91,18 @@ def check_files(options: Options) -> None:
     if options.host_keys == "accept-new":
         accept_keys(options.known_hosts)
     for name, given in (("ssh_config", options.ssh_config), ("known_hosts", options.known_hosts)):
-        if given is not None and not expanded(given).exists():
-            raise FleetError(f"{name} {given}: no such file")
+        if given is not None:
+            check_file(name, expanded(given))
+
+
+def check_file(name: str, path: Path) -> None:
+    """Raises FleetError for one that is missing, or may never end as it is read."""
+    try:
+        open_input(path).close()
+    except FileNotFoundError as error:
+        raise FleetError(f"{name} {path}: no such file") from error
+    except OSError as error:
+        raise FleetError(f"{name} {path}: {error.strerror}") from error
 
 
 def accept_keys(known_hosts: Path | str | None) -> None:
@@ -98,6 +110,8 @@ def accept_keys(known_hosts: Path | str | None) -> None:
     path = expanded(known_hosts or "~/.ssh/known_hosts")
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if is_named_pipe(path):
+            raise OSError(errno.EINVAL, "not a regular file")
         os.close(os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600))
     except OSError as error:
         raise FleetError(

@@ -16,6 +16,7 @@ from pathlib import Path
 import gevent
 
 from nodevet.durations import elapsed
+from nodevet.files import read_input
 from nodevet.fleet.ssh.errors import LocalError, OtherKeyError, SshConfigError, TooLateError
 from nodevet.fleet.ssh.host_config import HostConfig
 from nodevet.fleet.ssh.known_hosts import Judgement, KnownHosts, Trust, hashed, parse, spell
@@ -120,7 +121,7 @@ def _grown(before: bytes, now: bytes) -> bool:
 
 def _read(path: str) -> bytes:
     try:
-        return Path(path).read_bytes()
+        return read_input(Path(path))
     except FileNotFoundError:
         return b""
     except OSError as error:

@@ -122,6 +122,9 @@ def _load(file: KeyFile) -> tuple[PKey, ...]:
 
     Raises SshConfigError, never asks for a passphrase.
     """
+    path = Path(file.path)
+    if path.exists() and not path.is_file():
+        raise SshConfigError(f"key file {path}: not a regular file")
     try:
         key = _private(file.path)
         for path in file.certificates or (f"{file.path}-cert.pub",):

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeAlias
 
+from nodevet.files import open_input
 from nodevet.fleet.ssh.errors import SshConfigError
 from nodevet.fleet.ssh.keywords import ALIASES, FOLLOWED, KNOWN
 from nodevet.fleet.ssh.words import BLANKS, WordError, home, listed, next_word, split
@@ -115,12 +116,12 @@ class _ConfigReader:
         if depth > DEEPEST:
             raise SshConfigError(f"ssh_config {path}: Include nests more than {DEEPEST} files deep")
         try:
-            with path.open(encoding="utf-8", newline="\n") as file:
+            with open_input(path) as file:
                 if checked and not _safe(os.fstat(file.fileno())):
                     raise SshConfigError(
                         f"ssh_config {path}: other users may write to it (see chmod)"
                     )
-                lines = file.read().split("\n")
+                lines = file.read().decode().split("\n")
         except OSError as error:
             raise SshConfigError(f"ssh_config {path}: {error.strerror}") from error
         except UnicodeDecodeError as error:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from nodevet.durations import elapsed
-from nodevet.fleet.controller.shards import Shard, accept_keys, expanded
+from nodevet.fleet.controller.shards import Shard, accept_keys, check_file, expanded
 from nodevet.fleet.model import FleetError, Visit
 from nodevet.fleet.protocol import framing
 from nodevet.fleet.protocol.framing import (
@@ -116,8 +116,8 @@ def usable(order: BatchOrder) -> None:
     if order.accept_new:
         accept_keys(order.known_hosts)
     for name, path in (("ssh_config", order.ssh_config), ("known_hosts", order.known_hosts)):
-        if path is not None and not Path(path).exists():
-            raise FleetError(f"{name} {path}: no such file")
+        if path is not None:
+            check_file(name, Path(path))
 
 
 def at_home(order: BatchOrder) -> BatchOrder:
