@@ -23,6 +23,7 @@ WAIT = 60.0  # seconds for another process that writes
 PAGE = 16384  # bytes: a night of some ten hosts, where 4096 would hold two and waste the rest
 POSTGRES = ("postgresql", "postgres", "postgresql+pg8000")
 QUERY = frozenset({"host", "port", *tls.QUERY})
+MOST_COPIED = 64 << 20  # bytes of a file: the first transactions make the tables
 BESIDE = ("-wal", "-shm", "-journal")  # files that SQLite keeps beside a database
 WRITERS = 0x6E6F6465  # the advisory lock that writers take; `node`
 INSTALL = "install it with: pip install 'nodevet[postgres]'"
@@ -152,26 +153,62 @@ def is_there(url: URL) -> bool:
 
 def _check_owner(path: Path) -> None:
     """Raises StoreError if other users may write the store, or what SQLite keeps beside it."""
-    whole = path.resolve()
-    for each in (path, *(whole.with_name(whole.name + end) for end in BESIDE)):
+    beside = _beside(path)
+    for each in (path, *beside):
         if doubt := distrust(each):
             raise StoreError(
                 f"{doubt}; nodevet reads no store that other users may change: correct that, or "
                 "name another store with --store"
             )
+    for each in beside:  # SQLite follows links and waits for pipes
+        if each.is_symlink() or (each.exists() and not each.is_file()):
+            raise StoreError(
+                f"{each}: not a regular file; remove it, or name another store with --store"
+            )
+
+
+def _beside(path: Path) -> tuple[Path, ...]:
+    """The files that SQLite keeps beside this one, whether they exist or not."""
+    whole = path.resolve()
+    return tuple(whole.with_name(whole.name + end) for end in BESIDE)
 
 
 def _check_contents(path: Path) -> None:
     """Raises StoreError for a database of another program, which stays as it is: what SQLite is
     asked below switches it to WAL."""
-    if not path.stat().st_size:
-        return
-    found = sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro&immutable=1", uri=True)
-    with closing(found):
-        rows = found.execute("SELECT name FROM sqlite_master ORDER BY type <> 'table', name")
-        tables = [name for (name,) in rows]
+    whole = path.resolve()
+    beside = [each for each in _beside(path) if each.is_file() and each.stat().st_size]
+    if not whole.stat().st_size:
+        for log in beside:
+            if log.name.endswith("-wal"):  # SQLite would delete it
+                raise StoreError(
+                    f"{path}: it is empty, but {log} holds data; move that away, or name another "
+                    "store with --store"
+                )
+    tables = _tables(f"{whole.as_uri()}?mode=ro&immutable=1") if whole.stat().st_size else ()
+    if not tables and beside:
+        tables = _tables_of_copy(whole, beside)
     if tables and VERSION_TABLE not in tables:
         raise StoreError(f"{path}: {of_something_else(tables)}")
+
+
+def _tables(uri: str) -> Sequence[str]:
+    """The names of a database's tables, then those of its indexes. Raises sqlite3.Error."""
+    with closing(sqlite3.connect(uri, uri=True)) as database:
+        rows = database.execute("SELECT name FROM sqlite_master ORDER BY type <> 'table', name")
+        return [name for (name,) in rows]
+
+
+def _tables_of_copy(path: Path, beside: Sequence[Path]) -> Sequence[str]:
+    """The tables of a database that may be wholly in its log: to read a log, SQLite writes, so it
+    is given a copy. Raises sqlite3.Error and OSError."""
+    from tempfile import TemporaryDirectory  # rarely
+
+    with TemporaryDirectory(prefix="nodevet-") as folder:
+        for each in (*beside, path):  # the log first: what it has may move to the database
+            with each.open("rb") as source:
+                Path(folder, each.name).write_bytes(source.read(MOST_COPIED))
+        return _tables(Path(folder, path.name).as_uri())
 
 
 def of_something_else(tables: Sequence[str]) -> str:

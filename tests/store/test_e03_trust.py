@@ -93,6 +93,112 @@ def test_e03_a_database_of_something_else_stays_as_it_is(tmp_path: Path) -> None
     assert path.read_bytes() == b"no database" * 1000
 
 
+def killed(folder: Path, table: str) -> Path:
+    """A database whose tables are in its log alone, as a process leaves it that is killed."""
+    path = folder / "killed.sqlite"
+    living = folder / "living.sqlite"
+    with closing(sqlite3.connect(living)) as database:
+        database.execute("PRAGMA journal_mode=WAL")
+        database.execute("PRAGMA wal_autocheckpoint=0")
+        database.execute(f"CREATE TABLE {table} (version_num)")
+        database.commit()
+        for end in ("", "-wal"):
+            beside(path, end).write_bytes(beside(living, end).read_bytes())
+    living.unlink()
+    return path
+
+
+def beside(path: Path, end: str) -> Path:
+    return path.with_name(f"{path.name}{end}")
+
+
+def held(folder: Path) -> dict[str, bytes]:
+    return {each.name: each.read_bytes() for each in folder.iterdir()}
+
+
+@pytest.mark.parametrize("create", [True, False])
+def test_e03_a_database_that_is_wholly_in_its_log_stays_as_it_is(
+    tmp_path: Path, create: bool
+) -> None:
+    path = killed(tmp_path, "bookmarks")
+    before = held(tmp_path)
+    with pytest.raises(StoreError, match=r"tables of something else \(bookmarks\)"):
+        open_store(url(path), create=create)
+    assert held(tmp_path) == before
+    path.write_bytes(b"")
+    before = held(tmp_path)
+    with pytest.raises(StoreError, match=r"it is empty, but .*-wal holds data; move that away"):
+        open_store(url(path), create=create)
+    assert held(tmp_path) == before
+
+
+def test_e03_a_database_that_is_wholly_in_its_journal_stays_as_it_is(tmp_path: Path) -> None:
+    living, path = tmp_path / "living.sqlite", tmp_path / "killed.sqlite"
+    with closing(sqlite3.connect(living, isolation_level=None)) as database:
+        database.execute("CREATE TABLE bookmarks (url)")
+        database.execute("PRAGMA cache_size=1")
+        database.execute("PRAGMA cache_spill=1")
+        database.execute("BEGIN")
+        database.execute("DROP TABLE bookmarks")
+        database.execute("CREATE TABLE other (url)")
+        database.execute("INSERT INTO other VALUES (randomblob(99999))")
+        database.execute("DROP TABLE other")
+        journal = beside(living, "-journal").read_bytes()
+        database.execute("COMMIT")
+        path.write_bytes(living.read_bytes())
+        beside(path, "-journal").write_bytes(journal)
+    before = held(tmp_path)
+    with pytest.raises(StoreError, match=r"tables of something else \(bookmarks\)"):
+        open_store(url(path))
+    assert held(tmp_path) == before
+
+
+def test_e03_a_store_that_is_wholly_in_its_log_is_opened(store: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "copied"
+    folder.mkdir()
+    path = folder / "store.sqlite"
+    with open_store(url(store)) as living:
+        living.runs(limit=1)
+        with closing(sqlite3.connect(store)) as database:
+            database.execute("PRAGMA wal_checkpoint")
+            tables = database.execute("SELECT sql FROM sqlite_master WHERE sql <> ''").fetchall()
+            (version,) = database.execute("SELECT version_num FROM nodevet_schema").fetchone()
+    with closing(sqlite3.connect(folder / "living")) as database:
+        database.execute("PRAGMA journal_mode=WAL")
+        database.execute("PRAGMA wal_autocheckpoint=0")
+        for (sql,) in tables:
+            database.execute(sql)
+        database.execute("INSERT INTO nodevet_schema VALUES (?)", (version,))
+        database.commit()
+        for end in ("", "-wal"):
+            beside(path, end).write_bytes(beside(folder / "living", end).read_bytes())
+    with open_store(url(path), create=False) as found:
+        assert found.runs(limit=1) == []
+
+
+@pytest.mark.parametrize("end", ["-wal", "-shm", "-journal"])
+def test_e03_a_log_that_is_a_link_or_a_pipe_is_refused(
+    store: Path, tmp_path: Path, end: str
+) -> None:
+    (tmp_path / "own").write_text("a file of the user's own")
+    (tmp_path / "own").chmod(0o600)
+    for plant in (lambda path: path.symlink_to(tmp_path / "own"), os.mkfifo, Path.mkdir):
+        plant(beside(store, end))
+        with pytest.raises(StoreError, match=rf"{end}: not a regular file; remove it"):
+            open_store(url(store))
+        (Path.rmdir if beside(store, end).is_dir() else Path.unlink)(beside(store, end))
+    assert (tmp_path / "own").read_text() == "a file of the user's own"
+    open_store(url(store)).close()
+
+
+@ROOT
+@pytest.mark.parametrize("end", ["-wal", "-journal"])
+def test_e03_a_log_of_another_user_is_refused(store: Path, end: str) -> None:
+    os.chown(planted(beside(store, end)), STRANGER, STRANGER)
+    with pytest.raises(StoreError, match=rf"{end} \(owner .* belongs to another user"):
+        open_store(url(store))
+
+
 @pytest.mark.parametrize("spoil", [0, 1])
 def test_e03_no_run_is_kept_where_others_may_write(tmp_path: Path, spoil: int) -> None:
     folder = tmp_path / "runs" / "r-1"
