@@ -1,10 +1,12 @@
 """The groups of an Ansible inventory: who is in which, and whose variables win. Pure."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import dropwhile
 from typing import Any
 
 from nodevet.inventory.entries import ALL
 from nodevet.inventory.json_places import Steps
+from nodevet.printable import brief
 
 META = "_meta"
 GROUP_KEYS = ("hosts", "children", "vars")
@@ -20,8 +22,10 @@ class Groups:
     that names each host first.
     """
 
-    def __init__(self, document: Any) -> None:
+    def __init__(self, document: Any, advice: str = "") -> None:
+        """`advice`: how such a document is made."""
         self.problems: list[Said] = []
+        self._advice = advice
         self.hosts: dict[str, Steps] = {}
         self.names: frozenset[str] = frozenset()
         self._members: dict[str, list[str]] = {}
@@ -34,7 +38,7 @@ class Groups:
         self._ranked: dict[frozenset[str], list[str]] = {}
         self._above: dict[str, frozenset[str]] = {}
         if not isinstance(document, Mapping):
-            self.problems.append(((), "must be an object with groups", MAKE))
+            self.problems.append(((), "must be an object with groups", advice))
             return
         self._read_meta(document)
         for name, body in document.items():
@@ -60,9 +64,7 @@ class Groups:
         meta = document.get(META)
         hostvars = meta.get("hostvars") if isinstance(meta, Mapping) else None
         if not isinstance(hostvars, Mapping):
-            self.problems.append(
-                ((META,), "the hosts' variables (_meta.hostvars) are missing", MAKE)
-            )
+            self._refuse((META,), "the hosts' variables (_meta.hostvars) are missing")
             return
         for host, said in hostvars.items():
             if isinstance(said, Mapping):
@@ -102,7 +104,7 @@ class Groups:
         return []
 
     def _refuse(self, steps: Steps, problem: str) -> None:
-        self.problems.append((steps, problem, MAKE))
+        self.problems.append((steps, problem, self._advice))
 
     def _link(self) -> None:
         """Who is in what, and the order of the hosts."""
@@ -110,12 +112,32 @@ class Groups:
             for child in children:
                 self._parents.setdefault(child, []).append(group)
         self.names = frozenset(self._children).union(self._parents) - {ALL}
+        for way in self._loops():
+            text = f"{brief(way[0])} contains itself: {' > '.join(map(brief, way))}"
+            steps = (way[-2], "children", self._children[way[-2]].index(way[-1]))
+            self.problems.append((steps, text, "remove one of these groups from the one before it"))
         for group in self._top_down():
             for index, host in enumerate(self._members.get(group, ())):
                 self.hosts.setdefault(host, (*self._places[group], index))
                 self._direct.setdefault(host, []).append(group)
         for host in self._hostvars:
             self.hosts.setdefault(host, (META, "hostvars", host))
+
+    def _loops(self) -> Iterator[Sequence[str]]:
+        """The ways from a group down to itself: a, b, a."""
+        done: set[str] = set()
+        for start in self._children:
+            way = {} if start in done else {start: iter(self._children[start])}
+            while way:
+                group, children = next(reversed(way.items()))
+                child = next(children, None)
+                if child is None:
+                    done.add(group)
+                    del way[group]
+                elif child in way:
+                    yield [*dropwhile(lambda name: name != child, way), child]  # noqa: B023
+                elif child not in done:
+                    way[child] = iter(self._children.get(child, ()))
 
     def _top_down(self) -> list[str]:
         """Every group once: depth first from `all`, then what hangs under nothing."""
@@ -132,14 +154,12 @@ class Groups:
         return frozenset().union(*(self._upward(group) for group in self._direct.get(host, ())))
 
     def _upward(self, group: str) -> frozenset[str]:
-        """A group and all those it is in; groups that contain each other are refused."""
+        """A group and all those it is in."""
         if group not in self._above:
             found, waiting = {group}, [group]
             while waiting:
                 for parent in self._parents.get(waiting.pop(), ()):
-                    if parent == group:
-                        self._refuse((group, "children"), "the group contains itself")
-                    elif parent not in found:
+                    if parent not in found:
                         found.add(parent)
                         waiting.append(parent)
             self._above[group] = frozenset(found)

@@ -207,7 +207,8 @@ def test_groups_in_a_circle(problems, file):
         '"h": {"children": ["g"], "hosts": ["x"]}}'
     )
     assert problems(files=file(text)) == [
-        f"hosts.json:3:7: h.children: the group contains itself; {MAKE}"
+        "hosts.json:3:20: h.children[0]: g contains itself: g > h > g; "
+        "remove one of these groups from the one before it"
     ]
 
 

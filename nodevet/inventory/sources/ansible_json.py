@@ -56,13 +56,15 @@ def read(path: Path) -> Found:
 
 def parse(text: str, file: str) -> Found:
     """The hosts of JSON text. Raises InventoryError with every problem in it."""
-    return hosts_of(_load(text, file), lambda steps: JsonPlace(text, file, steps))
+    return hosts_of(_load(text, file), lambda steps: JsonPlace(text, file, steps), MAKE)
 
 
-def hosts_of(document: Any, place: Locate) -> Found:
+def hosts_of(document: Any, place: Locate, advice: str = "") -> Found:
     """The hosts of a document in the form of `ansible-inventory --list`; `place`: where a part of
-    it stands. Raises InventoryError with every problem in it."""
-    groups = Groups(document)
+    it stands; `advice`: how such a document is made.
+
+    Raises InventoryError with every problem in it."""
+    groups = Groups(document, advice)
     reader = _AnsibleReader(groups, place)
     entries = [reader.entry(name) for name in groups.hosts]
     problems = [

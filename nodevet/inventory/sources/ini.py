@@ -104,7 +104,9 @@ class _IniReader:
         elif kind == "children":
             child = row.split("#", maxsplit=1)[0].strip()
             self._group(child)
-            self._group(group).setdefault("children", []).append(child)
+            children = self._group(group).setdefault("children", [])
+            self.lines[(group, "children", len(children))] = number
+            children.append(child)
         elif kind == "hosts":
             self._hosts(group, number, row)
 
