@@ -123,7 +123,11 @@ def is_same_name(expected: str, actual: str, *, exact: bool) -> bool:
     one, other = expected.lower().rstrip("."), actual.lower().rstrip(".")
     if exact and "." in one and "." in other:
         return one == other
-    return one.partition(".")[0] == other.partition(".")[0]
+    return _first_label(one) == _first_label(other) != ""
+
+
+def _first_label(name: str) -> str:
+    return name.strip().partition(".")[0]
 
 
 def judge_hostname(host: Host, evidence: Evidence) -> Finding | None:
@@ -136,7 +140,7 @@ def judge_hostname(host: Host, evidence: Evidence) -> Finding | None:
     if actual is None:
         why = section.data.why("hostname") if section.data else section.why
         return unknown(check=HOSTNAME, expected=expected, why=f"hostname: {why}")
-    if actual.lower() in NO_NAME:
+    if not _first_label(actual) or actual.lower() in NO_NAME:
         why = "the node has no hostname of its own to tell whether it is the intended node"
         advice = f"set it with hostnamectl. If {SWITCH}"
         return unknown(

@@ -96,16 +96,16 @@ def _joined(
     machines: Sequence[Machine], links: Iterable[Sequence[Machine]]
 ) -> Iterator[Sequence[Machine]]:
     """The groups of several that these links make, each in the order of `machines`."""
-    groups = {one.host: [one] for one in machines}
+    groups = {id(one): [one] for one in machines}  # two may have one name, or none
     for link in links:
         for one, other in pairwise(link):
-            small, large = sorted((groups[one.host], groups[other.host]), key=len)
+            small, large = sorted((groups[id(one)], groups[id(other)]), key=len)
             if small is not large:
                 large += small
-                groups.update((each.host, large) for each in small)
-    order = {one.host: place for place, one in enumerate(machines)}
+                groups.update((id(each), large) for each in small)
+    order = {id(one): place for place, one in enumerate(machines)}
     several = {id(group): group for group in groups.values() if len(group) > 1}
-    return (sorted(group, key=lambda one: order[one.host]) for group in several.values())
+    return (sorted(group, key=lambda one: order[id(one)]) for group in several.values())
 
 
 def _shared(group: Sequence[Machine]) -> str:

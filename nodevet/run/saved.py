@@ -3,7 +3,6 @@
 import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import replace as changed
 from datetime import datetime
 from pathlib import Path
@@ -153,8 +152,8 @@ class KeptVisit(msgspec.Struct, frozen=True):
     status: Status
     evidence: msgspec.Raw
     why: str = ""  # of a status other than vetted
-    seconds: float = 0.0
-    groups: frozenset[str] = frozenset()
+    seconds: Annotated[float, msgspec.Meta(ge=0, lt=1e9)] = 0.0
+    groups: frozenset[Annotated[str, msgspec.Meta(pattern=r"\S")]] = frozenset()
     expect_hostname: bool | str = True  # whether the node's own hostname is to be the host's
     arrived: Annotated[datetime, msgspec.Meta(tz=True)] | None = None  # by the controller's clock
 
@@ -199,7 +198,7 @@ def visit_in(path: Path) -> tuple[Visit, Host]:
         why = f"{path}: cannot be read: {error.strerror}"
     except SavedEvidenceError as error:
         why = str(error)
-    name = unquote(path.stem)
+    name = _host_of_file(path)
     return _unreadable(name, why), Host(name=name, expect_hostname=False)
 
 
@@ -209,21 +208,50 @@ def read_visit(path: Path) -> tuple[Visit, Host]:
     text = read_input(path, LARGEST + 1)
     if len(text) > LARGEST:
         raise SavedEvidenceError(f"{path}: more than {LARGEST >> 20} MiB: not evidence of one host")
-    with suppress(msgspec.DecodeError):
+    try:
         return visit_of(typed.decode(text, KeptVisit), path)
+    except msgspec.DecodeError as error:
+        if _is_kept(text):
+            raise SavedEvidenceError(f"{path}: not the visit of a host: {error}") from error
     try:
         check_envelope(text)
     except EvidenceError as error:
         wrong = mistaken(path, DocumentKind.EVIDENCE)
         told = wrong or f"{error}; `nodevet check --save DIR` writes it"
         raise SavedEvidenceError(f"{path}: {told}") from error
-    name = unquote(path.stem)
+    name = _host_of_file(path)
     return Visit(name, Status.VETTED, "", text, 0.0), Host(name=name, expect_hostname=False)
 
 
+def _is_kept(text: bytes) -> bool:
+    """Whether a document is meant as a KeptVisit, and not as what a probe printed."""
+    try:
+        keys = typed.decode(text, dict[str, msgspec.Raw]).keys()
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return False
+    return "sections" not in keys and len(keys & set(KeptVisit.__struct_fields__)) > 1
+
+
+def _host_of_file(path: Path) -> str:
+    """The host that a file is named after, or the file's own name if that can be no host's."""
+    name = unquote(path.stem)
+    return path.name if _no_name(name) else name
+
+
+def _no_name(name: str) -> bool:
+    return not name.strip() or not name.isprintable()
+
+
 def visit_of(kept: KeptVisit, path: Path) -> tuple[Visit, Host]:
-    """A visit as it was, and its host. Raises SavedEvidenceError if it contradicts itself."""
+    """A visit as it was, and its host. Raises SavedEvidenceError if it contradicts itself, or has a
+    name that no host has."""
     evidence = None if bytes(kept.evidence) == b"null" else bytes(kept.evidence)
+    for field in ("host", "expect_hostname"):
+        name = getattr(kept, field)
+        if isinstance(name, str) and _no_name(name):
+            raise SavedEvidenceError(f"{path}: {field} is {brief(repr(name))}, which names no host")
+    if evidence is not None and not evidence.startswith(b"{"):
+        raise SavedEvidenceError(f"{path}: its evidence is not an object")
     if (kept.status is Status.VETTED) != (evidence is not None):
         raise SavedEvidenceError(f"{path}: its status and its evidence contradict each other")
     at = kept.arrived.timestamp() if kept.arrived else None
