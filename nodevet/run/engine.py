@@ -76,7 +76,12 @@ def _address(text: str) -> str:
     scheme = next((one for one in (DASK, TLS) if text.startswith(one)), None)
     host, _, port = text.removeprefix(scheme or "").rpartition(":")
     if scheme is None or not host or not port.isdigit() or not 0 < int(port) < 65536:
-        raise ValueError(
-            f"not a valid engine: {text[:80]} (local, dask://HOST:PORT, tls://HOST:PORT)"
-        )
+        raise ValueError(f"not a valid engine: {brief(text, 80) or 'empty'}; {_meant(text)}")
     return f"{'tls' if scheme == TLS else 'tcp'}://{host}:{port}"
+
+
+def _meant(text: str) -> str:
+    """What to type in place of an address without a scheme, or with Dask's own."""
+    host, colon, port = text.removeprefix("tcp://").rpartition(":")
+    is_plain = colon and host and port.isdigit() and "/" not in host
+    return f"type {DASK}{host}:{port}" if is_plain else f"type {DASK}HOST:PORT or {TLS}HOST:PORT"

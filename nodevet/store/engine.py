@@ -37,6 +37,10 @@ def default_url() -> str:
 
 def parsed(url: str) -> URL:
     """Raises StoreError for what is no URL of a store."""
+    if path := _path_meant(url):
+        raise StoreError(
+            f"the store {brief(url)!r} is a path, and a URL is needed: type sqlite:///{path}"
+        )
     try:
         found = make_url(url)
     except (ArgumentError, ValueError) as error:
@@ -47,7 +51,7 @@ def parsed(url: str) -> URL:
         elsewhere = found.host or found.username or found.query
         if not found.database or found.database == ":memory:" or elsewhere:
             raise StoreError(
-                f"--store {_hidden(url)!r} names no file: sqlite:///PATH, or sqlite:////ROOTED"
+                f"--store {_hidden(url)!r} names no file: type sqlite:///PATH, or sqlite:////ABSOLUTE/PATH"
             )
         return found
     if found.drivername in POSTGRES:
@@ -68,6 +72,18 @@ def parsed(url: str) -> URL:
         f"--store {found.drivername}://…: nodevet keeps its history in SQLite or PostgreSQL: "
         "sqlite:///PATH or postgresql://USER@HOST/DB"
     )
+
+
+def _path_meant(url: str) -> str:
+    """The path that is meant by a path or by nearly a URL of one; "" if a URL may be meant."""
+    scheme, colon, rest = url.partition(":")
+    is_url = rest.startswith("//")
+    if "@" in url or (colon and scheme not in ("sqlite", "file")):
+        return ""
+    if scheme == "sqlite" and is_url and not rest.startswith("///~"):  # only a shell knows a home
+        return ""
+    path = (rest.lstrip("/") if "~" in rest else rest.removeprefix("//")) if colon else url.strip()
+    return os.path.expanduser(path)  # noqa: PTH111  (a user without a home is no error here)
 
 
 def _hidden(text: str) -> str:

@@ -35,3 +35,21 @@ def test_e21_an_inventory_of_ansible_or_a_list_of_names_is_read(
     for name in ("hosts.ini", "names.txt"):
         done = nodevet("check", "-i", tmp_path / name, "--connect-timeout", "1s", "--store", "none")
         assert done.returncode == 3 and "2 hosts: 2 not visited" in done.stdout, done
+
+
+@pytest.mark.parametrize(("given", "advice"), [("h:8786", "h:8786"), ("tcp://h:1", "h:1")])
+def test_e21_the_address_of_a_pool_without_its_scheme_is_told_with_it(
+    nodevet: Callable[..., Any], given: str, advice: str
+) -> None:
+    done = nodevet("check", "n1", "-b", "generic", "--engine", given)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == f"nodevet: not a valid engine: {given}; type dask://{advice}\n"
+
+
+@pytest.mark.parametrize("given", ["", " "])
+def test_e21_an_empty_store_is_no_wish_for_the_default(
+    nodevet: Callable[..., Any], given: str
+) -> None:
+    done = nodevet("runs", "--store", given)
+    assert done.returncode == 2
+    assert "--store" in done.stderr and "it is empty; type a URL" in done.stderr

@@ -65,3 +65,31 @@ def test_a_slip_in_an_address_is_told_without_what_is_secret(address: str, told:
         open_store(address)
     assert told in str(said.value)
     assert "ter2" not in str(said.value)
+
+
+@pytest.mark.parametrize(
+    ("given", "url"),
+    [
+        ("/srv/history.sqlite", "sqlite:////srv/history.sqlite"),
+        ("./history.sqlite", "sqlite:///./history.sqlite"),
+        ("history.sqlite", "sqlite:///history.sqlite"),
+        ("sqlite:/srv/history.sqlite", "sqlite:////srv/history.sqlite"),
+        ("file:///srv/history.sqlite", "sqlite:////srv/history.sqlite"),
+        ("~/history.sqlite", "sqlite:////home/ann/history.sqlite"),
+        ("sqlite:///~/history.sqlite", "sqlite:////home/ann/history.sqlite"),
+    ],
+)
+def test_e21_a_path_for_a_store_is_told_with_the_url_to_type(
+    monkeypatch: pytest.MonkeyPatch, given: str, url: str
+):
+    monkeypatch.setenv("HOME", "/home/ann")
+    with pytest.raises(StoreError) as said:
+        open_store(given)
+    assert str(said.value).endswith(f"is a path, and a URL is needed: type {url}")
+
+
+def test_e21_what_is_no_path_is_not_told_to_be_one():
+    for given in ("mysql://db/x", "postgresql:/db", "db:5432/x", "sqlite://srv/x", ":memory:"):
+        with pytest.raises(StoreError) as said:
+            open_store(given)
+        assert "is a path" not in str(said.value)

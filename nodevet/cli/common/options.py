@@ -304,10 +304,17 @@ def _gone(ctx: click.Context, param: click.Parameter, value: str | None) -> None
 previous = click.option("--previous", hidden=True, expose_value=False, callback=_gone)
 
 
+def _given(context: click.Context, param: click.Parameter, value: str | None) -> str | None:
+    """An empty text is a variable of a script that is not set, and no wish for the default."""
+    if value is not None and not value.strip():
+        raise click.BadParameter("it is empty; type a URL, or leave it out", context, param)
+    return value
+
+
 def store_option(help: str) -> Callable[[Command], Command]:
     """`--store URL`."""
     default = "[default: $NODEVET_STORE, nodevet.toml, else a file in ~/.local/state]"
-    return click.option("--store", metavar="URL", help=f"{help}  {default}")
+    return click.option("--store", metavar="URL", callback=_given, help=f"{help}  {default}")
 
 
 store = store_option("Where runs are recorded: sqlite:///PATH, postgresql://USER@HOST/DB, or none.")
