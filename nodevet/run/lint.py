@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from datetime import date
 from pathlib import Path
 
@@ -12,18 +13,20 @@ from nodevet.baseline import lint as lint_baselines
 from nodevet.baseline.library import ENDINGS
 from nodevet.catalog import Catalog, CatalogError
 from nodevet.document.kinds import MOST_BYTES, DocumentKind, is_claimed, kind_of
-from nodevet.document.text import shown
+from nodevet.document.text import UnreadableError, read, shown
 from nodevet.files import read_input
 from nodevet.inventory import InventoryError
 from nodevet.problems import Place, Problem
 from nodevet.project import Project
 from nodevet.remedy.approval import policy
 from nodevet.remedy.approval.policy import PolicyError
+from nodevet.remedy.approval.signer_lines import signer_problems
 from nodevet.run.context import candidates, open_project
 from nodevet.run.lint_code import lint_check, lint_fix
 from nodevet.run.workload import opened
 from nodevet.settings import SettingsError
 
+SKIPPED = "it is not a file of nodevet's; a baseline or an inventory begins with `nodevet: 1`"
 _PLACED = re.compile(r"(.+):([0-9]{1,9}):([0-9]{1,9})")
 
 
@@ -90,6 +93,8 @@ class _Linter:
             problems: tuple[Problem, ...] = ()
         except PolicyError as error:
             problems = error.problems
+        with suppress(UnreadableError):  # told by `load`
+            problems = (*problems, *signer_problems(read(folder / policy.SIGNERS)))
         self.take("approval", [shown(path) for path in names if path.exists()], problems)
 
     def settings(self, path: Path) -> None:
@@ -134,7 +139,7 @@ class _Linter:
         elif kind is DocumentKind.APPROVAL or path.name in (policy.RULES, policy.SIGNERS):
             self.approval(path.parent)
         elif kind is None and not is_claimed(read_input(path, MOST_BYTES)):
-            self.skipped[name] = "it is not a file of nodevet's"
+            self.skipped[name] = SKIPPED
         else:
             self.baselines([name])
 

@@ -8,8 +8,10 @@ from textwrap import dedent
 import pytest
 
 from nodevet.problems import SHOWN
-from nodevet.run.lint import Linted
+from nodevet.run.lint import SKIPPED, Linted
 from nodevet.run.lint import lint as run_lint
+
+KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEB"
 
 Lint = Callable[..., Linted]
 TODAY = date(2026, 11, 22)
@@ -63,7 +65,7 @@ def test_the_files_of_a_project_are_found_wherever_they_are(project: Path) -> No
         checks__warm=GOOD,
         checks___helper="this is not Python",
     )
-    (project / "allowed_signers").write_text("bob ssh-ed25519 AAAA\n")
+    (project / "allowed_signers").write_text(f"bob {KEY}\n")
     linted = lint()
     assert told(linted) == []
     assert linted.files == {
@@ -88,7 +90,7 @@ def test_each_problem_has_its_line(project: Path) -> None:
         fleet="nodevet: 1\nhost: a\nhosts: b\n",
         approval="nodevet: 1\napprovals: {live: 0}\n",
     )
-    (project / "allowed_signers").write_text("bob ssh-ed25519 AAAA\n")
+    (project / "allowed_signers").write_text(f"bob {KEY}\n")
     found = lint().found
     assert [(each.kind, each.line) for each in found] == [
         ("baseline", "expect: {gpu_cout: 8}"),
@@ -209,7 +211,7 @@ def test_files_by_name_are_told_apart(project: Path) -> None:
     assert linted.files["inventory"] == ("fleet.yaml",)
     assert linted.files["check"] == ("checks/warm.py",)
     assert linted.skipped == {
-        "ci.yaml": "it is not a file of nodevet's",
+        "ci.yaml": SKIPPED,
         "setup.py": "it is not a check or a fix of this project (--project)",
     }
     assert [line.split(";")[0] for line in told(linted)] == [
@@ -230,3 +232,58 @@ def test_many_problems_are_all_there(project: Path) -> None:
     rows = "".join(f"  no{number}: 1\n" for number in range(2 * SHOWN))
     write(project, b=f"nodevet: 1\nexpect:\n{rows}")
     assert lint().errors == 2 * SHOWN
+
+
+SIGNERS = [
+    ("bob", '"bob" has no key; write the key behind the name: '),
+    ("bob ssh-ed25519", '"bob" has no key; write the key behind the name: '),
+    ("bob ssh-ed25519 AAAA", 'the "ssh-ed25519" key is damaged; copy the whole line of the .pub'),
+    (f"bob {KEY[:-20]}%", 'the "ssh-ed25519" key is damaged; copy'),
+    (f"bob {KEY.replace('ed25519', 'rsa', 1)}", 'the "ssh-rsa" key is damaged; copy'),
+    (
+        f"{KEY} bob@rack",
+        "the line does not say whose key this is; begin it with the name: bob@rack",
+    ),
+    (f"bob valid-befor=2030 {KEY}", "did you mean valid-before?"),
+    (f"bob nonsense {KEY}", '"nonsense" is neither an option nor a type of key; there are cert-'),
+    ('"', "has no key"),
+]
+
+
+@pytest.mark.parametrize(("line", "told"), SIGNERS)
+def test_e21_a_line_of_allowed_signers_that_ssh_keygen_skips_is_told(
+    project: Path, line: str, told: str
+) -> None:
+    (project / "allowed_signers").write_text(f"ann {KEY}\n# who else\n{line}\n")
+    linted = lint("allowed_signers")
+    (found,) = linted.found
+    assert str(found.problem.place) == "allowed_signers:3:1"
+    assert told in str(found.problem)
+    assert (found.kind, found.line) == ("approval", line)
+
+
+def test_e21_lines_that_ssh_keygen_reads_are_no_mistakes(project: Path) -> None:
+    (project / "allowed_signers").write_text(
+        f"""\
+# who may sign
+ann@x,ann {KEY} the key of ann
+"bob jones" cert-authority,namespaces="nodevet-plan@v1,a b" {KEY}
+
+*@x valid-after="20260101",valid-before=20300101Z,Namespaces="x" {KEY}\r
+"""
+    )
+    assert lint("allowed_signers").found == ()
+
+
+def test_e21_of_a_private_key_nothing_but_its_head_is_shown(project: Path) -> None:
+    head, body = "-----BEGIN OPENSSH PRIVATE KEY-----", "c2VjcmV0"
+    (project / "allowed_signers").write_text(f"{head}\n{body}\n{body}\n")
+    linted = lint("allowed_signers")
+    (found,) = linted.found
+    assert found.line == head and "this is a private key; remove it" in str(found.problem)
+
+
+def test_e21_a_file_of_something_else_is_told_how_nodevets_begin(project: Path) -> None:
+    (project / "notes").write_text("remember the milk\n")
+    assert lint("notes").skipped == {"notes": SKIPPED}
+    assert "`nodevet: 1`" in SKIPPED
