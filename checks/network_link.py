@@ -5,7 +5,7 @@ with an MTU of 1500 among jumbo frames: the node answers, and storage, checkpoin
 crawl or hang at large messages.
 
 **Read from** `/sys/class/net/*/{operstate,carrier,speed,duplex,mtu,master,statistics}`,
-carrier_changes, and the driver of the device below.
+carrier_changes, and the driver of the device below; the kernel log since boot.
 
 **Verdicts.** `interfaces` are named, or a pattern (`ens*`), which at least one must fit; `drivers`
 are for all physical interfaces of a kernel driver, apart from virtual functions. An exact name
@@ -25,6 +25,16 @@ one. With `--since` what came since the last look is judged as what came during 
 counter of an interface went back, all of them began again at 0, and of another NIC of that name
 nothing is taken.
 
+`maximum_outage_s` judges how long a link was down before it came back, by the lines of its driver
+in the kernel log since boot, with `--since` what ended since the last look. NVIDIA's Health
+Validation allows no outage of 30 s. A link that trains when its driver is loaded was not lost, and
+one that is down still is judged by its state. The lines of mlx5_core and bnxt_en alone tell a lost
+link from an interface that somebody turned off: of that they say nothing, and when it is turned on
+again they say down for as long as it trains, so allow more than that. Of other drivers, of
+InfiniBand ports (which the kernel does not log) and of bonds it is unknown; so it is if the log has
+gaps, or has no line of a link that is up. A log whose beginning is gone is judged for what it
+covers, and the finding says since when, as `xid` does.
+
 **To fix it** down: cable, transceiver, switch port, `ip link set NAME up`. Slow: `ethtool NAME`
 shows what both ends offer. MTU: netplan, NetworkManager or systemd-networkd, the same on all hosts
 and switches of the network. Carrier changes that go on: reseat or replace the cable.
@@ -39,6 +49,7 @@ from msgspec import Meta, Struct
 
 from nodevet.checking.aspects import Aspect, judged, met, unread_aspect
 from nodevet.checking.counts import Counted, CountWish, Key, SampledCounters, counts
+from nodevet.checking.outages import READS, outage
 from nodevet.evidence.counters import Counter
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.host import HostInfo
@@ -61,6 +72,7 @@ from nodevet.model import (
 
 HERE = ("none", "container")
 LOWEST_MTU, HIGHEST_MTU = 68, 1 << 17
+MOST_SECONDS = 366 * 86400
 PATTERN = re.compile(r"[*?\[]")
 CABLE = (
     "check cable, transceiver and switch port (`ethtool NAME`, `ethtool -m NAME`, and what the "
@@ -81,6 +93,10 @@ COUNTS = (
     f"`ethtool -S NAME`), and then {CABLE}"
 )
 STILL = ("carrier_changes",)
+OUTAGE = (
+    "`journalctl -k -g 'link.(up|down)'` shows when, and what else came then: if the switch or its "
+    f"port was down, ask who did that; else {CABLE}"
+)
 BOND = "`cat /proc/net/bonding/NAME` says which is missing and why: link, LACP partner, speed"
 
 Number = Annotated[int, Meta(ge=0, le=1024)]
@@ -102,12 +118,14 @@ class LinkWish(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     count: Number | None = None  # interfaces that the pattern or the driver fits
     maximum: Mapping[Word, Count] = {}
     maximum_per_hour: Mapping[Word, Annotated[float, Meta(ge=0)]] = {}
+    maximum_outage_s: Annotated[float, Meta(gt=0, le=MOST_SECONDS)] | None = None
 
 
 class Params(CheckParams):
     """`network_link: {interfaces: {bond0: {speed_gbps: 200, mtu: 9000, members: 2}}}` or
     `network_link: {drivers: {mlx5_core: {count: 8, speed_gbps: 400, mtu: 9000}}}` or
     `network_link: {interfaces: {"eno*": {speed_gbps: 1}, eno4: {state: any}}}` or
+    `network_link: {drivers: {mlx5_core: {maximum_outage_s: 30}}}` or
     `network_link: {}`"""
 
     interfaces: Mapping[Name, LinkWish] = {}
@@ -252,6 +270,8 @@ def aspects_of(
             yield met("mtu", right, expected=wish.mtu, actual=interface.mtu, advice=MTU)
     if wish.members is not None:
         yield members(data, interface, wish.members)
+    if wish.maximum_outage_s is not None:
+        yield outage(evidence, interface, wish.maximum_outage_s, OUTAGE)
     known = Counted(interface.counters, interface.why("counters"), interface.name, earlier)
     still = STILL if wish.state == "up" else ()
     wanted = CountWish(wish.maximum, wish.maximum_per_hour, COUNTS, still)
@@ -395,6 +415,7 @@ CHECK = Check(
     params=Params,
     area=Area.NETWORK,
     reads=(
+        *READS,
         "earlier.network.interfaces[].address",
         "earlier.network.interfaces[].bus_id",
         "earlier.network.interfaces[].counters[].name",

@@ -33,6 +33,31 @@ class KernelEvent(Record, frozen=True, kw_only=True):
     text: Text | None = None  # the first line, in ASCII
 
 
+class Outage(Record, frozen=True, kw_only=True):
+    """A time in which a link was down. Seconds after boot."""
+
+    down_s: float | None = None
+    up_s: float | None = None
+
+    @property
+    def seconds(self) -> float | None:
+        """How long; None if that is not known."""
+        if self.down_s is None or self.up_s is None or self.up_s < self.down_s:
+            return None
+        return self.up_s - self.down_s
+
+
+class NicLink(Record, frozen=True, kw_only=True):
+    """What the driver of a NIC logged of its link."""
+
+    bus_id: Text  # as sysfs spells it
+    interface: Text | None = None  # as the last line calls it
+    up: bool | None = None  # by the last line
+    count: int | None = None  # how often it was down since it was first up
+    # those that no later one is as long as: the longest first, the last one last
+    outages: Annotated[tuple[Outage, ...], bounds.TIMES] | None = None
+
+
 class Crash(Record, frozen=True, kw_only=True):
     """What a kernel left behind: in /sys/fs/pstore, or archived by systemd-pstore."""
 
@@ -49,6 +74,7 @@ class KernelLog(SectionRecord, frozen=True, kw_only=True):
     of which only the beginning is gone still has `covered_s`."""
 
     volatile = ("since_s", "covered_s", "lines_read")
+    unique = ("links[].bus_id",)
 
     source: Text | None = None  # kmsg, journal, kmsg and journal, dmesg
     complete: bool | None = None
@@ -59,6 +85,8 @@ class KernelLog(SectionRecord, frozen=True, kw_only=True):
     # lines that begin like an Xid or SXid and have another form: not events
     unmatched: int | None = None
     events: Annotated[tuple[KernelEvent, ...], bounds.EVENTS] | None = None
+    # of mlx5_core and bnxt_en, whose lines tell a lost link from an interface that was turned off
+    links: Annotated[tuple[NicLink, ...], bounds.INTERFACES] | None = None
     crashes: Annotated[tuple[Crash, ...], bounds.CRASHES] | None = None  # the latest first
 
     def contradiction(self) -> str:

@@ -14,7 +14,14 @@ from msgspec.structs import replace
 from nodevet.durations import elapsed
 from nodevet.evidence.document import Evidence, Recorded, once
 from nodevet.evidence.host import HostInfo
-from nodevet.evidence.kernel_log import Crash, KernelEvent, KernelLog, coverage
+from nodevet.evidence.kernel_log import (
+    Crash,
+    KernelEvent,
+    KernelLog,
+    NicLink,
+    Outage,
+    coverage,
+)
 from nodevet.evidence.rates import Growth
 
 READING = 30.0  # seconds that the log may have been read for, and the journal's part of it
@@ -62,6 +69,7 @@ class Seen(NamedTuple):
     counts: Mapping[tuple[object, ...], int | None]  # how many lines it had; None: not known
     crashes: frozenset[tuple[str, float | None]]
     seconds: float  # since then
+    outages: Mapping[str, float] = {}  # by PCI address, when a link that was down came back last
 
     @property
     def ago(self) -> str:
@@ -94,6 +102,9 @@ class Seen(NamedTuple):
     def has_crash(self, crash: Crash) -> bool:
         return (crash.path, crash.at_s) in self.crashes
 
+    def has_outage(self, bus_id: str, outage: Outage) -> bool:
+        return outage.up_s is not None and outage.up_s <= self.outages.get(bus_id, -1.0)
+
     def before(self, told: Iterable[str]) -> str:
         """What a finding says of events that were there; empty without any."""
         some = "; ".join(told)
@@ -122,6 +133,29 @@ def seen_lines(evidence: Evidence) -> Seen | None:
     )
 
 
+@once
+def seen_links(evidence: Evidence) -> Seen | None:
+    """As `seen_lines`, of links that were down."""
+    then = evidence.since.sections[KernelLog].data if evidence.since else None
+    now = evidence[KernelLog].data
+    if evidence.since is None or then is None or then.links is None or now is None:
+        return None
+    if _hole(now, then):
+        return None
+    return Seen(
+        last={},
+        counts={},
+        crashes=frozenset(),
+        seconds=evidence.since.seconds,
+        outages={link.bus_id: _came_back(link) for link in then.links},
+    )
+
+
+def _came_back(link: NicLink) -> float:
+    """When a link that was down came back last, seconds after boot; below 0 if none was."""
+    return max((each.up_s for each in link.outages or () if each.up_s is not None), default=-1.0)
+
+
 def gap(evidence: Evidence) -> str:
     """Why the kernel log does not have all that came since the last look; empty if it does, without
     a last look, and without a log now."""
@@ -131,13 +165,18 @@ def gap(evidence: Evidence) -> str:
     then = evidence.since.sections[KernelLog]
     if then.data is None or then.data.events is None:
         return "it was not read then"
+    return _hole(now, then.data)
+
+
+def _hole(now: KernelLog, then: KernelLog) -> str:
+    """Why a log does not go on where the one of then ends; empty if it does."""
     if now.complete is True:
         return ""
     if now.since_s is None or now.covered_s is None:
         return "it has gaps"
-    if then.data.since_s is None or then.data.covered_s is None:
+    if then.since_s is None or then.covered_s is None:
         return "it had gaps then"
-    read = then.data.since_s + then.data.covered_s
+    read = then.since_s + then.covered_s
     if not now.since_s <= read - READING < math.inf:
         return "it no longer reaches back to the last look"
     return ""

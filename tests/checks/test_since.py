@@ -56,7 +56,7 @@ def test_what_is_all_new_is_no_better_than_without_a_look(case, say):
     document = without_look(case.document)
     then = zeroed(copy.deepcopy(document["sections"]))
     if then.get("kernel_log", {}).get("data"):
-        then["kernel_log"]["data"] |= {"events": [], "crashes": []}
+        then["kernel_log"]["data"] |= {"events": [], "crashes": [], "links": []}
     uptime = (then.get("host", {}).get("data") or {}).get("uptime_s") or 2 * DAY
     covered = (then.get("kernel_log", {}).get("data") or {}).get("covered_s") or uptime
     since = {**look(then), "before_s": min(uptime, covered) / 2}

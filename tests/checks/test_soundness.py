@@ -549,6 +549,7 @@ SAID_OTHERWISE = {  # why no count beside these lists is needed
     ("kernel_log", "events"): "`complete` and `dropped` say whether lines are missing",
     ("memory", "hugepages"): "a size that is not there is never ok",
     ("infiniband", "devices"): "without one there is nothing to judge: not applicable, not ok",
+    ("kernel_log", "links"): "in a log from boot on each NIC that is up has a line",
     ("kernel_log", "crashes"): "a directory's names: one that is not there was not listed",
     ("modules", "builtin"): "one that is not there can only be called not loaded",
     ("modules", "mig_capabilities"): "read whole or not at all",

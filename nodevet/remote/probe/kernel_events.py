@@ -11,6 +11,7 @@ from bisect import bisect_right
 from nodevet.remote.probe.files import Reading
 from nodevet.remote.probe.kernel_faults import kernel_line
 from nodevet.remote.probe.kernel_hardware import TEXT, Hardware
+from nodevet.remote.probe.kernel_links import LoggedLinks
 from nodevet.remote.probe.kernel_nics import nic_line
 from nodevet.remote.probe.kernel_xids import UNMATCHED, driver_line
 from nodevet.remote.probe.patterns import Pattern
@@ -38,11 +39,13 @@ def classify(text):
 
 
 class LogReader(object):
-    """Takes the messages of one log in their order, and gives what they say to `keep`."""
+    """Takes the messages of one log in their order, and gives what they say to `keep`, but for
+    what they say of the links of NICs."""
 
     def __init__(self, keep):
         self.keep = keep
         self.hardware = Hardware(keep)
+        self.links = LoggedLinks()
 
     def add(self, seconds, text, *readings):
         """Take a message of the kernel, of so many seconds after boot or None.
@@ -55,9 +58,10 @@ class LogReader(object):
             chosen = " DST=" in reading or ",mems_allowed=" in reading
             if chosen and BY_USERS.search(reading):
                 continue
-            if self.hardware.take(seconds, reading[:LONGEST]):
+            line = reading[:LONGEST]
+            if self.hardware.take(seconds, line) or self.links.take(seconds, line):
                 continue
-            said = classify(reading[:LONGEST])
+            said = classify(line)
             if said is not None and (said.address is not None or said.kind not in kinds):
                 kinds.add(said.kind)
                 self.keep(said, seconds, reading)

@@ -503,6 +503,31 @@ def test_the_journal_gives_what_the_ring_buffer_has_lost(
     assert found["covered_s"] == 61.5 - since
 
 
+NIC = "mlx5_core 0000:17:00.0 ens1f0np0: Link "
+CAME_UP = f"6,813,95500000,-;{NIC}up\n".encode()
+
+
+@pytest.mark.parametrize(
+    ("rows", "outages"),
+    [
+        (
+            [FIRST, entry(f"{NIC}up", 9), entry(f"{NIC}down", 60), entry("later", 70)],
+            [(60.0, 95.5)],
+        ),
+        ([FIRST, entry(f"{NIC}down", 60), entry("later", 70)], []),
+        ([entry("not the first", 1), entry(f"{NIC}down", 60), entry("later", 70)], [(60.0, 95.5)]),
+        ([FIRST, entry(f"{NIC}up", 9), entry(f"{NIC}down", 60)], [(None, 95.5)]),
+    ],
+    ids=["joined", "while it trained", "begins too late", "ends too early"],
+)
+def test_the_journal_says_since_when_a_link_was_down(
+    journal: Callable[..., Any], rows: list[str], outages: list[Any]
+) -> None:
+    journal(*rows)
+    (link,) = kernel_log.whole(kernel_log.with_beginning(late(CAME_UP), 20))["links"]
+    assert [(each["down_s"], each["up_s"]) for each in link["outages"]] == outages
+
+
 LOST = (
     "NVRM: The NVIDIA GPU 0000:18:00.0\n"
     "NVRM: (PCI ID: 10de:2330) installed in this system has\n"

@@ -35,6 +35,11 @@ KNOWN = [
     "vfio-pci 0000:19:00.0: reset done",
     "mlx5_core 0000:17:00.0: poll_health:834:(pid 0): Fatal error 3 detected",
     "mlx5_core 0000:17:00.0: poll_health:829:(pid 0): device's health compromised - reached miss count",
+    "mlx5_core 0000:17:00.0 ens1f0np0: Link down",
+    "mlx5_core 0000:17:00.0 a: Link up",
+    "mlx5_core 0000:17:00.0: firmware version: 28.43.1014",
+    "bnxt_en 0000:17:00.0 a: NIC Link is Down",
+    "bnxt_en 0000:17:00.0 a: NIC Link is Up, speed unknown",
     "ice 0000:3b:00.0: Rebuild failed, unload and reload driver",
     "bnxt_en 0000:17:00.0 eth0: Firmware fatal reset event received",
     "Linux version 6.8.0-45-generic (buildd@lcy02)",
@@ -255,13 +260,14 @@ def escaped(text: str) -> str:
 
 
 def found(*lines: str) -> list[Any]:
-    """The events of these lines, a minute apart, without their times."""
+    """The events of these lines, a minute apart, without their times, and NICs that they name."""
     log = kernel_log.Log("kmsg", Events())
     for number, line in enumerate(lines):
         log.take_row(f"4,{number},{number * 60000000},-;{escaped(line)}".encode())
     log.end()
-    return [(each["kind"], each.get("code"), each.get("bus_id"), each.get("severity"), each["count"])
-            for each in log.events.records()]  # fmt: skip
+    events = [(each["kind"], each.get("code"), each.get("bus_id"), each.get("severity"), each["count"])
+              for each in log.events.records()]  # fmt: skip
+    return [*events, *(("link", address) for address in log.reader.links.found)]
 
 
 def filled(form: str, comm: str, path: str) -> str:

@@ -281,6 +281,7 @@ def whole(log, why="", now=None):
         unmatched=log.events.unmatched,
         events=log.events.records(),
     )
+    found.take("links", log.reader.links.records, not log.gone)
     if lost:
         found["errors"]["complete"] = "{}: {}".format(log.source, "; ".join(lost))
     if log.first_s is None:
@@ -317,6 +318,7 @@ def with_beginning(kmsg, seconds):
     else:
         kmsg.gone = ""
     kmsg.source = "kmsg and journal"
+    kmsg.reader.links = journal.reader.links.followed_by(kmsg.reader.links)
     kmsg.first_s, kmsg.rows = journal.first_s, kmsg.rows + journal.rows
     return kmsg
 

@@ -1,0 +1,117 @@
+"""How long the link of a NIC was down, by what its driver logged, against what a baseline says is
+the most."""
+
+from collections.abc import Iterable, Mapping
+
+from nodevet.checking.aspects import Aspect, doubted, met, unread_aspect
+from nodevet.durations import elapsed
+from nodevet.evidence.document import Evidence, once
+from nodevet.evidence.kernel_log import KernelLog, NicLink, Outage, coverage, span
+from nodevet.evidence.last_look import seen_links
+from nodevet.evidence.network import Interface, is_up
+from nodevet.model import Verdict
+
+NAME = "outage"
+DRIVERS = ("mlx5_core", "bnxt_en")
+"""Those whose lines tell a lost link from an interface that was turned off."""
+INFINIBAND = 32  # ARPHRD_INFINIBAND
+READS = (
+    "earlier.kernel_log.covered_s",
+    "earlier.kernel_log.links[].bus_id",
+    "earlier.kernel_log.links[].outages[].up_s",
+    "earlier.kernel_log.since_s",
+    "kernel_log.complete",
+    "kernel_log.covered_s",
+    "kernel_log.links[].bus_id",
+    "kernel_log.links[].outages[].down_s",
+    "kernel_log.links[].outages[].up_s",
+    "kernel_log.links[].up",
+    "kernel_log.since_s",
+    "network.interfaces[].type",
+)
+
+
+def outage(evidence: Evidence, interface: Interface, most_s: float, advice: str) -> Aspect:
+    """Whether no time in which a link was down was longer than so many seconds."""
+    section = evidence[KernelLog]
+    log = section.data
+    if section.status == "absent":
+        return Aspect(Verdict.NOT_APPLICABLE, NAME, why=f"{NAME}: {section.why}")
+    if log is None:
+        return doubted(NAME, f"{NAME}: kernel log: {section.why}")
+    for field in ("driver", "bus_id", "type"):
+        if getattr(interface, field) is None:
+            return unread_aspect(interface, field)
+    if log.links is None:
+        return unread_aspect(log, "links")
+    if silence := unlogged(interface):
+        return doubted(NAME, f"{NAME}: {silence}")
+    return longest(evidence, log, interface, most_s, advice)
+
+
+def unlogged(interface: Interface) -> str:
+    """Why the kernel log does not say when this link was down; empty if it does."""
+    if interface.type == INFINIBAND:
+        return "the kernel does not log when an InfiniBand link goes down"
+    if not interface.bus_id or not interface.driver:
+        return "it is no NIC of a PCI bus: name the NICs that it is made of"
+    if interface.driver not in DRIVERS:
+        return (
+            f"by what {interface.driver} logs a link that was lost cannot be told from an "
+            f"interface that was turned off: known of {' and '.join(DRIVERS)}"
+        )
+    return ""
+
+
+def longest(
+    evidence: Evidence, log: KernelLog, interface: Interface, most_s: float, advice: str
+) -> Aspect:
+    seen, address = seen_links(evidence), interface.bus_id or ""
+    link = links(evidence).get(address)
+    outages = (link.outages if link else None) or ()
+    new = [each for each in outages if not (seen and seen.has_outage(address, each))]
+    worst = max((each for each in new if each.seconds is not None), key=length, default=None)
+    limit = f"at most {elapsed(most_s)}"
+    if worst and length(worst) > most_s:
+        aspect = met(NAME, False, expected=limit, actual=elapsed(length(worst)), advice=advice)
+        return aspect._replace(why=came_back(worst, link))
+    doubt, since = ("", f"since the last look {seen.ago} ago") if seen else coverage(log)
+    if doubt := doubt or gap(log, interface, link, new):
+        return doubted(NAME, f"{NAME}: {doubt}")
+    before = seen.before(lengths(each for each in outages if each not in new)) if seen else ""
+    actual = elapsed(length(worst)) if worst else "none"
+    return met(NAME, True, expected=limit, actual=actual)._replace(why=before or since)
+
+
+def came_back(outage: Outage, link: NicLink | None) -> str:
+    often = f"; it was down {link.count} times in all" if link and (link.count or 0) > 1 else ""
+    return f"its link came back {span(outage.up_s or 0.0)} after boot{often}"
+
+
+def gap(log: KernelLog, interface: Interface, link: NicLink | None, new: list[Outage]) -> str:
+    """Why the log may lack an outage of a link; empty if it does not."""
+    may_be_up = is_up(interface) is not False
+    if link is None:
+        return "the kernel log has no line about its link" if may_be_up and log.complete else ""
+    if link.outages is None:
+        return f"outages: {link.why('outages')}"
+    if any(each.seconds is None for each in new):
+        return "how long its link was down before the kernel log begins is not known"
+    if may_be_up and not link.up:
+        return "by the kernel log its link is not up"
+    return ""
+
+
+@once
+def links(evidence: Evidence) -> Mapping[str, NicLink]:
+    """What the kernel log says of the links of NICs, by PCI address."""
+    log = evidence[KernelLog].data
+    return {link.bus_id: link for link in (log.links if log else None) or ()}
+
+
+def length(outage: Outage) -> float:
+    return outage.seconds or 0.0
+
+
+def lengths(outages: Iterable[Outage]) -> list[str]:
+    return [f"down for {elapsed(each.seconds)}" for each in outages if each.seconds is not None]
