@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from nodevet_sim.cpu_files import Files, Links, lines
+from nodevet_sim.description import LogLine
 from nodevet_sim.machine import SimulatedFunction, SimulatedMachine
 from nodevet_sim.pci_files import placed
 
@@ -21,6 +22,7 @@ MELLANOX = "15b3"
 INFINIBAND, NETWORK = "0207", "02"
 EFA = "efa"  # the driver
 LINKS = "/usr/lib/nodevet-sim/mlxlink"  # where a node's mlxlink finds what it says of each
+BOOTED_S = 2.0  # after boot: when links are up
 NO_GID = ":".join(["0000"] * 8)
 GIDS, PKEYS = 8, 8  # entries of a port's tables, of 256 and 128
 UP, DOWN = "0x1003", "0x1002"  # flags: IFF_UP, IFF_BROADCAST, IFF_MULTICAST
@@ -121,6 +123,17 @@ def nics(machine: SimulatedMachine) -> Iterator[Nic]:
         count += rdma is not None
         kind = "ib" if function.class_code.startswith(INFINIBAND) else "en"
         yield Nic(function, place, kind + own, rdma, name)
+
+
+def logged(machine: SimulatedMachine) -> Iterator[LogLine]:
+    """What mlx5 logs of each link of Ethernet when the node boots: en_main.c."""
+    for nic in nics(machine):
+        if nic.netdev and nic.rdma and not nic.infiniband:
+            yield link_line(nic.function.address, nic.netdev, "up", BOOTED_S)
+
+
+def link_line(address: str, interface: str, state: str, seconds: float) -> LogLine:
+    return LogLine(f"mlx5_core {address} {interface}: Link {state}", seconds, 6)
 
 
 def by_path(address: str) -> str:

@@ -15,9 +15,10 @@ from nodevet.evidence.infiniband import Infiniband
 from nodevet.evidence.network import Network
 from nodevet.evidence.pci import Pci
 from nodevet.model import Finding, Verdict
-from nodevet.remote.probe.collectors import infiniband, pci
+from nodevet.remote.probe.collectors import infiniband, kernel_log, pci
 from nodevet.remote.probe.collectors import network as network_of
 from nodevet_sim import tree
+from nodevet_sim.description import LogLine
 from nodevet_sim.faults import network, rdma
 from nodevet_sim.machine import BUSES, SimulatedMachine, machine_id
 from nodevet_sim.scenario import describe as describe_node
@@ -51,12 +52,18 @@ FOUND = {  # fault -> the checks and subjects that fail
     "rdma-interface-missing": {("network_link", ""), ("rdma", "mlx5_3")},
     "rdma-names-swapped": {("rdma", "mlx5_0"), ("rdma", "mlx5_1")},
 }
+OF_ETHERNET = {"link-outage"}
 OF_EFA = {
     "efa-down": {("efa", "rdmap156s0")},
     "efa-unbound": {("efa", "")},
 }
 
 Judged = Callable[..., list[tuple[str, Finding]]]
+
+
+def record(number: int, line: LogLine) -> str:
+    """A line as /dev/kmsg has it."""
+    return f"{line.level},{number},{round((line.seconds or 0.0) * 1e6)},-;{line.text}\n"
 
 
 @pytest.fixture
@@ -71,8 +78,13 @@ def probed(tmp_path: Path) -> Callable[..., Evidence]:
         tree.write_out(machine, node.files, node.links, node.device_nodes, tmp_path / "root")
         root = str((tmp_path / "root").resolve())
         Path(root, "sys/class/net").mkdir(exist_ok=True)  # eth0 and lo are not simulated
+        lines = (LogLine("Linux version 6.8.0"), *node.kernel_log)
+        kmsg = Path(root, "dev/kmsg")
+        kmsg.parent.mkdir(exist_ok=True)
+        kmsg.write_text("".join(map(record, range(len(lines)), lines)))
         found = {
             "infiniband": infiniband.collect(root, {}),
+            "kernel_log": kernel_log.collect(root, {}),
             "network": network_of.collect(root, {}),
             "pci": pci.collect(root, {}),
         }
@@ -144,10 +156,33 @@ def test_a_fault_of_efa_is_found_and_nothing_else(fault: str | None, judged: Jud
 
 
 def test_every_fault_is_tried() -> None:
-    assert (
-        FOUND.keys() | OF_EFA.keys() | ON_ROCE.keys() - {""}
-        == network.FAULTS.keys() | rdma.FAULTS.keys()
-    )
+    tried = {*FOUND, *OF_ETHERNET, *OF_EFA, *ON_ROCE} - {""}
+    assert tried == {*network.FAULTS, *rdma.FAULTS}
+
+
+@pytest.mark.parametrize(
+    ("fault", "actual"),
+    [
+        (None, "none"),
+        ({"link-outage": {"seconds": 30}}, "30 s"),
+        ({"link-outage": {"seconds": 30.1}}, "30.1 s"),
+        ("link-outage", "1 min 35 s"),
+        ({"link-outage": {"interface": "enp94s0"}}, "1 min 35 s"),
+    ],
+)
+def test_a_link_that_was_down_for_a_while_is_found_and_no_other(
+    fault: object, actual: str, probed: Callable[..., Evidence]
+) -> None:
+    check = CATALOG.check("network_link")
+    wish = {"drivers": {"mlx5_core": {"count": 8, "maximum_outage_s": 30}}}
+    evidence = probed([fault] if fault else [], nic_kind="ethernet")
+    findings = {each.subject.id: each
+                for each in check.judge(evidence, typed.convert(wish, check.params))}  # fmt: skip
+    name = "enp94s0" if isinstance(fault, dict) and "interface" in str(fault) else "enp26s0"
+    found = findings.pop(name)
+    assert found.verdict is (Verdict.OK if actual in ("none", "30 s") else Verdict.FAIL)
+    assert isinstance(found.actual, dict) and found.actual["outage"] == actual
+    assert {each.verdict for each in findings.values()} == {Verdict.OK}
 
 
 ON_ROCE: dict[str, set[tuple[str, str]]] = {
@@ -204,5 +239,7 @@ def test_a_node_without_nics_cannot_have_such_a_fault(judged: Judged) -> None:
             judged([fault], nics=0)
     with pytest.raises(ScenarioError, match="there is no mlx5_9; the node has 8, from 0"):
         judged([{"ib-port-down": {"device": 9}}])
+    with pytest.raises(ScenarioError, match="the kernel logs Ethernet links alone"):
+        judged(["link-outage"])
     with pytest.raises(ScenarioError, match="there is no interface eth7"):
         judged([{"nic-down": {"interface": "eth7"}}])

@@ -10,7 +10,7 @@ from pydantic import Field
 from nodevet_sim.description import Content
 from nodevet_sim.faults.params import FaultParams, NoParams
 from nodevet_sim.faults.patch import FaultError, Healthy, Patch
-from nodevet_sim.network_files import DOWN, LINKS, link_told
+from nodevet_sim.network_files import BOOTED_S, DOWN, LINKS, link_line, link_told
 
 INTERFACES, DEVICES = "sys/class/net", "sys/class/infiniband"
 DEFAULT_PORT = 3
@@ -35,6 +35,11 @@ class OneInterface(FaultParams):
     """Without `interface` that of the first NIC on the bus."""
 
     interface: Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]{1,15}$")] | None = None
+
+
+class LostLink(OneInterface):
+    after: Annotated[float, Field(ge=BOOTED_S)] = 600.0
+    seconds: Annotated[float, Field(ge=0)] = 95.0
 
 
 class WrongMtu(OneInterface):
@@ -134,6 +139,20 @@ def link_flapping(healthy: Healthy, want: FlappingPort) -> Patch:
     return Patch(healthy.present(files))
 
 
+def link_outage(healthy: Healthy, want: LostLink) -> Patch:
+    """The link of an Ethernet NIC was down for a while, says the kernel log, and came back.
+
+    `interface`, that of the first NIC on the bus; `after`, when it went down, seconds after boot,
+    600; `seconds`, how long, 95. A node must be booted to have any.
+    """
+    place = interface_of(healthy, want.interface)
+    if healthy.files.get(f"{place}/type") != "1\n":
+        raise FaultError("the kernel logs Ethernet links alone; give `nic_kind: ethernet`")
+    address, _, name = place.split("/")[-3:]
+    states = (("down", want.after), ("up", want.after + want.seconds))
+    return Patch(log=tuple(link_line(address, name, state, at) for state, at in states))
+
+
 def mtu_wrong(healthy: Healthy, want: WrongMtu) -> Patch:
     """An interface of a NIC has another MTU than its network.
 
@@ -176,6 +195,7 @@ FAULTS: Mapping[str, tuple[type[FaultParams], Callable[[Healthy, Any], Patch]]] 
     "ib-port-down": (OneRdmaPort, ib_port_down),
     "ib-rate-degraded": (DegradedPort, ib_rate_degraded),
     "link-flapping": (FlappingPort, link_flapping),
+    "link-outage": (LostLink, link_outage),
     "mtu-wrong": (WrongMtu, mtu_wrong),
     "nic-down": (OneInterface, nic_down),
 }

@@ -69,7 +69,7 @@ def describe(spec: NodeSpec) -> SimulatedNode:
         state=text_of(state) if state is not None else None,
         device_nodes=devices,
         device_modes={path: mode for path, mode in patch.devices.items() if mode is not None},
-        kernel_log=_log(spec, [patch for _, patch in patches]),
+        kernel_log=(*network_files.logged(machine), *_log(spec, [patch for _, patch in patches])),
         load=(*_loads(spec, files, devices), *patch.load),
         modules=modules,
         swap=swap,
