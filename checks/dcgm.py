@@ -99,10 +99,10 @@ def judge_watches(
             why=each.text or "",
             advice=ASK_DCGM,
         )
-    if not bad:
-        judged = ok if overall == HEALTHY else fail
-        advice = "" if overall == HEALTHY else ASK_DCGM
-        yield judged(subject, expected=HEALTHY, actual=overall, advice=advice)
+    if overall not in (HEALTHY, *(each.status for each in bad)):
+        yield fail(subject, expected=HEALTHY, actual=overall, advice=ASK_DCGM)
+    elif not bad:
+        yield ok(subject, expected=HEALTHY, actual=overall)
 
 
 def judge_diag(evidence: Evidence, found: Dcgm, params: Params, path: str) -> Iterator[Finding]:

@@ -24,10 +24,11 @@ from typing import Annotated, ClassVar, Literal
 
 from msgspec import Meta
 
-from nodevet.checking.aspects import Aspect, judged, met, unread_aspect
+from nodevet.checking.aspects import Aspect, doubted, judged, met, unread_aspect
 from nodevet.checking.expected import Words
 from nodevet.checking.rdma import (
     DEVICES_READ,
+    NO_PORT,
     NOT_LOADED,
     device_subject,
     each_device,
@@ -126,6 +127,9 @@ def aspects(evidence: Evidence, device: RdmaDevice, params: Params) -> Iterator[
         yield met("device", True, expected="present", actual="present")
     if device.ports is None:
         yield unread_aspect(device, "ports")
+        return
+    if not device.ports:
+        yield doubted("ports", NO_PORT)
         return
     if wanted is not None:
         yield mapped(device, device.ports, wanted)

@@ -9,6 +9,8 @@ from nodevet.model import Finding, Subject, unknown
 
 NOT_LOADED = "the kernel has no RDMA device: `lsmod | grep mlx5_ib` and `dmesg | grep mlx5` say why"
 
+NO_PORT = "ports: none is listed, and each RDMA device has one"
+
 DEVICES_READ = (
     "infiniband.devices[].name",
     "infiniband.devices[].physfn",
@@ -67,6 +69,8 @@ def each_port(
             yield device
         elif device.ports is None:
             yield unknown(device_subject(device), why=f"ports: {device.why('ports')}")
+        elif not device.ports:
+            yield unknown(device_subject(device), why=NO_PORT)
         else:
             for port in device.ports:
                 if not matches(port_name(device, port), ignore):

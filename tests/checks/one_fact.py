@@ -39,6 +39,7 @@ ONE_FACT: dict[str, tuple[OneFact, ...]] = {
     "dcgm": (
         SAME,
         OneFact("*incidents*", "*incidents*", EITHER, alike=True),
+        OneFact("*overall", "*incidents*", "one word for the node as a whole"),
     ),
     "device_nodes": (
         OneFact("*minor_number", "*device_nodes*", WHICH),

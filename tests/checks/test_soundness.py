@@ -573,6 +573,40 @@ SAID_OTHERWISE = {  # why no count beside these lists is needed
     ("routes", "interfaces"): "one that is not there can only be called missing",
     ("routes", "unplaced"): "an address of these can only be called unknown",
 }
+SAID_WITHIN = {  # what says of a record's own list whether an item is missing
+    "commands.commands[].matches": "the baseline asks for each",
+    "commands.commands[].values": "the baseline asks for each",
+    "containers.specifications[].devices": "NVML lists the GPUs",
+    "containers.specifications[].examples": "`missing` says how many there are",
+    "dcgm.diagnostics[].not_passed": "`results` and `passed` say how many there are",
+    "dcgm.diagnostics[].serials": "NVML lists the GPUs",
+    "dkms.modules[].builds": "one that is not there can only be called not built",
+    "dns.names[].addresses": "one answer, read whole or not at all",
+    "edac.controllers[].dimms": "the controller counts the errors of all of them",
+    "environment.units[].variables": "one answer, read whole or not at all",
+    "files.files[].matches": "the baseline asks for each",
+    "gpu.gpus[].mig_devices": "they tell a part: without a sign there is no ok",
+    "gpu.gpus[].nvlinks": "the baseline, or another GPU of the model, says how many there are",
+    "gpu.gpus[].peers": "NVML lists the GPUs",
+    "gpu.gpus[].processes": "one answer of NVML's, read whole or not at all",
+    "infiniband.devices[].ports": "each device has one, and the baseline says how many there are",
+    "infiniband.devices[].ports[].counters": "one that is not there is unknown",
+    "infiniband.devices[].ports[].gids": "one that is not there can only be called missing",
+    "infiniband.devices[].ports[].pkeys": "one that is not there can only be called missing",
+    "installed.packages[].found": "one answer of the package manager's",
+    "kernel_log.events[].times_s": "`count` says how many lines there are",
+    "mounts.mounts[].options": "read whole or not at all",
+    "mounts.mounts[].super_options": "read whole or not at all",
+    "network.interfaces[].counters": "one that is not there is unknown",
+    "network.interfaces[].lower": "the baseline says how many are up",
+    "nfs.mounts[].options": "read whole or not at all",
+    "numa.nodes[].distances": "one for each node that is online",
+    "pci.functions[].upstream": "one path, read whole or not at all",
+    "pci_settings.functions[].above": "one path, read whole or not at all",
+    "processes.processes[].gpu_minors": "`complete` says whether all were seen",
+    "raid.arrays[].failed": "the array says how many are active",
+    "routes.interfaces[].addresses": "`count` says how many there are",
+}
 BUS = ("pci", "functions")
 NO_MORE_OF_THE_BUS = (
     "nvme_count",  # the baseline counts them
@@ -622,6 +656,17 @@ def lists_read(check_id: str) -> set[tuple[str, str]]:
 
 def test_d15_every_list_is_counted_by_something_else(check_id):
     assert lists_read(check_id) <= COUNTED.keys() | SAID_OTHERWISE.keys()
+
+
+def lists_within(check_id: str) -> set[str]:
+    """The lists of a record's own that a check reads."""
+    reads = [read.removeprefix("earlier.") for read in CATALOG.check(check_id).reads]
+    paths = [read.split("[]") for read in reads]
+    return {"[]".join(path[:depth]) for path in paths for depth in range(2, len(path))}
+
+
+def test_e10_every_list_within_a_record_is_counted_by_something_else(check_id):
+    assert lists_within(check_id) <= SAID_WITHIN.keys()
 
 
 def test_d15_fewer_items_than_there_are_is_never_ok(check_id, cases, ask, make_params):

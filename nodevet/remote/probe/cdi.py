@@ -15,6 +15,7 @@ MOST = 64  # specifications
 PATHS = 4096  # that one names
 DEVICES = 1024
 TOLD = 256  # paths that are missing
+VERSIONS = 16  # of the driver's libraries that one names
 ROW = Pattern(r"( *)((?:- +)*)(?:\"?([A-Za-z][A-Za-z0-9_.-]*)\"?:(?: +(.*))?|(.*))\Z")
 QUOTED = Pattern(r"(?:\"([^\"]*)\"|'((?:[^']|'')*)')\s*(?:#.*)?\Z")
 LIBRARY = Pattern(r"/libcuda\.so\.([0-9]{3,4}(?:\.[0-9]{1,4}){1,2})\Z")
@@ -138,7 +139,10 @@ def specification(root, path):
     else:
         record.fail_all(("missing", "examples"), why)
     versions = {match.group(1) for match in map(LIBRARY.search, paths) if match}
-    record["driver_version"] = " and ".join(sorted(versions)[:4])
+    if len(versions) > VERSIONS:
+        record.fail("driver_version", "more than {} versions".format(VERSIONS))
+    else:
+        record["driver_version"] = " and ".join(sorted(versions))
     return record
 
 

@@ -137,6 +137,15 @@ def test_e06_each_path_that_is_missing_is_told(tmp_path: Path, check: Check) -> 
         assert (spec.missing, len(spec.examples)) == (number, min(number, cdi.TOLD))
 
 
+def test_e06_more_driver_versions_than_one_names_are_not_told(tmp_path: Path, check: Check) -> None:
+    for number, version in ((2, "550.1 and 550.2"), (17, None)):
+        paths = [{"hostPath": f"/libcuda.so.550.{at}"} for at in range(1, number + 1)]
+        text = json.dumps({"kind": "nvidia.com/gpu", "containerEdits": {"mounts": paths}})
+        root = put(tmp_path, {"/etc/cdi/nvidia.json": text})
+        (spec,) = check("containers", containers.collect(root, {})).specifications
+        assert spec.driver_version == version
+
+
 def test_what_may_not_be_looked_at_is_not_missing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, check: Check
 ) -> None:
