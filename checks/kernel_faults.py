@@ -142,31 +142,31 @@ def stuck(evidence: Evidence, events: Sequence[KernelEvent]) -> str:
     return f"stuck_processes process {mine[0].pid} {mine[0].command}" if mine else ""
 
 
-class Part(NamedTuple):
+class FaultyPart(NamedTuple):
     """A kind of fault, and the PCI address of the device that has it; empty if no line names it."""
 
     kind: str
     device: str
 
 
-def by_part(events: Sequence[KernelEvent]) -> dict[Part, list[KernelEvent]]:
+def by_part(events: Sequence[KernelEvent]) -> dict[FaultyPart, list[KernelEvent]]:
     """The events of each part; a BUG that ended in an oops is the same one."""
-    found: dict[Part, list[KernelEvent]] = {}
+    found: dict[FaultyPart, list[KernelEvent]] = {}
     died = any(event.kind == "oops" for event in events)
     for event in events:
         kind = OF_EVENTS.get(event.kind)
         if kind is not None and not (event.kind == "bug" and died):
-            found.setdefault(Part(kind, event.bus_id or ""), []).append(event)
+            found.setdefault(FaultyPart(kind, event.bus_id or ""), []).append(event)
     return {part: found[part] for part in sorted(found, key=in_order)}
 
 
-def in_order(part: Part) -> tuple[int, str]:
+def in_order(part: FaultyPart) -> tuple[int, str]:
     return ORDER[part.kind], part.device
 
 
 def judge_part(
     evidence: Evidence,
-    part: Part,
+    part: FaultyPart,
     events: Sequence[KernelEvent],
     params: Params,
     booted: float | None,
@@ -185,7 +185,7 @@ def judge_part(
     )
 
 
-def whose(part: Part, most: int, actual: Value) -> dict[str, Any]:
+def whose(part: FaultyPart, most: int, actual: Value) -> dict[str, Any]:
     """The subject, and its values; of a device they say of which kind they are."""
     word, address = WORDS[part.kind], part.device
     if not address:
