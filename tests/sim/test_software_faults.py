@@ -44,7 +44,7 @@ FOUND = {  # fault -> the checks and subjects that fail
     "stubs-in-path": {("environment", "LD_LIBRARY_PATH")},
     "dcgm-count": set(),  # dcgmi says so: see below
     "dcgm-warning": set(),
-    "diag-failed": {("dcgm", "diag memory")},
+    "diag-failed": {("dcgm", "diag memory GPU 3")},
     "dkms-not-built": {("dkms", "nvidia")},
     "gpus-hidden": {("environment", "CUDA_VISIBLE_DEVICES")},
     "imex-down": set(),  # what systemd says

@@ -39,7 +39,7 @@ nodes:
 FOUND = {
     ("container_runtime", "/etc/cdi/nvidia.yaml"),
     ("cuda_libraries", "libcuda.so.1"),
-    ("dcgm", "diag memory"),
+    ("dcgm", "diag memory GPU 3"),
     ("dkms", "nvidia"),
     ("environment", "CUDA_VISIBLE_DEVICES"),
     ("framework_cuda", "/opt/pytorch/bin/python"),
