@@ -85,12 +85,16 @@ OF_H100: dict[str, Any] = {
     "cpu_topology": {"sockets": 2, "model": "Intel(R) Xeon(R) Platinum*", "possible": True},
     "gpu_model": {"device": "10de:2330", "subsystem": "10de:16c1"},
     "gpu_topology": {"pairs": {"NODE": 12, "SYS": 16}},
+    "imex": {},
     "infiniband": PORT,
     "network_link": {**BOND, "drivers": {"mlx5_core": {**LINK, "speed_gbps": 400}}},
     "numa_locality": {"gpus": {"0-3": 0, "4-7": 1}},
     "nvswitch": 4,
 }
+OF_GB200: dict[str, Any] = {**OF_ANY, "fabric": {"clique": 2}}
+SAID = {"h100-sxm": OF_H100, "gb200": OF_GB200}
 KINDS = {  # of other GPUs than an H100
+    "clique-other": "gb200",
     "domain-lost": "gb200",
     "domain-other": "gb200",
     "gpu-memory-hot": "a100-sxm-80",
@@ -115,6 +119,9 @@ FOUND: dict[str, set[tuple[str, str]]] = {  # fault -> the checks and subjects t
     "cpu-absent": {("cpu_topology", "")},
     "cpu-minimum-lowered": {("cpu_frequency", "0-3")},
     "cpu-model-other": {("cpu_topology", "")},
+    "clique-other": {("fabric", "3")},
+    "domain-recovery": {("imex", "3")},
+    "memory-controller-missing": set(),
     "cpu-capped": {("cpu_frequency", "0-3")},
     "cpu-offline": {("cpu_topology", "")},
     "dimm-corrected": {("memory_errors", "mc0")},
@@ -181,7 +188,10 @@ FOUND: dict[str, set[tuple[str, str]]] = {  # fault -> the checks and subjects t
     "tpc-repair-pending": {("gpu_repair", "3")},
     "zpool-degraded": {("raid", "tank")},
 }
-UNREAD = {"raid-inactive": {("raid", "md0")}}  # it does not say how many devices it has
+UNREAD = {
+    "memory-controller-missing": {("memory_errors", "")},
+    "raid-inactive": {("raid", "md0")},  # it does not say how many devices it has
+}
 Judged = Callable[..., list[tuple[str, Finding]]]
 
 
@@ -203,7 +213,7 @@ def judged(nvml: Path, tmp_path: Path) -> Judged:
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_bytes(content if isinstance(content, bytes) else content.encode())
         (place / "nvml.state").write_text(node.state or "")
-        said = OF_H100 if gpus == "h100-sxm" else OF_ANY
+        said = SAID.get(gpus, OF_ANY)
         evidence = probed(place, nvml, said)
         return [
             (name, finding)

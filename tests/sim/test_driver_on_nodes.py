@@ -34,7 +34,7 @@ expect:
   gds: any
   gpudirect: {}
   leftover_processes: {}
-  reboots: {}
+  reboots: {maximum: 8}
   stuck_processes: {seconds: 2}
   time_sync: {maximum_error_ms: 100}
 """
@@ -42,6 +42,9 @@ FOUND = {  # fault -> the checks and subjects that fail
     "clock-unsynchronised": {("time_sync", "")},
     "crashed": {("reboots", "")},
     "device-node-closed": {("device_nodes", "/dev/nvidia-uvm")},
+    "device-node-file": {("device_nodes", "5")},
+    "gdrdrv-old": {("gdrcopy", "gdrdrv")},
+    "rebooted-often": {("reboots", "")},
     "device-node-missing": {("device_nodes", "/dev/nvidia-uvm")},
     "fabric-manager-other": {("fabric", "nvidia-fabricmanager-535")},
     "gdrdrv-missing": {("gdrcopy", "gdrdrv"), ("gdrcopy", "/dev/gdrdrv")},
@@ -52,6 +55,9 @@ FOUND = {  # fault -> the checks and subjects that fail
     "zombies": {("stuck_processes", "zombie")},
 }
 ALSO = {  # where a capture lists the same thing: its modules, and what its CDI specification names
+    "device-node-file": {("device_nodes", "5")},
+    "gdrdrv-old": {("gdrcopy", "gdrdrv")},
+    "rebooted-often": {("reboots", "")},
     "device-node-missing": {("container_runtime", "/etc/cdi/nvidia.yaml")},
     "gdrdrv-missing": {("kernel_modules", "gdrdrv")},
     "gpudirect-off": {("kernel_modules", "nvidia_peermem")},
@@ -59,7 +65,7 @@ ALSO = {  # where a capture lists the same thing: its modules, and what its CDI 
 }
 LATER = [
     {"device-node-closed": {"path": "/dev/nvidia3"}},
-    *sorted({*FAULTS} - {"device-node-closed"}),
+    *sorted({*FAULTS} - {"device-node-closed", "rebooted-often"}),
 ]
 
 

@@ -32,7 +32,8 @@ expect:
   file: {no_limits_of_the_site: {path: /etc/security/limits.d/95-site.conf, exists: false}}
   hugepages: none
   kernel_cmdline: {present: [iommu=pt], absent: [nosmt]}
-  memory_pressure: 10
+  kernel_modules: {absent: [nouveau]}
+  memory_pressure: {minimum_available_percent: 10, maximum_swap_used_percent: 20}
   nic_pairing: {level: PIX}
   numa_binding: true
   nvme_count: 8
@@ -40,8 +41,8 @@ expect:
   rule: {memory_stays: {sysctl: {kernel.numa_balancing: 0}}}
   swap: none
   sysctl: {kernel.numa_balancing: 0}
-  transparent_hugepage: madvise
-  uptime: 180
+  transparent_hugepage: {enabled: madvise, defrag: madvise}
+  uptime: {maximum_days: 180, minimum_s: 3000}
 """
 GPUS = [str(gpu) for gpu in range(8)]
 FOUND: dict[str, set[tuple[str, str]]] = {  # fault -> the checks and subjects that fail
@@ -57,6 +58,10 @@ FOUND: dict[str, set[tuple[str, str]]] = {  # fault -> the checks and subjects t
     "mig-pending": {("mig_mode", gpu) for gpu in GPUS},
     "numa-balancing-on": {("sysctl", "kernel.numa_balancing"), ("rule", "memory_stays")},
     "process-misplaced": {("numa_binding", "PID")},
+    "nouveau-loaded": {("kernel_modules", "nouveau")},
+    "rebooted-now": {("uptime", "")},
+    "swap-used": {("memory_pressure", ""), ("swap", "")},
+    "thp-defrag-always": {("transparent_hugepage", "defrag")},
     "swap-on": {("swap", "")},
     "thp-always": {("transparent_hugepage", "enabled")},
     "up-long": {("uptime", "")},
@@ -74,7 +79,7 @@ ALSO = {  # what is true there too
     "gpu-model-other": {("gpus_alike", "3")},
     "nic-missing": {("infiniband", ""), ("network_link", ""), ("rdma", "")},
 }
-LATER = sorted(settings.FAULTS.keys() - {"driver-old", "memory-full", "up-long"})
+LATER = sorted(settings.FAULTS.keys() - {"driver-old", "memory-full", "rebooted-now", "up-long"})
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,9 @@ import pytest
 from nodevet_sim.faults.software import FAULTS
 from simulated_fleet import Boot
 
-TOGETHER = sorted(FAULTS.keys() - {"dcgm-count", "dcgm-warning"})  # see test_software_faults.py
+ELSEWHERE = {"cdi-other-gpus", "dcgm-count", "dcgm-warning", "slurm-gpus-other"}
+"""Their tests are in test_software_faults.py."""
+TOGETHER = sorted(FAULTS.keys() - ELSEWHERE)
 
 pytestmark = pytest.mark.timeout(600)
 BASELINE = """\
@@ -43,6 +45,10 @@ FOUND = {
     ("dkms", "nvidia"),
     ("environment", "CUDA_VISIBLE_DEVICES"),
     ("framework_cuda", "/opt/pytorch/bin/python"),
+    ("environment", "LD_LIBRARY_PATH"),
+    ("environment", "LD_PRELOAD"),
+    ("environment", "NCCL_P2P_DISABLE"),
+    ("imex", "channels"),
     ("imex", "nodes"),
     ("imex", "nvidia-imex.service"),
     ("ofed", "mlx5_core"),

@@ -8,11 +8,13 @@ from pydantic import Field
 
 from nodevet.remote.probe.cpulist import format_cpulist, parse_cpulist
 from nodevet_sim.cpu_files import CPUS, NODES, mask
+from nodevet_sim.description import Content
 from nodevet_sim.faults.params import FaultParams, NoParams
 from nodevet_sim.faults.patch import FaultError, Healthy, Patch
 
 NODE = re.compile(rf"{NODES}/node(\d+)/meminfo")
 SIBLINGS = re.compile(rf"{CPUS}/cpu(\d+)/topology/(core_cpus|thread_siblings)_list")
+LINKED = "sys/bus/node/devices/node"
 TOTAL = re.compile(r"(MemTotal: *)(\d+)")
 SWITCHES = {f"{CPUS}/intel_pstate/no_turbo": "1\n", f"{CPUS}/cpufreq/boost": "0\n"}
 
@@ -45,6 +47,33 @@ def dimm_dead(healthy: Healthy, want: DeadDimm) -> Patch:
 
 def _less(text: str, kb: int) -> str:
     return TOTAL.sub(lambda found: f"{found[1]}{int(found[2]) - kb}", text, count=1)
+
+
+def numa_interleaved(healthy: Healthy, want: NoParams) -> Patch:
+    """The BIOS interleaves the memory of the sockets: the kernel has one NUMA node."""
+    nodes = sorted(int(found[1]) for path in healthy.files if (found := NODE.fullmatch(path)))
+    if len(nodes) < 2:
+        raise FaultError("the node has one NUMA node, or none")
+    own = f"{NODES}/node0"
+    online = healthy.read(f"{CPUS}/online")
+    cpus = parse_cpulist(online)
+    total = int(TOTAL.search(healthy.read("proc/meminfo"))[2])  # type: ignore[index]
+    files: dict[str, Content] = {
+        f"{own}/cpulist": f"{online}\n",
+        f"{own}/cpumap": f"{mask(cpus, len(cpus))}\n",
+        f"{own}/distance": "10\n",
+        f"{own}/meminfo": TOTAL.sub(rf"\g<1>{total}", healthy.read(f"{own}/meminfo")) + "\n",
+    }
+    lists = ("online", "possible", "has_cpu", "has_memory", "has_normal_memory")
+    files.update(dict.fromkeys((f"{NODES}/{name}" for name in lists), "0\n"))
+    for path in healthy.files:  # of devices
+        if path.endswith("/numa_node"):
+            files[path] = "0\n"
+        elif path.endswith("/local_cpulist"):
+            files[path] = f"{online}\n"
+            files[f"{path.removesuffix('list')}s"] = f"{mask(cpus, len(cpus))}\n"
+    gone = (path for node in nodes[1:] for path in (f"{NODES}/node{node}", f"{LINKED}{node}"))
+    return Patch(healthy.present(files), gone_paths=frozenset(gone))
 
 
 def smt_off(healthy: Healthy, want: NoParams) -> Patch:
@@ -106,6 +135,7 @@ def kernel_differs(healthy: Healthy, want: OtherKernel) -> Patch:
 FAULTS: Mapping[str, tuple[type[FaultParams], Callable[[Healthy, Any], Patch]]] = {
     "dimm-dead": (DeadDimm, dimm_dead),
     "kernel-differs": (OtherKernel, kernel_differs),
+    "numa-interleaved": (NoParams, numa_interleaved),
     "smt-off": (NoParams, smt_off),
     "turbo-off": (NoParams, turbo_off),
 }

@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
+from nodevet_sim.faults.change import file_values
 from nodevet_sim.faults.node import ONLY_INSIDE
 from nodevet_sim.faults.params import FaultParams, NoParams
 from nodevet_sim.faults.patch import FaultError, Healthy, Patch
@@ -68,6 +69,32 @@ def gdrdrv_missing(healthy: Healthy, want: NoParams) -> Patch:
     return Patch(modules={module: "available"}, devices={"/dev/gdrdrv": None})
 
 
+class OldModule(FaultParams):
+    version: Annotated[str, Field(pattern=r"^[0-9][0-9.]{0,20}$")] = "2.3"
+
+
+def gdrdrv_old(healthy: Healthy, want: OldModule) -> Patch:
+    """The module of GDRCopy, gdrdrv, is of an old release.
+
+    `version`, 2.3.
+    """
+    _loaded(healthy, "gdrdrv")
+    return file_values(healthy, "sys/module/gdrdrv", {"version": want.version})
+
+
+class FileForNode(FaultParams):
+    path: DevicePath = "/dev/nvidia5"
+
+
+def device_node_file(healthy: Healthy, want: FileForNode) -> Patch:
+    """A device node of the driver is a plain file, as a container engine makes it for a mount.
+
+    `path`, /dev/nvidia5.
+    """
+    path = _device(healthy, want.path)
+    return Patch(boot=(f"{ONLY_INSIDE} && rm -f {path} && : >{path}",))
+
+
 def _loaded(healthy: Healthy, module: str) -> str:
     """Raises FaultError if the node has no such."""
     if not any(path.startswith(f"sys/module/{module}/") for path in healthy.files):
@@ -103,9 +130,11 @@ def fabric_manager_other(healthy: Healthy, want: Installed) -> Patch:
 
 FAULTS: Mapping[str, tuple[type[FaultParams], Callable[[Healthy, Any], Patch]]] = {
     "device-node-closed": (ClosedNode, device_node_closed),
+    "device-node-file": (FileForNode, device_node_file),
     "device-node-missing": (OneDeviceNode, device_node_missing),
     "fabric-manager-other": (Installed, fabric_manager_other),
     "gdrdrv-missing": (NoParams, gdrdrv_missing),
+    "gdrdrv-old": (OldModule, gdrdrv_old),
     "gpudirect-off": (NoParams, gpudirect_off),
     "nvidia-fs-missing": (NoParams, nvidia_fs_missing),
 }

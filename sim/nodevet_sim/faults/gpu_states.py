@@ -288,6 +288,27 @@ def domain_other(healthy: Healthy, want: OtherDomain) -> Patch:
     return gpu_values(healthy, want.gpu, fabric__cluster_uuid=want.uuid)
 
 
+class OtherClique(OneGpu):
+    clique: Annotated[int, Field(ge=0, lt=2**32)] = 7
+
+
+def clique_other(healthy: Healthy, want: OtherClique) -> Patch:
+    """A GPU is in another clique of its multi-node NVLink domain than the others.
+
+    `gpu`; `clique`, its number, 7. The node needs GPUs that have one: `gpus: gb200`. Only a
+    baseline that gives the number detects it.
+    """
+    return gpu_values(healthy, want.gpu, fabric__clique_id=want.clique)
+
+
+def domain_recovery(healthy: Healthy, want: OneGpu) -> Patch:
+    """The driver of a GPU asks to recover the IMEX domain.
+
+    `gpu`.
+    """
+    return gpu_values(healthy, want.gpu, recovery_action="RECOVER_IMEX_DOMAIN")
+
+
 class MemoryMargin(OneGpu):
     margin: Annotated[int, Field(ge=-20, le=50)] = 1
 
@@ -487,8 +508,10 @@ FAULTS: Mapping[str, tuple[type[FaultParams], Callable[[Healthy, Any], Patch]]] 
     "aer-nonfatal": (AerCount, aer_nonfatal),
     "braked-earlier": (BrakeSeconds, braked_earlier),
     "capped-earlier": (SlowedSeconds, capped_earlier),
+    "clique-other": (OtherClique, clique_other),
     "domain-lost": (NoParams, domain_lost),
     "domain-other": (OtherDomain, domain_other),
+    "domain-recovery": (OneGpu, domain_recovery),
     "ecc-corrected": (EccErrors, ecc_corrected),
     "ecc-pending": (OneGpu, ecc_pending),
     "ecc-sram-corrected": (EccErrors, ecc_sram_corrected),

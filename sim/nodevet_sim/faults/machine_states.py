@@ -15,7 +15,7 @@ from nodevet_sim.faults.gpu_health import NVSWITCH
 from nodevet_sim.faults.host import DimmErrors, dimm_errors
 from nodevet_sim.faults.params import FaultParams, NoParams, OneGpu
 from nodevet_sim.faults.patch import FaultError, Healthy, Patch
-from nodevet_sim.host_files import DMI, RESOLVER
+from nodevet_sim.host_files import DMI, EDAC, RESOLVER
 from nodevet_sim.pci_files import speed
 from nodevet_sim.pci_setting_files import EXPRESS
 from nodevet_sim.shipped import RATES
@@ -133,6 +133,14 @@ def bios_vendor_other(healthy: Healthy, want: OtherVendor) -> Patch:
 
 class OneCpu(FaultParams):
     cpu: Annotated[int, Field(ge=1, le=8191)] | None = None
+
+
+def memory_controller_missing(healthy: Healthy, want: NoParams) -> Patch:
+    """EDAC does not count one memory controller: mc0 is missing. nodevet calls it unknown."""
+    place = f"{EDAC}/mc0"
+    if f"{place}/ue_count" not in healthy.files:
+        raise FaultError("the node has no mc0")
+    return Patch(gone_paths=frozenset((place,)))
 
 
 class OtherCpu(FaultParams):
@@ -303,6 +311,7 @@ FAULTS: Mapping[str, tuple[type[FaultParams], Callable[[Healthy, Any], Patch]]] 
     "epp-powersave": (NoParams, epp_powersave),
     "gpu-moved": (OtherNode, gpu_moved),
     "local-cpus-wrong": (OneGpu, local_cpus_wrong),
+    "memory-controller-missing": (NoParams, memory_controller_missing),
     "memory-dirty": (Dirty, memory_dirty),
     "nameserver-other": (OtherNameserver, nameserver_other),
     "nvswitch-generation": (NoParams, nvswitch_generation),

@@ -85,6 +85,19 @@ def crashed(healthy: Healthy, want: Crashes) -> Patch:
     return Patch(node={"earlier_boots": (EarlierBoot(90.0), *boots)})
 
 
+class Reboots(FaultParams):
+    count: Annotated[int, Field(ge=1, le=50)] = 12
+
+
+def rebooted_often(healthy: Healthy, want: Reboots) -> Patch:
+    """The node was rebooted often lately, each time after a shutdown, by its wtmp.
+
+    `count`, how often, 12. Only a baseline that limits it detects it.
+    """
+    boots = (EarlierBoot(number / 2) for number in range(want.count, 0, -1))
+    return Patch(node={"earlier_boots": (EarlierBoot(90.0), *boots)})
+
+
 def clock_unsynchronised(healthy: Healthy, want: NoParams) -> Patch:
     """Nothing synchronises the node's clock: the kernel calls it unsynchronised, adjtimex(2)."""
     return Patch(node={"clock_synchronised": False})
@@ -95,5 +108,6 @@ FAULTS: Mapping[str, tuple[type[FaultParams], Callable[[Healthy, Any], Patch]]] 
     "crashed": (Crashes, crashed),
     "process-blocked": (Blocked, process_blocked),
     "process-leftover": (Leftover, process_leftover),
+    "rebooted-often": (Reboots, rebooted_often),
     "zombies": (Zombies, zombies),
 }

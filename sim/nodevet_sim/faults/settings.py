@@ -107,8 +107,18 @@ def balancing_on(healthy: Healthy, want: NoParams) -> Patch:
 
 def thp_always(healthy: Healthy, want: NoParams) -> Patch:
     """Transparent huge pages are given to every process: always."""
-    offered = _text(healthy, f"{THP}/enabled").replace("[", "").replace("]", "")
-    return Patch({f"{THP}/enabled": re.sub(r"\balways\b", "[always]", offered, count=1) + "\n"})
+    return Patch({f"{THP}/enabled": _chosen(healthy, "enabled", "always")})
+
+
+def thp_defrag_always(healthy: Healthy, want: NoParams) -> Patch:
+    """Whoever allocates memory waits for the kernel to make huge pages: defrag is always."""
+    return Patch({f"{THP}/defrag": _chosen(healthy, "defrag", "always")})
+
+
+def _chosen(healthy: Healthy, name: str, word: str) -> str:
+    """A file of transparent huge pages with another choice."""
+    offered = _text(healthy, f"{THP}/{name}").replace("[", "").replace("]", "")
+    return re.sub(rf"\b{word}\b", f"[{word}]", offered, count=1) + "\n"
 
 
 class Reserved(FaultParams):
@@ -180,6 +190,30 @@ def swap_on(healthy: Healthy, want: MoreSwap) -> Patch:
     return Patch(swap=(area,), boot=(f"{ONLY_INSIDE} && swapon -a",))
 
 
+class UsedSwap(MoreSwap):
+    used_percent: Annotated[int, Field(ge=1, le=100)] = 75
+
+
+def swap_used(healthy: Healthy, want: UsedSwap) -> Patch:
+    """A swap file, /swap-used.img, is in use, and much of it is full.
+
+    `gib`, its size, 8; `used_percent` of it, 75.
+    """
+    kb = want.gib << 20
+    area = SwapArea("/swap-used.img", kb, used_kb=kb * want.used_percent // 100)
+    return Patch(swap=(area,), boot=(f"{ONLY_INSIDE} && swapon -a",))
+
+
+def nouveau_loaded(healthy: Healthy, want: NoParams) -> Patch:
+    """The module nouveau is loaded beside NVIDIA's."""
+    return Patch(modules={"nouveau": "device"})
+
+
+def rebooted_now(healthy: Healthy, want: NoParams) -> Patch:
+    """The node has just booted. It is so from the node's first boot to its second."""
+    return Patch(node={"age_s": 0.0})
+
+
 class Uptime(FaultParams):
     days: Annotated[int, Field(ge=1, le=3650)] = 400
 
@@ -247,9 +281,13 @@ FAULTS: Mapping[str, tuple[type[FaultParams], Callable[[Healthy, Any], Patch]]] 
     "image-old": (OldImage, image_old),
     "memory-full": (Filled, memory_full),
     "mig-pending": (SomeGpus, mig_pending),
+    "nouveau-loaded": (NoParams, nouveau_loaded),
     "numa-balancing-on": (NoParams, balancing_on),
     "process-misplaced": (Misplaced, process_misplaced),
+    "rebooted-now": (NoParams, rebooted_now),
     "swap-on": (MoreSwap, swap_on),
+    "swap-used": (UsedSwap, swap_used),
     "thp-always": (NoParams, thp_always),
+    "thp-defrag-always": (NoParams, thp_defrag_always),
     "up-long": (Uptime, up_long),
 }

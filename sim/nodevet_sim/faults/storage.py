@@ -67,11 +67,11 @@ def mount_option_other(healthy: Healthy, want: MountOption) -> Patch:
 
 
 def mount_other(healthy: Healthy, want: MountPoint) -> Patch:
-    """Another file system is mounted over one: a ramfs. A node must be booted to have any.
+    """A folder of the root disk is mounted over a file system. A node must be booted to have any.
 
     `path`, /dev/shm.
     """
-    return _inside(f"mount -t ramfs other {want.path}")
+    return _inside(f"mount --bind /var/lib {want.path}")
 
 
 class LeftMount(FaultParams):
