@@ -90,6 +90,7 @@ OF_H100: dict[str, Any] = {
     "network_link": {**BOND, "drivers": {"mlx5_core": {**LINK, "speed_gbps": 400}}},
     "numa_locality": {"gpus": {"0-3": 0, "4-7": 1}},
     "nvswitch": 4,
+    "pcie_link": {"generation": 5, "width": 16},
 }
 OF_GB200: dict[str, Any] = {**OF_ANY, "fabric": {"clique": 2}}
 SAID = {"h100-sxm": OF_H100, "gb200": OF_GB200}
@@ -157,6 +158,7 @@ FOUND: dict[str, set[tuple[str, str]]] = {  # fault -> the checks and subjects t
     "nvswitch-lost": {("nvswitch", SWITCH)},
     "nvswitch-unbound": {("nvswitch", SWITCH)},
     "slowed-earlier": {("throttle_time", "3")},
+    "switch-link-narrow": {("pcie_link", "3")},
     "memory-clock-lowered": {("gpu_clocks", "3")},
     "memory-dirty": {("memory_pressure", "")},
     "memory-unrepairable": {("gpu_repair", "3")},

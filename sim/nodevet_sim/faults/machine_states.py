@@ -243,6 +243,21 @@ def _setting(healthy: Healthy, want: OneGpu, at: int, clear: int = 0, add: int =
     return Patch({path: config_bits(healthy, path, at, clear, add)}, gpu=gpu)
 
 
+def switch_link_narrow(healthy: Healthy, want: OneGpu) -> Patch:
+    """The link between a CPU and the PCIe switch above a GPU runs on half of its lanes.
+
+    `gpu`. The link of the GPU itself is as it should be.
+    """
+    gpu = healthy.gpu(want.gpu)
+    switch = healthy.ends(gpu)[-1].rpartition("/")[0]
+    ends = (switch, switch.rpartition("/")[0])
+    width = healthy.read(f"{switch}/current_link_width")
+    if not width.isdecimal():
+        raise FaultError(f"there is no PCIe switch above GPU {gpu}")
+    files = {f"{place}/current_link_width": f"{int(width) // 2}\n" for place in ends}
+    return Patch(healthy.present(files), gpu=gpu)
+
+
 def out_of_threads(healthy: Healthy, want: NoParams) -> Patch:
     """Nearly all process ids are in use: kernel.pid_max is 3300."""
     return file_values(healthy, "proc/sys/kernel", {"pid_max": 3300})
@@ -323,5 +338,6 @@ FAULTS: Mapping[str, tuple[type[FaultParams], Callable[[Healthy, Any], Patch]]] 
     "payload-small": (OneGpu, payload_small),
     "raid-inactive": (NoParams, raid_inactive),
     "search-domain-missing": (NoParams, search_domain_missing),
+    "switch-link-narrow": (OneGpu, switch_link_narrow),
     "zpool-degraded": (Pool, zpool_degraded),
 }
