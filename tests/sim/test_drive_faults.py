@@ -80,10 +80,10 @@ def judged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Judged:
         root = str((tmp_path / "root").resolve())
         Path(root, "sys/block").mkdir(exist_ok=True)  # block devices are not simulated
         found = {
-            "drives": told_by_smartctl(node, tmp_path, monkeypatch) or drives.collect(root, {}),
+            "drives": smartctl_drives(node, tmp_path, monkeypatch) or drives.collect(root, {}),
             "host": {"virtualization": "none"},
             "numa": numa.collect(root, {}),
-            "nvme": told_by_nvme(node, root),
+            "nvme": nvme_controllers(node, root),
             "pci": pci.collect(root, {}),
         }
         sections = {name: {"status": "ok", "data": data} for name, data in found.items()}
@@ -100,7 +100,7 @@ def judged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Judged:
     return run
 
 
-def told_by_smartctl(
+def smartctl_drives(
     node: SimulatedNode, place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> dict[str, Any] | None:
     """The drives behind a controller, if the node has smartctl."""
@@ -115,7 +115,7 @@ def told_by_smartctl(
     return dict(drives.collect("/", {"asks": {"drives": ["health"]}}))
 
 
-def told_by_nvme(node: SimulatedNode, root: str) -> dict[str, Any]:
+def nvme_controllers(node: SimulatedNode, root: str) -> dict[str, Any]:
     """The controllers, each with the log that its drive gives."""
     data = nvme.collect(root, {"asks": {"nvme": ["health"]}})
     for record in data["controllers"]:

@@ -146,7 +146,7 @@ def test_all_of_them_together_are_all_found(judged: Judged) -> None:
     assert wrong(judged(sorted(FAULTS.keys() - ONE_FILE))) == set().union(*FOUND.values())
 
 
-def told_by(
+def judge_output(
     module: ModuleType, program: str, fault: str, place: Path, patch: pytest.MonkeyPatch
 ) -> list[tuple[str, Finding]]:
     """What a check says of what a program of the node prints."""
@@ -193,12 +193,12 @@ def test_what_a_program_says_is_found_and_nothing_else(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    findings = told_by(module, program, fault, tmp_path, monkeypatch)
+    findings = judge_output(module, program, fault, tmp_path, monkeypatch)
     assert wrong(findings) == {subject}
     assert not [each for _, each in findings if each.verdict is Verdict.UNKNOWN]
 
 
 def test_what_a_watch_of_dcgm_says_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    findings = told_by(dcgm, DCGMI, "dcgm-warning", tmp_path, monkeypatch)
+    findings = judge_output(dcgm, DCGMI, "dcgm-warning", tmp_path, monkeypatch)
     (warning,) = [each for _, each in findings if each.verdict is Verdict.FAIL]
     assert warning.actual == "Warning" and "replays" in warning.why

@@ -28,7 +28,7 @@ if [ "$1" = --scan ]; then
     echo '{scan}'
     exit 0
 fi
-echo '{told}'
+echo '{answer}'
 exit {code}
 """
 DISK_FAILING, BELOW_THRESHOLD = 8, 16  # of smartctl's exit code; see smartctl(8)
@@ -232,7 +232,7 @@ def _disk(
         }
         for number, name in ATTRIBUTES.items()
     ]
-    told = {
+    answer = {
         "device": {"name": "/dev/bus/0", "protocol": "ATA"},
         "model_name": "Micron_5300_MTFDDAK480TDS",
         "serial_number": "SIM0000SATA4",
@@ -245,7 +245,7 @@ def _disk(
         **more,
     }
     code = (0 if passed else DISK_FAILING) | (BELOW_THRESHOLD if failed else 0)
-    text = SMARTCTL.format(scan=json.dumps(scan), told=json.dumps(told), code=code)
+    text = SMARTCTL.format(scan=json.dumps(scan), answer=json.dumps(answer), code=code)
     return Patch(root_files={"/usr/sbin/smartctl": text})
 
 

@@ -217,8 +217,8 @@ def gpu_board_other(healthy: Healthy, want: OtherSubsystem) -> Patch:
     `gpu`; `device`, of the subsystem, 1626.
     """
     gpu = healthy.gpu(want.gpu)
-    said = gpu_values(healthy, gpu, pci_subsystem=f"10de:{want.device}")
-    return replace(said, files={f"{healthy.place(gpu)}/subsystem_device": f"0x{want.device}\n"})
+    patch = gpu_values(healthy, gpu, pci_subsystem=f"10de:{want.device}")
+    return replace(patch, files={f"{healthy.place(gpu)}/subsystem_device": f"0x{want.device}\n"})
 
 
 class LowerClock(OneGpu):
