@@ -48,6 +48,10 @@ FOUND = {  # fault -> the checks and subjects that fail
     "dkms-not-built": {("dkms", "nvidia")},
     "gpus-hidden": {("environment", "CUDA_VISIBLE_DEVICES")},
     "imex-down": set(),  # what systemd says
+    "imex-peer-missing": {("imex", "nodes")},
+    "library-missing": set(),
+    "package-unwanted": set(),
+    "toolkit-missing": set(),
     "imex-peers-wrong": {("imex", "nodes")},
     "library-empty": set(),  # what a boot does; see test_software_on_nodes.py
     "ofed-old": {("ofed", "mlx5_core")},
@@ -56,7 +60,12 @@ FOUND = {  # fault -> the checks and subjects that fail
     "slurm-drained": set(),
     "torch-cpu": set(),  # what the interpreter says
 }
-ONE_FILE = {"cdi-other-gpus", "dcgm-warning", "slurm-gpus-other"}  # another fault writes it, too
+ONE_FILE = {
+    "cdi-other-gpus",
+    "dcgm-warning",
+    "imex-peer-missing",
+    "slurm-gpus-other",
+}  # another fault writes it, too
 PARAMS = {
     name: msgspec.json.decode(json.dumps(said), type=CATALOG.check(name).params)
     for name, said in SAID.items()

@@ -9,7 +9,9 @@ import pytest
 from nodevet_sim.faults.software import FAULTS
 from simulated_fleet import Boot
 
-ELSEWHERE = {"cdi-other-gpus", "dcgm-count", "dcgm-warning", "slurm-gpus-other"}
+ELSEWHERE = {
+    "cdi-other-gpus", "dcgm-count", "dcgm-warning", "imex-peer-missing", "slurm-gpus-other",
+}  # fmt: skip
 """Their tests are in test_software_faults.py."""
 TOGETHER = sorted(FAULTS.keys() - ELSEWHERE)
 
@@ -40,7 +42,9 @@ nodes:
 """
 FOUND = {
     ("container_runtime", "/etc/cdi/nvidia.yaml"),
+    ("container_runtime", "nvidia-container-toolkit"),
     ("cuda_libraries", "libcuda.so.1"),
+    ("cuda_libraries", "libnvidia-ptxjitcompiler.so.1"),
     ("dcgm", "diag memory GPU 3"),
     ("dkms", "nvidia"),
     ("environment", "CUDA_VISIBLE_DEVICES"),
@@ -53,6 +57,7 @@ FOUND = {
     ("imex", "nvidia-imex.service"),
     ("ofed", "mlx5_core"),
     ("packages", "bash"),
+    ("packages", "snapd"),
     ("secure_boot", ""),
     ("slurm_node", "state"),
 }

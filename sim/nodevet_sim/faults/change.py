@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from typing import Literal
 
 from nodevet_sim.description import Content
+from nodevet_sim.faults.node import ONLY_INSIDE
 from nodevet_sim.faults.patch import FaultError, Healthy, Patch
 
 
@@ -38,6 +39,25 @@ def file_values(healthy: Healthy, folder: str, values: Mapping[str, object]) -> 
     if missing:
         raise FaultError(f"the node has no {missing[0]}")
     return Patch(files)
+
+
+def installed(package: str, version: str) -> Patch:
+    """dpkg lists this package, too, on a node that is booted."""
+    rows = (
+        f"Package: {package}",
+        "Status: install ok installed",
+        "Architecture: amd64",
+        f"Version: {version}",
+        "Description: a package of a test",
+    )
+    text = "".join(f"{row}\\n" for row in ("", *rows))
+    status = "/var/lib/dpkg/status"
+    return inside(f"[ -f {status} ] && printf '{text}' >>{status}")
+
+
+def inside(command: str) -> Patch:
+    """A shell command of a node that is booted; it would harm a real machine."""
+    return Patch(boot=(f"{ONLY_INSIDE} && {command}",))
 
 
 def config_bits(healthy: Healthy, path: str, at: int, clear: int, add: int) -> bytes:

@@ -6,8 +6,7 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from nodevet_sim.faults.change import file_values
-from nodevet_sim.faults.node import ONLY_INSIDE
+from nodevet_sim.faults.change import file_values, inside, installed
 from nodevet_sim.faults.params import FaultParams, NoParams
 from nodevet_sim.faults.patch import FaultError, Healthy, Patch
 from nodevet_sim.state import count_of
@@ -92,7 +91,7 @@ def device_node_file(healthy: Healthy, want: FileForNode) -> Patch:
     `path`, /dev/nvidia5.
     """
     path = _device(healthy, want.path)
-    return Patch(boot=(f"{ONLY_INSIDE} && rm -f {path} && : >{path}",))
+    return inside(f"rm -f {path} && : >{path}")
 
 
 def _loaded(healthy: Healthy, module: str) -> str:
@@ -115,17 +114,8 @@ def fabric_manager_other(healthy: Healthy, want: Installed) -> Patch:
         raise FaultError("the node has no GPU")
     if healthy.state.get("driver_version") == want.version:
         raise FaultError(f"the driver has version {want.version} too; give another `version`")
-    rows = (
-        f"Package: nvidia-fabricmanager-{want.version.partition('.')[0]}",
-        "Status: install ok installed",
-        "Architecture: amd64",
-        f"Version: {want.version}-1",
-        "Description: fabric manager of a test",
-    )
-    text = "".join(f"{row}\\n" for row in ("", *rows))
-    status = "/var/lib/dpkg/status"
-    add = f"[ -f {status} ] && printf '{text}' >>{status}"
-    return Patch(boot=(f"{ONLY_INSIDE} && {add}",))
+    name = f"nvidia-fabricmanager-{want.version.partition('.')[0]}"
+    return installed(name, f"{want.version}-1")
 
 
 FAULTS: Mapping[str, tuple[type[FaultParams], Callable[[Healthy, Any], Patch]]] = {

@@ -7,10 +7,10 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from nodevet_sim import imex_files, torch_files
-from nodevet_sim.faults.node import ONLY_INSIDE
+from nodevet_sim.faults.change import inside, installed
 from nodevet_sim.faults.params import FaultParams, NoParams, OneGpu
 from nodevet_sim.faults.patch import FaultError, Healthy, Patch
-from nodevet_sim.software_files import CDI, DIAG, diagnostic, specification
+from nodevet_sim.software_files import CDI, DIAG, TOOLKIT, diagnostic, specification
 from nodevet_sim.state import count_of
 
 SECURE_BOOT = "sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c"
@@ -147,7 +147,32 @@ def library_empty(healthy: Healthy, want: NoParams) -> Patch:
     healthy.gpu(None)
     files = "/usr/lib/*/libcuda.so.[0-9][0-9][0-9].* /usr/lib*/libcuda.so.[0-9][0-9][0-9].*"
     empty = f'for file in {files}; do [ ! -f "$file" ] || : >"$file"; done'
-    return Patch(boot=(f"{ONLY_INSIDE} && {empty}",))
+    return inside(empty)
+
+
+def library_missing(healthy: Healthy, want: NoParams) -> Patch:
+    """A library of the driver, libnvidia-ptxjitcompiler.so, is not there."""
+    healthy.gpu(None)
+    return inside("rm -f /usr/lib/*/libnvidia-ptxjitcompiler.so* /usr/lib*/libnvidia-ptxjit*.so*")
+
+
+def toolkit_missing(healthy: Healthy, want: NoParams) -> Patch:
+    """NVIDIA's container toolkit is not installed."""
+    healthy.gpu(None)
+    return inside(f"rm -f {TOOLKIT}")
+
+
+class Unwanted(FaultParams):
+    package: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9+.-]{0,60}$")] = "snapd"
+    version: Annotated[str, Field(pattern=r"^[0-9][A-Za-z0-9.+~-]{0,40}$")] = "2.63"
+
+
+def package_unwanted(healthy: Healthy, want: Unwanted) -> Patch:
+    """A package is installed that should not be. It takes dpkg.
+
+    `package`, snapd; `version`, 2.63.
+    """
+    return installed(want.package, want.version)
 
 
 class Unfinished(FaultParams):
@@ -162,7 +187,7 @@ def package_unfinished(healthy: Healthy, want: Unfinished) -> Patch:
     block = f"/^Package: {want.package}$/,/^$/"
     status = "s/^Status: install ok installed$/Status: install ok half-configured/"
     edit = f"sed -i '{block}{status}' /var/lib/dpkg/status"
-    return Patch(boot=(f"{ONLY_INSIDE} && [ -f /var/lib/dpkg/status ] && {edit}",))
+    return inside(f"[ -f /var/lib/dpkg/status ] && {edit}")
 
 
 SCONTROL = "/usr/sbin/scontrol"  # where it is looked for first, whatever Slurm this machine has
@@ -200,6 +225,14 @@ def imex_channel_missing(healthy: Healthy, want: NoParams) -> Patch:
     return Patch(devices={imex_files.CHANNEL: None})
 
 
+def imex_peer_missing(healthy: Healthy, want: NoParams) -> Patch:
+    """IMEX's list of peers lacks a node of the domain.
+
+    The node needs such a domain: `nvlink_domain: 18`.
+    """
+    return Patch(root_files={imex_files.NODES: "".join(f"{row}\n" for row in _peers(healthy)[1:])})
+
+
 def imex_peers_wrong(healthy: Healthy, want: NoParams) -> Patch:
     """IMEX's list of peers has one node of the domain twice, and lacks another.
 
@@ -235,15 +268,19 @@ FAULTS: Mapping[str, tuple[type[FaultParams], Callable[[Healthy, Any], Patch]]] 
     "gpus-hidden": (Hidden, gpus_hidden),
     "imex-channel-missing": (NoParams, imex_channel_missing),
     "imex-down": (NoParams, imex_down),
+    "imex-peer-missing": (NoParams, imex_peer_missing),
     "imex-peers-wrong": (NoParams, imex_peers_wrong),
     "library-empty": (NoParams, library_empty),
+    "library-missing": (NoParams, library_missing),
     "library-preloaded": (NoParams, library_preloaded),
     "nccl-p2p-off": (NoParams, nccl_p2p_off),
     "ofed-old": (Release, ofed_old),
     "package-unfinished": (Unfinished, package_unfinished),
+    "package-unwanted": (Unwanted, package_unwanted),
     "secure-boot-on": (NoParams, secure_boot_on),
     "slurm-drained": (NoParams, slurm_drained),
     "slurm-gpus-other": (NoParams, slurm_gpus_other),
     "stubs-in-path": (NoParams, stubs_in_path),
+    "toolkit-missing": (NoParams, toolkit_missing),
     "torch-cpu": (NoParams, torch_cpu),
 }

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from nodevet_sim.faults.node import ONLY_INSIDE
+from nodevet_sim.faults.change import inside
 from nodevet_sim.faults.params import FaultParams, NoParams
 from nodevet_sim.faults.patch import FaultError, Healthy, Patch
 from nodevet_sim.storage_files import MOUNTSTATS, mountstats
@@ -33,17 +33,12 @@ class MountPoint(FaultParams):
     path: Path = "/dev/shm"  # noqa: S108
 
 
-def _inside(command: str) -> Patch:
-    """A command of a node that is booted, and of nothing else."""
-    return Patch(boot=(f"{ONLY_INSIDE} && {command}",))
-
-
 def mount_missing(healthy: Healthy, want: MountPoint) -> Patch:
     """A file system is not mounted. A node must be booted to have any.
 
     `path`, /dev/shm.
     """
-    return _inside(f"umount -l {want.path}")
+    return inside(f"umount -l {want.path}")
 
 
 def mount_read_only(healthy: Healthy, want: MountPoint) -> Patch:
@@ -51,7 +46,7 @@ def mount_read_only(healthy: Healthy, want: MountPoint) -> Patch:
 
     `path`, /dev/shm.
     """
-    return _inside(f"mount -o remount,ro {want.path}")
+    return inside(f"mount -o remount,ro {want.path}")
 
 
 class MountOption(MountPoint):
@@ -63,7 +58,7 @@ def mount_option_other(healthy: Healthy, want: MountOption) -> Patch:
 
     `path`, /dev/shm; `option`, noexec.
     """
-    return _inside(f"mount -o remount,{want.option} {want.path}")
+    return inside(f"mount -o remount,{want.option} {want.path}")
 
 
 def mount_other(healthy: Healthy, want: MountPoint) -> Patch:
@@ -71,7 +66,7 @@ def mount_other(healthy: Healthy, want: MountPoint) -> Patch:
 
     `path`, /dev/shm.
     """
-    return _inside(f"mount --bind /var/lib {want.path}")
+    return inside(f"mount --bind /var/lib {want.path}")
 
 
 class LeftMount(FaultParams):
@@ -83,7 +78,7 @@ def mount_left(healthy: Healthy, want: LeftMount) -> Patch:
 
     `path`, /mnt/old.
     """
-    return _inside(f"mkdir -p {want.path} && mount -t tmpfs old {want.path}")
+    return inside(f"mkdir -p {want.path} && mount -t tmpfs old {want.path}")
 
 
 class SmallFiles(FaultParams):
@@ -97,7 +92,7 @@ def inodes_full(healthy: Healthy, want: SmallFiles) -> Patch:
     """
     mount = f"mount -t tmpfs -o size=64m,nr_inodes=64,mode=1777 files {want.path}"
     fill = f"for file in $(seq 64); do touch {want.path}/$file 2>/dev/null || break; done"
-    return _inside(f"{mount} && {fill}")
+    return inside(f"{mount} && {fill}")
 
 
 class SendsAgain(FaultParams):
