@@ -3,6 +3,7 @@ reading what must be a file, and nothing that blocks or has no end."""
 
 import errno
 import os
+import pwd
 import stat
 from collections.abc import Iterable
 from contextlib import suppress
@@ -64,6 +65,28 @@ def read_input(path: Path, limit: int = -1) -> bytes:
     """At most `limit` bytes of what `open_input` opens. Raises OSError."""
     with open_input(path) as file:
         return file.read(limit)
+
+
+def home_folder() -> Path:
+    """The user's own folder. Raises OSError if this user has none, as in some containers."""
+    home = os.environ.get("HOME") or _home_of_account()
+    if not home.startswith("/"):
+        raise OSError(errno.ENOENT, "this user has no home folder: set HOME to an absolute path")
+    return Path(home)
+
+
+def state_folder() -> Path:
+    """Where nodevet keeps what is its own of this user. Raises OSError."""
+    told = os.environ.get("XDG_STATE_HOME", "")
+    base = Path(told) if told.startswith("/") else home_folder() / ".local" / "state"
+    return base / "nodevet"
+
+
+def _home_of_account() -> str:
+    try:
+        return pwd.getpwuid(os.getuid()).pw_dir
+    except KeyError:
+        return ""
 
 
 def is_named_pipe(path: Path) -> bool:

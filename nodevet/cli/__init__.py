@@ -10,9 +10,10 @@ import io
 import os
 import signal
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from types import FrameType
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import click
 
@@ -64,9 +65,28 @@ class Commands(click.Group):
     def invoke(self, ctx: click.Context) -> object:
         """As click does; but it writes of an interrupt to a terminal that may be lost."""
         try:
-            return super().invoke(ctx)
+            with _reader_left():
+                return super().invoke(ctx)
         except KeyboardInterrupt as error:
             raise click.Abort from error
+
+    def make_context(self, *words: Any, **extra: Any) -> click.Context:
+        """As click does, which prints the help here."""
+        with _reader_left():
+            return super().make_context(*words, **extra)
+
+
+class ReaderLeftError(Exception):
+    """Who reads standard output has left. Of a BrokenPipeError click would make exit code 1, which
+    means that something fails."""
+
+
+@contextlib.contextmanager
+def _reader_left() -> Iterator[None]:
+    try:
+        yield
+    except BrokenPipeError as error:
+        raise ReaderLeftError from error
 
 
 def _own() -> set[str]:
@@ -111,7 +131,7 @@ def main() -> NoReturn:
     except (KeyboardInterrupt, click.Abort):
         _say_interrupted()
         sys.exit(128 + signal.SIGINT)
-    except BrokenPipeError:
+    except (BrokenPipeError, ReaderLeftError):
         _silence()
         sys.exit(USAGE)
     except Exception as error:
@@ -120,7 +140,7 @@ def main() -> NoReturn:
 
             traceback.print_exc()
         elif _is_ours(error):
-            _say(str(error))
+            _say(_words(error))
         else:
             _say(
                 f"internal error (please report): {type(error).__name__}: {error}\n"
@@ -189,6 +209,22 @@ def _silence() -> None:
 def _is_ours(error: Exception) -> bool:
     """Whether the message was written for the user: the errors that our packages define."""
     return isinstance(error, OSError) or type(error).__module__.startswith("nodevet.")
+
+
+def _words(error: Exception) -> str:
+    """The message, without the number that Python puts before one of the system's."""
+    if not isinstance(error, OSError) or not error.strerror:
+        return str(error)
+    if isinstance(error, FileNotFoundError) and not error.filename and not _has_folder():
+        return "the current folder was removed: cd to another"
+    return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
+
+
+def _has_folder() -> bool:
+    try:
+        return bool(Path.cwd())
+    except OSError:
+        return False
 
 
 def _say_interrupted() -> None:

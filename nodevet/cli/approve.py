@@ -110,6 +110,7 @@ def _approve(
     asked: "ApprovalRequest", key: Path | None, view: "View", display: Display, *, yes: bool
 ) -> int:
     """Show, ask, sign and keep the signature; 1 if it would not count."""
+    from nodevet.files import home_folder
     from nodevet.printable import brief
     from nodevet.run.approve import NotCountedError, only_key, shown, sign
 
@@ -117,7 +118,7 @@ def _approve(
         _say("cannot be approved", unfit)
         return 1
     click.echo(shown(asked, view, colour=display.colour, width=display.width), nl=False)
-    key = key or only_key(Path.home() / ".ssh")
+    key = key or only_key(home_folder() / ".ssh")
     if not yes and not _confirmed(asked.plan):
         click.echo("not approved: nothing is signed", err=True)
         return 1

@@ -136,7 +136,7 @@ def _print_units(sweep: "Sweep") -> None:
     """What systemd needs, and the commands that put it there."""
     import getpass
 
-    from nodevet.run.sweep_lock import state_folder
+    from nodevet.files import state_folder
     from nodevet.run.units import service, timer
 
     if sweep.found.file is None:

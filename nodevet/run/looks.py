@@ -10,10 +10,9 @@ from contextlib import suppress
 from pathlib import Path
 
 from nodevet.evidence.transient import is_booting
-from nodevet.files import open_regular, write_whole
+from nodevet.files import open_regular, state_folder, write_whole
 from nodevet.model import Host, Run
 from nodevet.run.errors import UserError
-from nodevet.run.sweep_lock import state_folder
 from nodevet.trust import distrust
 
 AGAIN = 75  # exit code: look again; sysexits.h's EX_TEMPFAIL

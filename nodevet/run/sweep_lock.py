@@ -8,6 +8,7 @@ from contextlib import ExitStack, contextmanager
 from datetime import datetime
 from pathlib import Path
 
+from nodevet.files import state_folder
 from nodevet.printable import brief
 
 HELD = 75  # exit code: another one runs; sysexits.h's EX_TEMPFAIL
@@ -15,12 +16,6 @@ HELD = 75  # exit code: another one runs; sysexits.h's EX_TEMPFAIL
 
 class HeldError(Exception):
     """The inventory is being swept; the message says by whom, and since when."""
-
-
-def state_folder() -> Path:
-    """Where nodevet keeps what is its own of this user."""
-    base = os.environ.get("XDG_STATE_HOME") or str(Path.home() / ".local" / "state")
-    return Path(base) / "nodevet"
 
 
 @contextmanager

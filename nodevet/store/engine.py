@@ -13,6 +13,7 @@ from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, SQLAlchemyError
 from sqlalchemy.pool import QueuePool
 
+from nodevet.files import state_folder
 from nodevet.printable import brief
 from nodevet.store import tls
 from nodevet.store.errors import StoreError
@@ -30,9 +31,11 @@ INSTALL = "install it with: pip install 'nodevet[postgres]'"
 
 
 def default_url() -> str:
-    """Where history is kept if no one says: the user's state directory."""
-    base = os.environ.get("XDG_STATE_HOME") or str(Path.home() / ".local" / "state")
-    return f"sqlite:///{Path(base) / 'nodevet' / 'history.sqlite'}"
+    """Where history is kept if no one says: the user's state directory. Raises StoreError."""
+    try:
+        return f"sqlite:///{state_folder() / 'history.sqlite'}"
+    except OSError as error:
+        raise StoreError(f"{error.strerror}, or name a store with --store") from error
 
 
 def parsed(url: str) -> URL:

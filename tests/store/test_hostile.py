@@ -1,6 +1,7 @@
 """What a hostile node says is kept, whatever is in it: NUL characters, halves of characters."""
 
 import json
+from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
@@ -80,8 +81,9 @@ def test_a_slip_in_an_address_is_told_without_what_is_secret(address: str, told:
     ],
 )
 def test_e21_a_path_for_a_store_is_told_with_the_url_to_type(
-    monkeypatch: pytest.MonkeyPatch, given: str, url: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, given: str, url: str
 ):
+    monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HOME", "/home/ann")
     with pytest.raises(StoreError) as said:
         open_store(given)

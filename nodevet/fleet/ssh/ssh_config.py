@@ -100,7 +100,7 @@ class ConfigFiles:
             jumps = hops(_one(found, "proxyjump") or "none")
         except WordError as error:
             raise SshConfigError(f"ssh_config for {name}: {error}") from error
-        user = _one(found, "user") or getpass.getuser()
+        user = _one(found, "user") or _own_name()
         return ConfigValues(
             name, hostname, user, int(_one(found, "port") or SSH_PORT), found, jumps
         )
@@ -112,7 +112,10 @@ def load(path: str | None) -> ConfigFiles:
         return ConfigFiles((read(Path(path).expanduser(), user=True, checked=False)[0],))
     files, ignored = [], ""
     for name, user in ((USER_CONFIG, True), (SYSTEM_CONFIG, False)):
-        file = Path(name).expanduser()
+        try:
+            file = Path(name).expanduser()
+        except RuntimeError:  # a user without a home has no file there
+            continue
         if file.exists():
             blocks, ignored = read(file, user=user, checked=user, ignored=ignored)
             files.append(blocks)
@@ -182,7 +185,7 @@ class _Pass:
         host = _one(self._found, "hostname") or self._host
         if not self._final:
             host = tokens(host, {"h": self._host}, environment=False)
-        user = _one(self._found, "user") or getpass.getuser()
+        user = _one(self._found, "user") or _own_name()
         if attribute == "exec":
             port = int(_one(self._found, "port") or SSH_PORT)
             known = _tokens(host, self._name, port, user, _one(self._found, "hostkeyalias") or host)
@@ -194,12 +197,22 @@ class _Pass:
             name = host if attribute == "host" else self._name
             return listed(name.lower(), argument.lower().split(","))
         if attribute in ("user", "localuser"):
-            return listed(user if attribute == "user" else getpass.getuser(), argument.split(","))
+            return listed(user if attribute == "user" else _own_name(), argument.split(","))
         return attribute == "all" or self._final
 
 
 def _one(found: Mapping[str, tuple[str, ...]], keyword: str, default: str = "") -> str:
     return next(iter(found.get(keyword, ())), default)
+
+
+def _own_name() -> str:
+    """Who runs this process. Raises SshConfigError for a user without a name, as in containers."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError) as error:
+        raise SshConfigError(
+            f"the local user, uid {os.getuid()}, has no name to log in with; name one: USER@HOST"
+        ) from error
 
 
 def _tokens(host: str, name: str, port: int, user: str, alias: str | None) -> dict[str, str]:
@@ -216,7 +229,7 @@ def _tokens(host: str, name: str, port: int, user: str, alias: str | None) -> di
         "n": name,
         "p": str(port),
         "r": user,
-        "u": getpass.getuser(),
+        "u": _own_name(),
     }
 
 

@@ -152,4 +152,6 @@ def home(text: str) -> str:
     try:
         return str(Path(text).expanduser()) if text.startswith("~") else text
     except RuntimeError as error:
-        raise WordError(f"{text}: no such user") from error
+        own = text == "~" or text.startswith("~/")
+        why = "this user has no home folder: set HOME" if own else "no such user"
+        raise WordError(f"{text}: {why}") from error
