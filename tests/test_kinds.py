@@ -103,3 +103,10 @@ def test_what_is_missing_or_unknown_is_not_mistaken(tmp_path: Path) -> None:
 def test_every_kind_has_its_way() -> None:
     for kind in DocumentKind:
         assert "site" in way(kind, Path("site/file"))
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be"])
+def test_e20_a_baseline_in_utf_16_is_known_and_so_not_skipped(encoding: str) -> None:
+    mark = {"utf-16-le": b"\xff\xfe", "utf-16-be": b"\xfe\xff"}.get(encoding, b"")
+    data = mark + "nodevet: 1\nexpect: {}\n".encode(encoding)
+    assert recognize(data) is DocumentKind.BASELINE

@@ -93,12 +93,18 @@ def recognize(data: bytes) -> DocumentKind | None:
     text = data.lstrip(b"\xef\xbb\xbf \t\r\n")
     if text[:1] == b"{":
         return _first(_JSON_KEYS, _json_keys(text))
-    return _first(_YAML_KEYS, _TOP_KEY.findall(text.decode("utf-8", "replace")))
+    return _first(_YAML_KEYS, _top_keys(text))
 
 
 def is_claimed(data: bytes) -> bool:
     """Whether a YAML file says that it is one of nodevet's, of whatever kind. Pure."""
-    return "nodevet" in _TOP_KEY.findall(data.decode("utf-8", "replace"))
+    return "nodevet" in _top_keys(data)
+
+
+def _top_keys(data: bytes) -> Iterable[str]:
+    """The keys at the top of a YAML file, also of one in UTF-16, so that its reader refuses it."""
+    encoding = "utf-16" if data[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8"
+    return _TOP_KEY.findall(data.decode(encoding, "replace"))
 
 
 def kind_of(path: Path) -> DocumentKind | None:

@@ -183,7 +183,7 @@ class Groups:
         priority = self._variables[group].get("ansible_group_priority", 1)
         try:
             number = int(priority)
-        except (TypeError, ValueError):
+        except (OverflowError, TypeError, ValueError):
             self._refuse((group, "vars", "ansible_group_priority"), "must be a whole number")
             number = 1
         return self._depth(group), number, group

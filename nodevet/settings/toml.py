@@ -21,6 +21,10 @@ else:
 Path = tuple[str | int, ...]
 
 _KEY = re.compile(r"""[ \t]*("(?:\\.|[^"\\])*"|'[^']*'|[A-Za-z0-9_-]+)[ \t]*(\.?)""")
+MOST_PARTS = 32  # of a dotted key: the time that tomllib takes grows with their square
+_LONG_KEY = re.compile(
+    rf"""(?<![\w"'-])(?:(?:[\w-]+|"[^"\n]*"|'[^'\n]*')[ \t]*\.[ \t]*){{{MOST_PARTS}}}"""
+)
 _TOKEN = re.compile(
     r'"{3}(?:\\.|[^\\])*?"{3,5}|\'{3}.*?\'{3,5}|"(?:\\.|[^"\\])*"|\'[^\']*\'|#[^\n]*'
     r"|[\[{]|[\]}]|\n|[^\"'#\[\]{}\n]+",
@@ -45,8 +49,12 @@ def tree(data: bytes, file: str) -> Mapping:
         before = data[: error.start].decode()
         raise _refused(file, "is not UTF-8", _place(before, len(before))) from error
     text = text.replace("\r\n", "\n")
+    if long := _LONG_KEY.search(text):
+        raise _refused(
+            file, f"has a key of more than {MOST_PARTS} parts", _place(text, long.start())
+        )
     try:
-        document = tomllib.loads(text)
+        return _tree(text)
     except tomllib.TOMLDecodeError as error:
         found = _AT.fullmatch(str(error))
         at = Place(int(found[2]), int(found[3])) if found and found[2] else _place(text, len(text))
@@ -56,8 +64,14 @@ def tree(data: bytes, file: str) -> Mapping:
         ) from error
     except RecursionError as error:
         raise _refused(file, "is nested too deeply", Place(1, 1)) from error
-    found_at = _Scan(text).places
-    return _mapping(document, (), Place(1, 1), found_at)
+    except ValueError as error:  # Python converts no text of more digits
+        raise _refused(file, "has a number with too many digits", Place(1, 1)) from error
+
+
+def _tree(text: str) -> Mapping:
+    """Raises TOMLDecodeError, RecursionError, ValueError."""
+    document = tomllib.loads(text)
+    return _mapping(document, (), Place(1, 1), _Scan(text).places)
 
 
 def _refused(file: str, message: str, at: Place) -> TomlError:

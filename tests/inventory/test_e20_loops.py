@@ -60,3 +60,16 @@ def test_e20_groups_that_meet_again_below_contain_no_loop(tmp_path: Path) -> Non
     one, other = read((), inventories=[str(tmp_path / "hosts.ini")])
     assert one.groups == {"top", "left", "right", "low"}
     assert len(other.groups) == 5001
+
+
+def test_e20_a_priority_without_end_and_a_range_without_a_step_are_told(tmp_path: Path) -> None:
+    rank = '{"ansible_group_priority": 1e999}'
+    (tmp_path / "hosts.json").write_text(
+        '{"_meta": {"hostvars": {}}, "b": {"hosts": ["x"], "vars": {"ansible_user": "u"}},'
+        f'"a": {{"hosts": ["x"], "vars": {rank}}}}}'
+    )
+    with pytest.raises(InventoryError, match="ansible_group_priority: must be a whole number"):
+        read((), inventories=[str(tmp_path / "hosts.json")])
+    (tmp_path / "hosts.ini").write_text("[a]\nn[0:5:0]\n")
+    with pytest.raises(InventoryError, match=r"hosts\.ini:2:1: \[0:5:0\] has no step"):
+        read((), inventories=[str(tmp_path / "hosts.ini")])

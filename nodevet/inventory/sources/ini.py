@@ -180,12 +180,14 @@ def _expanded(pattern: str) -> Iterator[str]:
 
 
 def _steps(first: str, last: str, step: int) -> Iterator[str]:
+    if step < 1:
+        raise ValueError(f"[{first}:{last}:{step}] has no step")
     if (first + last).isascii() and first.isdigit() and last.isdigit():
         width = len(first) if first.startswith("0") else 0
-        numbers = range(int(first), int(last) + 1, max(step, 1))
+        numbers = range(int(first), int(last) + 1, step)
         texts = [str(number).zfill(width) for number in numbers[:MAX_HOSTS]]
     elif len(first) == len(last) == 1 and first.isalpha() and last.isalpha():
-        numbers = range(ord(first), ord(last) + 1, max(step, 1))
+        numbers = range(ord(first), ord(last) + 1, step)
         texts = [chr(number) for number in numbers]
     else:
         raise ValueError(f"[{first}:{last}] is not a range")
