@@ -14,6 +14,11 @@ from typing import Any
 
 import pytest
 
+from nodevet.fleet.ssh.errors import SshConfigError
+from nodevet.fleet.ssh.host_config import KeyFile
+from nodevet.fleet.ssh.keys import _load
+from nodevet.remedy.approval.signatures import ApproveError, sign
+
 EVIDENCE = {"schema": 1, "probe": "", "sections": {"host": {"status": "ok", "data": {}}}}
 NODEVET = shlex.join([sys.executable, "-m", "nodevet"])
 CHECK = "check --evidence n1.json -b site.yaml --max-age none"
@@ -86,3 +91,12 @@ def test_e20_a_reader_that_has_left_its_pipe_is_not_waited_for_forever() -> None
     done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, timeout=120)
     assert done.returncode == 2, done
     assert done.stderr == "nodevet: /dev/stdout: cannot be written: Broken pipe\n"
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, a_socket])
+def test_e20_no_plan_is_signed_with_what_is_no_file(make: Callable[[Path], None]) -> None:
+    make(Path("key"))
+    with pytest.raises(ApproveError, match="key: not a regular file"):
+        sign(b"plan", Path("key"))
+    with pytest.raises(SshConfigError, match="key: not a regular file"):
+        _load(KeyFile(str(Path("key").absolute()), required=True))

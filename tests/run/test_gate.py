@@ -90,7 +90,7 @@ def test_an_old_pass_does_not_stay_if_the_verdict_cannot_be_written(
     def full(path: Path) -> None:
         raise FileError(f"{path}: cannot be written: No space left on device")
 
-    monkeypatch.setattr("nodevet.run.gate.try_out", full)
+    monkeypatch.setattr("nodevet.run.gate.try_out_regular", full)
     with pytest.raises(FileError, match="No space left"):
         begin(tmp_path / "verdict")
     assert not (tmp_path / "verdict").exists()

@@ -77,7 +77,7 @@ def test_the_output_of_another_program_is_refused(tmp_path: Path) -> None:
     (tmp_path / "a.json").write_text('{"host": "a", "status": "splendid", "evidence": {}}')
     ((visit, _),) = replay([tmp_path])
     assert (visit.host, visit.status) == ("a", Status.UNREADABLE)
-    assert "a.json: not an evidence document" in visit.why
+    assert "a.json: not the visit of a host: Invalid enum value 'splendid'" in visit.why
 
 
 ENDLESS = """

@@ -31,8 +31,8 @@ class FolderParam(click.Path):
         param: click.Parameter | None,
         ctx: click.Context | None,
     ) -> Any:
-        path = super().convert(value, param, ctx)
-        if Path(path).exists() and not Path(path).is_dir():  # click refuses regular files alone
+        path = Path(os.fsdecode(super().convert(value, param, ctx)))
+        if path.exists() and not path.is_dir():  # click refuses regular files alone
             self.fail(f"{value} is not a folder", param, ctx)
         return path
 

@@ -122,9 +122,8 @@ def _load(file: KeyFile) -> tuple[PKey, ...]:
 
     Raises SshConfigError, never asks for a passphrase.
     """
-    path = Path(file.path)
-    if path.exists() and not path.is_file():
-        raise SshConfigError(f"key file {path}: not a regular file")
+    if Path(file.path).exists() and not Path(file.path).is_file():
+        raise SshConfigError(f"key file {file.path}: not a regular file")
     try:
         key = _private(file.path)
         for path in file.certificates or (f"{file.path}-cert.pub",):

@@ -75,6 +75,8 @@ def sign(plan: bytes, key: Path, namespace: str = NAMESPACE) -> bytes:
 
     ssh-keygen asks for a passphrase, or a touch, at the terminal. Raises ApproveError.
     """
+    if key.exists() and not key.is_file():
+        raise ApproveError(f"{key}: not a regular file; --key names a key")
     with TemporaryDirectory(prefix="nodevet-approve-") as scratch:
         _require(scratch)
         copy = Path(scratch) / "plan"
