@@ -5,7 +5,8 @@ with an MTU of 1500 among jumbo frames: the node answers, and storage, checkpoin
 crawl or hang at large messages.
 
 **Read from** `/sys/class/net/*/{operstate,carrier,speed,duplex,mtu,master,statistics}`,
-carrier_changes, and the driver of the device below; the kernel log since boot.
+carrier_changes, and the driver of the device below; the kernel log since boot; the drivers of NICs in
+`/sys/bus/pci/devices`.
 
 **Verdicts.** `interfaces` are named, or a pattern (`ens*`), which at least one must fit; `drivers`
 are for all physical interfaces of a kernel driver, apart from virtual functions. An exact name
@@ -13,7 +14,8 @@ comes first: what patterns and drivers say does not hold for that interface. Eac
 `state` says otherwise: dormant is not (802.1X), unknown is, if it has a carrier. Faster than
 expected is ok; speed and duplex of what is down say nothing and are not judged. With neither
 `interfaces` nor `drivers`, every physical interface that is up must not run at half duplex, and
-every member of a bond that is up must be up. In a virtual machine a NIC that tells neither is not
+every member of a bond that is up must be up; a NIC on the PCI bus fails if it has no driver and
+another NIC of its model has one. In a virtual machine a NIC that tells neither is not
 applicable for them. A count since boot is not by itself a fault: `maximum` judges the counters that
 it names: rx_errors, tx_errors, rx_dropped, tx_dropped, rx_crc_errors, rx_missed_errors,
 carrier_changes, carrier_down_count, for members of a bond link_failure_count, and any that `ethtool
@@ -55,6 +57,7 @@ from nodevet.evidence.document import Evidence
 from nodevet.evidence.host import HostInfo
 from nodevet.evidence.last_look import differ
 from nodevet.evidence.network import Interface, Network, is_up
+from nodevet.evidence.pci import KEPT_FOR_GUESTS, UNBOUND, Pci
 from nodevet.evidence.rates import sampled
 from nodevet.model import (
     Area,
@@ -96,6 +99,10 @@ STILL = ("carrier_changes",)
 OUTAGE = (
     "`journalctl -k -g 'link.(up|down)'` shows when, and what else came then: if the switch or its "
     f"port was down, ask who did that; else {CABLE}"
+)
+NO_DRIVER = (
+    "the kernel log says why the driver gave up (`dmesg | grep ADDRESS`), often its firmware: "
+    "power the node off and on, then replace the NIC"
 )
 BOND = "`cat /proc/net/bonding/NAME` says which is missing and why: link, LACP partner, speed"
 
@@ -167,7 +174,9 @@ def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
         for each in unsure:
             yield unknown(subject_of(each.name), why=f"kind: {each.why('kind')}")
         wishes = {each.name: [own] for each in data.interfaces if (own := by_itself(each))}
-        if not wishes and not unsure and not missing:
+        lost = [*without_driver(evidence)]
+        yield from lost
+        if not wishes and not unsure and not missing and not lost:
             yield not_applicable(why="no physical interface and no bond is up")
     earlier = earlier_counters(evidence)
     for name, several in wishes.items():
@@ -183,6 +192,22 @@ def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
 
 def subject_of(name: str) -> Subject:
     return Subject(kind="interface", id=name)
+
+
+def without_driver(evidence: Evidence) -> Iterator[Finding]:
+    """NICs that no driver has taken, though one has taken others of their model."""
+    section = evidence[Pci]
+    if section.status == "absent":
+        return
+    if section.data is None or section.data.functions is None:
+        yield unknown(why=f"PCI: {section.data.why('functions') if section.data else section.why}")
+        return
+    nics = [each for each in section.data.of_kind("nic") if not each.physfn]
+    drivers = {nic.id: nic.driver for nic in nics if nic.driver not in (None, *KEPT_FOR_GUESTS)}
+    for nic in nics:
+        if nic.is_unbound and nic.id in drivers:
+            subject = Subject(kind="nic", id=nic.address, bus_id=nic.address)
+            yield fail(subject, expected=drivers[nic.id], actual=UNBOUND, advice=NO_DRIVER)
 
 
 def by_itself(interface: Interface) -> LinkWish | None:
@@ -437,6 +462,12 @@ CHECK = Check(
         "network.interfaces[].name",
         "network.interfaces[].operstate",
         "network.interfaces[].speed_mbps",
+        "pci.functions[].address",
+        "pci.functions[].class_code",
+        "pci.functions[].device",
+        "pci.functions[].driver",
+        "pci.functions[].physfn",
+        "pci.functions[].vendor",
     ),
     judge=judge,
     unasked="for servers: judges what is up; how many links and how fast only a site knows",

@@ -30,7 +30,7 @@ from nodevet.evidence.core import unread
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.host import HostInfo
 from nodevet.evidence.modules import Modules
-from nodevet.evidence.pci import Pci, PciFunction
+from nodevet.evidence.pci import UNBOUND, Pci, PciFunction
 from nodevet.model import (
     Area,
     Check,
@@ -45,7 +45,6 @@ from nodevet.model import (
 )
 
 DRIVER = "nvidia-nvswitch"
-UNBOUND = "no driver is bound"
 NODE = re.compile(r"/dev/nvidia-nvswitch[0-9]{1,3}")
 GENERATIONS = {2.5: 1, 5.0: 2, 8.0: 3, 16.0: 4, 32.0: 5, 64.0: 6}
 WIDTHS = (1, 2, 4, 8, 12, 16, 32)
@@ -168,7 +167,7 @@ def judge_switch(function: PciFunction, params: Params, usual: Counter[Link]) ->
 
 
 def judge_driver(function: PciFunction, subject: Subject) -> Finding:
-    if function.driver is None and function.errors.get("driver") != UNBOUND:
+    if function.driver is None and not function.is_unbound:
         return unread(subject, function, "driver")
     if function.driver == DRIVER:
         return ok(subject, expected=DRIVER, actual=DRIVER)

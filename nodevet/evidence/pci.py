@@ -51,6 +51,11 @@ class PciFunction(Record, frozen=True, kw_only=True):
         return f"{self.vendor}:{self.device}"
 
     @property
+    def is_unbound(self) -> bool:
+        """Whether it has no driver; False if that was not read."""
+        return self.driver is None and self.errors.get("driver") == UNBOUND
+
+    @property
     def kind(self) -> str:
         """gpu, vgpu, nvswitch, nic, nvme, port or other, from the class code and the vendor.
 
@@ -58,6 +63,9 @@ class PciFunction(Record, frozen=True, kw_only=True):
         the ids of the GPU, and NVML does not list it."""
         return _kind(self.class_code or "", self.vendor or "", bool(self.physfn))
 
+
+UNBOUND = "no driver is bound"
+"""What the probe gives as the reason for a missing driver."""
 
 DATA_NICS = ("0200", "0207", "0208")
 """Classes: Ethernet, InfiniBand, fabric (Omni-Path)."""
