@@ -5,13 +5,15 @@ memory: NCCL falls back and says so only with NCCL_DEBUG=INFO, and jobs on sever
 rate.
 
 **Read from** `/proc/modules`, the flavour of the driver in `/proc/driver/nvidia/version`, the
-kernel release, and the RDMA devices of `/sys/class/infiniband`.
+kernel release, the RDMA devices of `/sys/class/infiniband`, and the PCI bus.
 
 **Verdicts.** One of the two is enough: `peermem` (nvidia_peermem, or the nv_peer_mem or
 efa_nv_peermem before it, is loaded) or `dma_buf` (the driver is the open flavour, the kernel
 is 5.12 or newer). `one_of` leaves one of them out. An older kernel with the open flavour and
 without peermem is unknown: distributions have brought dma-buf for RDMA to older kernels. A node
 without RDMA devices on its PCI bus is not applicable: those of software (rxe, siw) do not count.
+With InfiniBand adapters on the bus and no RDMA device it is unknown: their driver is not loaded, or
+gave up.
 
 **To fix it** `modprobe nvidia_peermem`, and for every boot a file in `/etc/modules-load.d`; with
 the open flavour NCCL and UCX of today use dma-buf by themselves.
@@ -23,11 +25,13 @@ from typing import Annotated, Literal
 
 from msgspec import Meta
 
+from nodevet.checking.rdma import NOT_LOADED
 from nodevet.evidence.core import unread
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.host import HostInfo
 from nodevet.evidence.infiniband import Infiniband
 from nodevet.evidence.modules import Modules
+from nodevet.evidence.pci import KEPT_FOR_GUESTS, Pci
 from nodevet.model import (
     NODE,
     Area,
@@ -48,6 +52,7 @@ ADVICE = (
     "boot; or install the open kernel modules, which dma-buf needs"
 )
 NONE = "the node has no RDMA device"
+INFINIBAND = "0207"  # PCI class
 Way = Literal["peermem", "dma_buf"]
 
 
@@ -66,7 +71,7 @@ def without_rdma(evidence: Evidence) -> Finding | None:
     """What is to be said of a node without RDMA devices, or one whose devices are not known."""
     section = evidence[Infiniband]
     if section.status == "absent":
-        return not_applicable(why=NONE)
+        return without_device(evidence)
     if section.data is None:
         return unknown(why=f"RDMA devices: {section.why}")
     if section.data.devices is None:
@@ -75,7 +80,21 @@ def without_rdma(evidence: Evidence) -> Finding | None:
     for device in section.data.devices:
         if device.bus_id is None and not any(places):
             return unknown(why=f"{device.name}: bus_id: {device.why('bus_id')}")
-    return None if any(places) else not_applicable(why=NONE)
+    return None if any(places) else without_device(evidence)
+
+
+def without_device(evidence: Evidence) -> Finding:
+    """What is to be said where the kernel has no RDMA device: the bus may have an adapter."""
+    bus = evidence[Pci]
+    if bus.status != "absent" and (bus.data is None or bus.data.functions is None):
+        return unknown(why=f"PCI: {bus.data.why('functions') if bus.data else bus.why}")
+    adapters = [each.address for each in (bus.data.of_kind("nic") if bus.data else ())
+                if (each.class_code or "").startswith(INFINIBAND)
+                and each.driver not in KEPT_FOR_GUESTS]  # fmt: skip
+    if adapters:
+        why = f"the kernel has no RDMA device for the InfiniBand adapters {', '.join(adapters[:8])}"
+        return unknown(why=why, advice=NOT_LOADED)
+    return not_applicable(why=NONE)
 
 
 def judge_ways(evidence: Evidence, params: Params) -> Finding:
@@ -138,6 +157,8 @@ CHECK = Check(
         "modules.builtin[]",
         "modules.loaded[]",
         "modules.nvidia_flavour",
+        "pci.functions[].class_code",
+        "pci.functions[].driver",
     ),
     judge=judge,
     unasked="for HGX boards: elsewhere a site may do without GPUDirect",

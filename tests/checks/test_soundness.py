@@ -609,6 +609,7 @@ SAID_WITHIN = {  # what says of a record's own list whether an item is missing
 }
 BUS = ("pci", "functions")
 NO_MORE_OF_THE_BUS = (
+    "gpudirect",  # with an RDMA device the bus is not asked
     "network_link",  # the baseline counts its interfaces
     "nvme_count",  # the baseline counts them
     "nvswitch",  # the baseline counts them, or /dev
