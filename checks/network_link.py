@@ -5,8 +5,8 @@ with an MTU of 1500 among jumbo frames: the node answers, and storage, checkpoin
 crawl or hang at large messages.
 
 **Read from** `/sys/class/net/*/{operstate,carrier,speed,duplex,mtu,master,statistics}`,
-carrier_changes, and the driver of the device below; the kernel log since boot; the drivers of NICs in
-`/sys/bus/pci/devices`.
+carrier_changes, and the driver of the device below; the kernel log since boot; the drivers of
+NICs in `/sys/bus/pci/devices`.
 
 **Verdicts.** `interfaces` are named, or a pattern (`ens*`), which at least one must fit; `drivers`
 are for all physical interfaces of a kernel driver, apart from virtual functions. An exact name
