@@ -27,15 +27,15 @@ one. With `--since` what came since the last look is judged as what came during 
 counter of an interface went back, all of them began again at 0, and of another NIC of that name
 nothing is taken.
 
-`maximum_outage_s` judges how long a link was down before it came back, by the lines of its driver
-in the kernel log since boot, with `--since` what ended since the last look. NVIDIA's Health
-Validation allows no outage of 30 s. A link that trains when its driver is loaded was not lost, and
-one that is down still is judged by its state. The lines of mlx5_core and bnxt_en alone tell a lost
-link from an interface that somebody turned off: of that they say nothing, and when it is turned on
-again they say down for as long as it trains, so allow more than that. Of other drivers, of
-InfiniBand ports (which the kernel does not log) and of bonds it is unknown; so it is if the log has
-gaps, or has no line of a link that is up. A log whose beginning is gone is judged for what it
-covers, and the finding says since when, as `xid` does.
+`maximum_outage_s` limits how long a link was down before it came back, by its driver's lines in the
+kernel log since boot; with `--since` only outages that ended since the last look count. NVIDIA's
+Health Validation fails a link that was down for 30 s. Training while the driver loads is no outage,
+and a link that is still down is judged by its state. Only the lines of mlx5_core and bnxt_en tell a
+lost link from an interface that somebody turned off: they log nothing when it is turned off, and
+`down` when it is turned on, until it has trained. So allow more than training takes. It is unknown
+for other drivers, for bonds and for InfiniBand ports, whose links the kernel does not log, and if
+the log has gaps or no line of a link that is up. A log whose beginning is gone is judged for what
+it covers, and the finding says since when, as `xid` does.
 
 **To fix it** down: cable, transceiver, switch port, `ip link set NAME up`. Slow: `ethtool NAME`
 shows what both ends offer. MTU: netplan, NetworkManager or systemd-networkd, the same on all hosts
