@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from nodevet.remedy.plan import plan_file
 from simulated_fleet import Boot, SimulatedFleet
 
 pytestmark = pytest.mark.timeout(1500)
@@ -61,7 +62,7 @@ def test_what_is_wrong_and_allowed_becomes_a_plan(
     apply = f"nodevet apply plan.json -i {inventory} -b {tmp_path / 'two.yaml'}\n"
     assert f"plan.json is written; next: nodevet approve plan.json, then {apply}" in done.stderr
     file = tmp_path / "plan.json"
-    made = file.read(file.read_bytes())
+    made = plan_file.read(file.read_bytes())
     (step,) = made.steps
     assert (step.id, step.subjects, step.expected) == ("gpu1/power_limit/1", ("GPU 1",), 700)
     assert step.reason == "GPU 1: 500 W, expected 700 W (two.yaml:3)"
