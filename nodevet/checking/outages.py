@@ -23,6 +23,7 @@ READS = (
     "kernel_log.complete",
     "kernel_log.covered_s",
     "kernel_log.links[].bus_id",
+    "kernel_log.links[].count",
     "kernel_log.links[].outages[].down_s",
     "kernel_log.links[].outages[].up_s",
     "kernel_log.links[].up",
@@ -95,6 +96,8 @@ def gap(log: KernelLog, interface: Interface, link: NicLink | None, new: list[Ou
         return "the kernel log has no line about its link" if may_be_up and log.complete else ""
     if link.outages is None:
         return f"outages: {link.why('outages')}"
+    if link.count is None or (link.count and not link.outages):
+        return "the log does not say how long its link was down each time"
     if any(each.seconds is None for each in new):
         return "how long its link was down before the kernel log begins is not known"
     if may_be_up and not link.up:

@@ -595,6 +595,7 @@ SAID_WITHIN = {  # what says of a record's own list whether an item is missing
     "infiniband.devices[].ports[].pkeys": "one that is not there can only be called missing",
     "installed.packages[].found": "one answer of the package manager's",
     "kernel_log.events[].times_s": "`count` says how many lines there are",
+    "kernel_log.links[].outages": "`count` says whether there was one: the last is always told",
     "mounts.mounts[].options": "read whole or not at all",
     "mounts.mounts[].super_options": "read whole or not at all",
     "network.interfaces[].counters": "one that is not there is unknown",

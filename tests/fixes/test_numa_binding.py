@@ -156,10 +156,12 @@ def test_every_service_has_a_change_of_its_own(plan):
 def test_a_process_on_gpus_of_both_nodes_may_use_both(plan):
     sections = node(process(100, mems="0-2"), process(101), gpus=([100, 101], [100]))
     sections["numa"]["nodes"].append({"id": 2, "cpulist": "128-191", "memory_total_kb": 1})
+    sections["numa"]["online"] = "0-2"
     with pytest.raises(FixError, match=r"belong to several nodes .*100 on 0,1, 101 on 0"):
         plan("numa_binding", True, sections)
     alone = node(process(100, cpus="0-191"), gpus=([100], [100]))
     alone["numa"]["nodes"].append({"id": 2, "cpulist": "128-191", "memory_total_kb": 1})
+    alone["numa"]["online"] = "0-2"
     (change,) = plan("numa_binding", True, alone)
     assert "CPUAffinity=0-31,64-95,32-63,96-127\n" in change.actions[0].content
     assert "AllowedMemoryNodes=0,1\n" in change.actions[0].content
