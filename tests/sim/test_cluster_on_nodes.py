@@ -48,7 +48,7 @@ WRONG = {  # fault -> the checks and subjects that fail
     "torch-cpu": {("framework_cuda", "/opt/pytorch/bin/python")},
     "efa-good": set(),
     "efa-down": {("efa", "rdmap156s0")},
-    "efa-unbound": {("efa", "")},
+    "efa-unbound": {("efa", ""), ("network_link", "0000:9c:00.0")},
 }
 ASKED = {"framework_cuda", "imex", "link_ber", "nfs", "rdma", "routes"}
 
