@@ -83,7 +83,7 @@ def test_a_job_that_no_other_launcher_can_take_over_says_why_of_each_host(
             slurm.says("scancel", *slurm.jobs)
         seen.append(one)
     assert Counter(one.host for one in seen) == {host.name: 1 for host in wanted}
-    assert {one.status for one in seen[1:]} == {Status.NOT_VISITED}
+    assert {one.status for one in seen[1:]} == {Status.NOT_VISITED}, seen
     for one in seen[1:]:
         assert "launcher only " in one.why and "launcher strange " in one.why
 
