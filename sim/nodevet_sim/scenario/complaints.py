@@ -6,9 +6,9 @@ from typing import Any, get_args
 import pydantic
 from pydantic_core import ErrorDetails
 
+from nodevet.document.complaint import Complaint
 from nodevet.document.tree import Broken, Node, Scalar, Sequence, Spot, follow
 from nodevet.document.tree import Mapping as Map
-from nodevet.document.typed import Complaint
 from nodevet.printable import brief, sentence
 from nodevet.problems import did_you_mean, either, quoted
 
