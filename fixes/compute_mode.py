@@ -12,8 +12,8 @@ setting; if one GPU fails, the others are still set, and the unit ends as failed
 
 **What it cannot do.** EXCLUSIVE_THREAD is refused: drivers dropped it years ago. With
 persistence mode off the driver forgets the mode when the GPU's last client leaves; the plan
-says so, and `persistence_mode` comes first. A node with a GPU that does not respond is
-refused as a whole, since the unit sets every GPU.
+says so, and `persistence_mode` comes first. A node with a GPU that does not respond,
+or does not tell its mode, is refused as a whole, since the unit sets every GPU.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

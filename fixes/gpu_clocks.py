@@ -17,8 +17,8 @@ GPU fails, the others are still set, and the unit ends as failed.
 known does, and a lock that cannot be read can neither be verified nor restored. nvidia-smi
 refuses a pair that the GPU does not have (`nvidia-smi -q -d SUPPORTED_CLOCKS`). With persistence
 mode off the driver forgets the clocks when the GPU's last client leaves; the plan says so, and
-`persistence_mode` comes first. A node with a GPU that does not respond is refused as a
-whole, since the unit sets every GPU.
+`persistence_mode` comes first. A node with a GPU that does not respond, or does not
+tell its clocks, is refused as a whole, since the unit sets every GPU.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

@@ -15,8 +15,8 @@ MIG instances of a GPU that was in MIG mode are not restored.
 
 **What it cannot do.** It neither creates nor keeps MIG instances: use NVIDIA's mig-parted for
 the layout. The change makes the GPU forget its other settings; later fixes of the same plan
-set them again, else vet again. A node with a GPU that does not respond is refused as a
-whole, since the unit sets every GPU.
+set them again, else vet again. A node with a GPU that does not respond, or does not
+tell its mode, is refused as a whole, since the unit sets every GPU.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

@@ -20,9 +20,9 @@ started is stopped and releases every GPU: an idle one forgets its settings.
 
 **What it cannot do.** Switched off, an idle GPU forgets its power limit, its clocks and its compute
 mode at once; the plan says so. A later start of nvidia-persistenced by hand switches it on again. A
-node with a GPU that does not respond is refused as a whole, since the unit sets every GPU. A
-baseline whose `services` expects the daemon stopped or disabled contradicts this fix if the mode is
-to be on.
+node with a GPU that does not respond, or does not tell its mode, is refused as a whole, since the
+unit sets every GPU. A baseline whose `services` expects the daemon stopped or disabled contradicts
+this fix if the mode is to be on.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
