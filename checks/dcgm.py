@@ -9,7 +9,7 @@ installed, with a deadline; and the file of `diag`, in which `dcgmi diag -r 2 -j
 diagnostic is started, and no watch is switched on.
 
 **Verdicts.** A watch that says Warning or Failure fails, and so does each test of the diagnostic on
-each part that it did not pass, unless `allow` names the test. A test that was skipped is told; if
+each part that it did not pass, unless `allow` names the test. A skipped test is named; if
 nothing passed, or the numbers of results do not add up, it is unknown. DCGM and NVML that count
 different GPUs fail. Results of another driver, of other GPUs or older than `maximum_age_days` say
 nothing of the node as it is: unknown. So are health watches that are not enabled: `dcgmi health -s

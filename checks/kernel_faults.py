@@ -186,7 +186,7 @@ def judge_part(
 
 
 def whose(part: FaultyPart, most: int, actual: Value) -> dict[str, Any]:
-    """The subject, and its values; of a device they say of which kind they are."""
+    """The subject and its values; those of a device name the kind of fault."""
     word, address = WORDS[part.kind], part.device
     if not address:
         subject = Subject(kind="kernel", id=word)

@@ -31,8 +31,9 @@ nothing is taken.
 kernel log since boot; with `--since` only outages that ended since the last look count. NVIDIA's
 Health Validation fails a link that was down for 30 s. Training while the driver loads is no outage,
 and a link that is still down is judged by its state. Only the lines of mlx5_core and bnxt_en tell a
-lost link from an interface that somebody turned off: they log nothing when it is turned off, and
-`down` when it is turned on, until it has trained. So allow more than training takes. It is unknown
+lost link from an interface that was turned off: these drivers log nothing when an interface is
+turned off, and log `down` when it is turned on, until it has trained. So allow more than training
+takes. It is unknown
 for other drivers, for bonds and for InfiniBand ports, whose links the kernel does not log, and if
 the log has gaps or no line of a link that is up. A log whose beginning is gone is judged for what
 it covers, and the finding says since when, as `xid` does.

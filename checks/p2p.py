@@ -8,8 +8,8 @@ machine's topology, a module parameter that a debugging session left behind.
 
 **Verdicts.** A GPU fails with the peers that it cannot reach, and why NVML says so. In a virtual
 machine a topology that does not allow it is up to the host and not applicable, unless NVLink is
-asked for. A node with one GPU, a GPU in MIG mode and a vGPU are not applicable. A pair of which
-NVML says nothing is unknown. Of more than 16 GPUs the pairs are not read.
+asked for. A node with one GPU, a GPU in MIG mode and a vGPU are not applicable. A pair that
+NVML says nothing about is unknown. With more than 16 GPUs the pairs are not read.
 
 **To fix it** CHIPSET_NOT_SUPPORTED, IOH_TOPOLOGY_NOT_SUPPORTED: the GPUs are on different root
 complexes, or ACS and IOMMU send their traffic through the host. DISABLED_BY_REGKEY: look for

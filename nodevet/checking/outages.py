@@ -33,7 +33,7 @@ READS = (
 
 
 def outage(evidence: Evidence, interface: Interface, most_s: float, advice: str) -> Aspect:
-    """Whether no time in which a link was down was longer than so many seconds."""
+    """Whether every outage of a link was at most this long."""
     section = evidence[KernelLog]
     log = section.data
     if section.status == "absent":

@@ -19,7 +19,7 @@ FIELD = re.compile(r'(?:"[^"]*"|[^ \t"])+')
 
 
 def signer_problems(source: Source) -> Iterator[Problem]:
-    """Every line that ssh-keygen would skip. Nothing is said behind the head of a private key,
+    """Every line that ssh-keygen would skip. Behind the head of a private key nothing is reported,
     since problems are shown with their lines."""
     for number, line in enumerate(source.text.splitlines(), 1):
         place = Place(number, 1, source.shown)

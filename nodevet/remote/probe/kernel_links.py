@@ -2,8 +2,8 @@
 
 Sources, below drivers/net/ethernet of the kernel tree: mellanox/mlx5/core/en_main.c
 (mlx5e_update_carrier), mellanox/mlx5/core/main.c (the firmware's version, when the driver takes the
-card) and broadcom/bnxt/bnxt.c (bnxt_report_link). Both say nothing when somebody turns an interface
-off. When it is turned on they say `down` until its link has trained.
+card) and broadcom/bnxt/bnxt.c (bnxt_report_link). Both log nothing when an interface is turned
+off. When it is turned on they log `down` until its link has trained.
 
 Not here, since their lines do not tell a lost link from an interface that was turned off: ice and
 i40e (ice_link_event, i40e_link_event), e1000e, and drivers on phylib. Not here, since they log
@@ -140,8 +140,10 @@ class LoggedLinks(object):
         return self
 
     def records(self, begins):
-        """A record of each NIC whose link is told of. `begins`: whether the log begins at boot.
-        Raises ValueError."""
+        """A record of each NIC that has lines about its link. Raises ValueError.
+
+        `begins`: whether the log begins at boot.
+        """
         if self.unread:
             raise ValueError(self.unread)
         links = {

@@ -90,7 +90,7 @@ def hard_lockup(healthy: Healthy, want: LoggedFault) -> Patch:
 
 
 def kernel_panic(healthy: Healthy, want: LoggedFault) -> Patch:
-    """The kernel panicked, and the node goes on: it is told not to stop.
+    """The kernel log has a panic; the node keeps running.
 
     `after`, seconds after boot, 3.
     """

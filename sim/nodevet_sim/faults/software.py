@@ -38,7 +38,7 @@ def gpus_hidden(healthy: Healthy, want: Hidden) -> Patch:
 
 
 def nccl_p2p_off(healthy: Healthy, want: NoParams) -> Patch:
-    """NCCL is told for every job not to copy between GPUs: NCCL_P2P_DISABLE in /etc/nccl.conf."""
+    """/etc/nccl.conf has NCCL_P2P_DISABLE: NCCL copies nothing between GPUs, in any job."""
     return Patch(root_files={"/etc/nccl.conf": "NCCL_P2P_DISABLE=1\n"})
 
 
