@@ -179,9 +179,7 @@ class World:
                 left_out = " ".join(
                     f"--exclude={shlex.quote(name)}" for name in NOT_COPIED + others
                 )
-                copied = self.shell(
-                    f"tar -C / -cf - {left_out} {folder[1:]} | {ssh} {UNPACK}"
-                )
+                copied = self.shell(f"tar -C / -cf - {left_out} {folder[1:]} | {ssh} {UNPACK}")
                 assert copied.returncode == 0, copied.stdout
 
     def carry(self, fleet: str, node: str) -> None:
