@@ -1,10 +1,10 @@
-"""All of it is in pyproject.toml, but for README.md: on an index page its links lead nowhere
-unless they are whole."""
+"""What pyproject.toml cannot say: README.md with whole links, which an index page needs, and the
+packages by pattern. `checks`, `fixes` and `baselines` lie at the top, where users read them."""
 
 import re
 from pathlib import Path
 
-from setuptools import setup
+from setuptools import find_packages, setup
 
 REPOSITORY = "https://github.com/nodevet/nodevet/blob/main/"
 
@@ -12,4 +12,8 @@ readme = (Path(__file__).parent / "README.md").read_text(encoding="utf-8")
 setup(
     long_description=re.sub(r"\]\((?![a-z]+:|#)", f"]({REPOSITORY}", readme),
     long_description_content_type="text/markdown",
+    packages=[
+        *find_packages(include=["nodevet", "nodevet.*"]),
+        *("nodevet.baselines", "nodevet.checks", "nodevet.fixes"),
+    ],
 )

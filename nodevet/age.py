@@ -7,6 +7,8 @@ clock may be wrong, and `clock_skew` asks about that.
 
 from datetime import datetime, timezone
 
+from nodevet.durations import coarse
+
 CHECK = "evidence_age"
 """What such a finding stands under in the place of a check."""
 
@@ -28,7 +30,6 @@ Evidence of a visit in the same run has no such finding.
 
 WEEK = 7 * 86400.0  # seconds
 AHEAD = 300.0  # seconds that two clocks may differ; a later time is not when it was read
-STEPS = (("d", 86400), ("h", 3600), ("min", 60), ("s", 1))
 ADVICE = "visit the host again; --max-age none judges saved evidence of any age"
 
 
@@ -54,14 +55,6 @@ def seconds_of(text: str) -> float | None:
         return None
 
 
-def words(seconds: float) -> str:
-    """`40 s`, `90 min`, `30 h`, `12 d`: whole units, of which there are at least two."""
-    for unit, size in STEPS:
-        if seconds >= 2 * size:
-            return f"{int(seconds // size):,} {unit}"
-    return f"{max(0, int(seconds))} s"
-
-
 def too_old(arrived: str, clock: str, *, now: float, most: float) -> str:
     """Why evidence is not judged for its age; empty if it is young enough.
 
@@ -72,9 +65,9 @@ def too_old(arrived: str, clock: str, *, now: float, most: float) -> str:
     if at is None:
         return "when the evidence was read is not known"
     if at > now + AHEAD:
-        return f"the evidence is of {read}, {words(at - now)} in the future: its age is not known"
+        return f"the evidence is of {read}, {coarse(at - now)} in the future: its age is not known"
     if now - at > most:
         return (
-            f"the evidence is {words(now - at)} old, of {read}; at most {words(most)} are allowed"
+            f"the evidence is {coarse(now - at)} old, of {read}; at most {coarse(most)} are allowed"
         )
     return ""

@@ -50,3 +50,15 @@ def elapsed(seconds: float) -> str:
     unit, size, smaller, below = next(step for step in STEPS if whole >= step[1])
     rest = whole % size // smaller
     return f"{whole // size:,} {unit}" + (f" {rest} {below}" if rest else "")
+
+
+def coarse(seconds: float) -> str:
+    """In whole units, of which there are at least two.
+
+    >>> coarse(40), coarse(5400), coarse(108000), coarse(-1)
+    ('40 s', '90 min', '30 h', '0 s')
+    """
+    for unit, size in (("d", 86400), ("h", 3600), ("min", 60), ("s", 1)):
+        if seconds >= 2 * size:
+            return f"{int(seconds // size):,} {unit}"
+    return f"{max(0, int(seconds))} s"

@@ -8,8 +8,8 @@ import pytest
 from nodevet.evidence.document import decode
 from nodevet.facts import LONGEST, MOST_KINDS, facts_of
 from nodevet.model import HostFacts
-from nodevet.report.json import encode
 from nodevet.report.parts.facts import rows
+from nodevet.sheet.json import encode
 
 H100 = {
     "name": "NVIDIA H100 80GB HBM3",

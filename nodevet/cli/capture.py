@@ -66,10 +66,10 @@ def command(
     """
     from nodevet.cli.common.learning import read_nodes
     from nodevet.cli.common.speech import say
-    from nodevet.report.parts.text import count
     from nodevet.run.capture import capture, try_out
     from nodevet.run.files import replace, tried
     from nodevet.run.targets import Targets
+    from nodevet.sheet.text import count
 
     if output:
         try_out(output, replace=force)

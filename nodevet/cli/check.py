@@ -320,7 +320,7 @@ def _only_printed(
 
 def _tell_strangers(save: Path, names: list[str], inventories: tuple[str, ...]) -> None:
     from nodevet.cli.common.speech import say
-    from nodevet.report.parts.text import nodeset
+    from nodevet.sheet.text import nodeset
 
     if names:
         where = "not in the inventory" if inventories else "not of this run"

@@ -125,6 +125,7 @@ def command(
     from nodevet.cli.common.output import Sinks, Streams, distinct
     from nodevet.cli.common.progress import Bar
     from nodevet.cli.common.speech import say
+    from nodevet.diagnosis.sheet import diagnosis_sheet
     from nodevet.run import incident
     from nodevet.run.context import open_context
     from nodevet.run.diagnose import diagnosed, diagnosed_again
@@ -133,6 +134,7 @@ def command(
     from nodevet.run.reach import fleet_options
     from nodevet.run.remember_incident import remember
     from nodevet.run.targets import Targets
+    from nodevet.sheet import FORMATS
 
     if redact and not capture:
         raise UserError("--redact goes with --capture FILE")
@@ -140,7 +142,7 @@ def command(
         raise UserError("--from reads one bundle: leave out hosts, -i, --limit and --capture")
     if watch and (bundle or capture or formats or rules):
         raise UserError("--watch shows hosts only: leave out --from, --capture, --format, --rules")
-    sinks = Sinks(formats, display=display, function="render_diagnosis")
+    sinks = Sinks(formats, display=display, known=FORMATS)
     if capture:
         distinct(capture, sinks.sinks)
         try_out(capture)
@@ -160,7 +162,7 @@ def command(
             bar.start()
             found = look(save=captured.keep if capture else None, done=bar.advance)
     try:
-        sinks.write_diagnosis(found, rules=rules)
+        sinks.show(found, lambda: diagnosis_sheet(found, rules=rules))
     finally:  # neither file is lost because the other cannot be written
         if capture:
             captured.write(capture, redact=redact)

@@ -126,18 +126,20 @@ def command(
       3  a host could not be read
     """
     from nodevet.cli.common.output import Sinks
+    from nodevet.feed.sheet import feed_sheet
     from nodevet.run.feed import check_batch, fed
     from nodevet.run.targets import Targets
     from nodevet.run.workload import read_workload
+    from nodevet.sheet import FORMATS
 
     _refuse_mixed(click.get_current_context(), measure=measure)
     if measure:
         words = (workload, *targets)
-        given = Sinks(formats, display=display, function="render_measured") if formats else None
+        given = Sinks(formats, display=display, known=("json",)) if formats else None
         asked = {"seconds": seconds, "user": user, "workers": workers}
         _measure(words, on, inventories, reach, given, asked)
         return
-    sinks = Sinks(formats, display=display, function="render_feed")
+    sinks = Sinks(formats, display=display, known=FORMATS)
     if workload.startswith("@") and not Path(workload).exists():
         raise click.UsageError(
             f"the workload is missing before {workload}; name its file first: "
@@ -147,7 +149,7 @@ def command(
     check_batch(job, batch)
     chosen = Targets(names=targets, inventories=inventories, limit=limit)
     found = fed(job, _nodes(chosen, evidence, reach, display), batch)
-    sinks.write_feed(found, plot=plot)
+    sinks.show(found, lambda: feed_sheet(found, plot=plot))
     click.get_current_context().exit(found.exit_code)
 
 
@@ -179,12 +181,13 @@ def _measure(
     from nodevet.run.feed import as_block, measure
     from nodevet.run.reach import fleet_options
     from nodevet.run.targets import Targets
+    from nodevet.sheet.json import indented
 
     needs_output()
     hosts = Targets(names=(on,), inventories=inventories).hosts()
     found = measure(words, hosts, fleet_options(**reach), **asked)
     if sinks:
-        sinks.write_measured(found)
+        sinks.write(lambda _: indented(found), sinks.sinks)
     else:
         click.echo(as_block(found), nl=False)
 

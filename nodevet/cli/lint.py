@@ -91,7 +91,7 @@ def command(
 def _tell(linted: "Linted", *, named: bool) -> None:
     """What was looked at, and how much was found."""
     from nodevet.printable import brief
-    from nodevet.report.parts.text import count, plural
+    from nodevet.sheet.text import count, plural
 
     for name, why in linted.skipped.items():
         click.echo(f"{brief(name)}: skipped: {why}", err=True)
@@ -116,8 +116,8 @@ def _tell(linted: "Linted", *, named: bool) -> None:
 def _suggest(names: tuple[str, ...], project: Project) -> None:
     """Lines that could stand under `expect`."""
     from nodevet.printable import plain
-    from nodevet.report.parts.text import columns, count
     from nodevet.run.suggest import suggest
+    from nodevet.sheet.text import columns, count
 
     for one in suggest(names, project):
         if not one.missing:

@@ -50,8 +50,8 @@ def command(
       hosts      the hosts that HOSTS, -i and --limit select: groups
     """
     from nodevet.printable import plain
-    from nodevet.report.parts.text import columns
     from nodevet.run.targets import Targets
+    from nodevet.sheet.text import columns
 
     if kind != "hosts" and (targets or inventories or limit):
         raise click.UsageError("HOSTS, -i and --limit are for `nodevet list hosts` only")
@@ -76,7 +76,7 @@ def command(
 def _tell_unasked(baselines: Mapping[str, Mapping[str, str]]) -> None:
     """The checks that not all of the baselines ask for: which do not, and why."""
     from nodevet.printable import plain
-    from nodevet.report.parts.text import columns, count
+    from nodevet.sheet.text import columns, count
 
     whys = {check: why for left in baselines.values() for check, why in left.items()}
     rows = []

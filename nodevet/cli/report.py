@@ -50,17 +50,22 @@ def command(
     from nodevet.cli.common.output import Sinks
     from nodevet.cli.common.runs import read_report
     from nodevet.diagnosis.model import Diagnosis
+    from nodevet.diagnosis.sheet import diagnosis_sheet
+    from nodevet.feed.sheet import feed_sheet
     from nodevet.model import Run
+    from nodevet.sheet import FORMATS
 
     if run.is_dir():
         _fixes(run, Sinks(formats, display=display))
     found = read_report(run)
     if isinstance(found, Diagnosis):
-        sinks = Sinks(formats, display=display, function="render_diagnosis")
-        sinks.write_diagnosis(found, rules=everything)
+        sinks = Sinks(formats, display=display, known=FORMATS)
+        sinks.show(found, lambda: diagnosis_sheet(found, rules=everything))
         click.get_current_context().exit(found.exit_code)
     if not isinstance(found, Run):
-        Sinks(formats, display=display, function="render_feed").write_feed(found, plot=everything)
+        answer = found
+        sinks = Sinks(formats, display=display, known=FORMATS)
+        sinks.show(answer, lambda: feed_sheet(answer, plot=everything))
         click.get_current_context().exit(found.exit_code)
     sinks = Sinks(formats, display=display)
     sinks.finish(found, streamed=False, everything=everything, shadow=shadow)

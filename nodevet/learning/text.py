@@ -9,7 +9,7 @@ from nodevet.document.scalars import TrapError, resolve
 from nodevet.learning.agree import Agreement, Difference
 from nodevet.model import Applies, Area, Value
 from nodevet.printable import plain
-from nodevet.report.parts.text import nodeset, wrap
+from nodevet.sheet.text import nodeset, wrap
 
 WIDTH = 96
 _BARE = re.compile(r"[A-Za-z_/~.][A-Za-z0-9_./%+-]*")

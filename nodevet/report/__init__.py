@@ -1,17 +1,14 @@
-"""Reports: one file per format, each of which renders a run of checks and a run of fixes; some of
-them whether nodes can feed their GPUs, and what GPUs wait for, too.
+"""Reports: one file per format, each of which renders a run of checks and a run of fixes.
 
 A format exists because its file does; it is imported when it is asked for, and so is all else:
 the help of a command names the formats. It has `ENDING`, what
-the name of its file ends in; `render_checks(run, ...)` and `render_fixes(result)`, pure; if it can
-show whether nodes feed their GPUs, `render_feed(answer)`; what they wait for,
-`render_diagnosis(incident)`; if a run of checks can be written host by host, its
-`pieces_of_checks(run)`; and if it has an exit code of its own on
-standard output, `exit_code(document)`. `parts` is what formats share.
+the name of its file ends in; `render_checks(run, ...)` and `render_fixes(result)`, pure; if a
+run of checks can be written host by host, its `pieces_of_checks(run)`; and if it has an exit code
+of its own on standard output, `exit_code(document)`. `parts` is what formats share.
 """
 
 import inspect
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from importlib import import_module
 from types import ModuleType
@@ -21,32 +18,34 @@ from nodevet.modules import names_in
 from nodevet.report.parts.errors import ReportError
 
 if TYPE_CHECKING:
-    from nodevet.diagnosis.model import Diagnosis
-    from nodevet.feed.answer import FeedAnswer
-    from nodevet.feed.measured import MeasuredLoader
     from nodevet.model import Run
     from nodevet.result import Result
 
 
 @cache
-def formats(function: str = "") -> tuple[str, ...]:
-    """The names of all formats, sorted; only of those with this function, if one is named."""
-    names = names_in(__path__)
-    return tuple(name for name in names if not function or hasattr(_imported(name), function))
+def formats() -> tuple[str, ...]:
+    """The names of all formats, sorted."""
+    return tuple(names_in(__path__))
 
 
-def module(name: str, function: str = "") -> ModuleType:
-    """The module of a format. Raises ReportError for an unknown name, or one that lacks the
-    function."""
-    known = formats(function)
-    if name in known:
-        return _imported(name)
-    listed = ", ".join(known)
+def module(name: str) -> ModuleType:
+    """The module of a format. Raises ReportError for an unknown name."""
+    require(name)
+    return _imported(name)
+
+
+def require(name: str, known: Sequence[str] = ()) -> None:
+    """Raises ReportError for a format that is not among the `known`, or among all if none are
+    named."""
+    among = sorted(known) or formats()
+    if name in among:
+        return
+    listed = ", ".join(among)
     if name in formats():
         raise ReportError(f"the format {name} does not render this; these do: {listed}")
     from nodevet.problems import did_you_mean
 
-    hint = did_you_mean(name, known, f"there are {listed}")
+    hint = did_you_mean(name, among, f"there are {listed}")
     raise ReportError(f"no report format is named {name!r}; {hint}")
 
 
@@ -67,37 +66,6 @@ def options(name: str) -> frozenset[str]:
 def fix_options(name: str) -> frozenset[str]:
     """What a format can be told of a run of fixes: `contents`, a `nodevet.resource.Contents`."""
     return frozenset(inspect.signature(module(name).render_fixes).parameters) - {"result"}
-
-
-def feed_options(name: str) -> frozenset[str]:
-    """What a format can be told of an answer about feeding GPUs: `colour`, `width`, `plot`."""
-    return frozenset(inspect.signature(_own(name, "render_feed")).parameters) - {"answer"}
-
-
-def render_measured(name: str, found: "MeasuredLoader") -> str:
-    """What a data loader was measured to do. Raises ReportError."""
-    return str(_own(name, "render_measured")(found))
-
-
-def render_feed(name: str, answer: "FeedAnswer", **given: Any) -> str:
-    """The answer in this format. Raises ReportError for a format that has none."""
-    return str(_own(name, "render_feed")(answer, **given))
-
-
-def diagnosis_options(name: str) -> frozenset[str]:
-    """What a format can be told of a diagnosis: `colour`, `width`, `rules`."""
-    return frozenset(inspect.signature(_own(name, "render_diagnosis")).parameters) - {"incident"}
-
-
-def render_diagnosis(name: str, incident: "Diagnosis", **given: Any) -> str:
-    """The diagnosis in this format. Raises ReportError for a format that has none."""
-    return str(_own(name, "render_diagnosis")(incident, **given))
-
-
-def _own(name: str, function: str) -> Callable[..., Any]:
-    """What only some formats have."""
-    found: Callable[..., Any] = getattr(module(name, function), function)
-    return found
 
 
 def streamed(name: str) -> bool:

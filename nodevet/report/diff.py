@@ -19,10 +19,10 @@ from nodevet.report.parts.causes import causes_of
 from nodevet.report.parts.fold import lines, listed, summary
 from nodevet.report.parts.hunks import Pair
 from nodevet.report.parts.hunks import hunks as hunks_of
-from nodevet.report.parts.text import nodeset, wrap
 from nodevet.report.parts.words import values
 from nodevet.resource import Contents, State, describe, filled, kind_of
 from nodevet.result import HostResult, Result, StepResult
+from nodevet.sheet.text import nodeset, wrap
 
 ENDING = ".diff"
 

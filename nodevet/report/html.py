@@ -6,14 +6,9 @@ JSON that the script shows with textContent alone. The page's policy runs exactl
 style below, by hash.
 """
 
-import base64
-import hashlib
 import json
-import re
-from importlib.resources import files
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-import jinja2
 from markupsafe import Markup
 
 from nodevet.durations import elapsed
@@ -26,17 +21,13 @@ from nodevet.report.parts.ages import evidence_age
 from nodevet.report.parts.fold import Line, findings_in_words, totals
 from nodevet.report.parts.shadow import SHADOW, shadowed
 from nodevet.report.parts.suspected import suspicions
-from nodevet.report.parts.text import count, name, nodeset
 from nodevet.resource import Contents
 from nodevet.result import Result
-
-if TYPE_CHECKING:
-    from nodevet.diagnosis.model import Diagnosis
-    from nodevet.feed.answer import FeedAnswer
-    from nodevet.report.parts.history_sheet import Sheet
+from nodevet.sheet import page
+from nodevet.sheet.text import count, name, nodeset
 
 ENDING = ".html"
-NOTHING = "default-src 'none'; base-uri 'none'; form-action 'none'"
+HERE = "nodevet.report.parts"  # the templates
 
 
 def render_checks(run: Run) -> str:
@@ -93,8 +84,9 @@ def _ended(result: Result) -> str:
 
 def _page(data: dict[str, Any], **given: Any) -> str:
     """The page of this data, with the one style and the one script of all."""
-    style, script = _source("style"), _source("script")
-    return _template("page").render(
+    style = page.source("nodevet.sheet", "base") + page.source(HERE, "style")
+    script = page.source(HERE, "script")
+    return page.template(HERE, "page").render(
         policy=_policy(style, script),
         style=Markup(style),  # noqa: S704 - ours
         script=Markup(script),  # noqa: S704 - ours
@@ -105,70 +97,8 @@ def _page(data: dict[str, Any], **given: Any) -> str:
     )
 
 
-def render_feed(answer: "FeedAnswer") -> str:
-    """Curves, table and changes of each kind of node."""
-    from nodevet.report.parts import feed_data
-
-    return _still("feed", feed_data.data(answer))
-
-
-def render_diagnosis(incident: "Diagnosis") -> str:
-    """Each GPU in a sentence, with the course of what was watched."""
-    from nodevet.report.parts import diagnosis_data
-
-    return _still("diagnosis", diagnosis_data.data(incident))
-
-
-def render_sheet(sheet: "Sheet") -> str:
-    """What a command of the history shows, with what went from run to run drawn."""
-    from nodevet.report.parts import history_data
-
-    return _still("history", history_data.data(sheet))
-
-
-def _still(name: str, data: dict[str, Any]) -> str:
-    """A page without any script."""
-    style = _source("style") + _source(f"{name}_style")
-    return _template(f"{name}_page").render(
-        policy=f"{NOTHING}; style-src '{_hash(style)}'",
-        style=Markup(style),  # noqa: S704 - ours
-        **data,
-    )
-
-
-def _template(name: str) -> jinja2.Template:
-    environment = jinja2.Environment(
-        autoescape=True,
-        undefined=jinja2.StrictUndefined,
-        keep_trailing_newline=True,
-        loader=jinja2.FunctionLoader(_source),
-    )
-    environment.filters["commands"] = commands
-    return environment.get_template(name)
-
-
-def commands(text: str) -> Markup:
-    """What stands between backticks as code; all of it escaped.
-
-    >>> commands("see `ls <x>`; 1 ` 2")
-    Markup('see <code>ls &lt;x&gt;</code>; 1 ` 2')
-    """
-    parts = re.split("`([^`]*)`", text)
-    code = Markup("<code>{}</code>")
-    return Markup("").join(code.format(each) if at % 2 else each for at, each in enumerate(parts))
-
-
-def _source(name: str) -> str:
-    file = files("nodevet.report.parts").joinpath(f"{name}.jinja")
-    return file.read_text(encoding="utf-8")
-
-
 def _policy(style: str, script: str) -> str:
-    return f"{NOTHING}; style-src '{_hash(style)}'; script-src '{_hash(script)}'"
-
-
-def _hash(text: str) -> str:
-    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+    return f"{page.NOTHING}; style-src '{page.hash_of(style)}'; script-src '{page.hash_of(script)}'"
 
 
 def _embedded(data: Any) -> str:

@@ -14,7 +14,6 @@ from msgspec.structs import replace
 
 from nodevet import typed
 from nodevet.model import HostReport, Run, RunNews, Severity, Status
-from nodevet.report.json import encode
 from nodevet.report.parts import fixes
 from nodevet.report.parts.errors import ReportError
 from nodevet.report.parts.fold import totals
@@ -25,6 +24,7 @@ from nodevet.report.parts.saved import (
     is_current,
     upgraded,
 )
+from nodevet.sheet.json import encode
 from nodevet.upgrades import Document, Upgrades
 
 if TYPE_CHECKING:

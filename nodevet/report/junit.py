@@ -24,10 +24,10 @@ from nodevet.printable import plain
 from nodevet.report.parts import fixes
 from nodevet.report.parts.ages import read_at
 from nodevet.report.parts.causes import follows_from
-from nodevet.report.parts.text import name
 from nodevet.report.parts.words import difference
 from nodevet.resource import Contents
 from nodevet.result import HostResult, Outcome, Result, StepResult
+from nodevet.sheet.text import name
 
 ENDING = ".junit.xml"
 COUNTED = ("tests", "failures", "errors", "skipped")

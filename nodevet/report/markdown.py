@@ -16,13 +16,11 @@ from nodevet.report import diff
 from nodevet.report.parts import fixes
 from nodevet.report.parts.fold import Line, lines, summary, totals
 from nodevet.report.parts.shadow import shadowed
-from nodevet.report.parts.spans import cell, code, longest, table
 from nodevet.report.parts.suspected import suspicions
-from nodevet.report.parts.text import count, name, nodeset
+from nodevet.sheet.spans import cell, code, longest, table
+from nodevet.sheet.text import count, name, nodeset
 
 if TYPE_CHECKING:
-    from nodevet.diagnosis.model import Diagnosis
-    from nodevet.feed.answer import FeedAnswer
     from nodevet.resource import Contents
     from nodevet.result import Result, StepResult
 
@@ -201,17 +199,3 @@ def _steps(steps: "Sequence[StepResult]", contents: "Contents") -> Iterator[str]
             yield f"  - {code(resource)}: {code(before)} → {code(after)}"
         for diffed in fixes.diffs(step, contents).values():
             yield from (f"    {line}" for line in _fenced("\n".join(diffed)))
-
-
-def render_feed(answer: "FeedAnswer") -> str:
-    """Batch by batch, what binds, what to change."""
-    from nodevet.report.parts.feed_markdown import document
-
-    return document(answer, MOST)
-
-
-def render_diagnosis(incident: "Diagnosis") -> str:
-    """For the ticket: each GPU in a sentence, the numbers that prove it, the suspects."""
-    from nodevet.report.parts.diagnosis_markdown import document
-
-    return document(incident, MOST)

@@ -16,7 +16,7 @@ from nodevet.report.parts import fixes
 from nodevet.report.parts.ages import evidence_age
 from nodevet.report.parts.fold import Totals, findings_in_words, lines, second_tries, totals
 from nodevet.report.parts.suspected import suspicions
-from nodevet.report.parts.text import count, nodeset
+from nodevet.sheet.text import count, nodeset
 
 if TYPE_CHECKING:
     from nodevet.result import Result

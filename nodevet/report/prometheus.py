@@ -18,7 +18,7 @@ from nodevet.printable import plain
 from nodevet.report.parts import fixes
 from nodevet.report.parts.ages import read_at
 from nodevet.report.parts.fold import totals
-from nodevet.report.parts.text import name
+from nodevet.sheet.text import name
 
 if TYPE_CHECKING:
     from nodevet.result import Result

@@ -10,15 +10,14 @@ from typing import TYPE_CHECKING
 from nodevet.model import Run
 from nodevet.report.parts.facts import above, judged_by
 from nodevet.report.parts.fold import lines, summary, totals
-from nodevet.report.parts.grid import BOLD, GREEN, grid, sgr
+from nodevet.report.parts.grid import grid
 from nodevet.report.parts.passed import passed
 from nodevet.report.parts.shadow import shadowed
 from nodevet.report.parts.suspected import suspected
-from nodevet.report.parts.text import count, wrap
+from nodevet.sheet.colours import BOLD, GREEN, sgr
+from nodevet.sheet.text import count, wrap
 
 if TYPE_CHECKING:
-    from nodevet.diagnosis.model import Diagnosis
-    from nodevet.feed.answer import FeedAnswer
     from nodevet.resource import Contents
     from nodevet.result import Result
 
@@ -84,21 +83,3 @@ def render_fixes(
     from nodevet.report.parts.fix_table import table
 
     return table(result, contents, folder, inventories, colour=colour, width=width)
-
-
-def render_feed(
-    answer: "FeedAnswer", *, colour: bool = False, width: int | None = None, plot: bool = False
-) -> str:
-    """Batch by batch, what binds, what to change; `plot`: utilization as bars, too."""
-    from nodevet.report.parts.feed_table import table
-
-    return table(answer, colour=colour, width=width, plot=plot)
-
-
-def render_diagnosis(
-    incident: "Diagnosis", *, colour: bool = False, width: int | None = None, rules: bool = False
-) -> str:
-    """A paragraph for each GPU; `rules`: with every rule and by what margin it holds or not."""
-    from nodevet.report.parts.diagnosis_table import table
-
-    return table(incident, colour=colour, width=width, rules=rules)

@@ -22,7 +22,6 @@ from nodevet.remedy.rollout.apply import apply as roll_out
 from nodevet.remedy.rollout.compare import StepContext
 from nodevet.remedy.settings import Carried, option
 from nodevet.report.parts.fix_next import FIX_AGAIN
-from nodevet.report.parts.text import count, nodeset
 from nodevet.result import NAMED, ONLY, Approval, Result, chosen_of
 from nodevet.run import confirmed
 from nodevet.run.approved import approved, closing
@@ -33,6 +32,7 @@ from nodevet.run.fix_run import chosen, keep, read_plan, resumable, same_plan, t
 from nodevet.run.listener import FixListener
 from nodevet.run.reach import fleet_options
 from nodevet.run.rollout import carried_out
+from nodevet.sheet.text import count, nodeset
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -16,9 +16,9 @@ from nodevet.evidence.document import Evidence
 from nodevet.learning import Agreement, alike, learn, unanimous
 from nodevet.learning.text import baseline_text
 from nodevet.model import Applies, GpuMatch
-from nodevet.report.parts.text import nodeset
 from nodevet.run import files
 from nodevet.run.errors import UserError
+from nodevet.sheet.text import nodeset
 
 STEM = "captured"
 

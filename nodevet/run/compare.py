@@ -9,8 +9,8 @@ from nodevet.learning.compare import ComparedGroup, Comparison, Odd, compare
 from nodevet.learning.text import flow
 from nodevet.model import Value
 from nodevet.printable import plain
-from nodevet.report.parts.text import count, name, nodeset, wrap
 from nodevet.run.nodes import Nodes
+from nodevet.sheet.text import count, name, nodeset, wrap
 
 WIDTH = 200
 NONE = "not said"

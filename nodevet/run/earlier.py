@@ -7,12 +7,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from nodevet import report
-from nodevet.age import AHEAD, seconds_of, words
+from nodevet.age import AHEAD, seconds_of
 from nodevet.document.kinds import DocumentKind, mistaken, recognize
+from nodevet.durations import coarse
 from nodevet.files import read_input
 from nodevet.model import Run
 from nodevet.printable import brief
 from nodevet.report.parts.errors import ReportError
+from nodevet.report.parts.saved import Decoded, Schema, decode
 
 if TYPE_CHECKING:
     from nodevet.diagnosis.model import Diagnosis
@@ -38,8 +40,6 @@ def read_run(path: Path, *, most: float) -> tuple[Run, Sequence[str]]:
 def read_report(path: Path, *, most: float) -> "tuple[Run | Diagnosis | FeedAnswer, Sequence[str]]":
     """What a report holds that can be rendered again, and what the reader must know of it, as
     `read_run` tells it. Raises SavedRunError."""
-    from nodevet.report.json import parse_diagnosis, parse_feed
-
     data = _data(path)
     kind = recognize(data)
     if kind is DocumentKind.FEED:
@@ -48,6 +48,27 @@ def read_report(path: Path, *, most: float) -> "tuple[Run | Diagnosis | FeedAnsw
         found = _parsed(data, parse_diagnosis, path, kind, "diagnose")
         return found, [f"{path}: {note}" for note in _age("diagnosis", found.started, most)]
     return _run(data, path, most)
+
+
+def parse_diagnosis(text: str | bytes) -> "Diagnosis":
+    """A diagnosis from its JSON form. Raises ReportError if it is none, or of another schema."""
+    from nodevet.diagnosis.model import SCHEMA, Diagnosis
+
+    return _of_schema(text, SCHEMA, Diagnosis, "diagnosis")
+
+
+def parse_feed(text: str | bytes) -> "FeedAnswer":
+    """An answer of `nodevet feed` from its JSON form. Raises as `parse_diagnosis` does."""
+    from nodevet.feed.answer import FEED_SCHEMA, FeedAnswer
+
+    return _of_schema(text, FEED_SCHEMA, FeedAnswer, "answer of feed")
+
+
+def _of_schema(text: str | bytes, current: int, kind: type[Decoded], what: str) -> Decoded:
+    schema = decode(text, Schema, what).schema
+    if schema != current:
+        raise ReportError(f"the {what} has schema {schema}, this nodevet reads {current}")
+    return decode(text, kind, what)
 
 
 def _run(data: bytes, path: Path, most: float) -> tuple[Run, Sequence[str]]:
@@ -80,7 +101,7 @@ def _age(what: str, began: str, most: float) -> Sequence[str]:
     if started is None or started > now + AHEAD:
         age = "of unknown age"
     elif now - started > most:
-        age = f"{words(now - started)} old"
+        age = f"{coarse(now - started)} old"
     else:
         return []
     return [f"the {what} is {age}: it was started at {brief(began, SHOWN) or 'an unknown time'}"]

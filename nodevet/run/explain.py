@@ -28,13 +28,13 @@ from nodevet.model import Check, Expectation, Host, HostReport, Run, Severity, s
 from nodevet.printable import brief
 from nodevet.problems import did_you_mean
 from nodevet.project import Project
-from nodevet.report.parts.text import count
 from nodevet.run.context import candidates, open_context
 from nodevet.run.earlier import DAY, read_run
 from nodevet.run.errors import UserError
 from nodevet.run.saved import read_saved
 from nodevet.run.targets import Targets
 from nodevet.run.vet import vet_saved
+from nodevet.sheet.text import count
 
 PAGES = {**identity.PAGES, age.CHECK: age.PAGE, CHOICE: OF_CHOICE}
 """Of what every run looks at, with no baseline asking for it."""

@@ -9,7 +9,7 @@ from nodevet.baseline.remarks import remarks
 from nodevet.catalog import Catalog
 from nodevet.document.tree import Mapping as Tree
 from nodevet.model import Applies, Area, Expectation, Waiver, show
-from nodevet.report.parts.text import count, nodeset
+from nodevet.sheet.text import count, nodeset
 
 NEVER = "It is never chosen by itself: name it with -b, or extend it."
 OTHERS_WIN = "One that is more specific wins."

@@ -22,10 +22,10 @@ from nodevet.remedy.plan.holders import names
 from nodevet.remedy.plan.plan_file import digest, read
 from nodevet.remedy.rollout.session import SessionTerms
 from nodevet.remedy.settings import Rollout
-from nodevet.report.parts.text import nodeset
 from nodevet.result import Result
 from nodevet.run.errors import UserError
 from nodevet.run.listener import FixListener
+from nodevet.sheet.text import nodeset
 
 UNKNOWN = ("INVENTORY",)
 """The inventories of a run, if they are not known."""

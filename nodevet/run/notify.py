@@ -14,8 +14,8 @@ from nodevet.news import again, fixed, resolved
 from nodevet.printable import brief, plain
 from nodevet.report.parts.fold import Line, lines, totals
 from nodevet.report.parts.suspected import sentence
-from nodevet.report.parts.text import count, nodeset
 from nodevet.run.errors import UserError
+from nodevet.sheet.text import count, nodeset
 
 SECONDS = 30.0  # for all that are told, together
 INSTALL = "install it with: pip install 'nodevet[notify]'"

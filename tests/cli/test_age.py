@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from nodevet.age import instant, too_old, words
+from nodevet.age import instant, too_old
 from nodevet.cli import nodevet as command_line
+from nodevet.durations import coarse
 from nodevet.fleet import Options, Visit
 from nodevet.model import Host, Status
 from nodevet.report import formats, jsonl
@@ -188,7 +189,7 @@ def test_d20_a_run_that_is_rendered_again_says_its_age(call: Call) -> None:
 
 
 def test_d20_ages_in_words() -> None:
-    assert [words(s) for s in (0, 119, 120, 7200, 3 * 3600, 30 * 3600, 2 * DAY, 800 * DAY)] == [
+    assert [coarse(s) for s in (0, 119, 120, 7200, 3 * 3600, 30 * 3600, 2 * DAY, 800 * DAY)] == [
         "0 s", "119 s", "2 min", "2 h", "3 h", "30 h", "2 d", "800 d",
     ]  # fmt: skip
     assert too_old("", "yesterday", now=0, most=DAY) == "when the evidence was read is not known"

@@ -30,8 +30,8 @@ def test_the_worked_table_by_the_file_alone(nodevet: Run) -> None:
 def test_plot_draws_with_plain_characters(nodevet: Run) -> None:
     done = nodevet("feed", EXAMPLE, "--plot")
     drawn = done.stdout.split("utilization by batch size")[1]
-    assert "  32 |#####################################.............| 73.2 %  transform" in drawn
-    assert " 8 |######" in drawn and "transform, now" in drawn
+    assert "  32  |#####################################.............|  73.2 %  transform" in drawn
+    assert " 8  |######" in drawn and "transform, now" in drawn
     assert all(ord(letter) < 128 for letter in drawn)
 
 

@@ -8,9 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from nodevet import report
-from nodevet.report.json import parse_feed
+from nodevet.diagnosis.sheet import diagnosis_sheet
 from nodevet.run import incident
+from nodevet.run.earlier import parse_feed
+from nodevet.sheet import markdown
+from nodevet.sheet.json import indented
 from tests.cli.test_feed import EXAMPLE
 from tests.diagnosis.samples import CASES
 from tests.report import diagnoses
@@ -90,7 +92,7 @@ def test_mistakes(nodevet: Run, saved: Path, words: str, told: str) -> None:
 
 def test_an_answer_of_feed_is_read_as_it_was_written(saved: Path) -> None:
     text = (saved / "feed.json").read_text()
-    assert report.render_feed("json", parse_feed(text)) == text
+    assert indented(parse_feed(text)) == text
 
 
 @pytest.mark.parametrize(
@@ -120,6 +122,6 @@ def test_a_file_is_written_though_standard_output_is_closed(saved: Path) -> None
 
 def test_a_made_up_fleet_is_rendered_from_its_file(nodevet: Run, tmp_path: Path) -> None:
     file = tmp_path / "fleet.json"
-    file.write_text(report.render_diagnosis("json", diagnoses.fleet()))
+    file.write_text(indented(diagnoses.fleet()))
     done = nodevet("report", file, "--format", "markdown")
-    assert done.stdout == report.render_diagnosis("markdown", diagnoses.fleet())
+    assert done.stdout == markdown.render(diagnosis_sheet(diagnoses.fleet()))

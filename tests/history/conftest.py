@@ -31,7 +31,7 @@ def nine_o_clock(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def _clock() -> Any:
-    from nodevet.report.parts.history_sheet import Clock
+    from nodevet.sheet.clock import Clock
 
     return Clock(now=NOW, zone=timezone.utc)
 

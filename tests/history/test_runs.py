@@ -9,9 +9,9 @@ import pytest
 from nodevet.cli.common import recalled
 from nodevet.history.listing import refs
 from nodevet.report.parts.history_runs import diff_sheet
-from nodevet.report.parts.history_table import table
 from nodevet.run.errors import UserError
 from nodevet.run.recall import diff_found, open_history
+from nodevet.sheet.terminal import render
 
 Say = Callable[..., str]
 
@@ -96,10 +96,10 @@ def test_lines_fit_a_terminal(remembered: str, nine_o_clock: None) -> None:
         found = diff_found(store, "2026-11-16", "last")
     sheet = diff_sheet(found.diff, found.refs, recalled.clock())
     for width in (80, 100, 120):
-        text = table(sheet, width=width)
+        text = render(sheet, width=width)
         assert max(map(len, text.splitlines())) <= width
-    coloured = table(sheet, colour=True, width=80)
-    assert re.sub(r"\x1b\[\d+m", "", coloured) == table(sheet, width=80)
+    coloured = render(sheet, colour=True, width=80)
+    assert re.sub(r"\x1b\[\d+m", "", coloured) == render(sheet, width=80)
 
 
 def test_without_a_store_it_says_what_records_one() -> None:

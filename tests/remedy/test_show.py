@@ -17,11 +17,11 @@ from nodevet.remedy.plan.planner import Proposal
 from nodevet.remedy.plan.render import View
 from nodevet.remedy.plan.screen import screen
 from nodevet.remedy.settings import Rollout
-from nodevet.report.parts.text import nodeset
 from nodevet.resource import Action, Resource, RunCommand, State, kernel
 from nodevet.resource.file import WriteFile
 from nodevet.resource.kernel import WriteKernel
 from nodevet.resource.unit import SetUnit
+from nodevet.sheet.text import nodeset
 
 
 def step(host: str = "gpu001", fix: str = "power_limit", *actions: Action, **more: Any) -> Step:

@@ -12,17 +12,19 @@ import pytest
 from browser import chromium, needs_chromium, show
 from msgspec.structs import replace
 
-from nodevet import report
 from nodevet.diagnosis.model import Cause, Confidence, Diagnosis
+from nodevet.diagnosis.sheet import diagnosis_sheet, strips
 from nodevet.diagnosis.suspects import REASONS, ranked
 from nodevet.document.kinds import DocumentKind, recognize
-from nodevet.report.json import parse_diagnosis
-from nodevet.report.parts.diagnosis_chart import WIDTH, strips
 from nodevet.report.parts.errors import ReportError
+from nodevet.run.earlier import parse_diagnosis
 from nodevet.run.schema import KINDS
+from nodevet.sheet import ENDINGS, FORMATS, render
+from nodevet.sheet.model import TimeBlock
+from nodevet.sheet.timestrip import WIDTH
+from nodevet.sheet.timestrip import strips as drawn
 from tests.report import diagnoses
 
-FORMATS = [name for name in report.formats() if hasattr(report.module(name), "render_diagnosis")]
 ROOT = Path(__file__).parents[2]
 
 
@@ -31,30 +33,25 @@ def hostile(make: SimpleNamespace) -> Diagnosis:
     return diagnoses.hostile(make.nasty)
 
 
-def test_four_formats_have_it() -> None:
-    assert FORMATS == ["html", "json", "markdown", "table"]
-    with pytest.raises(
-        ReportError, match="the format nagios does not render this; these do: html, json, "
-    ):
-        report.render_diagnosis("nagios", diagnoses.one())
+def rendered(form: str, found: Diagnosis, *, width: int | None = None, rules: bool = False) -> str:
+    return render(form, found, lambda: diagnosis_sheet(found, rules=rules), width=width)
 
 
 @pytest.mark.parametrize("form", ["table", "markdown"])
 def test_one_host(form: str, golden: Callable[[str, str], None]) -> None:
-    ending = report.module(form).ENDING
-    golden(f"diagnosis{ending}", report.render_diagnosis(form, diagnoses.one()))
+    golden(f"diagnosis{ENDINGS[form]}", rendered(form, diagnoses.one()))
 
 
 def test_rules_are_told_with_their_margins_if_that_is_asked_for() -> None:
-    told = report.render_diagnosis("table", diagnoses.one(), rules=True)
+    told = rendered("table", diagnoses.one(), rules=True)
     assert "[holds by 1.2] submission-bound: one thread is hot: SM busy 20 % (at most 85)" in told
     assert "[does not hold by 0.23] GPU-bound: the GPU is busy: SM busy 20 % (at least 85)" in told
-    assert "[holds by" not in report.render_diagnosis("table", diagnoses.one())
+    assert "[holds by" not in rendered("table", diagnoses.one())
 
 
 @pytest.mark.parametrize("form", FORMATS)
 def test_every_format_names_every_host_and_cause(form: str) -> None:
-    text = report.render_diagnosis(form, diagnoses.fleet())
+    text = rendered(form, diagnoses.fleet())
     for name in (f"gpu00{n}" for n in range(6)):
         assert name in text
     for cause in Cause:
@@ -64,13 +61,13 @@ def test_every_format_names_every_host_and_cause(form: str) -> None:
 
 def test_gpus_of_which_the_same_is_said_are_told_together() -> None:
     for form in ("table", "markdown", "html"):
-        text = report.render_diagnosis(form, diagnoses.fleet())
+        text = rendered(form, diagnoses.fleet())
         assert len(re.findall("GPUs 0-7", text)) >= 1, form
 
 
 def test_json_is_read_again_and_has_a_schema() -> None:
     for made in (diagnoses.one(), diagnoses.fleet()):
-        text = report.render_diagnosis("json", made)
+        text = rendered("json", made)
         assert parse_diagnosis(text) == made
         found = jsonschema.Draft202012Validator(KINDS["diagnosis"](Path())).iter_errors(
             json.loads(text)
@@ -80,7 +77,7 @@ def test_json_is_read_again_and_has_a_schema() -> None:
 
 
 def test_json_of_another_schema_is_refused() -> None:
-    text = report.render_diagnosis("json", diagnoses.one())
+    text = rendered("json", diagnoses.one())
     with pytest.raises(ReportError, match="the diagnosis has schema 9, this nodevet reads 1"):
         parse_diagnosis(text.replace('"schema": 1', '"schema": 9', 1))
     with pytest.raises(ReportError, match="not a saved diagnosis"):
@@ -89,7 +86,7 @@ def test_json_of_another_schema_is_refused() -> None:
 
 @pytest.mark.parametrize("form", FORMATS)
 def test_what_others_wrote_is_never_live(form: str, hostile: Diagnosis) -> None:
-    text = report.render_diagnosis(form, hostile)
+    text = rendered(form, hostile)
     assert not re.search("[\x00-\x09\x0b-\x1f\x7f-\x9f\u200b\u2028-\u202e\u2066\ufeff]", text)
     text.encode()
     if form == "html":
@@ -119,7 +116,7 @@ class Loads(HTMLParser):
 
 def test_the_page_loads_nothing(hostile: Diagnosis) -> None:
     for made in (hostile, diagnoses.fleet()):
-        page = report.render_diagnosis("html", made)
+        page = rendered("html", made)
         loads = Loads()
         loads.feed(page)
         assert loads.found == []
@@ -131,10 +128,10 @@ def test_the_page_loads_nothing(hostile: Diagnosis) -> None:
 def test_many_hosts_are_cut_and_counted() -> None:
     host = diagnoses.one().hosts[0]
     made = diagnoses.diagnosis(*(replace(host, host=f"gpu{n:04d}") for n in range(500)))
-    page = report.render_diagnosis("html", made)
-    assert "300 more hosts not shown" in page and "of the first 64 GPUs" in page
+    page = rendered("html", made)
+    assert "300 more hosts not shown" in page and "drawn of the first 64;" in page
     assert len(page) < 8 << 20
-    markdown = report.render_diagnosis("markdown", made)
+    markdown = rendered("markdown", made)
     assert len(markdown) < 65_536 and "more hosts have no room here" in markdown
 
 
@@ -147,7 +144,7 @@ def test_suspects_of_the_cause_come_first_folded_and_at_most_five() -> None:
     ]
     (line,) = ranked(host.suspects[:4], host.gpus)
     assert line.fixable
-    text = report.render_diagnosis("table", diagnoses.diagnosis(host), width=100)
+    text = rendered("table", diagnoses.diagnosis(host), width=100)
     assert text.count("suspect:") == 5
     assert "and 1 more and 3 differences that slow no GPU: nodevet check gpu1" in text
     assert "nodevet plan --fix power_limit gpu1" in text
@@ -162,12 +159,16 @@ def test_every_reason_is_of_a_check_and_every_cause_but_the_idle_has_some() -> N
 
 def test_charts_share_one_axis() -> None:
     lines = diagnoses.one().hosts[0].timelines
-    early, late = (strips(lines, 20.0, later)[0] for later in (0.0, 10.0))
+    found = tuple(strips(lines))
+    early, late = (
+        drawn(TimeBlock(strips=found, seconds=20.0, later=later))[0] for later in (0.0, 10.0)
+    )
     assert early.ticks == late.ticks and early.ticks[-1].label == "20 s"
     first, last = (float(strip.lines[0].points.split(",")[0]) for strip in (early, late))
     assert last == pytest.approx(first + (WIDTH - first - 16) / 2, abs=1)
     assert early.columns[0].text.startswith("0.2 s\nSM busy ")
-    assert [strip.last for strip in strips(lines, 20.0)][-2:] == [False, True]
+    every = drawn(TimeBlock(strips=found, seconds=20.0))
+    assert [strip.last for strip in every][-2:] == [False, True]
 
 
 def test_nothing_was_watched() -> None:
@@ -176,19 +177,19 @@ def test_nothing_was_watched() -> None:
     gpu = replace(bare.gpus[0], figures=(), rulings=(), jobs=(), confidence=Confidence.LOW)
     for made in (none, diagnoses.diagnosis(replace(bare, gpus=(gpu,)))):
         for form in FORMATS:
-            assert report.render_diagnosis(form, made)
-    assert "No GPU could be watched" in report.render_diagnosis("html", none)
+            assert rendered(form, made)
+    assert "No GPU could be watched" in rendered("html", none)
 
 
 @needs_chromium
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_the_page_in_a_browser(tmp_path: Path, scheme: str, hostile: Diagnosis) -> None:
     page = tmp_path / "diagnosis.html"
-    page.write_text(report.render_diagnosis("html", hostile), encoding="utf-8")
+    page.write_text(rendered("html", hostile), encoding="utf-8")
     with chromium(tmp_path / "profile", 900, 900) as driver:
         show(driver, page, scheme)
         strokes = driver.execute_script(
-            "return [...document.querySelectorAll('article:first-of-type .strip:nth-of-type(4) "
+            "return [...document.querySelectorAll('section section .strip:nth-of-type(4) "
             "polyline')].map(line => getComputedStyle(line).stroke)"
         )
         assert len(set(strokes)) == 8  # each thread in a colour of its own

@@ -24,7 +24,7 @@ from nodevet.model import (
 )
 from nodevet.printable import cells, cut, plain
 from nodevet.report.parts import fold, words
-from nodevet.report.parts.text import cut_pair, name, nodeset, pad, wrap
+from nodevet.sheet.text import cut_pair, name, nodeset, pad, wrap
 
 QUICK = settings(deadline=None, max_examples=50)
 NAMES = st.from_regex(

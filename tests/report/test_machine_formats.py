@@ -165,7 +165,7 @@ def test_markdown_tables_keep_their_columns(case, cases):
 
 
 def test_markdown_code_holds_the_hostile_text_whole(cases, make):
-    from nodevet.report.parts.text import name
+    from nodevet.sheet.text import name
 
     found = list(tokens(report.render("markdown", cases["hostile"])))
     code = "\n".join(token.content for token in found if token.type == "code_inline")

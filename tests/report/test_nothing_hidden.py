@@ -25,8 +25,8 @@ from nodevet.model import (
 from nodevet.printable import cells
 from nodevet.report import markdown
 from nodevet.report.parts.fold import lines, totals
-from nodevet.report.parts.text import nodeset
 from nodevet.report.table import render_checks
+from nodevet.sheet.text import nodeset
 
 TROUBLE = (Verdict.FAIL, Verdict.UNKNOWN, Verdict.WAIVED)
 CHECKS = st.sampled_from(["gpu_lost", "xid", "gpu_count", "power_limit", "my check"])

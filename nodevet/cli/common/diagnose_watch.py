@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 from nodevet.cli.common.display import Display
 from nodevet.cli.common.speech import tell
+from nodevet.diagnosis.board import board
 from nodevet.diagnosis.model import Diagnosis
-from nodevet.report.parts.diagnosis_board import board
-from nodevet.report.parts.diagnosis_words import closing
+from nodevet.diagnosis.phrases import closing
 
 if TYPE_CHECKING:
     from rich.live import Live

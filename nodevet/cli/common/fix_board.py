@@ -14,8 +14,8 @@ from nodevet.durations import elapsed
 from nodevet.printable import brief, plain
 from nodevet.remedy.events import Doing, Event, HostBegun, HostEnded, Phase, Resting, RunBegun
 from nodevet.report.parts.fixes import line
-from nodevet.report.parts.text import count, name
 from nodevet.result import Outcome
+from nodevet.sheet.text import count, name
 
 FEW = 4  # hosts that one line of a log names
 WHY = 60  # columns of a reason in a live line

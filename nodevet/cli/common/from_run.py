@@ -10,7 +10,6 @@ from nodevet.cli.common.progress import watched
 from nodevet.cli.common.replayed import tell_left_out, tell_not_asked
 from nodevet.cli.common.speech import say
 from nodevet.model import Run, Severity
-from nodevet.report.parts.text import nodeset
 from nodevet.run import saved
 from nodevet.run.context import VetContext
 from nodevet.run.errors import UserError
@@ -18,6 +17,7 @@ from nodevet.run.from_run import RecordedLook, Rejudge, recorded_hosts, rejudge
 from nodevet.run.processes import Killed
 from nodevet.run.recall import open_history, read_from
 from nodevet.run.targets import Targets
+from nodevet.sheet.text import nodeset
 
 if TYPE_CHECKING:
     from nodevet.cli.common.output import Sinks

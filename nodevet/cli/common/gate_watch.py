@@ -9,8 +9,8 @@ from nodevet.cli.common.live import Live, Said
 from nodevet.cli.common.output import Sinks, Streams
 from nodevet.cli.common.progress import Bar, Watcher
 from nodevet.durations import elapsed
-from nodevet.report.parts.text import count, nodeset
 from nodevet.run.listener import VetListener
+from nodevet.sheet.text import count, nodeset
 
 if TYPE_CHECKING:
     from nodevet.run.listener import Waiting

@@ -12,20 +12,19 @@ import click
 import msgspec
 
 from nodevet import report
-from nodevet.cli.common.display import Display
+from nodevet.cli.common.display import Display, Screen
 from nodevet.cli.common.interrupts import Interrupts
 from nodevet.cli.common.speech import needs_output, say, silence
 from nodevet.model import Host, Run
 from nodevet.run.errors import UserError
 from nodevet.run.files import open_to_append, replace, tried, try_out
 from nodevet.run.saved import keep
+from nodevet.sheet import render
 
 if TYPE_CHECKING:
-    from nodevet.diagnosis.model import Diagnosis
-    from nodevet.feed.answer import FeedAnswer
-    from nodevet.feed.measured import MeasuredLoader
     from nodevet.fleet import Visit
     from nodevet.result import Result
+    from nodevet.sheet.model import Sheet
 
 
 class Sink(msgspec.Struct, frozen=True):
@@ -55,15 +54,15 @@ class Sinks:
         formats: Sequence[str],
         save: Path | None = None,
         display: Display | None = None,
-        function: str = "",
+        known: Sequence[str] = (),
         *,
         remembers: bool = False,
     ) -> None:
-        """`function`: what a format must have if only some have it, `render_feed` for one.
+        """`known`: the formats to choose from; all those of a run, if none are named.
         `remembers`: `shown` is asked for once it was printed."""
         self.display = display or Display()
-        self.sinks = tuple(_sinks(formats or ["table"], function))
-        if function and any(sink.file is None for sink in self.sinks):
+        self.sinks = tuple(_sinks(formats or ["table"], known))
+        if known and any(sink.file is None for sink in self.sinks):
             needs_output()
         self._save = save
         self._lost: dict[str, str] = {}
@@ -99,12 +98,6 @@ class Sinks:
                 if file is not sys.stdout:
                     with suppress(OSError):
                         file.close()
-
-    def drawn(self, sink: Sink, known: frozenset[str], **given: Any) -> dict[str, Any]:
-        """What of this is `known` to a format; how wide and in which colours only at a terminal: a
-        file is none."""
-        shown = {} if sink.file else {"colour": self.display.colour, "width": self.display.width}
-        return {key: value for key, value in (shown | given).items() if key in known}
 
     def replace(self, path: Path, text: str | Iterable[str]) -> None:
         """Write a file whole or not at all; `finish` says when it could not be."""
@@ -194,29 +187,13 @@ class Sinks:
     def _give_up(self, what: str, error: OSError) -> None:
         self._lost.setdefault(what, error.strerror or str(error))
 
-    def write_diagnosis(self, found: "Diagnosis", *, rules: bool) -> None:
-        """Write a diagnosis. Raises as `finish` does."""
-        self.write(
-            lambda sink: report.render_diagnosis(
-                sink.format,
-                found,
-                **self.drawn(sink, report.diagnosis_options(sink.format), rules=rules),
-            ),
-            self.sinks,
-        )
+    def show(self, document: Any, sheet: "Callable[[], Sheet]") -> None:
+        """Write the document, or its sheet, in each format. Raises as `finish` does."""
+        self.write(lambda sink: self._rendered(sink, document, sheet), self.sinks)
 
-    def write_feed(self, found: "FeedAnswer", *, plot: bool) -> None:
-        """Write an answer of `feed`. Raises as `finish` does."""
-        self.write(
-            lambda sink: report.render_feed(
-                sink.format, found, **self.drawn(sink, report.feed_options(sink.format), plot=plot)
-            ),
-            self.sinks,
-        )
-
-    def write_measured(self, found: "MeasuredLoader") -> None:
-        """Write what `feed --measure` found. Raises as `finish` does."""
-        self.write(lambda sink: report.render_measured(sink.format, found), self.sinks)
+    def _rendered(self, sink: Sink, document: Any, sheet: "Callable[[], Sheet]") -> str:
+        screen = Screen() if sink.file else self.display.out
+        return render(sink.format, document, sheet, colour=screen.colour, width=screen.width)
 
     def code(self, document: "Run | Result") -> int:
         """The exit code: that of the format on standard output, if it has one of its own."""
@@ -257,13 +234,13 @@ class Streams:
                 self._output.give_up(sink, error)
 
 
-def _sinks(words: Sequence[str], function: str) -> Iterator[Sink]:
+def _sinks(words: Sequence[str], known: Sequence[str]) -> Iterator[Sink]:
     seen: set[Path | None] = set()
     for word in words:
         name, colon, path = word.partition(":")
         if colon and not path:
             raise click.UsageError(f"--format {word} needs a file after the colon")
-        report.module(name, function)
+        report.require(name, known)
         sink = Sink(name, Path(path) if path else None)
         place = sink.file.resolve() if sink.file else None
         if place in seen:

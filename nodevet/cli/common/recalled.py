@@ -10,9 +10,11 @@ import click
 from nodevet.cli.common import completing, options
 from nodevet.cli.common.display import Display
 from nodevet.cli.common.speech import say, tell
+from nodevet.sheet import FORMATS
 
 if TYPE_CHECKING:
-    from nodevet.report.parts.history_sheet import Clock, Sheet
+    from nodevet.sheet.clock import Clock
+    from nodevet.sheet.model import Sheet
     from nodevet.store import Store
 
 EXITS = """\
@@ -22,7 +24,6 @@ EXITS = """\
       2  usage or configuration error, or nothing has been recorded
 """
 Found = TypeVar("Found")
-FORMATS = ("table", "json", "markdown", "html")
 store = options.store_option("The history to read: sqlite:///PATH or postgresql://USER@HOST/DB.")
 
 redact = click.option(
@@ -77,7 +78,7 @@ class FormParam(click.ParamType):  # type: ignore[type-arg, unused-ignore]
 
 def clock() -> "Clock":
     """When and where the reader is."""
-    from nodevet.report.parts.history_sheet import Clock
+    from nodevet.sheet.clock import Clock
 
     return Clock(now=now())
 
@@ -95,14 +96,18 @@ def redacted(found: Found, history: "Store") -> Found:
 
 def show(document: Any, sheet: "Sheet", form: tuple[str, Path | None], display: Display) -> None:
     """Write the document, or its sheet, in a format, to standard output or to a file."""
-    from nodevet.report.parts.history_formats import rendered
+    import msgspec
+
     from nodevet.run.files import replace, tried
+    from nodevet.sheet import render
 
     name, file = form
+    told = {"kind": sheet.kind, **msgspec.to_builtins(document)}
     if file is None:
-        text = rendered(name, document, sheet, colour=display.colour, width=display.width)
-        tell(text, nl=False)
+        tell(
+            render(name, told, lambda: sheet, colour=display.colour, width=display.width), nl=False
+        )
         return
     with tried(file):
-        replace(file, rendered(name, document, sheet))
+        replace(file, render(name, told, lambda: sheet))
     say(f"written: {name} {file}")

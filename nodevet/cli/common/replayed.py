@@ -10,11 +10,11 @@ from nodevet.cli.common.progress import watched
 from nodevet.cli.common.speech import say
 from nodevet.model import Run, Severity
 from nodevet.printable import brief
-from nodevet.report.parts.text import count, nodeset
 from nodevet.run import saved
 from nodevet.run.context import VetContext
 from nodevet.run.targets import Targets
 from nodevet.run.vet import vet_saved
+from nodevet.sheet.text import count, nodeset
 from nodevet.trust import distrust
 
 if TYPE_CHECKING:

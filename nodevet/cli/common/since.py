@@ -9,10 +9,10 @@ from msgspec import structs
 from nodevet.cli.common.replayed import tell_doubts
 from nodevet.cli.common.speech import say
 from nodevet.printable import brief
-from nodevet.report.parts.text import count, nodeset
 from nodevet.run.context import VetContext
 from nodevet.run.errors import UserError
 from nodevet.run.last_look import LastLook
+from nodevet.sheet.text import count, nodeset
 
 SINCE_STORE = "store"  # the word in place of a folder
 MOST = 10  # reasons

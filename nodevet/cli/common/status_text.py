@@ -11,9 +11,9 @@ from nodevet.printable import plain
 from nodevet.report.parts import fix_table, fixes
 from nodevet.report.parts.fix_next import FIX_AGAIN, baselines_of
 from nodevet.report.parts.fix_table import BOLD, DIM, GREEN, MAGENTA, YELLOW, Styled
-from nodevet.report.parts.text import GAP, count, nodeset, pad
 from nodevet.result import CONFIRMED, LEFT_OUT
 from nodevet.run.status import InHand, RunStanding, RunStatus, seconds_since
+from nodevet.sheet.text import GAP, count, nodeset, pad
 
 TINTS = {
     RunStanding.GOES_ON: GREEN,

@@ -26,11 +26,11 @@ from nodevet.remedy.plan.alike import (
 )
 from nodevet.remedy.plan.screen import Row, table
 from nodevet.remedy.settings import told
-from nodevet.report.parts.text import count, cut_pair, nodeset
 from nodevet.report.parts.words import ADVICE, LIMIT, in_ranges, subjects_of, values
 from nodevet.resource import Contents, filled
 from nodevet.resource import diff as actions_diff
 from nodevet.resource.file import WriteFile
+from nodevet.sheet.text import count, cut_pair, nodeset
 
 EFFECT = {
     "restart": "in force after a restart",

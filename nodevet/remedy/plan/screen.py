@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from nodevet.fixing.model import Risk
 from nodevet.printable import ELLIPSIS, cells, cut
-from nodevet.report.parts.text import GAP, column, count, nodeset, pad, wrap
+from nodevet.sheet.text import GAP, column, count, nodeset, pad, wrap
 
 MORE = "↪ "
 INDENT = "      "

@@ -10,9 +10,9 @@ from nodevet.remedy.model import Plan, Step
 from nodevet.remedy.moments import until
 from nodevet.remedy.plan import signed
 from nodevet.remedy.settings import told
-from nodevet.report.parts.text import count, nodeset
 from nodevet.resource import RunCommand
 from nodevet.resource.unit import SetUnit, stopped_around
+from nodevet.sheet.text import count, nodeset
 
 MOST = 8  # names in one line
 MEANS = {

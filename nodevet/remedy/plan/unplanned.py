@@ -10,7 +10,7 @@ from nodevet.remedy.plan.candidates import Left, Withheld
 from nodevet.remedy.plan.planner import Proposal
 from nodevet.remedy.plan.screen import Row, table
 from nodevet.report.parts.fold import Line, lines
-from nodevet.report.parts.text import count, nodeset
+from nodevet.sheet.text import count, nodeset
 
 
 def rest(proposal: Proposal, width: int | None = None) -> list[str]:

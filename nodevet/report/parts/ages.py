@@ -2,9 +2,10 @@
 
 from collections.abc import Sequence
 
-from nodevet.age import instant, seconds_of, words
+from nodevet.age import instant, seconds_of
+from nodevet.durations import coarse
 from nodevet.model import HostReport, HostSummary, Run, Status
-from nodevet.report.parts.text import count
+from nodevet.sheet.text import count
 
 
 def read_at(report: HostReport | HostSummary) -> str:
@@ -21,7 +22,7 @@ def evidence_age(run: Run) -> str:
     ages = [max(0.0, started - at) for at in read if at is not None]
     told = []
     if ages:
-        youngest, oldest = words(min(ages)), words(max(ages))
+        youngest, oldest = coarse(min(ages)), coarse(max(ages))
         span = oldest if youngest == oldest else f"{youngest} to {oldest}"
         told.append(f"evidence {span} old")
     if unknown := read.count(None):
@@ -42,7 +43,7 @@ def last_time(times: Sequence[str], started: str) -> str:
     first, last = (_minute(at, begun) for at in (read[0], read[-1]))
     span = last if first == last else f"{first} to {last}"
     ago = None if begun is None else begun - read[-1]
-    return f"last {span} UTC" + (f", {words(ago)} ago" if ago is not None and ago >= 0 else "")
+    return f"last {span} UTC" + (f", {coarse(ago)} ago" if ago is not None and ago >= 0 else "")
 
 
 def _minute(at: float, begun: float | None) -> str:

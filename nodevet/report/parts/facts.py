@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from nodevet.durations import elapsed
 from nodevet.model import HostFacts, HostReport, Run, Status, Verdict
 from nodevet.printable import brief
-from nodevet.report.parts.text import GAP, column, columns, count, nodeset, wrap
+from nodevet.sheet.text import GAP, column, columns, count, nodeset, wrap
 
 CHOICE = "baseline"  # nodevet.baseline.choose.CHECK: a finding under it says that none was chosen
 NONE = "none"  # said of hosts that answered, and for which there was no baseline

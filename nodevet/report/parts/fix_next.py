@@ -5,7 +5,6 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from nodevet.report.parts.text import nodeset
 from nodevet.result import (
     BY_HAND,
     CANARY_NOT_REBOOTED,
@@ -19,6 +18,7 @@ from nodevet.result import (
     Result,
     named_of,
 )
+from nodevet.sheet.text import nodeset
 
 RESUMABLE = ("interrupted", "the run ended before its turn", "the controller ended")
 FULL = f"{NO_FURTHER}: "

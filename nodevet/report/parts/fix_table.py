@@ -13,8 +13,8 @@ import msgspec
 from nodevet.printable import brief, cells, plain
 from nodevet.report.parts import fixes
 from nodevet.report.parts.fix_next import next_steps
-from nodevet.report.parts.text import GAP, count, name, nodeset, pad, wrap
 from nodevet.result import HostResult, Outcome, Result, StepResult
+from nodevet.sheet.text import GAP, count, name, nodeset, pad, wrap
 
 ALIKE = 3  # more changes of one kind than that are counted, not listed
 VARIANTS = 6  # rows of one step that differ from host to host; of more, half are shown

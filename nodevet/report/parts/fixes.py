@@ -11,8 +11,8 @@ from nodevet.durations import elapsed
 from nodevet.model import Finding, Verdict
 from nodevet.printable import brief, plain
 from nodevet.report.parts.hunks import hunks
-from nodevet.report.parts.text import count, name, nodeset
 from nodevet.report.parts.words import in_ranges
+from nodevet.sheet.text import count, name, nodeset
 
 if TYPE_CHECKING:
     from nodevet.resource import Contents, State

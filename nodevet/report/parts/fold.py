@@ -25,8 +25,8 @@ from nodevet.printable import brief
 from nodevet.report.parts.ages import evidence_age, last_time
 from nodevet.report.parts.causes import causes_of
 from nodevet.report.parts.ranges import shape, spanned
-from nodevet.report.parts.text import after_label, count
 from nodevet.report.parts.words import ADVICE, LIMIT, SENTENCE, difference, subjects_of, values
+from nodevet.sheet.text import after_label, count
 
 ORDER = tuple(each.words.upper() for each in HostOutcome if each is not HostOutcome.OK)
 """The labels of the lines, worst first."""

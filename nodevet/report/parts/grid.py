@@ -12,18 +12,12 @@ from typing import NamedTuple
 from nodevet.model import Severity
 from nodevet.printable import cells
 from nodevet.report.parts.fold import Line
-from nodevet.report.parts.text import GAP, WIDEST, nodeset, pad, wrap
+from nodevet.sheet.colours import DIM, MAGENTA, RED, YELLOW, sgr
+from nodevet.sheet.text import GAP, WIDEST, nodeset, pad, wrap
 
 NARROWEST = 24  # columns for hosts beside a difference, or they stand below it
 MOST = 3  # lines of hosts beside a difference, or they stand below it
 INDENT = 2  # columns of what stands below a row, from its check on
-
-RED, YELLOW, MAGENTA, GREEN, DIM, BOLD = "31", "33", "35", "32", "2", "1"
-
-
-def sgr(text: str, code: str) -> str:
-    """Text in a colour, or a weight, of a terminal."""
-    return f"\x1b[{code}m{text}\x1b[0m"
 
 
 class _Columns(NamedTuple):

@@ -4,8 +4,9 @@ from collections.abc import Iterator, Sequence
 
 from nodevet.history.backtest import Backtest, BacktestNight, CheckDelta, Foreseen, LastNight
 from nodevet.printable import plain
-from nodevet.report.parts.history_sheet import Cell, Clock, HistoryTable, Sheet
-from nodevet.report.parts.text import count, nodeset
+from nodevet.sheet.clock import Clock
+from nodevet.sheet.model import Cell, FactBlock, Sheet, TableBlock
+from nodevet.sheet.text import count, nodeset
 
 MOST = 30  # rows of failures
 
@@ -19,8 +20,7 @@ def backtest_sheet(found: Backtest, clock: Clock) -> Sheet:
         title=f"{names} in {count(len(nights), 'recorded run')}",
         kind="backtest",
         facts=(when, count(found.hosts, "host")),
-        about=tuple(_about(found)),
-        parts=tuple(_parts(found, clock)),
+        blocks=(FactBlock(rows=tuple(_about(found))), *_parts(found, clock)),
     )
 
 
@@ -74,14 +74,14 @@ def _foresees(found: Backtest) -> str:
     return ", ".join(parts)
 
 
-def _parts(found: Backtest, clock: Clock) -> Iterator[HistoryTable]:
-    yield HistoryTable(
+def _parts(found: Backtest, clock: Clock) -> Iterator[TableBlock]:
+    yield TableBlock(
         title="Nights",
         heads=("started", "hosts", "judged", "failed then", "fail now", "newly", "no more"),
         rows=tuple(_night(night, clock) for night in found.nights),
     )
     if found.checks:
-        yield HistoryTable(
+        yield TableBlock(
             title="Checks that differ",
             heads=("check", "newly fails", "on", "no more", "on"),
             rows=tuple(map(_check, found.checks)),
@@ -92,9 +92,9 @@ def _parts(found: Backtest, clock: Clock) -> Iterator[HistoryTable]:
         ("Alarms of the last night that are no more", found.removed),
     ):
         if lines:
-            yield HistoryTable(title=title, rows=tuple(map(_last, lines)))
+            yield TableBlock(title=title, rows=tuple(map(_last, lines)))
     if found.failures:
-        yield HistoryTable(
+        yield TableBlock(
             title="Failures, and what came before",
             heads=("host", "failed", "began", "alarm", "ahead"),
             rows=tuple(_failure(each, clock) for each in found.failures[:MOST]),

@@ -8,8 +8,9 @@ import msgspec
 from nodevet.history.blame import LONG_DAYS, Blame, ChangeLine, DriftGroup, DriftLook
 from nodevet.model import show
 from nodevet.printable import brief, plain
-from nodevet.report.parts.history_sheet import Cell, Clock, HistoryTable, Sheet
-from nodevet.report.parts.text import count, nodeset
+from nodevet.sheet.clock import Clock
+from nodevet.sheet.model import Cell, Sheet, TableBlock
+from nodevet.sheet.text import count, nodeset
 
 LONGEST = 60  # columns of one value
 KNOWN = {
@@ -42,12 +43,12 @@ def blame_sheet(found: Blame, clock: Clock) -> Sheet:
     return Sheet(
         title=title,
         kind="blame",
-        parts=tuple(_group(each, clock) for each in found.groups),
+        blocks=tuple(_group(each, clock) for each in found.groups),
         end=" ".join((*_always(found.always, clock), *_unread(found.unread))),
     )
 
 
-def _group(group: DriftGroup, clock: Clock) -> HistoryTable:
+def _group(group: DriftGroup, clock: Clock) -> TableBlock:
     number = len(group.looks)
     title = f"{count(number, 'host')} since {clock.both(group.bad.at)}: {nodeset(group.hosts)}"
     rows = tuple(_row(line, group) for line in group.changes)
@@ -55,7 +56,7 @@ def _group(group: DriftGroup, clock: Clock) -> HistoryTable:
     if clear := group.clear:
         note = f"{_sentence(clear, group)} {note}"
     heads = ("on", "others", "what changed", "from", "to") if rows else ()
-    return HistoryTable(title=title, heads=heads, rows=rows, note=note.strip())
+    return TableBlock(title=title, heads=heads, rows=rows, note=note.strip())
 
 
 def _row(line: ChangeLine, group: DriftGroup) -> tuple[Cell, ...]:

@@ -6,9 +6,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from nodevet.durations import elapsed
 from nodevet.history.model import RecordedAction, RecordedFixRun
 from nodevet.printable import brief, plain
-from nodevet.report.parts.history_sheet import Cell, Clock, HistoryTable, Sheet
-from nodevet.report.parts.text import count, name
 from nodevet.result import Outcome
+from nodevet.sheet.clock import Clock
+from nodevet.sheet.model import Cell, Sheet, TableBlock
+from nodevet.sheet.text import count, name
 
 GPU = re.compile(r"GPU-[0-9a-f-]{36}:")
 BAD = (Outcome.ROLLBACK_FAILED.value, Outcome.UNKNOWN.value)
@@ -38,7 +39,7 @@ def fix_runs_sheet(
     return Sheet(
         title=f"{count(len(found), 'run')} of fixes in {plain(store)}",
         kind="runs",
-        parts=(HistoryTable(heads=heads, rows=rows),),
+        blocks=(TableBlock(heads=heads, rows=rows),),
         end="there are earlier ones: -n 100 shows more" if more else "",
     )
 
@@ -105,11 +106,11 @@ def likeness(action: RecordedAction) -> object:
     )
 
 
-def repairs(title: str, actions: Sequence[RecordedAction], clock: Clock) -> HistoryTable | None:
+def repairs(title: str, actions: Sequence[RecordedAction], clock: Clock) -> TableBlock | None:
     """What runs of fixes changed; none if they changed nothing."""
     heads = ("when", "host", "", "plan", "fix", "what", "outcome")
     rows = tuple(_repairs(actions, clock))
-    return HistoryTable(title=title, heads=heads, rows=rows) if rows else None
+    return TableBlock(title=title, heads=heads, rows=rows) if rows else None
 
 
 def _repairs(actions: Sequence[RecordedAction], clock: Clock) -> Iterator[tuple[Cell, ...]]:

@@ -13,17 +13,18 @@ from nodevet.history.run_diff import FactDiff, FindingDiff, HostDiff, RunDiff
 from nodevet.model import Finding, HostOutcome, Severity
 from nodevet.printable import brief, plain
 from nodevet.report.parts.fold import Line, lines
-from nodevet.report.parts.history_sheet import (
-    Cell,
-    Clock,
-    HistoryChart,
-    HistoryLine,
-    HistoryTable,
-    RunPoint,
-    Sheet,
-)
-from nodevet.report.parts.text import count, nodeset
 from nodevet.report.parts.words import in_ranges
+from nodevet.sheet.clock import Clock
+from nodevet.sheet.model import (
+    Cell,
+    ChartBlock,
+    ChartLine,
+    ChartPoint,
+    FactBlock,
+    Sheet,
+    TableBlock,
+)
+from nodevet.sheet.text import count, nodeset
 
 LONGEST = 120  # columns of one value
 STATES = {RunState.COMPLETE: "quiet", RunState.RUNNING: "warning", RunState.INCOMPLETE: "warning"}
@@ -45,8 +46,8 @@ def runs_sheet(found: Sequence[RunLine], store: str, clock: Clock, more: bool) -
     return Sheet(
         title=count(len(found), "run") + (f" in {plain(store)}" if store else ""),
         kind="runs",
-        parts=(
-            HistoryTable(
+        blocks=(
+            TableBlock(
                 heads=heads,
                 rows=tuple(_run_row(each, clock, several, resolved) for each in found),
             ),
@@ -137,7 +138,7 @@ def run_sheet(
         )
         for each in listed
     )
-    parts: list[HistoryTable | HistoryChart] = [HistoryTable(title="Hosts", rows=rows)]
+    parts: list[TableBlock | ChartBlock] = [TableBlock(title="Hosts", rows=rows)]
     if told.hosts:
         parts.append(findings("What is wrong", lines(told), since, clock, began=run.started))
     if len(earlier) > 1:
@@ -148,19 +149,18 @@ def run_sheet(
     return Sheet(
         title=f"{plain(run.series) or 'check'} of {clock.at(run.started).strip()}: {outcomes(run)}",
         kind="run",
-        about=tuple((key, value) for key, value in about if value),
-        parts=tuple(parts),
+        blocks=(FactBlock(rows=tuple(row for row in about if row[1])), *parts),
         end=end,
     )
 
 
-def _course(runs: Sequence[RecordedRun], clock: Clock) -> HistoryChart:
+def _course(runs: Sequence[RecordedRun], clock: Clock) -> ChartBlock:
     """How many hosts failed, or could not be judged, from run to run; the oldest first."""
 
-    def line(name: str, tone: str, of: Iterable[HostOutcome]) -> HistoryLine:
+    def line(name: str, tone: str, of: Iterable[HostOutcome]) -> ChartLine:
         counted = list(of)
         points = (
-            RunPoint(
+            ChartPoint(
                 " ".join(clock.at(run.started).split()),
                 None,
                 float(sum(run.outcomes.get(each, 0) for each in counted))
@@ -170,11 +170,11 @@ def _course(runs: Sequence[RecordedRun], clock: Clock) -> HistoryChart:
             )
             for run in runs
         )
-        return HistoryLine(name=name, tone=tone, points=tuple(points))
+        return ChartLine(name=name, tone=tone, points=tuple(points))
 
     known = (HostOutcome.OK, HostOutcome.FAIL, HostOutcome.WAIVED)
     unsaid = [each for each in HostOutcome if each not in known]
-    return HistoryChart(
+    return ChartBlock(
         title=f"Hosts, the last {count(len(runs), 'run')}",
         lines=(
             line("fail", "fail", [HostOutcome.FAIL]),
@@ -220,7 +220,7 @@ def findings(
     *,
     over: bool = False,
     began: str = "",
-) -> HistoryTable:
+) -> TableBlock:
     """Folded findings; `over`: of what is no more; `began`: of a run that began then, so that what
     is new in it can be told."""
 
@@ -240,7 +240,7 @@ def findings(
     heads: tuple[str, ...] = ("check", "was", "where", "from")
     if not over:
         heads = ("", "check", "what", "where", "since")
-    return HistoryTable(title=title, heads=heads, rows=told)
+    return TableBlock(title=title, heads=heads, rows=told)
 
 
 def where(row: Line) -> str:
@@ -268,8 +268,8 @@ def export_sheet(folder: str, rows: Mapping[str, int]) -> Sheet:
     told = tuple(
         (Cell(f"{name}.parquet"), Cell(f"{number:,}", right=True)) for name, number in rows.items()
     )
-    table = HistoryTable(heads=("file", "rows"), rows=told)
-    return Sheet(title=f"written to {plain(folder)}", kind="export", parts=(table,))
+    table = TableBlock(heads=("file", "rows"), rows=told)
+    return Sheet(title=f"written to {plain(folder)}", kind="export", blocks=(table,))
 
 
 # --- two runs ---
@@ -320,7 +320,7 @@ def diff_sheet(found: RunDiff, refs: tuple[str, str], clock: Clock, *, newer: in
         title=f"{_called(before, clock)} → {_called(after, clock)}",
         kind="diff",
         facts=(f"{refs[0]} → {refs[1]}", *told),
-        parts=tuple(part for part in parts if part is not None),
+        blocks=tuple(part for part in parts if part is not None),
         end="; ".join(notes) or ("nothing differs" if found.nothing else ""),
     )
 
@@ -331,7 +331,7 @@ def _called(run: RecordedRun, clock: Clock) -> str:
 
 def _group(
     title: str, some: Sequence[FindingDiff], found: RunDiff, clock: Clock, *, over: bool = False
-) -> HistoryTable | None:
+) -> TableBlock | None:
     if not some:
         return None
     since = Since()
@@ -372,7 +372,7 @@ def _with_before(finding: Finding, each: FindingDiff) -> Finding:
     return replace(finding, why="; ".join(filter(None, (was, finding.why))))
 
 
-def _hosts(title: str, some: Sequence[HostDiff], side: str) -> HistoryTable | None:
+def _hosts(title: str, some: Sequence[HostDiff], side: str) -> TableBlock | None:
     reasons: dict[str, list[str]] = {}
     for each in some:
         reasons.setdefault(getattr(each, side), []).append(each.host)
@@ -380,10 +380,10 @@ def _hosts(title: str, some: Sequence[HostDiff], side: str) -> HistoryTable | No
         (Cell(nodeset(hosts)), Cell(brief(why, LONGEST), "unreached"))
         for why, hosts in reasons.items()
     )
-    return HistoryTable(title=title, rows=rows) if rows else None
+    return TableBlock(title=title, rows=rows) if rows else None
 
 
-def _named(found: RunDiff) -> HistoryTable | None:
+def _named(found: RunDiff) -> TableBlock | None:
     told = {
         "appeared": found.appeared,
         "vanished": found.vanished,
@@ -391,10 +391,10 @@ def _named(found: RunDiff) -> HistoryTable | None:
         "booted": found.rebooted,
     }
     rows = tuple((Cell(nodeset(hosts)), Cell(word)) for word, hosts in told.items() if hosts)
-    return HistoryTable(title="Hosts", rows=rows) if rows else None
+    return TableBlock(title="Hosts", rows=rows) if rows else None
 
 
-def parts_table(found: Sequence[PartMove]) -> HistoryTable | None:
+def parts_table(found: Sequence[PartMove]) -> TableBlock | None:
     """Parts that are not where they were; of very many the first."""
     rows = tuple(
         (
@@ -414,14 +414,14 @@ def parts_table(found: Sequence[PartMove]) -> HistoryTable | None:
     more = len(found) - len(rows)
     note = f"and {count(more, 'more part')}: `--format json` has all of them" if more else ""
     heads = ("part", "", "from", "to")
-    return HistoryTable(title="Parts", heads=heads, rows=rows, note=note) if rows else None
+    return TableBlock(title="Parts", heads=heads, rows=rows, note=note) if rows else None
 
 
 def _place(host: str, slot: str) -> str:
     return f"{plain(host)}, {brief(slot, LONGEST)}" if host else ""
 
 
-def facts_table(found: Iterable[FactDiff]) -> HistoryTable | None:
+def facts_table(found: Iterable[FactDiff]) -> TableBlock | None:
     """What hosts are that they were not: of several parts of a host as one line."""
     rows = tuple(
         (
@@ -432,7 +432,7 @@ def facts_table(found: Iterable[FactDiff]) -> HistoryTable | None:
         )
         for what, before, after, hosts in _joined(found)
     )
-    return HistoryTable(title="Facts", rows=rows) if rows else None
+    return TableBlock(title="Facts", rows=rows) if rows else None
 
 
 def short(value: str) -> str:

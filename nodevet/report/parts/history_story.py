@@ -4,7 +4,14 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from nodevet.age import seconds_of
 from nodevet.history.listing import troubles
-from nodevet.history.model import FindingSpan, PartPlace, RecordedAction, RecordedRun, RunState
+from nodevet.history.model import (
+    FindingSpan,
+    Part,
+    PartPlace,
+    RecordedAction,
+    RecordedRun,
+    RunState,
+)
 from nodevet.history.passport import PartFault, Passport, Stay
 from nodevet.history.story import FixedSince, HostStory, Night, StoryEvent, StoryKind
 from nodevet.model import Finding, HostFacts, HostOutcome, Severity, Verdict
@@ -12,9 +19,10 @@ from nodevet.printable import brief, plain
 from nodevet.report.parts.fold import lines
 from nodevet.report.parts.history_fixes import likeness, repairs, tone, what_changed, words
 from nodevet.report.parts.history_runs import KINDS, Since, findings, short
-from nodevet.report.parts.history_sheet import Cell, Clock, HistoryTable, Sheet
-from nodevet.report.parts.text import count, name
 from nodevet.report.parts.words import difference, subjects_of
+from nodevet.sheet.clock import Clock
+from nodevet.sheet.model import Cell, FactBlock, Sheet, TableBlock
+from nodevet.sheet.text import count, name
 
 LONGEST = 200  # columns of one text
 MOST_NIGHTS = 60  # marks of runs
@@ -49,13 +57,13 @@ def story_sheet(found: HostStory, clock: Clock) -> Sheet:
         *_facts(found.facts),
         ("parts", _parts(found.parts)),
     ]
-    parts: list[HistoryTable] = []
+    parts: list[TableBlock] = []
     if last:
         run = _no_run(last.run, last.at)
         parts += _wrong(found.open, found.baseline, run, clock)
         parts += _fixed(found.fixed, run, clock)
     parts.append(
-        HistoryTable(
+        TableBlock(
             title="What happened",
             heads=("when", "", "what"),
             rows=tuple(_events(found.events, clock)),
@@ -64,14 +72,13 @@ def story_sheet(found: HostStory, clock: Clock) -> Sheet:
     return Sheet(
         title=f"{name(found.host)}: {last.outcome.words if last else 'in no recorded run'}",
         kind="history",
-        about=tuple((key, value) for key, value in about if value),
-        parts=tuple(parts),
+        blocks=(FactBlock(rows=tuple(row for row in about if row[1])), *parts),
     )
 
 
 def _wrong(
     spans: Sequence[FindingSpan], baseline: str, run: RecordedRun, clock: Clock
-) -> Iterator[HistoryTable]:
+) -> Iterator[TableBlock]:
     """What is wrong by the baseline that judged the host last; by itself, what another one said."""
     by: dict[str, list[FindingSpan]] = {baseline: []}
     for span in spans:
@@ -91,7 +98,7 @@ def _wrong(
             yield findings(title, lines(troubles(run, [], told)), since, clock)
 
 
-def _fixed(fixed: Sequence[FixedSince], run: RecordedRun, clock: Clock) -> Iterator[HistoryTable]:
+def _fixed(fixed: Sequence[FixedSince], run: RecordedRun, clock: Clock) -> Iterator[TableBlock]:
     """What was wrong at the last visit, by the change that fixed it."""
     by: dict[str, list[FindingSpan]] = {}
     for each in fixed:
@@ -239,32 +246,30 @@ def passport_sheet(found: Passport, clock: Clock, *, kind: str = "passport") -> 
     now = f"in {name(here.host)}, {plain(here.slot)}" if here else _gone(found.stays, clock)
     if many := len(found.at_once):
         now = f"in {many} places at once"
-    names = {"gpu": ("serial, part number, VBIOS"), "nic": "board, firmware"}
+    tables = (
+        _stays(found, clock),
+        _faults(found, clock),
+        repairs("Repairs", found.repairs, clock),
+        repairs("Fixed on its host meanwhile", found.around, clock),
+        _counters(found.stays),
+        _points(found, clock),
+    )
     return Sheet(
         title=f"{KINDS[part.kind.value]} {plain(part.id)}: {now}",
         kind=kind,
-        about=tuple(
-            (key, value)
-            for key, value in (
-                ("model", plain(part.model)),
-                (names.get(part.kind.value, "serial, firmware"), plain(", ".join(part.names))),
-            )
-            if value
-        ),
-        parts=tuple(
-            each
-            for each in (
-                _stays(found, clock),
-                _faults(found, clock),
-                repairs("Repairs", found.repairs, clock),
-                repairs("Fixed on its host meanwhile", found.around, clock),
-                _counters(found.stays),
-                _points(found, clock),
-            )
-            if each is not None
-        ),
+        blocks=(_identity(part), *(table for table in tables if table is not None)),
         end="" if found.faults else "no check has said anything of it",
     )
+
+
+def _identity(part: Part) -> FactBlock:
+    """The model and the names of a part."""
+    names = {"gpu": "serial, part number, VBIOS", "nic": "board, firmware"}
+    told = (
+        ("model", plain(part.model)),
+        (names.get(part.kind.value, "serial, firmware"), plain(", ".join(part.names))),
+    )
+    return FactBlock(rows=tuple(row for row in told if row[1]))
 
 
 def _gone(stays: Sequence[Stay], clock: Clock) -> str:
@@ -274,12 +279,12 @@ def _gone(stays: Sequence[Stay], clock: Clock) -> str:
     return f"not seen since {' '.join(clock.at(last.last).split())}, in {name(last.host)}"
 
 
-def _stays(found: Passport, clock: Clock) -> HistoryTable:
+def _stays(found: Passport, clock: Clock) -> TableBlock:
     several = (
         "several parts have this id, or a place could not be read when it had gone: what is told "
         "here may be of more than one part"
     )
-    return HistoryTable(
+    return TableBlock(
         title="Where it was",
         heads=("from", "to", "host", "slot"),
         rows=tuple(
@@ -295,7 +300,7 @@ def _stays(found: Passport, clock: Clock) -> HistoryTable:
     )
 
 
-def _faults(found: Passport, clock: Clock) -> HistoryTable | None:
+def _faults(found: Passport, clock: Clock) -> TableBlock | None:
     rows = tuple(
         (
             Cell(clock.at(fault.first)),
@@ -307,7 +312,7 @@ def _faults(found: Passport, clock: Clock) -> HistoryTable | None:
         for fault in found.faults
     )
     heads = ("from", "to", "host", "", "what")
-    return HistoryTable(title="Faults", heads=heads, rows=rows) if rows else None
+    return TableBlock(title="Faults", heads=heads, rows=rows) if rows else None
 
 
 def _until(fault: PartFault, clock: Clock) -> Cell:
@@ -325,7 +330,7 @@ def _difference(finding: Finding) -> str:
     return f"{brief(finding.check)}: {what}" + (f"; {brief(why, LONGEST)}" if why else "")
 
 
-def _counters(stays: Sequence[Stay]) -> HistoryTable | None:
+def _counters(stays: Sequence[Stay]) -> TableBlock | None:
     """What was counted in each place, when it came and when it was last seen there."""
     rows = tuple(
         (
@@ -339,10 +344,10 @@ def _counters(stays: Sequence[Stay]) -> HistoryTable | None:
     )
     heads = ("counter", "in", "when it came", "last read")
     note = "what a part has counted goes with it; a counter that is not listed was 0"
-    return HistoryTable(title="Counters", heads=heads, rows=rows, note=note) if rows else None
+    return TableBlock(title="Counters", heads=heads, rows=rows, note=note) if rows else None
 
 
-def _points(found: Passport, clock: Clock) -> HistoryTable | None:
+def _points(found: Passport, clock: Clock) -> TableBlock | None:
     rows = tuple(
         (
             Cell(clock.at(point.moment.at)),
@@ -353,7 +358,7 @@ def _points(found: Passport, clock: Clock) -> HistoryTable | None:
         for point in found.points[-MOST_POINTS:]
     )
     heads = ("when", "host", "counter", "value")
-    return HistoryTable(title="When they moved", heads=heads, rows=rows) if rows else None
+    return TableBlock(title="When they moved", heads=heads, rows=rows) if rows else None
 
 
 MOST_POINTS = 40

@@ -2,18 +2,11 @@
 
 from nodevet.history.trend import CheckPoint, CheckTrend, FieldPoint, FieldTrend, PartSeries
 from nodevet.printable import brief, plain
-from nodevet.report.parts.history_chart import number_of
 from nodevet.report.parts.history_runs import short
-from nodevet.report.parts.history_sheet import (
-    Cell,
-    Clock,
-    HistoryChart,
-    HistoryLine,
-    HistoryTable,
-    RunPoint,
-    Sheet,
-)
-from nodevet.report.parts.text import count, name, nodeset
+from nodevet.sheet.chart import number_of
+from nodevet.sheet.clock import Clock
+from nodevet.sheet.model import Cell, ChartBlock, ChartLine, ChartPoint, Sheet, TableBlock
+from nodevet.sheet.text import count, name, nodeset
 
 MOST_LINES = 16  # of one chart
 MOST_OF_A_NAME = 48  # columns
@@ -24,10 +17,10 @@ def check_sheet(found: CheckTrend, clock: Clock) -> Sheet:
     failing = tuple(
         _counted(point, point.failing, len(point.unread), clock) for point in found.points
     )
-    lines = [HistoryLine(name="fail", points=failing, tone="fail")]
+    lines = [ChartLine(name="fail", points=failing, tone="fail")]
     if any(point.unknown for point in found.points):
         unknown = tuple(_counted(point, point.unknown, 0, clock) for point in found.points)
-        lines.append(HistoryLine(name="unknown", points=unknown, tone="unknown"))
+        lines.append(ChartLine(name="unknown", points=unknown, tone="unknown"))
     unread = any(point.unread for point in found.points)
     rows = tuple(
         (
@@ -46,19 +39,19 @@ def check_sheet(found: CheckTrend, clock: Clock) -> Sheet:
         title=f"{plain(found.check)}: {count(last.failing, 'host')} of {last.judged:,} fail",
         kind="trend",
         facts=tuple(filter(None, (plain(found.title), count(len(found.points), "run")))),
-        parts=(
-            HistoryChart(title="Hosts that fail", unit="", lines=tuple(lines), whole=True),
-            HistoryTable(heads=heads, rows=rows),
+        blocks=(
+            ChartBlock(title="Hosts that fail", unit="", lines=tuple(lines), whole=True),
+            TableBlock(heads=heads, rows=rows),
         ),
     )
 
 
-def _counted(point: CheckPoint, number: int, unread: int, clock: Clock) -> RunPoint:
+def _counted(point: CheckPoint, number: int, unread: int, clock: Clock) -> ChartPoint:
     """A gap where hosts that failed were not visited, or none was judged; `unread`: hosts that may
     fail still."""
     value = float(number) if point.known else None
     most = None if value is None else value + unread
-    return RunPoint(_label(point.started, clock), value, value, most)
+    return ChartPoint(_label(point.started, clock), value, value, most)
 
 
 def _label(at: str, clock: Clock) -> str:
@@ -71,24 +64,24 @@ def field_sheet(found: FieldTrend, clock: Clock) -> Sheet:
     title = f"{plain(found.field)}{of}" + (f", {found.unit}" if found.unit else "")
     facts = (count(len(found.points), "run"),)
     if any(point.values for point in found.points):
-        return Sheet(title=title, kind="trend", facts=facts, parts=(_words(found, clock),))
+        return Sheet(title=title, kind="trend", facts=facts, blocks=(_words(found, clock),))
     chart = _parts_chart(found, clock) if found.series else _range_chart(found, clock)
     table = _parts_table(found, clock) if found.series else _range_table(found, clock)
     left = len(found.series) - MOST_LINES
     end = f"the chart has the first {MOST_LINES} of {len(found.series)}" if left > 0 else ""
-    return Sheet(title=title, kind="trend", facts=facts, parts=(chart, table), end=end)
+    return Sheet(title=title, kind="trend", facts=facts, blocks=(chart, table), end=end)
 
 
-def _range_chart(found: FieldTrend, clock: Clock) -> HistoryChart:
+def _range_chart(found: FieldTrend, clock: Clock) -> ChartBlock:
     points = tuple(
-        RunPoint(_label(p.started, clock), p.least, None if p.partial else p.median, p.most)
+        ChartPoint(_label(p.started, clock), p.least, None if p.partial else p.median, p.most)
         for p in found.points
     )
-    line = HistoryLine(name="median, from the least to the most", points=points)
-    return HistoryChart(title="All hosts", unit=found.unit, lines=(line,))
+    line = ChartLine(name="median, from the least to the most", points=points)
+    return ChartBlock(title="All hosts", unit=found.unit, lines=(line,))
 
 
-def _range_table(found: FieldTrend, clock: Clock) -> HistoryTable:
+def _range_table(found: FieldTrend, clock: Clock) -> TableBlock:
     def number(value: float | None) -> Cell:
         return Cell("" if value is None else number_of(value), right=True)
 
@@ -102,25 +95,25 @@ def _range_table(found: FieldTrend, clock: Clock) -> HistoryTable:
         )
         for point in found.points
     )
-    return HistoryTable(heads=("run", "least", "median", "most", "values"), rows=rows)
+    return TableBlock(heads=("run", "least", "median", "most", "values"), rows=rows)
 
 
-def _parts_chart(found: FieldTrend, clock: Clock) -> HistoryChart:
+def _parts_chart(found: FieldTrend, clock: Clock) -> ChartBlock:
     labels = [_label(point.started, clock) for point in found.points]
     lines = tuple(
-        HistoryLine(
+        ChartLine(
             name=_name(each),
             points=tuple(
-                RunPoint(label, None, value, None)
+                ChartPoint(label, None, value, None)
                 for label, value in zip(labels, each.values, strict=True)
             ),
         )
         for each in found.series[:MOST_LINES]
     )
-    return HistoryChart(title="Each part", unit=found.unit, lines=lines)
+    return ChartBlock(title="Each part", unit=found.unit, lines=lines)
 
 
-def _parts_table(found: FieldTrend, clock: Clock) -> HistoryTable:
+def _parts_table(found: FieldTrend, clock: Clock) -> TableBlock:
     def row(each: PartSeries) -> tuple[Cell, ...]:
         return (
             Cell(_name(each)),
@@ -128,14 +121,14 @@ def _parts_table(found: FieldTrend, clock: Clock) -> HistoryTable:
         )
 
     heads = ("", *(_label(point.started, clock) for point in found.points))
-    return HistoryTable(heads=heads, rows=tuple(map(row, found.series)))
+    return TableBlock(heads=heads, rows=tuple(map(row, found.series)))
 
 
 def _name(part: PartSeries) -> str:
     return brief(" ".join(map(short, part.name.split())), MOST_OF_A_NAME) or "value"
 
 
-def _words(found: FieldTrend, clock: Clock) -> HistoryTable:
+def _words(found: FieldTrend, clock: Clock) -> TableBlock:
     """How often each value was read."""
 
     def told(point: FieldPoint) -> str:
@@ -145,4 +138,4 @@ def _words(found: FieldTrend, clock: Clock) -> HistoryTable:
         (Cell(clock.both(point.started)), Cell(f"{point.count:,}", right=True), Cell(told(point)))
         for point in found.points
     )
-    return HistoryTable(heads=("run", "values", "which"), rows=rows)
+    return TableBlock(heads=("run", "values", "which"), rows=rows)

@@ -12,8 +12,8 @@ from nodevet.report.parts.ages import read_at
 from nodevet.report.parts.causes import with_causes
 from nodevet.report.parts.facts import baseline_of, rows
 from nodevet.report.parts.passed import passed
-from nodevet.report.parts.text import columns, name, wrap
 from nodevet.report.parts.words import in_ranges, values
+from nodevet.sheet.text import columns, name, wrap
 
 WORST = (Verdict.FAIL, Verdict.UNKNOWN, Verdict.WAIVED)
 TINTS = {Verdict.FAIL: "31", Verdict.UNKNOWN: "35", Verdict.WAIVED: "2"}

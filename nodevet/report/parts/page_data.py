@@ -18,8 +18,8 @@ from nodevet.report.parts.ages import read_at
 from nodevet.report.parts.causes import with_causes
 from nodevet.report.parts.fold import Line, lines, totals
 from nodevet.report.parts.hunks import hunks
-from nodevet.report.parts.text import count, name, nodeset
 from nodevet.report.parts.words import difference, in_ranges, values
+from nodevet.sheet.text import count, name, nodeset
 
 MOST_LINES = 200  # of one finding's differences
 LONGEST = 2000  # columns of one text

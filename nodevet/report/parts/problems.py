@@ -10,7 +10,7 @@ import msgspec
 from nodevet import __version__
 from nodevet.printable import ELLIPSIS, cells, plain
 from nodevet.problems import Problem
-from nodevet.report.json import encode
+from nodevet.sheet.json import encode
 
 WIDEST = 160  # columns of a line that is shown, if none are said
 GUTTER = 8  # columns of the number and the bar before it

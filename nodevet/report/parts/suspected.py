@@ -3,8 +3,8 @@
 from nodevet.model import Run, Suspicion
 from nodevet.printable import brief
 from nodevet.report.parts.fold import listed
-from nodevet.report.parts.grid import BOLD, sgr
-from nodevet.report.parts.text import count, nodeset, wrap
+from nodevet.sheet.colours import BOLD, sgr
+from nodevet.sheet.text import count, nodeset, wrap
 
 LONGEST = 400  # columns of the hosts of one
 FIRST = "suspect the rule, the controller or the site first"

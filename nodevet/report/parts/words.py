@@ -8,7 +8,7 @@ import msgspec
 from nodevet.evidence.sections import section_of
 from nodevet.model import NODE, Finding, Verdict, show
 from nodevet.printable import brief, plain
-from nodevet.report.parts.text import count, cut_pair, plural
+from nodevet.sheet.text import count, cut_pair, plural
 
 DIGITS = 9  # of a number that is shown in a range
 LIMIT = 56  # columns of one value in a folded line

@@ -2,14 +2,14 @@
 
 from collections.abc import Iterator, Sequence
 
+from nodevet.diagnosis import phrases as words
 from nodevet.diagnosis.model import Cause, Diagnosis, GpuDiagnosis, HostDiagnosis
 from nodevet.diagnosis.timeline import Points
 from nodevet.diagnosis.words import number
 from nodevet.printable import brief, cut, plain
 from nodevet.printable import cells as cells_of
-from nodevet.report.parts import diagnosis_words as words
-from nodevet.report.parts.diagnosis_table import WIDTH, coloured
-from nodevet.report.parts.text import GAP, column, count, name, pad, wrap
+from nodevet.sheet.colours import BOLD, GREEN, RED, YELLOW, sgr
+from nodevet.sheet.text import GAP, column, count, name, pad, wrap
 
 BARS = "▁▂▃▄▅▆▇█"
 CELLS = 20  # of a course of SM busy
@@ -23,6 +23,8 @@ ORDER = (
     *(Cause.GPU, Cause.IDLE),
 )
 """The worst first."""
+WIDTH = 100  # columns, if the terminal has none
+COLOURS = {Cause.GPU: GREEN, Cause.IDLE: BOLD, Cause.UNCLEAR: YELLOW}
 WatchedGpu = tuple[HostDiagnosis, GpuDiagnosis]
 
 
@@ -66,6 +68,11 @@ def _rows(gpus: Sequence[WatchedGpu], colour: bool, room: int) -> Iterator[str]:
         else:
             line = cut(line, room)
         yield line
+
+
+def coloured(gpu: GpuDiagnosis, text: str) -> str:
+    """Text in the colour of a GPU's cause."""
+    return sgr(text, COLOURS.get(gpu.cause, RED))
 
 
 def _busy(host: HostDiagnosis, gpu: GpuDiagnosis) -> str:

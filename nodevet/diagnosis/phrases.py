@@ -16,7 +16,7 @@ from nodevet.diagnosis.suspects import MOST, SuspectLine, ranked
 from nodevet.diagnosis.words import PROOF, number, shown, valued
 from nodevet.evidence.lists import spans
 from nodevet.printable import plain
-from nodevet.report.parts.text import count, name
+from nodevet.sheet.text import count, name
 
 FINE = (Cause.GPU, Cause.IDLE)
 PROOF_HEADS = ("what", "value", "of what")

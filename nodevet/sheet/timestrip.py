@@ -1,36 +1,25 @@
-"""What was watched as small charts under one another, on one axis of time. Pure."""
+"""Values over time as small charts under one another, on one axis. Pure."""
 
 from bisect import bisect_left
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
-from nodevet.diagnosis.timeline import Points, Timeline
-from nodevet.diagnosis.words import number
 from nodevet.printable import brief
-from nodevet.report.parts.feed_chart import Tick
+from nodevet.sheet.chart import COLOURS, ChartMark, number_of
+from nodevet.sheet.model import TimeBlock, TimeLine, TimeStrip
 
-WIDTH, HEIGHT, AXIS = 640, 58, 18  # of one chart; AXIS: of the labels below the last one
+WIDTH, HEIGHT, AXIS = 640, 58, 18  # of one strip; AXIS: of the labels below the last one
 LEFT, RIGHT, TOP, BOTTOM = 54, 16, 5, 5
-MOST_POINTS = 160  # of a line: more than that nobody sees
+MOST_POINTS = 160  # of a line: nobody sees more
 COLUMNS = 60  # at which the values can be read
 TICKS = 6
-COLOURS = 8  # then they begin again
 LONGEST = 48  # columns of a line's name
-FAMILIES = (
-    ("GPU", ("SM busy", "memory busy", "GPU memory used")),
-    ("Clock and power, of their limits", ("SM clock", "power")),
-    ("PCIe", ("PCIe in", "PCIe out")),
-    ("CPU of the hottest threads, of one core", ("CPU of ",)),
-    ("All CPUs", ("CPU user", "CPU system", "CPU iowait")),
-    ("Pressure", ("all waited for",)),
-)
-"""What is drawn together, by how its names begin; the first that fits."""
-OTHERS = "More"
 STEPS = (0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 30, 60, 120, 300)  # seconds between two ticks
+Points = tuple[tuple[float, float], ...]
 
 
-class Drawn(NamedTuple):
+class StripLine(NamedTuple):
     """One line, with its colour's number and its mean."""
 
     name: str
@@ -39,7 +28,7 @@ class Drawn(NamedTuple):
     mean: str
 
 
-class Column(NamedTuple):
+class StripColumn(NamedTuple):
     """A moment, and what every line was then."""
 
     x: float
@@ -47,60 +36,48 @@ class Column(NamedTuple):
     text: str
 
 
-class Strip(NamedTuple):
+class DrawnStrip(NamedTuple):
     """One chart, in the SVG's own units."""
 
     title: str
-    lines: list[Drawn]
-    levels: list[Tick]
-    columns: list[Column]
-    ticks: list[Tick]
+    lines: list[StripLine]
+    levels: list[ChartMark]
+    columns: list[StripColumn]
+    ticks: list[ChartMark]
     last: bool  # the axis is labelled below it
     about: str  # in words
 
 
-def strips(lines: Iterable[Timeline], seconds: float, later: float = 0.0) -> list[Strip]:
-    """The charts of one GPU, or of a host: from 0 to so many seconds. `later`: its own began so
-    many seconds after the axis."""
-    families: dict[tuple[str, str], list[Timeline]] = {}
-    for line in lines:
-        families.setdefault((_family(line.name), line.unit), []).append(line)
-    order = [title for title, _ in FAMILIES] + [OTHERS]
-    listed = sorted(families.items(), key=lambda each: order.index(each[0][0]))
-    return [
-        _strip(title, unit, members, seconds, later, last=place == len(listed) - 1)
-        for place, ((title, unit), members) in enumerate(listed)
-    ]
+def strips(block: TimeBlock) -> list[DrawnStrip]:
+    """The strips, from the first to the last."""
+    last = len(block.strips) - 1
+    return [_strip(strip, block, last=place == last) for place, strip in enumerate(block.strips)]
 
 
-def _family(name: str) -> str:
-    starts = ((title, start) for title, names in FAMILIES for start in names)
-    return next((title for title, start in starts if name.startswith(start)), OTHERS)
-
-
-def _strip(
-    title: str, unit: str, lines: Sequence[Timeline], seconds: float, later: float, *, last: bool
-) -> Strip:
-    highest = max((value for line in lines for _, value in line.points), default=0.0)
-    top = max(highest, *(line.most or 0.0 for line in lines)) or 1.0
+def _strip(strip: TimeStrip, block: TimeBlock, *, last: bool) -> DrawnStrip:
+    highest = max((value for line in strip.lines for _, value in line.points), default=0.0)
+    top = max(highest, *(line.most or 0.0 for line in strip.lines)) or 1.0
     drawn = [
-        Drawn(
+        StripLine(
             brief(line.name, LONGEST),
             place % COLOURS,
-            _polyline(line.points, seconds, later, top),
-            f"{number(_mean(line.points))} {unit}",
+            _polyline(line.points, block.seconds, block.later, top),
+            f"{number_of(_mean(line.points))} {strip.unit}",
         )
-        for place, line in enumerate(lines)
+        for place, line in enumerate(strip.lines)
     ]
     told = ", ".join(f"{line.name} {line.mean}" for line in drawn)
-    return Strip(
-        title=title,
+    return DrawnStrip(
+        title=strip.title,
         lines=drawn,
-        levels=[Tick(_up(0, top), "0"), Tick(_up(top, top), f"{number(top)} {unit}")],
-        columns=_columns(lines, seconds, later),
-        ticks=ticks(seconds),
+        levels=[
+            ChartMark(_up(0, top), "0"),
+            ChartMark(_up(top, top), f"{number_of(top)} {strip.unit}"),
+        ],
+        columns=_columns(strip.lines, block.seconds, block.later),
+        ticks=ticks(block.seconds),
         last=last,
-        about=f"{title}, mean: {told}",
+        about=f"{strip.title}, mean: {told}",
     )
 
 
@@ -113,11 +90,11 @@ def _mean(points: Points) -> float:
     return sum(span * value for span, value in spans) / whole
 
 
-def ticks(seconds: float) -> list[Tick]:
+def ticks(seconds: float) -> list[ChartMark]:
     """At round seconds."""
     step = next((step for step in STEPS if seconds / step <= TICKS), seconds or 1)
     return [
-        Tick(_across(place * step, seconds), f"{place * step:g} s")
+        ChartMark(_across(place * step, seconds), f"{place * step:g} s")
         for place in range(int(seconds / step + 1e-6) + 1)
     ]
 
@@ -154,7 +131,7 @@ def thinned(points: Points) -> Points:
     return tuple(kept)
 
 
-def _columns(lines: Sequence[Timeline], seconds: float, later: float) -> list[Column]:
+def _columns(lines: Sequence[TimeLine], seconds: float, later: float) -> list[StripColumn]:
     """Moments at even distances, as many as there were looks."""
     several = min(COLUMNS, max(len(line.points) for line in lines))
     width = (WIDTH - LEFT - RIGHT) / several
@@ -162,13 +139,13 @@ def _columns(lines: Sequence[Timeline], seconds: float, later: float) -> list[Co
     for place in range(several):
         at = (place + 0.5) * seconds / several
         told = [
-            f"{brief(line.name, LONGEST)} {number(value)} {line.unit}"
+            f"{brief(line.name, LONGEST)} {number_of(value)} {line.unit}"
             for line in lines
             if (value := _near(line.points, at - later, 1.5 * seconds / several)) is not None
         ]
         if told:
             text = "\n".join([f"{at:.1f} s", *told])
-            found.append(Column(round(LEFT + place * width, 1), round(width, 1), text))
+            found.append(StripColumn(round(LEFT + place * width, 1), round(width, 1), text))
     return found
 
 

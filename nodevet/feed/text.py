@@ -11,7 +11,7 @@ from nodevet.feed.model import BatchOutcome, Crossover, FeedStage
 from nodevet.feed.units import written
 from nodevet.feed.workload import Workload
 from nodevet.printable import plain
-from nodevet.report.parts.text import count, nodeset
+from nodevet.sheet.text import count, nodeset
 
 UNKNOWN = "?"
 HEADS = (

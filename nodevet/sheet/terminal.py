@@ -1,0 +1,264 @@
+"""A sheet in a terminal, or in a pipe. Pure."""
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from functools import singledispatch
+from typing import NamedTuple
+
+from nodevet.printable import cells
+from nodevet.sheet.colours import BOLD, TONES, sgr
+from nodevet.sheet.model import (
+    AnyBlock,
+    Cell,
+    ChartBlock,
+    ChartLine,
+    CodeBlock,
+    FactBlock,
+    GroupBlock,
+    ListBlock,
+    ListItem,
+    Medium,
+    Sheet,
+    SheetBlock,
+    TableBlock,
+    TextBlock,
+    TimeBlock,
+)
+from nodevet.sheet.text import GAP, wrap
+
+BARS = "▁▂▃▄▅▆▇█"
+NARROWEST = 12  # columns: no column becomes narrower if it has more to say
+LEAST_ROOM = 30  # columns for text beside a label, however narrow the terminal is
+INDENT = 2  # columns of a group's blocks
+APART = (TableBlock, ChartBlock, CodeBlock, TimeBlock)
+"""Blocks with an empty line before and after them, also within a group."""
+
+
+class Paper(NamedTuple):
+    """What is written on: colour or not, and how many columns; None: as many as it takes."""
+
+    colour: bool = False
+    width: int | None = None
+
+    def less(self, columns: int) -> "Paper":
+        """The paper without so many columns."""
+        narrower = None if self.width is None else max(LEAST_ROOM, self.width - columns)
+        return self._replace(width=narrower)
+
+    def wrapped(self, text: str) -> list[str]:
+        return (wrap(text, self.width) if self.width else [text]) if text else []
+
+    def tinted(self, text: str, code: str) -> str:
+        return sgr(text, code) if self.colour and text and code else text
+
+
+def render(sheet: Sheet, *, colour: bool = False, width: int | None = None) -> str:
+    """The sheet, in at most `width` columns if there is one."""
+    paper = Paper(colour, width)
+    out = [paper.tinted(line, BOLD) for line in paper.wrapped(sheet.title)]
+    out += paper.wrapped(" · ".join(sheet.facts))
+    for block in shown(sheet.blocks):
+        lines = _titled(block, paper)
+        out += ["", *lines] if out and lines else lines
+    out += ["", *paper.wrapped(sheet.end)] if sheet.end else []
+    return "\n".join(line.rstrip() for line in out).strip("\n") + "\n"
+
+
+def shown(blocks: Iterable[AnyBlock]) -> list[AnyBlock]:
+    """The blocks that a terminal shows."""
+    return [block for block in blocks if Medium.TERMINAL in block.media]
+
+
+def _titled(block: AnyBlock, paper: Paper) -> list[str]:
+    lines = _lines(block, paper)
+    labelled = isinstance(block, GroupBlock) or (isinstance(block, ListBlock) and block.label)
+    untitled = labelled or not block.title
+    return lines if untitled else [paper.tinted(block.title, BOLD), *lines]
+
+
+@singledispatch
+def _lines(block: SheetBlock, paper: Paper) -> list[str]:
+    raise TypeError(f"no terminal shows a {type(block).__name__}")
+
+
+@_lines.register
+def _text(block: TextBlock, paper: Paper) -> list[str]:
+    code = TONES.get(block.tone, "")
+    return [paper.tinted(line, code) for line in paper.wrapped(block.text)]
+
+
+@_lines.register
+def _facts(block: FactBlock, paper: Paper) -> list[str]:
+    rows = [(Cell(label, "quiet"), Cell(value)) for label, value in block.rows]
+    return _aligned(rows, paper)
+
+
+@_lines.register
+def _list(block: ListBlock, paper: Paper) -> list[str]:
+    return [line for item in block.items for line in _item(item, block.label, paper)]
+
+
+def _item(item: ListItem, label: str, paper: Paper) -> Iterator[str]:
+    head = f"{label}: " if label else ""
+    text = f"{item.text}: {item.note}" if item.note else item.text
+    for place, line in enumerate(paper.less(len(head)).wrapped(text)):
+        yield (head if place == 0 else " " * len(head)) + line
+    if item.command:
+        yield " " * INDENT + item.command
+
+
+@_lines.register
+def _table(block: TableBlock, paper: Paper) -> list[str]:
+    heads = [tuple(Cell(head.upper(), "quiet") for head in block.heads)] if block.heads else []
+    rows = _fitting([*heads, *block.rows], block.spare, paper.width)
+    return [*_aligned(rows, paper), *paper.wrapped(block.note)]
+
+
+@_lines.register
+def _chart(block: ChartBlock, paper: Paper) -> list[str]:
+    return bars(block)
+
+
+@_lines.register
+def _time(block: TimeBlock, paper: Paper) -> list[str]:
+    return []  # a course of many values over time needs more room than a line of text
+
+
+@_lines.register
+def _code(block: CodeBlock, paper: Paper) -> list[str]:
+    return block.text.split("\n")
+
+
+@_lines.register
+def _group(block: GroupBlock, paper: Paper) -> list[str]:
+    out = _heading(block, paper)
+    apart = False
+    for inner in shown(block.blocks):
+        lines = _titled(inner, paper.less(INDENT))
+        if out and lines and (apart or isinstance(inner, APART)):
+            out.append("")
+        out += [" " * INDENT + line for line in lines]
+        apart = isinstance(inner, APART) if lines else apart
+    return out
+
+
+def _heading(block: GroupBlock, paper: Paper) -> list[str]:
+    """`GPU 3: storage-bound (confidence high)`, `gpu007: watched for 10 s`."""
+    tag = block.tag.text if block.tag else ""
+    note = f" ({block.note})" if tag and block.note else block.note
+    text = ": ".join(filter(None, (block.title, tag + note)))
+    if paper.colour and block.tag and tag:
+        tinted = paper.tinted(tag, TONES.get(block.tag.tone, BOLD))
+        return [text.replace(f": {tag}", f": {tinted}", 1)]
+    return paper.wrapped(text)
+
+
+def _fitting(
+    rows: Sequence[Sequence[Cell]], spare: Sequence[int], width: int | None
+) -> list[Sequence[Cell]]:
+    """The rows; without the `spare` columns, one after the other, until they fit."""
+    left_out: set[int] = set()
+    for column in (*spare, None):
+        kept = [[c for place, c in enumerate(row) if place not in left_out] for row in rows]
+        if width is None or column is None or _widest(kept) <= width:
+            break
+        left_out.add(column)
+    return list(kept) if spare else list(rows)
+
+
+def _widest(rows: Sequence[Sequence[Cell]]) -> int:
+    widths = [max(cells(cell.text) for cell in column) for column in zip(*rows, strict=True)]
+    return sum(widths) + len(GAP) * (len(widths) - 1)
+
+
+def _aligned(rows: Sequence[Sequence[Cell]], paper: Paper) -> list[str]:
+    """Cells under one another; what is wider than its column goes on below in it."""
+    if not rows:
+        return []
+    several = max(map(len, rows))
+    filled = [[*row, *(Cell("") for _ in range(several - len(row)))] for row in rows]
+    widths = [max(cells(row[place].text) for row in filled) for place in range(several)]
+    kept = [place for place in range(several) if widths[place]]
+    right = [any(row[place].right for row in filled) for place in range(several)]
+    if paper.width is not None:
+        room = paper.width - len(GAP) * (len(kept) - 1)
+        least = [_longest_word(row[place].text for row in filled) for place in range(several)]
+        _fit([place for place in kept if not right[place]], widths, least, room)
+    out: list[str] = []
+    for row in filled:
+        out += _row([row[place] for place in kept], widths, kept, right, paper)
+    return out
+
+
+def _fit(columns: Sequence[int], widths: list[int], least: Sequence[int], room: int) -> None:
+    """Make the widest of these columns narrower until all have room, breaking words last."""
+    for floor in (least, [NARROWEST] * len(widths)):
+        while sum(widths) > room:
+            loose = [place for place in columns if widths[place] > floor[place]]
+            if not loose:
+                break
+            widths[max(loose, key=lambda place: widths[place])] -= 1
+
+
+def _longest_word(texts: Iterable[str]) -> int:
+    return max((cells(word) for text in texts for word in re.split("[ ,]", text)), default=0) + 1
+
+
+def _row(
+    row: Sequence[Cell],
+    widths: Sequence[int],
+    kept: Sequence[int],
+    right: Sequence[bool],
+    paper: Paper,
+) -> Iterator[str]:
+    pieces = [_broken(cell.text, widths[place]) for cell, place in zip(row, kept, strict=True)]
+    for number in range(max(map(len, pieces))):
+        line = []
+        for cell, place, texts in zip(row, kept, pieces, strict=True):
+            text = texts[number] if number < len(texts) else ""
+            blank = " " * (widths[place] - cells(text))
+            tinted = paper.tinted(text, TONES.get(cell.tone, ""))
+            line.append(blank + tinted if right[place] else tinted + blank)
+        yield GAP.join(line).rstrip()
+
+
+def _broken(text: str, width: int) -> list[str]:
+    """Lines of at most `width` columns; a longer word is broken where it must be."""
+    if cells(text) <= width:
+        return [text]
+    lines: list[str] = []
+    for line in wrap(text, width):
+        rest = line
+        while cells(rest) > width:
+            size = next(n for n in range(len(rest), 0, -1) if cells(rest[:n]) <= width or n == 1)
+            lines.append(rest[:size])
+            rest = rest[size:]
+        lines.append(rest)
+    return lines
+
+
+def bars(chart: ChartBlock) -> list[str]:
+    """One line of bars for each line of the chart; the numbers stand in a table beside it."""
+    known = [
+        value
+        for line in chart.lines
+        for point in line.points
+        for value in (point.least, point.value, point.most)
+        if value is not None
+    ]
+    low = 0.0 if chart.whole or chart.top is not None else min(known, default=0.0)
+    high = chart.top if chart.top is not None else max(known, default=0.0)
+    widest = max((cells(line.name) for line in chart.lines), default=0)
+    return [_drawn(line, low, high, widest) for line in chart.lines]
+
+
+def _drawn(line: ChartLine, low: float, high: float, widest: int) -> str:
+    def bar(value: float | None) -> str:
+        if value is None:
+            return " "
+        share = (value - low) / (high - low) if high > low else 0.0
+        return BARS[round(share * (len(BARS) - 1))]
+
+    drawn = "".join(bar(point.value) for point in line.points)
+    name = line.name + " " * (widest - cells(line.name))
+    return f"{name}{GAP if name else ''}{drawn}"
