@@ -4,7 +4,7 @@ from pathlib import Path
 
 import click
 
-from nodevet.cli.common import completing, options, recalled
+from nodevet.cli.common import completing, options, recalled, sheets
 from nodevet.cli.common.command import Command, WholeNumber
 from nodevet.cli.common.display import Display, display_options
 from nodevet.project import Project
@@ -49,7 +49,7 @@ from nodevet.project import Project
     help="Days within which a failure must follow an alarm.",
 )
 @options.fail_on
-@recalled.formats()
+@sheets.formats()
 @recalled.store
 @options.project
 @display_options()
@@ -105,4 +105,4 @@ def command(
     )
     context = open_context(project, names)
     found = tried(asked, context, killed=tell_killed, watched=watched)
-    recalled.show(found, backtest_sheet(found, recalled.clock()), form, display)
+    sheets.show(found, backtest_sheet(found, recalled.clock()), form, display)

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import click
 
-from nodevet.cli.common import completing, options, recalled
+from nodevet.cli.common import completing, options, recalled, sheets
 from nodevet.cli.common.command import Command
 from nodevet.cli.common.display import Display, display_options
 from nodevet.project import Project
@@ -23,7 +23,7 @@ from nodevet.project import Project
 @click.argument("check", shell_complete=completing.checks_and_baselines)
 @click.argument("hosts", nargs=-1, metavar="[HOSTS]...")
 @recalled.redact
-@recalled.formats()
+@sheets.formats()
 @recalled.store
 @options.project
 @display_options()
@@ -63,4 +63,4 @@ def command(
     if redact:
         with open_history(store) as history:
             found = recalled.redacted(found, history)
-    recalled.show(found, blame_sheet(found, recalled.clock()), form, display)
+    sheets.show(found, blame_sheet(found, recalled.clock()), form, display)

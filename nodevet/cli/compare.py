@@ -5,10 +5,11 @@ from typing import Any
 
 import click
 
-from nodevet.cli.common import options
+from nodevet.cli.common import options, sheets
 from nodevet.cli.common.command import Command
 from nodevet.cli.common.display import QUIET, Display, display_options
 from nodevet.project import Project
+from nodevet.sheet import FORMATS
 
 
 @click.command(
@@ -26,7 +27,7 @@ from nodevet.project import Project
 )
 @options.hosts
 @options.learning
-@options.form(("table", "json", "nodeset"), "For people, for programs, or the outliers alone.")
+@sheets.formats((*FORMATS, "nodeset"))
 @options.reach
 @options.elsewhere
 @display_options(QUIET)
@@ -36,7 +37,7 @@ def command(
     inventories: tuple[str, ...],
     limit: tuple[str, ...],
     evidence: tuple[Path, ...],
-    form: str,
+    form: tuple[str, Path | None],
     names: tuple[str, ...],
     project: Project,
     display: Display,
@@ -57,18 +58,17 @@ def command(
     """
     from nodevet.cli.common.learning import read_nodes
     from nodevet.cli.common.speech import say
-    from nodevet.run.compare import as_json, as_nodeset, as_table, compared
+    from nodevet.learning.sheet import comparison_sheet
+    from nodevet.run.compare import as_document, as_nodeset, compared
     from nodevet.run.targets import Targets
 
     chosen = Targets(names=targets, inventories=inventories, limit=limit)
     catalog, nodes = read_nodes(chosen, evidence, project, names, reach, display)
     found = compared(nodes, catalog)
-    if form == "json":
-        click.echo(as_json(found))
-    elif form == "nodeset":
-        click.echo(as_nodeset(found))
+    if form[0] == "nodeset":
+        sheets.write(as_nodeset(found) + "\n", form)
         for host, why in found.lost.items():
             say(f"{host}: not compared: {why}")
     else:
-        click.echo(as_table(found, width=display.width))
+        sheets.show(as_document(found), comparison_sheet(found), form, display)
     click.get_current_context().exit(found.exit_code)

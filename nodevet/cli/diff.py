@@ -4,7 +4,7 @@ from pathlib import Path
 
 import click
 
-from nodevet.cli.common import completing, recalled
+from nodevet.cli.common import completing, recalled, sheets
 from nodevet.cli.common.command import Command
 from nodevet.cli.common.display import Display, display_options
 
@@ -23,7 +23,7 @@ from nodevet.cli.common.display import Display, display_options
 @click.argument("before", required=False, metavar="[RUN]", shell_complete=completing.recorded_runs)
 @click.argument("after", required=False, metavar="[RUN]", shell_complete=completing.recorded_runs)
 @recalled.redact
-@recalled.formats()
+@sheets.formats()
 @recalled.store
 @display_options()
 def command(
@@ -58,4 +58,4 @@ def command(
         found = diff_found(history, before, after)
         found = recalled.redacted(found, history) if redact else found
         sheet = diff_sheet(found.diff, found.refs, recalled.clock(), newer=found.newer)
-        recalled.show(found.diff, sheet, form, display)
+        sheets.show(found.diff, sheet, form, display)

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import click
 
-from nodevet.cli.common import options, recalled
+from nodevet.cli.common import options, recalled, sheets
 from nodevet.cli.common.command import Command
 from nodevet.cli.common.display import Display, display_options
 
@@ -29,7 +29,7 @@ from nodevet.cli.common.display import Display, display_options
 )
 @click.option("--since", metavar="DAY", help="Only runs from this day on: 2026-11-20.")
 @recalled.redact
-@recalled.formats(("table", "json"))
+@sheets.formats(("table", "json"))
 @recalled.store
 @display_options()
 def command(
@@ -58,4 +58,4 @@ def command(
 
     with open_history(store, fixes=True) as history:
         found = export(history, folder, after=since, redact=redact)
-    recalled.show(found, export_sheet(found.folder, found.rows), form, display)
+    sheets.show(found, export_sheet(found.folder, found.rows), form, display)

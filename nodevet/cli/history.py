@@ -4,7 +4,7 @@ from pathlib import Path
 
 import click
 
-from nodevet.cli.common import completing, recalled
+from nodevet.cli.common import completing, recalled, sheets
 from nodevet.cli.common.command import Command
 from nodevet.cli.common.display import Display, display_options
 
@@ -21,7 +21,7 @@ from nodevet.cli.common.display import Display, display_options
 )
 @click.argument("what", metavar="HOST|PART", shell_complete=completing.recorded_hosts)
 @recalled.redact
-@recalled.formats()
+@sheets.formats()
 @recalled.store
 @display_options()
 def command(
@@ -56,4 +56,4 @@ def command(
         sheet = passport_sheet(found, clock, kind="history")
     else:
         sheet = story_sheet(found, clock)
-    recalled.show(found, sheet, form, display)
+    sheets.show(found, sheet, form, display)

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import click
 
-from nodevet.cli.common import completing, recalled
+from nodevet.cli.common import completing, recalled, sheets
 from nodevet.cli.common.command import Command
 from nodevet.cli.common.display import Display, display_options
 
@@ -24,7 +24,7 @@ from nodevet.cli.common.display import Display, display_options
 )
 @click.argument("part", shell_complete=completing.recorded_parts)
 @recalled.redact
-@recalled.formats()
+@sheets.formats()
 @recalled.store
 @display_options()
 def command(
@@ -52,4 +52,4 @@ def command(
     with open_history(store) as history:
         found = passport_found(history, part)
         found = recalled.redacted(found, history) if redact else found
-    recalled.show(found, passport_sheet(found, recalled.clock()), form, display)
+    sheets.show(found, passport_sheet(found, recalled.clock()), form, display)

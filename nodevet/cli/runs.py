@@ -4,7 +4,7 @@ from pathlib import Path
 
 import click
 
-from nodevet.cli.common import completing, recalled
+from nodevet.cli.common import completing, recalled, sheets
 from nodevet.cli.common.command import Command, WholeNumber
 from nodevet.cli.common.display import Display, display_options
 
@@ -29,7 +29,7 @@ from nodevet.cli.common.display import Display, display_options
     "-n", "most", type=WholeNumber(), default=20, show_default=True, help="At most so many."
 )
 @recalled.redact
-@recalled.formats()
+@sheets.formats()
 @recalled.store
 @display_options()
 def command(
@@ -65,14 +65,14 @@ def command(
             listed = fix_runs_found(history, most=most, after=since)
             listed = recalled.redacted(listed, history) if redact else listed
             sheet = fix_runs_sheet(listed.fix_runs, listed.store, clock, more=listed.more)
-            recalled.show(listed, sheet, form, display)
+            sheets.show(listed, sheet, form, display)
         elif run is None:
             found = runs_found(history, series=series, most=most, after=since)
             found = recalled.redacted(found, history) if redact else found
             sheet = runs_sheet(found.runs, found.store, clock, more=found.more)
-            recalled.show(found, sheet, form, display)
+            sheets.show(found, sheet, form, display)
         else:
             one = run_found(history, run)
             one = recalled.redacted(one, history) if redact else one
             shown = run_sheet(one.run, one.hosts, one.findings, one.before, clock, one.earlier)
-            recalled.show(one, shown, form, display)
+            sheets.show(one, shown, form, display)

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import click
 
-from nodevet.cli.common import completing, options, recalled
+from nodevet.cli.common import completing, options, recalled, sheets
 from nodevet.cli.common.command import Command, WholeNumber
 from nodevet.cli.common.display import Display, display_options
 from nodevet.project import Project
@@ -36,7 +36,7 @@ from nodevet.project import Project
     "-n", "most", type=WholeNumber(), default=30, show_default=True, help="At most so many runs."
 )
 @recalled.redact
-@recalled.formats()
+@sheets.formats()
 @recalled.store
 @options.project
 @display_options()
@@ -77,6 +77,6 @@ def command(
         found = recalled.redacted(found, history) if redact else found
     clock = recalled.clock()
     if isinstance(found, CheckTrend):
-        recalled.show(found, check_sheet(found, clock), form, display)
+        sheets.show(found, check_sheet(found, clock), form, display)
     else:
-        recalled.show(found, field_sheet(found, clock), form, display)
+        sheets.show(found, field_sheet(found, clock), form, display)

@@ -136,18 +136,18 @@ def fix(host: HostDiagnosis, line: SuspectLine) -> str:
 
 
 def headline(incident: Diagnosis) -> str:
-    """`3 of 8 GPUs wait, are slowed down or stuck`."""
+    """`3 of 8 GPUs: storage-bound or stuck`, `No GPU waits`."""
     gpus = [gpu for host in incident.hosts for gpu in host.gpus]
     if not gpus:
         return "No GPU could be watched"
     bad = sum(gpu.cause not in (*FINE, Cause.UNCLEAR) for gpu in gpus)
     unclear = sum(gpu.cause is Cause.UNCLEAR for gpu in gpus)
     if bad and len(gpus) == 1:
-        return f"The GPU is {cause(gpus[0])}"
+        return f"1 GPU: {cause(gpus[0])}"
     if bad:
         causes = dict.fromkeys(gpu.cause for gpu in gpus if gpu.cause not in (*FINE, Cause.UNCLEAR))
         told = cause_list(causes) if len(causes) < 3 else "held up"
-        return f"{bad:,} of {count(len(gpus), 'GPU')} {'is' if bad == 1 else 'are'} {told}"
+        return f"{bad:,} of {count(len(gpus), 'GPU')}: {told}"
     if unclear:
         return f"{unclear:,} of {count(len(gpus), 'GPU')}: the cause is not clear"
     idle = sum(gpu.cause is Cause.IDLE for gpu in gpus)

@@ -4,10 +4,16 @@ from like_nodes import node
 
 from nodevet.catalog import Catalog
 from nodevet.learning.compare import Comparison, compare
-from nodevet.run.compare import as_json, as_nodeset, as_table
+from nodevet.learning.sheet import comparison_sheet
+from nodevet.run.compare import as_document, as_nodeset
+from nodevet.sheet import FORMATS, render, terminal
 from planned_fleet import capped
 
 CATALOG = Catalog()
+
+
+def table(found: Comparison) -> str:
+    return terminal.render(comparison_sheet(found))
 
 
 def eight(**odd: object) -> Comparison:
@@ -18,7 +24,7 @@ def eight(**odd: object) -> Comparison:
 def test_the_majority_is_what_is_expected_and_the_others_are_named() -> None:
     found = eight(gpu3=node("gpu3", governor="powersave"), gpu7=node("gpu7", governor="powersave"))
     assert found.outliers == ("gpu3", "gpu7")
-    assert "cpu_governor  performance on 6 of 8; powersave on gpu[3,7]" in as_table(found)
+    assert "cpu_governor  performance on 6 of 8; powersave on gpu[3,7]" in table(found)
     assert as_nodeset(found) == "gpu[3,7]"
     assert found.exit_code == 1
 
@@ -27,7 +33,7 @@ def test_hosts_that_are_alike() -> None:
     found = eight()
     assert found.outliers == ()
     assert found.exit_code == 0
-    assert "8 hosts compared, all alike" in as_table(found)
+    assert "8 hosts compared, all alike" in table(found)
     assert as_nodeset(found) == ""
 
 
@@ -35,7 +41,7 @@ def test_a_single_gpu_of_one_host_is_found() -> None:
     reset = node("gpu5", recovery_action="GPU_RESET")
     found = eight(gpu5=reset)
     assert found.outliers == ("gpu5",)
-    assert "gpu_lost" in as_table(found)
+    assert "gpu_lost" in table(found)
 
 
 def test_of_two_hosts_what_differs_is_told_and_neither_is_an_outlier() -> None:
@@ -43,12 +49,12 @@ def test_of_two_hosts_what_differs_is_told_and_neither_is_an_outlier() -> None:
     found = compare(nodes, CATALOG)
     assert found.outliers == ()
     assert found.exit_code == 1
-    assert "no majority: 700 on gpu1; 500 on gpu2" in as_table(found)
+    assert "no majority: 700 on gpu1; 500 on gpu2" in table(found)
 
 
 def test_a_fault_on_one_of_two_is_told() -> None:
     nodes = {"gpu1": node("gpu1"), "gpu2": node("gpu2", recovery_action="GPU_RESET")}
-    assert "gpu_lost" in as_table(compare(nodes, CATALOG))
+    assert "gpu_lost" in table(compare(nodes, CATALOG))
 
 
 def test_a_fault_that_all_of_them_have_is_no_difference() -> None:
@@ -60,18 +66,20 @@ def test_hosts_of_other_hardware_are_groups_of_their_own() -> None:
     found = eight(old1=node("old1", pci_device="10de:20b2", name="A100", governor="powersave"))
     assert [len(group.hosts) for group in found.groups] == [8, 1]
     assert found.exit_code == 0
-    assert "old1: A100: no other host is of that hardware" in as_table(found)
+    assert "old1: A100: no other host is of that hardware" in table(found)
 
 
 def test_a_host_that_could_not_be_read_is_not_forgotten() -> None:
     nodes = {name: node(name) for name in ("gpu1", "gpu2")}
     found = compare(nodes, CATALOG, {"gpu3": "connection refused"})
     assert found.exit_code == 3
-    assert "gpu3: not compared: connection refused" in as_table(found)
-    assert '"gpu3": "connection refused"' in as_json(found)
+    assert "gpu3: not compared: connection refused" in table(found)
+    for form in FORMATS:
+        text = render(form, as_document(found), lambda: comparison_sheet(found))
+        assert "gpu3" in text and "connection refused" in text, form
 
 
 def test_one_host_alone_cannot_be_compared() -> None:
     found = compare({"gpu1": node("gpu1")}, CATALOG)
     assert found.exit_code == 3
-    assert "it takes two hosts" in as_table(found)
+    assert "it takes two hosts" in table(found)
