@@ -31,7 +31,7 @@ test: .venv/ready ## run all tests
 	@./.ci/setup sshd sim test browser
 	export NODEVET_SET_UP=1; $(BIN)/pytest -n 3 --dist loadscope --no-loadscope-reorder || \
 		{ echo "once more, what failed, one at a time:"; \
-		$(BIN)/pytest --last-failed --last-failed-no-failures none; }
+		$(BIN)/pytest -v --last-failed --last-failed-no-failures none; }
 
 .PHONY: fresh
 fresh: ## make demo and make test in a clone on a minimal Debian, booted for it

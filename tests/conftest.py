@@ -8,6 +8,7 @@ import shutil
 import signal
 import sys
 from collections.abc import Iterator
+from functools import cache
 from itertools import count
 from pathlib import Path
 from tempfile import gettempdir, mkdtemp
@@ -87,6 +88,37 @@ def pytest_configure(config: pytest.Config) -> None:
     heed_signals()
     config.stash[STATE] = os.environ["XDG_STATE_HOME"] = mkdtemp(prefix="nodevet-state-")
     os.environ.pop("NODEVET_STORE", None)
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    if reporter := session.config.pluginmanager.get_plugin("terminalreporter"):
+        session.config.pluginmanager.register(FailuresAtOnce(reporter))
+
+
+def pytest_pycollect_makemodule(module_path: Path) -> None:
+    """Tests say nothing about the clock: an example of a property may take any time."""
+    if b"from hypothesis import" in module_path.read_bytes():
+        _allow_any_time()
+
+
+@cache
+def _allow_any_time() -> None:
+    """Import hypothesis, which takes longer than most tests, if a module needs it."""
+    from hypothesis import settings
+
+    settings.register_profile("suite", deadline=None)
+    settings.load_profile("suite")
+
+
+class FailuresAtOnce:
+    """Names each failure as it happens: a long run need not end before somebody reads them."""
+
+    def __init__(self, reporter: pytest.TerminalReporter) -> None:
+        self._reporter = reporter
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if report.failed:
+            self._reporter.write_line(f"FAILED in {report.when}: {report.nodeid}", red=True)
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
