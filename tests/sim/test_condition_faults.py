@@ -179,6 +179,7 @@ FOUND: dict[str, set[tuple[str, str]]] = {  # fault -> the checks and subjects t
     "power-brake": {("throttle_reasons", "3")},
     "power-limit-held": {("power_limit", "3")},
     "raid-inactive": {("raid", "md0")},
+    "raid-unexpected": set(),  # unless a baseline says how many there are: see COUNTED
     "recovery-needed": {("gpu_lost", "3")},
     "row-remap-failed": {("row_remapping", "3")},
     "rows-remapped": {("row_remapping", "3")},
@@ -189,6 +190,12 @@ FOUND: dict[str, set[tuple[str, str]]] = {  # fault -> the checks and subjects t
     "subnet-manager-missing": {PORT_3, NIC_3},
     "tpc-repair-pending": {("gpu_repair", "3")},
     "zpool-degraded": {("raid", "tank")},
+    "zpool-unexpected": set(),
+}
+COUNTED: dict[str, tuple[str, dict[str, Any], str]] = {  # fault -> check, its params, subject
+    "hugepages-reserved": ("hugepages", {"total": {"2M": 0, "1G": 0}}, "2M"),
+    "raid-unexpected": ("raid", {"arrays": 0, "pools": 0}, ""),
+    "zpool-unexpected": ("raid", {"arrays": 0, "pools": 0}, ""),
 }
 UNREAD = {
     "memory-controller-missing": {("memory_errors", "")},
@@ -202,7 +209,9 @@ def judged(nvml: Path, tmp_path: Path) -> Judged:
     """What these checks say of a node with these faults."""
     number = count()
 
-    def run(faults: list[object], gpus: str = "h100-sxm") -> list[tuple[str, Finding]]:
+    def run(
+        faults: list[object], gpus: str = "h100-sxm", said: dict[str, Any] | None = None
+    ) -> list[tuple[str, Finding]]:
         place = tmp_path / str(next(number))
         known: dict[str, object] = {"gpus": gpus, "cores": 1, "faults": faults}
         part = NodePart.model_validate_json(json.dumps(known))
@@ -215,11 +224,11 @@ def judged(nvml: Path, tmp_path: Path) -> Judged:
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_bytes(content if isinstance(content, bytes) else content.encode())
         (place / "nvml.state").write_text(node.state or "")
-        said = SAID.get(gpus, OF_ANY)
-        evidence = probed(place, nvml, said)
+        wanted = said or SAID.get(gpus, OF_ANY)
+        evidence = probed(place, nvml, wanted)
         return [
             (name, finding)
-            for name, params in said.items()
+            for name, params in wanted.items()
             for finding in CATALOG.check(name).judge(evidence, known_params(name, params))
         ]
 
@@ -275,6 +284,24 @@ def test_a_condition_fails_by_its_fault_and_no_other(fault: str, judged: Judged)
     findings = judged([fault], KINDS.get(fault, "h100-sxm"))
     assert with_verdict(findings, Verdict.FAIL) == FOUND[fault]
     assert with_verdict(findings, Verdict.UNKNOWN) == UNREAD.get(fault, set())
+
+
+@pytest.mark.parametrize("fault", sorted(COUNTED))
+def test_what_a_baseline_counts_fails_by_its_fault_alone(fault: str, judged: Judged) -> None:
+    check, params, subject = COUNTED[fault]
+    healthy, broken = (judged(faults, said={check: params}) for faults in ([], [fault]))
+    assert not with_verdict(healthy, Verdict.FAIL) | with_verdict(healthy, Verdict.UNKNOWN)
+    assert with_verdict(broken, Verdict.FAIL) == {(check, subject)}
+    assert with_verdict(broken, Verdict.UNKNOWN) == set()
+
+
+def test_huge_pages_that_something_holds_are_not_free(judged: Judged) -> None:
+    said = {"hugepages": {"total": {"2M": 1024}, "minimum_free": {"2M": 1024}}}
+    assert with_verdict(judged(["hugepages-reserved"], said=said), Verdict.OK)
+    held = judged(["hugepages-held"], said=said)
+    (finding,) = (each for _, each in held if each.verdict is Verdict.FAIL)
+    assert (finding.subject.id, finding.actual) == ("2M", {"free": 0})
+    assert with_verdict(held, Verdict.UNKNOWN) == set()
 
 
 def test_every_fault_is_tried() -> None:

@@ -21,6 +21,13 @@ from nodevet_sim.scenario.format import NodePart
 from nodevet_sim.scenario.spec import NodeSpec, Origin
 
 CATALOG = Catalog()
+LIMITS = {
+    "of": ["login"],
+    "minimum_memlock_b": "unlimited",
+    "minimum_nofile": 65536,
+    "minimum_nproc": 1024,
+    "minimum_stack_b": 1 << 20,
+}
 SAID: dict[str, Any] = {  # check -> its params
     "acs": {"redirect": False},
     "bios": {"one_of": ["2.2.7"], "minimum_date": "2024-01-01"},
@@ -30,7 +37,7 @@ SAID: dict[str, Any] = {  # check -> its params
     "file_handles": {},
     "iommu": {"one_of": ["disabled", "identity"]},
     "irq_affinity": {},
-    "limits": {"of": ["login"], "minimum_memlock_b": "unlimited", "minimum_nofile": 65536},
+    "limits": LIMITS,
     "load": {"maximum": 2},
     "memory_errors": {},
     "memory_fragmentation": {"minimum_percent": 20},
@@ -51,6 +58,8 @@ FOUND = {  # fault -> the checks and subjects that fail
     "irqs-on-one-cpu": {("irq_affinity", address) for address in (*GPUS[:4], *NICS[:4])},
     "memlock-small": {("limits", "login")},
     "nofile-small": {("limits", "login")},
+    "nproc-small": {("limits", "login")},
+    "stack-small": {("limits", "login")},
     "memory-fragmented": {("memory_fragmentation", "")},
     "no-nameserver": {("dns", "")},
     "out-of-files": {("file_handles", "open files")},

@@ -53,6 +53,7 @@ FOUND: dict[str, set[tuple[str, str]]] = {  # fault -> the checks and subjects t
     "ecc-off": {("ecc_mode", gpu) for gpu in GPUS},
     "gpu-model-other": {("gpu_model", "3")},
     "image-old": {("os_release", "")},
+    "hugepages-held": {("hugepages", "")},
     "hugepages-reserved": {("hugepages", "")},
     "memory-full": {("memory_pressure", "")},
     "mig-pending": {("mig_mode", gpu) for gpu in GPUS},
@@ -79,8 +80,9 @@ ALSO = {  # what is true there too
     "gpu-model-other": {("gpus_alike", "3")},
     "nic-missing": {("infiniband", ""), ("network_link", ""), ("rdma", "")},
 }
-FIXED = {"driver-old", "memory-full", "rebooted-now", "swap-used", "up-long"}
-"""What cannot come while a node runs, and swap of which another fault's `swapon -a` came before."""
+FIXED = {"driver-old", "hugepages-held", "memory-full", "rebooted-now", "swap-used", "up-long"}
+"""What cannot come while a node runs, what another fault's files say too (hugepages-reserved), and
+swap of which another fault's `swapon -a` came before."""
 LATER = sorted(settings.FAULTS.keys() - FIXED)
 
 

@@ -146,6 +146,8 @@ def idle_deep(healthy: Healthy, want: NoParams) -> Patch:
 
 FILES_LIMIT = "/etc/security/limits.d/96-site.conf"
 LIMITS = "/etc/security/limits.d/95-site.conf"
+PROCESSES_LIMIT = "/etc/security/limits.d/97-site.conf"
+STACK_LIMIT = "/etc/security/limits.d/98-site.conf"
 
 
 def memlock_small(healthy: Healthy, want: NoParams) -> Patch:
@@ -161,6 +163,16 @@ def no_nameserver(healthy: Healthy, want: NoParams) -> Patch:
 def nofile_small(healthy: Healthy, want: NoParams) -> Patch:
     """Whoever logs in may open 1024 files."""
     return Patch(root_files={FILES_LIMIT: "* - nofile 1024\n"})
+
+
+def nproc_small(healthy: Healthy, want: NoParams) -> Patch:
+    """Whoever logs in may have 256 processes."""
+    return Patch(root_files={PROCESSES_LIMIT: "* - nproc 256\n"})
+
+
+def stack_small(healthy: Healthy, want: NoParams) -> Patch:
+    """The stack of whoever logs in ends at 64 KiB."""
+    return Patch(root_files={STACK_LIMIT: "* - stack 64\n"})
 
 
 UNIT = """\
@@ -195,7 +207,9 @@ FAULTS: Mapping[str, tuple[type[FaultParams], Callable[[Healthy, Any], Patch]]] 
     "memory-fragmented": (NoParams, fragmented),
     "no-nameserver": (NoParams, no_nameserver),
     "nofile-small": (NoParams, nofile_small),
+    "nproc-small": (NoParams, nproc_small),
     "out-of-files": (Handles, out_of_files),
     "read-request-small": (NoParams, read_request_small),
+    "stack-small": (NoParams, stack_small),
     "unit-failed": (NoParams, unit_failed),
 }

@@ -27,6 +27,13 @@ md0 : inactive sda2[0](S)
 
 unused devices: <none>
 """
+UNEXPECTED = """\
+Personalities : [raid1]
+md127 : active raid1 sda3[0] sdb3[1]
+      937561408 blocks super 1.2 [2/2] [UU]
+
+unused devices: <none>
+"""
 PAYLOAD, RELAXED = 0xE0, 0x10  # bits of PCI_EXP_DEVCTL
 L1 = 0x2  # of PCI_EXP_LNKCTL
 DEVCTL, LNKCTL = EXPRESS + 8, EXPRESS + 0x10
@@ -105,6 +112,28 @@ def zpool_degraded(healthy: Healthy, want: Pool) -> Patch:
 def raid_inactive(healthy: Healthy, want: NoParams) -> Patch:
     """An array was not started. Only a kernel that has md can show it on a booted node."""
     return Patch({"proc/mdstat": INACTIVE, "sys/block/md0/md/array_state": "inactive\n"})
+
+
+def raid_unexpected(healthy: Healthy, want: NoParams) -> Patch:
+    """The kernel assembled an array of disks from another machine: md127, which is whole.
+
+    Only a baseline that says how many there are detects it, and only a kernel that has md can show
+    it on a booted node.
+    """
+    return Patch({"proc/mdstat": UNEXPECTED, "sys/block/md127/md/array_state": "clean\n"})
+
+
+class NewPool(FaultParams):
+    pool: Annotated[str, Field(pattern=r"^[a-z][a-z0-9_-]{0,30}$")] = "scratch"
+
+
+def zpool_unexpected(healthy: Healthy, want: NewPool) -> Patch:
+    """The node imported a ZFS pool of another machine, which is whole.
+
+    `pool`, its name: scratch. Only a baseline that says how many there are detects it, and only a
+    kernel that has ZFS can show it on a booted node.
+    """
+    return Patch({f"proc/spl/kstat/zfs/{want.pool}/state": "ONLINE\n"})
 
 
 class CorrectedDimms(DimmErrors):
@@ -337,7 +366,9 @@ FAULTS: Mapping[str, tuple[type[FaultParams], Callable[[Healthy, Any], Patch]]] 
     "out-of-threads": (NoParams, out_of_threads),
     "payload-small": (OneGpu, payload_small),
     "raid-inactive": (NoParams, raid_inactive),
+    "raid-unexpected": (NoParams, raid_unexpected),
     "search-domain-missing": (NoParams, search_domain_missing),
     "switch-link-narrow": (OneGpu, switch_link_narrow),
     "zpool-degraded": (Pool, zpool_degraded),
+    "zpool-unexpected": (NewPool, zpool_unexpected),
 }

@@ -130,13 +130,25 @@ def hugepages_reserved(healthy: Healthy, want: Reserved) -> Patch:
 
     `pages`, 1024.
     """
+    return _huge(healthy, want.pages, want.pages)
+
+
+def hugepages_held(healthy: Healthy, want: Reserved) -> Patch:
+    """Huge pages of 2 MiB are reserved, and something holds all of them.
+
+    `pages`, 1024. Only a baseline that wants some of them free detects it.
+    """
+    return _huge(healthy, want.pages, 0)
+
+
+def _huge(healthy: Healthy, total: int, free: int) -> Patch:
     place = f"{HUGEPAGES}/hugepages-{HUGE_KB}kB"
     values = {
-        "HugePages_Total": f"{want.pages}",
-        "HugePages_Free": f"{want.pages}",
-        "Hugetlb": f"{want.pages * HUGE_KB} kB",
+        "HugePages_Total": f"{total}",
+        "HugePages_Free": f"{free}",
+        "Hugetlb": f"{total * HUGE_KB} kB",
     }
-    counts = dict.fromkeys((f"{place}/nr_hugepages", f"{place}/free_hugepages"), f"{want.pages}\n")
+    counts = {f"{place}/nr_hugepages": f"{total}\n", f"{place}/free_hugepages": f"{free}\n"}
     return Patch({MEMORY: _memory(healthy, values), **healthy.present(counts)})
 
 
@@ -277,6 +289,7 @@ FAULTS: Mapping[str, tuple[type[FaultParams], Callable[[Healthy, Any], Patch]]] 
     "driver-old": (Driver, driver_old),
     "ecc-off": (SomeGpus, ecc_off),
     "gpu-model-other": (OtherBoard, gpu_model_other),
+    "hugepages-held": (Reserved, hugepages_held),
     "hugepages-reserved": (Reserved, hugepages_reserved),
     "image-old": (OldImage, image_old),
     "memory-full": (Filled, memory_full),
