@@ -9,6 +9,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+
+class PerSecond(str):
+    """A file of counters that rise: each number in it is how much it grows in a second, from 0 at
+    boot. A tree of plain files has it as it is."""
+
+    __slots__ = ()
+
+
 Content = str | bytes
 
 
@@ -83,9 +91,11 @@ class SimulatedNode:
     sshd: Literal["runs", "hangs", "stopped"] = "runs"
     delay_s: float = 0.0  # that every command over SSH waits
     default_route: bool = True
+    default_route_ipv6: bool = True  # where this machine has IPv6
     storage_address: bool = True  # in the second network
     clock_offset_s: float = 0.0  # of the wall clock that SSH sessions see
     clock_synchronised: bool = True  # as adjtimex(2) says in SSH sessions
+    clock_error_ms: float = 12.0  # that the kernel says it may be off at most, if synchronised
     age_s: float = 3600  # that it says it was up already at its first boot, for a log with a past
     earlier_boots: tuple[EarlierBoot, ...] = (EarlierBoot(90.0),)  # the oldest first
     disk_mb: int = 1024  # size of its root disk's writable part

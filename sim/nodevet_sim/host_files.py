@@ -9,6 +9,7 @@ DMI = "sys/devices/virtual/dmi/id"
 RESOLVER = "/etc/resolv.conf"
 ROOT_FILES = {
     "/etc/security/limits.d/90-rdma.conf": "* - memlock unlimited\n* - nofile 1048576\n",
+    "/etc/security/limits.d/91-jobs.conf": "* - nproc 1048576\n* - stack 65536\n",
     RESOLVER: "nameserver 127.0.0.1\nsearch cluster.example\n",  # a cache of the node's own
 }
 """On the node's own disk."""

@@ -22,7 +22,7 @@ from functools import lru_cache
 from importlib.resources import as_file, files
 from pathlib import Path
 
-from nodevet_sim.description import LogLine
+from nodevet_sim.description import LogLine, PerSecond
 
 NAME = "kernelfs"
 FLAGS = ("-O1", "-std=gnu11", "-D_GNU_SOURCE", "-Wall", "-Wextra")
@@ -215,6 +215,8 @@ def behaviour(path: str, contents: Contents) -> tuple[int, str]:
     if isinstance(content, UnreadableFile):
         how = "hang" if content.how == "hang" else f"error {getattr(errno, content.how)}"
         return mode & 0o444, how
+    if isinstance(content, PerSecond):
+        return mode & 0o444, "rising"
     return mode, rule if isinstance(rule, str) else rule(path, contents)
 
 

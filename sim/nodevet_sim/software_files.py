@@ -1,4 +1,5 @@
-"""What the software around the driver leaves on a healthy node: for containers, of DCGM. Pure."""
+"""What the software around the driver leaves on a healthy node: Docker, what else gives containers
+their GPUs, and DCGM. Pure."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -6,7 +7,11 @@ from collections.abc import Iterator, Mapping
 from nodevet_sim.state import count_of, of_gpu
 
 CDI = "/etc/cdi/nvidia.yaml"
+DPKG = "/var/lib/dpkg/status"
 TOOLKIT = "/usr/bin/nvidia-ctk"
+RUNTIME = "/usr/bin/nvidia-container-runtime"
+DOCKER, DAEMON = "/usr/bin/dockerd", "/etc/docker/daemon.json"
+PROGRAM = "#!/bin/sh\nexit 1\n"  # it is there, and never run
 DIAG = "/var/log/dcgm-diag.json"
 TESTS = ("software", "pcie", "memory", "diagnostic", "targeted_stress")
 
@@ -15,7 +20,34 @@ def root_files(state: Mapping[str, str]) -> dict[str, str]:
     """None of them on a node without GPUs."""
     if not count_of(state):
         return {}
-    return {TOOLKIT: "#!/bin/sh\nexit 1\n", CDI: specification(state), DIAG: diagnostic(state)}
+    return {
+        **dict.fromkeys((TOOLKIT, RUNTIME, DOCKER), PROGRAM),
+        CDI: specification(state),
+        DAEMON: daemon(),
+        DIAG: diagnostic(state),
+    }
+
+
+def driver_package(version: str) -> str:
+    """The name of the package that has this version of the driver, as Ubuntu names it."""
+    return f"nvidia-driver-{version.partition('.')[0]}"
+
+
+def dpkg_rows(package: str, version: str, *, held: bool = False) -> tuple[str, ...]:
+    """What /var/lib/dpkg/status says of an installed package."""
+    return (
+        f"Package: {package}",
+        f"Status: {'hold' if held else 'install'} ok installed",
+        "Architecture: amd64",
+        f"Version: {version}",
+        "Description: a package of a test",
+    )
+
+
+def daemon(default: str = "nvidia", program: str = RUNTIME) -> str:
+    """The configuration of Docker that has NVIDIA's runtime, which is this program."""
+    told = {"default-runtime": default, "runtimes": {"nvidia": {"path": program}}}
+    return json.dumps(told, indent=1) + "\n"
 
 
 def specification(state: Mapping[str, str], *, mounts: tuple[str, ...] = (), more: int = 0) -> str:

@@ -142,6 +142,7 @@ FOUND: dict[str, set[tuple[str, str]]] = {  # fault -> the checks and subjects t
     "gpu-generation-other": {("gpus_alike", "3")},
     "gpu-memory-clock-other": {("gpus_alike", "3")},
     "gpu-reset-required": {("gpu_lost", "3")},
+    "gpu-unlisted": {("numa_locality", "3")},  # another GPU is 3 now; itself: see COUNTED
     "gsp-off": {("gsp_firmware", "3")},
     "gpu-memory-hot": {("thermal", "3")},
     "gpu-moved": {("numa_locality", "3"), ("gpu_topology", "")},
@@ -192,10 +193,11 @@ FOUND: dict[str, set[tuple[str, str]]] = {  # fault -> the checks and subjects t
     "zpool-degraded": {("raid", "tank")},
     "zpool-unexpected": set(),
 }
-COUNTED: dict[str, tuple[str, dict[str, Any], str]] = {  # fault -> check, its params, subject
-    "hugepages-reserved": ("hugepages", {"total": {"2M": 0, "1G": 0}}, "2M"),
-    "raid-unexpected": ("raid", {"arrays": 0, "pools": 0}, ""),
-    "zpool-unexpected": ("raid", {"arrays": 0, "pools": 0}, ""),
+COUNTED: dict[str, tuple[str, dict[str, Any], set[str]]] = {  # fault -> check, params, subjects
+    "gpu-unlisted": ("gpu_count", {"count": 8}, {"", "0000:5d:00.0"}),
+    "hugepages-reserved": ("hugepages", {"total": {"2M": 0, "1G": 0}}, {"2M"}),
+    "raid-unexpected": ("raid", {"arrays": 0, "pools": 0}, {""}),
+    "zpool-unexpected": ("raid", {"arrays": 0, "pools": 0}, {""}),
 }
 UNREAD = {
     "memory-controller-missing": {("memory_errors", "")},
@@ -288,10 +290,10 @@ def test_a_condition_fails_by_its_fault_and_no_other(fault: str, judged: Judged)
 
 @pytest.mark.parametrize("fault", sorted(COUNTED))
 def test_what_a_baseline_counts_fails_by_its_fault_alone(fault: str, judged: Judged) -> None:
-    check, params, subject = COUNTED[fault]
+    check, params, subjects = COUNTED[fault]
     healthy, broken = (judged(faults, said={check: params}) for faults in ([], [fault]))
     assert not with_verdict(healthy, Verdict.FAIL) | with_verdict(healthy, Verdict.UNKNOWN)
-    assert with_verdict(broken, Verdict.FAIL) == {(check, subject)}
+    assert with_verdict(broken, Verdict.FAIL) == {(check, subject) for subject in subjects}
     assert with_verdict(broken, Verdict.UNKNOWN) == set()
 
 

@@ -9,6 +9,7 @@ import pytest
 
 from nodevet.model import Subject
 from nodevet_sim.faults import FAULTS
+from nodevet_sim.faults.asked import FAULTS as OF_WHAT_IS_ASKED
 from nodevet_sim.faults.cpu_memory import FAULTS as OF_CPUS
 from nodevet_sim.faults.devices import FAULTS as OF_DEVICES
 from nodevet_sim.faults.driver import FAULTS as OF_THE_DRIVER
@@ -21,6 +22,7 @@ from nodevet_sim.faults.machine_states import FAULTS as OF_MACHINE_STATES
 from nodevet_sim.faults.network import FAULTS as OF_THE_NETWORK
 from nodevet_sim.faults.ports import FAULTS as OF_PORTS
 from nodevet_sim.faults.rdma import FAULTS as OF_RDMA
+from nodevet_sim.faults.rising import FAULTS as OF_RISING_COUNTERS
 from nodevet_sim.faults.running import FAULTS as OF_A_RUNNING_NODE
 from nodevet_sim.faults.settings import FAULTS as OF_SETTINGS
 from nodevet_sim.faults.software import FAULTS as OF_THE_SOFTWARE
@@ -139,10 +141,12 @@ def test_every_fault_is_tried(hosts: dict[str, Any]) -> None:
         | OF_THE_NETWORK.keys()
         | OF_RDMA.keys()
         | OF_THE_SOFTWARE.keys()
+        | OF_WHAT_IS_ASKED.keys()
         | OF_CPUS.keys()
         | OF_STORAGE.keys()
         | OF_THE_DRIVER.keys()
         | OF_A_RUNNING_NODE.keys()
+        | OF_RISING_COUNTERS.keys()
         | OF_SETTINGS.keys()
     )  # by tests of their own
     assert set(FAULTS) - elsewhere == tried

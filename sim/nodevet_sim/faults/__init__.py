@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from nodevet_sim.faults import (
+    asked,
     cpu_memory,
     devices,
     driver,
@@ -23,6 +24,7 @@ from nodevet_sim.faults import (
     node,
     ports,
     rdma,
+    rising,
     running,
     settings,
     software,
@@ -85,7 +87,9 @@ FAULTS: Mapping[str, NamedFault] = {
     **{name: NamedFault(*each) for name, each in network.FAULTS.items()},
     **{name: NamedFault(*each) for name, each in ports.FAULTS.items()},
     **{name: NamedFault(*each) for name, each in rdma.FAULTS.items()},
+    **{name: NamedFault(*each) for name, each in rising.FAULTS.items()},
     **{name: NamedFault(*each) for name, each in software.FAULTS.items()},
+    **{name: NamedFault(*each) for name, each in asked.FAULTS.items()},
     **{name: NamedFault(*each) for name, each in driver.FAULTS.items()},
     **{name: NamedFault(*each) for name, each in running.FAULTS.items()},
     **{name: NamedFault(*each) for name, each in settings.FAULTS.items()},

@@ -7,6 +7,7 @@ from typing import Literal
 from nodevet_sim.description import Content
 from nodevet_sim.faults.node import ONLY_INSIDE
 from nodevet_sim.faults.patch import FaultError, Healthy, Patch
+from nodevet_sim.software_files import DPKG, dpkg_rows
 
 
 def gpu_values(healthy: Healthy, wanted: int | Literal["all"] | None, **values: object) -> Patch:
@@ -43,16 +44,8 @@ def file_values(healthy: Healthy, folder: str, values: Mapping[str, object]) -> 
 
 def installed(package: str, version: str) -> Patch:
     """dpkg lists this package, too, on a node that is booted."""
-    rows = (
-        f"Package: {package}",
-        "Status: install ok installed",
-        "Architecture: amd64",
-        f"Version: {version}",
-        "Description: a package of a test",
-    )
-    text = "".join(f"{row}\\n" for row in ("", *rows))
-    status = "/var/lib/dpkg/status"
-    return inside(f"[ -f {status} ] && printf '{text}' >>{status}")
+    text = "".join(f"{row}\\n" for row in ("", *dpkg_rows(package, version)))
+    return inside(f"[ -f {DPKG} ] && printf '{text}' >>{DPKG}")
 
 
 def inside(command: str) -> Patch:

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
+from nodevet_sim.description import LogLine
 from nodevet_sim.faults.change import gpu_values, link_values
 from nodevet_sim.faults.params import FaultParams, NoParams, OneGpu
 from nodevet_sim.faults.patch import FaultError, Healthy, Patch
@@ -503,6 +504,17 @@ def _aer(healthy: Healthy, want: AerCount, name: str, kind: str) -> Patch:
     return Patch({path: aer_text(name, {kind: want.count})}, gpu=gpu)
 
 
+def gpu_unlisted(healthy: Healthy, want: OneGpu) -> Patch:
+    """The driver did not bring a GPU up: it is on the PCI bus and in /dev, and NVML has one less.
+
+    `gpu`. The GPUs after it move up in NVML's order. The kernel log says so 3 s after boot.
+    """
+    gpu = healthy.gpu(want.gpu)
+    healthy.place(gpu)
+    told = f"NVRM: GPU {healthy.address(gpu)}: RmInitAdapter failed! (0x24:0x56:1436)"
+    return Patch(unlisted=frozenset((gpu,)), log=(LogLine(told, 3.0, 3),))
+
+
 FAULTS: Mapping[str, tuple[type[FaultParams], Callable[[Healthy, Any], Patch]]] = {
     "aer-fatal": (AerCount, aer_fatal),
     "aer-nonfatal": (AerCount, aer_nonfatal),
@@ -526,6 +538,7 @@ FAULTS: Mapping[str, tuple[type[FaultParams], Callable[[Healthy, Any], Patch]]] 
     "gpu-memory-clock-other": (LowerClock, gpu_memory_clock_other),
     "gpu-memory-hot": (MemoryMargin, gpu_memory_hot),
     "gpu-reset-required": (OneGpu, reset_required),
+    "gpu-unlisted": (OneGpu, gpu_unlisted),
     "gsp-off": (OneGpu, gsp_off),
     "inforom-other": (InforomVersion, inforom_other),
     "memory-clock-lowered": (MemoryClock, memory_clock_lowered),

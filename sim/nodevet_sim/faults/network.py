@@ -181,6 +181,14 @@ def default_route_missing(healthy: Healthy, want: NoParams) -> Patch:
     return Patch(node={"default_route": False})
 
 
+def default_route_ipv6_missing(healthy: Healthy, want: NoParams) -> Patch:
+    """The node has no IPv6 default route: no router announces itself.
+
+    A node must be booted to have any, on a machine that has IPv6.
+    """
+    return Patch(node={"default_route_ipv6": False})
+
+
 def address_missing(healthy: Healthy, want: NoParams) -> Patch:
     """The node has no address in its storage network, 198.19.0.0/16.
 
@@ -191,6 +199,7 @@ def address_missing(healthy: Healthy, want: NoParams) -> Patch:
 
 FAULTS: Mapping[str, tuple[type[FaultParams], Callable[[Healthy, Any], Patch]]] = {
     "address-missing": (NoParams, address_missing),
+    "default-route-ipv6-missing": (NoParams, default_route_ipv6_missing),
     "default-route-missing": (NoParams, default_route_missing),
     "ib-port-down": (OneRdmaPort, ib_port_down),
     "ib-rate-degraded": (DegradedPort, ib_rate_degraded),

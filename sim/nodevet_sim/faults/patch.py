@@ -120,6 +120,7 @@ class Patch:
     """Paths of device nodes, and their permissions in octal; None: it is not there."""
     gpu: int | None = None  # the one GPU whose state or files it is about
     gone: frozenset[int] = frozenset()  # GPUs that are no longer there
+    unlisted: frozenset[int] = frozenset()  # GPUs on the bus that NVML does not list
     gone_slots: frozenset[str] = frozenset()  # addresses of other PCI functions that are not
     gone_paths: frozenset[str] = frozenset()  # files, links and folders, whole, that are not
     load: tuple[GpuLoad, ...] = ()
@@ -137,7 +138,7 @@ def combine(patches: Iterable[tuple[str, Patch]]) -> Patch:
     merged = {table: _merged(table, named) for table in tables}
     for name, patch in named:
         for other, its in named:
-            if its.gpu in patch.gone:
+            if its.gpu in patch.gone | patch.unlisted:
                 raise FaultError(f"{name} and {other} conflict on GPU {its.gpu}; keep one")
             if its is not patch:
                 for path in its.files:
@@ -146,6 +147,7 @@ def combine(patches: Iterable[tuple[str, Patch]]) -> Patch:
     return Patch(
         **merged,  # type: ignore[arg-type]
         gone=frozenset(gpu for _, patch in named for gpu in patch.gone),
+        unlisted=frozenset(gpu for _, patch in named for gpu in patch.unlisted),
         gone_slots=frozenset(slot for _, patch in named for slot in patch.gone_slots),
         gone_paths=frozenset(path for _, patch in named for path in patch.gone_paths),
         load=tuple(load for _, patch in named for load in patch.load),

@@ -103,7 +103,20 @@ def clock_unsynchronised(healthy: Healthy, want: NoParams) -> Patch:
     return Patch(node={"clock_synchronised": False})
 
 
+class ClockError(FaultParams):
+    ms: Annotated[int, Field(ge=1, le=16_000)] = 900
+
+
+def clock_error_large(healthy: Healthy, want: ClockError) -> Patch:
+    """The node's clock is synchronised, and may be far off: the server was not reached for long.
+
+    `ms`, the maximum error of adjtimex(2), 900. Only a baseline that limits it detects it.
+    """
+    return Patch(node={"clock_error_ms": float(want.ms)})
+
+
 FAULTS: Mapping[str, tuple[type[FaultParams], Callable[[Healthy, Any], Patch]]] = {
+    "clock-error-large": (ClockError, clock_error_large),
     "clock-unsynchronised": (NoParams, clock_unsynchronised),
     "crashed": (Crashes, crashed),
     "process-blocked": (Blocked, process_blocked),

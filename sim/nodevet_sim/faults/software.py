@@ -10,7 +10,7 @@ from nodevet_sim import imex_files, torch_files
 from nodevet_sim.faults.change import inside, installed
 from nodevet_sim.faults.params import FaultParams, NoParams, OneGpu
 from nodevet_sim.faults.patch import FaultError, Healthy, Patch
-from nodevet_sim.software_files import CDI, DIAG, TOOLKIT, diagnostic, specification
+from nodevet_sim.software_files import CDI, DIAG, RUNTIME, TOOLKIT, diagnostic, specification
 from nodevet_sim.state import count_of
 
 SECURE_BOOT = "sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c"
@@ -159,7 +159,7 @@ def library_missing(healthy: Healthy, want: NoParams) -> Patch:
 def toolkit_missing(healthy: Healthy, want: NoParams) -> Patch:
     """NVIDIA's container toolkit is not installed."""
     healthy.gpu(None)
-    return inside(f"rm -f {TOOLKIT}")
+    return inside(f"rm -f {TOOLKIT} {RUNTIME}")
 
 
 class Unwanted(FaultParams):

@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -168,6 +169,23 @@ static void read_log(fuse_req_t request, struct file *file, size_t size, off_t o
         wait_for(request, file, offset, size);
 }
 
+/* Counters that rise: the text with each number multiplied by the seconds since boot. */
+static struct blob *risen(const char *text)
+{
+    char out[STORE_BYTES], *to = out;
+    while (*text && to < out + sizeof out - 24) {
+        if (*text < '0' || *text > '9' || (to > out && to[-1] != ' ')) {
+            *to++ = *text++;
+            continue;
+        }
+        char *end;
+        unsigned long long per_second = strtoull(text, &end, 10);
+        to += sprintf(to, "%llu", per_second * (unsigned long long)kmsg_now() / 1000000);
+        text = end;
+    }
+    return blob_new(out, (size_t)(to - out));
+}
+
 void file_read(fuse_req_t request, fuse_ino_t inode, size_t size, off_t offset,
                struct fuse_file_info *info)
 {
@@ -193,7 +211,8 @@ void file_read(fuse_req_t request, fuse_ino_t inode, size_t size, off_t offset,
     }
     if (offset == 0 || !file->content) {
         blob_drop(file->content);
-        file->content = blob_hold(node->value);
+        file->content = node->rule->behaviour == RISING ? risen(node->value->bytes)
+                                                        : blob_hold(node->value);
     }
     size_t end = file->content->size;
     if (node->rule->behaviour == CONFIG && fuse_req_ctx(request)->uid != 0 && end > CONFIG_BYTES)

@@ -192,6 +192,7 @@ static const struct rule rules[] = {
     {"config", CONFIG, 0, store_locked},
     {"error", ERROR, 1, NULL},
     {"hang", HANG, 0, NULL},
+    {"rising", RISING, 0, NULL},
     {"kmsg", KMSG, 0, NULL},
     {"kmsg_inject", INJECT, 0, NULL},
 };

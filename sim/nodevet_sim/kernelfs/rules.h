@@ -10,6 +10,7 @@ enum behaviour {
     PROCFS,  /* root may open it for writing; a write is EIO */
     CONFIG,  /* of a PCI function: its first 64 bytes for all, the rest for root */
     ERROR,   /* reading fails with the errno `low` */
+    RISING,  /* each number in it is how much it grows in a second, since the node booted */
     HANG,    /* reading never ends by itself */
     KMSG,    /* the kernel log */
     INJECT,  /* what is written becomes records of the kernel log */

@@ -7,7 +7,7 @@ from nodevet_sim.description import SimulatedNode
 from nodevet_sim.library import SINCE_BOOT, pairs, split, update
 from nodevet_sim.nspawn import disk, network
 from nodevet_sim.nspawn.boot import NodeError, numbers
-from nodevet_sim.nspawn.node import BOOTS, DEVICE_MODE, RUNS, RunningNode
+from nodevet_sim.nspawn.node import BOOTS, DEVICE_MODE, HAS_IPV6, RUNS, RunningNode
 
 
 async def apply(running: RunningNode, new: SimulatedNode) -> None:
@@ -46,6 +46,9 @@ async def _apply(running: RunningNode, old: SimulatedNode, new: SimulatedNode) -
     await _sessions(running, old, new)
     if new.default_route != old.default_route:
         await running.connect(network.default_route, "add" if new.default_route else "del")
+    if HAS_IPV6 and new.default_route_ipv6 != old.default_route_ipv6:
+        verb = "add" if new.default_route_ipv6 else "del"
+        await running.connect(network.default_route_ipv6, verb)
     if new.storage_address != old.storage_address:
         await running.connect(network.storage_address, "add" if new.storage_address else "del")
     for command in new.boot[len(old.boot) :]:
@@ -139,7 +142,7 @@ async def _device_nodes(running: RunningNode, old: SimulatedNode, new: Simulated
 
 async def _sessions(running: RunningNode, old: SimulatedNode, new: SimulatedNode) -> None:
     """What sshd does: it reads its settings again only while it runs."""
-    settings = ("sshd", "delay_s", "clock_offset_s", "clock_synchronised")
+    settings = ("sshd", "delay_s", "clock_offset_s", "clock_synchronised", "clock_error_ms")
     if all(getattr(old, name) == getattr(new, name) for name in settings):
         return
     running.write_session()

@@ -17,6 +17,7 @@ from pathlib import Path
 
 from nodevet_sim import programs
 from nodevet_sim.description import Content, SimulatedNode, SwapArea
+from nodevet_sim.software_files import DPKG, dpkg_rows, driver_package
 
 LIBRARY = "/usr/lib/nodevet-sim"  # programs of the sim, inside the node
 SHARED = "/run/nodevet-sim"  # inside the node: what the sim and the node both write
@@ -169,6 +170,7 @@ def _driver_version(node: SimulatedNode) -> str:
 
 
 def _files(node: SimulatedNode, identity: NodeIdentity) -> Iterator[tuple[str, Content]]:
+    yield from _packages(node)
     yield "/etc/hostname", f"{node.name}\n"
     yield "/etc/hosts", identity.hosts
     yield "/etc/machine-id", f"{identity.machine_id}\n"
@@ -203,6 +205,15 @@ def _files(node: SimulatedNode, identity: NodeIdentity) -> Iterator[tuple[str, C
         yield f"/etc/systemd/system/{name}", _unit(name)
     for name in programs.UNITS if node.state is not None else ():
         yield f"{VENDOR}/{name}", programs.unit(name)
+
+
+def _packages(node: SimulatedNode) -> Iterator[tuple[str, Content]]:
+    """What dpkg says of this machine, where it is used, and of the driver: its package is held."""
+    version, status = _driver_version(node), Path(DPKG)
+    if version and status.exists():
+        rows = dpkg_rows(driver_package(version), version, held=True)
+        text = "".join(f"{row}\n" for row in (*rows, ""))
+        yield DPKG, status.read_bytes().rstrip() + f"\n\n{text}".encode()
 
 
 KMOD = (  # the names that it goes by

@@ -1,8 +1,9 @@
 """The network of a fleet: one namespace and one pair of interfaces for each node. Pure.
 
 Nodes have addresses of 198.18.0.0/15, which RFC 2544 keeps for tests of networks: one of 198.18,
-by which this machine reaches them, and one of 198.19, of a network for storage. Their default route
-goes to an address that does not answer: nothing leaves this machine.
+by which this machine reaches them, and one of 198.19, of a network for storage; and one of IPv6, of
+2001:2::/48, which RFC 5180 keeps for them. Their default routes go to addresses that do not answer:
+nothing leaves this machine.
 """
 
 from dataclasses import dataclass
@@ -40,6 +41,11 @@ class NodeNetwork:
         return f"198.19.{self.fleet}.{self.node + 1}/24"
 
     @property
+    def prefix_ipv6(self) -> str:
+        """The first half of the addresses of its fleet."""
+        return f"2001:2:0:{self.fleet:x}::"
+
+    @property
     def interface(self) -> str:
         """This machine's interface."""
         return f"{PREFIX}{self.fleet}n{self.node}"
@@ -70,6 +76,18 @@ def default_route(network: NodeNetwork, namespace: str, verb: str) -> tuple[str,
     """The command that adds it, or with the verb `del` takes it away."""
     words = ("default", "via", network.router, "dev", INNER, "onlink")
     return ("ip", "-n", namespace, "route", verb, *words)
+
+
+def default_route_ipv6(network: NodeNetwork, namespace: str, verb: str) -> tuple[str, ...]:
+    """The same of IPv6."""
+    words = ("default", "via", f"{network.prefix_ipv6}ffff", "dev", INNER)
+    return ("ip", "-6", "-n", namespace, "route", verb, *words)
+
+
+def address_ipv6(network: NodeNetwork, namespace: str, verb: str) -> tuple[str, ...]:
+    """The same of the address of IPv6."""
+    address = f"{network.prefix_ipv6}{network.node + 1:x}/64"
+    return ("ip", "-6", "-n", namespace, "addr", verb, address, "dev", INNER, "nodad")
 
 
 def storage_address(network: NodeNetwork, namespace: str, verb: str) -> tuple[str, ...]:

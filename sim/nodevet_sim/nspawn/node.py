@@ -33,9 +33,10 @@ STOP_SECONDS = 60.0
 NET = ("sys/class/net", "sys/devices/virtual/net")  # where the node's own interfaces show
 OWN = {f"sys/class/net/{name}": f"../../devices/virtual/net/{name}" for name in ("eth0", "lo")}
 
+HAS_IPV6 = Path("/proc/net/if_inet6").exists()
 SHUT_DOWN = "shut-down"  # in `shared`: its systemd stopped what ran
 DEVICE_MODE = "0666"  # as the driver makes device nodes
-SYNCHRONISED = "0 0x2001 12000 300"
+SYNCHRONISED = "0 0x2001 {:.0f} 300"
 UNSYNCHRONISED = "5 0x2041 16000000 16000000"
 """What adjtimex(2) returns, and its status, maxerror and esterror (µs): TIME_OK, STA_PLL and
 STA_NANO; TIME_ERROR, STA_UNSYNC and the most that the kernel says."""
@@ -106,6 +107,10 @@ class RunningNode:
             await run(*command)
         if self.node.default_route:
             await self.connect(network.default_route, "add")
+        if HAS_IPV6:
+            await self.connect(network.address_ipv6, "add")
+        if HAS_IPV6 and self.node.default_route_ipv6:
+            await self.connect(network.default_route_ipv6, "add")
         if self.node.storage_address:
             await self.connect(network.storage_address, "add")
 
@@ -247,7 +252,9 @@ class RunningNode:
         variables = f"LD_PRELOAD={':'.join(preloaded)}{offset}\n"
         rows.append(f"SetEnv {variables}")
         replace(self.shared / "environment", variables.replace(" ", "\n"))
-        told = SYNCHRONISED if self.node.clock_synchronised else UNSYNCHRONISED
+        error_us = self.node.clock_error_ms * 1000
+        synchronised = SYNCHRONISED.format(error_us)
+        told = synchronised if self.node.clock_synchronised else UNSYNCHRONISED
         replace(self.shared / "adjtimex", f"{told}\n")
         replace(self.shared / "sshd.conf", "".join(rows))
         for name in ("hangs", "stopped"):

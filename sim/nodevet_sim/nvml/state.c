@@ -247,6 +247,18 @@ nvmlReturn_t state_text(nvmlDevice_t device, char *text, unsigned int size, cons
     return value_of(device, name, text, size);
 }
 
+/* Of a counter that rises, which is written `100/s`: 100 for each second since boot. Asked of the
+ * kernel, as above. */
+static bool rise(const char *end, long long *number)
+{
+    struct timespec up;
+    if (strcmp(end, "/s") != 0)
+        return false;
+    syscall(SYS_clock_gettime, CLOCK_BOOTTIME, &up);
+    *number *= up.tv_sec;
+    return true;
+}
+
 nvmlReturn_t state_number(nvmlDevice_t device, const struct word *words, long long *number,
                           const char *key, ...)
 {
@@ -270,5 +282,7 @@ nvmlReturn_t state_number(nvmlDevice_t device, const struct word *words, long lo
     char *end;
     errno = 0;
     *number = strtoll(text, &end, 0);
-    return errno || end == text || *end ? NVML_ERROR_UNKNOWN : NVML_SUCCESS;
+    if (errno || end == text || (*end && !rise(end, number)))
+        return NVML_ERROR_UNKNOWN;
+    return NVML_SUCCESS;
 }

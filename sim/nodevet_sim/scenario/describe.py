@@ -53,7 +53,8 @@ def describe(spec: NodeSpec) -> SimulatedNode:
     state = _state(spec, healthy, patch) if known is not None else None
     files, links = _without(healthy, patch)
     if state is not None and "proc/driver/nvidia" not in laid.areas:
-        files.update(_driver_files(state))
+        known_to_it = replace(patch, unlisted=frozenset())  # NVML asks for more than its list
+        files.update(_driver_files(_state(spec, healthy, known_to_it)))
     files.update(_own_files(spec, files, links))
     gone = {machine.nodes[gpu] for gpu in patch.gone}
     gone.update(path for path, mode in patch.devices.items() if mode is None)
@@ -131,8 +132,8 @@ def _patches(spec: NodeSpec, healthy: Healthy) -> Iterator[tuple[str, Patch]]:
 def _state(spec: NodeSpec, healthy: Healthy, patch: Patch) -> dict[str, str]:
     """The NVML state with the faults, and last what the node says itself."""
     state = for_each(healthy.state, patch.state)
-    if patch.gone:
-        state = without_gpus(state, sorted(patch.gone))
+    if patch.gone | patch.unlisted:
+        state = without_gpus(state, sorted(patch.gone | patch.unlisted))
     with spec.blame("nvml"):
         return for_each(state, spec.part.nvml)
 
