@@ -39,6 +39,7 @@ expect:
   time_sync: {maximum_error_ms: 100}
 """
 FOUND = {  # fault -> the checks and subjects that fail
+    "clock-error-large": {("time_sync", "")},
     "clock-unsynchronised": {("time_sync", "")},
     "crashed": {("reboots", "")},
     "device-node-closed": {("device_nodes", "/dev/nvidia-uvm")},

@@ -37,6 +37,7 @@ FIRST, FOURTH = "ibp26s0", "ibp94s0"  # below 0000:1a:00.0 and 0000:5e:00.0
 INTERFACES = {f"mlx5_{at}": f"ibp{bus + 1}s0" for at, bus in enumerate(BUSES)}
 FOUND = {  # fault -> the checks and subjects that fail
     "address-missing": set(),  # what a boot does; see test_cluster_on_nodes.py
+    "default-route-ipv6-missing": set(),  # see test_asked_on_nodes.py
     "default-route-missing": set(),
     "ib-port-down": {("infiniband", "mlx5_3:1"), ("network_link", FOURTH)},
     "ib-rate-degraded": {

@@ -21,7 +21,7 @@ BASELINE = """\
 nodevet: 1
 title: how fast counters may rise
 expect:
-  infiniband: {maximum_per_hour: {symbol_error: 36000}}
+  infiniband: {count: 8, maximum_per_hour: {symbol_error: 36000}}
   network_link: {drivers: {mlx5_core: {maximum_per_hour: {rx_crc_errors: 36000}}}}
   nvlink: {crc_flit_errors_per_hour: 36000}
   pcie_errors: {corrected_per_hour: 36000}
