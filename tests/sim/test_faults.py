@@ -25,6 +25,7 @@ from nodevet_sim.faults import (
     FAULTS,
     FaultError,
     Healthy,
+    asked,
     combine,
     cpu_memory,
     describe,
@@ -39,6 +40,7 @@ from nodevet_sim.faults import (
     network,
     ports,
     rdma,
+    rising,
     running,
     settings,
     software,
@@ -175,8 +177,8 @@ SEEN = {
     "thermal-throttle": {("throttle_reasons", "3"), ("thermal", "3")},
 }
 OTHERS = (
-    cpu_memory, devices, driver, drives, gpu_health, gpu_states, host, kernel, machine_states,
-    network, ports, rdma, running, settings, software, storage,
+    asked, cpu_memory, devices, driver, drives, gpu_health, gpu_states, host, kernel, machine_states,
+    network, ports, rdma, rising, running, settings, software, storage,
 )  # fmt: skip
 OF_OTHER_TESTS = {name for each in OTHERS for name in each.FAULTS}
 SILENT = sorted(

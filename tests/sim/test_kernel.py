@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 from nodevet_sim import cpu_files, kernel, tree
-from nodevet_sim.description import LogLine
+from nodevet_sim.description import LogLine, PerSecond
 from nodevet_sim.kernel import KernelError, UnreadableFile, manifest
 from nodevet_sim.machine import hgx
 
@@ -451,6 +451,22 @@ def test_files_that_fail(node):
         assert (node / path).stat().st_mode & 0o777 == 0o444
     with pytest.raises(ValueError, match="'EOOPS' is neither"):
         UnreadableFile("EOOPS")
+
+
+def test_counters_that_rise_are_more_at_each_look(node):
+    path = f"{GPU}/aer_dev_correctable"
+    node.start(manifest({path: PerSecond("RxErr 1000\nBadTLP 0\nTOTAL_ERR_COR 1000\n")}, {}))
+
+    def counts():
+        return [int(row.split()[1]) for row in node.read(path).splitlines()]
+
+    until(lambda: counts()[0] > 0)
+    before = counts()
+    until(lambda: counts()[0] > before[0])
+    assert before[0] == before[2]
+    assert counts()[1] == 0
+    with refused("EACCES"):
+        node.write(path, "0\n")
 
 
 def test_a_hanging_file_holds_up_nobody_else(node):

@@ -198,6 +198,21 @@ for gpu in map(n.nvmlDeviceGetHandleByIndex, (0, 1)):
     assert shown == ["0", "0", "80", "0"]
 
 
+def test_a_counter_that_rises_is_more_at_each_look(nvml, tmp_path):
+    path = tmp_path / "node.state"
+    rising = "gpu.0.pcie_replay_counter = 1000/s\n"
+    path.write_text(state("h100-sxm", 2) + rising)
+    program = """
+n.nvmlInit()
+first, other = map(n.nvmlDeviceGetHandleByIndex, (0, 1))
+before = n.nvmlDeviceGetPcieReplayCounter(first)
+while n.nvmlDeviceGetPcieReplayCounter(first) == before:
+    pass
+print(before > 0, n.nvmlDeviceGetPcieReplayCounter(other))
+"""
+    assert run(nvml, path, program) == (["True", "0"], "")
+
+
 def test_a_busy_gpu_at_a_low_power_limit_draws_it_and_is_the_slower_for_it(nvml, tmp_path):
     """GPU 1 may draw 490 W, and GPU 2 never comes near that, for its clock is locked low."""
     path = tmp_path / "node.state"
