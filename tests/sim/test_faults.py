@@ -177,8 +177,8 @@ SEEN = {
     "thermal-throttle": {("throttle_reasons", "3"), ("thermal", "3")},
 }
 OTHERS = (
-    asked, cpu_memory, devices, driver, drives, gpu_health, gpu_states, host, kernel, machine_states,
-    network, ports, rdma, rising, running, settings, software, storage,
+    asked, cpu_memory, devices, driver, drives, gpu_health, gpu_states, host, kernel,
+    machine_states, network, ports, rdma, rising, running, settings, software, storage,
 )  # fmt: skip
 OF_OTHER_TESTS = {name for each in OTHERS for name in each.FAULTS}
 SILENT = sorted(
