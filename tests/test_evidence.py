@@ -143,6 +143,106 @@ def test_two_things_are_not_one(name: str, listed: str, key: str, words: str) ->
     assert bad.why == f"the probe's answer is not valid: {words}"
 
 
+@pytest.mark.parametrize(
+    ("name", "data", "words"),
+    [
+        ("gpu", {"gpus": [GPUS[2], GPUS[2]]}, "two gpus with the index 2"),
+        (
+            "gpu",
+            {"gpus": [GPUS[0], {**GPUS[1], "nvlinks": [{"link": 4}, {"link": 5}, {"link": 4}]}]},
+            "gpus[1] has two nvlinks with the link 4",
+        ),
+        (
+            "gpu",
+            {"gpus": [{"index": 0, "mig_devices": [{"index": at, "uuid": "M"} for at in (0, 1)]}]},
+            "gpus[0] has two mig_devices with the uuid M",
+        ),
+        (
+            "infiniband",
+            {
+                "devices": [
+                    {"name": "mlx5_0", "ports": [{"number": 1, "counters": 2 * [{"name": "a"}]}]}
+                ]
+            },
+            "devices[0] has ports[0] has two counters with the name a",
+        ),
+        (
+            "files",
+            {"files": [{"path": "/a", "matches": 2 * [{"kind": "equals", "text": "b"}]}]},
+            "files[0] has two matches with the kind equals and the text b",
+        ),
+    ],
+)
+def test_e06_two_parts_of_a_part_are_not_one(name: str, data: Any, words: str) -> None:
+    bad = section(name, data)
+    assert (bad.status, bad.data) == ("error", None)
+    assert bad.why == f"the probe's answer is not valid: {words}"
+
+
+def test_e06_parts_of_two_parts_may_have_one_name() -> None:
+    links = [{"link": 0}, {"link": 1}]
+    gpus = [{**gpu, "nvlinks": links} for gpu in GPUS]
+    assert section("gpu", {"gpus": gpus}).status == "ok"
+
+
+MAY_REPEAT = {
+    "gpu.gpus[].processes[]": "NVML lists a process for each MIG device that it has",
+    "kernel_log.events[]": "the kind is no name",
+    "memory.swaps[]": "the kernel calls deleted files by one name",
+    "nfs.mounts[]": "one may be mounted on another",
+    "routes.default_ipv4[]": "several next hops, or types of service",
+    "routes.default_ipv6[]": "several next hops",
+}
+
+
+class Listed(NamedTuple):
+    """A list of records that have a name; `made(items)` is its section's data with these."""
+
+    name: str
+    section: str
+    kind: msgspec.inspect.StructType
+    made: Callable[[list[Any]], Any]
+
+
+def listed(
+    kind: msgspec.inspect.Type, name: str, wrap: Callable[[Any], Any]
+) -> Iterator[tuple[str, msgspec.inspect.StructType, Callable[[Any], Any]]]:
+    """The lists of records in `kind` and below it."""
+    if isinstance(kind, msgspec.inspect.UnionType):
+        for each in kind.types:
+            yield from listed(each, name, wrap)
+    elif isinstance(kind, msgspec.inspect.VarTupleType):
+        if isinstance(kind.item_type, msgspec.inspect.StructType):
+            yield f"{name}[]", kind.item_type, wrap
+        yield from listed(kind.item_type, f"{name}[]", lambda value: wrap([value]))
+    elif isinstance(kind, msgspec.inspect.StructType):
+        for field in kind.fields:
+            yield from listed(
+                field.type,
+                f"{name}.{field.name}",
+                lambda value, key=field.name: wrap({**item(kind), key: value}),
+            )
+
+
+LISTS = [
+    Listed(name, section, kind, made)
+    for section, record in sections().items()
+    for name, kind, made in listed(msgspec.inspect.type_info(record), section, lambda value: value)
+    if item(kind)
+]
+
+
+@pytest.mark.parametrize("place", LISTS, ids=[place.name for place in LISTS])
+def test_e06_no_list_names_a_part_twice(place: Listed) -> None:
+    one, other = (item(place.kind, number) for number in (1, 2))
+    assert section(place.section, place.made([one, other])).status == "ok"
+    found = section(place.section, place.made([one, other, one]))
+    if place.name in MAY_REPEAT:
+        assert found.status == "ok"
+    else:
+        assert re.search("not valid: .*two .* with the ", found.why), found
+
+
 FAN = """
 from nodevet.bounds import GPUS, Text
 from nodevet.evidence.core import Record, SectionRecord

@@ -33,6 +33,6 @@ class CommandAnswer(Record, frozen=True, kw_only=True):
 class CommandAnswers(SectionRecord, frozen=True, kw_only=True):
     """The commands that were asked for."""
 
-    unique = ("commands[].name",)
+    unique = ("commands[].name", "commands[].matches[].kind+text", "commands[].values[].path")
 
     commands: Annotated[tuple[CommandAnswer, ...], bounds.ASKED] | None = None

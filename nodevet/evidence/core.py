@@ -53,7 +53,8 @@ class SectionRecord(Record, frozen=True, kw_only=True):
     """What a section holds as a whole: the one subclass in each section's file."""
 
     unique: ClassVar[tuple[str, ...]] = ()
-    """What tells the items of a list apart, as `gpus[].uuid`: no two items have the same."""
+    """What tells the items of one list apart, as `gpus[].uuid` or `gpus[].nvlinks[].link`: no two
+    items have the same. `found[].name+size` means both together."""
 
     plural: ClassVar[str] = ""
     """What several subjects are called whose kind has the section's name; empty: as English has

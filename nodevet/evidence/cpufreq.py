@@ -26,6 +26,7 @@ class CpufreqPolicies(Record, frozen=True, kw_only=True):
 class Cpufreq(SectionRecord, frozen=True, kw_only=True):
     """`absent` if the kernel offers no cpufreq (most virtual machines)."""
 
+    unique = ("policies[].policies",)
     plural = "cpufreq policies"
 
     policies: Annotated[tuple[CpufreqPolicies, ...], bounds.CPUS] | None = None  # with a CPU online

@@ -3,7 +3,7 @@
 A section that does not decode becomes `error` with the decoder's words, and the others live on.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache, wraps
 from typing import Any, TypeVar, cast
 
@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from nodevet import bounds, typed
 from nodevet.bounds import Text
-from nodevet.evidence.core import MISSING, SCHEMA, Data, Section, SectionRecord
+from nodevet.evidence.core import MISSING, SCHEMA, Data, Record, Section, SectionRecord
 from nodevet.evidence.sections import section_of, sections
 from nodevet.last_few import LastFew
 from nodevet.upgrades import Upgrades, leads, stepped
@@ -140,15 +140,29 @@ def _section(record: type[SectionRecord], raw: msgspec.Raw | None) -> Section[An
 
 def _twice(data: SectionRecord) -> str:
     """Two items of a list that say that they are the same; empty if there are none."""
-    for path in data.unique:
-        listed, key = path.split("[].")
-        seen = set()
-        for item in getattr(data, listed) or ():
-            value = getattr(item, key)
-            if value in seen:
-                return f"two {listed} with the {key} {value}"
-            if value is not None:
-                seen.add(value)
+    repeats = (_repeat(data, path.split("[].")) for path in data.unique)
+    return next(filter(None, repeats), "")
+
+
+def _repeat(owner: Record, path: Sequence[str]) -> str:
+    """The first two items that are the same in a list of this record, or of a record below it."""
+    listed, *below = path
+    items: Sequence[Record] = getattr(owner, listed) or ()
+    if len(below) == 1:
+        return _repeated_key(listed, items, below[0].split("+"))
+    repeats = ((place, _repeat(item, below)) for place, item in enumerate(items))
+    return next((f"{listed}[{place}] has {found}" for place, found in repeats if found), "")
+
+
+def _repeated_key(listed: str, items: Sequence[Record], keys: Sequence[str]) -> str:
+    seen = set()
+    for item in items:
+        value = tuple(getattr(item, key) for key in keys)
+        if value in seen:
+            told = " and ".join(f"the {key} {each}" for key, each in zip(keys, value, strict=True))
+            return f"two {listed} with {told}"
+        if any(each is not None for each in value):
+            seen.add(value)
     return ""
 
 

@@ -33,7 +33,7 @@ class MemoryController(Record, frozen=True, kw_only=True):
 class Edac(SectionRecord, frozen=True, kw_only=True):
     """Memory errors by controller and DIMM. No controller: no EDAC driver is loaded."""
 
-    unique = ("controllers[].id",)
+    unique = ("controllers[].id", "controllers[].dimms[].id")
     plural = "memory controllers"
 
     controllers: Annotated[tuple[MemoryController, ...], bounds.CONTROLLERS] | None = None

@@ -26,6 +26,6 @@ class AskedFile(Record, frozen=True, kw_only=True):
 class Files(SectionRecord, frozen=True, kw_only=True):
     """The files that were asked for."""
 
-    unique = ("files[].path",)
+    unique = ("files[].path", "files[].matches[].kind+text")
 
     files: Annotated[tuple[AskedFile, ...], bounds.ASKED] | None = None

@@ -252,7 +252,15 @@ class Gpus(SectionRecord, frozen=True, kw_only=True):
     """NVML as a whole. The section is `absent` without the library, and `error`
     with the NVML error's name if nvmlInit fails (driver not loaded, mismatch)."""
 
-    unique = ("gpus[].uuid", "gpus[].bus_id")
+    unique = (
+        "gpus[].uuid",
+        "gpus[].bus_id",
+        "gpus[].index",
+        "gpus[].mig_devices[].index",
+        "gpus[].mig_devices[].uuid",
+        "gpus[].nvlinks[].link",
+        "gpus[].peers[].index",
+    )
 
     driver_version: Text | None = None  # nvmlSystemGetDriverVersion
     nvml_version: Text | None = None

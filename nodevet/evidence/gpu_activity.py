@@ -56,7 +56,7 @@ class GpuActivity(Record, frozen=True, kw_only=True):
 class GpuActivities(SectionRecord, frozen=True, kw_only=True):
     """Every GPU, watched at the same times."""
 
-    unique = ("gpus[].index",)
+    unique = ("gpus[].index", "gpus[].processes[].pid")
     plural = "GPUs"
     volatile = ("look", "times_s", "gpus")
 

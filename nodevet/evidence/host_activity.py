@@ -118,7 +118,14 @@ class Interrupt(Record, frozen=True, kw_only=True):
 class HostActivity(SectionRecord, frozen=True, kw_only=True):
     """The node as a whole. What it lacks, such as PSI before Linux 4.20, is null, and why."""
 
-    unique = ("cpus[].cpu", "disks[].name", "networks[].name")
+    unique = (
+        "cpus[].cpu",
+        "disks[].name",
+        "networks[].name",
+        "nfs[].point+source",
+        "nfs[].operations[].name",
+        "interrupts[].irq",
+    )
     plural = "nodes"
     volatile = (
         "look",

@@ -64,7 +64,12 @@ class RdmaDevice(Record, frozen=True, kw_only=True):
 class Infiniband(SectionRecord, frozen=True, kw_only=True):
     """Every RDMA device with its ports; `absent` if the tree has no /sys/class at all."""
 
-    unique = ("devices[].name",)
+    unique = (
+        "devices[].name",
+        "devices[].ports[].number",
+        "devices[].ports[].counters[].name",
+        "devices[].ports[].gids[].index",
+    )
     plural = "RDMA devices"
 
     devices: Annotated[tuple[RdmaDevice, ...], bounds.RDMA_DEVICES] | None = None

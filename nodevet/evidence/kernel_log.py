@@ -74,7 +74,7 @@ class KernelLog(SectionRecord, frozen=True, kw_only=True):
     of which only the beginning is gone still has `covered_s`."""
 
     volatile = ("since_s", "covered_s", "lines_read")
-    unique = ("links[].bus_id",)
+    unique = ("links[].bus_id", "crashes[].path")
 
     source: Text | None = None  # kmsg, journal, kmsg and journal, dmesg
     complete: bool | None = None

@@ -51,6 +51,7 @@ class Memory(SectionRecord, frozen=True, kw_only=True):
 
     `fstab` and `swap_units` are read if swap is active, and else empty."""
 
+    unique = ("hugepages[].size_kb", "swap_units[].name")
     volatile = ("available_kb", "swap_free_kb", "dirty_kb", "hugepages_free")
 
     total_kb: int | None = None

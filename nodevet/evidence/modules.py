@@ -28,6 +28,8 @@ class MigCapability(Record, frozen=True, kw_only=True):
 class Modules(SectionRecord, frozen=True, kw_only=True):
     """/proc/modules, /sys/module/nvidia/version, /proc/driver/nvidia/version, /dev/nvidia*."""
 
+    unique = ("device_nodes[].path", "mig_capabilities[].name")
+
     loaded: Annotated[tuple[Text, ...], bounds.MODULES] | None = None
     # in /sys/module or modules.builtin, and not loaded
     builtin: Annotated[tuple[Text, ...], bounds.MODULES] | None = None

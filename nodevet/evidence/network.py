@@ -41,7 +41,7 @@ class Network(SectionRecord, frozen=True, kw_only=True, dict=True):
 
     Other virtual ones, of which a host of containers has hundreds, are counted."""
 
-    unique = ("interfaces[].name",)
+    unique = ("interfaces[].name", "interfaces[].counters[].name")
     plural = "network interfaces"
 
     interfaces: Annotated[tuple[Interface, ...], bounds.INTERFACES] | None = None

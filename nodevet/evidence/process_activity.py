@@ -92,7 +92,7 @@ class CgroupActivity(Record, frozen=True, kw_only=True):
 class ProcessActivities(SectionRecord, frozen=True, kw_only=True):
     """`complete` is False if a process was left out, or could not be watched."""
 
-    unique = ("processes[].pid", "cgroups[].path")
+    unique = ("processes[].pid", "cgroups[].path", "processes[].threads[].tid")
     plural = "processes"
     volatile = ("look", "times_s", "uptime_s", "complete", "processes", "cgroups")
 

@@ -6,6 +6,7 @@ The file's name is the section's, and that of its collector in nodevet/remote/pr
 import importlib
 from collections.abc import Iterator, Mapping
 from functools import cache
+from itertools import chain
 from types import ModuleType
 from typing import Any, get_args
 
@@ -52,10 +53,20 @@ def _record_of(module: ModuleType) -> Iterator[type[SectionRecord]]:
         names = ", ".join(each.__name__ for each in found)
         raise SectionFileError(f"{module.__file__}: a section has one SectionRecord, not {names}")
     for record in found:
-        for path in record.unique:
+        for path in chain.from_iterable(map(each_key, record.unique)):
             if problem := misses(record, path):
                 raise SectionFileError(f"{module.__file__}: unique: {problem}")
     yield from found
+
+
+def each_key(path: str) -> Iterator[str]:
+    """One path for each key that `SectionRecord.unique` joins.
+
+    >>> list(each_key("found[].name+size"))
+    ['found[].name', 'found[].size']
+    """
+    listed, _, keys = path.rpartition(".")
+    return (f"{listed}.{key}" for key in keys.split("+"))
 
 
 def unknown_path(path: str) -> str:

@@ -23,6 +23,7 @@ class Stuck(SectionRecord, frozen=True, kw_only=True):
 
     The lists hold the first 256."""
 
+    unique = ("blocked[].pid", "zombies[].pid")
     plural = "processes"
 
     volatile = ("watched_s", "processes", "blocked_count", "zombie_count", "blocked", "zombies")
