@@ -10,7 +10,8 @@ kernel log, and sees what is logged without such a driver.
 
 **Verdicts.** An uncorrected error fails. Corrected ones are judged if the baseline gives the most
 that is allowed, in all or for each day of counting; the first day counts whole. Of a controller
-that counts more than its DIMMs do, the rest is of a DIMM that is not known. Without an EDAC driver
+that counts more than its DIMMs do, the rest is of a DIMM that is not known; of one that counts
+fewer, which no driver does, the DIMMs' counts are judged. Without an EDAC driver
 it is unknown, since nothing counts them; in a virtual machine, and with `if_possible`, it is not
 applicable. It is unknown, too, if a controller is missing: a number is left out, or the DIMMs of
 all of them have less memory than the NUMA nodes. With `--since`,
@@ -65,6 +66,7 @@ NO_DRIVER = (
 MIB = 1024  # KiB
 ALL = 0.98  # of the memory: what the firmware keeps is not in it
 UNSIZED = Dimm(id="")
+NOT_COUNTED = "ENOENT"  # why a count is not read that a kernel before 3.6 has by row alone
 
 
 class Params(CheckParams):
@@ -138,7 +140,9 @@ def judge_controller(
     limits = allowed(controller, params, paced)
     above = [*lost(subject, controller, look)]
     if grown and paced:
-        above.append(many(subject, controller, f"at most {most:g} corrected a day", grown.text))
+        dimms = at_dimms(controller, "corrected", before(controller, look))
+        expected = f"at most {most:g} corrected a day"
+        above.append(many(subject, expected, f"{grown.text} corrected", dimms))
     elif isinstance(limits, Mapping):
         above += excess(subject, controller, limits)
     doubts = [*invalid(controller), *([limits] if isinstance(limits, str) else [])]
@@ -146,21 +150,33 @@ def judge_controller(
     if doubts:
         yield unknown(subject, why="; ".join(doubts))
     elif not above:
-        expected, count = next(iter(limits), "none uncorrected"), controller.corrected
+        expected, count = next(iter(limits), "none uncorrected"), counted(controller, "corrected")
         actual = f"{count} corrected" if count else "none"
         yield ok(subject, expected=expected, actual=actual, why=past(controller, look))
+
+
+def counted(controller: MemoryController, field: str) -> int:
+    """The errors that a controller counts, or its DIMMs together if they count more."""
+    return max(getattr(controller, field) or 0, sum(by_dimm(controller, field).values()))
+
+
+def by_dimm(controller: MemoryController, field: str) -> dict[str, int]:
+    """How many errors each DIMM counts, of those that count some, by id."""
+    counts = {dimm.id: getattr(dimm, field) or 0 for dimm in controller.dimms or ()}
+    return {name: count for name, count in counts.items() if count > 0}
 
 
 def lost(
     subject: Subject, controller: MemoryController, look: Sample[Edac] | None
 ) -> Iterator[Finding]:
     """What could not be corrected, but for what is known since the last look."""
-    if (controller.uncorrected or 0) > 0 and not past(controller, look):
-        dimms = at_dimms(controller)
+    count = counted(controller, "uncorrected")
+    if count > 0 and not past(controller, look):
+        dimms = at_dimms(controller, "uncorrected")
         yield fail(
             subject,
             expected="none",
-            actual=f"{controller.uncorrected} uncorrected{dimms}",
+            actual=f"{count} uncorrected{dimms}",
             details={} if dimms else NO_DIMM,
             advice=REPLACE,
         )
@@ -168,28 +184,28 @@ def lost(
 
 def past(controller: MemoryController, look: Sample[Edac] | None) -> str:
     """What is to be said of uncorrected errors of which none came since the last look."""
-    fresh = came(controller, "uncorrected", look)
-    if not controller.uncorrected or look is None or fresh is None or fresh.by != 0:
+    count, fresh = counted(controller, "uncorrected"), came(controller, "uncorrected", look)
+    if not count or look is None or fresh is None or fresh.by != 0:
         return ""
-    return f"{controller.uncorrected} uncorrected, none of them in the last {span(look.seconds)}"
+    return f"{count} uncorrected, none of them in the last {span(look.seconds)}"
 
 
 def excess(
     subject: Subject, controller: MemoryController, limits: Mapping[str, float]
 ) -> Iterator[Finding]:
-    count = controller.corrected or 0
+    count = counted(controller, "corrected")
     above = next((expected for expected, most in limits.items() if count > most), None)
     if above:
-        yield many(subject, controller, above, f"{count}")
+        yield many(subject, above, f"{count} corrected", at_dimms(controller, "corrected"))
 
 
-def many(subject: Subject, controller: MemoryController, expected: str, count: str) -> Finding:
+def many(subject: Subject, expected: str, actual: str, dimms: str) -> Finding:
     """Too many corrected errors."""
     return fail(
         subject,
         expected=expected,
-        actual=f"{count} corrected",
-        details=where(controller),
+        actual=f"{actual}{dimms}",
+        details={} if dimms else NO_DIMM,
         advice=WATCH,
     )
 
@@ -199,18 +215,39 @@ def invalid(controller: MemoryController) -> Iterator[str]:
         value = getattr(controller, field)
         if value is None or value < 0:
             yield f"{field}: {controller.why(field) if value is None else value}"
+    if controller.dimms is None:
+        yield f"dimms: {controller.why('dimms')}"
+    for dimm in controller.dimms or ():
+        yield from invalid_dimm(dimm)
+
+
+def invalid_dimm(dimm: Dimm) -> Iterator[str]:
+    """Why a count is not known that the driver has."""
+    for field in ("uncorrected", "corrected"):
+        value = getattr(dimm, field)
+        if value is None and dimm.errors.get(field) != NOT_COUNTED:
+            yield f"{dimm.id}: {field}: {dimm.why(field)}"
+        elif value is not None and value < 0:
+            yield f"{dimm.id}: {field}: {value}"
 
 
 def came(controller: MemoryController, field: str, look: Sample[Edac] | None) -> Growth | None:
     """How many errors came since the last look; None if its driver did not count all the time."""
-    known = (look.data.controllers if look and look.data else None) or ()
-    then = next((each for each in known if each.id == controller.id), None)
+    then = before(controller, look)
     if look is None or then is None or controller.since_s is None:
         return None
     if controller.since_s < look.seconds + COUNTING:
         return None
-    grown = since_look(getattr(then, field), getattr(controller, field), look.seconds)
+    if getattr(then, field) is None or getattr(controller, field) is None:
+        return None
+    grown = since_look(counted(then, field), counted(controller, field), look.seconds)
     return None if grown and grown.again else grown
+
+
+def before(controller: MemoryController, look: Sample[Edac] | None) -> MemoryController | None:
+    """The controller at the last look."""
+    known = (look.data.controllers if look and look.data else None) or ()
+    return next((each for each in known if each.id == controller.id), None)
 
 
 def allowed(
@@ -230,26 +267,18 @@ def allowed(
     return found
 
 
-def where(controller: MemoryController) -> Mapping[str, str]:
-    """How many corrected errors each DIMM has, of those that have some."""
-    found = {
-        name_of(dimm): f"{dimm.corrected} corrected"
-        for dimm in controller.dimms or ()
-        if (dimm.corrected or 0) > 0
-    }
-    return found or NO_DIMM
-
-
 NO_DIMM = {"DIMM": "not known"}
 
 
-def at_dimms(controller: MemoryController) -> str:
-    """The DIMMs with uncorrected errors, as ` (A1 ×2)`; empty if none is known."""
-    told = [
-        f"{name_of(dimm)} ×{dimm.uncorrected}"
-        for dimm in controller.dimms or ()
-        if (dimm.uncorrected or 0) > 0
-    ]
+def at_dimms(
+    controller: MemoryController, field: str, since: MemoryController | None = None
+) -> str:
+    """The DIMMs with errors, as ` (A1 ×2)`; empty if none is known. `since`: only what came since
+    the controller counted so."""
+    past = by_dimm(since, field) if since else {}
+    fresh = {name: count - past.get(name, 0) for name, count in by_dimm(controller, field).items()}
+    names = {dimm.id: name_of(dimm) for dimm in controller.dimms or ()}
+    told = [f"{names[id]} ×{count}" for id, count in fresh.items() if count > 0]
     return f" ({', '.join(told)})" if told else ""
 
 
@@ -262,11 +291,15 @@ CHECK = Check(
     area=Area.MEMORY,
     reads=(
         "earlier.edac.controllers[].corrected",
+        "earlier.edac.controllers[].dimms[].corrected",
+        "earlier.edac.controllers[].dimms[].uncorrected",
         "earlier.edac.controllers[].id",
         "earlier.edac.controllers[].uncorrected",
         "edac.controllers[].id",
         "edac.controllers[].corrected",
+        "edac.controllers[].dimms[].corrected",
         "edac.controllers[].dimms[].size_mib",
+        "edac.controllers[].dimms[].uncorrected",
         "edac.controllers[].uncorrected",
         "edac.controllers[].since_s",
         "host.virtualization",

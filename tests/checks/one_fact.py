@@ -114,7 +114,10 @@ ONE_FACT: dict[str, tuple[OneFact, ...]] = {
         OneFact("kernel_log*", "kernel_log*", EVENT),
         OneFact("kernel_log*", "host.uptime_s", EVENT),
     ),
-    "memory_errors": (OneFact("*", "*since_s", "how many there are, and since when"),),
+    "memory_errors": (
+        OneFact("*", "*since_s", "how many there are, and since when"),
+        OneFact("*dimms*", "edac.controllers.*corrected", "its count holds those of its DIMMs"),
+    ),
     "memory_pressure": (OneFact("memory.total_kb", "*", "a share of the memory in all"),),
     "memory_size": (SAME,),
     "mounts": (OneFact("*mounted", "*", GONE),),

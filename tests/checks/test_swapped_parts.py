@@ -203,12 +203,15 @@ def lacking_links(parts: Sequence[int]) -> Sections:
     return nvlinks({"p2p": False}, parts)
 
 
-def dimms(parts: Sequence[int]) -> Sections:
+def dimms(parts: Sequence[int], field: str = "uncorrected") -> Sections:
     """A count of a boot before may be the same, of other DIMMs."""
-    listed = [{"id": f"dimm{part}", "corrected": 0, "uncorrected": 1} for part in parts]
-    return {
-        "edac": {"controllers": [{"id": 0, "corrected": 0, "uncorrected": 24, "dimms": listed}]}
-    }
+    none = {"corrected": 0, "uncorrected": 0}
+    listed = [{"id": f"dimm{part}", **none, field: 1} for part in parts]
+    return {"edac": {"controllers": [{"id": 0, **none, field: 24, "dimms": listed}]}}
+
+
+def weak_dimms(parts: Sequence[int]) -> Sections:
+    return dimms(parts, "corrected")
 
 
 PKEYS = [f"0x{0x8000 + part:x}" for part in range(50)]
@@ -240,6 +243,7 @@ ROWS: dict[str, tuple[str, Any, Callable[[Sequence[int]], Sections]]] = {
     "link-errors": ("nvlink", {"active": 40, "crc_flit_errors": 1}, link_errors),
     "lacking-links": ("nvlink", {"active": 40, "capabilities": ["p2p"]}, lacking_links),
     "dimms": ("memory_errors", {"if_possible": True}, dimms),
+    "weak-dimms": ("memory_errors", {"corrected": 9}, weak_dimms),
 }
 
 
