@@ -13,14 +13,16 @@ process), `hung_task` (blocked for minutes, mostly by storage or NFS), `soft_loc
 itself), `panic`, `nic_failed` (the driver of a network card gave it up: mlx5, mlx4, bnxt, ice,
 irdma, igb, igc, ixgbe, ena, cxgb4), and `crash` (the boot before ended in one, by a record that is
 no older than an hour before this boot). Where the lines name a device, as those of `nic_failed` do,
-each device has a finding of its own. `maximum` says how many lines of a kind are allowed, of each
-device if they name one; `allow` names kinds that are no fault here. By default those are
-`oom_cgroup`, the kill of a job that exceeded its own limit, and `segfault`, the crash of a program
-in CUDA's, NCCL's or the driver's libraries; both are shown. It is ok only if the log has no gap,
-and says since when if its beginning is gone, as `xid` does. Captured files without a kernel log are
-not applicable. With `--since` a kind, or a device, fails only if a line of it came since the last
-look; but an oops until the next reboot, since the kernel goes on damaged, and so hung tasks from
-the tenth line on, after which the kernel tells of no more.
+each device has a finding of its own; where they name a process, the value names it, and a waiver
+that accepts it covers no other process; of a crash it names the record. The kernel names none for
+`hard_lockup`, `rcu_stall`, `oops` and `panic`: who accepts one of these accepts any. `maximum` says
+how many lines of a kind are allowed, of each device if they name one; `allow` names kinds that are
+no fault here. By default those are `oom_cgroup`, the kill of a job that exceeded its own limit, and
+`segfault`, the crash of a program in CUDA's, NCCL's or the driver's libraries; both are shown. It
+is ok only if the log has no gap, and says since when if its beginning is gone, as `xid` does.
+Captured files without a kernel log are not applicable. With `--since` a kind, or a device, fails
+only if a line of it came since the last look; but an oops until the next reboot, since the kernel
+goes on damaged, and so hung tasks from the tenth line on, after which the kernel tells of no more.
 
 **To fix it** the advice says where to look, by kind.
 """
@@ -30,7 +32,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 
 from msgspec import UNSET, Meta
 
-from nodevet.checking.log_events import last_of, named, quoted, total
+from nodevet.checking.log_events import in_brackets, last_of, named, quoted, total
 from nodevet.evidence.across import logged
 from nodevet.evidence.core import unread
 from nodevet.evidence.document import Evidence
@@ -176,8 +178,8 @@ def judge_part(
     if most is None or (count is not None and count <= most):
         return None
     return fail(
-        **whose(part, most, "unknown" if count is None else count),
-        why=named(events),
+        **whose(part, most, "unknown" if count is None else count, events),
+        why=named(events) if part.device else "",
         advice=ADVICE[part.kind],
         details=quoted(events),
         last=last_of(events, booted) or UNSET,
@@ -185,12 +187,19 @@ def judge_part(
     )
 
 
-def whose(part: FaultyPart, most: int, actual: Value) -> dict[str, Any]:
-    """The subject and its values; those of a device name the kind of fault."""
+def whose(
+    part: FaultyPart, most: int, actual: Value, events: Sequence[KernelEvent]
+) -> dict[str, Any]:
+    """The subject and its values, which name what the lines name: of a device the kind of fault,
+    else processes and libraries."""
     word, address = WORDS[part.kind], part.device
     if not address:
-        subject = Subject(kind="kernel", id=word)
-        return {"subject": subject, "expected": most, "actual": actual}
+        subject, names = Subject(kind="kernel", id=word), in_brackets(events)
+        return {
+            "subject": subject,
+            "expected": most,
+            "actual": f"{actual}{names}" if names else actual,
+        }
     subject = Subject(kind="pci", id=address, bus_id=address)
     return {"subject": subject, "expected": {word: most}, "actual": {word: actual}}
 
@@ -229,8 +238,8 @@ def judge_crashes(
     return fail(
         subject,
         expected=most,
-        actual=len(recent),
-        why=f"{recent[0].path}, {written(recent[0], booted)}",
+        actual=f"{len(recent)} ({', '.join(each.path for each in recent)})",
+        why=f"the latest {written(recent[0], booted)}",
         advice=ADVICE["crash"],
     )
 

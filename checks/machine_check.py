@@ -8,14 +8,16 @@ fail under load.
 report, except PCIe errors, which `pcie_errors` judges. Severities are those of the machine check's
 status, UC, PCC and AMD's deferred, or the line's words.
 
-**Verdicts.** An uncorrected error fails. Corrected ones are shown, and judged if the baseline
-gives the most that is allowed, in all or for each day since boot; the first day counts whole.
-Lines that only say that something was logged are unknown, unless others tell what, and so is a
-line that is not understood. Without such lines it is ok only if the log has no gap, and says
-since when if its beginning is gone, as `xid` does. Captured files without a kernel log are not
-applicable. Errors that the firmware does not pass on are in the BMC's log only. With `--since` what
-is too much fails only if a line of it came since the last look, and so do more corrected ones than
-chance allows by what the baseline allows for each day.
+**Verdicts.** An uncorrected error fails. Corrected ones are shown, and judged if the baseline gives
+the most that is allowed, in all or for each day since boot; the first day counts whole. The value
+names the CPU and bank, the memory controller or the DIMM if the line does, and a waiver covers no
+other; AMD's corrected errors and pages that were taken out of use are counted only. Lines that only
+say that something was logged are unknown, unless others tell what, and so is a line that is not
+understood. Without such lines it is ok only if the log has no gap, and says since when if its
+beginning is gone, as `xid` does. Captured files without a kernel log are not applicable. Errors
+that the firmware does not pass on are in the BMC's log only. With `--since` what is too much fails
+only if a line of it came since the last look, and so do more corrected ones than chance allows by
+what the baseline allows for each day.
 
 **To fix it** `ras-mc-ctl --errors`, `mcelog` or the BMC's event log name the DIMM or the CPU:
 have it replaced; some firmware repairs a row of memory at the next boot.
@@ -25,8 +27,9 @@ from collections.abc import Iterator, Sequence
 from typing import Annotated, NamedTuple
 
 from msgspec import Meta
+from msgspec.structs import replace
 
-from nodevet.checking.log_events import quoted
+from nodevet.checking.log_events import in_brackets, quoted
 from nodevet.evidence.across import logged
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.host import HostInfo
@@ -68,6 +71,13 @@ class Logged(NamedTuple):
     def has_new(self, events: Sequence[KernelEvent]) -> bool:
         """Whether any line of these came since the last look; without one, whether there is any."""
         return bool(events) and not (self.seen and self.seen.has(*events))
+
+    def came(self, events: Sequence[KernelEvent]) -> Iterator[KernelEvent]:
+        """Those of which lines came since the last look, with the number of these lines."""
+        for event in events:
+            grown = self.seen.came([event]) if self.seen else None
+            if grown and grown.by:
+                yield replace(event, count=grown.by)
 
 
 def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
@@ -122,7 +132,8 @@ def corrected(found: Logged, params: Params, up: float | str) -> Finding | None:
     most, grown = params.corrected_per_day, found.seen.came(events) if found.seen else None
     paced = grown.is_above(most, per=DAY) if grown and most is not None else None
     if grown and paced:
-        expected, actual = f"at most {most:g} corrected a day", f"corrected {grown.text}"
+        fresh = in_brackets(found.came(events))
+        expected, actual = f"at most {most:g} corrected a day", f"corrected {grown.text}{fresh}"
         return fail(expected=expected, actual=actual, advice=CORRECTED, details=details)
     limits, count = allowed(params, up, paced), lines(events)
     if not limits or not found.has_new(events):
@@ -175,8 +186,8 @@ def lines(events: Sequence[KernelEvent]) -> int | None:
 
 
 def told(events: Sequence[KernelEvent]) -> str:
-    """How often, as `×3`; an unread number as `×?`."""
-    return f"×{lines(events) or '?'}"
+    """How often, and of which parts, as `×3 (CPU 0 bank 8 ×3)`; an unread number as `×?`."""
+    return f"×{lines(events) or '?'}{in_brackets(events)}"
 
 
 CHECK = Check(

@@ -10,21 +10,22 @@ of the GPU; from NVLink 5 on its bit error rates, NVML_FI_DEV_NVLINK_COUNT_EFFEC
 read only if the baseline asks for them.
 
 **Verdicts.** `active` is how many links are expected, 18 on H100 SXM, 12 of 18 on H100 NVL; any
-other number fails. Without it a GPU is ok if all of its links are active, and fails if it has fewer
-than another GPU here. If no GPU has more, but each lacks some, it is unknown: give `active`. Of two
-GPUs that are bridged to one another and lack as many links, the second follows from the first: they
-are the ends of the same links. A GPU none of whose links is active is not applicable if none of the
-node is, or if the others are bridged to one another: it may have no bridge. A link slower than
-another of the same GPU, or than `minimum_speed_mbps` (MB/s), fails. So does one whose bit error
-rate, after forward error correction, is above the baseline's; before NVLink 5 no GPU tells it,
-which is not applicable. So does one that lacks a capability that the baseline names. Error counts
-are judged if the baseline gives the most that a link may have; those of an hour
-(`crc_flit_errors_per_hour`) since boot, and with `--sample` in that time, if it is long enough to
-tell. A link that recovers while it is sampled fails in any case, unless the baseline gives a limit
-for it; other errors then do not: they are corrected. A count that went back meanwhile is unknown.
-With `--since` what came since the last look is judged as what came during a sample; counts of a GPU
-of which one went back began again at 0. A GPU without NVLink, in MIG mode, or a vGPU, is not
-applicable; without NVLink it fails if `active` is given.
+other number fails, and the finding names the inactive links. Without it a GPU is ok if all of its
+links are active, and fails if it has fewer than another GPU here. If no GPU has more, but each
+lacks some, it is unknown: give `active`. Of two GPUs that are bridged to one another and lack as
+many links, the second follows from the first: they are the ends of the same links. A GPU none of
+whose links is active is not applicable if none of the node is, or if the others are bridged to one
+another: it may have no bridge. A link slower than another of the same GPU, or than
+`minimum_speed_mbps` (MB/s), fails. So does one whose bit error rate, after forward error
+correction, is above the baseline's; before NVLink 5 no GPU tells it, which is not applicable. So
+does one that lacks a capability that the baseline names. Error counts are judged if the baseline
+gives the most that a link may have; those of an hour (`crc_flit_errors_per_hour`) since boot, and
+with `--sample` in that time, if it is long enough to tell. A link that recovers while it is sampled
+fails in any case, unless the baseline gives a limit for it; other errors then do not: they are
+corrected. A count that went back meanwhile is unknown. With `--since` what came since the last look
+is judged as what came during a sample; counts of a GPU of which one went back began again at 0. A
+GPU without NVLink, in MIG mode, or a vGPU, is not applicable; without NVLink it fails if `active`
+is given.
 
 **To fix it** on a node with NVSwitch: see `fabric`, `journalctl -u nvidia-fabricmanager` and SXid
 in the kernel log; reset all GPUs together, or power cycle. With bridges: power off and reseat them.
@@ -60,7 +61,6 @@ NOT_TOLD = (*NOT_SUPPORTED, "NVML_ERROR_FUNCTION_NOT_FOUND")
 COUNTERS = ("replay_errors", "recovery_errors", "crc_flit_errors", "crc_data_errors")
 BIT_ERROR_RATES = ("effective_ber", "symbol_ber")
 RECOVERIES = "recovery_errors"  # a link that trained again
-MOST_NAMED = 36  # links
 NO_NVLINK = "this GPU has no NVLink"
 FABRIC = "fabric"  # the check from whose failure follows that links are down
 GIVE = "give `active` if that is right"
@@ -326,12 +326,13 @@ def judge_active(gpu: Gpu, links: Links, expected: int, cause: str) -> Finding:
         return unknown(subject, why=links.doubt)
     if now == expected:
         return ok(subject, expected={"active": expected}, actual={"active": now})
+    inactive = {"inactive links": spans(each.link for each in links.down)} if links.down else {}
     return fail(
         subject,
         expected={"active": expected},
-        actual={"active": now},
+        actual={"active": now, **inactive},
         advice=DOWN if now < expected else OTHER_BOARD,
-        details={**board(gpu), **named("inactive", links.down)},
+        details=board(gpu),
         cause=cause,
     )
 
@@ -509,11 +510,6 @@ def doubt_of(links: Sequence[NvLink], field: str) -> str:
             why = each.why(field) if value is None else f"{value} is not valid"
             return f"link {each.link}: {field}: {why}"
     return ""
-
-
-def named(word: str, links: Sequence[NvLink]) -> dict[str, str]:
-    shown = ", ".join(str(each.link) for each in links[:MOST_NAMED])
-    return {f"{word} links": shown} if shown else {}
 
 
 def learn(evidence: Evidence) -> dict[str, int] | None:

@@ -17,8 +17,9 @@ def total(events: Iterable[KernelEvent]) -> int | None:
     return sum(count or 0 for count in counts) if None not in counts else None
 
 
-def named(events: Iterable[KernelEvent]) -> str:
-    """The processes, devices or units that they are about, the most frequent first.
+def named(events: Iterable[KernelEvent], most: int | None = MOST_NAMED) -> str:
+    """The processes, devices or units that they are about, the most frequent first. `most`: how
+    many of them; None: all.
 
     >>> named([KernelEvent(kind="oom", detail="python", count=2)])
     'python ×2'
@@ -27,9 +28,16 @@ def named(events: Iterable[KernelEvent]) -> str:
     for event in events:
         if event.detail:
             found[event.detail] += event.count or 1
-    listed = [f"{name} ×{count}" for name, count in found.most_common(MOST_NAMED)]
+    listed = [f"{name} ×{count}" for name, count in found.most_common(most)]
     more = len(found) - len(listed)
     return ", ".join([*listed, *([f"and {more} more"] if more else [])])
+
+
+def in_brackets(events: Iterable[KernelEvent]) -> str:
+    """All that they are about, as ` (python ×2)`; empty if they name nothing. Part of a value, so
+    that a waiver covers these and no others."""
+    parts = named(events, most=None)
+    return f" ({parts})" if parts else ""
 
 
 def last_of(events: Iterable[KernelEvent], booted: float | None) -> str:

@@ -28,7 +28,8 @@ class KernelEvent(Record, frozen=True, kw_only=True):
     code: int | None = None  # of an Xid or SXid
     bus_id: Text | None = None  # as sysfs spells it
     severity: Text | None = None  # fatal, nonfatal (uncorrected), corrected: by the line itself
-    # what else tells it from others of its kind: a process, a device, the unit of an NVLink
+    # what else tells it from others of its kind: a process, a device, the unit of an NVLink, a
+    # CPU's bank, a DIMM
     detail: Text | None = None
     text: Text | None = None  # the first line, in ASCII
 

@@ -9,6 +9,7 @@ import copy
 from collections.abc import Container, Iterator
 from datetime import date
 from fnmatch import fnmatchcase
+from itertools import chain
 from typing import Any, NamedTuple
 
 import msgspec
@@ -20,6 +21,7 @@ from nodevet.evidence.across import IN_HAND
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.gpu import LIKENESS
 from nodevet.evidence.lists import numbers, spans
+from nodevet.evidence.sections import each_key, sections
 from nodevet.model import Verdict, Waiver, show
 
 CATALOG = Catalog()
@@ -136,9 +138,24 @@ def others(document: dict[str, Any], place: Place) -> Iterator[dict[str, Any]]:
         values = [*NUMBERS, value + 1, value * 2, value // 2, value * 1000]
     elif isinstance(value, str):
         values = [*WORDS, f"{value}0", value[:-1]]
+    taken = names_beside(document, place)
     for other in values:
-        if other != value:
+        if other != value and other not in taken:
             yield changed(document, place, other)
+
+
+UNIQUE = {
+    f"{section}.{path}"
+    for section, record in sections().items()
+    for path in chain.from_iterable(map(each_key, record.unique))
+}
+
+
+def names_beside(document: dict[str, Any], place: Place) -> list[Any]:
+    """What the other items of the list are called; nothing of a value that is no name."""
+    if place.name.removeprefix("earlier.") not in UNIQUE:
+        return []
+    return [item.get(place.keys[-1]) for item in at(document, place.keys[:-2])]
 
 
 def oks(findings: list[Any]) -> set[str]:

@@ -23,6 +23,35 @@ def nics(parts: Sequence[int]) -> Sections:
     return {"kernel_log": {"complete": True, "crashes": [], "events": events}}
 
 
+def logged(kind: str, parts: Sequence[int], **rest: Any) -> Sections:
+    events = [
+        {"kind": kind, "detail": f"part{part}", "count": 1, "last_s": 9.0, **rest} for part in parts
+    ]
+    return {"kernel_log": {"complete": True, "crashes": [], "events": events}}
+
+
+def hung(parts: Sequence[int]) -> Sections:
+    return logged("hung_task", parts)
+
+
+def killed(parts: Sequence[int]) -> Sections:
+    return logged("oom", parts)
+
+
+def crashes(parts: Sequence[int]) -> Sections:
+    records = [{"path": f"/{part}", "at_s": 1e6, "reason": "Panic"} for part in parts]
+    log = {"complete": True, "crashes": records, "events": []}
+    return {"kernel_log": log, "host": {"clock_s": 1e6, "uptime_s": 9.0}}
+
+
+def machine_checks(parts: Sequence[int]) -> Sections:
+    return logged("mce", parts, severity="nonfatal")
+
+
+def corrected(parts: Sequence[int]) -> Sections:
+    return logged("mce", parts, severity="corrected")
+
+
 def results(parts: Sequence[int]) -> Sections:
     failed = [
         {"test": "PCIe", "part": f"GPU {part}", "status": "Fail", "ran": True, "text": ""}
@@ -203,6 +232,10 @@ def lacking_links(parts: Sequence[int]) -> Sections:
     return nvlinks({"p2p": False}, parts)
 
 
+def links_down(parts: Sequence[int]) -> Sections:
+    return nvlinks({"active": False}, parts)
+
+
 def dimms(parts: Sequence[int], field: str = "uncorrected") -> Sections:
     """A count of a boot before may be the same, of other DIMMs."""
     none = {"corrected": 0, "uncorrected": 0}
@@ -218,6 +251,11 @@ PKEYS = [f"0x{0x8000 + part:x}" for part in range(50)]
 BOND = {"interfaces": {"bond0": {"members": 50}}}
 ROWS: dict[str, tuple[str, Any, Callable[[Sequence[int]], Sections]]] = {
     "nics": ("kernel_faults", {}, nics),
+    "hung": ("kernel_faults", {}, hung),
+    "killed": ("kernel_faults", {}, killed),
+    "crashes": ("kernel_faults", {}, crashes),
+    "machine-checks": ("machine_check", {}, machine_checks),
+    "corrected": ("machine_check", {"corrected": 0}, corrected),
     "results": ("dcgm", {"health": False, "diag": "/d"}, results),
     "keys": ("infiniband", {"count": 1, "pkeys": PKEYS}, keys),
     "slow-ports": ("infiniband", {"count": 80, "uniform": True}, slow_ports),
@@ -239,6 +277,7 @@ ROWS: dict[str, tuple[str, Any, Callable[[Sequence[int]], Sections]]] = {
     "removed-packages": ("packages", {"absent": ["nvidia-*"]}, packages),
     "addresses": ("routes", {"addresses": {"eth0": "192.0.2.0/24"}}, addresses),
     "array": ("raid", {}, array),
+    "links-down": ("nvlink", {"active": 40}, links_down),
     "slow-links": ("nvlink", {"active": 40}, slow_links),
     "link-errors": ("nvlink", {"active": 40, "crc_flit_errors": 1}, link_errors),
     "lacking-links": ("nvlink", {"active": 40, "capabilities": ["p2p"]}, lacking_links),

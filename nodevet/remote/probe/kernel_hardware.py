@@ -32,6 +32,8 @@ STATUS = Pattern(
     r"|MC[0-9]{1,3}_STATUS\[[^\]]{0,100}\]: 0x([0-9a-fA-F]{16})\b"  # AMD's
 )
 UNCORRECTED, CORRUPT, DEFERRED = 1 << 61, 1 << 57, 1 << 44  # UC, PCC, AMD's, of MCi_STATUS
+# CPU 0: Machine Check: 0 Bank 8; AMD's CPU:2 (19:1:1) MC17_STATUS
+BANK = Pattern(r"CPU[ :]([0-9]{1,5})\b[^\[]{0,40}?(?:\bBank ([0-9]{1,3}):|\bMC([0-9]{1,3})_STATUS)")
 LOGGED = "Machine check events logged"
 WORDS = (
     ("fatal", Pattern(r"System Fatal error|Processor context corrupt|Fatal")),
@@ -51,6 +53,11 @@ EDAC = Pattern(
     OF_EDAC + r"(?:- )?(?:([0-9]{1,7}) )?([CU]E)(?: [\w ,./()#-]{0,80}?\bon [^\[]"
     r"| page 0x| ERROR_ADDRESS=|: [\w .-]{1,64} instance: )"
 )
+# the controller, and the label of what it says is broken
+EDAC_PART = Pattern(
+    r"EDAC (?:\w{1,20} )?(MC[0-9]{1,4})\b(?:.{0,100}?\bon ([\w#./:-]{1,64})(?= \(|\Z))?"
+)
+LOCATION = Pattern(r"DIMM location: (?!not present)(\S.{0,63})")
 EDAC_OTHER = Pattern(
     OF_EDAC + r"[\w ,.()#=-]*(?:\b[CU]E\b|uncorrect|fatal|parity error|system error)",
     re.IGNORECASE,
@@ -145,22 +152,42 @@ def by_status(match):
     return "corrected", match.group(2) is not None
 
 
-def machine_check(body):
-    """(kind, severity) of what follows `[Hardware Error]: `; None if it tells nothing new.
+def bank(body):
+    """The CPU and its bank that a machine check is of; None if it does not say so.
 
-    >>> machine_check("CPU 0: Machine Check: 0 Bank 8: 8c00004000010090")
-    ('mce', 'corrected')
+    >>> bank("CPU 0: Machine Check: 0 Bank 8: 8c00004000010090")
+    'CPU 0 bank 8'
+    """
+    match = BANK.match(body)
+    return match and "CPU {} bank {}".format(match.group(1), match.group(2) or match.group(3))
+
+
+def edac_part(text):
+    """The memory controller that a line of EDAC is about, and the DIMM; None if it names none.
+
+    >>> edac_part("EDAC MC0: 1 CE memory read error on CPU_SrcID#0_DIMM#0 (channel:0 slot:0)")
+    'MC0 CPU_SrcID#0_DIMM#0'
+    """
+    match = EDAC_PART.match(text)
+    return match and " ".join(part for part in match.groups() if part)
+
+
+def machine_check(body):
+    """The Said of what follows `[Hardware Error]: `; None if it tells nothing new.
+
+    >>> machine_check("CPU 0: Machine Check: 0 Bank 8: 8c00004000010090").severity
+    'corrected'
     """
     match = STATUS.search(body)
     if match:
         severity, told = by_status(match)
-        return None if told else ("mce", severity)
+        return None if told else Said("mce", severity=severity, detail=bank(body))
     if body.startswith(LOGGED):
-        return "mce_logged", None
+        return Said("mce_logged")
     for severity, words in WORDS:
         if words.match(body) or words.match(body.partition(": ")[2]):
-            return "mce", severity
-    return None if MCE_DETAILS.match(body) else ("mce", None)
+            return Said("mce", severity=severity)
+    return None if MCE_DETAILS.match(body) else Said("mce")
 
 
 class Report(object):
@@ -182,6 +209,9 @@ class Report(object):
         elif text.startswith(BY_HARDWARE):
             self.severity = self.severity or "corrected"
         kind, device = KIND.match(text), DEVICE_ID.match(text)
+        location = LOCATION.match(text)
+        if location and self.sections:
+            self.sections[-1]["location"] = location.group(1)
         if kind and (not self.sections or "kind" in self.sections[-1]):
             self.sections.append({"severity": None, "lines": []})
         if kind or device:
@@ -199,7 +229,7 @@ class Report(object):
             )
             if severity != "info":
                 kind = "aer" if pcie else "mce"
-                said = Said(kind, None, section.get("bus_id"), severity)
+                said = Said(kind, None, section.get("bus_id"), severity, section.get("location"))
                 yield said, text[:TEXT]
 
 
@@ -234,7 +264,8 @@ class Hardware(object):
         if match:
             severity = "corrected" if match.group(2) == "CE" else "nonfatal"
             times = max(1, int(match.group(1) or 1))
-            self.keep(Said("mce", severity=severity), seconds, text, times)
+            said = Said("mce", severity=severity, detail=edac_part(text))
+            self.keep(said, seconds, text, times)
             return True
         if other is None or other.end() <= NAME_BYTES:
             return False
@@ -249,7 +280,7 @@ class Hardware(object):
         elif not number and not (key in self.reports and body.startswith(" ")):
             said = machine_check(body)
             if said:
-                self.keep(Said(said[0], severity=said[1]), seconds, text)
+                self.keep(said, seconds, text)
             return
         if key not in self.reports:
             if len(self.reports) >= OPEN:

@@ -233,7 +233,7 @@ LOGS = {
         core: [Hardware Error]: Run the above through 'mcelog --ascii'
         core: [Hardware Error]: Machine check: Processor context corrupt
         """,
-        [("mce", None, "fatal", 2)],
+        [("mce", None, "fatal", 1), ("mce", None, "fatal", 1)],
     ),
     # drivers/edac/mce_amd.c
     "amd 3.10": (
@@ -245,7 +245,7 @@ LOGS = {
         EDAC amd64 MC0: CE ERROR_ADDRESS= 0xf6a1c2d0
         [Hardware Error]: cache level: L3/GEN, mem/io: MEM, mem-tx: RD, part-proc: RES (no timeout)
         """,
-        [("mce", None, "corrected", 2)],
+        [("mce", None, "corrected", 1), ("mce", None, "corrected", 1)],
     ),
     "amd 6.1": (
         """
@@ -256,7 +256,7 @@ LOGS = {
         [Hardware Error]: IPID: 0x0000009600050f00, Syndrome: 0x000000005d000003
         [Hardware Error]: Unified Memory Controller Ext. Error Code: 0, DRAM ECC error.
         """,
-        [("mce_logged", None, None, 1), ("mce", None, "nonfatal", 2)],
+        [("mce_logged", None, None, 1), ("mce", None, "nonfatal", 1), ("mce", None, "nonfatal", 1)],
     ),
     "memory failure": (
         """
@@ -316,3 +316,45 @@ def test_t4_the_logs_of_real_nodes_tell_no_hardware_error(captures: Path, node: 
     found = kernel_log.whole(log)
     assert found["lines_read"] > 100
     assert {each["kind"] for each in found["events"]} <= {"xid", "driver_load"}
+
+
+MEMORY = """
+    {{3}}[Hardware Error]: Hardware error from APEI Generic Hardware Error Source: 1
+    {{3}}[Hardware Error]: event severity: corrected
+    {{3}}[Hardware Error]:  Error 0, type: corrected
+    {{3}}[Hardware Error]:   section_type: memory error
+    {{3}}[Hardware Error]:   DIMM location: {}
+    """
+
+
+@pytest.mark.parametrize(
+    ("text", "detail"),
+    [
+        ("mce: [Hardware Error]: CPU 3: Machine Check: 0 Bank 7: bd80000000100134", "CPU 3 bank 7"),
+        (
+            "[Hardware Error]: CPU:2 (19:1:1) MC17_STATUS[-|UE|-|-|-|-|-|-|-]: 0xbc00000000000000",
+            "CPU 2 bank 17",
+        ),
+        (
+            "EDAC MC1: 1 CE memory read error on CPU_SrcID#0_MC#1_Chan#0_DIMM#0 (channel:0 slot:0 page:0x1)",
+            "MC1 CPU_SrcID#0_MC#1_Chan#0_DIMM#0",
+        ),
+        ("EDAC MC0: 1 UE on DIMM_A1 (channel:0)", "MC0 DIMM_A1"),
+        ("EDAC amd64 MC0: CE ERROR_ADDRESS= 0xf6a1c2d0", "MC0"),
+        (MEMORY.format("CPU1 DIMM_A1"), "CPU1 DIMM_A1"),
+        (MEMORY.format("not present. DMI handle: 0x0000"), None),
+        ("[Hardware Error]: Corrected error, no action required.", None),
+        (
+            "Memory failure: 0x13d4a2: Sending SIGBUS to python:4242 due to hardware memory corruption",
+            None,
+        ),
+    ],
+)
+def test_e06_an_error_of_hardware_names_its_part(text: str, detail: str | None) -> None:
+    events = Events()
+    reader = LogReader(events.keep)
+    for line in log_of(text):
+        reader.add(1.0, line)
+    reader.end()
+    (event,) = events.records()
+    assert (event["kind"], event.get("detail")) == ("mce", detail)
