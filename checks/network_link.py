@@ -14,15 +14,18 @@ comes first: what patterns and drivers say does not hold for that interface. Eac
 `state` says otherwise: dormant is not (802.1X), unknown is, if it has a carrier. Faster than
 expected is ok; speed and duplex of what is down say nothing and are not judged. With neither
 `interfaces` nor `drivers`, every physical interface that is up must not run at half duplex, and
-every member of a bond that is up must be up; a NIC on the PCI bus fails if it has no driver and
-another NIC of its model has one. In a virtual machine a NIC that tells neither is not
-applicable for them. A count since boot is not by itself a fault: `maximum` judges the counters that
-it names: rx_errors, tx_errors, rx_dropped, tx_dropped, rx_crc_errors, rx_missed_errors,
-carrier_changes, carrier_down_count, for members of a bond link_failure_count, and any that `ethtool
--S` lists (rx_discards_phy, link_down_events_phy, of EC2 bw_in_allowance_exceeded), for which it has
-to be installed. `maximum_per_hour` judges what they grow by for each hour since boot, and with
-`--sample` in that time, if it is long enough to tell. If carrier_changes rises while it is sampled,
-an interface that must be up fails, unless the baseline has a limit for that; errors and drops need
+every member of a bond that is up must be up; a NIC on the PCI bus fails if it has no driver:
+nodevet cannot tell whether it is needed, and eight of them without mlx5_core look like none.
+vfio-pci and its like are drivers, and so no other NIC of a model that is kept for guests is judged;
+virtual functions and Wi-Fi cards are not either. A NIC that is not used on purpose is turned off in
+the BIOS, or waived. In a virtual machine a NIC that tells neither is not applicable for them. A
+count since boot is not by itself a fault: `maximum` judges the counters that it names: rx_errors,
+tx_errors, rx_dropped, tx_dropped, rx_crc_errors, rx_missed_errors, carrier_changes,
+carrier_down_count, for members of a bond link_failure_count, and any that `ethtool -S` lists
+(rx_discards_phy, link_down_events_phy, of EC2 bw_in_allowance_exceeded), for which it has to be
+installed. `maximum_per_hour` judges what they grow by for each hour since boot, and with `--sample`
+in that time, if it is long enough to tell. If carrier_changes rises while it is sampled, an
+interface that must be up fails, unless the baseline has a limit for that; errors and drops need
 one. With `--since` what came since the last look is judged as what came during a sample; if a
 counter of an interface went back, all of them began again at 0, and of another NIC of that name
 nothing is taken.
@@ -53,6 +56,7 @@ from msgspec import Meta, Struct
 from nodevet.checking.aspects import Aspect, judged, met, unread_aspect
 from nodevet.checking.counts import Counted, CountWish, Key, SampledCounters, counts
 from nodevet.checking.outages import READS, outage
+from nodevet.evidence.core import unread
 from nodevet.evidence.counters import Counter
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.host import HostInfo
@@ -102,8 +106,9 @@ OUTAGE = (
     f"port was down, ask who did that; else {CABLE}"
 )
 NO_DRIVER = (
-    "the kernel log says why the driver gave up (`dmesg | grep ADDRESS`), often its firmware: "
-    "power the node off and on, then replace the NIC"
+    "`lspci -k -s ADDRESS` names the driver: load it if it is not (`lsmod`), else the kernel log "
+    "says why it gave up (`dmesg | grep ADDRESS`), often for its firmware: power the node off and "
+    "on, then replace the NIC. A NIC that nobody uses: turn it off in the BIOS, or waive it"
 )
 BOND = "`cat /proc/net/bonding/NAME` says which is missing and why: link, LACP partner, speed"
 
@@ -196,7 +201,7 @@ def subject_of(name: str) -> Subject:
 
 
 def without_driver(evidence: Evidence) -> Iterator[Finding]:
-    """NICs that no driver has taken, though one has taken others of their model."""
+    """NICs that no driver has taken, apart from virtual functions and models kept for guests."""
     section = evidence[Pci]
     if section.status == "absent":
         return
@@ -205,10 +210,17 @@ def without_driver(evidence: Evidence) -> Iterator[Finding]:
         return
     nics = [each for each in section.data.of_kind("nic") if not each.physfn]
     drivers = {nic.id: nic.driver for nic in nics if nic.driver not in (None, *KEPT_FOR_GUESTS)}
+    kept = {nic.id for nic in nics if nic.driver in KEPT_FOR_GUESTS} - drivers.keys()
+    bound = any(each.driver for each in section.data.functions)
     for nic in nics:
-        if nic.is_unbound and nic.id in drivers:
-            subject = Subject(kind="nic", id=nic.address, bus_id=nic.address)
-            yield fail(subject, expected=drivers[nic.id], actual=UNBOUND, advice=NO_DRIVER)
+        subject = Subject(kind="nic", id=nic.address, bus_id=nic.address)
+        if nic.driver is None and not nic.is_unbound:
+            yield unread(subject, nic, "driver")
+        elif nic.is_unbound and not bound:
+            yield unknown(subject, why="no function on the PCI bus shows its driver")
+        elif nic.is_unbound and nic.id not in kept:
+            driver = drivers.get(nic.id, "a driver")
+            yield fail(subject, expected=driver, actual=UNBOUND, advice=NO_DRIVER)
 
 
 def by_itself(interface: Interface) -> LinkWish | None:
