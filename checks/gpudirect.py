@@ -153,7 +153,6 @@ CHECK = Check(
     reads=(
         "host.kernel",
         "infiniband.devices[].bus_id",
-        "infiniband.devices[].name",
         "modules.builtin[]",
         "modules.loaded[]",
         "modules.nvidia_flavour",

@@ -21,7 +21,7 @@ def memory(missing: int | None) -> dict[str, Any]:
             "id": number,
             "corrected": 0,
             "uncorrected": 0,
-            "dimms": [{"id": "dimm0", "size_mib": DIMM}],
+            "dimms": [{"id": "dimm0", "size_mib": DIMM, "corrected": 0, "uncorrected": 0}],
         }
         for number in range(4)
         if number != missing

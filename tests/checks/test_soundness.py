@@ -151,9 +151,14 @@ UNIQUE = {
 }
 
 
+def is_name(place: Place) -> bool:
+    """Whether it tells an item of a list from the others."""
+    return place.name.removeprefix("earlier.") in UNIQUE
+
+
 def names_beside(document: dict[str, Any], place: Place) -> list[Any]:
     """What the other items of the list are called; nothing of a value that is no name."""
-    if place.name.removeprefix("earlier.") not in UNIQUE:
+    if not is_name(place):
         return []
     return [item.get(place.keys[-1]) for item in at(document, place.keys[:-2])]
 
@@ -312,7 +317,8 @@ def test_nothing_outside_reads_changes_a_verdict(case, say):
         if is_read(place.name, case.check.reads):
             continue
         documents = list(others(case.document, place))
-        if place.keys[-1] not in IDENTITIES and not isinstance(place.keys[-1], int):
+        named = place.keys[-1] in IDENTITIES or (place.name.endswith("[].name") and is_name(place))
+        if not named and not isinstance(place.keys[-1], int):
             documents.append(changed(case.document, place, None))
         for document in documents:
             after = [finding.verdict for finding in say(document)]
