@@ -10,6 +10,8 @@ from pathlib import Path
 
 from nodevet.files import state_folder
 from nodevet.printable import brief
+from nodevet.run.errors import UserError
+from nodevet.trust import distrust
 
 HELD = 75  # exit code: another one runs; sysexits.h's EX_TEMPFAIL
 
@@ -20,8 +22,8 @@ class HeldError(Exception):
 
 @contextmanager
 def locked(names: Sequence[str], what: str) -> Iterator[None]:
-    """Hold the lock of each of these, in an order that is always the same. Raises HeldError and
-    OSError."""
+    """Hold the lock of each of these, in an order that is always the same. Raises HeldError,
+    UserError if other users may decide what the lock holds, and OSError."""
     folder = state_folder() / "locks"
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     with ExitStack() as stack:
@@ -33,6 +35,8 @@ def locked(names: Sequence[str], what: str) -> Iterator[None]:
 @contextmanager
 def _one(folder: Path, name: str, what: str) -> Iterator[None]:
     path = folder / f"{hashlib.sha256(name.encode()).hexdigest()[:32]}.lock"
+    if why := distrust(path):
+        raise UserError(f"sweep lock: {why}: correct that, or skip the lock with --no-lock")
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     try:
         try:

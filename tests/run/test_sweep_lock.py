@@ -1,0 +1,56 @@
+"""The lock of a sweep, where other users could hold it or write what it says."""
+
+from pathlib import Path
+
+import pytest
+
+from nodevet.files import state_folder
+from nodevet.last_verdict import _folder
+from nodevet.run.errors import UserError
+from nodevet.run.sweep_lock import HeldError, locked
+
+
+@pytest.fixture
+def locks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    return tmp_path / "state" / "nodevet" / "locks"
+
+
+def test_e03_the_lock_of_a_sweep_is_held_once(locks: Path) -> None:
+    with (
+        locked(["a", "b"], "first"),
+        pytest.raises(HeldError, match="b is being swept by `first`"),
+        locked(["b"], "second"),
+    ):
+        pass
+    with locked(["b"], "third"):
+        assert len(list(locks.iterdir())) == 2
+
+
+@pytest.mark.parametrize("open_to_all", [".", "..", "../.."])
+def test_e03_a_lock_that_others_could_plant_is_refused(locks: Path, open_to_all: str) -> None:
+    locks.mkdir(parents=True, mode=0o700)
+    (locks / open_to_all).resolve().chmod(0o777)
+    with (
+        pytest.raises(UserError, match=r"sweep lock: .*mode 0777\) can be written by everyone"),
+        locked(["a"], "sweep"),
+    ):
+        pass
+    assert not list(locks.iterdir())
+
+
+def test_e03_a_lock_that_others_may_write_is_refused(locks: Path) -> None:
+    with locked(["a"], "sweep"):
+        pass
+    (lock,) = locks.iterdir()
+    lock.chmod(0o666)
+    with pytest.raises(UserError, match=lock.name), locked(["a"], "sweep"):
+        pass
+
+
+def test_e03_a_relative_xdg_folder_is_none(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("XDG_STATE_HOME", "state")
+    assert state_folder() == tmp_path / ".local" / "state" / "nodevet"
+    assert _folder().startswith(("/var/lib/nodevet", str(tmp_path)))
