@@ -9,8 +9,10 @@ nvmlDeviceGetGpuMaxPcieLinkGeneration.
 
 **Verdicts.** A GPU that differs from most of the others fails; if no value is that of most, all of
 them fail. What is not to be compared goes into `ignore`. What no GPU tells is not applicable; what
-one alone does not tell is unknown. A node with one GPU is not applicable. Firmware has checks of
-its own (`vbios`, `inforom`, `gsp_firmware`); which model is right says `gpu_model`.
+one alone does not tell is unknown. A node with one GPU is not applicable. Part numbers are not
+compared: a module that replaced another one may have a part number of its own and be the same.
+Firmware has checks of its own (`vbios`, `inforom`, `gsp_firmware`); which model is right says
+`gpu_model`.
 
 **To fix it** have the odd board replaced with one of the part number that the others have. If the
 mix is meant, as on a workstation, leave this check out.
