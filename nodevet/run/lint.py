@@ -16,6 +16,7 @@ from nodevet.document.kinds import MOST_BYTES, DocumentKind, is_claimed, kind_of
 from nodevet.document.text import UnreadableError, read, shown
 from nodevet.files import read_input
 from nodevet.inventory import InventoryError
+from nodevet.inventory.sources import is_program
 from nodevet.problems import Place, Problem
 from nodevet.project import Project
 from nodevet.remedy.approval import policy
@@ -27,6 +28,7 @@ from nodevet.run.workload import opened
 from nodevet.settings import SettingsError
 
 SKIPPED = "it is not a file of nodevet's; a baseline or an inventory begins with `nodevet: 1`"
+PROGRAM = "it is a program that prints an inventory, and lint runs none"
 _PLACED = re.compile(r"(.+):([0-9]{1,9}):([0-9]{1,9})")
 
 
@@ -132,6 +134,8 @@ class _Linter:
             self._code(path)
         elif path.parent.resolve() in {folder.resolve() for folder in self._folders}:
             self.baselines([name])
+        elif kind is DocumentKind.INVENTORY and is_program(path):
+            self.skipped[name] = PROGRAM
         elif kind is DocumentKind.INVENTORY:
             self.inventory(path)
         elif kind is DocumentKind.WORKLOAD:

@@ -1,4 +1,5 @@
 import json
+import os
 
 import pytest
 
@@ -245,3 +246,15 @@ def test_ten_thousand_hosts(hosts, file):
     assert (
         len(hosts(files=file({"_meta": {"hostvars": variables}, "g": {"hosts": names}}))) == 10_000
     )
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root is refused")
+@pytest.mark.parametrize("place", [".", "inventory"])
+def test_e01_root_runs_no_script_that_others_may_write(tmp_path, hosts, problems, place):
+    mark, script = tmp_path / "mark", tmp_path / "inventory"
+    script.write_text(f'#!/bin/sh\ntouch {mark}\necho \'{{"g": {{"hosts": ["x"]}}}}\'\n')
+    script.chmod(0o755)
+    (tmp_path / place).chmod(0o777)
+    (problem,) = problems(files=[script])
+    assert "can be written by everyone, so root does not run it; use a copy" in problem
+    assert not mark.exists()

@@ -8,7 +8,7 @@ from textwrap import dedent
 import pytest
 
 from nodevet.problems import SHOWN
-from nodevet.run.lint import SKIPPED, Linted
+from nodevet.run.lint import PROGRAM, SKIPPED, Linted
 from nodevet.run.lint import lint as run_lint
 
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEB"
@@ -287,3 +287,13 @@ def test_e21_a_file_of_something_else_is_told_how_nodevets_begin(project: Path) 
     (project / "notes").write_text("remember the milk\n")
     assert lint("notes").skipped == {"notes": SKIPPED}
     assert "`nodevet: 1`" in SKIPPED
+
+
+def test_e01_no_inventory_is_run_to_be_linted(project: Path) -> None:
+    """The shell takes the keys of a fleet's YAML for commands that it does not find."""
+    mark, script = project / "mark", project / "fleet"
+    script.write_text(f"#!/bin/sh\nnodevet: 1\nhosts: []\ntouch {mark}\necho '{{}}'\n")
+    script.chmod(0o755)
+    found = run_lint([str(script)], project, date(2026, 11, 23))
+    assert (found.skipped, found.files) == ({str(script): PROGRAM}, {})
+    assert not mark.exists()

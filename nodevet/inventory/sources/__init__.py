@@ -51,6 +51,12 @@ def read(name: str) -> Found:
     return found
 
 
+def is_program(path: Path) -> bool:
+    """Whether reading this inventory runs it."""
+    source = _source(path)
+    return source is not None and source.__name__.rpartition(".")[2] in ("pyinfra", "script")
+
+
 def _wrong_kind(path: Path) -> InventoryError | None:
     """What the file is, if it is of another kind: that says more than its keys do."""
     wrong = mistaken(path, DocumentKind.INVENTORY)

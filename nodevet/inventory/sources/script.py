@@ -6,7 +6,11 @@ from pathlib import Path
 from nodevet.inventory import programs
 from nodevet.inventory.documents import decode
 from nodevet.inventory.entries import Found
+from nodevet.inventory.errors import InventoryError
 from nodevet.inventory.sources import ansible_json
+from nodevet.printable import brief
+from nodevet.problems import Problem
+from nodevet.trust import distrust
 
 KIND = "an executable that prints Ansible's JSON"
 ENDINGS = ()
@@ -18,6 +22,9 @@ def recognizes(path: Path) -> bool:
 
 def read(path: Path) -> Found:
     """The hosts that a dynamic inventory script prints. Raises InventoryError."""
+    if os.geteuid() == 0 and (why := distrust(path)):
+        advice = "use a copy that others may not write, or a YAML inventory"
+        raise InventoryError([Problem(brief(path), "", f"{why}, so root does not run it", advice)])
     command = [str(path.absolute()), "--list"]
     name = f"{path} --list"
     return ansible_json.parse(decode(programs.output(command, name), name), name)
