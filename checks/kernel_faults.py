@@ -11,18 +11,20 @@ but the kernel log tells of it afterwards.
 process), `hung_task` (blocked for minutes, mostly by storage or NFS), `soft_lockup` and
 `hard_lockup` (a CPU that does not come back), `rcu_stall`, `oops` (BUG, Oops, a fault in the kernel
 itself), `panic`, `nic_failed` (the driver of a network card gave it up: mlx5, mlx4, bnxt, ice,
-irdma, igb, igc, ixgbe, ena, cxgb4), and `crash` (the boot before ended in one, by a record that is
-no older than an hour before this boot). Where the lines name a device, as those of `nic_failed` do,
-each device has a finding of its own; where they name a process, the value names it, and a waiver
-that accepts it covers no other process; of a crash it names the record. The kernel names none for
-`hard_lockup`, `rcu_stall`, `oops` and `panic`: who accepts one of these accepts any. `maximum` says
-how many lines of a kind are allowed, of each device if they name one; `allow` names kinds that are
-no fault here. By default those are `oom_cgroup`, the kill of a job that exceeded its own limit, and
-`segfault`, the crash of a program in CUDA's, NCCL's or the driver's libraries; both are shown. It
-is ok only if the log has no gap, and says since when if its beginning is gone, as `xid` does.
-Captured files without a kernel log are not applicable. With `--since` a kind, or a device, fails
-only if a line of it came since the last look; but an oops until the next reboot, since the kernel
-goes on damaged, and so hung tasks from the tenth line on, after which the kernel tells of no more.
+irdma, igb, igc, ixgbe, ena, cxgb4), `probe_failed` (a driver did not take its GPU, network card or
+RDMA device, and the PCI function still has none), and `crash` (the boot before ended in one, by a
+record that is no older than an hour before this boot). Where the lines name a device, as those of
+`nic_failed` and `probe_failed` do, each device has a finding of its own; where they name a process,
+the value names it, and a waiver that accepts it covers no other process; of a crash it names the
+record. The kernel names none for `hard_lockup`, `rcu_stall`, `oops` and `panic`: who accepts one of
+these accepts any. `maximum` says how many lines of a kind are allowed, of each device if they name
+one; `allow` names kinds that are no fault here. By default those are `oom_cgroup`, the kill of a
+job that exceeded its own limit, and `segfault`, the crash of a program in CUDA's, NCCL's or the
+driver's libraries; both are shown. It is ok only if the log has no gap, and says since when if its
+beginning is gone, as `xid` does. Captured files without a kernel log are not applicable. With
+`--since` a kind, or a device, fails only if a line of it came since the last look; but an oops
+until the next reboot, since the kernel goes on damaged, and so hung tasks from the tenth line on,
+after which the kernel tells of no more.
 
 **To fix it** the advice says where to look, by kind.
 """
@@ -39,12 +41,13 @@ from nodevet.evidence.document import Evidence
 from nodevet.evidence.host import HostInfo, boot_time
 from nodevet.evidence.kernel_log import Crash, KernelEvent, KernelLog, span
 from nodevet.evidence.last_look import SEEN_LINES, Seen, covered, seen_lines
+from nodevet.evidence.pci import Pci
 from nodevet.evidence.stuck import Stuck
 from nodevet.model import Area, Check, CheckParams, Finding, Subject, Value, fail, ok, unknown
 
 Kind = Literal[
     "oom", "oom_cgroup", "hung_task", "soft_lockup", "hard_lockup", "rcu_stall", "oops", "panic",
-    "nic_failed", "crash", "segfault",
+    "nic_failed", "probe_failed", "crash", "segfault",
 ]  # fmt: skip
 LOCKED = (
     "save the kernel log with its call traces, then drain and reboot; if it comes back, "
@@ -74,13 +77,18 @@ ADVICE: Mapping[str, str] = {
         "bring the card back, else power the node off and on; then update firmware and driver, and "
         "replace the card if it fails again"
     ),
+    "probe_failed": (
+        "read the lines before it for why the driver did not take the device: `dmesg | grep "
+        "ADDRESS`; then power the node off and on, update firmware and driver, and replace the "
+        "device if it fails again"
+    ),
     "segfault": "compare the versions of driver, CUDA and NCCL with those the job was built for",
 }
 WORDS: Mapping[str, str] = {
     "oom": "OOM kill", "oom_cgroup": "OOM kill in a cgroup", "hung_task": "hung task",
     "soft_lockup": "soft lockup", "hard_lockup": "hard lockup", "rcu_stall": "RCU stall",
     "oops": "oops", "panic": "panic", "nic_failed": "NIC failure",
-    "crash": "crash", "segfault": "segfault",
+    "probe_failed": "driver failure", "crash": "crash", "segfault": "segfault",
 }  # fmt: skip
 ORDER = {kind: place for place, kind in enumerate(WORDS)}
 OF_EVENTS = {**{kind: kind for kind in WORDS}, "bug": "oops"}  # kind of an event: kind here
@@ -105,7 +113,7 @@ def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
         yield log
         return
     booted = boot_time(evidence[HostInfo].data)
-    faults, seen = by_part(log.events or ()), seen_lines(evidence)
+    faults, seen = by_part(unsettled(evidence, log.events or ())), seen_lines(evidence)
     old = [part for part, events in faults.items()
            if seen and seen.has(*events) and not lasts(part.kind, events)]  # fmt: skip
     bad = [
@@ -149,6 +157,13 @@ class FaultyPart(NamedTuple):
 
     kind: str
     device: str
+
+
+def unsettled(evidence: Evidence, events: Sequence[KernelEvent]) -> list[KernelEvent]:
+    """The events without those of drivers that did not take a device and have it now."""
+    functions = data.by_address if (data := evidence[Pci].data) else {}
+    taken = {address for address, function in functions.items() if function.driver}
+    return [each for each in events if each.kind != "probe_failed" or each.bus_id not in taken]
 
 
 def by_part(events: Sequence[KernelEvent]) -> dict[FaultyPart, list[KernelEvent]]:
@@ -268,6 +283,8 @@ CHECK = Check(
         "kernel_log.events[].count",
         "kernel_log.events[].kind",
         "kernel_log.since_s",
+        "pci.functions[].address",
+        "pci.functions[].driver",
     ),
     judge=judge,
 )

@@ -51,7 +51,7 @@ from collections.abc import Iterator, Mapping
 from fnmatch import fnmatchcase
 from typing import Annotated, Literal
 
-from msgspec import Meta, Struct
+from msgspec import UNSET, Meta, Struct
 
 from nodevet.checking.aspects import Aspect, judged, met, unread_aspect
 from nodevet.checking.counts import Counted, CountWish, Key, SampledCounters, counts
@@ -60,6 +60,7 @@ from nodevet.evidence.core import unread
 from nodevet.evidence.counters import Counter
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.host import HostInfo
+from nodevet.evidence.kernel_log import KernelLog
 from nodevet.evidence.last_look import differ
 from nodevet.evidence.network import Interface, Network, is_up
 from nodevet.evidence.pci import KEPT_FOR_GUESTS, UNBOUND, Pci
@@ -212,6 +213,9 @@ def without_driver(evidence: Evidence) -> Iterator[Finding]:
     drivers = {nic.id: nic.driver for nic in nics if nic.driver not in (None, *KEPT_FOR_GUESTS)}
     kept = {nic.id for nic in nics if nic.driver in KEPT_FOR_GUESTS} - drivers.keys()
     bound = any(each.driver for each in section.data.functions)
+    log = evidence[KernelLog].data
+    given_up = {each.bus_id for each in (log.events if log else None) or ()
+                if each.kind == "probe_failed"}  # fmt: skip
     for nic in nics:
         subject = Subject(kind="nic", id=nic.address, bus_id=nic.address)
         if nic.driver is None and not nic.is_unbound:
@@ -220,7 +224,8 @@ def without_driver(evidence: Evidence) -> Iterator[Finding]:
             yield unknown(subject, why="no function on the PCI bus shows its driver")
         elif nic.is_unbound and nic.id not in kept:
             driver = drivers.get(nic.id, "a driver")
-            yield fail(subject, expected=driver, actual=UNBOUND, advice=NO_DRIVER)
+            cause = f"kernel_faults pci {nic.address}" if nic.address in given_up else UNSET
+            yield fail(subject, expected=driver, actual=UNBOUND, advice=NO_DRIVER, cause=cause)
 
 
 def by_itself(interface: Interface) -> LinkWish | None:

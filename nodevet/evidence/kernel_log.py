@@ -18,7 +18,7 @@ class KernelEvent(Record, frozen=True, kw_only=True):
     # hung_task, soft_lockup, hard_lockup, rcu_stall, bug, oops, panic, segfault (in a library of
     # the GPU's); io_error, nvme_error, fs_error, read_only, disk_failed; nfs_silent and
     # nfs_answers (a server of a hard mount that does not respond, and does again); nic_failed (a
-    # network card, by its driver)
+    # network card, by its driver); probe_failed (of a card or GPU that its driver did not take)
     kind: Text
     count: int | None = None
     first_s: float | None = None  # seconds after boot

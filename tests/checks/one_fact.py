@@ -104,6 +104,7 @@ ONE_FACT: dict[str, tuple[OneFact, ...]] = {
     "kernel_faults": (
         OneFact("*", "*", "how many there are of one kind, by the lines of the log", alike=True),
         OneFact("kernel_log.events.kind", "kernel_log.*", EVENT),
+        OneFact("kernel_log.events.kind", "pci.functions*", EVENT),
     ),
     "kernel_modules": (SAME,),
     "leftover_processes": (

@@ -633,6 +633,7 @@ SAID_WITHIN = {  # what says of a record's own list whether an item is missing
 }
 BUS = ("pci", "functions")
 NO_MORE_OF_THE_BUS = (
+    "kernel_faults",  # a device that is not there only keeps the failure that the log tells
     "gpudirect",  # with an RDMA device the bus is not asked
     "network_link",  # the baseline counts its interfaces
     "nvme_count",  # the baseline counts them

@@ -1,9 +1,10 @@
-"""What a network card's driver logs when the card has failed.
+"""What a network card's driver logs when the card has failed, and what the kernel logs of a card or
+a GPU that its driver did not take.
 
-Sources, below drivers/ of the kernel tree: net/ethernet/mellanox/mlx5/core/health.c,
+Sources, below drivers/ of the kernel tree: net/ethernet/mellanox/mlx5/core/{health,main}.c,
 mellanox/mlx4/catas.c, broadcom/bnxt/bnxt.c, intel/ice/ice_main.c, intel/{fm10k,igb,igc,ixgbe},
-amazon/ena/ena_netdev.c, chelsio/cxgb4, infiniband/hw/irdma. A line says the driver and the PCI
-address, which together are more than a process's name has room for.
+amazon/ena/ena_netdev.c, chelsio/cxgb4, infiniband/hw/irdma; base/dd.c. A line says the driver and
+the PCI address, which together are more than a process's name has room for.
 """
 
 from nodevet.remote.probe.kernel_hardware import Said, spelled
@@ -13,7 +14,7 @@ from nodevet.remote.probe.patterns import Pattern
 WORDS = {
     "mlx5_core": r"(?:\w{1,64}:[0-9]{1,6}:\(pid [0-9]{1,10}\): )?"
     r"(?:Fatal error [0-9]{1,10} detected|device's health compromised"
-    r"|health recovery flow aborted)",
+    r"|health recovery (?:flow aborted|failed\Z))",
     "mlx4_core": r"Internal error (?:mark was )?detected",
     "bnxt_en": r"Firmware (?:fatal reset event|not responding, status: 0x|reset aborted)",
     "ice": r"Rebuild failed, unload and reload driver|Requesting a reset",
@@ -34,15 +35,45 @@ FAILED = {
     driver: Pattern("{} {}{}: (?:{})".format(driver, DEVICE, NAMED, words))
     for driver, words in WORDS.items()
 }
+# whose devices a job needs; of one on the auxiliary bus its first word: mlx5_ib.rdma, irdma.gen_2
+PROBING = (
+    *("atlantic", "be2net", "bnx2", "bnx2x", "bnxt_en", "bnxt_re", "cxgb4", "e1000e", "efa", "ena"),
+    *("enic", "fm10k", "gve", "hfi1", "hns3", "i40e", "ice", "idpf", "igb", "igc", "ionic"),
+    *("irdma", "ixgbe", "mana", "mlx4_core", "mlx5_core", "mlx5_ib", "nfp", "nvidia", "qede"),
+    *("r8169", "sfc", "tg3"),
+)
+NAME = r"((\w{1,24})(?:\.\w{1,24})?)"
+PROBE_OF = Pattern(
+    NAME + r": probe of ([\w.:-]{1,64}) failed with error -[0-9]{1,4}\Z"
+)  # up to 6.7
+PROBE_WITH = Pattern(
+    NAME + r" ([\w.:-]{1,64}): probe with driver \1 failed with error -[0-9]{1,4}\Z"
+)
+OF_MLX5 = Pattern(
+    r"((mlx5_core)) ([\w.:-]{1,64}): (?:(?:probe|init)_one:[0-9]{1,6}:\(pid [0-9]{1,10}\): )?"
+    r"mlx5_(?:init|load)_one failed with error code -?[0-9]{1,6}\Z"
+)
+ADDRESS = Pattern(DEVICE + r"\Z")
 
 
 def nic_line(text):
-    """The Said of a line about a network card that failed, or None."""
-    if not text.startswith(DRIVERS):
-        return None
-    driver = text.partition(" ")[0]
-    match = FAILED[driver].match(text)
-    if match is None:
-        return None
-    address = spelled(match)
-    return Said("nic_failed", None, address, "fatal", "{} {}".format(driver, address))
+    """The Said of a line about a network card that failed, or that its driver did not take, or a
+    GPU; None of another line."""
+    if text.startswith(DRIVERS):
+        driver = text.partition(" ")[0]
+        match = FAILED[driver].match(text)
+        if match:
+            address = spelled(match)
+            return Said("nic_failed", None, address, "fatal", "{} {}".format(driver, address))
+    return probe_line(text) if "_one failed with" in text or "probe " in text else None
+
+
+def probe_line(text):
+    for form in (PROBE_OF, PROBE_WITH, OF_MLX5):
+        match = form.match(text)
+        if match and match.group(2) in PROBING:
+            driver, _, device = match.groups()
+            address = ADDRESS.match(device)
+            place = spelled(address) if address else None
+            return Said("probe_failed", None, place, "fatal", "{} {}".format(driver, device))
+    return None

@@ -18,6 +18,7 @@ NICS = [
     "count",
     "mlx5_core 0000:17:00.0: mlx5_health_try_recover:308:(pid 7): health recovery flow aborted, "
     "PCI reads still not working",
+    "mlx5_core 0000:17:00.0: mlx5_health_try_recover:334:(pid 7): health recovery failed",
     "mlx4_core 0000:17:00.0: Internal error detected:",
     "bnxt_en 0000:17:00.0 eth0: Firmware fatal reset event received",
     "bnxt_en 0000:17:00.0 (unnamed net_device) (uninitialized): Firmware not responding, "
@@ -48,6 +49,66 @@ def test_e11_a_network_card_that_failed_is_an_event(text: str) -> None:
     assert found is not None
     assert (found.kind, found.address, found.severity) == ("nic_failed", NIC, "fatal")
     assert found.detail == f"{text.partition(' ')[0]} {NIC}"
+
+
+PROBES = [
+    ("mlx5_core: probe of 0000:17:00.0 failed with error -22", "mlx5_core"),
+    ("mlx5_core 0000:17:00.0: probe with driver mlx5_core failed with error -110", "mlx5_core"),
+    (
+        "mlx5_core 0000:17:00.0: probe_one:1764:(pid 1): mlx5_init_one failed with error code -16",
+        "mlx5_core",
+    ),
+    ("mlx5_core 0000:17:00.0: mlx5_load_one failed with error code -22", "mlx5_core"),
+    ("bnxt_en: probe of 0000:17:00.0 failed with error -110", "bnxt_en"),
+    ("ice 0000:17:00.0: probe with driver ice failed with error -5", "ice"),
+    ("i40e: probe of 0000:17:00.0 failed with error -2", "i40e"),
+    ("ixgbe: probe of 0000:17:00.0 failed with error -95", "ixgbe"),
+    ("efa: probe of 0000:17:00.0 failed with error -22", "efa"),
+    ("nvidia: probe of 0000:17:00.0 failed with error -1", "nvidia"),
+    ("nvidia 0000:17:00.0: probe with driver nvidia failed with error -1", "nvidia"),
+]
+
+
+@pytest.mark.parametrize(("text", "driver"), PROBES)
+def test_e11_a_device_that_its_driver_did_not_take_is_an_event(text: str, driver: str) -> None:
+    found = classify(text)
+    assert found == Said("probe_failed", None, NIC, "fatal", f"{driver} {NIC}")
+
+
+@pytest.mark.parametrize(
+    ("text", "detail"),
+    [
+        (
+            "mlx5_ib.rdma: probe of mlx5_core.rdma.0 failed with error -12",
+            "mlx5_ib.rdma mlx5_core.rdma.0",
+        ),
+        (
+            "irdma ice.roce.0: probe with driver irdma failed with error -5",
+            "irdma ice.roce.0",
+        ),
+    ],
+)
+def test_e11_an_rdma_device_that_its_driver_did_not_take_is_an_event(
+    text: str, detail: str
+) -> None:
+    assert classify(text) == Said("probe_failed", None, None, "fatal", detail)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "i8042: probe of i8042 failed with error -5",
+        "mlx5_core: probe of 0000:17:00.0 failed with error -22 or so",
+        "mlx5_core: probe of 0000:17:00.0 rejects match -19",
+        "x mlx5_core: probe of 0000:17:00.0 failed with error -22",
+        "mlx5_core 0000:17:00.0: probe with driver ice failed with error -5",
+        "ice: probe of 00[1234]: segfault at 0 failed with error -5",
+        "mlx5_core 0000:17:00.0: a_process:1:(pid 1): mlx5_init_one failed with error code -16",
+        "mlx5_core 0000:17:00.0: mlx5_init_one failed with error code -16 a",
+    ],
+)
+def test_e11_what_is_like_a_failed_probe_is_none(text: str) -> None:
+    assert classify(text) is None
 
 
 @pytest.mark.parametrize("text", ALIVE)
