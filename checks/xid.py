@@ -13,7 +13,9 @@ not a fault, unless `repeats` says how often one GPU may have one within `hours`
 does. Every other one fails, a number that nodevet does not know too. NVIDIA's catalogue is milder
 with some that fail here: it ignores them (IGNORE) or restarts the job (RESTART_APP). The finding
 says so, and with `policy: nvidia` they are no fault. Of a cascade what came first counts: what
-follows from it (79 and then 119, 48 and within ten minutes 63 or 94, 154) is told with it.
+follows from it (79 and then 119, 48 and within ten minutes 63 or 94, 154) is told with it. The
+value of Xids 144 to 150 names the links, and a waiver covers no other link; of other numbers a
+waiver covers any Xid of that number on that GPU.
 
 A line counts only if it has the whole form of an Xid. The kernel begins many lines with the name of
 a process, which its user chooses: what only begins like an Xid is counted, and not judged.
@@ -41,6 +43,7 @@ the fault may not be: run NVIDIA's field diagnostics or `dcgmi diag -r 3` before
 again.
 """
 
+import re
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Annotated, Literal, NamedTuple
@@ -86,6 +89,7 @@ from nodevet.model import (
     CheckParams,
     Finding,
     Subject,
+    Value,
     Verdict,
     fail,
     not_applicable,
@@ -93,6 +97,7 @@ from nodevet.model import (
     unknown,
 )
 
+LINK = re.compile(r" link ([0-9]{1,3})\b")  # in the detail of an Xid of NVLink
 SWITCH = (
     f"{REPORT}, then reset all GPUs and NVSwitches together, or reboot: a restart of "
     "nvidia-fabricmanager alone clears nothing. If it comes back, suspect the baseboard"
@@ -416,7 +421,7 @@ def fault(
         found = fail(
             subject,
             expected=[],
-            actual=roots,
+            actual=[name for code in roots for name in by_link(code, bad[code])],
             why=why,
             advice=advice(bad, context.architecture or ""),
             details={**details, **times_of(split.now, booted)},
@@ -427,6 +432,13 @@ def fault(
             return msgspec.structs.replace(found, cause=cause)
         return found
     return None
+
+
+def by_link(code: int, events: Iterable[KernelEvent]) -> list[Value]:
+    """As `149 link 1`, one for each NVLink that the lines name; the number alone without."""
+    named = (LINK.search(event.detail or "") for event in events if code in NVLINK5)
+    links = sorted({int(match[1]) for match in named if match})
+    return [f"{code} link {link}" for link in links] or [code]
 
 
 def stricter(codes: Sequence[int], params: Params) -> str:
@@ -566,9 +578,6 @@ def told(
     return "; ".join(parts)
 
 
-MOST_SAID = 3
-
-
 def said_of(code: int, same: Sequence[KernelEvent]) -> str:
     """What the lines of an Xid say further: the units of a link, the driver's recommendation."""
     if code in NVLINK5:
@@ -578,8 +587,7 @@ def said_of(code: int, same: Sequence[KernelEvent]) -> str:
     else:
         words = []
     said = list(dict.fromkeys(filter(None, words)))
-    more = f" and {len(said) - MOST_SAID} more" if len(said) > MOST_SAID else ""
-    return f" ({', '.join(said[:MOST_SAID])}{more})" if said else ""
+    return f" ({', '.join(said)})" if said else ""
 
 
 def times(same: Sequence[KernelEvent]) -> str:

@@ -236,6 +236,22 @@ def links_down(parts: Sequence[int]) -> Sections:
     return nvlinks({"active": False}, parts)
 
 
+def xid_links(parts: Sequence[int]) -> Sections:
+    events = [
+        {
+            **{"kind": "xid", "code": 149, "bus_id": "0000:19:00.0", "severity": "fatal"},
+            **{"detail": f"NETIR_LINK_EVT link {part} 0x021425c6 0x00000000", "count": 1},
+            **{"first_s": 600.0, "last_s": 600.0, "times_s": [600.0]},
+        }
+        for part in parts
+    ]
+    gpu = {"index": 0, "bus_id": "0000:19:00.0"}
+    return {
+        "gpu": {"count": 1, "gpus": [gpu]},
+        "kernel_log": {"complete": True, "crashes": [], "events": events},
+    }
+
+
 def dimms(parts: Sequence[int], field: str = "uncorrected") -> Sections:
     """A count of a boot before may be the same, of other DIMMs."""
     none = {"corrected": 0, "uncorrected": 0}
@@ -277,6 +293,7 @@ ROWS: dict[str, tuple[str, Any, Callable[[Sequence[int]], Sections]]] = {
     "removed-packages": ("packages", {"absent": ["nvidia-*"]}, packages),
     "addresses": ("routes", {"addresses": {"eth0": "192.0.2.0/24"}}, addresses),
     "array": ("raid", {}, array),
+    "xid-links": ("xid", {}, xid_links),
     "links-down": ("nvlink", {"active": 40}, links_down),
     "slow-links": ("nvlink", {"active": 40}, slow_links),
     "link-errors": ("nvlink", {"active": 40, "crc_flit_errors": 1}, link_errors),
