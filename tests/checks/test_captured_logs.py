@@ -20,7 +20,9 @@ SAID = {
         "0000:0f:00.0": ("fail", [64]),
         "0000:85:00.0": ("not_applicable", None),
     },
-    "gpud-nvlink5-matrix.txt": {"0000:04:00.0": ("fail", [144, 145, 146, 149, 150])},
+    "gpud-nvlink5-matrix.txt": {
+        "0000:04:00.0": ("fail", [f"{code} link 0" for code in (144, 145, 146, 149, 150)])
+    },
     "dcgm-kmsg-lines.txt": {
         "0000:00:16.0": ("fail", [119]),
         "0000:2a:00.0": ("fail", [79]),
@@ -71,7 +73,10 @@ def test_a_real_log_of_blackwell_says_which_links_and_what_the_driver_recommends
     assert beside.verdict is Verdict.UNKNOWN
     assert beside.why.startswith("kmsg: it does not begin with the kernel's first lines")
     assert log["unmatched"] > 0
-    assert (gpu.verdict, gpu.actual) == (Verdict.FAIL, [149])
+    assert (gpu.verdict, gpu.actual) == (
+        Verdict.FAIL,
+        ["149 link 0", "149 link 1", "149 link 15"],
+    )
     assert "NETIR_LINK_EVT link 15" in gpu.why and "its other end" in gpu.why
     assert "then 154 GPU_RECOVERY_ACTION_CHANGED ×1" in gpu.why
     assert "(Drain and Reset)" in gpu.why
