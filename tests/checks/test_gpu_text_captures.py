@@ -62,7 +62,11 @@ def test_one_a100_whose_links_are_all_down(say):
             link["errors"] = {"remote_bus_id": "NVML_ERROR_NOT_SUPPORTED"}
     gpus = [*good, down(6, 12)]
     for params in ({}, 12):
-        assert say("nvlink", params, gpus)[-1] == ("6", "fail", {"active": 0})
+        assert say("nvlink", params, gpus)[-1] == (
+            "6",
+            "fail",
+            {"active": 0, "inactive links": "0-11"},
+        )
         assert {verdict for _, verdict, _ in say("nvlink", params, good)} == {"ok"}
 
 
