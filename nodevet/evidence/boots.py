@@ -2,8 +2,10 @@
 
 from typing import Annotated
 
-from nodevet import bounds
+from nodevet.bounds import at_most
 from nodevet.evidence.core import Record, SectionRecord
+
+BOOTS = at_most(1024)  # in the records of two months; the probe keeps as many
 
 
 class Boot(Record, frozen=True, kw_only=True):
@@ -16,6 +18,6 @@ class Boots(SectionRecord, frozen=True, kw_only=True):
 
     plural = "boots"
 
-    boots: Annotated[tuple[Boot, ...], bounds.BOOTS] | None = None
+    boots: Annotated[tuple[Boot, ...], BOOTS] | None = None
     since_s: int | None = None  # when its first record was written
     whole: bool | None = None  # whether it begins with the installation

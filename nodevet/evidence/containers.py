@@ -2,9 +2,11 @@
 
 from typing import Annotated
 
-from nodevet import bounds
-from nodevet.bounds import Text
+from nodevet.bounds import Text, at_most
 from nodevet.evidence.core import Record, SectionRecord
+
+CDI_DEVICES = at_most(1024)  # of one specification: GPUs by index and UUID, their MIG devices
+ENGINES = at_most(16)  # that run containers; seven are looked for
 
 
 class CdiSpecification(Record, frozen=True, kw_only=True):
@@ -12,11 +14,11 @@ class CdiSpecification(Record, frozen=True, kw_only=True):
 
     path: Text
     kind: Text | None = None  # nvidia.com/gpu
-    devices: Annotated[tuple[Text, ...], bounds.CDI_DEVICES] | None = None  # 0, GPU-..., all
+    devices: Annotated[tuple[Text, ...], CDI_DEVICES] | None = None  # 0, GPU-..., all
     paths: int | None = None  # device nodes, files and hooks of the node that it names
     missing: int | None = None  # of these, that are not there
     # what is missing; the probe tells 256 of it
-    examples: Annotated[tuple[Text, ...], bounds.CDI_DEVICES] | None = None
+    examples: Annotated[tuple[Text, ...], CDI_DEVICES] | None = None
     driver_version: Text | None = None  # at the end of the libcuda.so that it names; "" without
 
 
@@ -40,5 +42,5 @@ class Containers(SectionRecord, frozen=True, kw_only=True):
     toolkit: Text | None = None  # a program of NVIDIA's toolkit, /usr/bin/nvidia-ctk; "" without
     # auto, legacy, cdi, jit-cdi: /etc/nvidia-container-runtime/config.toml; "" without that file
     mode: Text | None = None
-    engines: Annotated[tuple[Engine, ...], bounds.ENGINES] | None = None
-    specifications: Annotated[tuple[CdiSpecification, ...], bounds.CDI_DEVICES] | None = None
+    engines: Annotated[tuple[Engine, ...], ENGINES] | None = None
+    specifications: Annotated[tuple[CdiSpecification, ...], CDI_DEVICES] | None = None

@@ -3,8 +3,10 @@
 from typing import Annotated
 
 from nodevet import bounds
-from nodevet.bounds import NumberList, Text
+from nodevet.bounds import NumberList, Text, at_most
 from nodevet.evidence.core import Record, SectionRecord
+
+GOVERNORS = at_most(64)  # or energy preferences, that a frequency driver offers
 
 
 class CpufreqPolicies(Record, frozen=True, kw_only=True):
@@ -14,13 +16,13 @@ class CpufreqPolicies(Record, frozen=True, kw_only=True):
     cpus: NumberList | None = None  # affected_cpus of all, as a cpulist
     governor: Text | None = None
     driver: Text | None = None
-    governors_available: Annotated[tuple[Text, ...], bounds.GOVERNORS] | None = None
+    governors_available: Annotated[tuple[Text, ...], GOVERNORS] | None = None
     scaling_min_khz: int | None = None
     scaling_max_khz: int | None = None
     cpuinfo_min_khz: int | None = None
     cpuinfo_max_khz: int | None = None
     epp: Text | None = None  # energy_performance_preference
-    epp_available: Annotated[tuple[Text, ...], bounds.GOVERNORS] | None = None
+    epp_available: Annotated[tuple[Text, ...], GOVERNORS] | None = None
 
 
 class Cpufreq(SectionRecord, frozen=True, kw_only=True):

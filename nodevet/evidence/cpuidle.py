@@ -2,9 +2,10 @@
 
 from typing import Annotated
 
-from nodevet import bounds
-from nodevet.bounds import NumberList, Text
+from nodevet.bounds import NumberList, Text, at_most
 from nodevet.evidence.core import Record, SectionRecord
+
+IDLE_STATES = at_most(1024)  # kinds: a CPU has 10 at most, and a machine a few kinds of CPUs
 
 NO_LIMIT_US = 2_000_000_000
 """PM_QOS_CPU_LATENCY_DEFAULT_VALUE: no program asked for less."""
@@ -28,4 +29,4 @@ class Cpuidle(SectionRecord, frozen=True, kw_only=True):
     governor: Text | None = None
     latency_limit_us: int | None = None  # /dev/cpu_dma_latency
     count: int | None = None  # of the states
-    states: Annotated[tuple[IdleState, ...], bounds.IDLE_STATES] | None = None
+    states: Annotated[tuple[IdleState, ...], IDLE_STATES] | None = None

@@ -3,8 +3,10 @@
 from typing import Annotated
 
 from nodevet import bounds
-from nodevet.bounds import Text
+from nodevet.bounds import Text, at_most
 from nodevet.evidence.core import Record, SectionRecord
+
+RESULTS = at_most(4096)  # of DCGM's tests and watches; it has some twenty for each GPU
 
 
 class Incident(Record, frozen=True, kw_only=True):
@@ -37,10 +39,10 @@ class Diagnostic(Record, frozen=True, kw_only=True):
     age_s: int | None = None  # since the file was written
     results: int | None = None
     passed: int | None = None
-    not_passed: Annotated[tuple[TestResult, ...], bounds.RESULTS] | None = None
+    not_passed: Annotated[tuple[TestResult, ...], RESULTS] | None = None
     driver_version: Text | None = None  # that it ran with; "" if the file does not say
     dcgm_version: Text | None = None
-    serials: Annotated[tuple[Text, ...], bounds.RESULTS] | None = None  # of GPUs that were tested
+    serials: Annotated[tuple[Text, ...], RESULTS] | None = None  # of GPUs that were tested
 
 
 class Dcgm(SectionRecord, frozen=True, kw_only=True):
@@ -49,6 +51,6 @@ class Dcgm(SectionRecord, frozen=True, kw_only=True):
     unique = ("diagnostics[].path",)
 
     overall: Text | None = None  # Healthy, Warning, Failure
-    incidents: Annotated[tuple[Incident, ...], bounds.RESULTS] | None = None
+    incidents: Annotated[tuple[Incident, ...], RESULTS] | None = None
     gpus: int | None = None  # `dcgmi discovery -l`
     diagnostics: Annotated[tuple[Diagnostic, ...], bounds.ASKED] | None = None

@@ -2,9 +2,10 @@
 
 from typing import Annotated
 
-from nodevet import bounds
-from nodevet.bounds import Text
+from nodevet.bounds import Text, at_most
 from nodevet.evidence.core import Record, SectionRecord
+
+BUILDS = at_most(4096)  # of DKMS: modules, in each version, for each kernel
 
 
 class DkmsBuild(Record, frozen=True, kw_only=True):
@@ -19,7 +20,7 @@ class DkmsModule(Record, frozen=True, kw_only=True):
     """A module that DKMS knows."""
 
     name: Text  # nvidia
-    builds: Annotated[tuple[DkmsBuild, ...], bounds.BUILDS] | None = None
+    builds: Annotated[tuple[DkmsBuild, ...], BUILDS] | None = None
 
 
 class Dkms(SectionRecord, frozen=True, kw_only=True):
@@ -29,5 +30,5 @@ class Dkms(SectionRecord, frozen=True, kw_only=True):
 
     running: Text | None = None  # /proc/sys/kernel/osrelease
     # releases in /lib/modules with a vmlinuz to boot
-    kernels: Annotated[tuple[Text, ...], bounds.BUILDS] | None = None
-    modules: Annotated[tuple[DkmsModule, ...], bounds.BUILDS] | None = None
+    kernels: Annotated[tuple[Text, ...], BUILDS] | None = None
+    modules: Annotated[tuple[DkmsModule, ...], BUILDS] | None = None

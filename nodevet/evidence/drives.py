@@ -2,9 +2,10 @@
 
 from typing import Annotated
 
-from nodevet import bounds
-from nodevet.bounds import Text
+from nodevet.bounds import Text, at_most
 from nodevet.evidence.core import Record, SectionRecord, forget_no_words
+
+DRIVES = at_most(512)  # SATA and SAS; the probe reads 256
 
 
 class DriveLog(Record, frozen=True, kw_only=True):
@@ -45,5 +46,5 @@ class Drives(SectionRecord, frozen=True, kw_only=True):
 
     unique = ("drives[].name",)
 
-    drives: Annotated[tuple[ScsiDrive, ...], bounds.DRIVES] | None = None
+    drives: Annotated[tuple[ScsiDrive, ...], DRIVES] | None = None
     found: int | None = None  # how many there are

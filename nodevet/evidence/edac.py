@@ -2,9 +2,11 @@
 
 from typing import Annotated
 
-from nodevet import bounds
-from nodevet.bounds import Text
+from nodevet.bounds import Text, at_most
 from nodevet.evidence.core import Record, SectionRecord
+
+CONTROLLERS = at_most(256)  # of memory: 12 in a socket, and those of CXL
+DIMMS = at_most(64)  # of one controller, or their ranks
 
 
 class Dimm(Record, frozen=True, kw_only=True):
@@ -27,7 +29,7 @@ class MemoryController(Record, frozen=True, kw_only=True):
     corrected: int | None = None  # those of no known DIMM, too
     uncorrected: int | None = None
     since_s: int | None = None  # seconds that it has counted
-    dimms: Annotated[tuple[Dimm, ...], bounds.DIMMS] | None = None
+    dimms: Annotated[tuple[Dimm, ...], DIMMS] | None = None
 
 
 class Edac(SectionRecord, frozen=True, kw_only=True):
@@ -36,4 +38,4 @@ class Edac(SectionRecord, frozen=True, kw_only=True):
     unique = ("controllers[].id", "controllers[].dimms[].id")
     plural = "memory controllers"
 
-    controllers: Annotated[tuple[MemoryController, ...], bounds.CONTROLLERS] | None = None
+    controllers: Annotated[tuple[MemoryController, ...], CONTROLLERS] | None = None

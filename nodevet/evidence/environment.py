@@ -3,8 +3,10 @@
 from typing import Annotated
 
 from nodevet import bounds
-from nodevet.bounds import Text
+from nodevet.bounds import Text, at_most
 from nodevet.evidence.core import Record, SectionRecord
+
+VARIABLES = at_most(1024)  # of a few families, set for every process; the probe reads 500
 
 
 class Variable(Record, frozen=True, kw_only=True):
@@ -19,7 +21,7 @@ class UnitEnvironment(Record, frozen=True, kw_only=True):
     """The environment of a unit that was asked for. `systemctl show`, EnvironmentFile."""
 
     name: Text
-    variables: Annotated[tuple[Variable, ...], bounds.VARIABLES] | None = None
+    variables: Annotated[tuple[Variable, ...], VARIABLES] | None = None
 
 
 class Environment(SectionRecord, frozen=True, kw_only=True):
@@ -27,7 +29,7 @@ class Environment(SectionRecord, frozen=True, kw_only=True):
 
     unique = ("units[].name",)
 
-    variables: Annotated[tuple[Variable, ...], bounds.VARIABLES] | None = None
+    variables: Annotated[tuple[Variable, ...], VARIABLES] | None = None
     # files and folders that are there and could not be read, with the reasons; "" if there are none
     unread: Text | None = None
     units: Annotated[tuple[UnitEnvironment, ...], bounds.ASKED] | None = None

@@ -2,9 +2,10 @@
 
 from typing import Annotated
 
-from nodevet import bounds
-from nodevet.bounds import Text
+from nodevet.bounds import Text, at_most
 from nodevet.evidence.core import Record, SectionRecord
+
+FILE_SYSTEMS = at_most(512)  # paths that are asked about: 8, and those that a baseline names
 
 
 class FileSystem(Record, frozen=True, kw_only=True):
@@ -30,5 +31,5 @@ class FileSystems(SectionRecord, frozen=True, kw_only=True):
 
     unique = ("filesystems[].path",)
 
-    filesystems: Annotated[tuple[FileSystem, ...], bounds.FILE_SYSTEMS] | None = None
-    found: Annotated[tuple[Text, ...], bounds.FILE_SYSTEMS] | None = None  # paths of all of them
+    filesystems: Annotated[tuple[FileSystem, ...], FILE_SYSTEMS] | None = None
+    found: Annotated[tuple[Text, ...], FILE_SYSTEMS] | None = None  # paths of all of them

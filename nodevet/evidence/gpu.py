@@ -5,10 +5,13 @@ from typing import Annotated
 from msgspec.structs import replace
 
 from nodevet import bounds
-from nodevet.bounds import Text
+from nodevet.bounds import Text, at_most
 from nodevet.evidence.core import Record, SectionRecord
 from nodevet.evidence.peers import compared, is_same
 from nodevet.model import Subject
+
+MIG_DEVICES = at_most(64)  # of one GPU, which is cut into 7 at most
+NVLINKS = at_most(64)  # NVML_NVLINK_MAX_LINKS is 18, and 36 in the headers of later drivers
 
 
 class EccCounts(Record, frozen=True, kw_only=True):
@@ -173,7 +176,7 @@ class Gpu(Record, frozen=True, kw_only=True):
     ecc_pending: bool | None = None
     mig_current: bool | None = None
     mig_pending: bool | None = None
-    mig_devices: Annotated[tuple[MigDevice, ...], bounds.MIG_DEVICES] | None = None
+    mig_devices: Annotated[tuple[MigDevice, ...], MIG_DEVICES] | None = None
     virtualization_mode: Text | None = None  # NONE, PASSTHROUGH, VGPU (in a guest), HOST_VGPU
     compute_mode: Text | None = None  # DEFAULT, EXCLUSIVE_THREAD, PROHIBITED, EXCLUSIVE_PROCESS
     power_limit_mw: int | None = None  # nvmlDeviceGetPowerManagementLimit
@@ -238,7 +241,7 @@ class Gpu(Record, frozen=True, kw_only=True):
     repair: Repair = Repair()
     recovery_action: Text | None = None  # NONE, GPU_RESET, NODE_REBOOT, DRAIN_P2P, DRAIN_AND_RESET
     # fabric
-    nvlinks: Annotated[tuple[NvLink, ...], bounds.NVLINKS] | None = None
+    nvlinks: Annotated[tuple[NvLink, ...], NVLINKS] | None = None
     fabric: Fabric = Fabric()
     # every other GPU; null on a node with more of them than are asked about
     peers: Annotated[tuple[Peer, ...], bounds.GPUS] | None = None

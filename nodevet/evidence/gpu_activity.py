@@ -3,9 +3,11 @@
 from typing import Annotated
 
 from nodevet import bounds
-from nodevet.bounds import Text
+from nodevet.bounds import Text, at_most
 from nodevet.evidence.activity import Counted, Look, Numbers, Times
 from nodevet.evidence.core import Record, SectionRecord
+
+ACTIVITY_SAMPLES = at_most(1 << 15)  # of one GPU; the driver takes 60 a second at most
 
 
 class GpuProcessActivity(Record, frozen=True, kw_only=True):
@@ -49,7 +51,7 @@ class GpuActivity(Record, frozen=True, kw_only=True):
     hw_thermal_ns: Counted | None = None
     power_brake_ns: Counted | None = None
     # (seconds since the first look, percent): the driver's own samples, 6 to 60 a second
-    samples: Annotated[tuple[tuple[float, int], ...], bounds.ACTIVITY_SAMPLES] | None = None
+    samples: Annotated[tuple[tuple[float, int], ...], ACTIVITY_SAMPLES] | None = None
     processes: Annotated[tuple[GpuProcessActivity, ...], bounds.PROCESSES] | None = None
 
 

@@ -4,9 +4,13 @@ read if asked for."""
 from typing import Annotated
 
 from nodevet import bounds
-from nodevet.bounds import Text
+from nodevet.bounds import Text, at_most
 from nodevet.evidence.activity import Counted, Look, Numbers, Times
 from nodevet.evidence.core import Record, SectionRecord
+
+DISKS = at_most(1024)  # whole block devices
+NFS_OPERATIONS = at_most(128)  # NFS 4.2 has 70
+INTERRUPTS = at_most(4096)  # of GPUs, drives and network cards
 
 
 class CpuActivity(Record, frozen=True, kw_only=True):
@@ -91,7 +95,7 @@ class NfsActivity(Record, frozen=True, kw_only=True):
 
     point: Text
     source: Text | None = None
-    operations: Annotated[tuple[NfsOperation, ...], bounds.NFS_OPERATIONS] | None = None
+    operations: Annotated[tuple[NfsOperation, ...], NFS_OPERATIONS] | None = None
 
 
 class NetworkActivity(Record, frozen=True, kw_only=True):
@@ -147,10 +151,10 @@ class HostActivity(SectionRecord, frozen=True, kw_only=True):
     cpus: Annotated[tuple[CpuActivity, ...], bounds.CPUS] | None = None
     pressure: Pressure | None = None
     memory: MemoryActivity | None = None
-    disks: Annotated[tuple[DiskActivity, ...], bounds.DISKS] | None = None  # the 512 busiest
+    disks: Annotated[tuple[DiskActivity, ...], DISKS] | None = None  # the 512 busiest
     disks_left_out: int | None = None
     nfs: Annotated[tuple[NfsActivity, ...], bounds.NFS_MOUNTS] | None = None
     # the 512 busiest
     networks: Annotated[tuple[NetworkActivity, ...], bounds.INTERFACES] | None = None
     networks_left_out: int | None = None
-    interrupts: Annotated[tuple[Interrupt, ...], bounds.INTERRUPTS] | None = None
+    interrupts: Annotated[tuple[Interrupt, ...], INTERRUPTS] | None = None

@@ -3,9 +3,13 @@
 from typing import Annotated
 
 from nodevet import bounds
-from nodevet.bounds import Text
+from nodevet.bounds import Text, at_most
 from nodevet.evidence.core import Record, SectionRecord, forget_no_words
 from nodevet.evidence.counters import Counter
+
+RDMA_PORTS = at_most(256)  # of a device: a port's number is a byte
+GIDS = at_most(1024)  # of a port; the table of mlx5 has 256
+PKEYS = at_most(1024)  # of a port; the table of mlx5 has 128
 
 UNSPECIFIED = "Unknown"
 """What sysfs calls IB_LINK_LAYER_UNSPECIFIED, the link layer of EFA."""
@@ -35,9 +39,9 @@ class RdmaPort(Record, frozen=True, kw_only=True):
     netdev: Text | None = None  # the network interface of the port; "" for none
     # counters/* and hw_counters/*
     counters: Annotated[tuple[Counter, ...], bounds.COUNTERS] | None = None
-    gids: Annotated[tuple[Gid, ...], bounds.GIDS] | None = None
+    gids: Annotated[tuple[Gid, ...], GIDS] | None = None
     # four hex digits: ffff; the first is 8 for a full member
-    pkeys: Annotated[tuple[Text, ...], bounds.PKEYS] | None = None
+    pkeys: Annotated[tuple[Text, ...], PKEYS] | None = None
 
     def __post_init__(self) -> None:
         forget_no_words(self, "state", "phys_state")
@@ -58,7 +62,7 @@ class RdmaDevice(Record, frozen=True, kw_only=True):
     board_id: Text | None = None  # the PSID: MT_0000000838
     hca_type: Text | None = None  # MT4129
     netdevs: Annotated[tuple[Text, ...], bounds.INTERFACES] | None = None  # device/net
-    ports: Annotated[tuple[RdmaPort, ...], bounds.RDMA_PORTS] | None = None
+    ports: Annotated[tuple[RdmaPort, ...], RDMA_PORTS] | None = None
 
 
 class Infiniband(SectionRecord, frozen=True, kw_only=True):

@@ -2,9 +2,10 @@
 
 from typing import Annotated
 
-from nodevet import bounds
-from nodevet.bounds import Text
+from nodevet.bounds import Text, at_most
 from nodevet.evidence.core import SectionRecord
+
+CLOCKSOURCES = at_most(64)  # that a kernel offers
 
 UNSYNC = 0x40  # STA_UNSYNC: nothing disciplines the clock
 
@@ -15,7 +16,7 @@ class Kernel(SectionRecord, frozen=True, kw_only=True):
     plural = "kernels"
 
     clocksource: Text | None = None  # tsc, kvm-clock, hpet, ...
-    clocksources: Annotated[tuple[Text, ...], bounds.CLOCKSOURCES] | None = None
+    clocksources: Annotated[tuple[Text, ...], CLOCKSOURCES] | None = None
     clock_state: int | None = None  # adjtimex(2): 0 to 4 TIME_OK and leap seconds, 5 TIME_ERROR
     clock_status: int | None = None  # STA_ bits of <linux/timex.h>
     clock_maxerror_us: int | None = None  # grows by 500 ppm until the clock is disciplined again

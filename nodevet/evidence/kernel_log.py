@@ -5,9 +5,12 @@ from collections.abc import Iterable
 from typing import Annotated
 
 from nodevet import bounds
-from nodevet.bounds import Text
+from nodevet.bounds import Text, at_most
 from nodevet.durations import elapsed
 from nodevet.evidence.core import Record, SectionRecord
+
+TIMES = at_most(64)  # of one event: the probe keeps the latest
+CRASHES = at_most(64)  # that kernels left records of; the probe keeps the latest
 
 
 class KernelEvent(Record, frozen=True, kw_only=True):
@@ -24,7 +27,7 @@ class KernelEvent(Record, frozen=True, kw_only=True):
     first_s: float | None = None  # seconds after boot
     last_s: float | None = None
     # when it occurred, seconds after boot: the latest; lines within 10 s are one occurrence
-    times_s: Annotated[tuple[float, ...], bounds.TIMES] = ()
+    times_s: Annotated[tuple[float, ...], TIMES] = ()
     code: int | None = None  # of an Xid or SXid
     bus_id: Text | None = None  # as sysfs spells it
     severity: Text | None = None  # fatal, nonfatal (uncorrected), corrected: by the line itself
@@ -56,7 +59,7 @@ class NicLink(Record, frozen=True, kw_only=True):
     up: bool | None = None  # by the last line
     count: int | None = None  # how often it was down since it was first up
     # those that no later one is as long as: the longest first, the last one last
-    outages: Annotated[tuple[Outage, ...], bounds.TIMES] | None = None
+    outages: Annotated[tuple[Outage, ...], TIMES] | None = None
 
 
 class Crash(Record, frozen=True, kw_only=True):
@@ -88,7 +91,7 @@ class KernelLog(SectionRecord, frozen=True, kw_only=True):
     events: Annotated[tuple[KernelEvent, ...], bounds.EVENTS] | None = None
     # of mlx5_core and bnxt_en, whose lines tell a lost link from an interface that was turned off
     links: Annotated[tuple[NicLink, ...], bounds.INTERFACES] | None = None
-    crashes: Annotated[tuple[Crash, ...], bounds.CRASHES] | None = None  # the latest first
+    crashes: Annotated[tuple[Crash, ...], CRASHES] | None = None  # the latest first
 
     def contradiction(self) -> str:
         if self.complete and self.dropped:

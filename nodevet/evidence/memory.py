@@ -2,9 +2,11 @@
 
 from typing import Annotated
 
-from nodevet import bounds
-from nodevet.bounds import FileText, Text
+from nodevet.bounds import FileText, Text, at_most
 from nodevet.evidence.core import Record, SectionRecord
+
+SWAPS = at_most(64)  # MAX_SWAPFILES is 32; and units of type swap
+PAGE_SIZES = at_most(64)  # of huge pages: HUGE_MAX_HSTATE is 4 at most
 
 
 class Swap(Record, frozen=True, kw_only=True):
@@ -63,10 +65,10 @@ class Memory(SectionRecord, frozen=True, kw_only=True):
     hugepages_free: int | None = None
     hugepage_size_kb: int | None = None
     hugetlb_kb: int | None = None  # in huge pages of all sizes; Linux 4.18
-    hugepages: Annotated[tuple[HugePages, ...], bounds.PAGE_SIZES] | None = None
+    hugepages: Annotated[tuple[HugePages, ...], PAGE_SIZES] | None = None
     thp_enabled: Text | None = None  # always, madvise, never
     thp_defrag: Text | None = None
-    swaps: Annotated[tuple[Swap, ...], bounds.SWAPS] | None = None
+    swaps: Annotated[tuple[Swap, ...], SWAPS] | None = None
     # the one, if a line of it turns on swap at boot
-    fstab: Annotated[tuple[Fstab, ...], bounds.SWAPS] | None = None
-    swap_units: Annotated[tuple[SwapUnit, ...], bounds.SWAPS] | None = None
+    fstab: Annotated[tuple[Fstab, ...], SWAPS] | None = None
+    swap_units: Annotated[tuple[SwapUnit, ...], SWAPS] | None = None

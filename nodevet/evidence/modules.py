@@ -3,8 +3,10 @@
 from typing import Annotated
 
 from nodevet import bounds
-from nodevet.bounds import Text
+from nodevet.bounds import Text, at_most
 from nodevet.evidence.core import Record, SectionRecord
+
+DEVICE_NODES = at_most(1024)  # /dev/nvidia*
 
 
 class DeviceNode(Record, frozen=True, kw_only=True):
@@ -41,5 +43,5 @@ class Modules(SectionRecord, frozen=True, kw_only=True):
     # /sys/module/mlx5_core/version, of OFED or DOCA: 24.10-1.1.4; "" of the kernel's own driver
     mlx5_core_version: Text | None = None
     secure_boot: bool | None = None  # the EFI variable SecureBoot; False without UEFI
-    device_nodes: Annotated[tuple[DeviceNode, ...], bounds.DEVICE_NODES] | None = None
-    mig_capabilities: Annotated[tuple[MigCapability, ...], bounds.DEVICE_NODES] | None = None
+    device_nodes: Annotated[tuple[DeviceNode, ...], DEVICE_NODES] | None = None
+    mig_capabilities: Annotated[tuple[MigCapability, ...], DEVICE_NODES] | None = None

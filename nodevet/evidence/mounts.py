@@ -3,8 +3,10 @@
 from typing import Annotated
 
 from nodevet import bounds
-from nodevet.bounds import Text
+from nodevet.bounds import Text, at_most
 from nodevet.evidence.core import Record, SectionRecord
+
+MOUNTS = at_most(512)  # that hold data; the probe keeps 256
 
 
 class Mount(Record, frozen=True, kw_only=True):
@@ -28,4 +30,4 @@ class Mounts(SectionRecord, frozen=True, kw_only=True):
     unique = ("mounts[].name", "others[].name")
 
     mounts: Annotated[tuple[Mount, ...], bounds.ASKED] | None = None
-    others: Annotated[tuple[Mount, ...], bounds.MOUNTS] | None = None
+    others: Annotated[tuple[Mount, ...], MOUNTS] | None = None

@@ -2,9 +2,10 @@
 
 from typing import Annotated
 
-from nodevet import bounds
-from nodevet.bounds import Text
+from nodevet.bounds import Text, at_most
 from nodevet.evidence.core import Record, SectionRecord, forget_no_words
+
+NVME_CONTROLLERS = at_most(256)  # a server has 36 slots
 
 
 class NvmeHealthLog(Record, frozen=True, kw_only=True):
@@ -57,4 +58,4 @@ class Nvme(SectionRecord, frozen=True, kw_only=True):
     unique = ("controllers[].name",)
     plural = "NVMe drives"
 
-    controllers: Annotated[tuple[NvmeController, ...], bounds.NVME_CONTROLLERS] | None = None
+    controllers: Annotated[tuple[NvmeController, ...], NVME_CONTROLLERS] | None = None

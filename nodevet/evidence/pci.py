@@ -7,8 +7,10 @@ from typing import Annotated
 import msgspec
 
 from nodevet import bounds
-from nodevet.bounds import NumberList, Text
+from nodevet.bounds import NumberList, Text, at_most
 from nodevet.evidence.core import Record, SectionRecord
+
+ERROR_KINDS = at_most(64)  # of PCIe errors: 16 correctable ones and 27 others, aer.c
 
 
 class Aer(Record, frozen=True, kw_only=True):
@@ -17,7 +19,7 @@ class Aer(Record, frozen=True, kw_only=True):
     correctable: int | None = None
     nonfatal: int | None = None
     fatal: int | None = None
-    kinds: Annotated[dict[Text, int], bounds.ERROR_KINDS] = msgspec.field(default_factory=dict)
+    kinds: Annotated[dict[Text, int], ERROR_KINDS] = msgspec.field(default_factory=dict)
 
 
 class PciFunction(Record, frozen=True, kw_only=True):

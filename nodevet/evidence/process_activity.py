@@ -4,11 +4,16 @@ threads, their helpers and the limits of their cgroups; read if asked for."""
 from typing import Annotated
 
 from nodevet import bounds
-from nodevet.bounds import Text
+from nodevet.bounds import Text, at_most
 from nodevet.evidence.activity import Counted, Look, Numbers, Times
 from nodevet.evidence.core import Record, SectionRecord
 
-States = Annotated[str, bounds.LOOKS_TEXT]
+LOOKS_TEXT = at_most(2048)  # a letter for each
+THREADS = at_most(8192)  # of one process that are watched
+STACK = at_most(64)  # functions of the kernel; it tells 64 at most
+WATCHED = at_most(1024)  # processes and cgroups of jobs
+
+States = Annotated[str, LOOKS_TEXT]
 """The state at each look, a letter of proc_pid_stat(5) each; `-` where it was not read."""
 PagesByNode = Annotated[dict[Text, int], bounds.NUMA_NODES]
 """NUMA node -> pages."""
@@ -50,7 +55,7 @@ class ProcessActivity(Record, frozen=True, kw_only=True):
     ended_s: float | None = None  # when it was gone: its counters are those of `seen_s`
     cpus_allowed: Text | None = None
     threads_total: int | None = None
-    threads: Annotated[tuple[ThreadActivity, ...], bounds.THREADS] | None = None
+    threads: Annotated[tuple[ThreadActivity, ...], THREADS] | None = None
     user: Counted | None = None  # of all its threads, ended ones too
     system: Counted | None = None
     children_user: Counted | None = None  # of children that ended
@@ -66,7 +71,7 @@ class ProcessActivity(Record, frozen=True, kw_only=True):
     pages: PagesByNode | None = None  # numa_maps; of small processes only, it holds up large ones
     cgroup: Text | None = None
     # where its first thread sleeps, innermost first; of a process that did not run: stack
-    stack: Annotated[tuple[Text, ...], bounds.STACK] | None = None
+    stack: Annotated[tuple[Text, ...], STACK] | None = None
 
 
 class CgroupActivity(Record, frozen=True, kw_only=True):
@@ -105,5 +110,5 @@ class ProcessActivities(SectionRecord, frozen=True, kw_only=True):
     left_out: int | None = None
     born: int | None = None  # processes that were found meanwhile
     ended: int | None = None  # those that ended; what used less than 0.1 s is in no list
-    processes: Annotated[tuple[ProcessActivity, ...], bounds.WATCHED] | None = None
-    cgroups: Annotated[tuple[CgroupActivity, ...], bounds.WATCHED] | None = None
+    processes: Annotated[tuple[ProcessActivity, ...], WATCHED] | None = None
+    cgroups: Annotated[tuple[CgroupActivity, ...], WATCHED] | None = None

@@ -2,9 +2,11 @@
 
 from typing import Annotated
 
-from nodevet import bounds
-from nodevet.bounds import Text
+from nodevet.bounds import Text, at_most
 from nodevet.evidence.core import Record, SectionRecord, forget_no_words
+
+RAID_ARRAYS = at_most(256)  # and ZFS pools
+RAID_MEMBERS = at_most(1024)  # of an array; md has 1,920 slots with metadata 1.x
 
 
 class MdArray(Record, frozen=True, kw_only=True):
@@ -17,9 +19,9 @@ class MdArray(Record, frozen=True, kw_only=True):
     read_only: Text | None = None  # "", read-only, auto-read-only: until it is written to
     level: Text | None = None  # raid1; "" if it is inactive
     container: bool | None = None  # of metadata alone (IMSM, DDF): never active, holds arrays
-    members: Annotated[tuple[Text, ...], bounds.RAID_MEMBERS] | None = None
-    failed: Annotated[tuple[Text, ...], bounds.RAID_MEMBERS] | None = None
-    spares: Annotated[tuple[Text, ...], bounds.RAID_MEMBERS] | None = None
+    members: Annotated[tuple[Text, ...], RAID_MEMBERS] | None = None
+    failed: Annotated[tuple[Text, ...], RAID_MEMBERS] | None = None
+    spares: Annotated[tuple[Text, ...], RAID_MEMBERS] | None = None
     devices: int | None = None  # that it should have; none of a level without redundancy
     devices_active: int | None = None
     sync_action: Text | None = None  # "", recovery, resync, check, reshape, resync delayed
@@ -44,6 +46,6 @@ class Raid(SectionRecord, frozen=True, kw_only=True):
     plural = "RAID arrays"
 
     arrays_found: int | None = None  # how many of them there are
-    arrays: Annotated[tuple[MdArray, ...], bounds.RAID_ARRAYS] | None = None
+    arrays: Annotated[tuple[MdArray, ...], RAID_ARRAYS] | None = None
     pools_found: int | None = None
-    pools: Annotated[tuple[ZfsPool, ...], bounds.RAID_ARRAYS] | None = None
+    pools: Annotated[tuple[ZfsPool, ...], RAID_ARRAYS] | None = None

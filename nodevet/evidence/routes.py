@@ -3,8 +3,11 @@
 from typing import Annotated
 
 from nodevet import bounds
-from nodevet.bounds import Text
+from nodevet.bounds import Text, at_most
 from nodevet.evidence.core import Record, SectionRecord
+
+ROUTES = at_most(256)  # default ones
+ADDRESSED = at_most(4096)  # interfaces that have addresses
 
 
 class DefaultRoute(Record, frozen=True, kw_only=True):
@@ -28,8 +31,8 @@ class Routes(SectionRecord, frozen=True, kw_only=True):
 
     unique = ("interfaces[].name",)
 
-    default_ipv4: Annotated[tuple[DefaultRoute, ...], bounds.ROUTES] | None = None
-    default_ipv6: Annotated[tuple[DefaultRoute, ...], bounds.ROUTES] | None = None
-    interfaces: Annotated[tuple[Addressed, ...], bounds.ADDRESSED] | None = None
+    default_ipv4: Annotated[tuple[DefaultRoute, ...], ROUTES] | None = None
+    default_ipv6: Annotated[tuple[DefaultRoute, ...], ROUTES] | None = None
+    interfaces: Annotated[tuple[Addressed, ...], ADDRESSED] | None = None
     # IPv4 addresses of which files alone do not tell the interface
-    unplaced: Annotated[tuple[Text, ...], bounds.ADDRESSED] | None = None
+    unplaced: Annotated[tuple[Text, ...], ADDRESSED] | None = None

@@ -2,9 +2,10 @@
 
 from typing import Annotated
 
-from nodevet import bounds
-from nodevet.bounds import Text
+from nodevet.bounds import Text, at_most
 from nodevet.evidence.core import Record, SectionRecord
+
+STUCK = at_most(256)  # processes, of those that do not come back; the probe keeps as many
 
 
 class StuckProcess(Record, frozen=True, kw_only=True):
@@ -33,5 +34,5 @@ class Stuck(SectionRecord, frozen=True, kw_only=True):
     processes: int | None = None
     blocked_count: int | None = None
     zombie_count: int | None = None
-    blocked: Annotated[tuple[StuckProcess, ...], bounds.STUCK] | None = None
-    zombies: Annotated[tuple[StuckProcess, ...], bounds.STUCK] | None = None
+    blocked: Annotated[tuple[StuckProcess, ...], STUCK] | None = None
+    zombies: Annotated[tuple[StuckProcess, ...], STUCK] | None = None
