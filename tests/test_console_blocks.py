@@ -249,7 +249,7 @@ class World:
         for name, fleet in self.fleets.items():
             text = text.replace(fleet, name)
         text = text.replace(f"{self.project}/", "").replace(f"{REPO}/", "")
-        text = text.replace(f"({REPO.name}/baselines/", "(baselines/")  # beside the project
+        text = re.sub(rf"\([\w./-]*\b{REPO.name}/baselines/", "(baselines/", text)  # below home
         self.runs += re.findall(r"\bruns/([0-9a-f]{8}-\d+)", text)
         plans = {run.split("-")[0] for run in self.runs}
         for plan in plans | set(re.findall(r"(?i)\bplan ([0-9a-f]{8})\b", text)):

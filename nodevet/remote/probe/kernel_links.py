@@ -52,14 +52,19 @@ class LoggedLink(object):
         self.lost_s = None  # when it went down, if it was up before
         self.count = 0
         self.outages = []  # (when it went down, when it came back); no later one is as long
-        self.opening = []  # its first line, and the first that says that it is up
+        self.opening = []  # its first line, the last before it is up, the first that says so
         self.full = False  # there were more outages than are kept
 
     def take(self, seconds, what, interface):
         self.interface = interface or self.interface
-        if not self.opening or (what == UP and not self.came_up):
-            self.opening.append((seconds, what))
+        self.open(seconds, what)
         self.step(seconds, what)
+
+    def open(self, seconds, what):
+        """Keep what decides how the first outage and the state of an earlier part go on."""
+        if not self.came_up:
+            kept = 2 if what == UP else 1
+            self.opening[kept:] = [(seconds, what)]
 
     @property
     def came_up(self):
@@ -88,9 +93,9 @@ class LoggedLink(object):
 
     def followed_by(self, later):
         """Go on with what a later part of the log says of the same NIC."""
-        self.opening += [] if self.came_up else later.opening
         self.interface = later.interface or self.interface
         for seconds, what in later.opening:
+            self.open(seconds, what)
             self.step(seconds, what)
         for down, up in later.outages:
             self.add(down, up)

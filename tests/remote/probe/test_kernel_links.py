@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from nodevet.remote.probe.collectors import kernel_log
@@ -184,6 +184,8 @@ Lines = st.lists(
 
 
 @given(Lines, st.integers(0, 30), st.booleans())
+@example([(1.0, TAKEN), (2.0, DOWN)], 1, False)
+@example([(1.0, TAKEN), (2.0, DOWN), (3.0, TAKEN), (4.0, DOWN), (5.0, UP)], 3, False)
 def test_a_log_in_two_parts_says_what_it_says_in_one(
     lines: list[Line], cut: int, begins: bool
 ) -> None:
