@@ -199,6 +199,7 @@ COUNTED: dict[str, tuple[str, dict[str, Any], set[str]]] = {  # fault -> check, 
     "raid-unexpected": ("raid", {"arrays": 0, "pools": 0}, {""}),
     "zpool-unexpected": ("raid", {"arrays": 0, "pools": 0}, {""}),
 }
+UNLISTED = "gpu-unlisted"
 UNREAD = {
     "memory-controller-missing": {("memory_errors", "")},
     "raid-inactive": {("raid", "md0")},  # it does not say how many devices it has
@@ -281,11 +282,21 @@ def test_a_healthy_node_fails_in_no_condition(profile: str, judged: Judged) -> N
     assert with_verdict(findings, Verdict.UNKNOWN) == set()
 
 
-@pytest.mark.parametrize("fault", sorted(FOUND))
+@pytest.mark.parametrize("fault", sorted(FOUND.keys() - {UNLISTED}))
 def test_a_condition_fails_by_its_fault_and_no_other(fault: str, judged: Judged) -> None:
     findings = judged([fault], KINDS.get(fault, "h100-sxm"))
     assert with_verdict(findings, Verdict.FAIL) == FOUND[fault]
     assert with_verdict(findings, Verdict.UNKNOWN) == UNREAD.get(fault, set())
+
+
+def test_a_gpu_that_nvml_does_not_list_leaves_doubt_about_all_of_them(judged: Judged) -> None:
+    findings = judged([UNLISTED])
+    assert with_verdict(findings, Verdict.FAIL) == FOUND[UNLISTED]
+    why = "NVML lists 7 of 8 GPUs: not 0000:5d:00.0"
+    doubtful = {
+        name for name, each in findings if (each.verdict, each.why) == (Verdict.UNKNOWN, why)
+    }
+    assert doubtful >= {"ecc_errors", "fabric", "inforom", "mig_mode", "thermal", "throttle_time"}
 
 
 @pytest.mark.parametrize("fault", sorted(COUNTED))
