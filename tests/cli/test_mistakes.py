@@ -1,11 +1,17 @@
 """A mistake on the command line says what is wrong, where, and what to do next; it ends with 2."""
 
+import re
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
+import click
 import pytest
 
+from nodevet.cli import nodevet as program
+from nodevet.cli.common.mistakes import MEANT
+
+REPO = Path(__file__).parents[2]
 Run = Callable[..., subprocess.CompletedProcess[str]]
 
 
@@ -43,6 +49,24 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ("plan --evidence .", "no such option '--evidence'; see: nodevet plan --help"),
         ("check -evidence .", "no such option '-evidence'; did you mean --evidence?"),
         ("check a --baseline=", "a baseline's name is missing here; give a name or a file"),
+        ("check a --tags gpu", "'--tags'; -b FILE chooses checks: those under its `expect`"),
+        ("check a --dry-run", "'--dry-run'; `nodevet check` changes nothing; `nodevet plan` shows"),
+        (
+            "apply plan.json --dry-run",
+            "'--dry-run'; `nodevet check` changes nothing; `nodevet plan`",
+        ),
+        ("check --hosts gpu1", "'--hosts'; --limit chooses hosts from an inventory; without one, "),
+        ("check a --no-second-tri", "'--no-second-tri'; did you mean --no-second-try?"),
+        ("check --targts a", "no such option '--targts'; see: nodevet check --help"),
+        ("approve a --json", "no such option '--json'; see: nodevet approve --help"),
+        ("runs --hosts a", "no such option '--hosts'; see: nodevet runs --help"),
+        ("scan", "no such command 'scan'; `nodevet check` vets hosts"),
+        ("drain gpu1", "'drain'; your --drain-hook drains nodes (docs/fixes.md), or Slurm"),
+        ("undo", "no such command 'undo'; `nodevet rollback` reverts a run"),
+        (
+            "validate a.yaml",
+            "'validate'; `nodevet lint` checks baselines, `nodevet check` vets hosts",
+        ),
         ("list", "one of these is missing: checks, fixes, baselines, formats"),
         ("completion", "one of these is missing: bash, zsh, fish"),
     ],
@@ -53,6 +77,17 @@ def test_a_mistake_says_what_to_do(nodevet: Run, files: Path, arguments: str, to
     said = [line for line in done.stderr.splitlines() if line and not line.startswith("Usage")]
     assert told in said[-1]
     assert len(said) <= 2
+
+
+@pytest.mark.parametrize("advice", sorted(set(MEANT.values())))
+def test_advice_names_commands_options_and_pages_that_exist(advice: str) -> None:
+    context = click.Context(program)
+    names = program.list_commands(context)
+    commands = [command for name in names if (command := program.get_command(context, name))]
+    options = {option for command in commands for param in command.params for option in param.opts}
+    assert set(re.findall(r"`nodevet (\w+)", advice)) <= set(names)
+    assert set(re.findall(r"(?<!\S)--?[a-z][a-z-]*", advice)) <= options
+    assert all((REPO / page).exists() for page in re.findall(r"docs/\S+\.md", advice))
 
 
 def test_a_name_that_is_empty_is_not_the_folder(nodevet: Run, files: Path) -> None:

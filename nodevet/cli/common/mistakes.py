@@ -16,7 +16,7 @@ def reworded(error: click.ClickException) -> click.ClickException:
     if context is None:
         return error
     if isinstance(error, click.NoSuchOption):
-        known = [name for param in context.command.params for name in param.opts]
+        known = _options(context.command)
         word = _whole(error.option_name, sys.argv[1:])
         return click.UsageError(_unknown("option", word, known, context), context)
     said = re.match(r"No such command '(.*)'", error.message)
@@ -28,6 +28,12 @@ def reworded(error: click.ClickException) -> click.ClickException:
     if isinstance(error, click.BadParameter) and error.param is not None:
         return _choice(error, error.param)
     return error
+
+
+def _options(command: click.Command) -> list[str]:
+    """The names of all options of a command, such as --second-try and --no-second-try."""
+    options = [param for param in command.params if isinstance(param, click.Option)]
+    return [name for option in options for name in (*option.opts, *option.secondary_opts)]
 
 
 def verdict_files(words: Sequence[str]) -> list[Path]:
@@ -49,30 +55,40 @@ def _whole(option: str, words: Iterable[str]) -> str:
     return next((word for word in long if word.startswith(option)), option)
 
 
-DRY = "`nodevet plan` shows what would change, and changes nothing"
-MEANT = {  # what people type who know other tools, and what nodevet has for it
+DRY = "`nodevet check` changes nothing; `nodevet plan` shows what fixes would change"
+MEANT = {  # words of other tools, and what nodevet has instead
     **dict.fromkeys(("--dry-run", "--dryrun", "--noop", "--check", "--diff", "--what-if"), DRY),
     **dict.fromkeys(("--json", "--yaml"), "--format json prints JSON"),
     **dict.fromkeys(
         ("--yes", "--assume-yes", "--auto-approve"),
         "no option skips the question: `nodevet approve` signs a plan, `nodevet apply` applies it",
     ),
-    **dict.fromkeys(("--inventory-file", "--hosts", "--hostfile"), "-i FILE reads an inventory"),
+    **dict.fromkeys(("--inventory-file", "--hostfile"), "-i FILE reads an inventory"),
+    "--hosts": "--limit chooses hosts from an inventory; without one, name them as arguments",
+    **dict.fromkeys(("--tags", "--skip-tags"), "-b FILE chooses checks: those under its `expect`"),
     **dict.fromkeys(("--become", "--ask-become-pass"), "--sudo reads hosts as root"),
     **dict.fromkeys(("--forks", "--threads", "--jobs"), "--parallel sets how many hosts at once"),
     **dict.fromkeys(("doctor", "scan", "audit", "verify"), "`nodevet check` vets hosts"),
+    "validate": "`nodevet lint` checks baselines, `nodevet check` vets hosts",
     **dict.fromkeys(("remediate", "repair", "converge"), "`nodevet plan` plans fixes"),
     **dict.fromkeys(("undo", "revert"), "`nodevet rollback` reverts a run"),
+    "drain": "your --drain-hook drains nodes (docs/fixes.md), or Slurm does (docs/gate.md)",
 }
 
 
-def _unknown(what: str, word: str, known: Iterable[str], context: click.Context) -> str:
-    if meant := MEANT.get(word.partition("=")[0]):
+def _unknown(what: str, word: str, known: Sequence[str], context: click.Context) -> str:
+    meant = MEANT.get(word.partition("=")[0], "")
+    if meant and _applies(meant, known):
         return f"no such {what} {word!r}; {meant}"
     said = {name.lstrip("-"): name for name in known}
     best = nearest(word.lstrip("-"), said)
     near = f"did you mean {said[best]}?" if best else f"see: {context.command_path} --help"
     return f"no such {what} {word!r}; {near}"
+
+
+def _applies(advice: str, known: Sequence[str]) -> bool:
+    """Whether the command has the option that the advice begins with, if it begins with one."""
+    return not advice.startswith("-") or advice.partition(" ")[0] in known
 
 
 def _missing(error: click.MissingParameter, param: click.Parameter) -> click.ClickException:
