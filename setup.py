@@ -6,11 +6,12 @@ from pathlib import Path
 
 from setuptools import find_packages, setup
 
-REPOSITORY = "https://github.com/nodevet/nodevet/blob/main/"
+REPOSITORY = "https://github.com/nodevet/nodevet"
 
 readme = (Path(__file__).parent / "README.md").read_text(encoding="utf-8")
+shown = re.sub(r"(!\[[^]]*\]\()(?![a-z]+:)", rf"\1{REPOSITORY}/raw/main/", readme)
 setup(
-    long_description=re.sub(r"\]\((?![a-z]+:|#)", f"]({REPOSITORY}", readme),
+    long_description=re.sub(r"\]\((?![a-z]+:|#)", f"]({REPOSITORY}/blob/main/", shown),
     long_description_content_type="text/markdown",
     packages=[
         *find_packages(include=["nodevet", "nodevet.*"]),

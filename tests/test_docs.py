@@ -60,6 +60,16 @@ def test_the_baselines_of_the_readme_load(tmp_path: Path) -> None:
         assert lint([str(path)], catalog=Catalog(), today=date(2026, 1, 1)) == ()
 
 
+def test_the_readme_takes_a_minute_and_begins_with_the_installation() -> None:
+    text = (REPO / "README.md").read_text()
+    assert len(text.split()) < 1200
+    order = ["pip install", "make demo", "make test", "nodevet check -i", "](docs/overview.svg)"]
+    order += ["nodevet gate", "nodevet sweep", "nodevet plan", "allowed_signers"]
+    order += ["$ nodevet approve", "$ nodevet apply", "## What nodevet is not"]
+    places = [text.find(words) for words in order]
+    assert -1 not in places and places == sorted(places), [*zip(order, places, strict=True)]
+
+
 def test_the_page_of_reports_names_every_format() -> None:
     text = (REPO / "docs/reports.md").read_text()
     assert [name for name in formats() if f"`{name}`" not in text] == []

@@ -129,10 +129,12 @@ def test_what_an_index_shows_of_it_leads_somewhere(built, name: str) -> None:
     assert fields["Author"] == "nodevet contributors"
     assert fields["Keywords"] and len(fields.get_all("Classifier")) > 5
     urls = dict(url.split(", ") for url in fields.get_all("Project-URL"))
+    pictures = re.findall(r"!\[[^]]*\]\(([^)]+)\)", text)
+    assert [url for url in pictures if "/raw/main/" not in url] == []
     links = re.findall(r"\]\(([^)]+)\)", text)
     assert [link for link in links if not link.startswith((urls["Homepage"], "#"))] == []
     for link in [*links, *urls.values()]:
-        _, found, path = link.partition("/blob/main/")
+        _, found, path = link.replace("/raw/", "/blob/").partition("/blob/main/")
         assert not found or (REPO / path.partition("#")[0]).exists(), link
 
 

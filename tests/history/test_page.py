@@ -1,5 +1,5 @@
-"""docs/history.md and README.md show what the commands print of the five nights;
-`NODEVET_CONSOLE=write` writes into them what they print now."""
+"""docs/history.md shows what the commands print of the five nights; `NODEVET_CONSOLE=write` writes
+into it what they print now."""
 
 import os
 import shlex
@@ -11,26 +11,24 @@ from console_blocks import blocks, rewritten
 
 from nodevet.cli.common import display
 
-REPO = Path(__file__).parents[2]
+PAGE = Path(__file__).parents[2] / "docs" / "history.md"
 HERE = "tests/history/test_page.py runs it"
 PLACE = "/home/ann/.local/state/nodevet/history.sqlite"
 Say = Callable[..., str]
 
 
-@pytest.mark.parametrize(("name", "least"), [("docs/history.md", 10), ("README.md", 1)])
 def test_the_page_shows_what_is_printed(
-    name: str, least: int, say: Say, remembered: str, monkeypatch: pytest.MonkeyPatch
+    say: Say, remembered: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    path = REPO / name
     monkeypatch.setattr(display, "screen", lambda *_: display.Screen(width=100))
     commands = [
         command
-        for block in blocks(path)
+        for block in blocks(PAGE)
         if block.mark("not run") == HERE
         for command in block.commands
     ]
-    assert len(commands) >= least
-    page = path.read_text(encoding="utf-8")
+    assert len(commands) >= 10
+    page = PAGE.read_text(encoding="utf-8")
     for command in reversed(commands):
         printed = say(*shlex.split(command.text)[1:]).strip("\n")
         printed = printed.replace(remembered.removeprefix("sqlite:///"), PLACE)
@@ -40,5 +38,5 @@ def test_the_page_shows_what_is_printed(
             assert printed.startswith("the evidence of 0 visits would go; there are ")
             page = rewritten(page, command, command.shown or printed)
     if os.environ.get("NODEVET_CONSOLE") == "write":
-        path.write_text(page, encoding="utf-8")
-    assert page == path.read_text(encoding="utf-8")
+        PAGE.write_text(page, encoding="utf-8")
+    assert page == PAGE.read_text(encoding="utf-8")
