@@ -42,6 +42,7 @@ class FindingNews(msgspec.Struct, frozen=True, kw_only=True):
     since: str  # when this verdict began, UTC, ISO 8601
     since_visit: int = 0  # by its number in the store; 0: this one, which has none yet
     began: int = 0  # if it is flapping: how often it began in the last ten judged visits
+    after_plan: str = ""  # it came back after a run of this plan had proved it fixed
 
 
 class HostNews(msgspec.Struct, frozen=True, kw_only=True):

@@ -660,6 +660,7 @@ class StandingTrouble(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
     changed: bool = False  # it stood before, with other values
     since: str = ""  # when this verdict began, ISO 8601
     began: int = 0  # it is flapping: so often did it begin in the last ten judged visits
+    after_plan: str = ""  # it came back after a run of this plan had proved it fixed
 
 
 class Ended(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

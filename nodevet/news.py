@@ -66,6 +66,7 @@ def _standing(each: FindingNews, report: HostReport, before: Before) -> Standing
         changed=each.news is News.CHANGED and not new,
         since=each.since,
         began=each.began,
+        after_plan=each.after_plan,
     )
 
 

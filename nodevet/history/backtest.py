@@ -318,6 +318,8 @@ def _failures(
         began = seconds_of(span.first.at)
         if not looked or began is None or span.since not in (None, span.first):
             continue
+        if span.after_plan:  # it failed in the visit before, too
+            continue
         if not _is_real(span) or not looked[0] < began <= looked[1]:
             continue
         listed = alarms.get(span.host, ())

@@ -4,7 +4,8 @@ from collections.abc import Iterable
 from math import inf
 
 from nodevet.age import seconds_of
-from nodevet.history.model import FindingSpan, RecordedAction, SpanEnd
+from nodevet.history.model import FindingSpan, FixProof, RecordedAction, SpanEnd
+from nodevet.model import Finding
 from nodevet.result import Outcome
 
 DONE = (Outcome.CHANGED.value, Outcome.VERIFIED_AFTER_REBOOT.value)
@@ -15,24 +16,10 @@ def fixed_by(span: FindingSpan, actions: Iterable[RecordedAction]) -> RecordedAc
     """The change after which the check said ok: of the fix of this check, for this subject, on this
     host, after the finding was last seen and before it was seen to be over, and not rolled back or
     left in doubt since. None if there is no such change."""
-    if span.end is not SpanEnd.OK or span.ended is None:
+    if span.end is not SpanEnd.OK or span.ended is None or span.finding is None:
         return None
-    return _last_change(span, actions, _seconds(span.ended.at))
-
-
-def fixed_since(span: FindingSpan, actions: Iterable[RecordedAction]) -> RecordedAction | None:
-    """The change after which the apply itself saw the check say ok, for a finding that was there at
-    the last visit: the host was not vetted since. None if there is no such change."""
-    return _last_change(span, actions, inf) if span.end is None else None
-
-
-def _last_change(
-    span: FindingSpan, actions: Iterable[RecordedAction], until: float
-) -> RecordedAction | None:
-    """Of the check's own fix, for this subject, after the finding was last seen."""
-    if span.finding is None:
-        return None
-    label, last = span.finding.subject.label, _seconds(span.last.at)
+    label = span.finding.subject.label
+    last, until = _seconds(span.last.at), _seconds(span.ended.at)
     meanwhile = [
         action
         for action in actions
@@ -46,6 +33,41 @@ def _last_change(
     if newest is None or newest.kind != "apply" or newest.outcome not in DONE:
         return None
     return newest
+
+
+def proved(span: FindingSpan, proofs: Iterable[FixProof]) -> FixProof | None:
+    """What a run of fixes proved of a finding after it was last seen, and before the next visit
+    that judged it. None if the last run that was at its check proved nothing of it.
+
+    `proofs`: the oldest first."""
+    last, until = _seconds(span.last.at), _seconds(span.ended.at) if span.ended else inf
+    meanwhile = [
+        proof
+        for proof in proofs
+        if (proof.host, proof.check) == (span.host, span.check)
+        and last < _seconds(proof.asked)
+        and _seconds(proof.at) <= until
+    ]
+    newest = meanwhile[-1] if meanwhile else None
+    if newest is None or newest.baseline != span.baseline:
+        return None
+    return newest if is_proved(span.key, span.finding, newest) else None
+
+
+def fixed_since(span: FindingSpan, proofs: Iterable[FixProof]) -> FixProof | None:
+    """What a run of fixes proved of a finding that was there at the last visit. None: nothing."""
+    return proved(span, proofs) if span.end is None else None
+
+
+def is_proved(key: str, finding: Finding | None, proof: FixProof) -> bool:
+    """Whether the check said ok of what a finding of this key is about. Of what has no lasting
+    name, as groups of CPUs and processes, the label is compared: a step may have made it another
+    one."""
+    if finding is None:
+        return False
+    subject = finding.subject
+    by_label = not (subject.uuid or subject.bus_id) and subject.label in proof.subjects
+    return key in proof.keys or by_label
 
 
 def _seconds(at: str) -> float:

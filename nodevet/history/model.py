@@ -72,6 +72,7 @@ class SpanEnd(str, Enum):
     CHANGED = "changed"  # the same verdict, with other values
     GONE = "gone"  # the check speaks no longer of this subject, or is no longer asked
     REPLACED = "replaced"  # the host is another machine, or was re-imaged
+    CAME_BACK = "came_back"  # a run of fixes proved it fixed, and the next visit saw it again
 
 
 class FindingSpan(msgspec.Struct, frozen=True, kw_only=True):
@@ -96,6 +97,7 @@ class FindingSpan(msgspec.Struct, frozen=True, kw_only=True):
     since: Moment | None = None  # when this verdict began, maybe with other values; None: `first`
     since_visit: int  # in which this verdict began, by its number in the store
     ended_visit: int | None = None  # of `ended`
+    after_plan: str = ""  # it came back after a run of this plan had proved it fixed
 
 
 class BegunTogether(msgspec.Struct, frozen=True, kw_only=True):
@@ -202,6 +204,23 @@ class RecordedAction(msgspec.Struct, frozen=True, kw_only=True):
     after: str  # empty: not known
     outcome: str  # of the step, in nodevet.result's words
     at: str  # ISO 8601
+
+
+class FixProof(msgspec.Struct, frozen=True, kw_only=True):
+    """What a run of fixes left of one check on one host: what the check said ok of, on evidence
+    that the run read after its last change there. Without keys: the run changed something, and
+    proved nothing."""
+
+    run: str  # RecordedFixRun.id
+    plan: str  # its id
+    host: str
+    check: str
+    baseline: str  # that judged
+    machine_id: str | None = None
+    asked: str  # when the evidence was asked for, ISO 8601
+    at: str  # when it had come
+    keys: tuple[str, ...] = ()  # Finding.key
+    subjects: tuple[str, ...] = ()  # labels of what was fixed, of which each is ok
 
 
 class FailedFix(msgspec.Struct, frozen=True, kw_only=True):

@@ -9,7 +9,14 @@ import msgspec
 
 from nodevet.age import seconds_of
 from nodevet.history.fixed_by import fixed_since
-from nodevet.history.model import CounterPoint, FindingSpan, Part, PartPlace, RecordedAction
+from nodevet.history.model import (
+    CounterPoint,
+    FindingSpan,
+    FixProof,
+    Part,
+    PartPlace,
+    RecordedAction,
+)
 from nodevet.model import Finding, Subject, Verdict
 
 Names = Mapping[tuple[str, str], frozenset[str]]
@@ -46,7 +53,7 @@ class PartFault(msgspec.Struct, frozen=True, kw_only=True):
     first: str
     last: str
     open: bool
-    by: RecordedAction | None = None  # of an open one: the change that fixed it since
+    by: FixProof | None = None  # of an open one: what proved it fixed since
 
 
 class Passport(msgspec.Struct, frozen=True, kw_only=True):
@@ -87,8 +94,10 @@ def passport(
     points: Iterable[CounterPoint],
     actions: Iterable[RecordedAction],
     names: Names | None = None,
+    proofs: Sequence[FixProof] = (),
 ) -> Passport:
-    """`spans` and `actions` of the hosts where it was: those about it, or of that time, are taken.
+    """`spans`, `actions` and `proofs` of the hosts where it was: those about it, or of that time,
+    are taken.
 
     `names`: by host and slot, what it is called there.
     """
@@ -106,7 +115,7 @@ def passport(
             first=span.first.at,
             last=span.last.at,
             open=span.end is None,
-            by=fixed_since(span, done),
+            by=fixed_since(span, proofs),
         )
         for span in spans
         if span.finding is not None and any(is_about(span, place, called) for place in listed)

@@ -15,6 +15,7 @@ from nodevet.history.blame import ChangeLine
 from nodevet.history.model import (
     FindingSpan,
     FixHost,
+    FixProof,
     RecordedAction,
     RecordedFixRun,
     RecordedVisit,
@@ -32,7 +33,7 @@ HOSTS = frozenset(
 """The fields that name hosts, where they are texts."""
 LEFT_OUT: Mapping[str, Any] = {
     **dict.fromkeys(("machine_id", "boot_id"), None),
-    **dict.fromkeys(("origin", "waiver", "plan", "store"), ""),
+    **dict.fromkeys(("origin", "waiver", "plan", "after_plan", "store"), ""),
     **dict.fromkeys(("author", "approved_by", "run_by", "fix_run", "folder", "sha256"), ""),
     **dict.fromkeys(("groups", "approvals"), ()),
     "details": msgspec.UNSET,
@@ -177,6 +178,8 @@ def _event(event: StoryEvent) -> StoryEvent:
         return msgspec.structs.replace(event, text="", run="")
     if event.kind in (StoryKind.REPLACED, StoryKind.BASELINE):
         return msgspec.structs.replace(event, text="")
+    if event.by is not None:
+        return msgspec.structs.replace(event, run="")
     return event
 
 
@@ -197,6 +200,10 @@ def _action(action: RecordedAction) -> RecordedAction:
     if _is_bare(action.resource):
         return action
     return msgspec.structs.replace(action, resource=_kind(action.resource), before="", after="")
+
+
+def _proof(proof: FixProof) -> FixProof:
+    return msgspec.structs.replace(proof, run="")
 
 
 def _is_bare(resource: str) -> bool:
@@ -224,6 +231,7 @@ OF_KIND: Mapping[type, Callable[[Any], Any]] = {
     RecordedFixRun: _fix_run,
     FixHost: _fix_host,
     RecordedAction: _action,
+    FixProof: _proof,
     ChangeLine: _change,
 }
 """What else is left out of some documents."""

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 import msgspec
 
 from nodevet.changes import FindingNews, HostNews, News
-from nodevet.history.model import Moment, SpanEnd
+from nodevet.history.model import FixProof, Moment, SpanEnd
 from nodevet.model import NODE, Finding, HostReport, Severity, Status, Subject, Verdict
 
 SPANNING = frozenset({Verdict.FAIL, Verdict.UNKNOWN, Verdict.WAIVED})
@@ -35,6 +35,8 @@ class OpenSpan(msgspec.Struct, frozen=True, kw_only=True):
     since: Moment  # when this verdict began
     since_visit: int  # by its number in the store
     finding: Finding | None = None  # None: the host as a whole
+    fixed: FixProof | None = None  # what a run of fixes proved of it since it was last seen
+    after_plan: str = ""  # it came back after a run of this plan had proved it fixed
 
 
 class SpanOpening(msgspec.Struct, frozen=True, kw_only=True):
@@ -50,6 +52,7 @@ class SpanOpening(msgspec.Struct, frozen=True, kw_only=True):
     why: str = ""
     after: OpenSpan | None = None  # what it follows on the same subject
     inherits: bool = False  # the same verdict went before, so this is no beginning
+    after_plan: str = ""  # it comes back after a run of this plan had proved it fixed
 
 
 class SpanEnding(msgspec.Struct, frozen=True, kw_only=True):
@@ -117,7 +120,8 @@ def _matched(
 ) -> SpanStep:
     """Each finding with the span that it continues: first those that say the same, then those
     that say something else of the same subject, the same verdict before another. What is more
-    severe now, or names what was not there, is another: it begins."""
+    severe now, names what was not there, or was proved to be fixed since, is another: it begins.
+    """
     waiting: dict[str, list[OpenSpan]] = defaultdict(list)
     for span in spans:
         waiting[span.key].append(span)
@@ -133,7 +137,10 @@ def _matched(
 
     left: list[SpanOpening] = []
     for opening in now:
-        same = take(opening, lambda span, said=opening.said: span.said == said)  # type: ignore[misc]
+        same = take(
+            opening,
+            lambda span, said=opening.said: span.said == said and not span.fixed,  # type: ignore[misc]
+        )
         if same:
             still.append((same, opening.place))
         else:
@@ -151,20 +158,23 @@ def _matched(
             names: frozenset[str] = names,
         ) -> bool:
             same = span.verdict is verdict and span.severity.rank >= rank
-            return same and names <= named(span.finding)
+            return same and names <= named(span.finding) and not span.fixed
 
         before = take(opening, goes_on)
         if before is None:
             last.append(opening)
             continue
         ended.append(SpanEnding(span=before, end=SpanEnd.CHANGED, place=opening.place))
-        opened.append(msgspec.structs.replace(opening, after=before, inherits=True))
+        goes = {"after": before, "inherits": True, "after_plan": before.after_plan}
+        opened.append(msgspec.structs.replace(opening, **goes))
     for opening in last:
         before = take(opening, lambda _span: True)
+        back = ""
         if before:
-            end = SpanEnd(opening.verdict.value)
+            back = before.fixed.plan if before.fixed and before.verdict is opening.verdict else ""
+            end = SpanEnd.CAME_BACK if back else SpanEnd(opening.verdict.value)
             ended.append(SpanEnding(span=before, end=end, place=opening.place))
-        opened.append(msgspec.structs.replace(opening, after=before))
+        opened.append(msgspec.structs.replace(opening, after=before, after_plan=back))
     for span in [span for listed in waiting.values() for span in listed]:
         end, place = follows(span)
         if end.value == span.verdict.value:  # others of its key say that still
@@ -292,6 +302,10 @@ def news(
     )
 
 
+FOLLOWED = ("changed", "fail", "unknown", "came_back")
+"""The ends of what another trouble follows."""
+
+
 def _told(taken: SpanStep, now: Moment, began: Mapping[str, int]) -> Iterator[FindingNews]:
     def often(key: str, more: int) -> int:
         times = began.get(key, 0) + more
@@ -311,11 +325,12 @@ def _told(taken: SpanStep, now: Moment, began: Mapping[str, int]) -> Iterator[Fi
             before=opening.after.finding if opening.after else None,
             since=before.since.at if before else now.at,
             since_visit=before.since_visit if before else 0,
-            began=often(opening.key, 0 if opening.inherits else 1),
+            began=often(opening.key, 0 if opening.inherits or opening.after_plan else 1),
+            after_plan=opening.after_plan,
         )
     for ending in taken.ended:
         span = ending.span
-        if span.verdict not in TROUBLE or ending.end.value in ("changed", "fail", "unknown"):
+        if span.verdict not in TROUBLE or ending.end.value in FOLLOWED:
             continue
         yield FindingNews(
             news=News.FIXED if ending.end is SpanEnd.OK else News.GONE,
@@ -339,6 +354,7 @@ def _told(taken: SpanStep, now: Moment, began: Mapping[str, int]) -> Iterator[Fi
                 since=span.since.at,
                 since_visit=span.since_visit,
                 began=often(span.key, 0),
+                after_plan=span.after_plan,
             )
 
 

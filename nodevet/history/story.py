@@ -9,9 +9,10 @@ from typing import Any
 import msgspec
 
 from nodevet.age import seconds_of
-from nodevet.history.fixed_by import fixed_by, fixed_since
+from nodevet.history.fixed_by import fixed_by, fixed_since, proved
 from nodevet.history.model import (
     FindingSpan,
+    FixProof,
     Moment,
     Part,
     PartPlace,
@@ -66,6 +67,8 @@ class StoryEvent(msgspec.Struct, frozen=True, kw_only=True):
     elsewhere: str = ""  # of a part: the host that it came from, or went to
     outcome: str = ""  # of a run of fixes: how the host ended
     action: RecordedAction | None = None  # what was changed; of what is fixed: by what
+    by: FixProof | None = None  # of what is fixed: what proved it, before a visit saw it
+    after_plan: str = ""  # of what comes back: the plan whose run had proved it fixed
 
 
 class Night(msgspec.Struct, frozen=True, kw_only=True):
@@ -80,7 +83,7 @@ class FixedSince(msgspec.Struct, frozen=True, kw_only=True):
     """What was wrong at the last visit, and an apply has fixed and verified since."""
 
     finding: FindingSpan
-    by: RecordedAction
+    by: FixProof
 
 
 class HostStory(msgspec.Struct, frozen=True, kw_only=True):
@@ -112,6 +115,7 @@ class HostTold(msgspec.Struct, frozen=True, kw_only=True):
     places: Sequence[PartPlace] = ()  # of the parts that were there
     elsewhere: Sequence[PartPlace] = ()  # of these parts, on other hosts
     actions: Sequence[RecordedAction] = ()
+    proofs: Sequence[FixProof] = ()  # oldest first
     plans: Sequence[RecordedPlan] = ()  # with its fixes alone
     fix_runs: Sequence[RecordedFixRun] = ()  # with itself alone
     incidents: Sequence[RecordedIncident] = ()
@@ -131,7 +135,7 @@ def host_story(host: str, told: HostTold) -> HostStory:
         *_incidents(told.incidents),
     ]
     still = [span for span in told.spans if span.end is None and span.check]
-    by = [(span, fixed_since(span, told.actions)) for span in still]
+    by = [(span, fixed_since(span, told.proofs)) for span in still]
     return HostStory(
         host=host,
         facts=told.facts,
@@ -142,8 +146,8 @@ def host_story(host: str, told: HostTold) -> HostStory:
             Night(run=visit.run, at=_when(visit, told.started), outcome=visit.outcome)
             for visit in visits
         ),
-        open=tuple(span for span, action in by if action is None),
-        fixed=tuple(FixedSince(finding=span, by=action) for span, action in by if action),
+        open=tuple(span for span, proof in by if proof is None),
+        fixed=tuple(FixedSince(finding=span, by=proof) for span, proof in by if proof),
         parts=tuple(sorted((p for p in told.places if p.open), key=_by_slot)),
         events=tuple(sorted(events, key=lambda each: (_seconds(each.at), ORDER.index(each.kind)))),
     )
@@ -203,8 +207,18 @@ def _findings(told: HostTold) -> Iterator[StoryEvent]:
             run=span.first.run,
             kind=_began(span),
             finding=span.finding,
+            after_plan=span.after_plan if span.since in (None, span.first) else "",
         )
-        if span.end in (SpanEnd.OK, SpanEnd.GONE, SpanEnd.NOT_APPLICABLE, SpanEnd.REPLACED):
+        if proof := _proved(span, told.proofs):
+            yield StoryEvent(
+                at=proof.at,
+                run=proof.run,
+                kind=StoryKind.RESOLVED if span.verdict is Verdict.UNKNOWN else StoryKind.FIXED,
+                finding=span.finding,
+                by=proof,
+                since=(span.since or span.first).at,
+            )
+        elif span.end in (SpanEnd.OK, SpanEnd.GONE, SpanEnd.NOT_APPLICABLE, SpanEnd.REPLACED):
             after = ends.after(span)
             yield StoryEvent(
                 at=after.at,
@@ -215,6 +229,12 @@ def _findings(told: HostTold) -> Iterator[StoryEvent]:
                 action=fixed_by(span, told.actions),
                 since=(span.since or span.first).at,
             )
+
+
+def _proved(span: FindingSpan, proofs: Sequence[FixProof]) -> FixProof | None:
+    """What proved that a finding was over, whatever the next visit saw."""
+    over = span.end in (None, SpanEnd.OK, SpanEnd.CAME_BACK)
+    return proved(span, proofs) if over else None
 
 
 def _began(span: FindingSpan) -> StoryKind:

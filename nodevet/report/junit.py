@@ -24,6 +24,7 @@ from nodevet.printable import plain
 from nodevet.report.parts import fixes
 from nodevet.report.parts.ages import read_at
 from nodevet.report.parts.causes import follows_from
+from nodevet.report.parts.fold import came_back
 from nodevet.report.parts.words import difference
 from nodevet.resource import Contents
 from nodevet.result import HostResult, Outcome, Result, StepResult
@@ -123,7 +124,8 @@ def _stands(standing: StandingTrouble | None, run: Run) -> str:
     if standing is None or not run.news or not run.news.since:
         return ""
     told = "new" if standing.new else since_words([standing.since], run.started)
-    return f"{told}, flapping" if standing.began else told
+    flapping = "flapping" if standing.began else ""
+    return ", ".join(filter(None, (told, came_back([standing]), flapping)))
 
 
 def _result(finding: Finding, stands: str) -> FinalResult | None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from nodevet import age
 from nodevet.catalog import Catalog
 from nodevet.history.blame import Blame, Change, DriftGroup, DriftLook, differing, group, shared
-from nodevet.history.model import FindingSpan, Moment, RecordedRun, RecordedVisit
+from nodevet.history.model import FindingSpan, Moment, RecordedRun, RecordedVisit, SpanEnd
 from nodevet.model import Status, Verdict
 from nodevet.run.errors import UserError
 from nodevet.run.processes import Killed, batches, cores, spread
@@ -68,9 +68,23 @@ def _failing(
     still = [span for span in fails if span.end is None]
     found: dict[str, Moment] = {}
     for span in still or _last(fails):
-        first = span.since or span.first
+        first = _since(span, fails)
         found[span.host] = min(found.get(span.host, first), first)
     return found, bool(still)
+
+
+def _since(span: FindingSpan, fails: Sequence[FindingSpan]) -> Moment:
+    """Since when it failed in every visit: what came back after a fix did not begin then."""
+    first = span.since or span.first
+    before = (
+        each
+        for each in fails
+        if each.end is SpanEnd.CAME_BACK
+        and (each.host, each.baseline, each.key) == (span.host, span.baseline, span.key)
+        and each.ended == first
+    )
+    earlier = next(before, None)
+    return _since(earlier, fails) if earlier else first
 
 
 def _last(fails: Sequence[FindingSpan]) -> list[FindingSpan]:

@@ -179,6 +179,7 @@ def _findings(store: "Store", after: str | None) -> Iterator[Row]:
             **_moment("since", span.since or span.first),
             **_moment("ended", span.ended),
             "end": span.end.value if span.end else None,
+            "after_plan": span.after_plan or None,
         }
 
 
@@ -269,6 +270,23 @@ def _actions(store: "Store", after: str | None) -> Iterator[Row]:
             }
 
 
+def _proofs(store: "Store", after: str | None) -> Iterator[Row]:
+    begun = None if after is None else {run.id for run in store.fix_runs(after=after)}
+    for proof in store.proofs():
+        if begun is None or proof.run in begun:
+            yield {
+                "fix_run": proof.run,
+                "plan": proof.plan,
+                "host": proof.host,
+                "baseline": proof.baseline,
+                "check": proof.check,
+                "keys": " ".join(proof.keys),
+                "subjects": ",".join(proof.subjects),
+                "asked": _when(proof.asked),
+                "at": _when(proof.at),
+            }
+
+
 def _columns(kind: str, *names: str) -> dict[str, str]:
     return dict.fromkeys(names, kind)
 
@@ -302,7 +320,7 @@ TABLES: Mapping[str, ExportTable] = {
             **_columns(TEXT, "host", "baseline", "check", "key", "subject_kind", "subject"),
             **_columns(TEXT, "verdict", "severity", "expected", "actual", "why"),
             **_moments("first", "last", "since", "ended"),
-            **_columns(TEXT, "end"),
+            **_columns(TEXT, "end", "after_plan"),
         },
         rows=_findings,
     ),
@@ -348,5 +366,12 @@ TABLES: Mapping[str, ExportTable] = {
             **_columns(WHEN, "at"),
         },
         rows=_actions,
+    ),
+    "proofs": ExportTable(
+        columns={
+            **_columns(TEXT, "fix_run", "plan", "host", "baseline", "check", "keys", "subjects"),
+            **_columns(WHEN, "asked", "at"),
+        },
+        rows=_proofs,
     ),
 }

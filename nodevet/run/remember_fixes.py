@@ -69,8 +69,8 @@ def remember_run(url: str, folder: Path) -> str:
 
     def record(store: "Store") -> None:
         store.record_plan(recorded_plan(plan, digest(text)), text)
-        for run, actions in found:
-            store.record_fix_run(run, actions)
+        for run, actions, proofs in found:
+            store.record_fix_run(run, actions, proofs)
 
     return _kept(url, record)
 

@@ -115,6 +115,7 @@ def _standing(spans: Iterable[FindingSpan], report: HostReport, run: str) -> Ite
             why=span.why,
             since=since.at,
             since_visit=span.since_visit,
+            after_plan=span.after_plan,
         )
 
 

@@ -50,6 +50,7 @@ def host_found(store: "Store", host: str) -> HostStory:
             places=places,
             elsewhere=elsewhere,
             actions=store.actions(host),
+            proofs=store.proofs(host),
             plans=store.plans(host),
             fix_runs=store.fix_runs(host=host),
             incidents=store.incidents(host),
@@ -97,6 +98,7 @@ def passport_found(store: "Store", text: str, *, hosts: bool = False) -> Passpor
         store.points(part=part.id),
         [action for host in stayed for action in store.actions(host)],
         names={(place.host, place.slot): names for place, names in zip(places, named, strict=True)},
+        proofs=[proof for host in stayed for proof in store.proofs(host)],
     )
 
 

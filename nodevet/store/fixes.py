@@ -4,13 +4,21 @@ import time
 from collections.abc import Collection, Sequence
 from typing import Any
 
-from sqlalchemy import Connection, Select, delete, func, insert, or_, select
+from sqlalchemy import Connection, Select, and_, bindparam, delete, func, insert, or_, select
 
 from nodevet import age, typed
-from nodevet.history.model import FailedFix, FixHost, RecordedAction, RecordedFixRun, RecordedPlan
+from nodevet.history.model import (
+    FailedFix,
+    FixHost,
+    FixProof,
+    RecordedAction,
+    RecordedFixRun,
+    RecordedPlan,
+)
 from nodevet.store import schema as t
 from nodevet.store.contents import content, keep
 from nodevet.store.ids import host_id, next_id
+from nodevet.store.moments import LAST_SEEN
 from nodevet.store.text import encoded, plain
 
 
@@ -76,14 +84,17 @@ def plans(connection: Connection, host: str | None) -> list[RecordedPlan]:
 
 
 def record_run(
-    connection: Connection, run: RecordedFixRun, actions: Sequence[RecordedAction]
+    connection: Connection,
+    run: RecordedFixRun,
+    actions: Sequence[RecordedAction],
+    proofs: Sequence[FixProof],
 ) -> None:
     """Recorded again, it replaces what it was."""
     found = connection.execute(select(t.fix_run.c.id).where(t.fix_run.c.name == plain(run.id)))
     number = found.scalar()
     if number is None:
         number = next_id(connection, t.fix_run)
-    for table in (t.action, t.fix_host):
+    for table in (t.action, t.fix_host, t.proof):
         connection.execute(delete(table).where(table.c.run == number))
     connection.execute(delete(t.fix_run).where(t.fix_run.c.id == number))
     connection.execute(
@@ -104,7 +115,7 @@ def record_run(
             outcomes=encoded(run.outcomes),
         )
     )
-    hosts = {name: host_id(connection, name) for name in _hosts(run, actions)}
+    hosts = {name: host_id(connection, name) for name in _hosts(run, actions, proofs)}
     first = next_id(connection, t.fix_host)
     came = [
         {
@@ -137,10 +148,100 @@ def record_run(
     ]
     if changed:
         connection.execute(insert(t.action), changed)
+    first = next_id(connection, t.proof)
+    proved = [
+        {
+            "id": first + place,
+            "run": number,
+            "host": hosts[each.host],
+            "check": plain(each.check),
+            "baseline": plain(each.baseline),
+            "machine_id": plain(each.machine_id) if each.machine_id else None,
+            "asked": _seconds(each.asked),
+            "at": _seconds(each.at),
+            "keys": encoded(each.keys),
+            "subjects": encoded(each.subjects),
+        }
+        for place, each in enumerate(proofs)
+    ]
+    if proved:
+        connection.execute(insert(t.proof), proved)
 
 
-def _hosts(run: RecordedFixRun, actions: Sequence[RecordedAction]) -> dict[str, None]:
-    return dict.fromkeys([each.host for each in run.hosts] + [each.host for each in actions])
+def _hosts(
+    run: RecordedFixRun, actions: Sequence[RecordedAction], proofs: Sequence[FixProof]
+) -> dict[str, None]:
+    told = [each.host for each in run.hosts], [each.host for each in actions]
+    return dict.fromkeys([*told[0], *told[1], *(each.host for each in proofs)])
+
+
+_MACHINE = (
+    select(func.coalesce(t.boot.c.machine_id, t.visit.c.machine_id))
+    .select_from(t.visit.outerjoin(t.boot, t.boot.c.id == t.visit.c.boot))
+    .where(
+        t.visit.c.host == t.proof.c.host,
+        t.visit.c.at <= t.proof.c.at,
+        or_(t.visit.c.boot.is_not(None), t.visit.c.machine_id.is_not(None)),
+    )
+    .order_by(t.visit.c.id.desc())
+    .limit(1)
+    .correlate(t.proof)
+    .scalar_subquery()
+)
+_PROOFS = (
+    select(t.proof, t.host.c.name.label("host_name"), t.fix_run.c.name, t.fix_run.c.plan_name)
+    .join(t.host, t.host.c.id == t.proof.c.host)
+    .join(t.fix_run, t.fix_run.c.id == t.proof.c.run)
+    .order_by(t.proof.c.at, t.proof.c.id)
+)
+
+
+def proofs(connection: Connection, host: str | None) -> list[FixProof]:
+    """Oldest first; without those of a machine that was not visited under its host's name then."""
+    own = t.proof.c.machine_id
+    asked = _PROOFS.where(or_(own.is_(None), func.coalesce(_MACHINE, own) == own))
+    return [_proof(row) for row in connection.execute(_of_host(asked, host))]
+
+
+_SEEN = t.visit.alias("seen_last")
+_SINCE_SEEN = (
+    _PROOFS.add_columns(t.finding_span.c.id.label("span"))
+    .join(
+        t.finding_span,
+        and_(
+            t.finding_span.c.host == t.proof.c.host,
+            t.finding_span.c.check == t.proof.c.check,
+        ),
+    )
+    .join(_SEEN, _SEEN.c.id == LAST_SEEN)
+    .where(
+        t.finding_span.c.host.in_(bindparam("hosts", expanding=True)),
+        t.finding_span.c.ended.is_(None),
+        t.proof.c.asked > _SEEN.c.at,
+    )
+)
+
+
+def proofs_since(connection: Connection, hosts: Collection[int]) -> dict[int, FixProof]:
+    """The last word of runs of fixes on the check of each open span of these hosts since the span
+    was last seen, by span."""
+    rows = connection.execute(_SINCE_SEEN, {"hosts": list(hosts)})
+    return {row.span: _proof(row) for row in rows}
+
+
+def _proof(row: Any) -> FixProof:
+    return FixProof(
+        run=row.name,
+        plan=row.plan_name,
+        host=row.host_name,
+        check=row.check,
+        baseline=row.baseline,
+        machine_id=row.machine_id,
+        asked=age.instant(row.asked),
+        at=age.instant(row.at),
+        keys=typed.decode(row.keys, tuple[str, ...]),
+        subjects=typed.decode(row.subjects, tuple[str, ...]),
+    )
 
 
 def runs(

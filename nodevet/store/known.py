@@ -1,6 +1,6 @@
 """What a store knows of a host before it is visited again."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 import msgspec
@@ -8,10 +8,11 @@ from sqlalchemy import Connection, bindparam, func, select
 
 from nodevet import typed
 from nodevet.history import counters, spans
-from nodevet.history.model import PartKind
+from nodevet.history.fixed_by import is_proved
+from nodevet.history.model import FixProof, PartKind
 from nodevet.history.spans import OpenSpan
 from nodevet.model import Finding, Severity, Status, Verdict
-from nodevet.store import blobs
+from nodevet.store import blobs, fixes
 from nodevet.store import schema as t
 from nodevet.store.contents import contents
 from nodevet.store.moments import moment
@@ -53,6 +54,7 @@ _OPEN = (
         t.run.c.name,
         t.finding_text.c.finding,
         _SINCE.c.id.label("since_visit"),
+        t.finding_span.c.after_plan,
     )
     .select_from(
         t.finding_span.join(t.baseline, t.baseline.c.id == t.finding_span.c.baseline)
@@ -136,7 +138,23 @@ def hosts(connection: Connection, names: Iterable[str]) -> dict[str, KnownHost]:
         by_id = {each.id: each for each in found.values()}
         for row in connection.execute(_OPEN, {"hosts": list(by_id)}):
             by_id[row[0]].spans.append(_open_span(row))
+        if failing := [each for each in by_id.values() if any(span.check for span in each.spans)]:
+            _proved(connection, failing)
     return found
+
+
+def _proved(connection: Connection, hosts: Collection[KnownHost]) -> None:
+    """Note which open spans a run of fixes proved to be over since they were last seen."""
+    proofs = fixes.proofs_since(connection, [each.id for each in hosts])
+    for each in hosts if proofs else ():
+        each.spans = [_with_proof(span, proofs.get(span.id)) for span in each.spans]
+
+
+def _with_proof(span: OpenSpan, proof: FixProof | None) -> OpenSpan:
+    if proof is None or proof.baseline != span.baseline:
+        return span
+    known = is_proved(span.key, span.finding, proof)
+    return msgspec.structs.replace(span, fixed=proof) if known else span
 
 
 def host(connection: Connection, name: str) -> KnownHost | None:
@@ -156,6 +174,7 @@ def _open_span(row: Any) -> OpenSpan:
         since=moment(row[8], row[9]),
         since_visit=row[11],
         finding=None if row[10] is None else typed.decode(row[10], Finding),
+        after_plan=row[12] or "",
     )
 
 

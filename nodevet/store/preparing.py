@@ -6,11 +6,12 @@ from typing import Any
 import msgspec
 from sqlalchemy import Connection
 
+from nodevet import age
 from nodevet.changes import HostNews
 from nodevet.evidence.document import Evidence, EvidenceError, opened
 from nodevet.history import counters, parts, spans
 from nodevet.history.model import SpanEnd
-from nodevet.history.spans import SpanStep
+from nodevet.history.spans import OpenSpan, SpanStep
 from nodevet.model import HostReport, Status
 from nodevet.store import blobs, documents, known
 from nodevet.store.known import KnownHost
@@ -68,7 +69,8 @@ def prepared(
     replaced = bool(
         host and host.machine and report.machine_id and host.machine != plain(report.machine_id)
     )
-    step = spans.step(host.spans if host else [], report, replaced=replaced)
+    open_spans = [_fixed_before(span, host, report, at) for span in host.spans] if host else []
+    step = spans.step(open_spans, report, replaced=replaced)
     ended_all = any(ending.end is SpanEnd.REPLACED for ending in step.ended)
     began: dict[str, int] = {}
     if host and (step.ended or step.opened or step.still) and not ended_all:
@@ -84,6 +86,19 @@ def prepared(
     if evidence is not None:
         _evidence(connection, taken, evidence)
     return taken
+
+
+def _fixed_before(span: OpenSpan, host: KnownHost, report: HostReport, at: float) -> OpenSpan:
+    """An open span as this visit may judge it: a proof of another machine, or one that was not
+    complete when the visit began, says nothing of what the visit read."""
+    proof = span.fixed
+    if proof is None:
+        return span
+    done = age.seconds_of(proof.at)
+    same = host.machine is None or proof.machine_id in (None, host.machine)
+    if same and done is not None and done + 1 <= at - report.seconds:  # `at` is a whole second
+        return span
+    return msgspec.structs.replace(span, fixed=None)
 
 
 def _judged(connection: Connection, taken: TakenHost) -> None:

@@ -39,7 +39,7 @@ def _postgres_epoch(*_: object, **__: object) -> str:
     return "extract(epoch from clock_timestamp())::double precision"
 
 
-VERSION = "0003"  # of the schema; nodevet/store/migrations/versions
+VERSION = "0004"  # of the schema; nodevet/store/migrations/versions
 VERSION_TABLE = "nodevet_schema"
 
 metadata = MetaData(
@@ -175,6 +175,7 @@ finding_span = Table(
     Column("last", Id),  # NULL while open
     Column("ended", Id),  # the visit that did not see it any more
     Column("end", Text),
+    Column("after_plan", Text),  # the plan after whose fix it came back
     Index(None, "host", "baseline", "key"),
     Index(None, "check", "first"),
 )
@@ -284,6 +285,22 @@ action = Table(
     Column("after", Text, nullable=False),
     Column("outcome", Text, nullable=False),
     Column("at", Float(53), nullable=False),
+    Index(None, "host"),
+    Index(None, "run"),
+)
+proof = Table(
+    "proof",
+    metadata,
+    _id(),
+    Column("run", Id, ForeignKey("fix_run.id"), nullable=False),
+    Column("host", Id, ForeignKey("host.id"), nullable=False),
+    Column("check", Text, nullable=False),
+    Column("baseline", Text, nullable=False),  # its name: no visit may know it
+    Column("machine_id", Text),
+    Column("asked", Float(53), nullable=False),
+    Column("at", Float(53), nullable=False),
+    Column("keys", LargeBinary, nullable=False),  # JSON
+    Column("subjects", LargeBinary, nullable=False),  # JSON
     Index(None, "host"),
     Index(None, "run"),
 )

@@ -200,4 +200,5 @@ def span_of(row: Any) -> FindingSpan:
         since=moment(row.since_at, row.since_run) if row.since_run is not None else None,
         since_visit=row.since or row.first,
         ended_visit=row.ended,
+        after_plan=row.after_plan or "",
     )

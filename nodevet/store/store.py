@@ -13,6 +13,7 @@ from nodevet.history.model import (
     CounterPoint,
     FailedFix,
     FindingSpan,
+    FixProof,
     Part,
     PartPlace,
     RecordedAction,
@@ -290,11 +291,16 @@ class Store:
         with self._database.reading() as connection:
             return fixes.plans(connection, host)
 
-    def record_fix_run(self, run: RecordedFixRun, actions: Sequence[RecordedAction]) -> None:
-        """A run of fixes with what it changed, resource by resource; recorded again, it replaces
-        what it was. Raises StoreError."""
+    def record_fix_run(
+        self,
+        run: RecordedFixRun,
+        actions: Sequence[RecordedAction],
+        proofs: Sequence[FixProof] = (),
+    ) -> None:
+        """A run of fixes with what it changed, resource by resource, and what it proved; recorded
+        again, it replaces what it was. Raises StoreError."""
         with self._database.writing() as connection:
-            fixes.record_run(connection, run, actions)
+            fixes.record_run(connection, run, actions, proofs)
 
     def fix_runs(
         self, *, host: str | None = None, limit: int | None = None, after: str | None = None
@@ -308,6 +314,11 @@ class Store:
         """What runs of fixes changed, oldest first."""
         with self._database.reading() as connection:
             return fixes.actions(connection, host)
+
+    def proofs(self, host: str | None = None) -> list[FixProof]:
+        """What runs of fixes proved of the machines that were visited, oldest first."""
+        with self._database.reading() as connection:
+            return fixes.proofs(connection, host)
 
     def failed_fixes(
         self, outcomes: Collection[str], *, after: str, in_doubt: str

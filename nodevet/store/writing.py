@@ -271,7 +271,7 @@ class HostWriting:
         texts: Mapping[bytes, int],
     ) -> None:
         for opening in taken.step.opened:
-            since = None
+            since = visit if opening.after_plan else None  # no beginning of its own by the visits
             if opening.inherits and opening.after:
                 span = t.finding_span.c
                 since = self._connection.execute(
@@ -297,6 +297,7 @@ class HostWriting:
                 last=None,
                 ended=None,
                 end=None,
+                after_plan=plain(opening.after_plan) or None,
             )
 
     def _moved(

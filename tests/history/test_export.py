@@ -23,7 +23,7 @@ def test_every_table_can_be_read_back(say: Say, tmp_path: Path) -> None:
     read = {path.stem: parquet.read_table(path).to_pylist() for path in folder.glob("*.parquet")}
     assert {name: len(rows) for name, rows in read.items()} == told["rows"]
     stored = ["counters", "findings", "parts", "places", "runs", "visits"]
-    assert sorted(read) == sorted([*stored, "plans", "fix_runs", "actions"])
+    assert sorted(read) == sorted([*stored, "plans", "fix_runs", "actions", "proofs"])
     (plan,), (fix_run,), (action,) = read["plans"], read["fix_runs"], read["actions"]
     assert (plan["plan"], plan["host"], plan["fixes"]) == ("5f1c00aa", "a100-02", "cpu_governor")
     assert (fix_run["approved_by"], fix_run["outcome"]) == ("bob", "changed")

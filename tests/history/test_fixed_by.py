@@ -1,5 +1,6 @@
 """What fixed a finding is told only if it is certain."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +11,8 @@ from msgspec.structs import replace
 from recorded import document, record, report
 
 from nodevet.cli import nodevet
-from nodevet.history.fixed_by import fixed_by, fixed_since
-from nodevet.history.model import FindingSpan, Moment, SpanEnd
+from nodevet.history.fixed_by import fixed_by, fixed_since, proved
+from nodevet.history.model import FindingSpan, FixProof, Moment, SpanEnd
 from nodevet.model import Finding, Severity, Subject, Verdict
 from nodevet.store import open_store
 
@@ -68,37 +69,60 @@ def test_nor_of_what_the_check_does_not_say_is_ok(end: SpanEnd | None) -> None:
     assert fixed_by(replace(SPAN, end=end), [ACTION]) is None
 
 
-BAD = Finding(verdict=Verdict.FAIL, expected=700, actual=[500])
 STANDING = replace(SPAN, end=None, ended=None)
+PROOF = FixProof(
+    run=ACTION.run,
+    plan=ACTION.plan,
+    host="a100-02",
+    check="cpu_governor",
+    baseline="site-a100",
+    asked="2026-11-18T14:10:05+00:00",
+    at="2026-11-18T14:10:06+00:00",
+    keys=("cpu_governor/cpufreq/0-63",),
+    subjects=("cpufreq 0-31",),
+)
 
 
 def test_e19_what_an_apply_fixed_and_verified_since_the_last_visit_is_not_wrong_now() -> None:
-    assert fixed_since(STANDING, [ACTION]) == ACTION
-    assert fixed_since(SPAN, [ACTION]) is None, "a visit has seen it"
+    assert fixed_since(STANDING, [PROOF]) == PROOF
+    by_key = replace(PROOF, keys=(SPAN.key,), subjects=())
+    assert fixed_since(STANDING, [by_key]) == by_key
+    assert fixed_since(SPAN, [PROOF]) is None, "a visit has seen it"
+    assert proved(SPAN, [PROOF]) == PROOF, "before that visit"
 
 
 @pytest.mark.parametrize(
     "other",
     [
         {"host": "a100-03"},
-        {"fix": "power_limit"},
+        {"check": "power_limit"},
+        {"baseline": "site-h100"},
         {"subjects": ("cpufreq 32-63",)},
-        {"outcome": "failed_and_rolled_back"},
-        {"outcome": "pending"},
-        {"outcome": "unknown"},
-        {"at": "2026-11-18T01:59:00+00:00"},
+        {"keys": (), "subjects": ()},
+        {"asked": "2026-11-18T01:59:00+00:00"},
+        {"asked": "2026-11-18T02:00:00+00:00"},
     ],
     ids=str,
 )
 def test_e19_what_no_apply_verified_since_is_wrong_still(other: dict[str, Any]) -> None:
-    assert fixed_since(STANDING, [replace(ACTION, **other)]) is None
+    assert fixed_since(STANDING, [replace(PROOF, **other)]) is None
 
 
-@pytest.mark.parametrize("kind", ["rollback", "apply"])
-def test_e19_what_was_rolled_back_since_is_wrong_still(kind: str) -> None:
-    outcome = "rolled_back" if kind == "rollback" else "unknown"
-    since = replace(ACTION, kind=kind, outcome=outcome, at="2026-11-18T21:00:00+00:00")
-    assert fixed_since(STANDING, [ACTION, since]) is None
+@pytest.mark.parametrize(
+    "other", [{"keys": (), "subjects": ()}, {"baseline": "site-h100"}], ids=str
+)
+def test_e19_what_a_later_run_changed_and_did_not_prove_is_wrong_still(
+    other: dict[str, Any],
+) -> None:
+    later = "2026-11-18T21:00:00+00:00"
+    since = replace(PROOF, run="later", asked=later, at=later, **other)
+    assert fixed_since(STANDING, [PROOF, since]) is None
+
+
+def test_e19_the_number_of_a_gpu_is_no_name_that_lasts() -> None:
+    subject = Subject(kind="gpu", id="4", uuid="GPU-1")
+    span = replace(STANDING, finding=Finding(verdict=Verdict.FAIL, subject=subject))
+    assert fixed_since(span, [replace(PROOF, subjects=("GPU 4",))]) is None
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
@@ -109,38 +133,79 @@ def url(request: Any, tmp_path: Path) -> str:
     return found
 
 
+GPU = {"kind": "gpu", "id": "4", "uuid": "GPU-1", "bus_id": "0000:19:00.0"}
+BAD = tuple(
+    Finding(verdict=Verdict.FAIL, check=check, subject=Subject(**GPU), expected=700, actual=[500])
+    for check in ("power_limit", "gpu_clocks")
+)
+READ = document(gpu={"gpus": [{"index": 4, "uuid": "GPU-1", "bus_id": GPU["bus_id"]}]})
+
+
+def fixed(url: str) -> None:
+    """A night in which two checks fail, and a fix of one of them at nine o'clock."""
+    fix_run, _ = five_nights.fix_of_the_governor()
+    proof = replace(
+        PROOF,
+        run=fix_run.id,
+        host="gpu001",
+        check="power_limit",
+        baseline="site",
+        asked="2026-11-01T09:00:00+00:00",
+        at="2026-11-01T09:00:01+00:00",
+        keys=("power_limit/gpu/GPU-1",),
+        subjects=("GPU 4",),
+    )
+    with open_store(url) as store:
+        record(store, 0, replace(report(), findings=BAD), evidence=READ)
+        store.record_fix_run(fix_run, (), (proof,))
+
+
+def shown(url: str, words: str) -> str:
+    done = CliRunner().invoke(nodevet, [*words.split(), "--store", url], catch_exceptions=False)
+    assert done.exit_code == 0, done.output
+    return done.stdout
+
+
 def test_e19_history_and_passport_say_fixed_and_not_vetted_since(url: str) -> None:
     """A fix after the last night; the other finding of the host is wrong still."""
-    gpu = {"kind": "gpu", "id": "4", "uuid": "GPU-1", "bus_id": "0000:19:00.0"}
-    bad = tuple(
-        Finding(
-            verdict=Verdict.FAIL, check=check, subject=Subject(**gpu), expected=700, actual=[500]
-        )
-        for check in ("power_limit", "gpu_clocks")
-    )
-    read = document(gpu={"gpus": [{"index": 4, "uuid": "GPU-1", "bus_id": gpu["bus_id"]}]})
-    action = replace(
-        ACTION,
-        host="gpu001",
-        fix="power_limit",
-        subjects=("GPU 4",),
-        at="2026-11-01T09:00:00+00:00",
-    )
-    fix_run, _ = five_nights.fix_of_the_governor()
-    with open_store(url) as store:
-        record(store, 0, replace(report(), findings=bad), evidence=read)
-        store.record_fix_run(fix_run, [action])
-    shown = {
-        words: CliRunner().invoke(nodevet, [*words.split(), "--store", url]).stdout
-        for words in ("history gpu001", "passport GPU-1")
-    }
-    for text in shown.values():
-        assert f"ixed by plan {action.plan} at" in text and "not vetted since" in text
-    wrong = shown["history gpu001"].partition("What is wrong now")[2].partition("Fixed by")[0]
+    fixed(url)
+    told = {words: shown(url, words) for words in ("history gpu001", "passport GPU-1")}
+    for text in told.values():
+        assert f"ixed by plan {PROOF.plan} at" in text and "not vetted since" in text
+    wrong = told["history gpu001"].partition("What is wrong now")[2].partition("Fixed by")[0]
     assert "gpu_clocks" in wrong and "power_limit" not in wrong
-    (fixed,) = [row for row in shown["passport GPU-1"].splitlines() if "not vetted since" in row]
-    assert "power_limit" in fixed or "fixed by" in fixed
-    with open_store(url) as store:  # the next night has seen it
-        record(store, 1, replace(report(night=1), findings=bad), evidence=read)
-    again = CliRunner().invoke(nodevet, ["history", "gpu001", "--store", url]).stdout
-    assert "not vetted since" not in again
+    (row,) = [row for row in told["passport GPU-1"].splitlines() if "not vetted since" in row]
+    assert "power_limit" in row or "fixed by" in row
+
+
+def events(url: str) -> list[tuple[str, str, str]]:
+    told = json.loads(shown(url, "history gpu001 --format json"))
+    return [
+        (each["kind"], each["at"][:13], each.get("after_plan", ""))
+        for each in told["events"]
+        if (each["finding"] or {}).get("check") == "power_limit"
+    ]
+
+
+def test_e19_the_story_says_when_it_was_fixed_and_that_it_came_back(url: str) -> None:
+    fixed(url)
+    began, over = ("fails", "2026-11-01T04", ""), ("fixed", "2026-11-01T09", "")
+    assert events(url) == [began, over]
+    with open_store(url) as store:
+        record(store, 1, replace(report(night=1), findings=BAD), evidence=READ)
+    text = " ".join(shown(url, "history gpu001").split())
+    assert "not vetted since" not in text
+    assert f"by plan {PROOF.plan}, which verified it" in text
+    assert f"came back after the fix by plan {PROOF.plan}" in text
+    assert events(url) == [began, over, ("fails", "2026-11-02T04", PROOF.plan)]
+    redacted = shown(url, "history gpu001 --redact --format json")
+    assert PROOF.plan not in redacted and PROOF.run not in redacted
+
+
+def test_e19_the_next_night_finds_it_fixed_by_the_plan(url: str) -> None:
+    fixed(url)
+    good = (replace(BAD[0], verdict=Verdict.OK, actual=700), BAD[1])
+    with open_store(url) as store:
+        record(store, 1, replace(report(night=1), findings=good), evidence=READ)
+    assert events(url) == [("fails", "2026-11-01T04", ""), ("fixed", "2026-11-01T09", "")]
+    assert "not vetted since" not in shown(url, "history gpu001")

@@ -9,7 +9,13 @@ from msgspec.structs import replace
 from pyarrow import parquet
 from recorded import document, ended, report, run, unreachable
 
-from nodevet.history.model import FixHost, RecordedAction, RecordedFixRun, RecordedPlan
+from nodevet.history.model import (
+    FixHost,
+    FixProof,
+    RecordedAction,
+    RecordedFixRun,
+    RecordedPlan,
+)
 from nodevet.model import Finding, Subject, Verdict
 from nodevet.store import Store, open_store
 
@@ -81,7 +87,7 @@ def recorded_night(store: Store, night: int) -> None:
 def marked(tmp_path_factory: pytest.TempPathFactory) -> str:
     url = f"sqlite:///{tmp_path_factory.mktemp('zqfolder')}/zqhistory.sqlite"
     with open_store(url) as store:
-        for night in range(3):
+        for night in range(2):
             recorded_night(store, night)
         plan = RecordedPlan(
             digest="ab" * 32,
@@ -120,8 +126,33 @@ def marked(tmp_path_factory: pytest.TempPathFactory) -> str:
             outcome="changed",
             at="2026-11-02T14:10:03+00:00",
         )
-        store.record_fix_run(fixed, (action,))
+        store.record_fix_run(fixed, (action,), (proof_of(fixed, "2026-11-02T14:10:04+00:00"),))
+        recorded_night(store, 2)
+        again = replace(fixed, id="20261103T141000.000Z-zqplan-2")
+        store.record_fix_run(again, (), (proof_of(again, "2026-11-03T14:10:04+00:00"),))
     return url
+
+
+def proof_of(fixed: RecordedFixRun, at: str) -> FixProof:
+    return FixProof(
+        run=fixed.id,
+        plan=fixed.plan,
+        host=HOSTS[0],
+        check=CHECK,
+        baseline="zqbaseline",
+        machine_id=f"zqmachine{HOSTS[0]}",
+        asked=at,
+        at=at,
+        keys=(f"{CHECK}/gpu/{GPU}",),
+        subjects=(f"see {HOSTS[0]}",),
+    )
+
+
+def test_e19_what_was_proved_is_told_without_names(say: Say, marked: str) -> None:
+    told = " ".join(say("history", HOSTS[0], "--redact", "--store", marked).split())
+    assert "by a plan, which verified it" in told and "Fixed by a plan at" in told
+    plain = " ".join(say("history", HOSTS[0], "--store", marked).split())
+    assert "came back after the fix by plan zqplan" in plain
 
 
 def test_a_kernel_command_line_is_said_to_differ(say: Say, marked: str) -> None:
@@ -161,7 +192,7 @@ def test_no_command_names_the_site(say: Say, marked: str, words: tuple[str, ...]
 def test_no_table_that_is_exported_names_the_site(say: Say, marked: str, tmp_path: Path) -> None:
     say("export", "--parquet", str(tmp_path / "out"), "--redact", "--store", marked)
     files = sorted((tmp_path / "out").glob("*.parquet"))
-    assert len(files) == 9
+    assert len(files) == 10
     for file in files:
         rows = str(parquet.read_table(file).to_pylist()).lower()
         for secret in (MARK, "10.9.8.7", "/home"):

@@ -4,13 +4,16 @@ import sqlite3
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.config import Config
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from recorded import record, report
+from sqlalchemy import MetaData, Table, inspect
 
 from nodevet.store import Store, open_store, upgrade
+from nodevet.store.engine import engine_of, parsed
 from nodevet.store.schema import VERSION, VERSION_TABLE, metadata
 
 
@@ -26,11 +29,32 @@ def test_the_last_migration_is_the_version():
     assert ScriptDirectory.from_config(config).get_heads() == [VERSION]
 
 
-def test_a_store_of_the_first_version_is_brought_up(url: str, monkeypatch):
-    monkeypatch.setattr(upgrade, "VERSION", "0001")
-    with open_store(url) as store:
-        record(store, 0, report(findings={"governor": "fail"}))
+def written_then(url: str, folder: Path) -> None:
+    """Copy a night into a store of an earlier version, as far as that has tables and columns."""
+    with open_store(f"sqlite:///{folder}/today.sqlite") as today:
+        record(today, 0, report(findings={"governor": "fail"}))
+        copied = today._database.engine
+        engine = engine_of(parsed(url), create=False).execution_options(writes=True)
+        with copied.connect() as source, engine.begin() as target:
+            there = inspect(target)
+            for new in metadata.sorted_tables:
+                if not there.has_table(new.name):
+                    continue
+                old = Table(new.name, MetaData(), autoload_with=target)
+                for row in source.execute(new.select()).mappings():
+                    known = {key: value for key, value in row.items() if key in old.columns}
+                    target.execute(old.insert().values(**known))
+        engine.dispose()
+
+
+@pytest.mark.parametrize("version", ["0001", "0003"])
+def test_e19_a_store_of_an_earlier_version_is_brought_up(
+    version: str, url: str, tmp_path: Path, monkeypatch
+):
+    monkeypatch.setattr(upgrade, "VERSION", version)
+    open_store(url).close()
     monkeypatch.undo()
+    written_then(url, tmp_path)
     with open_store(url) as store:
         record(store, 1, report(findings={"governor": "fail"}, night=1))
         (span,) = store.spans()

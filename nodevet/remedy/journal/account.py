@@ -14,6 +14,7 @@ from nodevet.remedy.journal import records as journal
 from nodevet.remedy.journal.records import (
     HostEnd,
     JournalRecord,
+    Proof,
     RunEnd,
     Stage,
     StepEnd,
@@ -49,8 +50,8 @@ NOT_ATTEMPTED = "not attempted: the run changed nothing there, so there is nothi
 CLOSED = "the run was rolled back: plan again"
 
 
-def host_end(result: HostResult) -> HostEnd:
-    """A node's result as the journal keeps it."""
+def host_end(result: HostResult, proofs: tuple[Proof, ...] = ()) -> HostEnd:
+    """A node's result as the journal keeps it, with what its checks said at the end."""
     return HostEnd(
         host=result.host,
         outcome=result.outcome.value,
@@ -63,6 +64,7 @@ def host_end(result: HostResult) -> HostEnd:
             StepEnd(id=step.id, outcome=step.outcome.value, why=step.why, verdicts=step.verdicts)
             for step in result.steps
         ),
+        proofs=proofs,
     )
 
 

@@ -126,6 +126,17 @@ class StepEnd(msgspec.Struct, frozen=True, kw_only=True):
     verdicts: Mapping[str, str] = {}
 
 
+class Proof(msgspec.Struct, frozen=True, kw_only=True):
+    """What a check said after its fix, on evidence read after the last change of the node."""
+
+    check: str
+    asked: str  # when that evidence was asked for, ISO 8601 in UTC
+    at: str  # when it had come
+    machine_id: str
+    keys: tuple[str, ...] = ()  # Finding.key of all that it said ok of
+    subjects: tuple[str, ...] = ()  # labels of what its steps are about, of which each is ok
+
+
 class HostEnd(Stamped, frozen=True, kw_only=True, tag="host-end"):
     """How a node ended, in one try of an apply or a rollback."""
 
@@ -137,6 +148,7 @@ class HostEnd(Stamped, frozen=True, kw_only=True, tag="host-end"):
     rebooted: bool = False
     seconds: float = 0.0
     steps: tuple[StepEnd, ...] = ()
+    proofs: tuple[Proof, ...] = ()
 
 
 class RunEnd(Stamped, frozen=True, kw_only=True, tag="run-end"):

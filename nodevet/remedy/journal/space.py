@@ -12,6 +12,7 @@ from nodevet.resource import named
 
 RECORD = 1024  # bytes of a record besides what it holds
 LOOKS = 6  # times that a step's touches are written down: before, after, settled, rolled back
+PROOF = 8 * 1024  # bytes of what a check said at the end
 EVIDENCE = 256 * 1024  # bytes of a node's evidence, of one name
 EVIDENCES = 3
 CONTENTS = 2  # times a file that a step changes is kept: as it was, and as it is then
@@ -24,7 +25,8 @@ class SpaceError(Exception):
 
 def of_node(steps: Sequence[Step]) -> int:
     """Bytes of the journal that one node may take."""
-    return 4 * RECORD + sum(_of_step(step) for step in steps)
+    checks = {step.fix for step in steps}
+    return 4 * RECORD + len(checks) * PROOF + sum(_of_step(step) for step in steps)
 
 
 def _of_step(step: Step) -> int:

@@ -9,10 +9,17 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from datetime import datetime, timezone
+from typing import NamedTuple
 
 import msgspec
 
-from nodevet.history.model import FixHost, RecordedAction, RecordedFixRun, RecordedPlan
+from nodevet.history.model import (
+    FixHost,
+    FixProof,
+    RecordedAction,
+    RecordedFixRun,
+    RecordedPlan,
+)
 from nodevet.remedy.journal.account import account
 from nodevet.remedy.journal.records import (
     ActionBegin,
@@ -21,6 +28,7 @@ from nodevet.remedy.journal.records import (
     HostBegin,
     HostEnd,
     JournalRecord,
+    Proof,
     RunBegin,
     RunEnd,
     StepReverted,
@@ -34,17 +42,23 @@ CHANGING = (ActionBegin, ActionEnd, ActionUnknown, StepReverting, StepReverted)
 LONGEST = 400  # characters of a state
 
 
-def tries(
-    plan: Plan, records: Sequence[JournalRecord], folder: str
-) -> Iterator[tuple[RecordedFixRun, tuple[RecordedAction, ...]]]:
-    """Each try with what it changed, the oldest first; `folder`: the path of the run's."""
+class Try(NamedTuple):
+    """One try of a run: what it changed, and what it proved."""
+
+    run: RecordedFixRun
+    actions: tuple[RecordedAction, ...]
+    proofs: tuple[FixProof, ...]
+
+
+def tries(plan: Plan, records: Sequence[JournalRecord], folder: str) -> Iterator[Try]:
+    """Each try, the oldest first; `folder`: the path of the run's."""
     begins = [place for place, record in enumerate(records) if isinstance(record, RunBegin)]
     for place, until in zip(begins, [*begins[1:], len(records)], strict=True):
         begin, own = records[place], records[place:until]
         if isinstance(begin, RunBegin):
             result = account(plan, records[:until])
             run = _run(begin, own, result, folder)
-            yield run, tuple(_actions(run, own, result))
+            yield Try(run, tuple(_actions(run, own, result)), tuple(_proofs(run, own, plan)))
 
 
 def recorded_plan(plan: Plan, digest: str) -> RecordedPlan:
@@ -129,6 +143,44 @@ def _actions(
                     outcome=step.outcome.value,
                     at=last[step.id],
                 )
+
+
+def _proofs(run: RecordedFixRun, own: Sequence[JournalRecord], plan: Plan) -> Iterator[FixProof]:
+    """Of each host and check that it changed, or judged at the end."""
+    found = _touched(own, plan)
+    for record in own:
+        if isinstance(record, HostEnd):
+            found |= {(record.host, proof.check): proof for proof in record.proofs}
+    for (host, check), proof in found.items():
+        if host in plan.nodes:
+            yield FixProof(
+                run=run.id,
+                plan=run.plan,
+                host=host,
+                check=check,
+                baseline=plan.nodes[host].baseline,
+                machine_id=proof.machine_id,
+                asked=proof.asked,
+                at=proof.at,
+                keys=proof.keys,
+                subjects=proof.subjects,
+            )
+
+
+def _touched(own: Sequence[JournalRecord], plan: Plan) -> dict[tuple[str, str], Proof]:
+    """Of each host and check that something was changed for: nothing is proved yet."""
+    steps = {step.id: step for step in plan.steps}
+    found = {}
+    for record in own:
+        if isinstance(record, CHANGING) and (step := steps.get(record.step)):
+            node = plan.nodes.get(step.host)
+            found[step.host, step.fix] = Proof(
+                check=step.fix,
+                asked=record.at,
+                at=record.at,
+                machine_id=node.machine_id if node else "",
+            )
+    return found
 
 
 def _changes(step: StepResult) -> Iterator[tuple[str, str, str]]:

@@ -127,7 +127,7 @@ class RebootProof:
         session = self.session
         session.tell(Phase.REBOOTING, seconds=session.terms.reboot_seconds)
         try:
-            booted = session.executor.reboot(session.host, seconds=session.terms.reboot_seconds)
+            booted = session.reboot()
             self.ledger.rebooted = True
         except WorkError as error:
             raise LostError(f"it was told to reboot: {error}") from error
@@ -183,4 +183,4 @@ class RebootProof:
         take. How that ended does not matter here, nor that an old systemctl knows no --wait."""
         wait = RunCommand(words=("systemctl", "is-system-running", "--wait"))
         with suppress(BlindError):
-            self.session.steadily(lambda: self.session.executor.act(self.session.host, wait))
+            self.session.steadily(lambda: self.session.act(wait))

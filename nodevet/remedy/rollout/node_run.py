@@ -10,6 +10,7 @@ from nodevet.fleet.executor import LockedError, WorkError
 from nodevet.remedy.events import Phase
 from nodevet.remedy.journal.account import host_end
 from nodevet.remedy.journal.journal import HostBegin, JournalError, JournalState
+from nodevet.remedy.journal.records import Proof
 from nodevet.remedy.model import Step
 from nodevet.remedy.rollout import before, preconditions
 from nodevet.remedy.rollout.batch import MovedError, StepBatch, batch_of
@@ -18,6 +19,7 @@ from nodevet.remedy.rollout.clearance import Clearance, RefusedError
 from nodevet.remedy.rollout.compare import StepContext, StepStatus
 from nodevet.remedy.rollout.earlier import Earlier
 from nodevet.remedy.rollout.ledger import BAD, KEPT, Ledger, NodeTask
+from nodevet.remedy.rollout.proofs import proofs
 from nodevet.remedy.rollout.resume import NodeResume, recall
 from nodevet.remedy.rollout.session import BlindError, LostError, NodeSession
 from nodevet.remedy.rollout.step_results import begin
@@ -70,8 +72,14 @@ class NodeApply:
                 self.session.executor.close(self.task.host)
         result = self._result(refusal, why, lost, time.monotonic() - started)
         with suppress(JournalError):  # its words are in `lost`, or the file ends here
-            self.session.journal.write(host_end(result))
+            self.session.journal.write(host_end(result, self._proofs()))
         return result
+
+    def _proofs(self) -> tuple[Proof, ...]:
+        """What the checks of the steps said last, if nothing was changed since."""
+        if self._steps is None or self.session.reading is None:
+            return ()
+        return proofs(self.ledger, self._steps.context, self.session.reading)
 
     def _result(self, refusal: Refusal | None, why: str, lost: str, seconds: float) -> HostResult:
         results = self.ledger.results

@@ -3,13 +3,14 @@
 import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
+from datetime import datetime, timezone
 from typing import TypeVar
 
 import msgspec
 
 from nodevet.evidence.document import Evidence, EvidenceError, decode
 from nodevet.evidence.host import HostInfo
-from nodevet.fleet.executor import Executor, LockedError, WorkError
+from nodevet.fleet.executor import Acted, Executor, LockedError, WorkError
 from nodevet.remedy.events import Doing, Heard, Phase, safely, silent
 from nodevet.remedy.journal.contents import ContentError
 from nodevet.remedy.journal.journal import Journal, StepState
@@ -58,6 +59,14 @@ class BlindError(Exception):
     """The node answers, and what it says cannot be used; the message says why."""
 
 
+class Reading(msgspec.Struct, frozen=True, kw_only=True):
+    """Evidence, and when it was read by the controller's clock: ISO 8601 in UTC."""
+
+    asked: str
+    at: str  # when it had come
+    evidence: Evidence
+
+
 class NodeSession:
     """A node with its session. `keep` takes each evidence document with a name for it; `heard`
     what begins on the node."""
@@ -80,6 +89,7 @@ class NodeSession:
         self._keep = keep
         self._heard = safely(heard)
         self._lost = ""  # why nothing is asked of the node any more
+        self.reading: Reading | None = None  # the last, if nothing was changed on the node since
 
     def tell(self, phase: Phase, *steps: str, seconds: float | None = None, why: str = "") -> None:
         """Tell whoever watches what begins now, of the steps with these ids."""
@@ -100,6 +110,7 @@ class NodeSession:
         """
         if self._lost:
             raise LostError(self._lost)
+        self.reading = None
         why = ""
         for number, pause in enumerate(self.terms.pauses):
             self.tell(Phase.LOST, seconds=sum(self.terms.pauses[number:]), why=why)
@@ -144,12 +155,27 @@ class NodeSession:
 
     def probe(self, name: str) -> Evidence:
         """Fresh evidence, kept under `name`. Raises WorkError, and BlindError where it is none."""
+        self.reading = None
+        asked = utc_now()
         document = self.executor.probe(self.host)
+        at = utc_now()
         self._keep(name, document)
         try:
-            return decode(document)
+            evidence = decode(document)
         except EvidenceError as error:
             raise BlindError(str(error)) from error
+        self.reading = Reading(asked=asked, at=at, evidence=evidence)
+        return evidence
+
+    def act(self, action: AnyAction) -> Acted:
+        """Carry out an action: what was read before says nothing any more. Raises WorkError."""
+        self.reading = None
+        return self.executor.act(self.host, action)
+
+    def reboot(self) -> str:
+        """Reboot the node; its new boot id. Raises WorkError."""
+        self.reading = None
+        return self.executor.reboot(self.host, seconds=self.terms.reboot_seconds)
 
     def look(self, resources: Sequence[Resource], *, restorable: bool = False) -> tuple[State, ...]:
         """What these resources are now, in their order, and their contents in the run's folder:
@@ -206,7 +232,7 @@ class NodeSession:
                 return []
             told = []
             for action in restoring:
-                acted = self.executor.act(self.host, action)
+                acted = self.act(action)
                 if not acted.ok:
                     told.append(f"{action.label}: {said(acted.code, acted.output)}")
             now = self.look(resources)
@@ -239,7 +265,12 @@ class NodeSession:
         """What a crash of the node left of a write is no part of what was before, or is."""
         for then, at in zip(before, now, strict=True):
             for action in kind_of(then.resource).sweep(then, at):
-                self.executor.act(self.host, action)
+                self.act(action)
+
+
+def utc_now() -> str:
+    """As the journal has it."""
+    return datetime.now(timezone.utc).isoformat(timespec="milliseconds")
 
 
 def _differing(before: Sequence[State], now: Sequence[State]) -> list[State]:

@@ -82,7 +82,7 @@ class Steps:
             self.session.journal.write(ActionBegin(step=step.id, action=number))
             self.begun.add(step.id)
             try:
-                acted = self.session.executor.act(self.session.host, action)
+                acted = self.session.act(action)
             except WorkError as error:
                 why = str(error)
                 self.session.journal.write(ActionUnknown(step=step.id, action=number, why=why))

@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -374,7 +374,17 @@ def _standing(members: Iterable[StandingTrouble | None], run: Run) -> str:
     flaps = [each.began for each in known if each.began]
     on = f" on {len(flaps):,} of {len(known):,}" if len(flaps) < len(known) else ""
     flapping = f"flapping{on}: began {max(flaps)} times in 10 visits" if flaps else ""
-    return ", ".join(filter(None, (old, flapping)))
+    return ", ".join(filter(None, (old, came_back(known), flapping)))
+
+
+def came_back(known: Sequence[StandingTrouble]) -> str:
+    """`came back after the fix by plan 5f1c00aa`; on how many of them."""
+    back = [each.after_plan for each in known if each.after_plan]
+    if not back:
+        return ""
+    on = f" on {len(back):,} of {len(known):,}" if len(back) < len(known) else ""
+    plans = listed(f"plan {brief(plan)}" for plan in dict.fromkeys(back))
+    return f"came back{on} after the fix by {plans}"
 
 
 def with_it(effects: Iterable[Finding]) -> str:

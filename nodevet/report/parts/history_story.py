@@ -6,9 +6,9 @@ from nodevet.age import seconds_of
 from nodevet.history.listing import troubles
 from nodevet.history.model import (
     FindingSpan,
+    FixProof,
     Part,
     PartPlace,
-    RecordedAction,
     RecordedRun,
     RunState,
 )
@@ -113,9 +113,16 @@ def _fixed(fixed: Sequence[FixedSince], run: RecordedRun, clock: Clock) -> Itera
         yield findings(title, lines(troubles(run, [], told)), since, clock, over=True)
 
 
-def _by(action: RecordedAction, clock: Clock) -> str:
-    plan = f"plan {brief(action.plan)}" if action.plan else "a plan"
-    return f"fixed by {plan} at {' '.join(clock.at(action.at).split())}, not vetted since"
+def _by(proof: FixProof, clock: Clock) -> str:
+    return f"fixed by {_plan(proof.plan)} at {_at(proof.at, clock)}, not vetted since"
+
+
+def _plan(name: str) -> str:
+    return f"plan {brief(name)}" if name else "a plan"
+
+
+def _at(at: str, clock: Clock) -> str:
+    return " ".join(clock.at(at).split())
 
 
 def _seen(found: HostStory, clock: Clock) -> Iterator[tuple[str, str]]:
@@ -223,8 +230,11 @@ def _said(group: Sequence[StoryEvent], clock: Clock) -> str:
     if event.since:
         said += f"  (since {' '.join(clock.at(event.since).split())})"
     if event.action is not None:
-        plan = f"plan {brief(event.action.plan)}" if event.action.plan else "a plan"
-        said += f"; by {plan}, {' '.join(clock.at(event.action.at).split())}"
+        said += f"; by {_plan(event.action.plan)}, {_at(event.action.at, clock)}"
+    if event.by is not None:
+        said += f"; by {_plan(event.by.plan)}, which verified it"
+    if event.after_plan:
+        said += f"; came back after the fix by {_plan(event.after_plan)}"
     return said + (f"; {event.text}" if event.text else "")
 
 

@@ -16,7 +16,7 @@ from nodevet.report.diff import value_lines
 from nodevet.report.parts import facts
 from nodevet.report.parts.ages import read_at
 from nodevet.report.parts.causes import with_causes
-from nodevet.report.parts.fold import Line, lines, totals
+from nodevet.report.parts.fold import Line, came_back, lines, totals
 from nodevet.report.parts.hunks import hunks
 from nodevet.report.parts.words import difference, in_ranges, values
 from nodevet.sheet.text import count, name, nodeset
@@ -109,8 +109,8 @@ def _since(
         known = [marks.standing.get((report.host, place)) for place in group.places]
         old = [each for each in known if each is not None and not each.new]
         if words := since_words([each.since for each in old], now):
-            flapping = max(each.began for each in old)
-            told.append((number, f"{words}, flapping" if flapping else words))
+            flapping = "flapping" if max(each.began for each in old) else ""
+            told.append((number, ", ".join(filter(None, (words, came_back(old), flapping)))))
     return told
 
 

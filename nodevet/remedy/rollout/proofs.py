@@ -1,0 +1,48 @@
+"""What the checks of a node say once its steps are done: what its history may go by. Pure."""
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from nodevet.evidence.host import HostInfo
+from nodevet.model import Finding, Verdict
+from nodevet.remedy.journal.records import Proof
+from nodevet.remedy.model import Step
+from nodevet.remedy.rollout.compare import StepContext
+from nodevet.remedy.rollout.ledger import Ledger
+from nodevet.remedy.rollout.session import Reading
+from nodevet.result import Outcome
+
+PROVED = (Outcome.CHANGED, Outcome.VERIFIED_AFTER_REBOOT)
+MOST = 128  # keys of one check: one that says ok of more proves nothing here
+
+
+def proofs(ledger: Ledger, context: StepContext, reading: Reading) -> tuple[Proof, ...]:
+    """Of each check whose steps changed something and hold on this evidence."""
+    steps = [step for step in ledger.task.steps if ledger.outcome(step) in PROVED]
+    held = [step for step in steps if not context.verdict(step, reading.evidence)]
+    return tuple(_proofs(held, context, reading))
+
+
+def _proofs(held: Sequence[Step], context: StepContext, reading: Reading) -> Iterator[Proof]:
+    host = reading.evidence[HostInfo].data
+    if host is None or not host.machine_id:
+        return
+    for check in dict.fromkeys(step.fix for step in held):
+        keys = _ok(context.ask(check, reading.evidence))
+        if len(keys) <= MOST:
+            subjects = (label for step in held if step.fix == check for label in step.subjects)
+            yield Proof(
+                check=check,
+                asked=reading.asked,
+                at=reading.at,
+                machine_id=host.machine_id,
+                keys=keys,
+                subjects=tuple(dict.fromkeys(subjects)),
+            )
+
+
+def _ok(findings: Iterable[Finding]) -> tuple[str, ...]:
+    """The keys of which every finding is ok."""
+    verdicts: dict[str, set[Verdict]] = {}
+    for finding in findings:
+        verdicts.setdefault(finding.key, set()).add(finding.verdict)
+    return tuple(key for key, said in verdicts.items() if said == {Verdict.OK})

@@ -1,0 +1,237 @@
+"""What a run of fixes proved is no visit: no night sees it, and what it proved to be over ends."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+from recorded import MACHINE, ended, finding, record, report, run, unreachable
+
+from nodevet.changes import FindingNews, HostNews, News
+from nodevet.history.listing import run_lines
+from nodevet.history.model import FixHost, FixProof, RecordedFixRun, SpanEnd
+from nodevet.history.retention import Retention
+from nodevet.history.spans import OFTEN
+from nodevet.model import HostReport, Severity
+from nodevet.store import Store
+
+FIX_RUN = RecordedFixRun(
+    id="20261101T120000.000Z-5f1c00aa-1",
+    kind="apply",
+    plan="5f1c00aa",
+    digest="5f" * 32,
+    author="ann",
+    folder="/srv/runs/5f1c00aa-1",
+    started="2026-11-01T12:00:00+00:00",
+    seconds=3.5,
+    exit_code=0,
+    hosts=(FixHost(host="gpu001", outcome="changed"),),
+)
+PROOF = FixProof(
+    run=FIX_RUN.id,
+    plan=FIX_RUN.plan,
+    host="gpu001",
+    check="governor",
+    baseline="site",
+    machine_id=MACHINE,
+    asked="2026-11-01T12:00:02+00:00",
+    at="2026-11-01T12:00:03+00:00",
+    keys=("governor",),
+    subjects=("",),
+)
+BACK = replace(
+    FIX_RUN, id="later", kind="rollback", plan="5f1c00aa", started="2026-11-01T13:00:00+00:00"
+)
+
+
+def failing(night: int, host: str = "gpu001", **rest: Any) -> HostReport:
+    return report(host, {"governor": "fail"}, night=night, **rest)
+
+
+def proved(store: Store, proof: FixProof = PROOF, fix_run: RecordedFixRun = FIX_RUN) -> None:
+    store.record_fix_run(fix_run, (), (proof,))
+
+
+def news(told: list[HostNews]) -> list[FindingNews]:
+    return [each for host in told for each in host.findings]
+
+
+def everything(store: Store) -> Mapping[str, Any]:
+    """What the nights have to say."""
+    names = [each.id for each in store.runs()]
+    spans = list(store.spans())
+    return {
+        "runs": store.runs(),
+        "lines": run_lines(store.runs(), names, spans),
+        "visits": [visit for name in names for visit in store.visits(name)],
+        "last": store.run("last"),
+        "reported": (store.last_reported(before=""), store.reported(["gpu001"])),
+        "spans": [replace(span, ended_visit=None) for span in spans],
+        "standing": store.standing("governor", names),
+        "judged": [dict(store.judged(name, "gpu001")) for name in names],
+        "passed": [store.passed(name, "governor", ["gpu001"]) for name in names],
+        "begun": store.begun(["governor"]),
+        "prunable": store.prunable(Retention(daily=0)),
+    }
+
+
+def test_e19_a_proof_is_kept_and_recorded_again_it_replaces_what_it_was(store: Store) -> None:
+    record(store, 0, failing(0))
+    for _ in range(2):
+        proved(store)
+    assert store.proofs() == [PROOF] == store.proofs("gpu001")
+    assert store.proofs("gpu002") == []
+    later = replace(PROOF, run=BACK.id, at=BACK.started, asked=BACK.started, keys=(), subjects=())
+    proved(store, later, BACK)
+    assert store.proofs() == [PROOF, later]
+    proved(store, replace(PROOF, keys=("governor", "odd\0/\ud800")))
+    assert store.proofs()[0].keys == ("governor", "odd\\x00/\\ud800")
+
+
+def test_e19_a_proof_of_another_machine_is_not_of_this_host(store: Store) -> None:
+    record(store, 0, failing(0))
+    proved(store, replace(PROOF, machine_id="another"))
+    assert store.proofs("gpu001") == []
+    assert news(record(store, 1, failing(1)))[0].news is News.STILL
+
+
+@pytest.mark.parametrize("after", [(), ({"governor": "ok"},)])
+def test_e19_no_night_sees_a_proof(store: Store, after: tuple[dict[str, str], ...]) -> None:
+    record(store, 0, failing(0), failing(0, "gpu002"))
+    for night, said in enumerate(after, 1):
+        record(store, night, report(findings=said, night=night))
+    before = everything(store)
+    proved(store)
+    assert everything(store) == before
+
+
+def test_e19_the_next_night_says_fixed_as_the_nights_saw_it(store: Store) -> None:
+    record(store, 0, failing(0))
+    proved(store)
+    (told,) = news(record(store, 1, report(night=1)))
+    assert (told.news, told.after_plan) == (News.FIXED, "")
+    (span,) = store.spans()
+    assert span.end is SpanEnd.OK and span.ended and span.ended.run == run(1).id
+
+
+def test_e19_what_fails_again_came_back_after_the_fix(store: Store) -> None:
+    record(store, 0, failing(0))
+    proved(store)
+    (told,) = news(record(store, 1, failing(1)))
+    assert (told.news, told.after_plan, told.began) == (News.NEW, "5f1c00aa", 0)
+    assert told.since == "2026-11-02T04:00:30+00:00"
+    old, new = store.spans()
+    assert (old.end, old.last.run) == (SpanEnd.CAME_BACK, run(0).id)
+    assert old.ended and old.ended.run == run(1).id
+    assert (new.first.run, new.since, new.after_plan) == (run(1).id, new.first, "5f1c00aa")
+    lines = run_lines(store.runs(), [], store.spans())
+    assert [(line.new, line.fixed) for line in lines] == [(1, 0), (1, 0)]
+    standing = store.standing("governor", [run(0).id, run(1).id])
+    assert [each[0] for each in standing] == [run(0).id, run(1).id]
+    (told,) = news(record(store, 2, failing(2, actual="schedutil")))
+    assert (told.news, told.after_plan, told.since[:10]) == (
+        News.CHANGED,
+        "5f1c00aa",
+        "2026-11-02",
+    )
+    (told,) = news(record(store, 3, failing(3, actual="schedutil")))
+    assert (told.news, told.after_plan, told.since[:10]) == (News.STILL, "5f1c00aa", "2026-11-02")
+
+
+def test_e19_what_a_fix_ends_night_after_night_is_not_flapping(store: Store) -> None:
+    for night in range(OFTEN + 3):
+        (told,) = news(record(store, night, failing(night)))
+        assert (told.news, told.began) == (News.NEW, 0)
+        day = f"2026-11-{night + 1:02d}T12:00"
+        proof = replace(PROOF, run=f"run {night}", asked=f"{day}:02+00:00", at=f"{day}:03+00:00")
+        proved(store, proof, replace(FIX_RUN, id=f"run {night}", started=f"{day}:00+00:00"))
+
+
+def test_e19_a_host_that_could_not_be_judged_meanwhile_came_back_too(store: Store) -> None:
+    record(store, 0, failing(0))
+    proved(store)
+    record(store, 1, unreachable(arrived="2026-11-02T04:00:30+00:00"))
+    record(store, 2, replace(failing(2), baseline="other"))
+    told = [each for each in news(record(store, 3, failing(3))) if each.key]
+    assert [(each.news, each.after_plan) for each in told if each.news is News.NEW] == [
+        (News.NEW, "5f1c00aa")
+    ]
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"asked": "2026-11-01T04:00:30+00:00"},  # with the visit, which may have been later
+        {"at": "2026-11-02T04:00:29+00:00"},  # while the next visit read
+        {"check": "power_limit"},
+        {"baseline": "other"},
+        {"host": "gpu002"},
+        {"keys": ("governor/cpufreq/0",), "subjects": ("cpufreq 0",)},
+        {"keys": (), "subjects": ()},
+    ],
+    ids=str,
+)
+def test_e19_what_was_not_proved_stands_still(store: Store, other: dict[str, Any]) -> None:
+    record(store, 0, failing(0), failing(0, "gpu002"))
+    proved(store, replace(PROOF, **other))
+    (told,) = news(record(store, 1, failing(1)))
+    assert (told.news, told.after_plan) == (News.STILL, "")
+    assert [span.end for span in store.spans(host="gpu001")] == [None]
+
+
+def test_e19_another_gpu_of_the_same_number_is_another(store: Store) -> None:
+    said = report(findings={"xid/GPU-1": "fail"})
+    record(store, 0, said)
+    label = said.findings[0].subject.label
+    proved(store, replace(PROOF, check="xid", keys=("xid/gpu/GPU-2",), subjects=(label,)))
+    again = report(findings={"xid/GPU-1": "fail"}, night=1)
+    assert news(record(store, 1, again))[0].news is News.STILL
+
+
+@pytest.mark.parametrize("kind", ["rollback", "apply"])
+def test_e19_a_later_run_that_proved_nothing_takes_the_proof_back(store: Store, kind: str) -> None:
+    record(store, 0, failing(0))
+    later = replace(PROOF, run=BACK.id, at=BACK.started, asked=BACK.started, keys=(), subjects=())
+    proved(store, later, replace(BACK, kind=kind))
+    proved(store)  # recorded later, and older
+    assert news(record(store, 1, failing(1)))[0].news is News.STILL
+
+
+def test_e19_what_cannot_be_read_now_did_not_come_back(store: Store) -> None:
+    record(store, 0, failing(0))
+    proved(store)
+    (told,) = news(record(store, 1, report(findings={"governor": "unknown"}, night=1)))
+    assert (told.news, told.after_plan) == (News.NEW, "")
+    assert [span.end for span in store.spans()] == [SpanEnd.UNKNOWN, None]
+
+
+def test_e19_only_the_key_that_was_proved_ends(store: Store) -> None:
+    both = {"xid/GPU-1": "fail", "xid/GPU-2": "fail"}
+    record(store, 0, report(findings=both))
+    proved(store, replace(PROOF, check="xid", keys=("xid/gpu/GPU-1",), subjects=()))
+    told = news(record(store, 1, report(findings=both, night=1)))
+    assert {each.key: each.news for each in told} == {
+        "xid/gpu/GPU-1": News.NEW,
+        "xid/gpu/GPU-2": News.STILL,
+    }
+
+
+def test_e19_a_second_look_in_the_same_run_takes_back_that_it_came_back(store: Store) -> None:
+    record(store, 0, failing(0))
+    proved(store)
+    begun = run(1)
+    recorder = store.begin(begun)
+    assert recorder.take(failing(1), None).findings[0].after_plan == "5f1c00aa"
+    (told,) = recorder.take(report(night=1), None).findings
+    recorder.finish(ended(begun, hosts=1))
+    assert recorder.broken is None and told.news is News.FIXED
+    assert [span.end for span in store.spans()] == [SpanEnd.OK]
+
+
+def test_e19_a_finding_with_a_severer_word_came_back_as_well(store: Store) -> None:
+    mild = replace(finding("fail", "governor", "powersave"), severity=Severity.WARNING)
+    record(store, 0, replace(report(), findings=(mild,)))
+    proved(store)
+    severe = replace(mild, severity=Severity.CRITICAL)
+    (told,) = news(record(store, 1, replace(report(night=1), findings=(severe,))))
+    assert (told.news, told.after_plan) == (News.NEW, "5f1c00aa")
