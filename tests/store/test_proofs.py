@@ -36,7 +36,7 @@ PROOF = FixProof(
     machine_id=MACHINE,
     asked="2026-11-01T12:00:02+00:00",
     at="2026-11-01T12:00:03+00:00",
-    keys=("governor",),
+    keys=("governor/node",),
     subjects=("",),
 )
 BACK = replace(
@@ -84,8 +84,8 @@ def test_e19_a_proof_is_kept_and_recorded_again_it_replaces_what_it_was(store: S
     later = replace(PROOF, run=BACK.id, at=BACK.started, asked=BACK.started, keys=(), subjects=())
     proved(store, later, BACK)
     assert store.proofs() == [PROOF, later]
-    proved(store, replace(PROOF, keys=("governor", "odd\0/\ud800")))
-    assert store.proofs()[0].keys == ("governor", "odd\\x00/\\ud800")
+    proved(store, replace(PROOF, keys=("governor/node", "odd\0/\ud800")))
+    assert store.proofs()[0].keys == ("governor/node", "odd\\x00/\\ud800")
 
 
 def test_e19_a_proof_of_another_machine_is_not_of_this_host(store: Store) -> None:
