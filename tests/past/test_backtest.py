@@ -8,10 +8,11 @@ from pathlib import Path
 
 import five_nights
 import pytest
+from msgspec.structs import replace
 
 from nodevet.history.backtest import Backtest, Judged, SaidThen, backtest
-from nodevet.history.model import RecordedRun, RunState
-from nodevet.model import Severity
+from nodevet.history.model import FindingSpan, Moment, RecordedRun, RunState, SpanEnd
+from nodevet.model import Severity, Verdict
 from nodevet.run.backtest import Nights, tried
 from nodevet.run.context import VetContext, open_context
 from nodevet.run.errors import UserError
@@ -108,6 +109,31 @@ def test_checks_that_come_and_go() -> None:
     assert [line.check for line in found.added] == ["a"]
     assert [line.check for line in found.removed] == ["c"]
     assert found.nights[0].cleared == ()
+
+
+def test_e19_what_came_back_after_a_fix_is_no_failure_of_its_own() -> None:
+    visits = [visit(night, now="a/node", then="a/node") for night in range(1, 4)]
+    second, third = (
+        Moment(at=five_nights.started(night).isoformat(), run=five_nights.run_id(night))
+        for night in (2, 3)
+    )
+    span = FindingSpan(
+        host="h",
+        baseline="b",
+        key="a/node",
+        check="a",
+        verdict=Verdict.FAIL,
+        severity=Severity.CRITICAL,
+        finding=None,
+        first=second,
+        last=second,
+        end=SpanEnd.CAME_BACK,
+        ended=third,
+        since_visit=2,
+    )
+    back = replace(span, first=third, last=third, since=third, end=None, after_plan="5f1c00aa")
+    found = backtest(runs(3), visits, [span, back], baselines={}, within_days=2)
+    assert [each.began for each in found.failures] == [second.at]
 
 
 def test_nothing_said_then_is_nothing() -> None:

@@ -11,6 +11,7 @@ from recorded import document, ended, report, run, unreachable
 
 from nodevet.catalog import Catalog
 from nodevet.history.blame import Blame, Change, differing, separating, shared
+from nodevet.history.model import FixProof, RecordedFixRun
 from nodevet.report.parts.history_blame import words
 from nodevet.run.blame import blame
 from nodevet.store import open_store
@@ -255,3 +256,42 @@ def test_nights_in_which_it_was_not_judged_were_not_good(tmp_path: Path) -> None
     assert [(each.hosts, each.others) for each in found.groups] == [(("g2",), 1)]
     assert [look.host for look in found.always] == ["g0", "g1"]
     assert found.unread == ()
+
+
+def test_e19_what_came_back_after_a_fix_began_where_a_visit_first_saw_it(tmp_path: Path) -> None:
+    """g0 fails from the second night on; a fix in between that proved it over is no good night."""
+    url = f"sqlite:///{tmp_path / 'h.sqlite'}"
+    said = {"g0": ("ok", "fail", "fail"), "g1": ("ok", "ok", "ok")}
+    fixed = RecordedFixRun(
+        id="1",
+        kind="apply",
+        plan="5f1c00aa",
+        digest="",
+        author="ann",
+        folder="/srv/runs/1",
+        started="2026-11-02T12:00:00+00:00",
+        seconds=1.0,
+    )
+    proof = FixProof(
+        run="1",
+        plan="5f1c00aa",
+        host="g0",
+        check="cpu_governor",
+        baseline="site",
+        asked=fixed.started,
+        at=fixed.started,
+        keys=("cpu_governor/node",),
+    )
+    with open_store(url) as store:
+        for night in range(3):
+            begun = run(night, len(said))
+            recorder = store.begin(begun)
+            for host, nights in said.items():
+                read = looked_at(night, host, tuned=f"2.{night}", cmdline="")
+                recorder.take(report(host, {"cpu_governor": nights[night]}, night=night), read)
+            recorder.finish(ended(begun))
+            if night == 1:
+                store.record_fix_run(fixed, (), (proof,))
+        assert [span.after_plan for span in store.spans()] == ["", "5f1c00aa"]
+    (group,) = blamed(url, "cpu_governor").groups
+    assert (group.hosts, group.good.run, group.bad.run) == (("g0",), run(0).id, run(1).id)

@@ -13,10 +13,12 @@ import recorded
 from nodevet.evidence.document import decode
 from nodevet.history.model import FixProof
 from nodevet.judge import judge
-from nodevet.model import HostReport, Status
+from nodevet.model import Finding, HostReport, Status, Subject, Verdict
 from nodevet.remedy.journal import journal
 from nodevet.remedy.journal.records import HostEnd, Proof
 from nodevet.remedy.journal.tries import CHANGING
+from nodevet.remedy.rollout.proofs import ok_keys
+from nodevet.resource.kernel import WriteKernel
 from nodevet.result import Outcome
 from nodevet.run import remember_fixes
 from nodevet.store import open_store
@@ -110,6 +112,36 @@ def test_e19_a_node_that_was_lost_proves_nothing(world: Callable[..., World]) ->
 
     w.executor.fault = fault
     assert applied(w, reboot=True) == (Outcome.UNKNOWN, {})
+
+
+def test_e19_what_was_right_already_proves_nothing_of_the_plan(world: Callable[..., World]) -> None:
+    w = world()
+    plan = w.plan()
+    w.boxes["n1"].kernel[world.thp] = "never"  # type: ignore[attr-defined]
+    assert w.node(plan, w.journal()).outcome is Outcome.UNCHANGED
+    *_, end = journal.read(w.folder / "run")
+    assert isinstance(end, HostEnd) and end.proofs == ()
+
+
+def test_e19_what_was_read_before_an_action_proves_nothing(world: Callable[..., World]) -> None:
+    w = world()
+    session = w.session(w.plan(), "n1", w.journal())
+    session.enter()
+    for change in (lambda: session.act(WriteKernel(path=world.thp, value="never")), session.reboot):  # type: ignore[attr-defined]
+        session.probe("after")
+        assert session.reading.asked <= session.reading.at
+        change()
+        assert session.reading is None
+
+
+def test_e19_a_part_of_which_a_check_says_two_things_is_not_proved() -> None:
+    said = {"0": ("ok",), "1": ("ok", "fail"), "2": ("unknown",), "3": ("not_applicable",)}
+    findings = [
+        Finding(verdict=Verdict(verdict), check="c", subject=Subject(kind="gpu", id=gpu))
+        for gpu, verdicts in said.items()
+        for verdict in verdicts
+    ]
+    assert ok_keys(findings) == ("c/gpu/0",)
 
 
 # --- in the store ---------------------------------------------------------------------------------

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from nodevet import report
 from nodevet.model import (
     Finding,
     HostReport,
@@ -320,6 +321,29 @@ def test_what_is_new_does_not_follow_from_what_is_old(make):
     told = replace(run, news=RunNews(since="2026-11-21T02:00:00Z", standing=standing))
     new = fold.lines(told)
     assert [(line.check, line.new) for line in new] == [("gpu_lost", 0), ("xid", 1)]
+
+
+def came_back(make, *plans):
+    """A run in which GPU 0 of each host fails; of those with a plan, again after its fix."""
+    finding = fail(make.gpu(0, "gpu"), check="c", expected=1, actual=2)
+    hosts = [make.vetted(f"gpu{number}", (finding,)) for number in range(len(plans))]
+    standing = [
+        StandingTrouble(host=f"gpu{number}", place=0, new=bool(plan), after_plan=plan)
+        for number, plan in enumerate(plans)
+    ]
+    news = RunNews(since="2026-11-21T02:00:00Z", standing=tuple(standing))
+    return replace(make.run_of(*hosts), news=news)
+
+
+def test_e19_what_came_back_after_a_fix_is_told_with_the_plan(make):
+    (line,) = fold.lines(came_back(make, "5f1c00aa", "5f1c00aa"))
+    assert (line.new, line.remark) == (2, "came back after the fix by plan 5f1c00aa")
+    (line,) = fold.lines(came_back(make, "5f1c00aa", "", "0b2d"))
+    assert line.remark == "came back on 2 of 3 after the fix by plan 5f1c00aa, plan 0b2d"
+    (line,) = fold.lines(came_back(make, "a\x1b[31m"))
+    assert "\x1b" not in line.remark
+    told = report.render("junit", came_back(make, "5f1c00aa"))
+    assert "new, came back after the fix by plan 5f1c00aa" in told
 
 
 def test_advice_and_the_particulars_of_a_part_split_no_line(make):

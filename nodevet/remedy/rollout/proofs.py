@@ -27,7 +27,7 @@ def _proofs(held: Sequence[Step], context: StepContext, reading: Reading) -> Ite
     if host is None or not host.machine_id:
         return
     for check in dict.fromkeys(step.fix for step in held):
-        keys = _ok(context.ask(check, reading.evidence))
+        keys = ok_keys(context.ask(check, reading.evidence))
         if len(keys) <= MOST:
             subjects = (label for step in held if step.fix == check for label in step.subjects)
             yield Proof(
@@ -40,7 +40,7 @@ def _proofs(held: Sequence[Step], context: StepContext, reading: Reading) -> Ite
             )
 
 
-def _ok(findings: Iterable[Finding]) -> tuple[str, ...]:
+def ok_keys(findings: Iterable[Finding]) -> tuple[str, ...]:
     """The keys of which every finding is ok."""
     verdicts: dict[str, set[Verdict]] = {}
     for finding in findings:
