@@ -37,7 +37,8 @@ def fixed_by(span: FindingSpan, actions: Iterable[RecordedAction]) -> RecordedAc
 
 def proved(span: FindingSpan, proofs: Iterable[FixProof]) -> FixProof | None:
     """What a run of fixes proved of a finding after it was last seen, and before the next visit
-    that judged it. None if the last run that was at its check proved nothing of it.
+    that judged it. None if the last run that was at its check proved nothing of it. After: by
+    the clock, and by the order in which both were recorded, for two clocks may differ.
 
     `proofs`: the oldest first."""
     last, until = _seconds(span.last.at), _seconds(span.ended.at) if span.ended else inf
@@ -49,7 +50,7 @@ def proved(span: FindingSpan, proofs: Iterable[FixProof]) -> FixProof | None:
         and _seconds(proof.at) <= until
     ]
     newest = meanwhile[-1] if meanwhile else None
-    if newest is None or newest.baseline != span.baseline:
+    if newest is None or newest.baseline != span.baseline or span.last_visit > newest.visit:
         return None
     return newest if is_proved(span.key, span.finding, newest) else None
 

@@ -96,6 +96,7 @@ class FindingSpan(msgspec.Struct, frozen=True, kw_only=True):
     ended: Moment | None = None  # when that was seen
     since: Moment | None = None  # when this verdict began, maybe with other values; None: `first`
     since_visit: int  # in which this verdict began, by its number in the store
+    last_visit: int = 0  # of `last`
     ended_visit: int | None = None  # of `ended`
     after_plan: str = ""  # it came back after a run of this plan had proved it fixed
 
@@ -221,6 +222,7 @@ class FixProof(msgspec.Struct, frozen=True, kw_only=True):
     at: str  # when it had come
     keys: tuple[str, ...] = ()  # Finding.key
     subjects: tuple[str, ...] = ()  # labels of what was fixed, of which each is ok
+    visit: int = 0  # the host's last when this was recorded, by its number in the store; 0: none
 
 
 class FailedFix(msgspec.Struct, frozen=True, kw_only=True):

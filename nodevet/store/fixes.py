@@ -1,7 +1,7 @@
 """Plans of fixes, the runs that carried them out, and what these changed."""
 
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from sqlalchemy import Connection, Select, and_, bindparam, delete, func, insert, or_, select
@@ -94,6 +94,7 @@ def record_run(
     number = found.scalar()
     if number is None:
         number = next_id(connection, t.fix_run)
+    earlier = _proofs_of(connection, number)
     for table in (t.action, t.fix_host, t.proof):
         connection.execute(delete(table).where(table.c.run == number))
     connection.execute(delete(t.fix_run).where(t.fix_run.c.id == number))
@@ -148,24 +149,51 @@ def record_run(
     ]
     if changed:
         connection.execute(insert(t.action), changed)
+    _record_proofs(connection, number, hosts, proofs, earlier)
+
+
+ProofKey = tuple[int, str, float]  # host, check, at
+
+
+def _proofs_of(connection: Connection, run: int) -> dict[ProofKey, int]:
+    """The proofs that are recorded of a run: each with the visit after which it came."""
+    p = t.proof.c
+    rows = connection.execute(select(p.host, p.check, p.at, p.visit).where(p.run == run))
+    return {(row.host, row.check, row.at): row.visit for row in rows}
+
+
+def _record_proofs(
+    connection: Connection,
+    run: int,
+    hosts: Mapping[str, int],
+    proofs: Sequence[FixProof],
+    earlier: Mapping[ProofKey, int],
+) -> None:
+    """`earlier`: as `_proofs_of`. A proof that was recorded before came before the visits since."""
+    came = select(t.fix_host.c.host).where(t.fix_host.c.run == run)
+    listed = connection.execute(select(t.host.c.id, t.host.c.visit).where(t.host.c.id.in_(came)))
+    visits = {row.id: row.visit or 0 for row in listed}
     first = next_id(connection, t.proof)
-    proved = [
-        {
-            "id": first + place,
-            "run": number,
-            "host": hosts[each.host],
-            "check": plain(each.check),
-            "baseline": plain(each.baseline),
-            "machine_id": plain(each.machine_id) if each.machine_id else None,
-            "asked": _seconds(each.asked),
-            "at": _seconds(each.at),
-            "keys": encoded(each.keys),
-            "subjects": encoded(each.subjects),
-        }
-        for place, each in enumerate(proofs)
-    ]
-    if proved:
-        connection.execute(insert(t.proof), proved)
+    rows = []
+    for place, each in enumerate(proofs):
+        host, check, at = hosts[each.host], plain(each.check), _seconds(each.at)
+        rows.append(
+            {
+                "id": first + place,
+                "run": run,
+                "host": host,
+                "check": check,
+                "baseline": plain(each.baseline),
+                "machine_id": plain(each.machine_id) if each.machine_id else None,
+                "asked": _seconds(each.asked),
+                "at": at,
+                "visit": earlier.get((host, check, at), visits.get(host, 0)),
+                "keys": encoded(each.keys),
+                "subjects": encoded(each.subjects),
+            }
+        )
+    if rows:
+        connection.execute(insert(t.proof), rows)
 
 
 def _hosts(
@@ -205,7 +233,7 @@ def proofs(connection: Connection, host: str | None) -> list[FixProof]:
 
 _SEEN = t.visit.alias("seen_last")
 _SINCE_SEEN = (
-    _PROOFS.add_columns(t.finding_span.c.id.label("span"))
+    _PROOFS.add_columns(t.finding_span.c.id.label("span"), _SEEN.c.id.label("seen"))
     .join(
         t.finding_span,
         and_(
@@ -224,9 +252,10 @@ _SINCE_SEEN = (
 
 def proofs_since(connection: Connection, hosts: Collection[int]) -> dict[int, FixProof]:
     """The last word of runs of fixes on the check of each open span of these hosts since the span
-    was last seen, by span."""
+    was last seen, by span: by the clock, and by the order in which both were recorded."""
     rows = connection.execute(_SINCE_SEEN, {"hosts": list(hosts)})
-    return {row.span: _proof(row) for row in rows}
+    newest = {row.span: row for row in rows}
+    return {span: _proof(row) for span, row in newest.items() if row.seen <= row.visit}
 
 
 def _proof(row: Any) -> FixProof:
@@ -241,6 +270,7 @@ def _proof(row: Any) -> FixProof:
         at=age.instant(row.at),
         keys=typed.decode(row.keys, tuple[str, ...]),
         subjects=typed.decode(row.subjects, tuple[str, ...]),
+        visit=row.visit,
     )
 
 

@@ -299,6 +299,7 @@ proof = Table(
     Column("machine_id", Text),
     Column("asked", Float(53), nullable=False),
     Column("at", Float(53), nullable=False),
+    Column("visit", Id, nullable=False),  # the host's last when it was recorded; 0: none
     Column("keys", LargeBinary, nullable=False),  # JSON
     Column("subjects", LargeBinary, nullable=False),  # JSON
     Index(None, "host"),

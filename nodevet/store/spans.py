@@ -34,6 +34,7 @@ _SPANS = select(
     t.baseline.c.name.label("baseline_name"),
     t.finding_text.c.finding,
     *FIRST_AND_LAST,
+    LAST.c.id.label("last_visit"),
     _SINCE.c.at.label("since_at"),
     _SINCE_RUN.c.name.label("since_run"),
     _ENDED.c.at.label("ended_at"),
@@ -199,6 +200,7 @@ def span_of(row: Any) -> FindingSpan:
         ended=moment(row.ended_at, row.ended_run) if row.ended_run is not None else None,
         since=moment(row.since_at, row.since_run) if row.since_run is not None else None,
         since_visit=row.since or row.first,
+        last_visit=row.last_visit,
         ended_visit=row.ended,
         after_plan=row.after_plan or "",
     )

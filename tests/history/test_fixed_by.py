@@ -12,7 +12,7 @@ from recorded import document, record, report
 
 from nodevet.cli import nodevet
 from nodevet.history.fixed_by import fixed_by, fixed_since, proved
-from nodevet.history.model import FindingSpan, FixProof, Moment, SpanEnd
+from nodevet.history.model import FindingSpan, FixHost, FixProof, Moment, SpanEnd
 from nodevet.model import Finding, Severity, Subject, Verdict
 from nodevet.store import open_store
 
@@ -157,7 +157,8 @@ def fixed(url: str) -> None:
     )
     with open_store(url) as store:
         record(store, 0, replace(report(), findings=BAD), evidence=READ)
-        store.record_fix_run(fix_run, (), (proof,))
+        came = (FixHost(host=proof.host, outcome="changed"),)
+        store.record_fix_run(replace(fix_run, hosts=came), (), (proof,))
 
 
 def shown(url: str, words: str) -> str:

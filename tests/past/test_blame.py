@@ -11,7 +11,7 @@ from recorded import document, ended, report, run, unreachable
 
 from nodevet.catalog import Catalog
 from nodevet.history.blame import Blame, Change, differing, separating, shared
-from nodevet.history.model import FixProof, RecordedFixRun
+from nodevet.history.model import FixHost, FixProof, RecordedFixRun
 from nodevet.report.parts.history_blame import words
 from nodevet.run.blame import blame
 from nodevet.store import open_store
@@ -271,6 +271,7 @@ def test_e19_what_came_back_after_a_fix_began_where_a_visit_first_saw_it(tmp_pat
         folder="/srv/runs/1",
         started="2026-11-02T12:00:00+00:00",
         seconds=1.0,
+        hosts=(FixHost(host="g0", outcome="changed"),),
     )
     proof = FixProof(
         run="1",

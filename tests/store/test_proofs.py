@@ -8,6 +8,7 @@ from msgspec.structs import replace
 from recorded import MACHINE, ended, finding, record, report, run, unreachable
 
 from nodevet.changes import FindingNews, HostNews, News
+from nodevet.history.fixed_by import fixed_since
 from nodevet.history.listing import run_lines
 from nodevet.history.model import FixHost, FixProof, RecordedFixRun, SpanEnd
 from nodevet.history.retention import Retention
@@ -64,7 +65,7 @@ def everything(store: Store) -> Mapping[str, Any]:
         "runs": store.runs(),
         "lines": run_lines(store.runs(), names, spans),
         "visits": [visit for name in names for visit in store.visits(name)],
-        "last": store.run("last"),
+        "newest": store.runs(limit=1),
         "reported": (store.last_reported(before=""), store.reported(["gpu001"])),
         "spans": [replace(span, ended_visit=None) for span in spans],
         "standing": store.standing("governor", names),
@@ -79,11 +80,12 @@ def test_e19_a_proof_is_kept_and_recorded_again_it_replaces_what_it_was(store: S
     record(store, 0, failing(0))
     for _ in range(2):
         proved(store)
-    assert store.proofs() == [PROOF] == store.proofs("gpu001")
+    kept = replace(PROOF, visit=1)
+    assert store.proofs() == [kept] == store.proofs("gpu001")
     assert store.proofs("gpu002") == []
     later = replace(PROOF, run=BACK.id, at=BACK.started, asked=BACK.started, keys=(), subjects=())
     proved(store, later, BACK)
-    assert store.proofs() == [PROOF, later]
+    assert store.proofs() == [kept, replace(later, visit=1)]
     proved(store, replace(PROOF, keys=("governor/node", "odd\0/\ud800")))
     assert store.proofs()[0].keys == ("governor/node", "odd\\x00/\\ud800")
 
@@ -186,6 +188,21 @@ def test_e19_another_gpu_of_the_same_number_is_another(store: Store) -> None:
     proved(store, replace(PROOF, check="xid", keys=("xid/gpu/GPU-2",), subjects=(label,)))
     again = report(findings={"xid/GPU-1": "fail"}, night=1)
     assert news(record(store, 1, again))[0].news is News.STILL
+
+
+def test_e19_a_visit_recorded_after_a_proof_came_after_it_whatever_the_clock_says(
+    store: Store,
+) -> None:
+    """The controller that fixes is a day ahead of the one that sweeps."""
+    record(store, 0, failing(0))
+    proof = replace(PROOF, asked="2026-11-02T12:00:02+00:00", at="2026-11-02T12:00:03+00:00")
+    proved(store, proof)
+    assert news(record(store, 1, failing(1)))[0].news is News.STILL
+    proved(store, proof)  # recorded again, as a rollback of its run does
+    assert [each.visit for each in store.proofs()] == [1]
+    (span,) = store.spans()
+    assert span.last_visit == 2 and fixed_since(span, store.proofs()) is None
+    assert news(record(store, 2, failing(2)))[0].news is News.STILL
 
 
 @pytest.mark.parametrize("kind", ["rollback", "apply"])

@@ -8,21 +8,21 @@ from nodevet.remedy.journal.records import Proof
 from nodevet.remedy.model import Step
 from nodevet.remedy.rollout.compare import StepContext
 from nodevet.remedy.rollout.ledger import Ledger
-from nodevet.remedy.rollout.session import Reading
+from nodevet.remedy.rollout.session import TimedEvidence
 from nodevet.result import Outcome
 
 PROVED = (Outcome.CHANGED, Outcome.VERIFIED_AFTER_REBOOT)
 MOST = 128  # keys of one check: one that says ok of more proves nothing here
 
 
-def proofs(ledger: Ledger, context: StepContext, reading: Reading) -> tuple[Proof, ...]:
+def proofs(ledger: Ledger, context: StepContext, reading: TimedEvidence) -> tuple[Proof, ...]:
     """Of each check whose steps changed something and hold on this evidence."""
     steps = [step for step in ledger.task.steps if ledger.outcome(step) in PROVED]
     held = [step for step in steps if not context.verdict(step, reading.evidence)]
     return tuple(_proofs(held, context, reading))
 
 
-def _proofs(held: Sequence[Step], context: StepContext, reading: Reading) -> Iterator[Proof]:
+def _proofs(held: Sequence[Step], context: StepContext, reading: TimedEvidence) -> Iterator[Proof]:
     host = reading.evidence[HostInfo].data
     if host is None or not host.machine_id:
         return

@@ -59,7 +59,7 @@ class BlindError(Exception):
     """The node answers, and what it says cannot be used; the message says why."""
 
 
-class Reading(msgspec.Struct, frozen=True, kw_only=True):
+class TimedEvidence(msgspec.Struct, frozen=True, kw_only=True):
     """Evidence, and when it was read by the controller's clock: ISO 8601 in UTC."""
 
     asked: str
@@ -89,7 +89,7 @@ class NodeSession:
         self._keep = keep
         self._heard = safely(heard)
         self._lost = ""  # why nothing is asked of the node any more
-        self.reading: Reading | None = None  # the last, if nothing was changed on the node since
+        self.reading: TimedEvidence | None = None  # the last, unless something was changed since
 
     def tell(self, phase: Phase, *steps: str, seconds: float | None = None, why: str = "") -> None:
         """Tell whoever watches what begins now, of the steps with these ids."""
@@ -164,7 +164,7 @@ class NodeSession:
             evidence = decode(document)
         except EvidenceError as error:
             raise BlindError(str(error)) from error
-        self.reading = Reading(asked=asked, at=at, evidence=evidence)
+        self.reading = TimedEvidence(asked=asked, at=at, evidence=evidence)
         return evidence
 
     def act(self, action: AnyAction) -> Acted:

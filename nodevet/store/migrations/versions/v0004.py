@@ -20,6 +20,7 @@ def upgrade() -> None:
         sa.Column("machine_id", sa.Text(), nullable=True),
         sa.Column("asked", sa.Float(precision=53), nullable=False),
         sa.Column("at", sa.Float(precision=53), nullable=False),
+        sa.Column("visit", Id, nullable=False),
         sa.Column("keys", sa.LargeBinary(), nullable=False),
         sa.Column("subjects", sa.LargeBinary(), nullable=False),
         sa.ForeignKeyConstraint(["run"], ["fix_run.id"], name=op.f("fk_proof_run")),
