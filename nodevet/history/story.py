@@ -232,9 +232,9 @@ def _findings(told: HostTold) -> Iterator[StoryEvent]:
 
 
 def _proved(span: FindingSpan, proofs: Sequence[FixProof]) -> FixProof | None:
-    """What proved that a finding was over, whatever the next visit saw."""
-    over = span.end in (None, SpanEnd.OK, SpanEnd.CAME_BACK)
-    return proved(span, proofs) if over else None
+    """What proved that a finding was over, unless the next visit was taken to see it go on."""
+    goes_on = span.end in (SpanEnd.CHANGED, SpanEnd.FAIL)
+    return None if goes_on else proved(span, proofs)
 
 
 def _began(span: FindingSpan) -> StoryKind:

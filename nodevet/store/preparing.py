@@ -96,7 +96,7 @@ def _fixed_before(span: OpenSpan, host: KnownHost, report: HostReport, at: float
         return span
     done = age.seconds_of(proof.at)
     same = host.machine is None or proof.machine_id in (None, host.machine)
-    if same and done is not None and done + 1 <= at - report.seconds:  # `at` is a whole second
+    if same and done is not None and done + 1 <= at - report.seconds:  # `done`: whole seconds
         return span
     return msgspec.structs.replace(span, fixed=None)
 

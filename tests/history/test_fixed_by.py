@@ -210,3 +210,11 @@ def test_e19_the_next_night_finds_it_fixed_by_the_plan(url: str) -> None:
         record(store, 1, replace(report(night=1), findings=good), evidence=READ)
     assert events(url) == [("fails", "2026-11-01T04", ""), ("fixed", "2026-11-01T09", "")]
     assert "not vetted since" not in shown(url, "history gpu001")
+
+
+def test_e19_what_is_called_otherwise_once_it_is_fixed_was_fixed(url: str) -> None:
+    """As groups of CPUs are: the next night says nothing of the old one."""
+    fixed(url)
+    with open_store(url) as store:
+        record(store, 1, replace(report(night=1), findings=BAD[1:]), evidence=READ)
+    assert events(url) == [("fails", "2026-11-01T04", ""), ("fixed", "2026-11-01T09", "")]
