@@ -714,6 +714,8 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     replayed: bool = False  # saved evidence was judged; no host was visited
     baselines: Mapping[str, str] = {}  # name -> sha256
     fail_on_new: bool | msgspec.UnsetType = msgspec.UNSET  # only what began since the run before
+    only: tuple[str, ...] | msgspec.UnsetType = msgspec.UNSET  # no other check was judged
+    skip: tuple[str, ...] | msgspec.UnsetType = msgspec.UNSET  # these were not
     news: RunNews | msgspec.UnsetType = msgspec.UNSET  # unset: nothing is remembered
     hosts: Sequence[HostReport] = ()  # a tuple, or of many hosts a nodevet.packed.PackedHosts
 

@@ -51,6 +51,7 @@ if TYPE_CHECKING:
 )
 @options.hosts
 @options.baselines
+@options.narrowing
 @options.formats
 @options.everything
 @options.shadow
@@ -111,6 +112,8 @@ def command(
     inventories: tuple[str, ...],
     limit: tuple[str, ...],
     names: tuple[str, ...],
+    only: tuple[str, ...],
+    skip: tuple[str, ...],
     formats: tuple[str, ...],
     everything: bool,
     shadow: bool,
@@ -152,22 +155,21 @@ def command(
     from nodevet.run.context import open_context
     from nodevet.run.keep_verdict import Keeping
     from nodevet.run.looks import Looks
+    from nodevet.run.narrow import narrowed
     from nodevet.run.reach import check_options
     from nodevet.run.targets import Targets
     from nodevet.settings.model import fail_on as asked
 
     began = clocks()
-    _only_judged(evidence, from_run, store, save, reach["sample"], resume, looks, since)
+    least = asked(fail_on)
+    _only_judged(evidence, from_run, store, save, reach["sample"], resume, looks, since, least)
     sinks = Sinks(formats, save, display, remembers=max_age is not None)
-    context = open_context(project, names)
+    context = narrowed(open_context(project, names), only, skip)
     if not from_run:
         context = with_since(context, since, reach["sample"])
     chosen = Targets(
         names=targets, inventories=inventories, limit=limit, expect_hostname=expect_hostname
     )
-    least = asked(fail_on)
-    if least.new and (evidence or from_run):
-        raise UserError(f"--fail-on {least} goes with visits only: they are recorded")
     keeping: Keeping | None = None
     counted: Looks | None = None
     if from_run:
@@ -192,6 +194,8 @@ def command(
         )
         done = Visited(run=run)
     else:
+        if only or skip:
+            store = _not_recorded(store, resume, least, since)
         if max_age is not None:
             _only_printed(sinks, save, inventories, since, store)
         hosts = chosen.hosts()
@@ -251,6 +255,7 @@ def _only_judged(
     resume: str | None,
     looks: int | None,
     since: tuple[Path, ...],
+    least: "FailOn",
 ) -> None:
     """What cannot be asked of evidence that is there. Raises UserError."""
     if evidence and from_run:
@@ -266,10 +271,26 @@ def _only_judged(
         raise UserError(f"--looks cannot be used with {option}: it counts looks at this machine")
     if resume and (evidence or from_run):
         raise UserError(f"--resume cannot be used with {option}: it visits hosts")
+    if least.new and (evidence or from_run):
+        raise UserError(f"--fail-on {least} goes with visits only: they are recorded")
     if sample and (evidence or from_run):
         raise UserError(f"--sample cannot be used with {option}: nothing is read")
     if save and (evidence or from_run):
         raise UserError(f"--save cannot be used with {option}, which judges what was saved")
+
+
+def _not_recorded(
+    store: str | None, resume: str | None, least: "FailOn", since: tuple[Path, ...]
+) -> str:
+    """No store: a run of some checks is not a visit to compare with. Raises UserError if one is
+    needed."""
+    from nodevet.cli.common.since import asks_store
+
+    named = {"--store": store not in (None, "none"), "--resume": resume, "--fail-on new": least.new}
+    for option, given in {**named, "--since store": asks_store(since)}.items():
+        if given:
+            raise UserError(f"{option} cannot be used with --only or --skip: nothing is recorded")
+    return "none"
 
 
 def _keep(

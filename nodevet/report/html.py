@@ -18,7 +18,7 @@ from nodevet.printable import brief, plain
 from nodevet.report import table
 from nodevet.report.parts import fix_data, fixes, page_data
 from nodevet.report.parts.ages import evidence_age
-from nodevet.report.parts.fold import Line, findings_in_words, totals
+from nodevet.report.parts.fold import Line, findings_in_words, narrowing, totals
 from nodevet.report.parts.shadow import SHADOW, shadowed
 from nodevet.report.parts.suspected import suspicions
 from nodevet.resource import Contents
@@ -115,7 +115,7 @@ def _headline(run: Run) -> str:
     if not run.hosts:
         return "No hosts: nothing was vetted"
     if found.all_ok:
-        return f"All ok: {hosts}"
+        return f"{'Ok as far as judged' if narrowing(run) else 'All ok'}: {hosts}"
     if len(run.hosts) == 1:
         return f"{brief(name(run.hosts[0].host), 80)}: {run.hosts[0].outcome.words}"
     if failed := found.hosts[HostOutcome.FAIL]:
@@ -133,7 +133,7 @@ def _facts(run: Run) -> list[str]:
         f"nodevet {plain(run.nodevet)}",
         f"fails on {run.fail_on.value}",
     ]
-    more = (evidence_age(run), "interrupted" if run.interrupted else "")
+    more = (narrowing(run), evidence_age(run), "interrupted" if run.interrupted else "")
     return [*facts, *filter(None, more)]
 
 

@@ -45,6 +45,8 @@ class _Head(msgspec.Struct, frozen=True, kw_only=True, tag_field="record", tag="
     baselines: Mapping[str, str]
     hosts: tuple[str, ...]
     fail_on_new: bool | msgspec.UnsetType = msgspec.UNSET
+    only: tuple[str, ...] | msgspec.UnsetType = msgspec.UNSET
+    skip: tuple[str, ...] | msgspec.UnsetType = msgspec.UNSET
 
 
 class _Totals(msgspec.Struct, frozen=True, kw_only=True, tag_field="record", tag="totals"):
@@ -89,6 +91,8 @@ def head(run: Run, hosts: Iterable[str] = ()) -> str:
             baselines=run.baselines,
             hosts=names,
             fail_on_new=run.fail_on_new,
+            only=run.only,
+            skip=run.skip,
         )
     )
 
@@ -177,6 +181,8 @@ def _current(start: _Head, rows: Rows) -> tuple[Run, bool]:
         baselines=start.baselines,
         hosts=tuple(hosts),
         fail_on_new=start.fail_on_new,
+        only=start.only,
+        skip=start.skip,
         news=end.news if end else msgspec.UNSET,
     )
     return run, end is not None

@@ -32,6 +32,8 @@ class VetContext(msgspec.Struct, frozen=True, kw_only=True):
     age: MaxAge | None = None  # of saved evidence; None: it is judged whatever its age
     chosen: Baseline | None = None
     since: "LastLook | None" = None  # what counters and the kernel log are compared with
+    only: tuple[str, ...] = ()  # no other check is judged; empty: all of the baselines
+    skip: tuple[str, ...] = ()  # these are not
     shipped: Callable[[], tuple[Baseline, ...]] = tuple
 
 

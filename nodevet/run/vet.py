@@ -8,6 +8,7 @@ from datetime import datetime
 from functools import partial
 
 import msgspec
+from msgspec import UNSET
 
 from nodevet import __version__, age, last_verdict
 from nodevet.baseline import choose, none_fits
@@ -87,6 +88,8 @@ def collect(
             fail_on=fail_on,
             interrupted=interrupted,
             replayed=replayed,
+            only=context.only or UNSET,
+            skip=context.skip or UNSET,
             baselines=_hashes(context, {host.baseline for host in done.summaries} - {""}),
             hosts=done.ordered(host.name for host in hosts),
         )

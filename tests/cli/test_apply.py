@@ -149,7 +149,7 @@ def remembered(rig: Rig, plan: str) -> None:
     told = [(e["kind"], e["before"], e["after"], e["outcome"]) for e in governor if e["kind"]]
     assert told[0] == ("apply", "powersave", "performance", "changed"), governor
     assert told[-1] == ("rollback", "performance", "powersave", "rolled_back")
-    fixed = {e["finding"]["check"]: e["action"]["plan"] for e in events if e["kind"] == "fixed"}
+    fixed = {e["finding"]["check"]: e["by"]["plan"] for e in events if e["kind"] == "fixed"}
     assert fixed == {"power_limit": plan, "cpu_governor": plan}
     uuid = rig.fleet.on("gpu1", "nvidia-smi --query-gpu=uuid --format=csv,noheader").split()[0]
     passport = rig.asked("passport", uuid)

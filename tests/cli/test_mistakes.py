@@ -49,7 +49,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ("plan --evidence .", "no such option '--evidence'; see: nodevet plan --help"),
         ("check -evidence .", "no such option '-evidence'; did you mean --evidence?"),
         ("check a --baseline=", "a baseline's name is missing here; give a name or a file"),
-        ("check a --tags gpu", "'--tags'; -b FILE chooses checks: those under its `expect`"),
+        ("check a --tags gpu", "'--tags'; --only and --skip of `nodevet check` name checks"),
         ("check a --dry-run", "'--dry-run'; `nodevet check` changes nothing; `nodevet plan` shows"),
         (
             "apply plan.json --dry-run",

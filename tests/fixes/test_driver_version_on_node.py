@@ -90,6 +90,7 @@ for f in *.deb; do
 done >Packages
 echo 'deb [trusted=yes] file:/srv/repo ./' >/etc/apt/sources.list
 apt-get -q update
+apt-mark showhold | xargs -r apt-mark unhold
 env DEBIAN_FRONTEND=noninteractive apt-get -y -q install nvidia-settings=1-0ubuntu1 \
     nvidia-driver-550={OLD}-0ubuntu1 libnvidia-compute-550={OLD}-0ubuntu1 \
     nvidia-kernel-source-550={OLD}-0ubuntu1 nvidia-fabricmanager-550={OLD}-0ubuntu1

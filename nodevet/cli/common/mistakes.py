@@ -65,7 +65,7 @@ MEANT = {  # words of other tools, and what nodevet has instead
     ),
     **dict.fromkeys(("--inventory-file", "--hostfile"), "-i FILE reads an inventory"),
     "--hosts": "--limit chooses hosts from an inventory; without one, name them as arguments",
-    **dict.fromkeys(("--tags", "--skip-tags"), "-b FILE chooses checks: those under its `expect`"),
+    **dict.fromkeys(("--tags", "--skip-tags"), "--only and --skip of `nodevet check` name checks"),
     **dict.fromkeys(("--become", "--ask-become-pass"), "--sudo reads hosts as root"),
     **dict.fromkeys(("--forks", "--threads", "--jobs"), "--parallel sets how many hosts at once"),
     **dict.fromkeys(("doctor", "scan", "audit", "verify"), "`nodevet check` vets hosts"),

@@ -113,6 +113,23 @@ baselines = click.option(
     help="Baseline to judge by. One: for every host. Several, or none (then all of the project's): "
     "each host gets the one whose `applies` matches it.",
 )
+narrowing = apply(
+    click.option(
+        "--only",
+        multiple=True,
+        metavar="CHECK",
+        shell_complete=completing.checks,
+        help="Judge this check alone; may be repeated. Such a run is not recorded.",
+    ),
+    click.option(
+        "--skip",
+        multiple=True,
+        metavar="CHECK",
+        shell_complete=completing.checks,
+        help="Leave this check out; may be repeated. Such a run is not recorded.",
+    ),
+)
+"""For a look at one thing: the report says what was left out."""
 inventory = partial(
     click.option,
     "-i",
@@ -129,6 +146,7 @@ hosts = apply(
         help="Inventory: a pyinfra file, YAML, or the JSON of `ansible-inventory --list`.",
     ),
     click.option(
+        "-l",
         "--limit",
         multiple=True,
         metavar="NODESET",

@@ -113,12 +113,14 @@ def summary(run: Run) -> str:
         head = "No hosts: nothing was vetted"
         parts = []
     elif found.all_ok:
-        head = f"All ok: {count(len(run.hosts), 'host')}"
+        word = "Ok as far as judged" if narrowing(run) else "All ok"
+        head = f"{word}: {count(len(run.hosts), 'host')}"
     else:
         told = [f"{number:,} {word}" for word, number in found.told]
         head = f"{count(len(run.hosts), 'host')}: {', '.join(told)}"
         parts = []
     parts += [
+        narrowing(run),
         news_in_words(run),
         second_tries(run),
         evidence_age(run),
@@ -126,6 +128,15 @@ def summary(run: Run) -> str:
     ]
     parts.append("the run was interrupted" if run.interrupted else "")
     return " · ".join(part for part in (head, *parts) if part)
+
+
+def narrowing(run: Run) -> str:
+    """`only pcie_link judged`, `xid not judged`; empty if no check was left out."""
+    told = (
+        f"only {listed(run.only)} judged" if run.only else "",
+        f"{listed(run.skip)} not judged" if run.skip else "",
+    )
+    return ", ".join(filter(None, told))
 
 
 def second_tries(run: Run) -> str:
