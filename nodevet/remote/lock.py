@@ -28,7 +28,7 @@ PAUSE = 0.05  # seconds between two tries
 TRIES = 20  # of taking the lock, which an action looks at for a moment, and of reading who has it
 WAIT = 10  # seconds that an action of an earlier holder is waited for
 UNKNOWN = {"who": "an unknown controller", "since": "", "boot_id": ""}
-_held = []  # the open file: the lock is held for as long as this process lives
+_held: "list[int]" = []  # the open file: the lock is held for as long as this process lives
 
 
 def folder():

@@ -70,7 +70,8 @@ class Hooks(object):
         """(file, number, line) of slurm.conf, and of what it includes, where slurmd runs."""
         if not self.has_slurmd():
             return
-        waiting, done = [path for path in SLURM if self.node.text(path)], []
+        waiting = [path for path in SLURM if self.node.text(path)]
+        done: "list[str]" = []
         while waiting and len(done) < INCLUDED:
             file = waiting.pop(0)
             done.append(file)

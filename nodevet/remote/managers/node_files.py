@@ -96,7 +96,7 @@ class NodeFiles(object):
 
     def drop_in_folder(self, kind):
         """Paths of /etc/<kind>, /run/<kind>, ...; of equal names the first, as systemd has it."""
-        chosen = {}
+        chosen: "dict[str, str]" = {}
         for top in ETC:
             for name in self.entries(top + "/" + kind, ".conf"):
                 chosen.setdefault(name, top + "/" + kind + "/" + name)
@@ -112,7 +112,7 @@ class NodeFiles(object):
 
     def rules(self):
         """Paths of udev's rules."""
-        chosen = {}
+        chosen: "dict[str, str]" = {}
         for top in ETC:
             for name in self.entries(top + "/udev/rules.d", ".rules"):
                 chosen.setdefault(name, top + "/udev/rules.d/" + name)

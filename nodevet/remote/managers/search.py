@@ -42,7 +42,8 @@ def managers(request):
     A place that could not be read is listed too: it may hold one.
     """
     survey = Survey(request["root"])
-    answers, known = [], {}
+    answers: "list[list[str]]" = []
+    known: "dict[object, list[str]]" = {}
     for resource in request["resources"]:
         wanted = patterns_of(request["root"], resource)
         if wanted is None:

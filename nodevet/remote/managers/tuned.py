@@ -18,7 +18,7 @@ class TunedProfile(object):
         self.files = []
         self.missing = ""
         waiting = [name for path in ACTIVE for name in node.text(path).split()]
-        done = []
+        done: "list[str]" = []
         while waiting and len(done) < INCLUDES:
             name = waiting.pop(0)
             if name in done:

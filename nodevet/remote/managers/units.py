@@ -34,7 +34,7 @@ class UnitFiles(object):
 
     def chosen(self, kind):
         """name -> path of every unit of a kind, the one that systemd takes."""
-        found = {}
+        found: "dict[str, str]" = {}
         for folder in UNIT_PATH:
             for name in self.node.entries(folder, "." + kind):
                 found.setdefault(name, folder + "/" + name)
@@ -49,7 +49,7 @@ class UnitFiles(object):
 
     def drop_ins(self, name):
         """Paths of a unit's drop-ins: by their names, of equal names the first."""
-        found = {}
+        found: "dict[str, str]" = {}
         for owner in drop_in_owners(name):
             for top in UNIT_PATH:
                 if owner + ".d" not in self.folders[top]:
@@ -62,7 +62,8 @@ class UnitFiles(object):
     def commands(self, name):
         """(file, line number, command) of all that a service runs, with its variables; one that is
         empty takes away those before it."""
-        rows, values = {}, self.environment(name)
+        rows: "dict[str, list[tuple[str, int, str]]]" = {}
+        values = self.environment(name)
         for file in self.files(name, self.services[name]):
             for number, line in self.node.lines(file):
                 command = EXEC.match(line)
@@ -78,7 +79,8 @@ class UnitFiles(object):
 
     def environment(self, name):
         """The variables of a service: those of a file come after those of the unit."""
-        own, files = [], []
+        own: "list[str]" = []
+        files: "list[str]" = []
         for file in self.files(name, self.services[name]):
             for _, line in self.node.lines(file):
                 match = ENVIRONMENT.match(line)
@@ -143,7 +145,7 @@ class UnitFiles(object):
 
     def _triggers(self):
         """service -> the timers, paths and sockets that start it, started or not."""
-        found = {}
+        found: "dict[str, set[str]]" = {}
         names = {name for paths in self.others.values() for name in paths}
         for name in names | {one for one in self.started if one.rpartition(".")[2] in TRIGGERS}:
             for service in self._starts(name):

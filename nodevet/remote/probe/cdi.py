@@ -40,7 +40,8 @@ def from_yaml(text):
     >>> list(from_yaml("kind: a\\ndevices:\\n- name: b\\n"))
     [(('kind',), 0, 'a'), (('devices', 'name'), 1, 'b')]
     """
-    above, item = [], 0  # above: (indent, key)
+    above: "list[tuple[int, str]]" = []  # (indent, key)
+    item = 0
     for row in text.splitlines():
         if not row.strip() or row.lstrip().startswith("#") or row.startswith("---"):
             continue

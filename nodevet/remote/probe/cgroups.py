@@ -30,7 +30,7 @@ def above(path):
     >>> above("/a/b")
     ['/a/b', '/a']
     """
-    found = []
+    found: "list[str]" = []
     while path.strip("/") and len(found) < LEVELS:
         found.append(path)
         path = os.path.dirname(path)
@@ -97,7 +97,7 @@ def strictest(base, path, limit):
 
 def numa_v2(text):
     """{node: bytes} of anon and file in memory.numa_stat."""
-    found = {}
+    found: "dict[str, int]" = {}
     for row in text.splitlines():
         words = row.split()
         if words and words[0] in ("anon", "file"):
@@ -111,7 +111,7 @@ def numa_v1(text, page):
     for kind in ("hierarchical_total=", "total="):
         for words in rows:
             if words and words[0].startswith(kind):
-                found = {}
+                found: "dict[str, int]" = {}
                 add_nodes(found, words[1:], page)
                 return found
     raise ValueError("no total in memory.numa_stat")

@@ -13,7 +13,7 @@ def parse_cpulist(text):
     >>> parse_cpulist("0-3,8")
     [0, 1, 2, 3, 8]
     """
-    ids = set()
+    ids: "set[int]" = set()
     for part in text.strip().split(",") if text.strip() else ():
         match = RANGE.match(part)
         if match is None:
@@ -34,7 +34,7 @@ def format_cpulist(ids):
     >>> format_cpulist([8, 0, 1, 2, 3])
     '0-3,8'
     """
-    ranges = []
+    ranges: "list[list[int]]" = []
     for number in sorted(set(ids)):
         if ranges and ranges[-1][1] == number - 1:
             ranges[-1][1] = number

@@ -44,7 +44,7 @@ def installed(root):
 
 def replaced(root):
     """The modules for which modprobe.d has another command. Raises OSError, ValueError."""
-    found = set()
+    found: "set[str]" = set()
     for directory in CONFIGURED:
         try:
             files = names(root, directory)

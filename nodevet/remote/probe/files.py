@@ -201,13 +201,13 @@ def parsed(root, path, parse, *arguments):
 def either(root, place, *ways):
     """What the first of these (file, parse) that is there gives. Raises OSError, ValueError; of
     files that are all missing for the first."""
-    missing = None
+    missing = []
     for file, parse in ways:
         try:
             return parsed(root, place + file, parse)
         except FileNotFoundError as error:
-            missing = missing or error
-    raise missing
+            missing.append(error)
+    raise missing[0]
 
 
 def parse_rows(text):
@@ -216,7 +216,7 @@ def parse_rows(text):
     >>> parse_rows("MemTotal:   16 kB\\nMemFree:   8 kB")
     {'MemTotal': '16 kB', 'MemFree': '8 kB'}
     """
-    rows = {}
+    rows: "dict[str, str]" = {}
     for row in text.splitlines():
         key, colon, value = row.partition(":")
         if colon:
@@ -272,7 +272,7 @@ def link_name(root, path):
 
 def names(root, path, limit=ENTRIES):
     """The names in a directory, sorted. Raises OSError, ValueError beyond `limit` of them."""
-    found = []
+    found: "list[str]" = []
     try:
         listed = os.scandir(path_under(root, path))
     except (FileNotFoundError, NotADirectoryError):
@@ -328,7 +328,7 @@ def attempt(function, *arguments):
         return None, reason(error)
 
 
-class Reading(dict):
+class Reading(dict):  # type: ignore[type-arg] # Python 3.6 has no dict[str, object]
     """A JSON object in which a value that could not be read is null, and why.
 
     >>> record = Reading()

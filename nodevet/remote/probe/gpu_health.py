@@ -47,16 +47,16 @@ def ecc(device):
 def in_caches(device, which):
     """The sum of what NVML counts for each of them. Raises CallError: one was not read, or none
     is counted."""
-    counts, why = [], None
+    counts, failures = [], []
     for location in CACHES:
         try:
             counts.append(number(device.ask(BY_LOCATION, *(which + (LOCATION + location,)))))
         except CallError as failure:
             if str(failure) not in NO_SUCH_LOCATION:
                 raise
-            why = failure
+            failures.append(failure)
     if not counts:
-        raise why
+        raise failures[-1]
     return sum(counts)
 
 

@@ -61,7 +61,7 @@ def names(pynvml, prefix):
     >>> names(module, "NVML_COMPUTEMODE_")
     {0: 'DEFAULT'}
     """
-    found = {}
+    found: "dict[int, str]" = {}
     for name, value in vars(pynvml).items():
         if name.startswith(prefix) and isinstance(value, int) and not name.endswith("_COUNT"):
             found.setdefault(value, name[len(prefix) :])
@@ -152,9 +152,9 @@ class Device:
                 self.answers[key] = (self._ask(function, arguments), None)
             except CallError as failure:
                 self.answers[key] = (None, str(failure))
-        answer, failure = self.answers[key]
-        if failure is not None:
-            raise CallError(failure)
+        answer, why = self.answers[key]
+        if why is not None:
+            raise CallError(why)
         return answer
 
     def _ask(self, function, arguments):

@@ -3,6 +3,10 @@
 from nodevet.remote.probe.files import Reading
 from nodevet.remote.probe.gpu_nvml import CallError
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
 MOST = 16  # GPUs: it is asked of every pair, and 16 have 120
 STATUS = (  # nvmlGpuP2PStatus_t
     "OK",
@@ -25,7 +29,7 @@ def peers(gpus, devices):
         for gpu in gpus:
             gpu.fail("peers", "more than {} GPUs: not asked".format(MOST))
         return
-    found = {gpu["index"]: [] for gpu in gpus}
+    found: "dict[int, list[dict[str, Any]]]" = {gpu["index"]: [] for gpu in gpus}
     for one in sorted(devices):
         for other in sorted(devices):
             if one < other:

@@ -13,6 +13,10 @@ import os
 from nodevet.remote.probe.files import path_under, read
 from nodevet.remote.probe.toml_rows import rows
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
 DNF5 = "/usr/bin/dnf5"
 DNF4 = ("/usr/bin/dnf-3", "/usr/bin/dnf")
 CONFIG = "/etc/dnf/dnf.conf"
@@ -93,7 +97,7 @@ def dnf5_locks(text):
     >>> about("ab"), versions
     (True, {'0:1-1'})
     """
-    found = []
+    found: "list[dict[str, Any]]" = []
     for key, value in rows(text):
         if key == ("packages",):
             found.append({"name": "", "conditions": []})

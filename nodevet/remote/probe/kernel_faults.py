@@ -150,7 +150,7 @@ def begun(text, begin, kind, rest):
         # one that is worded in another way is still one
         return Said(kind) if begin.endswith(": Kill") else None
     detail = match.group(1) if match.re.groups else None
-    if kind == "fs_error":
+    if detail and kind == "fs_error":
         detail = detail.rstrip(".:")
         if begin.startswith(("Aborting journal", "JBD2")):
             detail = JOURNAL.sub("", detail)

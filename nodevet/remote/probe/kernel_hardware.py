@@ -12,10 +12,16 @@ from collections import namedtuple
 
 from nodevet.remote.probe.patterns import NAME, NAME_BYTES, Pattern
 
-# What a line says: the kind of event, the number of an Xid, a PCI address, fatal, nonfatal or
-# corrected, and what else tells events of a kind apart: a process, a device, a part of a GPU.
-Said = namedtuple("Said", "kind code address severity detail")
-Said.__new__.__defaults__ = (None, None, None, None)
+
+class Said(namedtuple("Said", "kind code address severity detail")):
+    """What a line says: the kind of event, the number of an Xid, a PCI address, fatal, nonfatal or
+    corrected, and what else tells events of a kind apart: a process, a device, a part of a GPU."""
+
+    __slots__ = ()
+
+    def __new__(cls, kind, code=None, address=None, severity=None, detail=None):
+        return super().__new__(cls, kind, code, address, severity, detail)
+
 
 ADDRESS = r"(?:PCI:)?(?:([0-9a-fA-F]{1,8}):)?([0-9a-fA-F]{2}):([0-9a-fA-F]{2})(?:\.([0-7]))?"
 PLACE = Pattern(r"(?<![0-9a-zA-Z:])" + ADDRESS + r"(?![0-9a-zA-Z])")

@@ -129,11 +129,12 @@ class Rows(object):
         self.count(int(sequence))
         if kernel:
             self.is_of(text)
-        seconds, mine = int(microseconds) / 1e6, self.message and self.message.kernel is kernel
-        if flag[:1] == b"+" and mine:
-            self.go_on(False, text)
-        elif flag[:1] == b"c" and self.marked and mine:
-            self.continued(seconds, kernel, text)
+        seconds = int(microseconds) / 1e6
+        above = self.message if self.message and self.message.kernel is kernel else None
+        if above and flag[:1] == b"+":
+            self.go_on(above, False, text)
+        elif above and flag[:1] == b"c" and self.marked:
+            self.continued(above, seconds, kernel, text)
         else:
             self.begin(seconds, kernel, text)
 
@@ -143,16 +144,15 @@ class Rows(object):
         if version:
             self.marked = (int(version.group(1)), int(version.group(2))) >= MARKED
 
-    def continued(self, seconds, kernel, text):
+    def continued(self, above, seconds, kernel, text):
         """A continued line: read if it is the NVIDIA driver's, or of what that began."""
         if CPUSET.search(text):
             return
         driver = text.startswith(DRIVER)
-        above = self.message
         begun = above.text.startswith(DRIVER) and not above.text.startswith(XID)
         near = seconds <= above.seconds + AT_ONCE_S and len(above.pieces) < MOST_PIECES
         if begun and near and not text.startswith(XID):
-            self.go_on(driver, text)
+            self.go_on(above, driver, text)
         elif driver:
             self.begin(seconds, kernel, text)
 
@@ -160,20 +160,20 @@ class Rows(object):
         priority, facility, when, own, inner, text = plain_row().match(row).groups()
         seconds = own or inner
         prefixed = when is not None and self.form != "kmsg"
-        further = row.startswith((b" ", b"\t")) and self.message is not None
-        moved = plain_row().match(row.lstrip()) if further else None
-        strange = moved is not None and moved.group(3) is not None  # a whole row, and yet moved
+        above = self.message if row.startswith((b" ", b"\t")) else None
+        moved = plain_row().match(row.lstrip()) if above else None
+        strange = moved if moved and moved.group(3) is not None else None  # a whole row, yet moved
         if prefixed:
             self.form = "text"
             kernel = int(priority or b"0") >> 3 == 0 and facility in (None, b"kern")
             self.begin(float(seconds) if seconds else None, kernel, text, len(row) - len(text))
-        elif further and self.form == "text" and not strange:
-            width = self.message.indent
-            self.go_on(False, row[width:] if not row[:width].strip() else row.lstrip())
+        elif above and self.form == "text" and not strange:
+            width = above.indent
+            self.go_on(above, False, row[width:] if not row[:width].strip() else row.lstrip())
         else:
             self.lose_row()
             if self.form == "text" and self.message:
-                self.go_on(True, moved.group(6) if strange else text)
+                self.go_on(self.message, True, strange.group(6) if strange else text)
             else:
                 self.begin(None, int(priority or b"0") >> 3 == 0, text, 0)
 
@@ -189,8 +189,8 @@ class Rows(object):
         self.end()
         self.message = Message(seconds, kernel, text, indent)
 
-    def go_on(self, begins, text):
-        if len(self.message.pieces) < MOST_PIECES:
-            self.message.pieces.append((begins, text))
+    def go_on(self, message, begins, text):
+        if len(message.pieces) < MOST_PIECES:
+            message.pieces.append((begins, text))
         else:
             self.lose("a message has more than {} lines".format(MOST_PIECES))

@@ -32,7 +32,7 @@ def messages(data):
 
 def attributes(data):
     """{type: value} of the attributes of a message. Raises ValueError."""
-    found = {}
+    found: "dict[int, bytes]" = {}
     while len(data) >= ATTRIBUTE.size:
         length, kind = ATTRIBUTE.unpack_from(data)
         if not ATTRIBUTE.size <= length <= len(data):
@@ -59,7 +59,7 @@ def addresses():
     body = IFADDRMSG.pack(socket.AF_INET, 0, 0, 0, 0)
     head = NLMSG.pack(NLMSG.size + len(body), RTM_GETADDR, NLM_F_REQUEST | NLM_F_DUMP, 1, 0)
     names = {index: name for index, name in socket.if_nameindex()}
-    found = []
+    found: "list[tuple[str, str]]" = []
     with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, socket.NETLINK_ROUTE) as asking:
         asking.settimeout(SECONDS)
         asking.send(head + body)

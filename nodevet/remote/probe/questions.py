@@ -6,6 +6,10 @@ import signal
 
 from nodevet.remote.probe.files import Reading
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
 KINDS = ("equals", "contains", "pattern")
 PATIENCE = 1.0  # seconds of CPU time for one pattern
 
@@ -20,7 +24,7 @@ def merged(asked, key):
     >>> merged([{"path": "/a", "contains": ["x"]}, {"path": "/a", "contains": ["y"]}], "path")
     [{'path': '/a', 'contains': ['x', 'y']}]
     """
-    found = {}
+    found: "dict[str, dict[str, Any]]" = {}
     for question in asked:
         whole = found.setdefault(question[key], {})
         for name, value in question.items():

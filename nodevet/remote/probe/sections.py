@@ -19,6 +19,10 @@ import sys
 
 from nodevet.remote.probe import collectors
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
 ORDINARY = 32.0  # seconds that a section has at least, if the request leaves so many
 HALF = 0.5
 
@@ -35,7 +39,8 @@ def modules_in(folder):
     if os.path.isdir(folder):
         endings = [os.path.splitext(name) for name in os.listdir(folder)]
         return [name for name, ending in endings if ending == ".py" and name != "__init__"]
-    return [name for name, _ in sys.path_hooks[0](folder).iter_modules()]
+    payload: "Any" = sys.path_hooks[0](folder)
+    return [name for name, _ in payload.iter_modules()]
 
 
 def source(name):
@@ -44,7 +49,8 @@ def source(name):
         path = os.path.join(folder, name + ".py")
         try:
             if not os.path.isdir(folder):
-                return __loader__.get_source("{}.{}".format(collectors.__name__, name))
+                payload: "Any" = __spec__.loader
+                return payload.get_source("{}.{}".format(collectors.__name__, name))
             with open(path, encoding="utf-8") as file:
                 return file.read()
         except (OSError, ValueError, LookupError):

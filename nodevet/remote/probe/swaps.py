@@ -86,7 +86,7 @@ def fstab(root):
 
 def units(root):
     """The units of type swap that others want, but for those of /etc/fstab and masked ones."""
-    wanted = set()
+    wanted: "set[str]" = set()
     for folder in UNIT_PATH:
         for name in entries(root, folder):
             if name.endswith((".wants", ".requires")):

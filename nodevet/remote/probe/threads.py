@@ -174,7 +174,7 @@ class WatchedThread(object):
             record.fail_all(("name", "cpu"), "the thread ended")
         else:
             record["name"], record["cpu"] = self.last["name"], self.last["cpu"]
-        told = COUNTS
+        told: "tuple[str, ...]" = COUNTS
         if self.ended_s is not None:  # what it did after the look before is not known
             told = TICKS if self.sights > 1 or (self.sights and self.born_s is not None) else ()
             record.fail_all([field for field in COUNTS if field not in told], "the thread ended")

@@ -69,7 +69,8 @@ def rows(text):
 
 def strings(text):
     """The strings of a row, up to a comment."""
-    found, at = [], 0
+    found: "list[str]" = []
+    at = 0
     while True:
         match = STRING.search(text, at)
         if match is None or "#" in text[at : match.start()]:

@@ -134,7 +134,7 @@ class Series(object):
     """Values of several fields, one for each look; a look at which one failed has null."""
 
     def __init__(self, fields):
-        self.values = {field: [] for field in fields}
+        self.values: "dict[str, list[object]]" = {field: [] for field in fields}
         self.why = {}
 
     def take(self, found, why=None):

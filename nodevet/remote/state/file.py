@@ -30,7 +30,7 @@ def look(root, path):
             content = opened.read(LIMIT + 1)
     finally:
         os.close(descriptor)
-    value = {
+    value: "dict[str, object]" = {
         "mode": stat.S_IMODE(status.st_mode),
         "owner": status.st_uid,
         "group": status.st_gid,

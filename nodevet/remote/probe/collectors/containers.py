@@ -65,7 +65,7 @@ def located(root, program):
 
 def engine(name, **answers):
     """What is configured of an engine; see nodevet.evidence.containers.Engine."""
-    empty = dict.fromkeys(ANSWERS, False)
+    empty: "dict[str, object]" = dict.fromkeys(ANSWERS, False)
     empty["program"] = ""
     empty.update(answers)
     return Reading(name=name, **empty)
@@ -134,7 +134,7 @@ def docker(root):
 
 def imported(root, folder, patterns):
     """The texts of the files that a configuration imports. Raises OSError, ValueError."""
-    texts = []
+    texts: "list[str]" = []
     for pattern in patterns:
         place, _, name = (
             pattern if pattern.startswith("/") else folder + "/" + pattern
@@ -152,7 +152,8 @@ def parse_engine(texts, tables):
     `tables`: the end of the key above the runtimes, that of the default, that of CDI.
     """
     runtimes, default_key, cdi_key, program_keys = tables
-    programs, default, has_cdi = {}, "", None
+    programs: "dict[str, str]" = {}
+    default, has_cdi = "", None
     for text in texts:
         for key, value in rows(text):
             at = len(key) - 1

@@ -50,7 +50,7 @@ def topology(root, cpus):
 
 def packages_of(cpus, found):
     """{package id: cpulist} from the CPUs and their topology."""
-    members = {}
+    members: "dict[str, list[int]]" = {}
     for cpu, (package, _) in zip(cpus, found):
         members.setdefault(str(package), []).append(cpu)
     return {package: format_cpulist(ids) for package, ids in members.items()}

@@ -85,7 +85,7 @@ def fold(policies):
     ...       (1, {"cpus": [1], "governor": "performance"})])
     [{'governor': 'performance', 'policies': '0-1', 'cpus': '0-1'}]
     """
-    groups = []  # (settings, policy numbers, CPUs)
+    groups: "list[tuple[dict[str, object], list[int], list[object]]]" = []
     for id, record in policies:
         settings = {key: value for key, value in record.items() if key != "cpus"}
         equal = [group for group in groups if group[0] == settings]

@@ -48,7 +48,8 @@ def enabled(root, place):
 def states(root):
     """Every kind of state with the CPUs that have it, and those that may enter it. Raises OSError,
     ValueError."""
-    found, named = {}, {}
+    found: "dict[tuple[int, int, str], tuple[list[int], list[int]]]" = {}
+    named = {}
     for cpu in numbered(root, CPUS, "cpu", MOST_CPUS):
         folder = "{}/cpu{}/cpuidle".format(CPUS, cpu)
         try:

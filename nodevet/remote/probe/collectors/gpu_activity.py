@@ -216,7 +216,7 @@ class WatchedGpu(object):
             running = self.ask("nvmlDeviceGetComputeRunningProcesses")
         except CallError as failure:
             return {}, str(failure)
-        used = {}
+        used: "dict[int, int | None]" = {}
         for each in running:  # in MIG mode once for each device that it uses
             known = [used.get(int(each.pid), 0), each.usedGpuMemory]
             used[int(each.pid)] = None if None in known else sum(known)

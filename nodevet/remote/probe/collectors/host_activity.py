@@ -130,7 +130,8 @@ def kilobytes(rows, key):
 
 def memory(root):
     """({field: number}, {field: why not}) of /proc/meminfo and /proc/vmstat."""
-    found, why = {}, {}
+    found: "dict[str, int | None]" = {}
+    why: "dict[str, str | None]" = {}
     rows, problem = attempt(lambda: parse_rows(read(root, "/proc/meminfo")))
     for field, key in MEMINFO + (("total_kb", "MemTotal"),):
         found[field], why[field] = (
@@ -228,7 +229,7 @@ def interrupts(root):
     """{irq: (what for, [count of each CPU])} of GPUs, drives and cards. Raises OSError."""
     head, *rows = read(root, "/proc/interrupts").splitlines()
     cpus = [integer(word[3:]) for word in head.split()]
-    found = {}
+    found: "dict[str, tuple[str, dict[int, int]]]" = {}
     for row in rows:
         irq, _, rest = row.partition(":")
         words = rest.split()
@@ -301,14 +302,15 @@ def interrupt_of(irq, first, last):
     record = Reading(irq=irq, action=last[0])
     grown = {cpu: count - first[1].get(cpu, 0) for cpu, count in last[1].items()}
     record["count"] = [sum(first[1].values()), sum(last[1].values())]
-    record["cpu"] = max(grown, key=grown.get) if any(grown.values()) else None
+    record["cpu"] = max(grown, key=lambda cpu: grown[cpu]) if any(grown.values()) else None
     return record
 
 
 def collect(root, request):
     watch = Watch("host_activity", root, request, share=SHARE)
     total, press, memo = Series(TOTALS), Series(p_names()), Series(MEMORY)
-    ends, last_memory = [], {}
+    ends: "list[Ends]" = []
+    last_memory = {}
     for _ in watch.looks():
         if not ends or watch.is_last:
             ends.append(Ends(root, request))

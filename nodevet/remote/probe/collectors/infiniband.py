@@ -102,7 +102,8 @@ def pkeys(root, place):
 
 def counted(root, place):
     """counters/* and hw_counters/*. Raises OSError, ValueError if there is neither."""
-    found, missing = {}, None
+    found: "dict[str, Reading]" = {}
+    missing = None
     for folder in ("counters/", "hw_counters/"):
         try:
             for counter in counters(root, place + folder):

@@ -50,7 +50,8 @@ def pattern(name):
 
 def asking(patterns):
     """A function from a package to the names that ask for it, whatever the architecture."""
-    exact, loose = {}, []
+    exact: "dict[str, list[str]]" = {}
+    loose = []
     for name, wanted in patterns.items():
         if "*" in name:
             loose.append((name, wanted))
@@ -70,7 +71,7 @@ def parse_status(text, patterns):
     >>> parse_status(text, {"a": pattern("a")})["a"][0]["version"]
     '1:2-3'
     """
-    found = {name: [] for name in patterns}
+    found: "dict[str, list[Reading]]" = {name: [] for name in patterns}
     names_for = asking(patterns)
     for block in text.split("\n\n"):
         first = block.lstrip("\n").split("\n", 1)[0]
@@ -113,7 +114,7 @@ def of_block(package, rows):
 
 def parse_rpm(text, patterns):
     """The same of rpm's rows. Raises ValueError."""
-    found = {name: [] for name in patterns}
+    found: "dict[str, list[Reading]]" = {name: [] for name in patterns}
     names_for = asking(patterns)
     for row in text.split("\n"):
         if not row:
@@ -136,7 +137,7 @@ def parse_rpm(text, patterns):
 def take_holds(packages):
     """Whether dnf holds each of these, which are all of their names."""
     held, why = attempt(holds, "/")
-    versions = {}
+    versions: "dict[str, list[str]]" = {}
     for each in packages:
         versions.setdefault(each["name"], []).append(each["version"])
     for each in packages:

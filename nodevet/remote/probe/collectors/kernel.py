@@ -48,7 +48,7 @@ def parse_free(text, page_kb):
     >>> parse_free("Node 0, zone   Normal      512      0      0      0      0 0 0 0 0 1 0", 4)
     50.0
     """
-    nodes = {}
+    nodes: "dict[str, tuple[int, int]]" = {}
     for row in text.splitlines():
         match = ROW.match(row.strip())
         if match is None:

@@ -101,9 +101,15 @@ class Log(object):
             return
         if self.rows <= FIRST_ROWS and NAME.match(text):
             self.gone = ""
-        if seconds is not None and seconds <= self.first_s + OVERLAP_S:
+        if self.is_early(seconds):
             self.early.add((seconds, text))
         self.reader.add(seconds, text, *readings)
+
+    def is_early(self, seconds):
+        """Whether a message is of the first moments of this log."""
+        if seconds is None or self.first_s is None:
+            return False
+        return seconds <= self.first_s + OVERLAP_S
 
     def is_back_at(self, seconds):
         """Whether time began again, as it does with each boot in a file that holds several."""

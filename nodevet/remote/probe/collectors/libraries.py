@@ -60,7 +60,7 @@ def parse_cache(data, wanted):
     if count > ENTRIES:
         raise ValueError("more than {} entries".format(ENTRIES))
     names = {name.encode(): name for name in wanted}
-    found = {}
+    found: "dict[str, str]" = {}
     for at in range(count):
         flags, key, value, _, _ = unpack(ENTRY, data, start + HEADER.size + at * ENTRY.size)
         if flags & 0xFF00 in OF_32_BITS:

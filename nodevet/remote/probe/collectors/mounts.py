@@ -131,7 +131,7 @@ def one(tree, path):
 
 def others(tree, asked):
     """The mounts that hold data, those of containers left out. Raises ValueError."""
-    found = {}
+    found: "dict[str, dict[str, object]]" = {}
     for row in tree.rows:
         kind = row[6].rpartition(" - ")[2].partition(" ")[0]
         if kind in PSEUDO or OF_CONTAINERS.match(row[4]):

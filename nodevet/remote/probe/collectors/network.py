@@ -128,7 +128,7 @@ def parse_ethtool(text):
     >>> parse_ethtool("NIC statistics:\\n     tx_timeout: 0\\n     [0]: rx_bytes: 7\\n")
     {'tx_timeout': 0, '[0]: rx_bytes': 7}
     """
-    found = {}
+    found: "dict[str, int]" = {}
     for row in text.splitlines():
         name, _, value = row.strip().rpartition(":")
         number, _ = attempt(integer, value)

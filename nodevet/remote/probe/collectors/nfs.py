@@ -65,7 +65,7 @@ def statistics(rows):
     columns = [[int(word) for word in match.group(1).split()] for match in matches if match]
     if not columns or any(not 8 <= len(each) <= 64 for each in columns):
         raise ValueError("no statistics of operations in mountstats")
-    found = {
+    found: "dict[str, int | None]" = {
         "operations": sum(each[0] for each in columns),
         "retransmissions": sum(max(0, each[1] - each[0]) for each in columns),
     }

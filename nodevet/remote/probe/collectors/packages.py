@@ -109,7 +109,7 @@ def parse_offers(text):
     >>> parse_offers(" a | 1:2-1 | file:/r ./ Packages\\n a | 1:1-1 | http://h x/main Sources")
     {'a': ['1:2-1']}
     """
-    found = {}
+    found: "dict[str, list[str]]" = {}
     for row in text.splitlines():
         words = [word.strip() for word in row.split(" | ")]
         if len(words) != 3:
@@ -128,7 +128,7 @@ def parse_states(text):
     >>> sorted(parse_states("Package: a\\nArchitecture: amd64\\nAuto-Installed: 1\\n"))
     ['a', 'a:amd64']
     """
-    found = set()
+    found: "set[str]" = set()
     for block in text.split("\n\n"):
         rows = dict(row.split(": ", 1) for row in block.split("\n") if ": " in row)
         if rows.get("Auto-Installed") == "1" and "Package" in rows:

@@ -25,7 +25,7 @@ from nodevet.remote.probe.files import (
     read,
     read_bytes,
 )
-from nodevet.remote.probe.threads import small, stat_of, threads_of
+from nodevet.remote.probe.threads import WatchedThread, small, stat_of, threads_of
 from nodevet.remote.probe.watch import Watch, counted, cpu_s
 
 ASKED = True
@@ -71,7 +71,8 @@ def gpus_of_pids(found):
     """{pid: [GPU index]}: as NVML names them; those that hold /dev/nvidia<N> open where NVML names
     none at all, as in a container."""
     gpus = ((found.get("gpu") or {}).get("data") or {}).get("gpus") or ()
-    named, minors = {}, {}
+    named: "dict[int, list[int]]" = {}
+    minors = {}
     for gpu in gpus:
         minors[gpu.get("minor_number")] = gpu["index"]
         for process in gpu.get("processes") or ():
@@ -103,7 +104,7 @@ def stat_of_pid(root, pid):
 
 def with_descendants(pids, parent_of):
     """These and all that descends from them, parents first."""
-    children = {}
+    children: "dict[int, list[int]]" = {}
     for pid, parent in parent_of.items():
         children.setdefault(parent, []).append(pid)
     ordered, ahead = [], sorted(pid for pid in pids if pid in parent_of)
@@ -119,7 +120,7 @@ def with_descendants(pids, parent_of):
 
 def numa_pages(text):
     """{node: pages of 4 KiB} of numa_maps."""
-    found = {}
+    found: "dict[str, int]" = {}
     for row in text.splitlines():
         size = KERNEL_PAGE.search(row)
         unit = int(size.group(1)) // 4 if size else 1
@@ -145,7 +146,8 @@ class WatchedProcess(object):
         self.last, self.why = {}, {}
         self.heir = None  # the parent of whoever has its number now
         self.name = self.was = None  # its name before it became another program
-        self.threads, self.no_threads = [], "it ended"
+        self.threads: "list[WatchedThread]" = []
+        self.no_threads: "str | None" = "it ended"
         self.has_more = False  # threads than those
         self.pages = (None, "it was not read")
         self.status = (None, "it ended")

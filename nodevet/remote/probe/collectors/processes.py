@@ -152,7 +152,7 @@ def collect(root, request):
     note = request.get("note", silent)
     pids = {int(name) for name in names(root, "/proc", PIDS) if NUMBER.match(name)}
     complete = sees_all(root, pids, request.get("whole_machine", False))
-    wanted = {}
+    wanted: "dict[int, list[int] | Exception]" = {}
     for pid in named_by_nvml(request.get("found", {})):
         wanted[pid] = []
     for pid in sorted(pids | set(wanted)):

@@ -25,7 +25,7 @@ def parse_arrays(text):
     """[(heading, [the rows below it])] of /proc/mdstat. Raises ValueError."""
     if not text.startswith("Personalities"):
         raise ValueError("not the beginning of {}: {}".format(MDSTAT, quote(text)))
-    blocks = []
+    blocks: "list[tuple[str, list[str]]]" = []
     for row in text.splitlines()[1:]:
         if row.startswith("md"):
             blocks.append((row.rstrip(), []))

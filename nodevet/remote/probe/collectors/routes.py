@@ -143,7 +143,7 @@ def placed(own, routes):
 
 def listed(pairs):
     """The addresses by interface; of an interface with many the first."""
-    names = {}
+    names: "dict[str, list[str]]" = {}
     for name, address in pairs:
         names.setdefault(name, []).append(address)
     return [
