@@ -11,7 +11,7 @@ import fnmatch
 import os
 
 from nodevet.remote.probe.files import path_under, read
-from nodevet.remote.probe.toml_rows import rows
+from nodevet.remote.probe.toml_rows import rows, single
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -102,11 +102,11 @@ def dnf5_locks(text):
         if key == ("packages",):
             found.append({"name": "", "conditions": []})
         elif found and key == ("packages", "name"):
-            found[-1]["name"] = value
+            found[-1]["name"] = single(value)
         elif found and key[:2] == ("packages", "conditions") and len(key) == 2:
             found[-1]["conditions"].append({} if value == "" else {"comparator": "not known"})
         elif found and key[:2] == ("packages", "conditions") and found[-1]["conditions"]:
-            found[-1]["conditions"][-1][key[2]] = value
+            found[-1]["conditions"][-1][key[2]] = single(value)
     return [lock for entry in found for lock in dnf5_lock(entry["name"], entry["conditions"])]
 
 

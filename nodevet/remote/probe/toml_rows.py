@@ -4,6 +4,7 @@ The node's Python may be older than tomllib. What is not of this form is left ou
 "not known" if a file mentions what it looks for and no row has it.
 """
 
+from nodevet.remote.probe.files import quote
 from nodevet.remote.probe.patterns import Pattern
 
 HEADER = Pattern(r"\[\[?(.*?)\]\]?\s*(?:#.*)?\Z")
@@ -65,6 +66,13 @@ def rows(text):
             continue
         quoted = STRING.match(value)
         yield key, strings(value)[0] if quoted else value.split("#", 1)[0].strip()
+
+
+def single(value):
+    """The value of a row that has one. Raises ValueError for a list."""
+    if isinstance(value, list):
+        raise ValueError("a list where one value is expected: {}".format(quote(str(value))))
+    return value
 
 
 def strings(text):

@@ -3,6 +3,7 @@
 import errno
 import json
 import os
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -277,6 +278,18 @@ def test_a_configuration_that_is_not_understood_is_not_judged(tmp_path: Path, ch
     found = told(root, check)
     assert found["docker"] == found["containerd"] == (None,) * 5
     assert found["k3s"] == (True, True, True, True, False)
+
+
+@pytest.mark.parametrize("row", ['default_runtime_name = ["nvidia"]', "BinaryName = ['nvidia']"])
+def test_a_list_in_place_of_a_name_spoils_its_engine_alone(
+    tmp_path: Path, check: Check, row: str
+) -> None:
+    key = row.partition(" ")[0]
+    config = re.sub(rf"{key} = .*", row, VERSION_2)
+    root = put(tmp_path, {**PROGRAMS, "/etc/containerd/config.toml": config})
+    found = told(root, check)
+    assert found["containerd"] == (None,) * 5
+    assert found["podman"] == (False, False, False, True, False)
 
 
 def test_a_folder_that_is_closed_is_not_an_empty_configuration(

@@ -153,3 +153,11 @@ def test_a_list_that_nothing_reads_holds_nothing(
     tmp_path: Path, files: dict[str, str], found: bool | str
 ) -> None:
     assert held(node(tmp_path, **files), "bash", "5.1.8-6.el9") == found
+
+
+@pytest.mark.parametrize(
+    "row", ['name = ["dkms"]', 'name = "dkms"\n[[packages.conditions]]\nkey = []']
+)
+def test_a_list_where_dnf_has_one_value_is_not_read(tmp_path: Path, row: str) -> None:
+    with pytest.raises(ValueError, match="a list where one value is expected"):
+        holds(node(tmp_path, dnf5="", toml="[[packages]]\n" + row))

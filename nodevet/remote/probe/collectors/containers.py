@@ -19,7 +19,7 @@ from nodevet.remote.probe.files import (
     reason,
     tell_missing,
 )
-from nodevet.remote.probe.toml_rows import mentions, rows
+from nodevet.remote.probe.toml_rows import mentions, rows, single
 
 FOLDERS = ("/usr/bin", "/usr/local/bin", "/usr/sbin", "/usr/local/sbin", "/bin", "/snap/bin")
 TOOLKITS = ("/usr/local/nvidia/toolkit", "/run/current-system/sw/bin", "/opt/nvidia/toolkit")
@@ -162,9 +162,9 @@ def parse_engine(texts, tables):
             if at > 0 and is_nvidia(key[at]):
                 programs.setdefault(key[at], "")
                 if key[-1] in program_keys and len(key) > at + 1:
-                    programs[key[at]] = value
+                    programs[key[at]] = single(value)
             elif key and key[-1] == default_key:
-                default = value
+                default = single(value)
             elif key and key[-1] == cdi_key:
                 has_cdi = value == "true"
     if not programs and any(mentions(text, "nvidia") for text in texts):
