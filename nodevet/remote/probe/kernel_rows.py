@@ -150,8 +150,9 @@ class Rows(object):
             return
         driver = text.startswith(DRIVER)
         begun = above.text.startswith(DRIVER) and not above.text.startswith(XID)
-        near = seconds <= above.seconds + AT_ONCE_S and len(above.pieces) < MOST_PIECES
-        if begun and near and not text.startswith(XID):
+        near = above.seconds is not None and seconds <= above.seconds + AT_ONCE_S
+        room = len(above.pieces) < MOST_PIECES
+        if begun and near and room and not text.startswith(XID):
             self.go_on(above, driver, text)
         elif driver:
             self.begin(seconds, kernel, text)

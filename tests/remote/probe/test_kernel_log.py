@@ -636,6 +636,14 @@ def test_t1_a_row_that_is_not_understood_makes_the_log_incomplete(
         assert {each.kind for each in found.events} == {"off_bus"}
 
 
+def test_a_continued_line_below_a_row_without_a_time_is_read(tmp_path: Path, check: Check) -> None:
+    """A recorded log may begin in the middle of a record: with a row of its dictionary."""
+    text = b" SUBSYSTEM=pci\n6,2,100,c;NVRM: loading NVIDIA UNIX x86_64 Kernel Module\n"
+    found = check("kernel_log", kernel_log.collect(kmsg(tmp_path, text), {}))
+    assert [each.kind for each in found.events] == ["driver_load"]
+    assert "its row 1 is not understood" in found.errors["complete"]
+
+
 def test_t1_thousands_of_odd_rows_cost_no_event(tmp_path: Path, check: Check) -> None:
     odd = b"".join(b"odd row %d\n" % number for number in range(5000))
     text = as_dmesg(MESSAGES[:1]) + odd + b"[   61.5] NVRM: Xid (PCI:0000:19:00): 79, x\n"
