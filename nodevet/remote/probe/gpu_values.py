@@ -57,7 +57,8 @@ def limit(value):
     >>> limit(-2), limit(0xFFFFFFFE)
     (-2, -2)
     """
-    return number(value) - (1 << 32) if value >= 1 << 31 else number(value)
+    degrees = number(value)
+    return degrees - (1 << 32) if degrees >= 1 << 31 else degrees
 
 
 def pstate(value):

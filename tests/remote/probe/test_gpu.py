@@ -554,3 +554,8 @@ def test_nvml_does_not_speak_for_the_tree_of_another_machine(tmp_path):
         collector.collect(str(tmp_path), {})
     boot_id.write_text(Path(BOOT_ID).read_text())
     assert is_this_machine(str(tmp_path))
+
+
+def test_a_threshold_without_a_value_is_not_available() -> None:
+    with pytest.raises(gpu_nvml.CallError, match="NVML_VALUE_NOT_AVAILABLE"):
+        gpu_values.limit(None)
