@@ -42,7 +42,7 @@ fresh: ## make demo and make test in a clone on a minimal Debian, booted for it
 lint: .venv/ready ## style, types, import rules, Python 3.6 syntax of the probe
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/vermin --quiet --no-tips -t=3.6- --violations nodevet/remote
+	$(BIN)/vermin --quiet --no-tips --eval-annotations -t=3.6- --violations nodevet/remote
 	rm -rf build/wheel build/dist
 	for project in . sim; do \
 		$(BIN)/python -m build --quiet --no-isolation --outdir build/dist $$project || exit; \

@@ -3,8 +3,12 @@ sections, or to hash what is hashed here."""
 
 import importlib
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
-def sha256(data):
+
+def sha256(data: bytes) -> "Any":
     """The hash object of these bytes."""
     for name in ("_sha2", "_sha256"):  # since Python 3.12, and before
         try:

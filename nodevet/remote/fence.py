@@ -10,7 +10,7 @@ import fcntl
 import sys
 
 
-def refusal(path, token):
+def refusal(path: str, token: str) -> str:
     """Why nothing may begin; empty if it may. Raises OSError."""
     try:
         fcntl.flock(9, fcntl.LOCK_SH | fcntl.LOCK_NB)

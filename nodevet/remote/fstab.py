@@ -3,7 +3,7 @@
 PATH = "/etc/fstab"
 
 
-def swap_fields(line):
+def swap_fields(line: str) -> "tuple[str, list[str]] | None":
     """(device as it is written, options) of a line of a swap device; None of every other line.
 
     >>> swap_fields("/swap none swap sw,nofail 0 0"), swap_fields("#/swap none swap sw 0 0")
@@ -16,7 +16,7 @@ def swap_fields(line):
     return words[0], words[3].split(",") if len(words) > 3 else []
 
 
-def is_on_at_boot(line):
+def is_on_at_boot(line: str) -> bool:
     """Whether a line turns swap on at boot.
 
     >>> is_on_at_boot("/swap none swap sw 0 0"), is_on_at_boot("/swap none swap noauto 0 0")

@@ -9,8 +9,12 @@ import pkgutil
 
 from nodevet.remote import state
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from types import ModuleType
 
-def kind(name):
+
+def kind(name: str) -> "ModuleType | None":
     """The module of a kind; None if there is no such file."""
     if name not in {module.name for module in pkgutil.iter_modules(state.__path__)}:
         return None

@@ -22,6 +22,10 @@ import time
 from nodevet.remote.probe.files import BOOT_ID, attempt, line, reason
 from nodevet.remote.request import Refused
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
 SILENCE = 120  # seconds without a byte, after which the lock is let go
 SAID = 4096  # bytes of what the holder wrote
 PAUSE = 0.05  # seconds between two tries
@@ -31,7 +35,7 @@ UNKNOWN = {"who": "an unknown controller", "since": "", "boot_id": ""}
 _held: "list[int]" = []  # the open file: the lock is held for as long as this process lives
 
 
-def folder():
+def folder() -> str:
     """Where the lock is: /run/nodevet for root, else a place of this user alone.
 
     A user who is not root locks out only controllers that log in as the same user.
@@ -44,7 +48,7 @@ def folder():
     return "/tmp/nodevet-{}".format(os.geteuid())  # noqa: S108
 
 
-def open_file(place, name):
+def open_file(place: str, name: str) -> int:
     """An open file in a folder that only this user can write to. Raises Refused."""
     try:
         os.mkdir(place, 0o700)
@@ -67,7 +71,7 @@ def open_file(place, name):
     return file
 
 
-def taken(file, seconds):
+def taken(file: int, seconds: float) -> bool:
     """Whether the file could be locked within this time. Raises Refused."""
     end = time.monotonic() + seconds
     while True:
@@ -83,7 +87,7 @@ def taken(file, seconds):
         time.sleep(PAUSE)
 
 
-def said(lock):
+def said(lock: int) -> "dict[str, str] | None":
     """What a holder wrote about itself; None if it did not, or is about to."""
     try:
         found = json.loads(os.pread(lock, SAID, 0).decode("utf-8"))
@@ -92,7 +96,7 @@ def said(lock):
         return None
 
 
-def say(lock, who, token):
+def say(lock: int, who: "dict[str, str]", token: str) -> None:
     """Write who holds the lock. Raises Refused."""
     try:
         os.ftruncate(lock, 0)
@@ -101,7 +105,7 @@ def say(lock, who, token):
         raise Refused("the lock cannot be written: {}".format(reason(error)))
 
 
-def holder(lock):
+def holder(lock: int) -> "dict[str, str]":
     """Who holds the lock; it may be about to write that."""
     for _ in range(TRIES):
         found = said(lock)
@@ -111,7 +115,7 @@ def holder(lock):
     return UNKNOWN
 
 
-def has_open(pid, wanted):
+def has_open(pid: int, wanted: "os.stat_result") -> bool:
     """Whether a process has a file open; one that cannot be looked at has not."""
     folder = "/proc/{}/fd".format(pid)
     try:
@@ -123,7 +127,7 @@ def has_open(pid, wanted):
     return False
 
 
-def running(file):
+def running(file: int) -> str:
     """The processes that have a file open, but this one: `pid 12 (sh), pid 13 (sleep)`."""
     wanted, found = os.fstat(file), []
     pids = sorted(int(name) for name in os.listdir("/proc") if name.isdigit())
@@ -134,7 +138,7 @@ def running(file):
     return ", ".join(found[:4] + ["..."] * (len(found) > 4))
 
 
-def lock(request):
+def lock(request: "dict[str, Any]") -> "dict[str, object]":
     """{held: true, path, acting, python}: what the actions under it need.
 
     Else {held: false, who, since, boot_id, path}: who has it, or had it when an action was begun
@@ -169,7 +173,7 @@ def lock(request):
     }
 
 
-def keep(source, target):
+def keep(source: int, target: int) -> None:
     """Answer each sign of life, until the controller ends the session or is silent for too long.
 
     Both are file descriptors.

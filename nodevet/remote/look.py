@@ -9,8 +9,13 @@ from nodevet.remote.kinds import kind
 from nodevet.remote.probe.files import is_this_machine, reason
 from nodevet.remote.program import ToolError
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from types import ModuleType
+    from typing import Any
 
-def look(request):
+
+def look(request: "dict[str, Any]") -> "list[dict[str, object]]":
     """For each resource {exists, value, why}; `why` is set if it could not be looked at."""
     root, prepared, found = request["root"], {}, []
     for resource in request["resources"]:
@@ -24,34 +29,35 @@ def look(request):
     return found
 
 
-def look_at(module, root, name, *prepared):
+def look_at(module: "ModuleType", root: str, name: str, *prepared: object) -> "dict[str, object]":
     try:
-        return module.look(root, name, *prepared)
+        found: "dict[str, object]" = module.look(root, name, *prepared)
+        return found
     except ToolError as error:
         return unseen(str(error))
     except (OSError, ValueError, LookupError) as error:
         return unseen(reason(error))
 
 
-def seen(value):
+def seen(value: object) -> "dict[str, object]":
     return {"exists": True, "value": value, "why": ""}
 
 
-def absent(value=None):
+def absent(value: object = None) -> "dict[str, object]":
     return {"exists": False, "value": value, "why": ""}
 
 
-def unseen(why, exists=False, value=None):
+def unseen(why: str, exists: bool = False, value: object = None) -> "dict[str, object]":
     return {"exists": exists, "value": value, "why": why}
 
 
-def absolute(path):
+def absolute(path: str) -> str:
     if not path.startswith("/") or ".." in path.split("/"):
         raise ValueError("not an absolute path")
     return path
 
 
-def of_this_machine(root):
+def of_this_machine(root: str) -> None:
     if not is_this_machine(root):
         raise ValueError(
             "systemd and packages are read on this machine only, not under {}".format(root)

@@ -14,6 +14,11 @@ from nodevet.remote.probe.files import reason
 from nodevet.remote.reader import NobodyReads
 from nodevet.remote.request import Refused, RequestError, receive
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from types import ModuleType
+    from typing import Any, BinaryIO, NoReturn
+
 REQUEST_SECONDS = 60  # for the request to arrive
 MODULES = {
     "probe": "nodevet.remote.probe.main",
@@ -24,14 +29,14 @@ MODULES = {
 }
 
 
-def frame(text, nonce):
+def frame(text: bytes, nonce: str) -> bytes:
     """The answer with its length and SHA-256, so that noise and truncation are seen."""
     digest = sha256(text).hexdigest()
     head = "\n\x1eNODEVET {} {} {}\n".format(nonce, len(text), digest)
     return head.encode("ascii") + text + b"\n"
 
 
-def keep_standard_descriptors():
+def keep_standard_descriptors() -> None:
     """Fill 0, 1 and 2 if they are closed, so that no pipe of ours takes their place."""
     spare = os.open(os.devnull, os.O_RDWR)
     while spare <= 2:
@@ -39,12 +44,12 @@ def keep_standard_descriptors():
     os.close(spare)
 
 
-def complain(text):
+def complain(text: str) -> None:
     """A sentence on stderr, if there is one."""
     os.write(2, "nodevet: {}\n".format(text).encode("ascii", "backslashreplace"))
 
 
-def document_of(request, module):
+def document_of(request: "dict[str, Any]", module: "ModuleType") -> "Any":
     """What is to be answered. Raises RequestError."""
     do = request["do"]
     try:
@@ -54,7 +59,7 @@ def document_of(request, module):
     return found if do == "probe" else {"result": found}
 
 
-def answer(stdin, stdout):
+def answer(stdin: "BinaryIO", stdout: "BinaryIO") -> int:
     """Read a request and answer it; returns an exit code as `serve` has it."""
     signal.alarm(REQUEST_SECONDS)
     try:
@@ -83,7 +88,7 @@ def answer(stdin, stdout):
     return 0
 
 
-def serve(stdin, stdout):
+def serve(stdin: "BinaryIO", stdout: "BinaryIO") -> "NoReturn":
     """Answer one request and end this process.
 
     Exit codes: 0 answered, 1 an internal error, or the answer could not be written, 2 the request

@@ -8,6 +8,12 @@ import time
 from nodevet.remote.guard import PR_SET_NO_NEW_PRIVS, find_prctl, kill_with_parent
 from nodevet.remote.probe.files import SectionError, quote, reason
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Callable, Sequence, Tuple
+
+    User = Tuple[int, int, Sequence[int]]
+
 FOLDERS = (
     "/usr/sbin",
     "/usr/bin",
@@ -36,7 +42,7 @@ class ToolError(SectionError):
     """The program gave no answer; the message says why."""
 
 
-def find(name):
+def find(name: str) -> str:
     """The path of a program. Raises ToolError."""
     for folder in FOLDERS:
         path = folder + "/" + name
@@ -49,13 +55,14 @@ class Program(object):
     """A running program: its process, and what it writes. subprocess, which can do more, takes
     longer to import than most programs take."""
 
-    def __init__(self, pid, stdout, stderr):
+    def __init__(self, pid: int, stdout: int, stderr: "int | None") -> None:
         self.pid = pid
         self.stdout = stdout
         self.stderr = stderr  # None if nobody wants it
-        self.code = None  # its exit code once it has ended, or minus the signal that ended it
+        # its exit code once it has ended, or minus the signal that ended it
+        self.code: "int | None" = None
 
-    def ended(self, flags=os.WNOHANG):
+    def ended(self, flags: int = os.WNOHANG) -> bool:
         """Whether it has ended."""
         if self.code is None:
             found = os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT | flags)
@@ -64,7 +71,7 @@ class Program(object):
                 self.code = -found.si_status if signaled else found.si_status
         return self.code is not None
 
-    def end(self):
+    def end(self) -> None:
         """Kill it, and what it started, and leave nothing of it."""
         try:
             os.killpg(self.pid, signal.SIGKILL)  # nobody else's number until it is waited for
@@ -76,7 +83,9 @@ class Program(object):
                 os.close(file)
 
 
-def start(words, stderr, user=None):
+def start(
+    words: "list[str] | tuple[str, ...]", stderr: bool, user: "User | None" = None
+) -> "Program":
     """A running program, which the kernel kills when we are gone. Raises OSError.
 
     `user`: (uid, gid, groups) of whom it is to be, who can become nobody else."""
@@ -97,7 +106,14 @@ def start(words, stderr, user=None):
     return program
 
 
-def become(words, out, complaint, fault, prctl, user):
+def become(
+    words: "list[str] | tuple[str, ...]",
+    out: int,
+    complaint: "int | None",
+    fault: int,
+    prctl: "Callable[..., int] | None",
+    user: "User | None",
+) -> None:
     """Be this program from here on."""
     try:
         os.setsid()
@@ -120,7 +136,7 @@ def become(words, out, complaint, fault, prctl, user):
         os._exit(127)
 
 
-def give(pipes, uid):
+def give(pipes: "Sequence[int | None]", uid: int) -> None:
     """Let this user open its own /dev/stdout and /dev/stderr, as scripts do."""
     for pipe in pipes:
         try:
@@ -130,7 +146,7 @@ def give(pipes, uid):
             pass
 
 
-def drop(prctl, uid, gid, groups):
+def drop(prctl: "Callable[..., int] | None", uid: int, gid: int, groups: "Sequence[int]") -> None:
     """Be this user, for good. Raises OSError."""
     if prctl is not None:
         prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
@@ -139,7 +155,12 @@ def drop(prctl, uid, gid, groups):
     os.setuid(uid)
 
 
-def run(words, seconds=SECONDS, limit=OUTPUT, user=None):
+def run(
+    words: "list[str] | tuple[str, ...]",
+    seconds: float = SECONDS,
+    limit: int = OUTPUT,
+    user: "User | None" = None,
+) -> "tuple[int, str, str]":
     """(exit code, stdout, the beginning of stderr) of a program, named by its path; stdout of at
     most `limit` bytes, within so many seconds. `user`: see start. Raises ToolError."""
     name = os.path.basename(words[0])
@@ -151,11 +172,18 @@ def run(words, seconds=SECONDS, limit=OUTPUT, user=None):
         told, complaint = gathered(name, program, time.monotonic() + seconds, seconds, limit)
     finally:
         program.end()
+    if program.code is None:
+        raise ToolError(name + " did not end")
     said = complaint[:COMPLAINT].decode("utf-8", "backslashreplace").strip()
     return program.code, told.decode("utf-8", "backslashreplace"), said
 
 
-def run_alone(words, seconds=SECONDS, limit=OUTPUT, user=None):
+def run_alone(
+    words: "list[str] | tuple[str, ...]",
+    seconds: float = SECONDS,
+    limit: int = OUTPUT,
+    user: "User | None" = None,
+) -> "tuple[int, str, str]":
     """`run`, of which no process is left, not even one that became a daemon; for programs that
     nobody here knows. Raises ToolError."""
     prctl, known = find_prctl(), children()
@@ -169,7 +197,7 @@ def run_alone(words, seconds=SECONDS, limit=OUTPUT, user=None):
             prctl(PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0)
 
 
-def children():
+def children() -> "set[int]":
     """The children of this process; none where the kernel does not tell them."""
     try:
         with open("/proc/self/task/{}/children".format(os.getpid())) as file:
@@ -178,7 +206,7 @@ def children():
         return set()
 
 
-def end_all_but(known):
+def end_all_but(known: "set[int]") -> None:
     """Kill every child of this process but these, and what becomes its child by that."""
     end = time.monotonic() + GRACE
     while time.monotonic() < end:
@@ -194,7 +222,9 @@ def end_all_but(known):
         time.sleep(0.002)
 
 
-def printed(words, seconds=SECONDS, limit=OUTPUT):
+def printed(
+    words: "list[str] | tuple[str, ...]", seconds: float = SECONDS, limit: int = OUTPUT
+) -> str:
     """What a program prints. Raises ToolError, also if its exit code is not 0."""
     code, text, complaint = run(words, seconds, limit)
     if code:
@@ -203,9 +233,11 @@ def printed(words, seconds=SECONDS, limit=OUTPUT):
     return text
 
 
-def gathered(name, program, end, seconds, limit):
+def gathered(
+    name: str, program: "Program", end: float, seconds: float, limit: int
+) -> "tuple[bytes, bytes]":
     """Its stdout, and the beginning of its stderr, once it has ended. Raises ToolError."""
-    texts = {program.stdout: b"", program.stderr: b""}
+    texts = {file: b"" for file in (program.stdout, program.stderr) if file is not None}
     out, complaint = texts
     poll = select.poll()
     for file in texts:

@@ -13,6 +13,10 @@ import time
 
 from nodevet.remote.probe.files import reason
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, BinaryIO
+
 DOES = ("probe", "look", "managers", "agents", "lock")
 LIMIT = 1 << 20  # bytes
 DEADLINE = 30.0  # seconds
@@ -32,7 +36,7 @@ class Refused(Exception):  # noqa: N818
     """The request cannot be answered on this node; the message says why."""
 
 
-def receive(stdin):
+def receive(stdin: "BinaryIO") -> "dict[str, Any]":
     """The request, `checked`, with arrived_s, this machine's time. Raises RequestError."""
     line = stdin.readline(LIMIT)
     if not line.endswith(b"\n"):
@@ -46,7 +50,7 @@ def receive(stdin):
     return request
 
 
-def checked(request):
+def checked(request: object) -> "dict[str, Any]":
     """The request with its defaults, as a dict. Raises RequestError."""
     if not isinstance(request, dict):
         raise RequestError("not a JSON object")
@@ -73,7 +77,7 @@ def checked(request):
     )
 
 
-def number_of_seconds(value):
+def number_of_seconds(value: object) -> float:
     """A deadline. Raises RequestError."""
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise RequestError("deadline is not a number of seconds")
@@ -82,7 +86,7 @@ def number_of_seconds(value):
     return float(value)
 
 
-def sample_of(value):
+def sample_of(value: object) -> float:
     """Seconds between two readings of counters. Raises RequestError."""
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise RequestError("sample is not a number of seconds")
@@ -91,7 +95,7 @@ def sample_of(value):
     return float(value)
 
 
-def asked_for(asks):
+def asked_for(asks: object) -> "dict[str, list[Any]]":
     """What a baseline asks for, by section. Raises RequestError."""
     if not isinstance(asks, dict) or not all(isinstance(listed, list) for listed in asks.values()):
         raise RequestError("asks is not an object of lists")
@@ -103,11 +107,11 @@ def asked_for(asks):
     return asks
 
 
-def is_name(item):
+def is_name(item: object) -> bool:
     return isinstance(item, str) and len(item) <= NAME
 
 
-def resources_of(resources):
+def resources_of(resources: object) -> "list[dict[str, str]]":
     """What is to be looked at. Raises RequestError."""
     if not isinstance(resources, list) or len(resources) > RESOURCES:
         raise RequestError("resources is not a list of at most {}".format(RESOURCES))

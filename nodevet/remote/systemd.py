@@ -5,6 +5,10 @@ import re
 from nodevet.remote.probe.files import quote
 from nodevet.remote.program import ToolError, find, printed
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Sequence
+
 UNIT_PATH = (  # first wins: systemd.unit(5), Unit File Load Path
     "/etc/systemd/system.control",  # systemctl set-property
     "/run/systemd/system.control",
@@ -28,7 +32,7 @@ SECONDS = 15
 OUTPUT = 4 << 20  # bytes
 
 
-def unit_names(*types):
+def unit_names(*types: str) -> "re.Pattern[str]":
     """The regular expression of the whole names of units of these types.
 
     >>> bool(unit_names("swap").match("dev-sda2.swap")), bool(unit_names("swap").match("a.mount"))
@@ -37,7 +41,7 @@ def unit_names(*types):
     return re.compile(r"{}\.(?:{})\Z".format(UNIT_NAME, "|".join(types)))
 
 
-def parse_show(text):
+def parse_show(text: str) -> "list[dict[str, str]]":
     """A dict for each unit, in the order in which they were named. Raises ValueError.
 
     >>> parse_show("Id=a.service\\nSubState=dead\\n\\nId=c.service\\nSubState=running")[1]
@@ -52,7 +56,7 @@ def parse_show(text):
     return units
 
 
-def show(units, properties):
+def show(units: "Sequence[str]", properties: "Sequence[str]") -> "list[dict[str, str]]":
     """What systemd says of each of these units, in their order. Raises ToolError."""
     words = (find("systemctl"), "show", "--no-pager", "--property=" + ",".join(properties), "--")
     text = printed(words + tuple(units), SECONDS, OUTPUT)
@@ -65,7 +69,7 @@ def show(units, properties):
     return found
 
 
-def show_all(unit, properties):
+def show_all(unit: str, properties: "Sequence[str]") -> "dict[str, str]":
     """All of these properties of one unit. Raises ToolError."""
     (rows,) = show((unit,), properties)
     if not set(properties) <= set(rows):

@@ -9,6 +9,10 @@ import os
 import resource
 import time
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Container
+
 TICK = float(os.sysconf("SC_CLK_TCK"))
 IO = ("rchar", "read_bytes")
 
@@ -16,14 +20,16 @@ IO = ("rchar", "read_bytes")
 class Used(object):
     """At one moment: seconds, bytes, and how many processes run."""
 
-    def __init__(self, at, cpu_s, asked_b, read_b, processes):
+    def __init__(
+        self, at: float, cpu_s: float, asked_b: "int | None", read_b: "int | None", processes: int
+    ) -> None:
         self.at = at
         self.cpu_s = cpu_s
         self.asked_b = asked_b  # by read(2), from the page cache, pipes and sockets too
         self.read_b = read_b  # from storage
         self.processes = processes
 
-    def since(self, before):
+    def since(self, before: "Used") -> "Used":
         """What was used from an earlier moment on; bytes are None if they are not known."""
         return Used(
             self.at - before.at,
@@ -34,24 +40,25 @@ class Used(object):
         )
 
 
-def less(now, before):
+def less(now: "int | None", before: "int | None") -> "int | None":
     return None if now is None or before is None else now - before
 
 
-def used(known=()):
+def used(known: "Container[int]" = ()) -> "Used":
     """What is used below this process so far; `known` children of its are left out."""
     below = descendants(os.getpid(), known)
     times = resource.getrusage(resource.RUSAGE_CHILDREN)
     cpu_s = times.ru_utime + times.ru_stime + sum(below.values())
-    asked_b, read_b = reaped_bytes()
+    total = reaped_bytes()
     for pid in below:
         told = bytes_of("/proc/{}/io".format(pid))
-        if told is not None and asked_b is not None:
-            asked_b, read_b = asked_b + told[0], read_b + told[1]
+        if told is not None and total is not None:
+            total = total[0] + told[0], total[1] + told[1]
+    asked_b, read_b = total or (None, None)
     return Used(time.monotonic(), cpu_s, asked_b, read_b, len(below))
 
 
-def descendants(top, known):
+def descendants(top: int, known: "Container[int]") -> "dict[int, float]":
     """{pid: CPU seconds of it and of the children that it waited for} of all below a process."""
     parents, seconds = {}, {}
     for name in os.listdir("/proc"):
@@ -75,19 +82,19 @@ def descendants(top, known):
     return below
 
 
-def reaped_bytes():
+def reaped_bytes() -> "tuple[int, int] | None":
     """(rchar, read_bytes) of the children that were waited for: those of this process, less what
-    its own threads read; (None, None) if the kernel keeps no account."""
+    its own threads read; None if the kernel keeps no account."""
     whole = bytes_of("/proc/self/io")
     if whole is None:
-        return None, None
+        return None
     for thread in os.listdir("/proc/self/task"):
         own = bytes_of("/proc/self/task/{}/io".format(thread)) or (0, 0)
         whole = whole[0] - own[0], whole[1] - own[1]
     return whole
 
 
-def bytes_of(path):
+def bytes_of(path: str) -> "tuple[int, int] | None":
     """(rchar, read_bytes) of a file of /proc; None if it cannot be read."""
     try:
         with open(path) as file:

@@ -42,3 +42,21 @@ def test_nothing_else_is_imported() -> None:
         "msgspec",
         ".files",
     }
+
+
+def loaded(tree: ast.AST) -> set[str]:
+    """The modules that a file imports as it runs: not those below `if TYPE_CHECKING`."""
+    if isinstance(tree, ast.If) and ast.unparse(tree.test) == "TYPE_CHECKING":
+        return set()
+    if isinstance(tree, ast.Import):
+        return {alias.name for alias in tree.names}
+    if isinstance(tree, ast.ImportFrom):
+        return {tree.module or ""}
+    return {name for below in ast.iter_child_nodes(tree) for name in loaded(below)}
+
+
+def test_typing_is_for_the_type_checker_alone() -> None:
+    """To import it takes longer than to read most sections."""
+    files = [path for path in ROOT.rglob("*.py") if "typing" in imported(path)]
+    assert len(files) > 40
+    assert [path for path in files if "typing" in loaded(ast.parse(path.read_text()))] == []

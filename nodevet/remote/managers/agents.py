@@ -9,6 +9,10 @@ import re
 from nodevet.remote.managers.root_processes import root_processes
 from nodevet.remote.managers.search import Survey
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Iterator, Sequence
+
 SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
 SPAN = re.compile(r"(\d{1,9})\s*([a-z]*)\s*")
 UNITS = re.compile(
@@ -24,7 +28,13 @@ class Agent(object):
     """`services` are its own; `words`, a regular expression of a command that runs it; `settings`,
     (path, regular expression of a line whose group is how often it runs)."""
 
-    def __init__(self, name, services, words, settings=()):
+    def __init__(
+        self,
+        name: str,
+        services: "tuple[str, ...]",
+        words: str,
+        settings: "Sequence[tuple[str, str]]" = (),
+    ) -> None:
         self.name = name
         self.services = services
         self.words = re.compile(words)
@@ -61,7 +71,7 @@ AGENTS = (
 INTERVAL_OPTION = re.compile(r"\s(?:-i|--interval|--runinterval)[\s=]+(\d+[a-z]*)(?=\s|\Z)")
 
 
-def agents(request):
+def agents(request: "dict[str, Any]") -> "list[dict[str, object]]":
     """[{name, every_s}] of those that run here; every_s is None where it is not known."""
     found = AgentSearch(request["root"])
     rows = [(agent, found.places(agent)) for agent in AGENTS]
@@ -73,7 +83,7 @@ def agents(request):
 
 
 class AgentSearch(object):
-    def __init__(self, root):
+    def __init__(self, root: str) -> None:
         self.survey = Survey(root)
         self.node, self.units = self.survey.node, self.survey.units
         self.processes = root_processes(root)
@@ -81,13 +91,13 @@ class AgentSearch(object):
             (name, list(self.units.commands(name))) for name in sorted(self.units.services)
         ]
 
-    def places(self, agent):
+    def places(self, agent: "Agent") -> "list[int | None] | None":
         """How often each place runs it, None where that is not said; None if it is nowhere."""
         found = list(self.of_services(agent)) + list(self.of_cron(agent))
         runs = any(agent.words.search("{} {}".format(*each)) for each in self.processes)
         return found if found or runs else None
 
-    def of_services(self, agent):
+    def of_services(self, agent: "Agent") -> "Iterator[int | None]":
         for name, commands in self.running:
             words = [text for _, _, text in commands if agent.words.search(text)]
             if (words or name in agent.services) and self.survey.lives(name):
@@ -95,7 +105,7 @@ class AgentSearch(object):
                 said = [seconds(option.group(1)) for option in options if option]
                 yield next(iter(said + self.of_timers(name)), None)
 
-    def of_timers(self, service):
+    def of_timers(self, service: str) -> "list[int | None]":
         """How often the timers of a service start it."""
         found = []
         for timer in self.units.starters(service)[1:]:
@@ -107,14 +117,14 @@ class AgentSearch(object):
                     found += [of_calendar(calendar.group(1))] if calendar else []
         return found
 
-    def of_cron(self, agent):
+    def of_cron(self, agent: "Agent") -> "Iterator[int | None]":
         for path in self.node.jobs():
             for _, line in self.node.lines(path):
                 if agent.words.search(line):
                     folder = next((top for top in CRON_FOLDERS if path.startswith(top)), None)
                     yield CRON_FOLDERS[folder] if folder else of_crontab(line)
 
-    def every(self, agent, places):
+    def every(self, agent: "Agent", places: "list[int | None]") -> "int | None":
         """What its configuration says, or else what starts it most often."""
         for path, pattern in agent.settings:
             for _, line in self.node.lines(path):
@@ -124,7 +134,7 @@ class AgentSearch(object):
         return min((each for each in places if each), default=None)
 
 
-def seconds(text):
+def seconds(text: str) -> "int | None":
     """A span of time as systemd and Puppet write it; None for anything else, and for none.
 
     >>> [seconds(each) for each in ("1800", "30m", "1h 30min", "0", "30 fortnights", "P1D")]
@@ -140,7 +150,7 @@ def seconds(text):
     return total or None
 
 
-def of_calendar(text):
+def of_calendar(text: str) -> "int | None":
     """How often OnCalendar= elapses, if that is plain.
 
     >>> of_calendar("hourly"), of_calendar("*:0/30"), of_calendar("Mon *-*-* 04:00")
@@ -151,7 +161,7 @@ def of_calendar(text):
     return int(match.group(1)) * 60 if match else NAMED.get(text)
 
 
-def of_crontab(line):
+def of_crontab(line: str) -> "int | None":
     """How often a line of a crontab runs, if that is plain.
 
     >>> [of_crontab(each + " root x") for each in ("*/30 * * * *", "7,37 * * * *", "5 */2 * * *")]

@@ -9,6 +9,12 @@ import re
 from nodevet.remote.managers.root_processes import root_processes
 from nodevet.remote.probe.files import path_under
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Callable, Iterable, Iterator, Sequence
+
+    from nodevet.remote.managers.node_files import NodeFiles
+
 SLURM = (
     "/etc/slurm/slurm.conf",
     "/etc/slurm-llnl/slurm.conf",
@@ -50,23 +56,25 @@ DISPATCHERS = {  # service: folders of what it runs
 class Hooks(object):
     """Those of one node; `lives` tells whether a service runs or is started."""
 
-    def __init__(self, node, services, lives):
+    def __init__(
+        self, node: "NodeFiles", services: "dict[str, str]", lives: "Callable[[str], bool]"
+    ) -> None:
         self.node = node
         self.services = services
         self.lives = lives
 
-    def rows(self):
+    def rows(self) -> "list[tuple[str, int, str]]":
         """Every command, with its place."""
         return list(self.slurm()) + list(self.cloud_init()) + list(self.dispatchers())
 
-    def slurm(self):
+    def slurm(self) -> "Iterator[tuple[str, int, str]]":
         for file, number, line in self.slurm_lines():
             match = RUN_BY_SLURMD.match(line)
             for pattern in match.group(1).split(",") if match else ():
                 for path in self.paths(pattern.strip(" \"'"), os.path.dirname(file)):
                     yield file, number, path
 
-    def slurm_lines(self):
+    def slurm_lines(self) -> "Iterator[tuple[str, int, str]]":
         """(file, number, line) of slurm.conf, and of what it includes, where slurmd runs."""
         if not self.has_slurmd():
             return
@@ -85,18 +93,18 @@ class Hooks(object):
         if waiting:
             self.node.unread[waiting[0]] = "slurm.conf includes too many files to read all of them"
 
-    def has_slurmd(self):
+    def has_slurmd(self) -> bool:
         """By its unit, or, where it has none, by its process."""
         if "slurmd.service" in self.services:
             return self.lives("slurmd.service")
         return "slurmd" in {name for name, _ in root_processes(self.node.root)}
 
-    def paths(self, pattern, folder):
+    def paths(self, pattern: str, folder: str) -> "list[str]":
         """The files that a path names, perhaps by a pattern in its last part."""
         path = os.path.join(folder, pattern)
         return self.node.matching(path) if pattern else []
 
-    def cloud_init(self):
+    def cloud_init(self) -> "Iterator[tuple[str, int, str]]":
         """bootcmd and scripts of each boot; what is run once per instance, if it was not yet."""
         known = any(name in self.services for name in CLOUD_UNITS)
         if not known or self.is_there("/etc/cloud/cloud-init.disabled"):
@@ -113,25 +121,27 @@ class Hooks(object):
             for path in self.node.files_in("/var/lib/cloud/scripts/" + folder):
                 yield path, 0, path
 
-    def cloud_files(self):
+    def cloud_files(self) -> "Iterator[str]":
         yield "/etc/cloud/cloud.cfg"
         for path in self.node.matching("/etc/cloud/cloud.cfg.d/*.cfg"):
             yield path
         yield INSTANCE + "/cloud-config.txt"  # of the user and the vendor, put together
         yield INSTANCE + "/vendor-cloud-config.txt"
 
-    def dispatchers(self):
+    def dispatchers(self) -> "Iterator[tuple[str, int, str]]":
         for service, folders in sorted(DISPATCHERS.items()):
             if self.lives(service):
                 for folder in folders:
                     for path in self.node.files_in(folder):
                         yield path, 0, path
 
-    def is_there(self, path):
+    def is_there(self, path: str) -> bool:
         return os.path.exists(path_under(self.node.root, path))
 
 
-def of_keys(rows, keys):
+def of_keys(
+    rows: "Iterable[tuple[int, str]]", keys: "Sequence[str]"
+) -> "Iterator[tuple[int, str]]":
     """(number, command) of the lists below these keys of a YAML file of cloud-init.
 
     >>> list(of_keys([(1, "bootcmd:"), (2, "- [ swapoff, -a ]"), (3, "x: 1")], ["bootcmd"]))

@@ -23,19 +23,19 @@ class Patterns(object):
 
     def __init__(
         self,
-        words=None,
-        services=(),
-        files=(),
-        tuned=None,
-        slurm=None,
-        path=None,
-        key=None,
-        module=None,
-        loaded=False,
-        unit=None,
-        drop_ins=None,
-        package=None,
-    ):
+        words: "str | None" = None,
+        services: "tuple[str, ...]" = (),
+        files: "tuple[tuple[str, str], ...]" = (),
+        tuned: "str | None" = None,
+        slurm: "str | None" = None,
+        path: "str | None" = None,
+        key: "str | None" = None,
+        module: "str | None" = None,
+        loaded: bool = False,
+        unit: "str | None" = None,
+        drop_ins: "str | None" = None,
+        package: "str | None" = None,
+    ) -> None:
         self.words = re.compile(words) if words else None
         self.services = services
         self.files = files
@@ -51,7 +51,7 @@ class Patterns(object):
         self.parts = (words, services, files, tuned, slurm, key, module, loaded, drop_ins, package)
 
 
-def pins(line, package):
+def pins(line: str, package: str) -> bool:
     """Whether a line of apt's preferences is of this package; one of all of them is not.
 
     >>> [pins("Package: " + word, "nvidia-utils") for word in ("nvidia-*", "/nvidia/", "*", "cuda")]
@@ -63,7 +63,7 @@ def pins(line, package):
     return any(names_package(word, package) for word in value.split())
 
 
-def names_package(word, package):
+def names_package(word: str, package: str) -> bool:
     """Whether a word of apt_preferences(5) names a package: itself, as a pattern, or /in/ it."""
     if len(word) > 2 and word[0] == word[-1] == "/":
         try:
@@ -74,6 +74,6 @@ def names_package(word, package):
     return word != "*" and fnmatch.fnmatchcase(package, word)
 
 
-def names_key(word, key):
+def names_key(word: str, key: str) -> bool:
     """Whether a name in sysctl.d, perhaps a pattern, is of this key."""
     return fnmatch.fnmatchcase(key, word.lstrip("-").replace("/", "."))

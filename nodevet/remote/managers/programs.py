@@ -7,6 +7,10 @@ import stat
 
 from nodevet.remote.probe.files import path_under, read_bytes
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from nodevet.remote.managers.node_files import NodeFiles
+
 NAMED = 8  # scripts of one line
 DEEP = 3  # a script that a script calls, and so on
 FOLLOWED = 64  # scripts of one command
@@ -23,22 +27,22 @@ UDEV_FOLDERS = ("/etc/udev/", "/usr/lib/udev/", "/lib/udev/")
 class Programs(object):
     """Those of one node."""
 
-    def __init__(self, node):
+    def __init__(self, node: "NodeFiles") -> None:
         self.node = node
-        self.known = {}
-        self.answers = {}
+        self.known: "dict[str, tuple[bool, bool, bool]]" = {}
+        self.answers: "dict[str, list[str]]" = {}
         self.local = {
             name: folder + "/" + name for folder in reversed(LOCAL) for name in node.entries(folder)
         }
 
-    def scripts(self, line):
+    def scripts(self, line: str) -> "list[str]":
         """Paths of the scripts that a command runs, and of those that they run in turn."""
         if line not in self.answers:
             self.answers[line] = []
             self._follow(line, DEEP, self.answers[line])
         return self.answers[line]
 
-    def _follow(self, line, deep, found):
+    def _follow(self, line: str, deep: int, found: "list[str]") -> None:
         for path in self.named(line):
             if path in found:
                 continue
@@ -50,7 +54,7 @@ class Programs(object):
                 for _, inner in self.node.lines(path):
                     self._follow(inner, deep - 1, found)
 
-    def named(self, line):
+    def named(self, line: str) -> "list[str]":
         """Paths of the scripts that a line names: by path, or by name in /usr/local."""
         line = WRITTEN.sub(" ", line)
         try:
@@ -70,12 +74,12 @@ class Programs(object):
                 parts = RUN_PARTS.match(word) is not None
         return found
 
-    def parts(self, folder):
+    def parts(self, folder: str) -> "list[str]":
         """The scripts of a folder that run-parts(8) runs."""
         paths = self.node.files_in(folder)
         return [path for path in paths if self.is_script(path, False) and self.known[path][2]]
 
-    def is_script(self, path, called):
+    def is_script(self, path: str, called: bool) -> bool:
         """Whether a file is text that is run: it says so, may be, or a shell is `called` on it."""
         if path not in self.known:
             if len(self.known) == LOOKED:
@@ -85,7 +89,7 @@ class Programs(object):
         says, text, runs = self.known[path]
         return says or (text and (runs or called))
 
-    def _text(self, path):
+    def _text(self, path: str) -> "tuple[bool, bool, bool]":
         """Whether it begins with #!, is text, and may be run."""
         try:
             head = read_bytes(self.node.root, path, HEAD)
@@ -95,7 +99,7 @@ class Programs(object):
         text = bool(head) and b"\0" not in head
         return head.startswith(b"#!"), text, stat.S_IMODE(mode) & 0o111 != 0
 
-    def of_rule(self, line):
+    def of_rule(self, line: str) -> "list[str]":
         """Paths of the scripts that a rule of udev runs; one without a path is udev's own."""
         found = []
         for command in UDEV.findall(line):

@@ -11,7 +11,7 @@ STATUS = 1 << 12  # bytes
 WORDS = 1 << 12  # bytes of a command line
 
 
-def root_processes(root):
+def root_processes(root: str) -> "list[tuple[str, str]]":
     """(name, command line) of each process of root; none if there is no /proc."""
     try:
         pids = [name for name in names(root, "/proc") if name.isdigit()]
@@ -20,7 +20,7 @@ def root_processes(root):
     return [found for found in (process(root, pid) for pid in pids) if found]
 
 
-def process(root, pid):
+def process(root: str, pid: str) -> "tuple[str, str] | None":
     """None if it is not root's, or is gone."""
     try:
         status = text(root, "/proc/{}/status".format(pid), STATUS)
@@ -32,5 +32,5 @@ def process(root, pid):
         return None
 
 
-def text(root, path, limit):
+def text(root: str, path: str, limit: int) -> str:
     return read_bytes(root, path, limit).decode("utf-8", "replace")

@@ -29,6 +29,12 @@ from nodevet.remote.managers.units import UnitFiles
 from nodevet.remote.program import ToolError
 from nodevet.remote.systemd import show_all
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Iterator
+
+    from nodevet.remote.managers.patterns import Patterns
+
 AFTER = "90-nodevet-"  # a vendor's sysctl.d file that sorts before ours is meant to be overridden
 VENDORS = ("/usr/lib/", "/lib/", "/usr/local/lib/")
 MOST = 20  # managers named of one resource
@@ -36,7 +42,7 @@ QUOTES = re.compile("[\"']")
 BINDING = re.compile(r"^\s*(?:CPUAffinity|NUMAPolicy|NUMAMask|AllowedCPUs|AllowedMemoryNodes)\s*=")
 
 
-def managers(request):
+def managers(request: "dict[str, Any]") -> "list[list[str]]":
     """For each resource the list of its other managers, each named with its place: file:line.
 
     A place that could not be read is listed too: it may hold one.
@@ -58,14 +64,14 @@ def managers(request):
     return [found + unread for found in answers]
 
 
-def patterns_of(root, resource):
+def patterns_of(root: str, resource: "dict[str, str]") -> "Patterns | None":
     """What to look for; None if nothing else can set it."""
     patterns = getattr(kind(resource["kind"]), "patterns", None)
     return patterns(root, resource["name"]) if patterns else None
 
 
 class Survey(object):
-    def __init__(self, root):
+    def __init__(self, root: str) -> None:
         self.root = root
         self.node = NodeFiles(root)
         self.units = UnitFiles(self.node)
@@ -74,7 +80,7 @@ class Survey(object):
         self.profile = TunedProfile(self.node) if self.lives("tuned.service") else None
         self.run_for_site = self.hooks.rows() + list(self.profile.scripts() if self.profile else ())
 
-    def managers(self, wanted):
+    def managers(self, wanted: "Patterns") -> "list[str]":
         found = []
         if wanted.drop_ins:
             return list(self.drop_ins(wanted.drop_ins))
@@ -86,20 +92,21 @@ class Survey(object):
         found += self.slurm(wanted)
         found += self.sysctl(wanted)
         found += self.modules(wanted)
-        if wanted.words is not None:
-            found += self.in_units(wanted, found)
+        words = wanted.words
+        if words is not None:
+            found += self.in_units(words, wanted.unit, found)
             for file, number, command in self.run_for_site:
-                found += self.of_command(wanted, file, number, command)
+                found += self.of_command(words, file, number, command)
             for path in self.node.jobs():
-                found += self.mentions(wanted, path)
+                found += self.mentions(words, path)
             for path in self.node.rules():
-                found += self.matches(wanted.words, path)
+                found += self.matches(words, path)
                 for _, line in self.node.lines(path):
                     for script in self.programs.of_rule(line):
-                        found += self.matches(wanted.words, script)
+                        found += self.matches(words, script)
         return list(dict.fromkeys(found))
 
-    def lives(self, unit):
+    def lives(self, unit: str) -> bool:
         """Whether a service is started at boot or runs now, or what triggers it does."""
         if unit not in self.units.services:
             return False
@@ -108,65 +115,69 @@ class Survey(object):
             return True
         return self.root == "/" and any(map(self.is_active, starters))
 
-    def is_active(self, unit):
+    def is_active(self, unit: str) -> bool:
         try:
             return show_all(unit, ("ActiveState",))["ActiveState"] in ("active", "activating")
         except ToolError:
             return True  # it may be
 
-    def services(self, wanted):
+    def services(self, wanted: "Patterns") -> "list[str]":
         return ["unit " + name for name in wanted.services if self.lives(name)]
 
-    def matches(self, pattern, path):
+    def matches(self, pattern: "re.Pattern[str]", path: str) -> "list[str]":
         """Places of a file's lines that match."""
         rows = self.node.lines(path)
         return ["{}:{}".format(path, number) for number, line in rows if says(pattern, line)]
 
-    def mentions(self, wanted, path):
+    def mentions(self, words: "re.Pattern[str]", path: str) -> "list[str]":
         """Places in a file, or in the scripts that its lines name."""
-        found = self.matches(wanted.words, path)
+        found = self.matches(words, path)
         for _, line in self.node.lines(path):
             for script in self.programs.scripts(line):
                 if script != path:
-                    found += self.matches(wanted.words, script)
+                    found += self.matches(words, script)
         return found
 
-    def of_command(self, wanted, file, number, command):
+    def of_command(
+        self, words: "re.Pattern[str]", file: str, number: int, command: str
+    ) -> "list[str]":
         """Places in a command, or in the scripts that it names."""
-        found = ["{}:{}".format(file, number)] if says(wanted.words, command) else []
+        found = ["{}:{}".format(file, number)] if says(words, command) else []
         for script in self.programs.scripts(command):
-            found += self.matches(wanted.words, script)
+            found += self.matches(words, script)
         return found
 
-    def slurm(self, wanted):
+    def slurm(self, wanted: "Patterns") -> "list[str]":
         if wanted.slurm is None:
             return []
         rows = self.hooks.slurm_lines()
         return ["{}:{}".format(file, n) for file, n, line in rows if says(wanted.slurm, line)]
 
-    def in_units(self, wanted, known):
+    def in_units(
+        self, words: "re.Pattern[str]", unit: "str | None", known: "list[str]"
+    ) -> "Iterator[str]":
         for name in sorted(self.units.services):
-            if name == wanted.unit or "unit " + name in known:
+            if name == unit or "unit " + name in known:
                 continue
             places = []
             for file, number, command in self.units.commands(name):
-                places += self.of_command(wanted, file, number, command)
+                places += self.of_command(words, file, number, command)
             if places and self.lives(name):
                 yield "unit {} ({})".format(name, places[0])
 
-    def drop_ins(self, unit):
+    def drop_ins(self, unit: str) -> "Iterator[str]":
         """Other drop-ins that bind a unit to CPUs or memory."""
         for path in self.units.drop_ins(unit):
             for place in self.matches(BINDING, path):
                 yield place
 
-    def files(self, wanted):
+    def files(self, wanted: "Patterns") -> "list[str]":
         found = []
         for path, pattern in wanted.files:
             found += self.matches(re.compile(pattern), path)
         return found
 
-    def preferences(self, package):
+    def preferences(self, package: str) -> "Iterator[str]":
         """Where apt's preferences pin a package."""
         top = "/etc/apt/preferences"
         for path in [top] + [top + ".d/" + name for name in self.node.entries(top + ".d")]:
@@ -174,7 +185,7 @@ class Survey(object):
                 if pins(line, package):
                     yield "{}:{}".format(path, number)
 
-    def tmpfiles(self, wanted):
+    def tmpfiles(self, wanted: "Patterns") -> "list[str]":
         """Lines of tmpfiles.d and sysfs.conf on a kernel file, by its path, a pattern or name."""
         if not wanted.path:
             return []
@@ -182,17 +193,17 @@ class Survey(object):
         for path in self.node.drop_in_folder("tmpfiles.d"):
             for number, line in self.node.lines(path):
                 words = fields(line)
-                if len(words) > 1 and names_path(words[1], wanted):
+                if len(words) > 1 and names_path(words[1], wanted.path):
                     found.append("{}:{}".format(path, number))
         for path in ["/etc/sysfs.conf"] + [
             "/etc/sysfs.d/" + name for name in self.node.entries("/etc/sysfs.d", ".conf")
         ]:
             for number, line in self.node.lines(path):
-                if names_path("/sys/" + line.partition("=")[0].strip(), wanted):
+                if names_path("/sys/" + line.partition("=")[0].strip(), wanted.path):
                     found.append("{}:{}".format(path, number))
         return found
 
-    def sysctl(self, wanted):
+    def sysctl(self, wanted: "Patterns") -> "list[str]":
         if not wanted.key:
             return []
         found = []
@@ -205,7 +216,7 @@ class Survey(object):
                     found.append("{}:{}".format(path, number))
         return found
 
-    def modules(self, wanted):
+    def modules(self, wanted: "Patterns") -> "list[str]":
         if not wanted.module:
             return []
         if wanted.loaded:
@@ -216,7 +227,7 @@ class Survey(object):
             paths = self.node.drop_in_folder("modprobe.d")
         return [place for path in paths for place in self.matches(pattern, path)]
 
-    def tuned(self, wanted):
+    def tuned(self, wanted: "Patterns") -> "list[str]":
         """tuned, where its profile sets it or cannot be read."""
         if wanted.tuned is None or self.profile is None:
             return []
@@ -229,12 +240,12 @@ class Survey(object):
         return ["unit tuned.service ({})".format(place) for place in places]
 
 
-def says(pattern, line):
+def says(pattern: "re.Pattern[str]", line: str) -> bool:
     """Whether a line matches, as it is or without its quotes: nvidia-smi "-pl" 500."""
     return bool(pattern.search(line) or pattern.search(QUOTES.sub("", line)))
 
 
-def fields(line):
+def fields(line: str) -> "list[str]":
     """The fields of a line of tmpfiles.d(5), which may be quoted, with the escapes of C.
 
     >>> fields('w "/sys/a b" - - - - "1"')
@@ -244,7 +255,7 @@ def fields(line):
     return [unescaped(QUOTES.sub("", word)) for word in words]
 
 
-def unescaped(word):
+def unescaped(word: str) -> str:
     """Without the escapes of C that stand for one byte."""
     return re.sub(
         r"\\(?:x([0-9A-Fa-f]{2})|([0-7]{3})|(.))",
@@ -253,8 +264,8 @@ def unescaped(word):
     )
 
 
-def names_path(word, wanted):
+def names_path(word: str, path: str) -> bool:
     """Whether a path or pattern is of this kernel file, or of its name in another folder."""
-    if fnmatch.fnmatchcase(wanted.path, word):
+    if fnmatch.fnmatchcase(path, word):
         return True
-    return "/cpufreq/" in wanted.path and word.endswith("/" + wanted.path.rpartition("/")[2])
+    return "/cpufreq/" in path and word.endswith("/" + path.rpartition("/")[2])

@@ -3,6 +3,12 @@
 import os
 import re
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Iterator
+
+    from nodevet.remote.managers.node_files import NodeFiles
+
 PROFILES = ("/etc/tuned/profiles", "/etc/tuned", "/usr/lib/tuned/profiles", "/usr/lib/tuned")
 ACTIVE = ("/etc/tuned/active_profile", "/etc/tuned/post_loaded_profile")
 INCLUDES = 16
@@ -13,7 +19,7 @@ class TunedProfile(object):
     """`files`: the paths of tuned.conf, in the order in which they are read; `missing`: a profile
     that is not found, so that what it sets is not known; empty if there is none."""
 
-    def __init__(self, node):
+    def __init__(self, node: "NodeFiles") -> None:
         self.node = node
         self.files = []
         self.missing = ""
@@ -31,11 +37,11 @@ class TunedProfile(object):
             elif not name.startswith("-"):  # without it, that is an error of tuned
                 self.missing = self.missing or name
 
-    def path(self, name):
+    def path(self, name: str) -> "str | None":
         paths = ["{}/{}/tuned.conf".format(folder, name) for folder in PROFILES]
         return next((path for path in paths if "/" not in name and self.node.is_file(path)), None)
 
-    def included(self, path):
+    def included(self, path: str) -> "list[str]":
         return [
             name
             for _, section, key, value in self.settings(path)
@@ -43,7 +49,7 @@ class TunedProfile(object):
             for name in value.replace(",", " ").split()
         ]
 
-    def settings(self, path):
+    def settings(self, path: str) -> "Iterator[tuple[int, str, str, str]]":
         """(number, section, key, value) of a file."""
         section = "main"
         for number, line in self.node.lines(path):
@@ -55,7 +61,7 @@ class TunedProfile(object):
             if equals:
                 yield number, section, key.strip(), value.strip()
 
-    def scripts(self):
+    def scripts(self) -> "Iterator[tuple[str, int, str]]":
         """(file, number, path) of the scripts that the profiles run."""
         for path in self.files:
             folder = os.path.dirname(path)

@@ -7,6 +7,12 @@ import shlex
 from nodevet.remote.probe.files import names, path_under
 from nodevet.remote.systemd import TRANSIENT, UNIT_PATH
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Iterable
+
+    from nodevet.remote.managers.node_files import NodeFiles
+
 EXEC = re.compile(r"\s*(Exec[A-Za-z]*)\s*=\s*[-@:+!|]*(.*)")
 PULLS = re.compile(r"\s*(?:Wants|Requires|BindsTo|Upholds)\s*=(.*)")
 ENVIRONMENT = re.compile(r"\s*(Environment(?:File)?)\s*=\s*(.*)")
@@ -20,7 +26,7 @@ SYSTEMD_WANTS = re.compile(r"SYSTEMD_WANTS\}\s*\+?=\s*e?\"([^\"]*)\"")
 class UnitFiles(object):
     """Those of one node; masked ones are left out."""
 
-    def __init__(self, node):
+    def __init__(self, node: "NodeFiles") -> None:
         self.node = node
         self.services = self.chosen("service")
         self.others = {kind: self.chosen(kind) for kind in TRIGGERS}
@@ -32,7 +38,7 @@ class UnitFiles(object):
                 self.services[name] = self.services[template(name)]
         self.triggers = self._triggers()
 
-    def chosen(self, kind):
+    def chosen(self, kind: str) -> "dict[str, str]":
         """name -> path of every unit of a kind, the one that systemd takes."""
         found: "dict[str, str]" = {}
         for folder in UNIT_PATH:
@@ -40,14 +46,14 @@ class UnitFiles(object):
                 found.setdefault(name, folder + "/" + name)
         return {name: path for name, path in found.items() if not self.is_masked(path)}
 
-    def is_masked(self, path):
+    def is_masked(self, path: str) -> bool:
         return os.path.realpath(path_under(self.node.root, path)) == "/dev/null"
 
-    def files(self, name, path):
+    def files(self, name: str, path: str) -> "list[str]":
         """The file of a unit and its drop-ins, in the order in which systemd reads them."""
         return [path] + self.drop_ins(name)
 
-    def drop_ins(self, name):
+    def drop_ins(self, name: str) -> "list[str]":
         """Paths of a unit's drop-ins: by their names, of equal names the first."""
         found: "dict[str, str]" = {}
         for owner in drop_in_owners(name):
@@ -59,7 +65,7 @@ class UnitFiles(object):
                     found.setdefault(entry, folder + "/" + entry)
         return [found[entry] for entry in sorted(found) if not self.is_masked(found[entry])]
 
-    def commands(self, name):
+    def commands(self, name: str) -> "list[tuple[str, int, str]]":
         """(file, line number, command) of all that a service runs, with its variables; one that is
         empty takes away those before it."""
         rows: "dict[str, list[tuple[str, int, str]]]" = {}
@@ -77,7 +83,7 @@ class UnitFiles(object):
                     rows[key] = []
         return [row for key in sorted(rows) for row in rows[key]]
 
-    def environment(self, name):
+    def environment(self, name: str) -> "dict[str, str]":
         """The variables of a service: those of a file come after those of the unit."""
         own: "list[str]" = []
         files: "list[str]" = []
@@ -94,23 +100,23 @@ class UnitFiles(object):
                 values.update(assignments(line for _, line in self.node.lines(path)))
         return values
 
-    def starters(self, name):
+    def starters(self, name: str) -> "list[str]":
         """Whatever starts a service, itself first: the unit and what triggers it."""
         return [name] + sorted(self.triggers.get(name, ()))
 
-    def is_started(self, name):
+    def is_started(self, name: str) -> bool:
         """Whether a unit is started at boot or by a device; in a recorded tree, also whether it is
         a transient one, which would not be there if it were not loaded."""
         transient = self.node.root != "/" and self.path(name).startswith(TRANSIENT)
         return transient or name in self.started
 
-    def path(self, name):
+    def path(self, name: str) -> str:
         kind = name.rpartition(".")[2]
         known = {"service": self.services, "target": self.targets}
         found = known.get(kind) or self.others.get(kind, {})
         return found.get(name, "")
 
-    def _started(self):
+    def _started(self) -> "set[str]":
         """Names in *.wants, *.requires and *.upholds, and of SYSTEMD_WANTS in udev's rules."""
         found = set()
         for top in UNIT_PATH:
@@ -123,13 +129,13 @@ class UnitFiles(object):
                     found.update(words.split())
         return found | {template(name) for name in found}
 
-    def _names(self, top):
+    def _names(self, top: str) -> "list[str]":
         try:
             return names(self.node.root, top)
         except (OSError, ValueError):
             return []
 
-    def _pulled(self, started):
+    def _pulled(self, started: "set[str]") -> "set[str]":
         """With the units that these pull in, and those in turn."""
         waiting, found = [*AT_BOOT, *sorted(started)], set(started)
         while waiting:
@@ -143,7 +149,7 @@ class UnitFiles(object):
                     found.update(pulled)
         return found
 
-    def _triggers(self):
+    def _triggers(self) -> "dict[str, set[str]]":
         """service -> the timers, paths and sockets that start it, started or not."""
         found: "dict[str, set[str]]" = {}
         names = {name for paths in self.others.values() for name in paths}
@@ -153,7 +159,7 @@ class UnitFiles(object):
                 found.setdefault(template(service), set()).add(name)
         return found
 
-    def _starts(self, name):
+    def _starts(self, name: str) -> "list[str]":
         """The services that a trigger starts: those that it names, or the one of its name."""
         stem, _, kind = name.rpartition(".")
         path = self.path(name) or self.path(template(name))
@@ -169,7 +175,7 @@ class UnitFiles(object):
         return named or [stem + ".service"]
 
 
-def specified(text, name):
+def specified(text: str, name: str) -> str:
     """A text of a unit with what stands for its name and its parts.
 
     >>> specified("%p-%i.service", "a@1.timer")
@@ -182,7 +188,7 @@ def specified(text, name):
     return text
 
 
-def assignments(lines):
+def assignments(lines: "Iterable[str]") -> "dict[str, str]":
     """{variable: value} of lines with NAME=value, quoted or not.
 
     >>> assignments(['A=1 "B=2 3"', "C='4'"])
@@ -201,7 +207,7 @@ def assignments(lines):
     return found
 
 
-def expanded(text, values):
+def expanded(text: str, values: "dict[str, str]") -> str:
     """A command with the values of its variables; as it is if that would be too long.
 
     >>> expanded("nvidia-smi $A ${B} $C", {"A": "-pl 5", "B": "x"})
@@ -211,12 +217,12 @@ def expanded(text, values):
     return found if len(found) <= EXPANDED else text
 
 
-def template(name):
+def template(name: str) -> str:
     """The template of an instance: a@1.service -> a@.service; another name as it is."""
     return re.sub(r"@.*\.", "@.", name)
 
 
-def drop_in_owners(name):
+def drop_in_owners(name: str) -> "list[str]":
     """Whose drop-ins a unit has: its own, its template's, a prefix's, its type's (systemd.unit(5)).
 
     >>> drop_in_owners("a-b@c.service")

@@ -6,8 +6,12 @@ programs write it: mappings and lists in block style, plain and quoted scalars.
 
 import os
 
-from nodevet.remote.probe.files import Reading, attempt, names, path_under, read
+from nodevet.remote.probe.files import Reading, attempt, names, path_under, quote, read
 from nodevet.remote.probe.patterns import Pattern
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Iterator
 
 FOLDERS = ("/etc/cdi", "/var/run/cdi")
 FIELDS = ("kind", "devices", "missing", "examples", "paths", "driver_version")
@@ -22,7 +26,7 @@ LIBRARY = Pattern(r"/libcuda\.so\.([0-9]{3,4}(?:\.[0-9]{1,4}){1,2})\Z")
 HOST_PATHS = (("mounts", "hostPath"), ("hooks", "path"))
 
 
-def scalar(text):
+def scalar(text: str) -> str:
     """
     >>> scalar('"0"'), scalar("a # b"), scalar("'it''s'")
     ('0', 'a', "it's")
@@ -34,7 +38,7 @@ def scalar(text):
     return match.group(1) if match.group(2) is None else match.group(2).replace("''", "'")
 
 
-def from_yaml(text):
+def from_yaml(text: str) -> "Iterator[tuple[tuple[str, ...], int, str]]":
     """(keys, number of the list item, value) of every scalar. Raises ValueError.
 
     >>> list(from_yaml("kind: a\\ndevices:\\n- name: b\\n"))
@@ -48,6 +52,8 @@ def from_yaml(text):
         if "\t" in row[: len(row) - len(row.lstrip())]:
             raise ValueError("a tab in the indent")
         match = ROW.match(row)
+        if match is None:
+            raise ValueError("not a row of YAML: {}".format(quote(row)))
         spaces, dashes, key, value, alone = match.groups()
         item += dashes.count("-")
         indent = len(spaces) + len(dashes)
@@ -68,13 +74,13 @@ def from_yaml(text):
             yield keys + (key,), item, scalar(value)
 
 
-def from_json(text):
+def from_json(text: str) -> "list[tuple[tuple[str, ...], int, str]]":
     """The same of JSON. Raises ValueError."""
     import json
 
     found, counter = [], [0]
 
-    def walk(value, keys):
+    def walk(value: object, keys: "tuple[str, ...]") -> None:
         if isinstance(value, dict):
             for key, below in value.items():
                 walk(below, keys + (key,))
@@ -92,7 +98,7 @@ def from_json(text):
     return found
 
 
-def parse(text):
+def parse(text: str) -> "tuple[str, list[str], list[str]]":
     """(kind, devices, paths of the node) of a specification. Raises ValueError."""
     kind, devices, files, nodes = None, [], [], {}
     for keys, item, value in from_json(text) if text.lstrip()[:1] == "{" else from_yaml(text):
@@ -114,7 +120,7 @@ def parse(text):
     return kind, devices, paths
 
 
-def is_missing(root, path):
+def is_missing(root: str, path: str) -> bool:
     """Whether it is not there; one that may not be looked at is not missing. Raises OSError."""
     try:
         os.stat(path_under(root, path))
@@ -123,11 +129,11 @@ def is_missing(root, path):
     return False
 
 
-def specification(root, path):
+def specification(root: str, path: str) -> "Reading | None":
     """One file as a record; None if it is not NVIDIA's."""
     record = Reading(path=path)
     found, why = attempt(lambda: parse(read(root, path)))
-    if why is not None:
+    if found is None:
         record.fail_all(FIELDS, why)
         return record
     kind, devices, paths = found
@@ -135,7 +141,7 @@ def specification(root, path):
         return None
     record.update(kind=kind[:200], devices=[name[:200] for name in devices], paths=len(paths))
     missing, why = attempt(lambda: [each for each in paths if is_missing(root, each)])
-    if why is None:
+    if missing is not None:
         record.update(missing=len(missing), examples=[each[:1000] for each in missing[:TOLD]])
     else:
         record.fail_all(("missing", "examples"), why)
@@ -147,7 +153,7 @@ def specification(root, path):
     return record
 
 
-def specifications(root):
+def specifications(root: str) -> "list[Reading]":
     """All of NVIDIA's. Raises OSError, ValueError."""
     found, seen = [], set()
     for folder in FOLDERS:

@@ -23,6 +23,10 @@ from nodevet.remote.probe.messages import ANSWER, STOP, Messages, Note, decode, 
 from nodevet.remote.probe.sections import lanes
 from nodevet.remote.reader import NobodyReads, is_gone
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Sequence
+
 GRACE = 0.5  # seconds for killed children to be gone
 MOMENT = 1.0  # seconds that a lane may take before what waits in it is read elsewhere
 SHARE = 0.1  # of the time there is, if that is less
@@ -32,7 +36,9 @@ CHUNK = 1 << 16  # bytes in one read(2)
 class Child(object):
     """A running child: its process, the pipe it writes to, the sections that it is to answer."""
 
-    def __init__(self, names, pid, reader, note, now):
+    def __init__(
+        self, names: "Sequence[str]", pid: int, reader: int, note: "Note", now: float
+    ) -> None:
         self.names = list(names)  # the first of them is being read
         self.pid = pid
         self.reader = reader
@@ -45,7 +51,7 @@ class Child(object):
 class Gathering(object):
     """The children that read some sections, and the results that have come."""
 
-    def __init__(self, root, request, seconds):
+    def __init__(self, root: str, request: "dict[str, Any]", seconds: "dict[str, float]") -> None:
         """`seconds`: {section: its time from now on}."""
         now = time.monotonic()
         self.root = root
@@ -53,16 +59,16 @@ class Gathering(object):
         self.seconds = seconds
         self.ends = {name: now + seconds[name] for name in seconds}
         self.moment = min([MOMENT] + [SHARE * each for each in seconds.values()])
-        self.results = {}
-        self.running = {}  # reader: child
-        self.pids = []
+        self.results: "dict[str, dict[str, Any]]" = {}
+        self.running: "dict[int, Child]" = {}  # by reader
+        self.pids: "list[int]" = []
         self.prctl = find_prctl()
         self.poll = select.poll()
         self.answer_to = request.get("answer_to")
         if self.answer_to is not None:
             self.poll.register(self.answer_to, 0)  # it is told of the end even so
 
-    def start(self, names):
+    def start(self, names: "Sequence[str]") -> None:
         """Have a child read these, those whose time is up apart."""
         now = time.monotonic()
         left = [name for name in names if now < self.ends[name]]
@@ -81,7 +87,7 @@ class Gathering(object):
         self.pids.append(child.pid)
         self.poll.register(child.reader, select.POLLIN)
 
-    def spawn(self, names, now):
+    def spawn(self, names: "Sequence[str]", now: float) -> "Child":
         """A child that reads these sections. Raises OSError."""
         note, parent = Note(), os.getpid()
         reader, writer = os.pipe()
@@ -105,20 +111,20 @@ class Gathering(object):
         finally:
             os._exit(0)
 
-    def forget(self, child):
+    def forget(self, child: "Child") -> "list[str]":
         """Hear no more of a child; returns the sections that it did not answer."""
         self.poll.unregister(child.reader)
         os.close(child.reader)
         del self.running[child.reader]
         return child.names
 
-    def give_up(self, child, result):
+    def give_up(self, child: "Child", result: "dict[str, Any]") -> None:
         """The section that a child reads ends with this result, and another reads what follows."""
         name, *rest = self.forget(child)
         self.results[name] = result
         self.start(rest)
 
-    def hear(self, child):
+    def hear(self, child: "Child") -> None:
         """Take what a child has written."""
         chunk = os.read(child.reader, CHUNK)
         if not chunk:
@@ -135,13 +141,13 @@ class Gathering(object):
             os.kill(child.pid, signal.SIGKILL)
             self.give_up(child, failure(str(error)))
 
-    def done(self, child):
+    def done(self, child: "Child") -> None:
         """A child goes no further; another one does, if sections are left."""
         if child.overtaken:
             os.kill(child.pid, signal.SIGKILL)  # it goes on with what others have
         self.start(self.forget(child))
 
-    def overtake(self, child):
+    def overtake(self, child: "Child") -> None:
         """Leave a child with the section that it reads; others read what waits for it."""
         rest = child.names[1:]
         del child.names[1:]
@@ -150,7 +156,7 @@ class Gathering(object):
         self.start(rest[:half])
         self.start(rest[half:])
 
-    def late(self, name, note):
+    def late(self, name: str, note: str) -> None:
         """A section did not answer in time."""
         seconds = self.seconds[name]
         last = "; last: " + note if note else ""
@@ -158,12 +164,12 @@ class Gathering(object):
         result["seconds"] = round(seconds, 4)
         self.results[name] = result
 
-    def due(self, child):
+    def due(self, child: "Child") -> float:
         """When something is to be done about a child that says nothing."""
         end = self.ends[child.names[0]]
         return min(end, child.started + self.moment) if child.names[1:] else end
 
-    def look_after(self, child):
+    def look_after(self, child: "Child") -> None:
         """Do what is due."""
         now = time.monotonic()
         if now >= self.ends[child.names[0]]:
@@ -174,7 +180,7 @@ class Gathering(object):
         elif now >= self.due(child):
             self.overtake(child)
 
-    def finish(self):
+    def finish(self) -> None:
         """Wait for every answer, and for every time that is up. Raises NobodyReads."""
         while self.running:
             left = min(map(self.due, self.running.values())) - time.monotonic()
@@ -188,7 +194,7 @@ class Gathering(object):
             for child in list(self.running.values()):
                 self.look_after(child)
 
-    def end(self):
+    def end(self) -> None:
         """Leave nothing behind."""
         for child in list(self.running.values()):
             os.kill(child.pid, signal.SIGKILL)
@@ -197,7 +203,7 @@ class Gathering(object):
         reap(self.pids, GRACE)
 
 
-def reap(pids, seconds):
+def reap(pids: "Sequence[int]", seconds: float) -> "dict[int, int]":
     """Wait at most so long for these children to end; {pid: wait status} of those that did."""
     ended = {}
     end = time.monotonic() + seconds
@@ -215,7 +221,7 @@ def reap(pids, seconds):
         time.sleep(0.002)
 
 
-def epitaph(pid):
+def epitaph(pid: int) -> str:
     """Why a child closed its pipe without an answer."""
     status = reap([pid], GRACE).get(pid)
     if status is None:
@@ -226,7 +232,12 @@ def epitaph(pid):
     return "the collector ended without an answer"
 
 
-def gather(wanted, root, request, seconds):
+def gather(
+    wanted: "Sequence[str]",
+    root: str,
+    request: "dict[str, Any]",
+    seconds: "float | dict[str, float]",
+) -> "dict[str, Any]":
     """The results of these sections, by name, within so many seconds; a dict has those of each.
     Raises NobodyReads once that is so of the descriptor `answer_to` of the request."""
     if not isinstance(seconds, dict):

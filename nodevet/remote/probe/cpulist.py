@@ -2,12 +2,16 @@
 
 import re
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Iterable
+
 LARGEST = 8191  # the kernel is built for at most 8192 CPUs, and 1024 nodes
 MASK = re.compile(r"[0-9a-fA-F]{1,8}\Z")
 RANGE = re.compile(r"([0-9]{1,6})(?:-([0-9]{1,6}))?\Z")
 
 
-def parse_cpulist(text):
+def parse_cpulist(text: str) -> "list[int]":
     """The ids in a list, sorted, each once. Raises ValueError.
 
     >>> parse_cpulist("0-3,8")
@@ -28,7 +32,7 @@ def parse_cpulist(text):
     return sorted(ids)
 
 
-def format_cpulist(ids):
+def format_cpulist(ids: "Iterable[int]") -> str:
     """The ids as a list in the kernel's form.
 
     >>> format_cpulist([8, 0, 1, 2, 3])
@@ -45,7 +49,7 @@ def format_cpulist(ids):
     )
 
 
-def parse_mask(text):
+def parse_mask(text: str) -> "list[int]":
     """The ids in a mask: hexadecimal words of 32 bits, the highest first. Raises ValueError.
 
     >>> parse_mask("00000001,80000003")
@@ -58,17 +62,17 @@ def parse_mask(text):
     return [id for id in range(bits.bit_length()) if bits >> id & 1]
 
 
-def normal_mask(text):
+def normal_mask(text: str) -> str:
     """A mask as a list. Raises ValueError."""
     return format_cpulist(parse_mask(text))
 
 
-def normal(text):
+def normal(text: str) -> str:
     """A list in its one normal form. Raises ValueError."""
     return format_cpulist(parse_cpulist(text))
 
 
-def normal_some(text):
+def normal_some(text: str) -> str:
     """`normal` of a list that cannot be empty. Raises ValueError."""
     if not text.strip():
         raise ValueError("the kernel lists none")

@@ -8,6 +8,10 @@ import json
 
 from nodevet.remote.probe.files import quote
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Sequence
+
 DIAGNOSTICS = ("DCGM Diagnostic", "DCGM GPU Diagnostic")
 PASSED = "pass"
 NOT_RUN = ("skip", "skipped", "not run", "notrun", "none")
@@ -16,7 +20,7 @@ TESTS = 20000
 TEXT = 500  # characters of a message
 
 
-def loaded(text):
+def loaded(text: str) -> "dict[str, Any]":
     """The JSON object in a text that may say something in rows before it. Raises ValueError."""
     start = 0 if text.startswith("{") else text.find("\n{") + 1 or text.find("{")
     if start < 0:
@@ -30,7 +34,7 @@ def loaded(text):
     return found
 
 
-def line(value):
+def line(value: object) -> str:
     """A value as one line of bounded length."""
     if isinstance(value, (list, tuple)):
         value = "; ".join(line(each) for each in value[:8])
@@ -39,7 +43,7 @@ def line(value):
     return " ".join(str(value).split())[:TEXT]
 
 
-def parse_health(text):
+def parse_health(text: str) -> "tuple[str, list[tuple[str, str, str, str]]]":
     """(overall, incidents) of `dcgmi health -c -j`. Raises ValueError.
 
     An incident is a part of which a watch says something: (GPU 0, PCIe system, Warning, why).
@@ -64,7 +68,9 @@ def parse_health(text):
     return overall, incidents
 
 
-def values(node, path):
+def values(
+    node: "dict[str, Any]", path: "tuple[str, ...]"
+) -> "list[tuple[tuple[str, ...], str, str]]":
     """(path, value, what is told besides) of every part that has a value."""
     found = []
     if path and "value" in node:
@@ -77,7 +83,7 @@ def values(node, path):
     return found
 
 
-def parse_diag(text):
+def parse_diag(text: str) -> "dict[str, Any]":
     """What a diagnostic says, as a dict: the fields of nodevet.evidence.dcgm.Diagnostic that the
     file has. Raises ValueError."""
     whole = loaded(text)
@@ -124,11 +130,11 @@ def parse_diag(text):
     }
 
 
-def status_of(result):
+def status_of(result: "dict[str, Any]") -> str:
     return line(result.get("status", ""))[:40]
 
 
-def results_of(test):
+def results_of(test: "dict[str, Any]") -> "list[dict[str, Any]]":
     """The results of a test; its summary, too, if that alone says that it did not pass, and in
     their place if there are none. One without either was not run."""
     found = items(test, "results")
@@ -141,7 +147,7 @@ def results_of(test):
     return found if told else found + [summary]
 
 
-def items(node, key):
+def items(node: "dict[str, Any]", key: str) -> "list[dict[str, Any]]":
     """The objects in a list of an object, or the one in its place."""
     listed = node.get(key)
     if isinstance(listed, dict):
@@ -149,7 +155,7 @@ def items(node, key):
     return [each for each in listed if isinstance(each, dict)] if isinstance(listed, list) else []
 
 
-def part_of(result):
+def part_of(result: "dict[str, Any]") -> str:
     """
     >>> part_of({"gpu_id": "3"}), part_of({"entity_group": "GPU", "entity_id": 0}), part_of({})
     ('GPU 3', 'GPU 0', '')
@@ -161,13 +167,13 @@ def part_of(result):
     return ""
 
 
-def first_of(places, keys):
+def first_of(places: "Sequence[dict[str, Any]]", keys: "Sequence[str]") -> str:
     """The first value that a place has under one of these keys; "" if there is none."""
     found = [place[key] for place in places for key in keys if isinstance(place.get(key), str)]
     return line(found[0])[:100] if found else ""
 
 
-def serials_of(whole, places):
+def serials_of(whole: "dict[str, Any]", places: "Sequence[dict[str, Any]]") -> "list[str]":
     """The serial numbers of the GPUs that were tested, sorted; none if the file has none."""
     found = []
     for group in items(whole, "entity_groups"):

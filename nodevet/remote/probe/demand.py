@@ -21,7 +21,7 @@ MODULE = Pattern(r"([A-Za-z0-9_-]+)\.ko(?:\.(?:gz|xz|zst))?\Z")
 INSTALL = Pattern(r"^\s*install\s+(\S+)\s", re.M)
 
 
-def parse_dependencies(text):
+def parse_dependencies(text: str) -> "set[str]":
     """The modules of modules.dep, as the kernel spells them.
 
     >>> sorted(parse_dependencies("updates/dkms/nvidia-uvm.ko.zst: updates/dkms/nvidia.ko.zst"))
@@ -32,7 +32,7 @@ def parse_dependencies(text):
     return {match.group(1).replace("-", "_") for match in matches if match}
 
 
-def installed(root):
+def installed(root: str) -> "set[str]":
     """The modules that are installed for the running kernel. Raises OSError, ValueError."""
     release = line(root, "/proc/sys/kernel/osrelease")
     if "/" in release:
@@ -42,7 +42,7 @@ def installed(root):
     return parse_dependencies(text)
 
 
-def replaced(root):
+def replaced(root: str) -> "set[str]":
     """The modules for which modprobe.d has another command. Raises OSError, ValueError."""
     found: "set[str]" = set()
     for directory in CONFIGURED:
@@ -57,7 +57,7 @@ def replaced(root):
     return found
 
 
-def has_helper(root):
+def has_helper(root: str) -> bool:
     """Whether any user may have nvidia-modprobe load a module."""
     try:
         status = os.stat(path_under(root, HELPER))
@@ -67,7 +67,7 @@ def has_helper(root):
     return mine and bool(status.st_mode & stat.S_ISUID) and bool(status.st_mode & stat.S_IXOTH)
 
 
-def may_load(root):
+def may_load(root: str) -> bool:
     """Whether the kernel still takes modules. Raises OSError, ValueError."""
     try:
         return line(root, "/proc/sys/kernel/modules_disabled") == "0"
@@ -75,7 +75,7 @@ def may_load(root):
         return False
 
 
-def on_demand(root):
+def on_demand(root: str) -> "list[str]":
     """Those that would be loaded at their first use, loaded or not. Raises OSError, ValueError."""
     if not has_helper(root) or not may_load(root):
         return []

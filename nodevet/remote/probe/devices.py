@@ -14,17 +14,21 @@ from nodevet.remote.probe.files import (
     resolve,
 )
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Iterable
+
 PCI_ADDRESS = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]\Z")
 COUNTERS = 256  # files in a directory of counters
 
 
-def exists(root, path):
+def exists(root: str, path: str) -> bool:
     """Whether there is such a path, of whatever kind; a link that leads nowhere is one."""
     place = path_under(root, os.path.dirname(path))
     return os.path.lexists(os.path.join(place, os.path.basename(path)))
 
 
-def bus_id(root, path):
+def bus_id(root: str, path: str) -> str:
     """The PCI address of the function that a device of a class lies on; empty if it is on no PCI
     bus. Raises OSError if its path does not say."""
     there = exists(root, path + "/device")
@@ -35,7 +39,7 @@ def bus_id(root, path):
     return found[-1] if found else ""
 
 
-def linked(root, folder, name):
+def linked(root: str, folder: str, name: str) -> str:
     """The name that a link in a folder leads to; empty if there is none. Raises OSError."""
     try:
         return link_name(root, folder + name)
@@ -45,7 +49,9 @@ def linked(root, folder, name):
         return ""
 
 
-def counters(root, folder, wanted=None):
+def counters(
+    root: str, folder: str, wanted: "Iterable[str] | None" = None
+) -> "list[dict[str, Any]]":
     """The counters in a directory, those `wanted` or all, each as {name, value}. Raises OSError,
     ValueError. One that this kernel does not have is left out."""
     found = []

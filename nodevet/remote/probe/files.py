@@ -10,6 +10,12 @@ import re
 import stat
 from functools import lru_cache
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Callable, Iterable, TypeVar
+
+    T = TypeVar("T")
+
 LIMIT = 1 << 20  # bytes; no kernel file that is read whole is larger
 CHUNK = 1 << 16  # bytes in one read(2)
 HEAD = 1 << 16  # bytes of a file of which only the beginning matters
@@ -41,7 +47,7 @@ class Denied(SectionError):  # noqa: N818
 class NotHeld(SectionError, ValueError):  # noqa: N818
     """A tree that may hold a part of a machine only says nothing of a file that is not in it."""
 
-    def __init__(self, path):
+    def __init__(self, path: str) -> None:
         super().__init__("{} is not in this tree, which may be a part of the machine".format(path))
 
 
@@ -49,7 +55,7 @@ class PartialRoot(str):
     """The root of a tree that may hold a part of a machine only, as a support bundle does."""
 
 
-def tell_missing(root, path):
+def tell_missing(root: str, path: str) -> None:
     """Raise NotHeld if a file that is missing below `root` may be on the machine all the same.
 
     Of /sys and /proc a tree is taken to hold whole folders, but neither all that lie side by side
@@ -63,7 +69,7 @@ def tell_missing(root, path):
         raise NotHeld(path)
 
 
-def resolve(root, path):
+def resolve(root: str, path: str) -> str:
     """The absolute `path` with every symbolic link followed inside `root`. Raises OSError."""
     if root == "/":
         return os.path.realpath(path)
@@ -72,12 +78,12 @@ def resolve(root, path):
 
 
 @lru_cache(maxsize=4096)
-def _directory(root, path):
+def _directory(root: str, path: str) -> str:
     """`resolve`, remembered: a captured tree does not change while it is read."""
     return _follow(root, "", path)
 
 
-def _follow(root, done, path):
+def _follow(root: str, done: str, path: str) -> str:
     """Go on from the resolved directory `done` along `path`."""
     ahead, links = path.split("/"), 0
     while ahead:
@@ -101,12 +107,12 @@ def _follow(root, done, path):
     return done
 
 
-def path_under(root, path):
+def path_under(root: str, path: str) -> str:
     """Where the absolute `path` lies on this machine, links followed inside `root`."""
     return path if root == "/" else root + resolve(root, path)
 
 
-def status_of(root, path):
+def status_of(root: str, path: str) -> "os.stat_result":
     """os.stat of a path, links followed inside `root`. Raises OSError, NotHeld."""
     try:
         return os.stat(path_under(root, path))
@@ -115,7 +121,7 @@ def status_of(root, path):
         raise
 
 
-def exists(root, path):
+def exists(root: str, path: str) -> bool:
     """Whether there is such a file or folder. Raises NotHeld."""
     if os.path.exists(path_under(root, path)):
         return True
@@ -123,7 +129,9 @@ def exists(root, path):
     return False
 
 
-def read_bytes(root, path, limit, look=None):
+def read_bytes(
+    root: str, path: str, limit: int, look: "Callable[[int], object] | None" = None
+) -> bytes:
     """At most `limit` bytes from the start of a regular file. Raises OSError, ValueError, and what
     `look` raises, which gets the open file's descriptor before anything is read."""
     try:
@@ -149,7 +157,7 @@ def read_bytes(root, path, limit, look=None):
         os.close(file)
 
 
-def read(root, path, look=None):
+def read(root: str, path: str, look: "Callable[[int], object] | None" = None) -> str:
     """The text of one file, undecodable bytes escaped. Raises as `read_bytes` does."""
     data = read_bytes(root, path, LIMIT + 1, look)
     if len(data) > LIMIT:
@@ -157,12 +165,12 @@ def read(root, path, look=None):
     return data.decode("utf-8", "backslashreplace")
 
 
-def head(root, path):
+def head(root: str, path: str) -> str:
     """The beginning of a file that may be long (/proc/cpuinfo). Raises OSError, ValueError."""
     return read_bytes(root, path, HEAD).decode("utf-8", "backslashreplace")
 
 
-def bare(text):
+def bare(text: str) -> str:
     """A file's text without white space around it, and without the NUL that some end with.
 
     >>> bare(" 0-1\\n\\0")
@@ -171,7 +179,7 @@ def bare(text):
     return text.strip().rstrip("\0").strip()
 
 
-def line(root, path):
+def line(root: str, path: str) -> str:
     """The text of a file of one line, stripped. Raises OSError, ValueError."""
     text = bare(read(root, path))
     if not text:
@@ -181,7 +189,7 @@ def line(root, path):
     return text
 
 
-def is_this_machine(root, whole_machine=False):
+def is_this_machine(root: str, whole_machine: bool = False) -> bool:
     """Whether the tree under `root` is of the running kernel, as NVML and the clock are: `/`
     itself, the same machine mounted elsewhere (a container's /host), or what the request says
     is a whole machine."""
@@ -193,12 +201,12 @@ def is_this_machine(root, whole_machine=False):
         return False
 
 
-def parsed(root, path, parse, *arguments):
+def parsed(root: str, path: str, parse: "Callable[..., T]", *arguments: object) -> "T":
     """What `parse` makes of the text of a file, stripped. Raises OSError, ValueError."""
     return parse(bare(read(root, path)), *arguments)
 
 
-def either(root, place, *ways):
+def either(root: str, place: str, *ways: "tuple[str, Callable[[str], T]]") -> "T":
     """What the first of these (file, parse) that is there gives. Raises OSError, ValueError; of
     files that are all missing for the first."""
     missing = []
@@ -210,7 +218,7 @@ def either(root, place, *ways):
     raise missing[0]
 
 
-def parse_rows(text):
+def parse_rows(text: str) -> "dict[str, str]":
     """Rows of the form "key: value" as a dict; of equal keys the first.
 
     >>> parse_rows("MemTotal:   16 kB\\nMemFree:   8 kB")
@@ -224,7 +232,7 @@ def parse_rows(text):
     return rows
 
 
-def pick(rows, path, *keys):
+def pick(rows: "dict[str, str]", path: str, *keys: str) -> str:
     """The value of the first of these keys that has one. Raises ValueError."""
     for key in keys:
         if rows.get(key):
@@ -232,12 +240,12 @@ def pick(rows, path, *keys):
     raise ValueError("no {} in {}".format(" or ".join(keys), path))
 
 
-def parse_words(text):
+def parse_words(text: str) -> "list[str]":
     """The words of a text, in its order."""
     return text.split()
 
 
-def integer(text):
+def integer(text: str) -> int:
     """A decimal integer as the kernel prints it, of at most 64 bits.
 
     >>> integer("-1")
@@ -252,14 +260,14 @@ def integer(text):
     return value
 
 
-def flag(text):
+def flag(text: str) -> bool:
     """0 or 1 as a bool. Raises ValueError."""
     if text not in ("0", "1"):
         raise ValueError("neither 0 nor 1: {}".format(quote(text)))
     return text == "1"
 
 
-def link_name(root, path):
+def link_name(root: str, path: str) -> str:
     """The last part of a symbolic link's target. Raises OSError."""
     place = os.path.join(path_under(root, os.path.dirname(path)), os.path.basename(path))
     try:
@@ -270,7 +278,7 @@ def link_name(root, path):
     return os.path.basename(target.rstrip("/"))
 
 
-def names(root, path, limit=ENTRIES):
+def names(root: str, path: str, limit: int = ENTRIES) -> "list[str]":
     """The names in a directory, sorted. Raises OSError, ValueError beyond `limit` of them."""
     found: "list[str]" = []
     try:
@@ -286,13 +294,13 @@ def names(root, path, limit=ENTRIES):
     return sorted(found)
 
 
-def hold_etc(root):
+def hold_etc(root: str) -> None:
     """Raise Absent for a tree without /etc: no file in it says nothing of the machine."""
     if not os.path.isdir(path_under(root, "/etc")):
         raise Absent("there is no /etc")
 
 
-def numbered(root, path, prefix, limit):
+def numbered(root: str, path: str, prefix: str, limit: int) -> "list[int]":
     """The numbers N of the entries `<prefix>N` of a directory, sorted. Raises like `names`."""
     pattern = re.compile(re.escape(prefix) + r"([0-9]{1,7})\Z")
     matches = [pattern.match(name) for name in names(root, path)]
@@ -302,12 +310,12 @@ def numbered(root, path, prefix, limit):
     return found
 
 
-def quote(text):
+def quote(text: str) -> str:
     """Text from a file, short and in ASCII, for an error's sentence."""
     return ascii(text if len(text) <= 60 else text[:60] + "...")
 
 
-def reason(error):
+def reason(error: "BaseException") -> str:
     """Why a value could not be read: an errno's name or a sentence."""
     if isinstance(error, OSError) and error.errno:
         return errno.errorcode.get(error.errno, str(error.errno))
@@ -316,11 +324,11 @@ def reason(error):
     return "{}: {}".format(type(error).__name__, error)[:200]
 
 
-def silent(text):
+def silent(text: str) -> None:
     """The `note` of a collector that is called by itself."""
 
 
-def attempt(function, *arguments):
+def attempt(function: "Callable[..., T]", *arguments: object) -> "tuple[T | None, Any]":
     """(what the function returns, None), or (None, why it could not)."""
     try:
         return function(*arguments), None
@@ -337,10 +345,10 @@ class Reading(dict):  # type: ignore[type-arg] # Python 3.6 has no dict[str, obj
     {'errors': {'governor': 'ENOENT'}, 'governor': None}
     """
 
-    def __init__(self, **known):
+    def __init__(self, **known: object) -> None:
         super().__init__(errors={}, **known)
 
-    def take(self, field, function, *arguments):
+    def take(self, field: str, function: "Callable[..., object]", *arguments: object) -> None:
         """Set `field` to what the function returns, or to None and the reason."""
         value, why = attempt(function, *arguments)
         if why is None:
@@ -348,10 +356,10 @@ class Reading(dict):  # type: ignore[type-arg] # Python 3.6 has no dict[str, obj
         else:
             self.fail(field, why)
 
-    def fail(self, field, why):
+    def fail(self, field: str, why: str) -> None:
         self[field] = None
         self["errors"][field] = why
 
-    def fail_all(self, fields, why):
+    def fail_all(self, fields: "Iterable[str]", why: str) -> None:
         for field in fields:
             self.fail(field, why)

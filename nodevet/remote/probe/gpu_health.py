@@ -4,6 +4,12 @@ from nodevet.remote.probe.files import Reading
 from nodevet.remote.probe.gpu_nvml import CallError, MigPart, fill, flag, number, text
 from nodevet.remote.probe.gpu_values import bit_error_rate, bus_id
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Container, Iterable, Iterator
+
+    from nodevet.remote.probe.gpu_nvml import Device
+
 TOTAL, BY_LOCATION = ("nvmlDeviceGetTotalEccErrors", "nvmlDeviceGetMemoryErrorCounter")
 
 
@@ -13,7 +19,7 @@ CACHES = ("L1_CACHE", "L2_CACHE", "REGISTER_FILE", "TEXTURE_MEMORY", "TEXTURE_SH
 NO_SUCH_LOCATION = ("NVML_ERROR_NOT_SUPPORTED", "NVML_ERROR_INVALID_ARGUMENT")
 
 
-def ecc_kinds():
+def ecc_kinds() -> "Iterator[tuple[str, tuple[str, str]]]":
     """Each lifetime and severity: a field's name with room for a part, and NVML's arguments."""
     for lifetime, counter in LIFETIMES:
         for severity in ("CORRECTED", "UNCORRECTED"):
@@ -21,7 +27,7 @@ def ecc_kinds():
             yield "{}_{{}}{}".format(lifetime, severity.lower()), which
 
 
-def ecc_rows():
+def ecc_rows() -> "Iterator[tuple[Any, ...]]":
     """Each count: in all, and by where the memory is."""
     for name, which in ecc_kinds():
         yield (name.format(""), number, None, (TOTAL,) + which)
@@ -30,7 +36,7 @@ def ecc_rows():
             yield (name.format(location.lower() + "_"), number, None, call)
 
 
-def ecc(device):
+def ecc(device: "Device") -> "Reading":
     """The counts of a GPU; before Turing what is on its chip is not SRAM, but caches."""
     record = Reading()
     fill(record, device, ECC)
@@ -44,7 +50,7 @@ def ecc(device):
     return record
 
 
-def in_caches(device, which):
+def in_caches(device: "Device", which: "tuple[str, str]") -> int:
     """The sum of what NVML counts for each of them. Raises CallError: one was not read, or none
     is counted."""
     counts, failures = [], []
@@ -103,7 +109,7 @@ REPAIR = (
 )
 
 
-def cluster_uuid(value):
+def cluster_uuid(value: "Iterable[int]") -> str:
     """16 bytes as a UUID is written.
 
     >>> cluster_uuid(bytes(range(16)))
@@ -126,7 +132,7 @@ FABRIC = (
 )
 
 
-def fabric(device):
+def fabric(device: "Device") -> "Reading":
     """The rest of it means something only in the state COMPLETED."""
     record = Reading()
     fill(record, device, FABRIC_STATE)
@@ -141,7 +147,7 @@ def fabric(device):
 CORRUPTED = "NVML_ERROR_CORRUPTED_INFOROM"
 
 
-def inforom(gpu, device):
+def inforom(gpu: "Reading", device: "Device") -> None:
     """Set `inforom_valid` of the GPU: whether the checksums in its flash are right."""
     try:
         device.ask("nvmlDeviceValidateInforom")
@@ -157,12 +163,12 @@ MIG_DEVICES = 16  # of one GPU; there are 7 at most
 MIG_IDENTITY = (("uuid", text, None, ("nvmlDeviceGetUUID",)),)
 
 
-def link_errors(field, kind, link, *newer):
+def link_errors(field: str, kind: str, link: int, *newer: "tuple[Any, ...]") -> "tuple[Any, ...]":
     older = ("nvmlDeviceGetNvLinkErrorCounter", link, "NVML_NVLINK_ERROR_DL_" + kind)
     return (field, number, None) + newer + (older,)
 
 
-def nvlink_rows(link):
+def nvlink_rows(link: int) -> "tuple[tuple[Any, ...], ...]":
     """The fields 84 to 137 have one id for each link and end at link 11."""
     return (
         ("active", flag, None, ("nvmlDeviceGetNvLinkState", link)),
@@ -209,7 +215,7 @@ ASKED_OF_LINKS = {  # what is read only if a baseline asks for it -> the fields
 }
 
 
-def asked_rows(link, asked):
+def asked_rows(link: int, asked: "Container[str]") -> "Iterator[tuple[Any, ...]]":
     """Rows of `fill` for what was asked of a link."""
     if "nvlink_ber" in asked:
         for name, field in ASKED_OF_LINKS["nvlink_ber"]:
@@ -222,13 +228,13 @@ def asked_rows(link, asked):
 NO_SUCH_LINK = ("NVML_ERROR_INVALID_ARGUMENT", "NVML_ERROR_NOT_SUPPORTED")
 
 
-def link_count(device):
+def link_count(device: "Device") -> int:
     """How many NVLinks the GPU has; if the driver does not say, how many it answers for."""
     try:
         return number(device.ask("field", "NVML_FI_DEV_NVLINK_LINK_COUNT"))
     except CallError:
         device.ask("nvmlDeviceGetNvLinkState", 0)
-    most = device.nvml.constant("NVML_NVLINK_MAX_LINKS")
+    most: int = device.nvml.constant("NVML_NVLINK_MAX_LINKS")
     for link in range(most):
         try:
             device.ask("nvmlDeviceGetNvLinkState", link)
@@ -238,7 +244,7 @@ def link_count(device):
     return most
 
 
-def mig_devices(gpu, device):
+def mig_devices(gpu: "Reading", device: "Device") -> None:
     """Set `mig_devices` of the GPU; of what its own handle does not tell in MIG mode, theirs
     tell a part."""
     gpu["mig_devices"] = []
@@ -266,7 +272,7 @@ def mig_devices(gpu, device):
         gpu["mig_devices"].append(record)
 
 
-def nvlinks(gpu, device, asked=()):
+def nvlinks(gpu: "Reading", device: "Device", asked: "Container[str]" = ()) -> None:
     """Set `nvlinks` of the GPU: a record for each link, active or not."""
     try:
         count = link_count(device)

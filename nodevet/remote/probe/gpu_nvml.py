@@ -10,6 +10,12 @@ import ctypes
 
 from nodevet.remote.probe.files import Absent, SectionError, reason
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Callable, Iterable, Sequence
+
+    from nodevet.remote.probe.files import Reading
+
 LIBRARY = "libnvidia-ml.so.1"
 INIT_FAILURES = {
     "NVML_ERROR_DRIVER_NOT_LOADED": "the NVIDIA kernel driver is not loaded",
@@ -37,7 +43,7 @@ class CallError(Exception):
     """One call or value failed; the message is the NVML error's name, or a sentence."""
 
 
-def load():
+def load() -> "Any":
     """The pynvml module. Compiling it is slow, so the library is tried first.
 
     Raises Absent if the library is not installed, SectionError if it does not load.
@@ -53,7 +59,7 @@ def load():
     return pynvml
 
 
-def names(pynvml, prefix):
+def names(pynvml: object, prefix: str) -> "dict[int, str]":
     """Value -> name without the prefix, of pynvml's constants; the first of equals wins.
 
     >>> class module:
@@ -71,7 +77,7 @@ def names(pynvml, prefix):
 class Nvml:
     """The library as a whole, initialised; `close` when done. Raises SectionError by name."""
 
-    def __init__(self, pynvml, note):
+    def __init__(self, pynvml: "Any", note: "Callable[[str], None]") -> None:
         self.pynvml = pynvml
         self.note = note
         self.tables = {"NVML_ERROR_": names(pynvml, "NVML_ERROR_")}
@@ -82,14 +88,14 @@ class Nvml:
             name = str(failure)
             raise SectionError("{}: {}".format(name, INIT_FAILURES.get(name, "nvmlInit failed")))
 
-    def close(self):
+    def close(self) -> None:
         """nvmlShutdown. What has been read stands, even if this fails."""
         try:
             self.call("", "nvmlShutdown")
         except CallError:
             pass
 
-    def name(self, prefix, value):
+    def name(self, prefix: str, value: int) -> str:
         """The name of the constant with this prefix and value. Raises CallError."""
         if prefix not in self.tables:
             self.tables[prefix] = names(self.pynvml, prefix)
@@ -97,18 +103,18 @@ class Nvml:
             raise CallError("NVML returned {}, an unknown value".format(value))
         return self.tables[prefix][value]
 
-    def error_name(self, code):
+    def error_name(self, code: int) -> str:
         """NVML_ERROR_GPU_IS_LOST for 15."""
         return "NVML_ERROR_{}".format(self.tables["NVML_ERROR_"].get(code, code))
 
-    def constant(self, name):
+    def constant(self, name: str) -> "Any":
         """A constant of pynvml. One that this pynvml lacks, the library may lack too."""
         try:
             return getattr(self.pynvml, name)
         except AttributeError:
             raise CallError("NVML_ERROR_FUNCTION_NOT_FOUND")
 
-    def call(self, where, function, *arguments):
+    def call(self, where: str, function: str, *arguments: "Any") -> "Any":
         """One announced call of pynvml. Raises CallError."""
         self.note((where + " " + function).strip())
         try:
@@ -120,26 +126,26 @@ class Nvml:
 class System:
     """The calls that are about no GPU. Same shape as Device."""
 
-    def __init__(self, nvml):
+    def __init__(self, nvml: "Nvml") -> None:
         self.nvml = nvml
 
-    def ask(self, function):
+    def ask(self, function: str) -> "Any":
         return self.nvml.call("", function)
 
 
 class Device:
     """One GPU's calls. Each is made once; its answer or its failure is remembered."""
 
-    def __init__(self, nvml, index):
+    def __init__(self, nvml: "Nvml", index: int) -> None:
         self.nvml = nvml
         self.label = "GPU {}".format(index)
-        self.answers = {}
+        self.answers: "dict[tuple[Any, ...], tuple[Any, str | None]]" = {}
         self.handle = self.handle_of(index)
 
-    def handle_of(self, index):
+    def handle_of(self, index: int) -> "Any":
         return self.nvml.call(self.label, "nvmlDeviceGetHandleByIndex", index)
 
-    def ask(self, function, *arguments):
+    def ask(self, function: str, *arguments: "Any") -> "Any":
         """The answer of one call.
 
         An argument that is a string names a constant of pynvml; one that names a
@@ -157,7 +163,7 @@ class Device:
             raise CallError(why)
         return answer
 
-    def _ask(self, function, arguments):
+    def _ask(self, function: str, arguments: "tuple[Any, ...]") -> "Any":
         known = [self.nvml.constant(item) if isinstance(item, str) else item for item in arguments]
         if function == "field":
             return self._field(*known)
@@ -167,7 +173,7 @@ class Device:
             return filled
         return self.nvml.call(self.label, function, self.handle, *known)
 
-    def _field(self, field, scope=0):
+    def _field(self, field: int, scope: int = 0) -> "Any":
         reply = self.nvml.call(
             self.label, "nvmlDeviceGetFieldValues", self.handle, [(field, scope)]
         )[0]
@@ -180,16 +186,16 @@ class Device:
 class MigPart(Device):
     """One MIG device's calls, by its own handle. Raises CallError without one."""
 
-    def __init__(self, device, index):
+    def __init__(self, device: "Device", index: int) -> None:
         self.device = device
         super().__init__(device.nvml, index)
         self.label = "{} MIG {}".format(device.label, index)
 
-    def handle_of(self, index):
+    def handle_of(self, index: int) -> "Any":
         return self.device.ask("nvmlDeviceGetMigDeviceHandleByIndex", index)
 
 
-def first(source, calls):
+def first(source: "System | Device", calls: "Sequence[tuple[Any, ...]]") -> "Any":
     """The answer of the first call that the driver knows, or the first telling failure."""
     failures = []
     for call in calls:
@@ -202,7 +208,7 @@ def first(source, calls):
     raise next((failure for failure in failures if str(failure) not in UNKNOWN_CALL), failures[0])
 
 
-def fill(record, source, rows):
+def fill(record: "Reading", source: "System | Device", rows: "Iterable[tuple[Any, ...]]") -> None:
     """Read these values into the record, each alone.
 
     A row is: the field; how its answer is read (a function, or the prefix of the
@@ -227,18 +233,18 @@ def fill(record, source, rows):
             record.fail(field, reason(error))
 
 
-def number(value):
+def number(value: "int | None") -> int:
     """An int; NVML's marks for `not available` are failures."""
     if value is None or value in UNAVAILABLE:
         raise CallError("NVML_VALUE_NOT_AVAILABLE")
     return int(value)
 
 
-def flag(value):
+def flag(value: "int | None") -> bool:
     return bool(number(value))
 
 
-def text(value):
+def text(value: "bytes | str") -> str:
     """A string, which pynvml gives as bytes or str; an empty one is not available."""
     shown = value.decode("utf-8", "backslashreplace") if isinstance(value, bytes) else str(value)
     if not shown:

@@ -7,6 +7,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+    from nodevet.remote.probe.gpu_nvml import Device
+
 MOST = 16  # GPUs: it is asked of every pair, and 16 have 120
 STATUS = (  # nvmlGpuP2PStatus_t
     "OK",
@@ -20,7 +22,7 @@ STATUS = (  # nvmlGpuP2PStatus_t
 CAPABILITIES = (("read", 0), ("nvlink", 2))  # nvmlGpuP2PCapsIndex_t
 
 
-def peers(gpus, devices):
+def peers(gpus: "list[Reading]", devices: "dict[int, Device]") -> None:
     """Set `peers` of each of the GPUs; `devices`: those with a handle, by index.
 
     A pair is asked once: the answer is the same from both of its ends.
@@ -41,7 +43,7 @@ def peers(gpus, devices):
             gpu["peers"] = sorted(found[gpu["index"]], key=lambda peer: peer["index"])
 
 
-def of_pair(device, other):
+def of_pair(device: "Device", other: "Device") -> "Reading":
     record = Reading()
     for field, capability in CAPABILITIES:
         try:

@@ -3,13 +3,17 @@
 from nodevet.remote.probe.files import Reading
 from nodevet.remote.probe.gpu_nvml import CallError, flag, number, text
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Iterable
 
-def cuda_version(value):
+
+def cuda_version(value: int) -> str:
     """12040 -> 12.4"""
     return "{}.{}".format(number(value) // 1000, number(value) % 1000 // 10)
 
 
-def bus_id(value):
+def bus_id(value: "bytes | str") -> str:
     """NVML's bus id as sysfs spells it.
 
     >>> bus_id("00000000:3B:00.0")
@@ -19,7 +23,7 @@ def bus_id(value):
     return "{:04x}:{}:{}".format(int(domain, 16), bus, device).lower()
 
 
-def pci_id(value):
+def pci_id(value: int) -> str:
     """vendor:device; NVML has the device in the high 16 bits and the vendor in the low.
 
     >>> pci_id(0x233010DE)
@@ -31,7 +35,7 @@ def pci_id(value):
 NO_BIT_ERRORS = 0xFFF  # the least that NVML can say, 15e-255
 
 
-def bit_error_rate(value):
+def bit_error_rate(value: int) -> float:
     """By the masks of nvml.h: bits 0 to 7 are the exponent, bits 8 to 11 the mantissa.
 
     >>> bit_error_rate(0x10C), bit_error_rate(0xFFF), bit_error_rate(0)
@@ -44,14 +48,14 @@ def bit_error_rate(value):
     return 0.0 if code == NO_BIT_ERRORS else float("{}e-{}".format(mantissa, exponent))
 
 
-def memory_temperature(value):
+def memory_temperature(value: int) -> int:
     """Degrees Celsius. A GPU without a sensor in its memory answers success and 0."""
     if number(value) == 0:
         raise CallError("NVML returned 0: no sensor")
     return number(value)
 
 
-def limit(value):
+def limit(value: "int | None") -> int:
     """A T.Limit threshold: degrees relative to the limit, below zero. Some drivers say unsigned.
 
     >>> limit(-2), limit(0xFFFFFFFE)
@@ -61,7 +65,7 @@ def limit(value):
     return degrees - (1 << 32) if degrees >= 1 << 31 else degrees
 
 
-def pstate(value):
+def pstate(value: int) -> int:
     if number(value) == 32:
         raise CallError("NVML_PSTATE_UNKNOWN")
     return number(value)
@@ -122,11 +126,11 @@ SETTINGS = (
 )
 
 
-def clock(field, function, domain):
+def clock(field: str, function: str, domain: str) -> "tuple[Any, ...]":
     return (field, number, None, (function, domain))
 
 
-def app_clock(field, identity, function, domain):
+def app_clock(field: str, identity: str, function: str, domain: str) -> "tuple[Any, ...]":
     """Application clocks, by the call of their own or, where a driver drops it, the general one."""
     return (field, number, None, (function, domain), ("nvmlDeviceGetClock", domain, identity))
 
@@ -179,7 +183,7 @@ THROTTLED = (
 )
 
 
-def threshold(field, name):
+def threshold(field: str, name: str) -> "tuple[Any, ...]":
     return (field, number, None, ("nvmlDeviceGetTemperatureThreshold", name))
 
 
@@ -230,7 +234,7 @@ LOAD = (
 )
 
 
-def processes(answer):
+def processes(answer: "Iterable[Any]") -> "list[Reading]":
     """Compute processes, each with its memory where the driver tells it."""
     found = []
     for item in answer:

@@ -15,7 +15,9 @@ from nodevet.remote.probe.toml_rows import rows, single
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
+    from typing import Any, Callable, Iterable, Sequence, Set, Tuple
+
+    Lock = Tuple[Callable[[str], bool], Set[str], str]
 
 DNF5 = "/usr/bin/dnf5"
 DNF4 = ("/usr/bin/dnf-3", "/usr/bin/dnf")
@@ -30,11 +32,11 @@ LOOSE = "dnf's version lock admits other versions than the installed: {}"
 class Holds:
     """What holds packages; `locks` are (pattern of the name, versions, entry), see `dnf4_lock`."""
 
-    def __init__(self, excluded, locks):
+    def __init__(self, excluded: "Sequence[str]", locks: "Sequence[Lock]") -> None:
         self.excluded = excluded
         self.locks = locks
 
-    def held(self, name, architecture, installed):
+    def held(self, name: str, architecture: str, installed: "Iterable[str]") -> bool:
         """Whether a package is held, of which these versions are installed. Raises ValueError.
 
         >>> Holds([], [dnf4_lock("a-0:1.0-1.el9.*")]).held("a", "noarch", ["1.0-1.el9"])
@@ -51,7 +53,7 @@ class Holds:
         return bool(concern)
 
 
-def with_epoch(version):
+def with_epoch(version: str) -> str:
     """
     >>> with_epoch("1.0-1"), with_epoch("3:1.0-1")
     ('0:1.0-1', '3:1.0-1')
@@ -59,7 +61,7 @@ def with_epoch(version):
     return version if ":" in version else "0:" + version
 
 
-def dnf4_lock(entry):
+def dnf4_lock(entry: str) -> "Lock":
     """(whether it may be about a name, the versions that it states, itself) of a line of the list.
 
     >>> about, versions, _ = dnf4_lock("kernel-core-0:5.14.0-427.el9.*")
@@ -77,19 +79,19 @@ def dnf4_lock(entry):
             version = "-".join(words[1:])
             versions.add(epoch + ":" + version if spec is rest else with_epoch(version))
 
-    def about(name):
+    def about(name: str) -> bool:
         return any(fnmatch.fnmatchcase(name, glob) for glob in globs)
 
     return about, versions, entry
 
 
-def dnf4_locks(text):
+def dnf4_locks(text: str) -> "list[Lock]":
     """The locks of the plugin's list; an entry with ! excludes one version and holds nothing."""
     entries = [row.strip() for row in text.splitlines() if row.strip() and row[0] != "#"]
     return [dnf4_lock(entry) for entry in entries if entry[0] != "!"]
 
 
-def dnf5_locks(text):
+def dnf5_locks(text: str) -> "list[Lock]":
     """The locks of versionlock.toml: entries of a name, and conditions that all hold.
 
     >>> text = '[[packages]]\\nname = "a*"\\n[[packages.conditions]]\\nkey = "evr"\\n'
@@ -110,7 +112,7 @@ def dnf5_locks(text):
     return [lock for entry in found for lock in dnf5_lock(entry["name"], entry["conditions"])]
 
 
-def dnf5_lock(glob, conditions):
+def dnf5_lock(glob: str, conditions: "list[dict[str, str]]") -> "list[Lock]":
     if conditions and all(each.get("comparator") == "!=" for each in conditions):
         return []  # excludes versions, and holds nothing
     stated = [
@@ -121,7 +123,7 @@ def dnf5_lock(glob, conditions):
     return [(lambda name: fnmatch.fnmatchcase(name, glob), set(stated), glob)]
 
 
-def main_of(root, path):
+def main_of(root: str, path: str) -> "dict[str, str] | None":
     """Section main of an INI file; None if there is no such file. Raises OSError, ValueError."""
     parser = configparser.ConfigParser(interpolation=None, strict=False)
     try:
@@ -133,11 +135,11 @@ def main_of(root, path):
     return dict(parser["main"]) if parser.has_section("main") else {}
 
 
-def yes(text):
+def yes(text: str) -> bool:
     return text.strip().lower() in ("1", "yes", "true", "on")
 
 
-def holds(root):
+def holds(root: str) -> "Holds":
     """Raises OSError, ValueError."""
     is_dnf5 = os.path.exists(path_under(root, DNF5))
     if not is_dnf5 and not any(os.path.exists(path_under(root, path)) for path in DNF4):

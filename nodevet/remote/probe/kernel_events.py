@@ -16,6 +16,12 @@ from nodevet.remote.probe.kernel_nics import nic_line
 from nodevet.remote.probe.kernel_xids import UNMATCHED, driver_line
 from nodevet.remote.probe.patterns import Pattern
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Callable
+
+    from nodevet.remote.probe.kernel_hardware import Said
+
 EVENTS = 1000  # different ones; a healthy node has few, a broken one tens
 LONGEST = 1024  # characters that are looked at; no message of the kernel is longer
 
@@ -30,7 +36,7 @@ BY_USERS = Pattern(
 )
 
 
-def classify(text):
+def classify(text: str) -> "Said | None":
     """The Said of a message, or None if it is of no use here."""
     said = driver_line(text)
     if said is None or said.kind == UNMATCHED:
@@ -42,12 +48,12 @@ class LogReader(object):
     """Takes the messages of one log in their order, and gives what they say to `keep`, but for
     what they say of the links of NICs."""
 
-    def __init__(self, keep):
+    def __init__(self, keep: "Callable[..., None]") -> None:
         self.keep = keep
         self.hardware = Hardware(keep)
         self.links = LoggedLinks()
 
-    def add(self, seconds, text, *readings):
+    def add(self, seconds: "float | None", text: str, *readings: str) -> None:
         """Take a message of the kernel, of so many seconds after boot or None.
 
         `readings`: what else its rows may mean, of which nothing is counted that a reading
@@ -66,7 +72,7 @@ class LogReader(object):
                 kinds.add(said.kind)
                 self.keep(said, seconds, reading)
 
-    def end(self):
+    def end(self) -> None:
         """There is no further message."""
         self.hardware.end()
 
@@ -74,11 +80,11 @@ class LogReader(object):
 class Times(object):
     """When something occurred: the beginning and end of each burst of lines, the latest ones."""
 
-    def __init__(self):
-        self.starts = []
-        self.ends = []
+    def __init__(self) -> None:
+        self.starts: "list[float]" = []
+        self.ends: "list[float]" = []
 
-    def add(self, seconds):
+    def add(self, seconds: float) -> None:
         at = bisect_right(self.starts, seconds)
         if at and seconds <= self.ends[at - 1] + BURST_S:
             self.ends[at - 1] = max(seconds, self.ends[at - 1])
@@ -94,12 +100,14 @@ class Times(object):
 class Event(object):
     """Lines that say the same."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.count = 0
-        self.first = self.last = self.text = None
+        self.first: "float | None" = None
+        self.last: "float | None" = None
+        self.text: "str | None" = None
         self.times = Times()
 
-    def add(self, seconds, text, times):
+    def add(self, seconds: "float | None", text: str, times: int) -> None:
         self.count += times
         if self.text is None:
             self.text = text[:TEXT]
@@ -115,20 +123,21 @@ class Event(object):
 class Events(object):
     """The events of a log: those of one kind, code, address, severity and detail as one."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.clear()
 
-    def clear(self):
-        self.found = {}
-        self.details = {}  # (kind, code) -> the details that are told apart
+    def clear(self) -> None:
+        self.found: "dict[Said, Event]" = {}
+        # (kind, code) -> the details that are told apart
+        self.details: "dict[tuple[str, int | None], set[str]]" = {}
         self.dropped = 0
         self.unmatched = 0  # lines
 
-    def reader(self):
+    def reader(self) -> "LogReader":
         """A LogReader of one log, whose events are kept here."""
         return LogReader(self.keep)
 
-    def keep(self, said, seconds, text, times=1):
+    def keep(self, said: "Said", seconds: "float | None", text: str, times: int = 1) -> None:
         if said.kind == UNMATCHED:
             self.unmatched += times
             return
@@ -145,13 +154,13 @@ class Events(object):
             self.found[said] = Event()
         self.found[said].add(seconds, text, times)
 
-    def records(self):
+    def records(self) -> "list[Reading]":
         """The events, by the time of their first."""
         ordered = sorted(self.found.items(), key=lambda item: item[1].first or 0.0)
         return [record(said, event) for said, event in ordered]
 
 
-def record(said, event):
+def record(said: "Said", event: "Event") -> "Reading":
     found = Reading(kind=said.kind, count=event.count, text=event.text)
     found["times_s"] = event.times.starts
     for field, value, why in (

@@ -115,12 +115,12 @@ FIRST = tuple(begin for begin, _, _ in BEGINNINGS)
 
 
 @lru_cache(maxsize=None)
-def pattern(text):
+def pattern(text: str) -> "re.Pattern[str]":
     """Compiled when first needed: a healthy log has none of these lines."""
     return re.compile(text, re.DOTALL)
 
 
-def kernel_line(text):
+def kernel_line(text: str) -> "Said | None":
     """The Said of a line about the kernel's own trouble or a disk's, or None."""
     if text.startswith(FIRST):
         for begin, kind, rest in BEGINNINGS:
@@ -139,7 +139,7 @@ def kernel_line(text):
     return disk_line(text)
 
 
-def begun(text, begin, kind, rest):
+def begun(text: str, begin: str, kind: str, rest: str) -> "Said | None":
     if kind == "nvme_error":
         match = pattern(NVME).match(text)
     elif begin.startswith("EXT4-fs (") and "read-only" in text:
@@ -159,7 +159,7 @@ def begun(text, begin, kind, rest):
     return Said(kind, detail=detail)
 
 
-def disk_line(text):
+def disk_line(text: str) -> "Said | None":
     if text.startswith(BLOCK_WORDS):
         match = pattern(BLOCK).match(text)
         if match and not NOT_DISKS.match(match.group(1)):

@@ -12,6 +12,10 @@ from collections import namedtuple
 
 from nodevet.remote.probe.patterns import NAME, NAME_BYTES, Pattern
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Callable, Iterator, Match
+
 
 class Said(namedtuple("Said", "kind code address severity detail")):
     """What a line says: the kind of event, the number of an Xid, a PCI address, fatal, nonfatal or
@@ -19,7 +23,14 @@ class Said(namedtuple("Said", "kind code address severity detail")):
 
     __slots__ = ()
 
-    def __new__(cls, kind, code=None, address=None, severity=None, detail=None):
+    def __new__(
+        cls,
+        kind: str,
+        code: "int | None" = None,
+        address: "str | None" = None,
+        severity: "str | None" = None,
+        detail: "str | None" = None,
+    ) -> "Said":
         return super().__new__(cls, kind, code, address, severity, detail)
 
 
@@ -111,7 +122,7 @@ PCIE_DETAILS = Pattern(
 )
 
 
-def spelled(match):
+def spelled(match: "Match[str]") -> str:
     """A PCI address as sysfs spells it, from a match that begins with ADDRESS's groups.
 
     >>> spelled(PLACE.search("PCI:0000:9B:00"))
@@ -123,13 +134,13 @@ def spelled(match):
     )
 
 
-def place(text):
+def place(text: str) -> "str | None":
     """The first PCI address in a text, or None."""
     match = PLACE.search(text)
     return spelled(match) if match else None
 
 
-def requester(port, number):
+def requester(port: str, number: int) -> str:
     """The function of a requester id in a port's domain; the port if it is none.
 
     >>> requester("0000:00:01.0", 0x1900)
@@ -137,18 +148,18 @@ def requester(port, number):
     """
     if not number:
         return port
-    domain = port.split(":")[0]
+    domain = port.split(":", maxsplit=1)[0]
     return "{}:{:02x}:{:02x}.{}".format(domain, number >> 8, number >> 3 & 31, number & 7)
 
 
-def graded(match):
+def graded(match: "Match[str]") -> str:
     """The severity in a match of BUS_ERROR or RECEIVED."""
     if match.group(1) == "C":
         return "corrected"
     return "nonfatal" if match.group(2) else "fatal"
 
 
-def by_status(match):
+def by_status(match: "Match[str]") -> "tuple[str, bool]":
     """(severity, whether AMD's words tell the same) of a match of STATUS."""
     status = int(match.group(1) or match.group(2), 16)
     if status & CORRUPT:
@@ -158,7 +169,7 @@ def by_status(match):
     return "corrected", match.group(2) is not None
 
 
-def bank(body):
+def bank(body: str) -> "str | None":
     """The CPU and its bank that a machine check is of; None if it does not say so.
 
     >>> bank("CPU 0: Machine Check: 0 Bank 8: 8c00004000010090")
@@ -168,7 +179,7 @@ def bank(body):
     return match and "CPU {} bank {}".format(match.group(1), match.group(2) or match.group(3))
 
 
-def edac_part(text):
+def edac_part(text: str) -> "str | None":
     """The memory controller that a line of EDAC is about, and the DIMM; None if it names none.
 
     >>> edac_part("EDAC MC0: 1 CE memory read error on CPU_SrcID#0_DIMM#0 (channel:0 slot:0)")
@@ -178,7 +189,7 @@ def edac_part(text):
     return match and " ".join(part for part in match.groups() if part)
 
 
-def machine_check(body):
+def machine_check(body: str) -> "Said | None":
     """The Said of what follows `[Hardware Error]: `; None if it tells nothing new.
 
     >>> machine_check("CPU 0: Machine Check: 0 Bank 8: 8c00004000010090").severity
@@ -199,12 +210,12 @@ def machine_check(body):
 class Report(object):
     """One that the firmware made (APEI): its lines, and of each section what it is."""
 
-    def __init__(self, seconds):
+    def __init__(self, seconds: "float | None") -> None:
         self.seconds = seconds
-        self.severity = None
-        self.sections = []
+        self.severity: "str | None" = None
+        self.sections: "list[dict[str, Any]]" = []
 
-    def take(self, body):
+    def take(self, body: str) -> None:
         text = body.strip()
         section, block = SECTION.match(text), BLOCK.match(text)
         if section:
@@ -222,10 +233,13 @@ class Report(object):
             self.sections.append({"severity": None, "lines": []})
         if kind or device:
             last = self.sections[-1] if self.sections else {}
-            last["kind" if kind else "bus_id"] = kind.group(1) if kind else spelled(device)
+            if kind:
+                last["kind"] = kind.group(1)
+            elif device:
+                last["bus_id"] = spelled(device)
             last.setdefault("lines", []).append(text)
 
-    def events(self):
+    def events(self) -> "Iterator[tuple[Said, str]]":
         """(Said, text) of each section but those for information."""
         for section in self.sections or [{"severity": None, "lines": []}]:
             severity = section["severity"] or self.severity
@@ -243,12 +257,14 @@ class Hardware(object):
     """Takes the messages of one log in their order; `keep(said, seconds, text, times)` gets
     what they tell, as a Said."""
 
-    def __init__(self, keep):
+    def __init__(self, keep: "Callable[..., None]") -> None:
         self.keep = keep
-        self.reports = {}  # of the firmware, by number; "" for those of the boot before
-        self.states = {}  # address -> [seconds, text, status, whether the last line was seen]
+        # of the firmware, by number; "" for those of the boot before
+        self.reports: "dict[str, Report]" = {}
+        # address -> [seconds, text, status, whether the last line was seen]
+        self.states: "dict[str, list[Any]]" = {}
 
-    def take(self, seconds, text):
+    def take(self, seconds: "float | None", text: str) -> bool:
         """Whether a message is about hardware, and was taken."""
         hardware = HARDWARE.match(text) if "[Hardware Error]" in text else None
         pcie = PCIE.match(text)
@@ -264,7 +280,7 @@ class Hardware(object):
             return False
         return True
 
-    def edac(self, seconds, text):
+    def edac(self, seconds: "float | None", text: str) -> bool:
         """Whether a line that begins like one of EDAC is one about an error, and was taken."""
         match, other = EDAC.match(text), EDAC_OTHER.match(text)
         if match:
@@ -278,7 +294,7 @@ class Hardware(object):
         self.keep(Said("mce"), seconds, text)
         return True
 
-    def error(self, seconds, text, number, body):
+    def error(self, seconds: "float | None", text: str, number: "str | None", body: str) -> None:
         """A line with `[Hardware Error]: `, of the firmware's report of that number or without."""
         key = number or ""
         if body.startswith(BEGINS[0]) or (not number and body.startswith(BEGINS[1:])):
@@ -294,16 +310,19 @@ class Hardware(object):
             self.reports[key] = Report(seconds)
         self.reports[key].take(body)
 
-    def report_ends(self, key):
+    def report_ends(self, key: str) -> None:
         report = self.reports.pop(key, None)
-        for said, text in report.events() if report else ():
+        if report is None:
+            return
+        for said, text in report.events():
             self.keep(said, report.seconds, text)
 
-    def pcie(self, seconds, text, port, _, body):
+    def pcie(self, seconds: "float | None", text: str, port: str, _: str, body: str) -> None:
         """A line of the AER or DPC service, or of one about a function's errors."""
         port = port.lower()
         received, contained = RECEIVED.match(body), CONTAINED.match(body)
         bus_error, state = BUS_ERROR.match(body), AER_STATUS.match(body)
+        severities = UNCOR_SEVERITY.match(body) if port in self.states else None
         if received or contained:
             places, number = list(PLACE.finditer(body)), REQUESTER.search(body)
             where = spelled(places[-1]) if places else port
@@ -324,22 +343,22 @@ class Hardware(object):
             self.states[port] = [seconds, text, int(state.group(1), 16), False]
         elif body.startswith("aer_layer=") and port in self.states:
             self.states[port][3] = True
-        elif UNCOR_SEVERITY.match(body) and port in self.states:
-            fatal = int(UNCOR_SEVERITY.match(body).group(1), 16)
+        elif severities:
+            fatal = int(severities.group(1), 16)
             self.state_ends(port, "fatal" if self.states[port][2] & fatal else "nonfatal")
         elif body.startswith("device recovery failed"):
             self.keep(Said("aer", None, port, "nonfatal"), seconds, text)
         elif "rror" in body and not PCIE_DETAILS.match(body):
             self.keep(Said("aer", None, port), seconds, text)
 
-    def state_ends(self, port, severity=None):
+    def state_ends(self, port: str, severity: "str | None" = None) -> None:
         """aer_status is told; without aer_uncor_severity after aer_layer it was corrected."""
         state = self.states.pop(port, None)
         if state:
             severity = severity or ("corrected" if state[3] else None)
             self.keep(Said("aer", None, port, severity), state[0], state[1])
 
-    def end(self):
+    def end(self) -> None:
         """There is no further message."""
         for key in list(self.reports):
             self.report_ends(key)

@@ -46,31 +46,33 @@ LINES = {
 class LoggedLink(object):
     """What a log says of the link of one NIC."""
 
-    def __init__(self, state=None):
-        self.interface = None
+    def __init__(self, state: "str | None" = None) -> None:
+        self.interface: "str | None" = None
         self.state = state  # UP, DOWN, UNSEEN, or None: the driver has not said it yet
-        self.lost_s = None  # when it went down, if it was up before
+        self.lost_s: "float | None" = None  # when it went down, if it was up before
         self.count = 0
-        self.outages = []  # (when it went down, when it came back); no later one is as long
-        self.opening = []  # its first line, the last before it is up, the first that says so
+        # (when it went down, when it came back); no later one is as long
+        self.outages: "list[tuple[float | None, float]]" = []
+        # its first line, the last before it is up, the first that says so
+        self.opening: "list[tuple[float, str]]" = []
         self.full = False  # there were more outages than are kept
 
-    def take(self, seconds, what, interface):
+    def take(self, seconds: float, what: str, interface: str) -> None:
         self.interface = interface or self.interface
         self.open(seconds, what)
         self.step(seconds, what)
 
-    def open(self, seconds, what):
+    def open(self, seconds: float, what: str) -> None:
         """Keep what decides how the first outage and the state of an earlier part go on."""
         if not self.came_up:
             kept = 2 if what == UP else 1
             self.opening[kept:] = [(seconds, what)]
 
     @property
-    def came_up(self):
+    def came_up(self) -> bool:
         return any(what == UP for _, what in self.opening)
 
-    def step(self, seconds, what):
+    def step(self, seconds: float, what: str) -> None:
         if what == UP:
             if self.lost_s is not None or self.state == UNSEEN:
                 self.add(self.lost_s, seconds)
@@ -82,7 +84,7 @@ class LoggedLink(object):
         elif self.lost_s is None:
             self.state = None
 
-    def add(self, down, up):
+    def add(self, down: "float | None", up: float) -> None:
         up = up if down is None else max(down, up)  # lines of several CPUs are not quite in order
         self.count += 1
         while self.outages and lasted(*self.outages[-1]) <= lasted(down, up):
@@ -91,7 +93,7 @@ class LoggedLink(object):
         if not self.full:
             self.outages.append((down, up))
 
-    def followed_by(self, later):
+    def followed_by(self, later: "LoggedLink") -> "LoggedLink":
         """Go on with what a later part of the log says of the same NIC."""
         self.interface = later.interface or self.interface
         for seconds, what in later.opening:
@@ -106,7 +108,7 @@ class LoggedLink(object):
         return self
 
 
-def lasted(down, up):
+def lasted(down: "float | None", up: float) -> float:
     """How long a link was down, in seconds; of one that was down when the log began, no end."""
     return float("inf") if down is None else up - down
 
@@ -114,11 +116,11 @@ def lasted(down, up):
 class LoggedLinks(object):
     """The links of all NICs that a log names, by PCI address."""
 
-    def __init__(self):
-        self.found = {}
+    def __init__(self) -> None:
+        self.found: "dict[str, LoggedLink]" = {}
         self.unread = ""  # why not all of them are known
 
-    def take(self, seconds, text):
+    def take(self, seconds: "float | None", text: str) -> bool:
         """Whether a message is about a link, and was taken."""
         if not text.startswith(DRIVERS):
             return False
@@ -129,7 +131,7 @@ class LoggedLinks(object):
                 return True
         return False
 
-    def add(self, seconds, what, address, interface):
+    def add(self, seconds: "float | None", what: str, address: str, interface: str) -> None:
         if seconds is None:
             self.unread = "a line about a link has no time"
         elif address not in self.found and len(self.found) >= MOST:
@@ -137,14 +139,14 @@ class LoggedLinks(object):
         else:
             self.found.setdefault(address, LoggedLink()).take(seconds, what, interface)
 
-    def followed_by(self, later):
+    def followed_by(self, later: "LoggedLinks") -> "LoggedLinks":
         """Go on with what a later part of the log says."""
         for address, link in later.found.items():
             self.found[address] = self.found.get(address, LoggedLink()).followed_by(link)
         self.unread = self.unread or later.unread
         return self
 
-    def records(self, begins):
+    def records(self, begins: bool) -> "list[Reading]":
         """A record of each NIC that has lines about its link. Raises ValueError.
 
         `begins`: whether the log begins at boot.
@@ -158,7 +160,7 @@ class LoggedLinks(object):
         return [record(address, link) for address, link in sorted(links.items()) if link.interface]
 
 
-def record(address, link):
+def record(address: str, link: "LoggedLink") -> "Reading":
     found = Reading(bus_id=address, interface=link.interface, count=link.count)
     if link.state in (UP, DOWN):
         found["up"] = link.state == UP
@@ -170,7 +172,7 @@ def record(address, link):
     return found
 
 
-def outage(down, up):
+def outage(down: "float | None", up: float) -> "Reading":
     found = Reading(down_s=down, up_s=up)
     if down is None:
         found.fail("down_s", "it went down before the log begins")

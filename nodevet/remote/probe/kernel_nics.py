@@ -56,7 +56,7 @@ OF_MLX5 = Pattern(
 ADDRESS = Pattern(DEVICE + r"\Z")
 
 
-def nic_line(text):
+def nic_line(text: str) -> "Said | None":
     """The Said of a line about a network card that failed, or that its driver did not take, or a
     GPU; None of another line."""
     if text.startswith(DRIVERS):
@@ -68,7 +68,7 @@ def nic_line(text):
     return probe_line(text) if "_one failed with" in text or "probe " in text else None
 
 
-def probe_line(text):
+def probe_line(text: str) -> "Said | None":
     for form in (PROBE_OF, PROBE_WITH, OF_MLX5):
         match = form.match(text)
         if match and match.group(2) in PROBING:

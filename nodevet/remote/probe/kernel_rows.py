@@ -12,6 +12,10 @@ control group, which users choose; but the NVIDIA driver marks its lines so, too
 import re
 from functools import lru_cache
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Callable, Iterator
+
 MOST_PIECES = 64  # rows of one message
 MOST_NAMED = 8  # rows that are not understood
 
@@ -49,12 +53,12 @@ ESCAPES = {byte: "\\x{:02x}".format(byte) for byte in list(range(32)) + [127]}
 
 
 @lru_cache(maxsize=None)
-def plain_row():
+def plain_row() -> "re.Pattern[bytes]":
     """The pattern of PLAIN. Compiling it takes as long as reading a log that has no such row."""
     return re.compile(PLAIN, re.DOTALL)
 
 
-def printable(data):
+def printable(data: bytes) -> str:
     """Bytes as ASCII, what cannot be printed as the kernel itself escapes it.
 
     >>> printable(b"caf\\xc3\\xa9\\n")
@@ -68,18 +72,20 @@ class Message(object):
     """What began with one row. `pieces`: of each row whether it may begin a message, and its
     text as bytes. `indent`: how far dmesg(1) moves further lines; None in a record."""
 
-    def __init__(self, seconds, kernel, text, indent=None):
+    def __init__(
+        self, seconds: "float | None", kernel: bool, text: bytes, indent: "int | None" = None
+    ) -> None:
         self.seconds = seconds
         self.kernel = kernel
         self.indent = indent
         self.pieces = [(True, text)]
 
     @property
-    def text(self):
+    def text(self) -> bytes:
         """What its first row says."""
         return self.pieces[0][1]
 
-    def readings(self):
+    def readings(self) -> "Iterator[str]":
         """The texts that its rows may mean, as printable text; one if they are clear."""
         if len(self.pieces) == 1:
             yield printable(self.pieces[0][1].strip())
@@ -97,23 +103,28 @@ class Rows(object):
     `lose(why)` what is not understood.
     """
 
-    def __init__(self, finish, count, lose):
+    def __init__(
+        self,
+        finish: "Callable[[Message], None]",
+        count: "Callable[[int], None]",
+        lose: "Callable[[str], None]",
+    ) -> None:
         self.finish = finish
         self.count = count
         self.lose = lose
-        self.message = None
+        self.message: "Message | None" = None
         self.marked = True  # continued lines: from Linux 4.9 on
-        self.form = None  # kmsg or text, by the first row that is understood
+        self.form: "str | None" = None  # kmsg or text, by the first row that is understood
         self.number = 0
         self.odd = 0  # rows that are not understood
 
-    def end(self):
+    def end(self) -> None:
         """No further row belongs to the message at hand."""
         message, self.message = self.message, None
         if message is not None:
             self.finish(message)
 
-    def take(self, row):
+    def take(self, row: bytes) -> None:
         self.number += 1
         match = KMSG.match(row)
         if match:
@@ -124,7 +135,9 @@ class Rows(object):
         elif row.strip():
             self.text(row)
 
-    def record(self, priority, sequence, microseconds, flag, text):
+    def record(
+        self, priority: bytes, sequence: bytes, microseconds: bytes, flag: bytes, text: bytes
+    ) -> None:
         kernel = int(priority) >> 3 == 0
         self.count(int(sequence))
         if kernel:
@@ -138,13 +151,13 @@ class Rows(object):
         else:
             self.begin(seconds, kernel, text)
 
-    def is_of(self, text):
+    def is_of(self, text: bytes) -> None:
         """Take the kernel's version from a text that begins with it, as /proc/version does."""
         version = VERSION.match(text)
         if version:
             self.marked = (int(version.group(1)), int(version.group(2))) >= MARKED
 
-    def continued(self, above, seconds, kernel, text):
+    def continued(self, above: "Message", seconds: float, kernel: bool, text: bytes) -> None:
         """A continued line: read if it is the NVIDIA driver's, or of what that began."""
         if CPUSET.search(text):
             return
@@ -157,8 +170,12 @@ class Rows(object):
         elif driver:
             self.begin(seconds, kernel, text)
 
-    def text(self, row):
-        priority, facility, when, own, inner, text = plain_row().match(row).groups()
+    def text(self, row: bytes) -> None:
+        match = plain_row().match(row)
+        if match is None:
+            self.lose_row()
+            return
+        priority, facility, when, own, inner, text = match.groups()
         seconds = own or inner
         prefixed = when is not None and self.form != "kmsg"
         above = self.message if row.startswith((b" ", b"\t")) else None
@@ -178,7 +195,7 @@ class Rows(object):
             else:
                 self.begin(None, int(priority or b"0") >> 3 == 0, text, 0)
 
-    def lose_row(self):
+    def lose_row(self) -> None:
         """Say that this row is not understood; of many such rows that there are more."""
         self.odd += 1
         if self.odd <= MOST_NAMED:
@@ -186,11 +203,13 @@ class Rows(object):
         elif self.odd == MOST_NAMED + 1:
             self.lose("nor are further rows")
 
-    def begin(self, seconds, kernel, text, indent=None):
+    def begin(
+        self, seconds: "float | None", kernel: bool, text: bytes, indent: "int | None" = None
+    ) -> None:
         self.end()
         self.message = Message(seconds, kernel, text, indent)
 
-    def go_on(self, message, begins, text):
+    def go_on(self, message: "Message", begins: bool, text: bytes) -> None:
         if len(message.pieces) < MOST_PIECES:
             message.pieces.append((begins, text))
         else:

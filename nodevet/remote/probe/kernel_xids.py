@@ -10,6 +10,10 @@ beginning of other lines: a line is the driver's if it has the whole form of one
 from nodevet.remote.probe.kernel_hardware import ADDRESS, Said, place, spelled
 from nodevet.remote.probe.patterns import Pattern
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Match
+
 # NVRM: Xid (PCI:0000:19:00): 79, ... and, by age and MIG, (0000:19:00), (PCI:0000:19:00.0),
 # PCI:0000:19:00, (PCI:0000:19:00 GPU-I:05 GPU-CI:00)
 XID = Pattern(
@@ -53,7 +57,7 @@ ACTION = Pattern(
 )
 
 
-def driver_line(text):
+def driver_line(text: str) -> "Said | None":
     """The Said of a line of the NVIDIA driver; None if it is of no use here."""
     if text.startswith("NVRM: Xid"):
         match = XID.match(text)
@@ -68,7 +72,7 @@ def driver_line(text):
     return Said("gpu_reset", None, spelled(match)) if match else None
 
 
-def xid(match, text):
+def xid(match: "Match[str]", text: str) -> "Said":
     code = int(match.group(5))
     severity = detail = None
     rest = text[match.end() :]
@@ -84,7 +88,7 @@ def xid(match, text):
     return Said("xid", code, spelled(match), severity, detail)
 
 
-def switch_line(text):
+def switch_line(text: str) -> "Said | None":
     probed = PROBED.match(text)
     if probed:
         return Said("nvswitch_probe", None, spelled(probed))

@@ -21,11 +21,17 @@ from nodevet.remote.probe.files import (
 from nodevet.remote.probe.messages import ANSWER, STOP, encode, failure, send
 from nodevet.remote.probe.sections import collector
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Callable, Sequence
+
+    from nodevet.remote.probe.messages import Note
+
 SPARE = 1.0  # seconds after which the alarm does what the parent did not
 GROWTH = 64 << 10  # KiB of memory that may be taken before the next is read elsewhere
 
 
-def section(name, root, request):
+def section(name: str, root: str, request: "dict[str, Any]") -> "dict[str, Any]":
     """One section's result, whatever happens inside its collector; `began` by the clock that all
     processes here share."""
     started = time.monotonic()
@@ -53,7 +59,16 @@ def section(name, root, request):
     return result
 
 
-def read_all(names, ends, root, request, writer, note, prctl, parent):
+def read_all(
+    names: "Sequence[str]",
+    ends: "dict[str, float]",
+    root: str,
+    request: "dict[str, Any]",
+    writer: int,
+    note: "Note",
+    prctl: "Callable[..., int] | None",
+    parent: int,
+) -> None:
     """Read these sections and tell the parent; `ends`: {section: when its time is up}."""
     clean, most = state(), memory() + GROWTH
     for name in names:
@@ -66,14 +81,14 @@ def read_all(names, ends, root, request, writer, note, prctl, parent):
             return
 
 
-def state():
+def state() -> "tuple[int, str | None, bool]":
     """What a collector may leave behind: an open descriptor, another directory, a child."""
     free = os.dup(0)
     os.close(free)
     return free, attempt(os.getcwd)[0], has_child()
 
 
-def has_child():
+def has_child() -> bool:
     try:
         os.waitpid(-1, os.WNOHANG)
     except ChildProcessError:
@@ -81,6 +96,6 @@ def has_child():
     return True
 
 
-def memory():
+def memory() -> int:
     """The most that this process has had, in KiB."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

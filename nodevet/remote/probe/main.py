@@ -10,13 +10,17 @@ from nodevet.remote.probe.sections import counting, limits, names, stages, unask
 from nodevet.remote.reader import pause
 from nodevet.remote.request import RequestError
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Sequence
+
 SHARE = 0.8  # of what is left of the deadline, for a stage that is not the last
 PAUSE = 2.0  # seconds before another look
 PATIENCE = 45.0  # seconds for all looks after the first
 NOT_ASKED = "the probe was not asked for it"  # as nodevet.evidence.core has it
 
 
-def probe(request):
+def probe(request: "dict[str, Any]") -> "dict[str, Any]":
     """The evidence document, as a dict; `request`: see nodevet.remote.request. Raises RequestError
     if a section is not known, NobodyReads if nobody waits for it any more."""
     known = names()
@@ -48,7 +52,9 @@ def probe(request):
     return document
 
 
-def read_all(wanted, root, request, end):
+def read_all(
+    wanted: "Sequence[str]", root: str, request: "dict[str, Any]", end: float
+) -> "dict[str, Any]":
     """The results of these sections, in the order in which they need one another."""
     left = unasked(wanted, request.get("asks", {}))
     results = {name: failure(NOT_ASKED, "absent") for name in left}
@@ -60,7 +66,9 @@ def read_all(wanted, root, request, end):
     return results
 
 
-def counted(wanted, root, request, end):
+def counted(
+    wanted: "Sequence[str]", root: str, request: "dict[str, Any]", end: float
+) -> "dict[str, Any]":
     """The sections that hold counters, once before all are read. They have half of the time at
     most: what hangs then is to hang again."""
     found = counting(wanted)
@@ -68,7 +76,7 @@ def counted(wanted, root, request, end):
     return gather(found, root, dict(request, found={}), limits(found, root, seconds))
 
 
-def before(result, now):
+def before(result: "dict[str, Any]", now: "dict[str, Any]") -> "dict[str, object]":
     """A section as it was, with how long `before_s` it was read again."""
     if result["status"] != "ok":
         return failure(result["why"], result["status"])
@@ -78,7 +86,9 @@ def before(result, now):
     return found
 
 
-def settled(wanted, root, request, seconds):
+def settled(
+    wanted: "Sequence[str]", root: str, request: "dict[str, Any]", seconds: float
+) -> "dict[str, Any]":
     """The results of these sections; some are read again while a node that has just booted is
     still bringing up what they read, or while what they read is being changed."""
     end = time.monotonic() + seconds

@@ -12,6 +12,10 @@ import struct
 
 from nodevet.remote.probe.files import reason
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Iterator
+
 STATUSES = ("ok", "absent", "denied", "error", "timeout")
 OUTPUT_LIMIT = 16 << 20  # bytes for one section
 HEADER = struct.Struct("!cI")
@@ -20,7 +24,7 @@ LIMITS = {ANSWER: OUTPUT_LIMIT, STOP: 0}
 NOTE_LIMIT = 200  # bytes
 
 
-def send(writer, kind, text):
+def send(writer: int, kind: bytes, text: bytes) -> None:
     """Write one message, whole."""
     rest = HEADER.pack(kind, len(text)) + text
     while rest:
@@ -31,25 +35,25 @@ class Note(object):
     """What a child does right now. It is made before the child is, and has a page that both see:
     a message would cost more than most calls that are noted, and they are thousands."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.page = mmap.mmap(-1, mmap.PAGESIZE)
 
-    def write(self, text):
+    def write(self, text: str) -> None:
         said = text.encode("ascii", "backslashreplace")[:NOTE_LIMIT]
         self.page[:NOTE_LIMIT] = said.ljust(NOTE_LIMIT, b"\0")
 
-    def read(self):
+    def read(self) -> str:
         return self.page[:NOTE_LIMIT].rstrip(b"\0").decode("ascii", "backslashreplace")
 
 
 class Messages(object):
     """What has come of a child's messages."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.buffer = bytearray()
         self.received = 0  # bytes since the last answer
 
-    def take(self, chunk):
+    def take(self, chunk: bytes) -> "Iterator[tuple[bytes, bytes]]":
         """The messages that are whole now, one (letter, text) after the other; whatever comes after
         them is wrong with the next. Raises ValueError."""
         self.buffer += chunk
@@ -70,11 +74,11 @@ class Messages(object):
             raise ValueError("more than {} MiB of output".format(OUTPUT_LIMIT >> 20))
 
 
-def failure(why, status="error"):
+def failure(why: str, status: str = "error") -> "dict[str, Any]":
     return {"status": status, "why": why}
 
 
-def encode(result):
+def encode(result: object) -> bytes:
     """A result as JSON in ASCII; one that JSON cannot hold becomes an error."""
     try:
         return json.dumps(result, allow_nan=False, separators=(",", ":")).encode("ascii")
@@ -82,14 +86,14 @@ def encode(result):
         return json.dumps(failure("the result is not JSON: " + reason(error))).encode("ascii")
 
 
-def finite(text):
+def finite(text: str) -> float:
     number = float(text)
     if number - number != 0.0:
         raise ValueError("a number that is not finite")
     return number
 
 
-def decode(text):
+def decode(text: bytes) -> "dict[str, Any]":
     """A result from a child's answer; anything else becomes an error."""
     try:
         result = json.loads(text.decode("ascii"), parse_float=finite, parse_constant=finite)

@@ -6,6 +6,10 @@ It is of the network namespace of whoever asks, so it is asked for the running m
 import socket
 import struct
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Iterator
+
 NLMSG = struct.Struct("=IHHII")  # length, type, flags, sequence, port
 IFADDRMSG = struct.Struct("=BBBBI")  # family, prefix length, flags, scope, interface
 ATTRIBUTE = struct.Struct("=HH")  # length, type
@@ -18,7 +22,7 @@ BUFFER = 1 << 16  # bytes; the kernel's messages have at most 32 KiB
 SECONDS = 5.0
 
 
-def messages(data):
+def messages(data: bytes) -> "Iterator[tuple[int, bytes]]":
     """(type, body) of each message in what one recv(2) gave. Raises ValueError."""
     while data:
         if len(data) < NLMSG.size:
@@ -30,7 +34,7 @@ def messages(data):
         data = data[(length + 3) & ~3 :]
 
 
-def attributes(data):
+def attributes(data: bytes) -> "dict[int, bytes]":
     """{type: value} of the attributes of a message. Raises ValueError."""
     found: "dict[int, bytes]" = {}
     while len(data) >= ATTRIBUTE.size:
@@ -42,7 +46,7 @@ def attributes(data):
     return found
 
 
-def parse_address(body):
+def parse_address(body: bytes) -> "tuple[int, str]":
     """(index of the interface, "192.0.2.2/24") of one RTM_NEWADDR. Raises ValueError."""
     if len(body) < IFADDRMSG.size:
         raise ValueError("a truncated address")
@@ -54,7 +58,7 @@ def parse_address(body):
     return index, "{}/{}".format(socket.inet_ntoa(local), prefix)
 
 
-def addresses():
+def addresses() -> "list[tuple[str, str]]":
     """(interface, "192.0.2.2/24") of every IPv4 address. Raises OSError, ValueError."""
     body = IFADDRMSG.pack(socket.AF_INET, 0, 0, 0, 0)
     head = NLMSG.pack(NLMSG.size + len(body), RTM_GETADDR, NLM_F_REQUEST | NLM_F_DUMP, 1, 0)

@@ -28,7 +28,7 @@ FLOCK = "hhqqi4x"  # struct flock of fcntl(2) on 64-bit Linux
 ROW = re.compile(r"POSIX +\S+ +WRITE +[0-9-]+ ([0-9a-f]+):([0-9a-f]+):([0-9]+) ")
 
 
-def is_unfinished(root):
+def is_unfinished(root: str) -> bool:
     """Whether dpkg is at work, or was interrupted, so that its status file is not whole. Raises
     OSError."""
     try:
@@ -38,13 +38,13 @@ def is_unfinished(root):
     return any(JOURNAL.match(name) for name in entries)
 
 
-def is_at_work(root):
+def is_at_work(root: str) -> bool:
     """Whether a process holds a lock of dpkg's or rpm's to write; never in the tree of another
     machine."""
     return root == "/" and any(map(is_held, DPKG_LOCKS + RPM_LOCKS))
 
 
-def refuse_unfinished(root):
+def refuse_unfinished(root: str) -> None:
     """Raise TransientError if dpkg works, so that its status file is not whole; SectionError
     if dpkg was interrupted. Raises OSError."""
     if is_unfinished(root):
@@ -54,7 +54,7 @@ def refuse_unfinished(root):
             raise SectionError(INTERRUPTED)
 
 
-def is_held(path):
+def is_held(path: str) -> bool:
     """Whether a process has locked a file to write it: by the kernel, or if this user may not open
     the file, by the list of all locks."""
     try:
@@ -63,12 +63,13 @@ def is_held(path):
         return error.errno in (errno.EACCES, errno.EPERM) and is_listed(path)
     try:
         asked = struct.pack(FLOCK, fcntl.F_RDLCK, os.SEEK_SET, 0, 0, 0)
-        return struct.unpack(FLOCK, fcntl.fcntl(file, fcntl.F_GETLK, asked))[0] != fcntl.F_UNLCK
+        kind: int = struct.unpack(FLOCK, fcntl.fcntl(file, fcntl.F_GETLK, asked))[0]
+        return kind != fcntl.F_UNLCK
     finally:
         os.close(file)
 
 
-def is_listed(path):
+def is_listed(path: str) -> bool:
     """Whether /proc/locks has a lock to write of a file, by its device and inode. A device without
     a major number, as of btrfs and overlayfs, has another number there: then by its inode."""
     file = attempt(lambda: os.stat(path_under("/", path)))[0]

@@ -10,6 +10,10 @@ import stat
 
 from nodevet.remote.probe.files import path_under
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Callable
+
 HAS_CAPABILITIES = 0x10  # of the status register
 HEADER_TYPE = 0x0E
 BRIDGE_OF_CARDS = 2
@@ -26,7 +30,7 @@ NO_ACS = "no ACS capability"
 class Registers(object):
     """The configuration space of one function, open. Close it."""
 
-    def __init__(self, root, path):
+    def __init__(self, root: str, path: str) -> None:
         self.file = os.open(path_under(root, path), os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY)
         status = os.fstat(self.file)
         self.size = status.st_size
@@ -34,10 +38,10 @@ class Registers(object):
             self.close()
             raise ValueError("not a regular file")
 
-    def close(self):
+    def close(self) -> None:
         os.close(self.file)
 
-    def __call__(self, at, size):
+    def __call__(self, at: int, size: int) -> int:
         """The number in a register. Raises OSError, ValueError."""
         data = os.pread(self.file, size, at)
         if len(data) != size:
@@ -48,7 +52,7 @@ class Registers(object):
         return int.from_bytes(data, "little")
 
 
-def capability(word, wanted):
+def capability(word: "Callable[[int, int], int]", wanted: int) -> int:
     """Where a capability begins; 0 if there is none. Raises OSError, ValueError."""
     if word(0, 2) == 0xFFFF:
         raise ValueError("the function does not answer")
@@ -67,7 +71,7 @@ def capability(word, wanted):
     raise ValueError("the list of capabilities has no end")
 
 
-def extended(word, wanted, size):
+def extended(word: "Callable[[int, int], int]", wanted: int, size: int) -> int:
     """Where an extended capability begins; 0 if there is none. Raises OSError, ValueError."""
     if size <= EXTENDED:  # a PCI Express function has more, whether or not it can be reached
         if capability(word, EXPRESS):
@@ -86,7 +90,7 @@ def extended(word, wanted, size):
     raise ValueError("the list of extended capabilities has no end")
 
 
-def express(word):
+def express(word: "Callable[[int, int], int]") -> "dict[str, object]":
     """The settings of the PCI Express capability, by field. Raises OSError, ValueError."""
     at = capability(word, EXPRESS)
     if not at:
@@ -102,7 +106,7 @@ def express(word):
     }
 
 
-def target_generation(word):
+def target_generation(word: "Callable[[int, int], int]") -> int:
     """The generation that the link below a port is to train to, by its LnkCtl2; 0 if the port does
     not say. Raises OSError, ValueError."""
     at = capability(word, EXPRESS)
@@ -113,7 +117,7 @@ def target_generation(word):
     return word(at + 0x30, 2) & 15
 
 
-def access_control(word, size):
+def access_control(word: "Callable[[int, int], int]", size: int) -> "tuple[int, int]":
     """(ACSCap, ACSCtl): SrcValid 1, TransBlk 2, ReqRedir 4, CmpltRedir 8, UpstreamFwd 16,
     EgressCtrl 32, DirectTrans 64. Raises OSError, ValueError."""
     at = extended(word, ACS, size)

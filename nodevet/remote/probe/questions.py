@@ -8,7 +8,7 @@ from nodevet.remote.probe.files import Reading
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
+    from typing import Any, Iterable, NoReturn
 
 KINDS = ("equals", "contains", "pattern")
 PATIENCE = 1.0  # seconds of CPU time for one pattern
@@ -18,7 +18,7 @@ class TooLongError(ValueError):
     """A pattern that tries too much: (a+)+b does not end on a long row of a."""
 
 
-def merged(asked, key):
+def merged(asked: "Iterable[dict[str, Any]]", key: str) -> "list[dict[str, Any]]":
     """All questions about one thing as one: its lists together, of flags and numbers the most.
 
     >>> merged([{"path": "/a", "contains": ["x"]}, {"path": "/a", "contains": ["y"]}], "path")
@@ -36,7 +36,7 @@ def merged(asked, key):
     return [found[name] for name in sorted(found)]
 
 
-def matches(question, text, why):
+def matches(question: "dict[str, Any]", text: "str | None", why: "Any") -> "list[Reading]":
     """The answers of a text; without one `why` there is none."""
     found = []
     for kind in KINDS:
@@ -50,7 +50,7 @@ def matches(question, text, why):
     return found
 
 
-def fits(kind, wanted, text):
+def fits(kind: str, wanted: str, text: str) -> bool:
     """Whether the text does; white space at its end is of no account. Raises ValueError."""
     if kind == "equals":
         return wanted.rstrip() == text.rstrip()
@@ -62,14 +62,14 @@ def fits(kind, wanted, text):
         raise ValueError("this node's Python cannot use the pattern: {}".format(error))
 
 
-def searched(pattern, text):
+def searched(pattern: str, text: str) -> bool:
     """Whether a pattern is found. Raises TooLongError, re.error, RecursionError, OverflowError.
 
     The engine looks for signals as it goes on, so that a timer ends a search. It counts the CPU
     time of this process, which a busy machine does not use up.
     """
 
-    def late(number, frame):
+    def late(number: int, frame: object) -> "NoReturn":
         raise TooLongError(
             "the pattern was not done after {:g} s: make it simpler".format(PATIENCE)
         )

@@ -21,18 +21,19 @@ from nodevet.remote.probe import collectors
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
+    from types import ModuleType
+    from typing import Any, Callable, Iterable
 
 ORDINARY = 32.0  # seconds that a section has at least, if the request leaves so many
 HALF = 0.5
 
 
-def names():
+def names() -> "list[str]":
     """Every section's name, sorted."""
     return sorted(name for folder in collectors.__path__ for name in modules_in(folder))
 
 
-def modules_in(folder):
+def modules_in(folder: str) -> "list[str]":
     """The names of the modules in a folder of a package, or in what the payload has in its place.
 
     As pkgutil has it, which takes longer to import than most sections to be read."""
@@ -43,14 +44,15 @@ def modules_in(folder):
     return [name for name, _ in payload.iter_modules()]
 
 
-def source(name):
+def source(name: str) -> str:
     """The text of a section's module; none if it cannot be read."""
     for folder in collectors.__path__:
         path = os.path.join(folder, name + ".py")
         try:
             if not os.path.isdir(folder):
                 payload: "Any" = __spec__.loader
-                return payload.get_source("{}.{}".format(collectors.__name__, name))
+                text: str = payload.get_source("{}.{}".format(collectors.__name__, name))
+                return text
             with open(path, encoding="utf-8") as file:
                 return file.read()
         except (OSError, ValueError, LookupError):
@@ -58,12 +60,12 @@ def source(name):
     return ""
 
 
-def collector(name):
+def collector(name: str) -> "ModuleType":
     """A section's module. Raises whatever importing it raises."""
     return importlib.import_module("{}.{}".format(collectors.__name__, name))
 
 
-def declared(name, what, default):
+def declared(name: str, what: str, default: object) -> "Any":
     """What a collector declares; one that cannot be imported declares nothing, and its own child
     says why it cannot."""
     try:
@@ -72,23 +74,23 @@ def declared(name, what, default):
         return default
 
 
-def counting(wanted):
+def counting(wanted: "Iterable[str]") -> "list[str]":
     """Those of the sections that hold counters."""
     return [name for name in wanted if declared(name, "COUNTERS", False)]
 
 
-def unasked(wanted, asks):
+def unasked(wanted: "Iterable[str]", asks: "dict[str, Any]") -> "list[str]":
     """Those of the sections that nothing is asked of, and that are not read without."""
     return [name for name in wanted if not asks.get(name) and is_asked(name)]
 
 
-def is_asked(name):
+def is_asked(name: str) -> bool:
     """Whether a section is read only if something is asked of it, by its text: to compile what is
     not going to run takes longer than to read most sections."""
     return "\nASKED = True\n" in source(name)
 
 
-def stages(wanted):
+def stages(wanted: "Iterable[str]") -> "list[list[str]]":
     """The sections in the order in which they are read: those of one stage at the same time."""
     left, ordered = list(wanted), []
     while left:
@@ -99,18 +101,18 @@ def stages(wanted):
     return ordered
 
 
-def lanes(wanted, request):
+def lanes(wanted: "Iterable[str]", request: "dict[str, Any]") -> "list[list[str]]":
     """The sections as they are read by one child each: those of one lane one after the other."""
     alone = [name for name in wanted if is_alone(declared(name, "ALONE", False), request)]
     others = [name for name in wanted if name not in alone]
     return [[name] for name in alone] + ([others] if others else [])
 
 
-def is_alone(alone, request):
+def is_alone(alone: "bool | Callable[[dict[str, Any]], bool]", request: "dict[str, Any]") -> bool:
     return alone(request) if callable(alone) else alone
 
 
-def limits(wanted, root, seconds):
+def limits(wanted: "Iterable[str]", root: str, seconds: float) -> "dict[str, float]":
     """{section: seconds} of the `seconds` that all of them have."""
     found = {}
     for name in wanted:
@@ -120,7 +122,7 @@ def limits(wanted, root, seconds):
     return found
 
 
-def unsettled(results):
+def unsettled(results: "dict[str, Any]") -> "list[str]":
     """The sections that have to be read again, sorted."""
     again = {name for name, result in results.items() if result.get("transient")}
     for name in results:

@@ -10,6 +10,10 @@ import re
 from nodevet.remote.probe.collectors.pci import ADDRESS, DEVICES, LARGEST, NVIDIA, parse_hex
 from nodevet.remote.probe.files import attempt, names, parsed
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
 DISPLAY = ("0300", "0302")  # the classes of GPUs
 MANY = 8  # GPUs of a whole node
 YOUNG = 300.0  # seconds since boot
@@ -21,10 +25,10 @@ FOR_GUESTS = ("vfio-pci", "nvgrace-gpu-vfio-pci", "pci-stub", "pciback", "xen-pc
 NODE = re.compile(r"/dev/nvidia[0-9]{1,4}\Z")
 
 
-def on_bus(root):
+def on_bus(root: str) -> int:
     """How many NVIDIA GPUs are on the PCI bus; none if that cannot be read."""
 
-    def is_gpu(address):
+    def is_gpu(address: str) -> bool:
         place = "{}/{}/".format(DEVICES, address)
         vendor = attempt(parsed, root, place + "vendor", parse_hex, 4)[0]
         code = attempt(parsed, root, place + "class", parse_hex, 6)[0] or ""
@@ -34,16 +38,16 @@ def on_bus(root):
     return sum(is_gpu(address) for address in addresses if ADDRESS.match(address))
 
 
-def share(root):
+def share(root: str) -> float:
     """The part of the deadline that NVML may take: half, and more by each GPU on the bus."""
     return (MANY + min(on_bus(root), MANY)) / float(2 * MANY)
 
 
-def data(results, section):
+def data(results: "dict[str, Any]", section: str) -> "dict[str, Any]":
     return results.get(section, {}).get("data") or {}
 
 
-def is_ready_gpu(function):
+def is_ready_gpu(function: "dict[str, Any]") -> bool:
     """Whether a PCI function is a GPU that the driver of this machine is to bring up."""
     return (
         function["vendor"] == NVIDIA
@@ -54,7 +58,7 @@ def is_ready_gpu(function):
     )
 
 
-def unsettled(results):
+def unsettled(results: "dict[str, Any]") -> bool:
     """Whether a node that has just booted may have more of its GPUs in a moment."""
     if not set(NEEDED) <= set(results):
         return False

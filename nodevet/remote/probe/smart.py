@@ -9,6 +9,12 @@ import re
 
 from nodevet.remote.probe.files import quote
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, TypeVar
+
+    T = TypeVar("T")
+
 OF_SMARTCTL = "nvme_smart_health_information_log"
 FIELDS = (  # field, as smartctl calls it, as nvme-cli does
     ("critical_warning", "critical_warning", "critical_warning"),
@@ -29,9 +35,10 @@ FREEZING = 273  # kelvins
 COLDEST_KELVIN = 200  # nothing at work is that hot in degrees
 
 
-def parse_log(text):
+def parse_log(text: str) -> "dict[str, int | None]":
     """{field: number, or why there is none} of what either program printed. Raises ValueError."""
-    log = told = parsed_object(text)
+    told = parsed_object(text)
+    log: "dict[str, Any] | None" = told
     if OF_SMARTCTL in told or "smartctl" in told:
         log = told.get(OF_SMARTCTL)
     if not isinstance(log, dict) or not any(name in log for names in FIELDS[:3] for name in names):
@@ -54,7 +61,7 @@ COUNTS = ("reallocated", "pending", "uncorrectable", "percentage_used", "tempera
           "power_on_hours")  # fmt: skip
 
 
-def parse_drive(text, code):
+def parse_drive(text: str, code: int) -> "dict[str, Any]":
     """What smartctl printed of a SATA or SAS drive, {field: value, None: not told}; the other bits
     of its exit code (smartctl(8)) are facts of the drive. Raises ValueError."""
     told = parsed_object(text)
@@ -81,7 +88,7 @@ def parse_drive(text, code):
     return found
 
 
-def take_attributes(found, rows):
+def take_attributes(found: "dict[str, Any]", rows: "list[dict[str, Any]]") -> None:
     """Those of an ATA drive: `when_failed` is now, past or nothing."""
     raw = {row.get("id"): number(inner(row, "raw", "value", int)) for row in rows}
     for field, attribute in ATTRIBUTES:
@@ -90,7 +97,7 @@ def take_attributes(found, rows):
     found["failing"] = ", ".join(str(name)[:64] for name in names[:32])
 
 
-def take_scsi(found, told):
+def take_scsi(found: "dict[str, Any]", told: "dict[str, Any]") -> None:
     """The same of a SAS drive."""
     found["reallocated"] = number(told.get("scsi_grown_defect_list"))
     used = number(told.get("scsi_percentage_used_endurance_indicator"))
@@ -101,11 +108,11 @@ def take_scsi(found, told):
     found["uncorrectable"] = sum(counts) if counts else None
 
 
-def first_text(told, *keys):
+def first_text(told: "dict[str, Any]", *keys: str) -> "str | None":
     return next((told[key] for key in keys if isinstance(told.get(key), str)), None)
 
 
-def inner(told, key, below, kind):
+def inner(told: "dict[str, Any]", key: str, below: "str | None", kind: "type[T]") -> "T | None":
     """A value of this type; None if there is none."""
     value = told.get(key)
     if below is not None:
@@ -113,18 +120,19 @@ def inner(told, key, below, kind):
     return value if isinstance(value, kind) else None
 
 
-def parse_scan(text):
+def parse_scan(text: str) -> "list[tuple[str, str]]":
     """(name, type) of the drives that `smartctl --scan` knows. Raises ValueError.
 
     >>> parse_scan('{"devices": [{"name": "/dev/bus/0", "type": "megaraid,8"}]}')
     [('/dev/bus/0', 'megaraid,8')]
     """
     devices = inner(parsed_object(text), "devices", None, list) or []
-    rows = [(row.get("name"), row.get("type")) for row in devices if isinstance(row, dict)]
+    found = [(row.get("name"), row.get("type")) for row in devices if isinstance(row, dict)]
+    rows: "list[tuple[Any, Any]]" = found
     return [row for row in rows if all(isinstance(word, str) and WORD.match(word) for word in row)]
 
 
-def parsed_object(text):
+def parsed_object(text: str) -> "dict[str, Any]":
     try:
         told = json.loads(text)
     except (ValueError, RecursionError):
@@ -134,7 +142,7 @@ def parsed_object(text):
     return told
 
 
-def number(value):
+def number(value: object) -> "int | None":
     """A count as a program may have written it: 5, 5.0, "5", "1,234", "3%", {"value": 5}; None if
     it is not one."""
     if isinstance(value, dict):
@@ -151,13 +159,15 @@ def number(value):
     return max(-1, min(value, MOST))
 
 
-def complaint(told):
+def complaint(told: "dict[str, Any]") -> str:
     """What smartctl says went wrong; empty if it does not say."""
-    messages = told.get("smartctl") if isinstance(told.get("smartctl"), dict) else told
+    inside = told.get("smartctl")
+    messages = inside if isinstance(inside, dict) else told
     listed = messages.get("messages")
     for message in listed if isinstance(listed, list) else ():
         if isinstance(message, dict) and message.get("severity") in (None, "error"):
-            if isinstance(message.get("string"), str):
-                return message["string"][:200]
+            text = message.get("string")
+            if isinstance(text, str):
+                return text[:200]
     said = told.get("error")
     return said[:200] if isinstance(said, str) else ""

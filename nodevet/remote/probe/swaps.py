@@ -29,7 +29,7 @@ WHAT = Pattern(r"^What=(.*)$", re.MULTILINE)
 FROM_FSTAB = Pattern(r"^SourcePath=/etc/fstab$", re.MULTILINE)
 
 
-def parse_swaps(text):
+def parse_swaps(text: str) -> "list[Reading]":
     """The active ones as /proc/swaps lists them. Raises ValueError.
 
     >>> parse_swaps("Filename Type Size Used Priority\\n/swap file 8 4 -2")[0]["used_kb"]
@@ -43,7 +43,7 @@ def parse_swaps(text):
     return [area(row) for row in rows[1:]]
 
 
-def area(row):
+def area(row: str) -> "Reading":
     words = row.split()
     if len(words) != 5:
         raise ValueError("not a row of {}: {}".format(SWAPS, quote(row)))
@@ -56,7 +56,7 @@ def area(row):
     )
 
 
-def fstab(root):
+def fstab(root: str) -> "list[Reading]":
     """[{text, mode, owner, group}] of /etc/fstab; empty if no line of it turns on swap.
 
     Raises OSError, and ValueError if it could not be written again as it is, or holds a
@@ -84,7 +84,7 @@ def fstab(root):
     return [Reading(text=text, mode=mode, owner=status.st_uid, group=status.st_gid)]
 
 
-def units(root):
+def units(root: str) -> "list[Reading]":
     """The units of type swap that others want, but for those of /etc/fstab and masked ones."""
     wanted: "set[str]" = set()
     for folder in UNIT_PATH:
@@ -97,7 +97,7 @@ def units(root):
     return [each for each in found if each is not None]
 
 
-def entries(root, folder):
+def entries(root: str, folder: str) -> "list[str]":
     """The names in a folder; none if it is not there. Raises OSError, ValueError."""
     try:
         return names(root, folder)
@@ -105,7 +105,7 @@ def entries(root, folder):
         return []
 
 
-def unit(root, name):
+def unit(root: str, name: str) -> "Reading | None":
     """{name, path, what}; None for one without a file, masked, or of /etc/fstab."""
     for folder in UNIT_PATH:
         path = folder + "/" + name
@@ -123,15 +123,16 @@ def unit(root, name):
     return None
 
 
-def what(text):
+def what(text: str) -> str:
     """The last What= of a unit's file. Raises ValueError."""
     found = WHAT.findall(text)
     if not found:
         raise ValueError("its file has no What=")
-    return found[-1].strip()[:LINE]
+    last: str = found[-1]
+    return last.strip()[:LINE]
 
 
-def take(memory, root):
+def take(memory: "Reading", root: str) -> None:
     """What is active into a record and, where anything is, what turns it on at boot."""
     memory.take("swaps", parsed, root, SWAPS, parse_swaps)
     if memory["swaps"] is None:

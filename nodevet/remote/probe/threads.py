@@ -5,6 +5,10 @@ import os
 from nodevet.remote.probe.files import Reading, attempt, integer, names, path_under
 from nodevet.remote.probe.watch import counted
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Container
+
 SMALL = 4096  # bytes of a file of /proc that has one row, or some fifty
 TICKS = ("user", "system")
 SWITCHES = ("switches", "preemptions")
@@ -49,7 +53,7 @@ WARM = 5  # looks for which a thread is followed once it rests
 ROWS = {b"voluntary_ctxt_switches": "switches", b"nonvoluntary_ctxt_switches": "preemptions"}
 
 
-def small(path):
+def small(path: str) -> bytes:
     """The bytes of a small file of /proc, without what `read` does for captured trees."""
     file = os.open(path, os.O_RDONLY)
     try:
@@ -58,7 +62,7 @@ def small(path):
         os.close(file)
 
 
-def stat_of(data):
+def stat_of(data: bytes) -> "dict[str, Any]":
     """A dict of the fields of a row of stat. Raises ValueError."""
     text = data.decode("utf-8", "backslashreplace")
     start, end = text.find("("), text.rfind(")")
@@ -82,7 +86,7 @@ def stat_of(data):
     }
 
 
-def switches_of(data):
+def switches_of(data: bytes) -> "dict[str, int]":
     """{switches, preemptions} of a status file. Raises ValueError."""
     found = {}
     for row in data.splitlines():
@@ -95,24 +99,25 @@ def switches_of(data):
 class WatchedThread(object):
     """One thread: its counters at the first look, and what later looks found."""
 
-    def __init__(self, place, tid, born_s=None):
+    def __init__(self, place: str, tid: int, born_s: "float | None" = None) -> None:
         """`born_s`: when it was seen first, of one that was not there at the first look; all that
         it did was while it was watched."""
         self.tid = tid
         self.place = "{}{}/".format(place, tid)
         self.born_s = born_s
-        self.looked_s = self.ended_s = None
-        self.states = []
-        self.ticks = []
-        self.waits = {}  # wchan: at how many looks
+        self.looked_s: "float | None" = None
+        self.ended_s: "float | None" = None
+        self.states: "list[str]" = []
+        self.ticks: "list[int | None]" = []
+        self.waits: "dict[str, int]" = {}  # wchan: at how many looks
         self.asleep_in = ""
         self.rested = self.unseen = 0  # looks
         self.sights = 0
-        self.why = None
-        self.first = {} if born_s is None else dict.fromkeys(COUNTS, 0)
-        self.last = {}
+        self.why: "str | None" = None
+        self.first: "dict[str, Any]" = {} if born_s is None else dict.fromkeys(COUNTS, 0)
+        self.last: "dict[str, Any]" = {}
 
-    def look(self, whole, at=0.0):
+    def look(self, whole: bool, at: float = 0.0) -> None:
         """Take its state; with `whole` its counters too. A thread that has ended says `-`."""
         self.looked_s = at
         stat, _ = attempt(lambda: stat_of(small(self.place + "stat")))
@@ -139,34 +144,34 @@ class WatchedThread(object):
         if not self.first:
             self.first = dict(self.last)
 
-    def skip(self):
+    def skip(self) -> None:
         """Not this time."""
         self.states.append("-")
         self.ticks.append(None)
 
-    def is_resting(self):
+    def is_resting(self) -> bool:
         """Whether it sleeps in one of the ways in which a thread without work does."""
         # what a compiler made of a function has its name, a point and more
         return self.states[-1:] == ["S"] and self.asleep_in.partition(".")[0] in RESTING
 
-    def is_active(self):
+    def is_active(self) -> bool:
         """Whether it is worth each look between the first and the last: it ran, or waited for
         something, and not long ago."""
         return self.rested < (1 if self.sights == 1 and self.born_s is None else WARM)
 
-    def sleep(self):
+    def sleep(self) -> None:
         wchan, why = attempt(
             lambda: small(self.place + "wchan").decode("ascii", "backslashreplace")
         )
-        self.asleep_in = wchan if why is None else ""
-        if why is not None:
+        self.asleep_in = wchan or ""
+        if wchan is None:
             self.why = why
         elif wchan == "0":  # it runs again already, or this user may not see where it sleeps
             self.unseen += 1
         else:
             self.waits[wchan[:100]] = self.waits.get(wchan[:100], 0) + 1
 
-    def told(self, looks):
+    def told(self, looks: int) -> "Reading":
         """The JSON form of nodevet.evidence.process_activity.ThreadActivity."""
         record = Reading(tid=self.tid, born_s=self.born_s, ended_s=self.ended_s)
         record["states"] = "".join(["-"] * (looks - len(self.states)) + self.states)
@@ -190,7 +195,9 @@ class WatchedThread(object):
         return record
 
 
-def threads_of(root, pid, known=(), born_s=None):
+def threads_of(
+    root: str, pid: int, known: "Container[int]" = (), born_s: "float | None" = None
+) -> "list[WatchedThread]":
     """The threads of a process but those that are known. Raises OSError, ValueError."""
     place = path_under(root, "/proc/{}/task".format(pid)) + "/"
     tids = [int(name) for name in names(root, "/proc/{}/task".format(pid)) if name.isdigit()]

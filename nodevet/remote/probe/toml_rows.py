@@ -7,6 +7,10 @@ The node's Python may be older than tomllib. What is not of this form is left ou
 from nodevet.remote.probe.files import quote
 from nodevet.remote.probe.patterns import Pattern
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Iterator
+
 HEADER = Pattern(r"\[\[?(.*?)\]\]?\s*(?:#.*)?\Z")
 PAIR = Pattern(
     r"((?:[A-Za-z0-9_-]+|\"[^\"]*\"|'[^']*')(?:\s*\.\s*(?:[A-Za-z0-9_-]+|\"[^\"]*\"|'[^']*'))*)\s*=\s*(.*)\Z"
@@ -15,7 +19,7 @@ PART = Pattern(r"\s*(?:\"([^\"]*)\"|'([^']*)'|([A-Za-z0-9_-]+))\s*(?:\.|\Z)")
 STRING = Pattern(r"\"((?:[^\"\\]|\\.)*)\"|'([^']*)'")
 
 
-def key_parts(text):
+def key_parts(text: str) -> "tuple[str, ...]":
     """
     >>> key_parts('plugins."io.containerd.grpc.v1.cri".containerd')
     ('plugins', 'io.containerd.grpc.v1.cri', 'containerd')
@@ -30,14 +34,16 @@ def key_parts(text):
     return tuple(found)
 
 
-def rows(text):
+def rows(text: str) -> "Iterator[tuple[tuple[str, ...], str | list[str]]]":
     """(key with its table, value) of every row; a list as its strings, the rest as its text, and a
     table's header as if it had an empty one.
 
     >>> list(rows("b = true\\n[a.'c.d']\\ne = ['f', # g\\n 'h']"))
     [(('b',), 'true'), (('a', 'c.d'), ''), (('a', 'c.d', 'e'), ['f', 'h'])]
     """
-    table, open_key, parts = (), None, []
+    table: "tuple[str, ...]" = ()
+    open_key: "tuple[str, ...] | None" = None
+    parts: "list[str]" = []
     for line in text.splitlines():
         row = line.strip()
         if open_key is not None:
@@ -68,14 +74,14 @@ def rows(text):
         yield key, strings(value)[0] if quoted else value.split("#", 1)[0].strip()
 
 
-def single(value):
+def single(value: "str | list[str]") -> str:
     """The value of a row that has one. Raises ValueError for a list."""
     if isinstance(value, list):
         raise ValueError("a list where one value is expected: {}".format(quote(str(value))))
     return value
 
 
-def strings(text):
+def strings(text: str) -> "list[str]":
     """The strings of a row, up to a comment."""
     found: "list[str]" = []
     at = 0
@@ -87,6 +93,6 @@ def strings(text):
         at = match.end()
 
 
-def mentions(text, word):
+def mentions(text: str, word: str) -> bool:
     """Whether a word stands in a row that is no comment."""
     return any(word in row for row in text.splitlines() if not row.lstrip().startswith("#"))

@@ -11,6 +11,14 @@ import time
 
 from nodevet.remote.probe.files import Absent, SectionError, is_this_machine
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Iterable, Iterator, Mapping, TypeVar
+
+    from nodevet.remote.probe.files import Reading
+
+    T = TypeVar("T")
+
 SHARE = 0.003  # of one core that looking may cost a section, if it does not say another
 LONGEST = 600.0  # seconds
 SHORTEST = 0.1  # seconds from one look to the next
@@ -19,7 +27,7 @@ AHEAD = 60.0  # seconds at most to wait for the beginning
 SPARE = 1.0  # seconds of the section that are left to answer in
 
 
-def cpu_s():
+def cpu_s() -> float:
     """CPU time of this process, the system's share included."""
     used = resource.getrusage(resource.RUSAGE_SELF)
     return used.ru_utime + used.ru_stime
@@ -28,7 +36,14 @@ def cpu_s():
 class Watch(object):
     """When to look: `for at in watch.looks()` gives the seconds since the first look."""
 
-    def __init__(self, name, root, request, often=1, share=SHARE):
+    def __init__(
+        self,
+        name: str,
+        root: str,
+        request: "dict[str, Any]",
+        often: float = 1,
+        share: float = SHARE,
+    ) -> None:
         """`often`: how many times it looks in each interval; `share` of one core that the looks
         may cost: those of all sections together stay below one percent. Raises Absent for the tree
         of another machine, SectionError if the wish is not valid."""
@@ -49,14 +64,14 @@ class Watch(object):
             self.ahead_s = 0.0
         deadline = request.get("deadline", 30.0)
         self.end = request.get("end", time.monotonic() + deadline) - SPARE
-        self.times = []
+        self.times: "list[float]" = []
         self.began_s = 0.0
         self.cost_s = 0.0
         self.spent = 0.0  # CPU time of this process when it began to look
         self.first_cost_s = 0.0
         self.is_last = False
 
-    def spare_s(self):
+    def spare_s(self) -> float:
         """CPU time that this look may take beside what each look takes: the last one costs as much
         as the first, and what is left of the share is spread over the time."""
         return (
@@ -65,17 +80,17 @@ class Watch(object):
             - (cpu_s() - self.spent)
         )
 
-    def between_s(self):
+    def between_s(self) -> float:
         """CPU time that all looks between the first and the last may take."""
         return self.share * self.wanted - 2 * self.first_cost_s
 
-    def wait(self):
+    def wait(self) -> None:
         """Until the agreed moment."""
         left = (self.at_s or 0.0) + self.ahead_s - time.time()
         if 0 < left <= AHEAD:
             time.sleep(min(left, max(0.0, self.end - self.wanted - time.monotonic())))
 
-    def looks(self):
+    def looks(self) -> "Iterator[float]":
         """The seconds since the first look, at each look; `is_last` is set before the last."""
         self.wait()
         self.began_s = time.time()
@@ -94,7 +109,7 @@ class Watch(object):
             at = self.next_look(first, last)
             time.sleep(max(0.0, at - time.monotonic()))
 
-    def next_look(self, first, last):
+    def next_look(self, first: float, last: float) -> float:
         """The next multiple of the interval by which the cost so far is within its share; the last
         look, if nothing is left for more of them."""
         between, spent = self.between_s(), self.cost_s - self.first_cost_s
@@ -108,7 +123,7 @@ class Watch(object):
         # a look just before the last one would tell little
         return last if at > last - self.interval / 2 else at
 
-    def look(self):
+    def look(self) -> "dict[str, object]":
         """The JSON form of nodevet.evidence.activity.Look."""
         return {
             "errors": {},
@@ -118,7 +133,7 @@ class Watch(object):
         }
 
 
-def number(wish, key, default, most):
+def number(wish: "dict[str, Any]", key: str, default: "T", most: float) -> "float | T":
     """A number of a wish. Raises SectionError."""
     value = wish.get(key)
     if value is None:
@@ -133,17 +148,19 @@ def number(wish, key, default, most):
 class Series(object):
     """Values of several fields, one for each look; a look at which one failed has null."""
 
-    def __init__(self, fields):
+    def __init__(self, fields: "Iterable[str]") -> None:
         self.values: "dict[str, list[object]]" = {field: [] for field in fields}
-        self.why = {}
+        self.why: "dict[str, Any]" = {}
 
-    def take(self, found, why=None):
+    def take(
+        self, found: "Mapping[str, object]", why: "Mapping[str, str | None] | None" = None
+    ) -> None:
         """What one look found, {field: value}; `why`: {field: why not}."""
         for field, values in self.values.items():
             values.append(found.get(field))
         self.why.update(why or {})
 
-    def into(self, record):
+    def into(self, record: "Reading") -> None:
         """Write them into a Reading: a field that no look found is null, and why."""
         for field, values in self.values.items():
             if any(value is not None for value in values):
@@ -152,16 +169,21 @@ class Series(object):
                 record.fail(field, self.why.get(field, "not found"))
 
 
-def counted(record, fields, first, last):
+def counted(
+    record: "Reading",
+    fields: "Iterable[str]",
+    first: "Mapping[str, Any]",
+    last: "Mapping[str, Any]",
+) -> None:
     """Write counters into a Reading as [at the first look, at the last].
 
     `first`, `last`: {field: number}. What went back, or is not in both, is null, and why.
     """
     for field in fields:
-        pair = first.get(field), last.get(field)
-        if None in pair:
+        before, now = first.get(field), last.get(field)
+        if before is None or now is None:
             record.fail(field, "not found")
-        elif pair[1] < pair[0]:
-            record.fail(field, "it went back from {} to {}".format(*pair))
+        elif now < before:
+            record.fail(field, "it went back from {} to {}".format(before, now))
         else:
-            record[field] = list(pair)
+            record[field] = [before, now]

@@ -12,7 +12,7 @@ from nodevet.remote.probe.files import LIMIT, path_under
 DROP_IN = re.compile(r"/etc/systemd/system/([^/]+)\.d/[^/]*numa-binding\.conf\Z")
 
 
-def look(root, path):
+def look(root: str, path: str) -> "dict[str, object]":
     """{content in base64, mode, owner, group}, or {target} of a symbolic link."""
     directory, name = os.path.split(absolute(path))
     place = os.path.join(path_under(root, directory), name)
@@ -41,7 +41,7 @@ def look(root, path):
     return seen(value)
 
 
-def patterns(root, name):
+def patterns(root: str, name: str) -> "Patterns | None":
     """Other drop-ins of a unit that ours binds to CPUs or memory; of another file nothing."""
     match = DROP_IN.match(name)
     return Patterns(drop_ins=match.group(1)) if match else None

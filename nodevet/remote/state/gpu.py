@@ -5,6 +5,10 @@ from nodevet.remote.managers.patterns import Patterns
 from nodevet.remote.probe.children import gather
 from nodevet.remote.probe.collectors.gpu import NO_GETTER
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
 SMI = r"nvidia-smi\b(?!\s+[a-z]).*\s(?:{})(?:[\s=,;|&\"')0-9]|$)"  # not dmon, pmon, topo
 GPU_FIELDS = {  # field: options of nvidia-smi that set it
     "power_limit_mw": "-pl|--power-limit",
@@ -23,12 +27,13 @@ DCGM = r"dcgmi\s+config\b.*(?:--set|--enforce)"
 MIG = r"mig-parted\s+apply"
 
 
-def prepare(root, request):
+def prepare(root: str, request: "dict[str, Any]") -> "dict[str, Any]":
     """The section of the evidence: NVML is asked once for all of them."""
-    return gather(("gpu",), root, request, request["deadline"])["gpu"]
+    found: "dict[str, Any]" = gather(("gpu",), root, request, request["deadline"])["gpu"]
+    return found
 
 
-def look(root, name, section):
+def look(root: str, name: str, section: "dict[str, Any]") -> "dict[str, object]":
     """A field of nodevet.evidence.gpu.Gpu, as the probe reads it.
 
     What no driver tells (whether clocks are locked) is not there: it can only be reset.
@@ -47,7 +52,7 @@ def look(root, name, section):
     return unseen("no GPU has this UUID")
 
 
-def patterns(root, name):
+def patterns(root: str, name: str) -> "Patterns | None":
     """What sets a field: nvidia-smi, dcgmi, mig-parted."""
     field = name.rpartition(":")[2]
     if field not in GPU_FIELDS:

@@ -26,7 +26,7 @@ GOVERNOR_FILES = (
 )
 
 
-def look(root, path):
+def look(root: str, path: str) -> "dict[str, object]":
     """The text, without the newline at its end."""
     try:
         text = read(root, absolute(path))
@@ -37,7 +37,7 @@ def look(root, path):
     return seen(text[:-1] if text.endswith("\n") else text)
 
 
-def patterns(root, path):
+def patterns(root: str, path: str) -> "Patterns":
     """What a sysctl, a governor or another kernel file is set by."""
     if path.startswith("/proc/sys/"):
         key = path[len("/proc/sys/") :].replace("/", ".")

@@ -12,7 +12,7 @@ MODULE = re.compile(r"[A-Za-z0-9_-]{1,64}\Z")
 INSMOD = re.compile(r"insmod\s+(?:\S*/)?([A-Za-z0-9_-]{1,64})\.ko(?:\.\w+)?(?:\s|\Z)")
 
 
-def look(root, name):
+def look(root: str, name: str) -> "dict[str, object]":
     """{loaded, brings: the others that are not, and that modprobe(8) would load with it}."""
     if not MODULE.match(name):
         raise ValueError("not a valid module name")
@@ -24,11 +24,11 @@ def look(root, name):
     return absent({"loaded": False, "brings": brings})
 
 
-def is_loaded(root, name):
+def is_loaded(root: str, name: str) -> bool:
     return os.path.isdir(path_under(root, "/sys/module/" + spelt(name)))
 
 
-def needed(root, name):
+def needed(root: str, name: str) -> "list[str]":
     """The modules that are loaded before this one, in this order. Raises ToolError."""
     if root != "/":
         return []
@@ -39,12 +39,12 @@ def needed(root, name):
     return [other for other in found if other != spelt(name)]
 
 
-def spelt(name):
+def spelt(name: str) -> str:
     """As the kernel has it in /sys/module."""
     return name.replace("-", "_")
 
 
-def patterns(root, name):
+def patterns(root: str, name: str) -> "Patterns":
     """Who would bring back what it is now: who loads one that is loaded, or keeps one out."""
     loaded = is_loaded(root, name)
     either = re.sub("[-_]", "[-_]", name)

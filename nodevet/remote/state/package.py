@@ -13,7 +13,7 @@ PACKAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9+.:_~-]{0,200}\Z")
 VERSIONLOCKS = ("/etc/dnf/plugins/versionlock.list", "/etc/yum/pluginconf.d/versionlock.list")
 
 
-def look(root, name):
+def look(root: str, name: str) -> "dict[str, object]":
     """{version, held}, of dpkg's or of rpm's database; `automatic` in apt's: apt-mark(8)."""
     of_this_machine(root)
     if not PACKAGE.match(name):
@@ -37,7 +37,7 @@ def look(root, name):
     return seen({"version": rows[0], "held": versionlocked(root, name)})
 
 
-def versionlocked(root, name):
+def versionlocked(root: str, name: str) -> bool:
     """Whether a versionlock list names a package: [epoch:]name-version-release."""
     entry = re.compile(r"(?:[0-9]+:)?{}-[^-]+-[^-]+\Z".format(re.escape(name)))
     for path in VERSIONLOCKS:
@@ -47,6 +47,6 @@ def versionlocked(root, name):
     return False
 
 
-def patterns(root, name):
+def patterns(root: str, name: str) -> "Patterns":
     """Who pins it."""
     return Patterns(package=name.partition(":")[0])

@@ -11,33 +11,32 @@ from nodevet.remote.probe.files import names, parse_rows, path_under, read
 THREADS = 1 << 14
 
 
-def look(root, pid):
+def look(root: str, pid: str) -> "dict[str, object]":
     """{cpus, mems} as lists, when it started in seconds after boot, and threads that differ."""
     if not re.match(r"[1-9][0-9]{0,9}\Z", pid):
         raise ValueError("not a valid process id")
     place = "/proc/" + pid
     try:
         _, started = parse_stat(read(root, place + "/stat").strip())
-        value = binding(root, place + "/status")
-        value["started_s"] = started
-        value["threads"] = {}
+        own = binding(root, place + "/status")
+        threads = {}
         for thread in names(root, place + "/task", THREADS):
             if thread != pid:
                 bound = binding(root, "{}/task/{}/status".format(place, thread))
-                if bound["cpus"] != value["cpus"] or bound["mems"] != value["mems"]:
-                    value["threads"][thread] = bound
+                if bound != own:
+                    threads[thread] = bound
     except (FileNotFoundError, ProcessLookupError):
         if os.path.isdir(path_under(root, place)):
             return unseen("its threads changed while they were read", exists=True)
         return absent()
-    return seen(value)
+    return seen(dict(own, started_s=started, threads=threads))
 
 
-def binding(root, path):
+def binding(root: str, path: str) -> "dict[str, str]":
     rows = parse_rows(read(root, path))
     return {"cpus": rows["Cpus_allowed_list"], "mems": rows["Mems_allowed_list"]}
 
 
-def patterns(root, name):
+def patterns(root: str, name: str) -> "Patterns":
     """numad binds processes as it sees fit."""
     return Patterns(services=("numad.service",))

@@ -7,8 +7,12 @@ from nodevet.remote.look import absent, seen
 from nodevet.remote.managers.patterns import Patterns
 from nodevet.remote.probe.files import read, resolve
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    pass
 
-def look(root, name):
+
+def look(root: str, name: str) -> "dict[str, object]":
     """{active, priority, fstab: its lines in /etc/fstab} of a device or file, or of `all`."""
     rows = [row.split() for row in read(root, "/proc/swaps").splitlines()[1:]]
     active = [row for row in rows if row and name in ("all", row[0])]
@@ -23,7 +27,7 @@ def look(root, name):
     return seen(found) if active or lines else absent(found)
 
 
-def is_of(root, line, name):
+def is_of(root: str, line: str, name: str) -> bool:
     """Whether a line of fstab(5) is of this swap device, turned on at boot or not: a line that
     changes has to be seen."""
     fields = swap_fields(line)
@@ -33,10 +37,10 @@ def is_of(root, line, name):
     return name in ("all", place) or name == resolve(root, place)
 
 
-def by_link(match):
+def by_link(match: "re.Match[str]") -> str:
     return "/dev/disk/by-{}/".format(match.group(1).lower())
 
 
-def patterns(root, name):
+def patterns(root: str, name: str) -> "Patterns":
     """Who calls swapon(8) or swapoff(8)."""
     return Patterns(r"\bswap(?:on|off)\b")

@@ -10,7 +10,7 @@ PROPERTIES = ("LoadState", "UnitFileState", "ActiveState", "FragmentPath")
 UNIT_VERBS = "start|stop|enable|disable|mask|unmask"
 
 
-def look(root, name):
+def look(root: str, name: str) -> "dict[str, object]":
     """{enabled: UnitFileState, active: ActiveState, masked, fragment}, as systemctl has them."""
     of_this_machine(root)
     rows = show_all(name, PROPERTIES)
@@ -28,7 +28,7 @@ def look(root, name):
     )
 
 
-def patterns(root, name):
+def patterns(root: str, name: str) -> "Patterns":
     """Who starts, stops, enables or masks it by systemctl(1) or service(8)."""
     stem = name[: -len(".service")] if name.endswith(".service") else name
     called = r"{}(?:\.service)?(?![\w.@-])".format(re.escape(stem))

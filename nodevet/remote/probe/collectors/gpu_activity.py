@@ -138,7 +138,7 @@ class WatchedGpu(object):
                 self.why["samples"] = str(failure)
             return
         member, why = attempt(self.member, kind)
-        if why:
+        if member is None:
             self.why["samples"] = why
             return
         self.why.pop("samples", None)

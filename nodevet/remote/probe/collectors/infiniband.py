@@ -19,6 +19,10 @@ from nodevet.remote.probe.files import (
     silent,
 )
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
 COUNTERS = True
 CLASS = "/sys/class/infiniband"
 LARGEST = 512  # devices
@@ -68,8 +72,8 @@ def table(root, folder):
     indexes = sorted(int(name) for name in names(root, folder, TABLE) if name.isdigit())
     found, empty = [], 0
     for index in indexes:
-        text, why = attempt(line, root, "{}{}".format(folder, index))
-        if why is None and not NO_GID.match(text) and text != "0x0000":
+        text, _ = attempt(line, root, "{}{}".format(folder, index))
+        if text is not None and not NO_GID.match(text) and text != "0x0000":
             found.append((index, text))
             empty = 0
         else:
@@ -102,7 +106,7 @@ def pkeys(root, place):
 
 def counted(root, place):
     """counters/* and hw_counters/*. Raises OSError, ValueError if there is neither."""
-    found: "dict[str, Reading]" = {}
+    found: "dict[str, dict[str, Any]]" = {}
     missing = None
     for folder in ("counters/", "hw_counters/"):
         try:

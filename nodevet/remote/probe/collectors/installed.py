@@ -141,7 +141,7 @@ def take_holds(packages):
     for each in packages:
         versions.setdefault(each["name"], []).append(each["version"])
     for each in packages:
-        if why is not None:
+        if held is None:
             each.fail("held", why)
         else:
             name = each["name"]

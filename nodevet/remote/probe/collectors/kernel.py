@@ -107,10 +107,10 @@ def clock(root, request):
 def take_all(kernel, fields, function, *arguments):
     """Set each of the fields to its part of what the function returns."""
     values, why = attempt(function, *arguments)
-    if why is None:
-        kernel.update(zip(fields, values))
-    else:
+    if values is None:
         kernel.fail_all(fields, why)
+    else:
+        kernel.update(zip(fields, values))
 
 
 def collect(root, request):

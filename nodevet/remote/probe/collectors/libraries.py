@@ -163,7 +163,7 @@ def collect(root, request):
     asked = sorted(set(request.get("asks", {}).get("libraries", ())))
     wanted = list(DRIVER) + [name for name in asked if NAME.match(name) and name not in DRIVER]
     paths, why = attempt(cached, root, wanted)
-    if why is not None:
+    if paths is None:
         raise SectionError("{}: {}".format(CACHE, why))
     libraries = []
     for name in wanted:

@@ -175,10 +175,10 @@ def of_dpkg(running):
         raise TransientError(AT_WORK)
     names, why = attempt(automatic)
     for each in packages:
-        if why is None:
-            each["automatic"] = each["name"] in names
-        else:
+        if names is None:
             each.fail("automatic", why)
+        else:
+            each["automatic"] = each["name"] in names
     return packages + offered(packages, running, native[0] if native else "")
 
 

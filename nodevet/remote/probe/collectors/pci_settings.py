@@ -48,8 +48,8 @@ def config(record, root, place):
     try:
         found, why = attempt(express, registers)
         record.fail_all(EXPRESS, why) if found is None else record.update(found)
-        found, why = attempt(access_control, registers, registers.size)
-        record.fail_all(ACS, why) if found is None else record.update(zip(ACS, found))
+        access, why = attempt(access_control, registers, registers.size)
+        record.fail_all(ACS, why) if access is None else record.update(zip(ACS, access))
     finally:
         registers.close()
 

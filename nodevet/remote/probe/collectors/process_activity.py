@@ -150,7 +150,7 @@ class WatchedProcess(object):
         self.no_threads: "str | None" = "it ended"
         self.has_more = False  # threads than those
         self.pages = (None, "it was not read")
-        self.status = (None, "it ended")
+        self.status: "tuple[dict[str, str] | None, str | None]" = (None, "it ended")
         self.cgroup = attempt(lambda: Cgroup(root, read(root, self.place + "cgroup")))
 
     def count(self, at=0.0):
