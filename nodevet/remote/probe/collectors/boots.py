@@ -10,6 +10,10 @@ import struct
 
 from nodevet.remote.probe.files import Reading, attempt, names, path_under
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Sequence
+
 ASKED = True
 FOLDER, FILE = "/var/log", "wtmp"
 OLDER = re.compile(r"wtmp(?:\.1|-[0-9]{8})\Z")  # as logrotate names it
@@ -21,7 +25,7 @@ USER = slice(44, 76)
 LAYOUTS = ((384, struct.Struct("<i"), 340), (400, struct.Struct("<q"), 344))  # size, time, where
 
 
-def tail(root, path):
+def tail(root: str, path: str) -> "tuple[bytes, int]":
     """The end of a file, and whether that is all of it. Raises OSError."""
     with open(path_under(root, path), "rb") as file:
         size = os.fstat(file.fileno()).st_size
@@ -29,7 +33,7 @@ def tail(root, path):
         return file.read(LIMIT), size
 
 
-def parse_records(data, size):
+def parse_records(data: bytes, size: int) -> "list[tuple[int, bytes, int]]":
     """(type, user, seconds since 1970) of every record in the end of a file of so many bytes.
     Raises ValueError."""
     for length, form, at in LAYOUTS:
@@ -50,7 +54,7 @@ def parse_records(data, size):
     raise ValueError("not records of utmp(5)")
 
 
-def parse_boots(records):
+def parse_boots(records: "Sequence[tuple[int, bytes, int]]") -> "tuple[list[Reading], int | None]":
     """(boots, when the first record was written) of records in their order."""
     boots, shut, first = [], None, None
     for kind, user, seconds in records:
@@ -65,7 +69,7 @@ def parse_boots(records):
     return boots, first
 
 
-def history(root):
+def history(root: str) -> "tuple[list[tuple[int, bytes, int]], bool]":
     """(records of both files, whether there was nothing before). Raises OSError, ValueError."""
     older = sorted(name for name in names(root, FOLDER) if OLDER.match(name))
     data, size = tail(root, "{}/{}".format(FOLDER, FILE))
@@ -78,7 +82,7 @@ def history(root):
     return records, whole
 
 
-def collect(root, request):
+def collect(root: str, request: "dict[str, Any]") -> "dict[str, Any]":
     found = Reading()
     read, why = attempt(history, root)
     if read is None:

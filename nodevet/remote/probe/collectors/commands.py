@@ -14,6 +14,12 @@ from nodevet.remote.probe.files import Absent, Reading, reason, silent
 from nodevet.remote.probe.questions import matches, merged
 from nodevet.remote.program import ToolError, find, run_alone
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Sequence, TypeVar
+
+    T = TypeVar("T")
+
 NOBODY = "nobody"
 OUTPUT = 1 << 20  # bytes
 SHOWN = 1000  # characters of a text that is sent back
@@ -21,12 +27,12 @@ SPARE = 1.0  # seconds of the section that no command has
 FIELDS = ("exit", "text", "complaint")
 
 
-def ALONE(request):  # noqa: N802
+def ALONE(request: "dict[str, Any]") -> bool:  # noqa: N802
     """They take as long as they take."""
     return bool(request.get("asks", {}).get("commands"))
 
 
-def collect(root, request):
+def collect(root: str, request: "dict[str, Any]") -> "dict[str, Any]":
     note = request.get("note", silent)
     asked = merged(request.get("asks", {}).get("commands", ()), "name")
     if asked and root != "/":
@@ -39,7 +45,7 @@ def collect(root, request):
     return Reading(commands=found)
 
 
-def command(question, left):
+def command(question: "dict[str, Any]", left: float) -> "Reading":
     """What one command answers, which has at most so many seconds."""
     record = Reading(name=question["name"])
     try:
@@ -66,7 +72,7 @@ def command(question, left):
     return record
 
 
-def user_of(name):
+def user_of(name: "str | None") -> "tuple[str, tuple[int, int, Sequence[int]] | None]":
     """(whose name it runs under, (uid, gid, groups) if that is another one). Raises ToolError."""
     import pwd
 
@@ -88,7 +94,7 @@ def user_of(name):
     return entry.pw_name, who
 
 
-def values(question, text, why):
+def values(question: "dict[str, Any]", text: "str | None", why: "Any") -> "list[Reading]":
     """The answers to `json`: a path each, of keys and numbers."""
     paths = question.get("json", ())
     document = None
@@ -108,7 +114,7 @@ def values(question, text, why):
     return found
 
 
-def spelled(path):
+def spelled(path: "Sequence[str | int]") -> str:
     """
     >>> spelled(["gpus", 0, "speed"])
     'gpus[0].speed'
@@ -117,7 +123,7 @@ def spelled(path):
     return "".join(words).lstrip(".")
 
 
-def followed(value, path):
+def followed(value: "Any", path: "Sequence[str | int]") -> "dict[str, Any]":
     """{there, value, errors} of what the path leads to."""
     answer = Reading(there=True)
     for step in path:
@@ -131,7 +137,7 @@ def followed(value, path):
     return answer
 
 
-def scalar(value):
+def scalar(value: "T") -> "T":
     """A value that can be compared. Raises ValueError."""
     if value is None or isinstance(value, (dict, list)):
         raise ValueError("neither text nor a number nor true or false")

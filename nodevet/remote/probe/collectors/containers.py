@@ -21,6 +21,10 @@ from nodevet.remote.probe.files import (
 )
 from nodevet.remote.probe.toml_rows import mentions, rows, single
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Iterable, Sequence
+
 FOLDERS = ("/usr/bin", "/usr/local/bin", "/usr/sbin", "/usr/local/sbin", "/bin", "/snap/bin")
 TOOLKITS = ("/usr/local/nvidia/toolkit", "/run/current-system/sw/bin", "/opt/nvidia/toolkit")
 TOOLS = (
@@ -45,7 +49,7 @@ IMPORTED = 64  # files
 ANSWERS = ("runtime", "default_runtime", "program", "program_exists", "cdi", "hook")
 
 
-def listed(root, folder):
+def listed(root: str, folder: str) -> "list[str]":
     """The names in a folder; none if it is not there. Raises OSError, ValueError."""
     try:
         return names(root, folder)
@@ -53,7 +57,7 @@ def listed(root, folder):
         return []
 
 
-def located(root, program):
+def located(root: str, program: str) -> "str | None":
     """The path of a program; None if it is in none of the usual folders. Raises NotHeld."""
     places = [folder + "/" + program for folder in FOLDERS + TOOLKITS]
     for path in places:
@@ -63,7 +67,7 @@ def located(root, program):
     return None
 
 
-def engine(name, **answers):
+def engine(name: str, **answers: object) -> "Reading":
     """What is configured of an engine; see nodevet.evidence.containers.Engine."""
     empty: "dict[str, object]" = dict.fromkeys(ANSWERS, False)
     empty["program"] = ""
@@ -71,13 +75,13 @@ def engine(name, **answers):
     return Reading(name=name, **empty)
 
 
-def unread(name, why):
+def unread(name: str, why: str) -> "Reading":
     record = Reading(name=name)
     record.fail_all(ANSWERS, why)
     return record
 
 
-def with_program(root, record, program):
+def with_program(root: str, record: "Reading", program: str) -> "Reading":
     """Add which program the runtime is and whether it is there."""
     record["program"] = program[:1000]
     if program.startswith("/"):
@@ -87,12 +91,12 @@ def with_program(root, record, program):
     return record
 
 
-def is_nvidia(name):
+def is_nvidia(name: str) -> bool:
     """Whether a runtime is NVIDIA's: the operator has nvidia-cdi and nvidia-legacy besides."""
     return name == "nvidia" or name.startswith("nvidia-")
 
 
-def parse_docker(text):
+def parse_docker(text: str) -> "tuple[dict[str, str], str, bool]":
     """(runtimes with their programs, the default one, CDI). Raises ValueError."""
     import json
 
@@ -111,7 +115,7 @@ def parse_docker(text):
     return programs, str(found.get("default-runtime", "")), has_cdi
 
 
-def docker(root):
+def docker(root: str) -> "Reading | None":
     if not located(root, "dockerd"):
         return None
     text, why = attempt(read, root, DOCKER)
@@ -132,7 +136,7 @@ def docker(root):
     return with_program(root, record, programs[sorted(programs)[0]]) if programs else record
 
 
-def imported(root, folder, patterns):
+def imported(root: str, folder: str, patterns: "Iterable[str]") -> "list[str]":
     """The texts of the files that a configuration imports. Raises OSError, ValueError."""
     texts: "list[str]" = []
     for pattern in patterns:
@@ -146,7 +150,9 @@ def imported(root, folder, patterns):
     return texts
 
 
-def parse_engine(texts, tables):
+def parse_engine(
+    texts: "Sequence[str]", tables: "tuple[str, str, str | None, tuple[str, ...]]"
+) -> "tuple[dict[str, str], str, bool | None]":
     """(programs by runtime, the default runtime, CDI or None) of TOML. Raises ValueError.
 
     `tables`: the end of the key above the runtimes, that of the default, that of CDI.
@@ -176,7 +182,7 @@ OF_CONTAINERD = ("runtimes", "default_runtime_name", "enable_cdi", ("BinaryName"
 OF_CRIO = ("runtimes", "default_runtime", None, ("runtime_path",))
 
 
-def containerd(root, name, path):
+def containerd(root: str, name: str, path: str) -> "Reading":
     """An engine that is containerd."""
     text, why = attempt(read, root, path)
     if text is None:
@@ -194,7 +200,7 @@ def containerd(root, name, path):
     return with_program(root, record, programs.get(chosen, "")) if programs else record
 
 
-def whole(root, path, text):
+def whole(root: str, path: str, text: str) -> "list[str]":
     """A configuration with what it imports. Raises OSError, ValueError."""
     patterns = [
         pattern
@@ -205,7 +211,7 @@ def whole(root, path, text):
     return [text] + imported(root, os.path.dirname(path), patterns)
 
 
-def crio(root):
+def crio(root: str) -> "Reading | None":
     if not located(root, "crio"):
         return None
     try:
@@ -221,20 +227,20 @@ def crio(root):
     return with_program(root, record, programs.get("nvidia", "")) if programs else record
 
 
-def podman(root):
+def podman(root: str) -> "Reading | None":
     if not located(root, "podman"):
         return None
     return engine("podman", cdi=True, hook=any(exists(root, path) for path in PODMAN_HOOKS))
 
 
-def enroot(root):
+def enroot(root: str) -> "Reading | None":
     if not located(root, "enroot"):
         return None
     hooks = [path_under(root, path) for path in ENROOT_HOOKS]
     return engine("enroot", hook=any(os.access(path, os.X_OK) for path in hooks))
 
 
-def engines(root):
+def engines(root: str) -> "list[Reading]":
     """Every engine that is installed."""
     found = [docker(root), crio(root), podman(root), enroot(root)]
     if located(root, "containerd"):
@@ -246,7 +252,7 @@ def engines(root):
     return [each for each in found if each is not None]
 
 
-def mode(root):
+def mode(root: str) -> str:
     """That of NVIDIA's runtime; auto if it is not configured. Raises OSError, ValueError."""
     try:
         text = read(root, TOOLKIT_CONFIG)
@@ -256,13 +262,13 @@ def mode(root):
     return str(found[-1])[:100] if found else "auto"
 
 
-def toolkit(root):
+def toolkit(root: str) -> str:
     """The path of its program; empty if it is not installed. Raises NotHeld."""
     tools = (located(root, name) for name in TOOLS)
     return next((path for path in tools if path), "")
 
 
-def collect(root, request):
+def collect(root: str, request: "dict[str, Any]") -> "dict[str, Any]":
     found = Reading()
     found.take("toolkit", toolkit, root)
     found.take("mode", mode, root)

@@ -21,11 +21,15 @@ from nodevet.remote.probe.files import (
     reason,
 )
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Sequence
+
 CPUS = "/sys/devices/system/cpu/"
 CPUINFO = "/proc/cpuinfo"
 
 
-def siblings(root, place):
+def siblings(root: str, place: str) -> str:
     """The threads of a CPU's core, as a cpulist. Raises OSError, ValueError."""
     lists = (
         ("core_cpus_list", normal_some),
@@ -35,7 +39,7 @@ def siblings(root, place):
     return either(root, place, *lists)
 
 
-def topology(root, cpus):
+def topology(root: str, cpus: "Sequence[int]") -> "list[tuple[int, str]]":
     """[(package id, siblings)] of these CPUs. Raises ValueError naming one that does not say."""
     found = []
     for cpu in cpus:
@@ -48,7 +52,7 @@ def topology(root, cpus):
     return found
 
 
-def packages_of(cpus, found):
+def packages_of(cpus: "Sequence[int]", found: "Sequence[tuple[int, str]]") -> "dict[str, str]":
     """{package id: cpulist} from the CPUs and their topology."""
     members: "dict[str, list[int]]" = {}
     for cpu, (package, _) in zip(cpus, found):
@@ -56,7 +60,7 @@ def packages_of(cpus, found):
     return {package: format_cpulist(ids) for package, ids in members.items()}
 
 
-def collect(root, request):
+def collect(root: str, request: "dict[str, Any]") -> "dict[str, Any]":
     cpu = Reading()
     rows, why = attempt(lambda: parse_rows(head(root, CPUINFO)))
     if rows is None:

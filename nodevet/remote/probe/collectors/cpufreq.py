@@ -16,6 +16,10 @@ from nodevet.remote.probe.files import (
     parsed,
 )
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Iterable, Sequence
+
 CPUS = "/sys/devices/system/cpu"
 LARGEST = 8192  # policies; no more than CPUs
 FIELDS = (
@@ -28,12 +32,12 @@ FIELDS = (
 )
 
 
-def parse_cpus(text):
+def parse_cpus(text: str) -> "list[int]":
     """affected_cpus as ids: [0, 1] of "0 1". Raises ValueError."""
     return [integer(word) for word in text.split()]
 
 
-def entries(root, directory, prefix):
+def entries(root: str, directory: str, prefix: str) -> "list[int]":
     """The numbers of the entries <prefix>N; none if there is no such directory."""
     try:
         return numbered(root, directory, prefix, LARGEST)
@@ -41,7 +45,7 @@ def entries(root, directory, prefix):
         return []
 
 
-def policy_places(root):
+def policy_places(root: str) -> "dict[int, str]":
     """{policy number: its directory}. Raises Absent if there is none, OSError without CPUs."""
     names(root, CPUS)
     policies = entries(root, CPUS + "/cpufreq", "policy")
@@ -60,7 +64,7 @@ def policy_places(root):
     return found
 
 
-def policy(root, place):
+def policy(root: str, place: str) -> "Reading | None":
     """A policy's settings and its CPUs; None for a policy whose CPUs are all offline.
 
     affected_cpus has the online ones. Of a policy without any, every file reads EBUSY since
@@ -78,14 +82,14 @@ def policy(root, place):
     return record
 
 
-def fold(policies):
+def fold(policies: "Iterable[tuple[int, dict[str, Any]]]") -> "list[dict[str, Any]]":
     """One record for all policies with equal settings. `policies`: [(number, record)].
 
     >>> fold([(0, {"cpus": [0], "governor": "performance"}),
     ...       (1, {"cpus": [1], "governor": "performance"})])
     [{'governor': 'performance', 'policies': '0-1', 'cpus': '0-1'}]
     """
-    groups: "list[tuple[dict[str, object], list[int], list[object]]]" = []
+    groups: "list[tuple[dict[str, object], list[int], list[list[int] | None]]]" = []
     for id, record in policies:
         settings = {key: value for key, value in record.items() if key != "cpus"}
         equal = [group for group in groups if group[0] == settings]
@@ -100,12 +104,15 @@ def fold(policies):
     ]
 
 
-def join(cpus):
+def join(cpus: "Sequence[list[int] | None]") -> "str | None":
     """The CPUs of several policies as one cpulist; None if one did not say."""
-    return None if None in cpus else format_cpulist(cpu for ids in cpus for cpu in ids)
+    known = [ids for ids in cpus if ids is not None]
+    if len(known) < len(cpus):
+        return None
+    return format_cpulist(cpu for ids in known for cpu in ids)
 
 
-def collect(root, request):
+def collect(root: str, request: "dict[str, Any]") -> "dict[str, Any]":
     places = policy_places(root)
     policies = [(id, policy(root, place)) for id, place in sorted(places.items())]
     active = [(id, record) for id, record in policies if record is not None]

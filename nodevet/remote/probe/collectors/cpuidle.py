@@ -18,6 +18,10 @@ from nodevet.remote.probe.files import (
     path_under,
 )
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
 ASKED = True
 ALONE = True
 CPUS = "/sys/devices/system/cpu"
@@ -26,26 +30,27 @@ MOST_CPUS = 8192
 MOST_STATES = 10  # CPUIDLE_STATE_MAX
 
 
-def latency_limit(root):
+def latency_limit(root: str) -> int:
     """Microseconds that leaving an idle state may take, as programs asked for. Raises OSError,
     ValueError."""
     file = os.open(path_under(root, LIMIT), os.O_RDONLY | os.O_NONBLOCK)
     try:
         if not stat.S_ISCHR(os.fstat(file).st_mode):
             raise ValueError("not a device")
-        return struct.unpack("=i", os.read(file, 4))[0]
+        limit: int = struct.unpack("=i", os.read(file, 4))[0]
+        return limit
     except struct.error:
         raise ValueError("not a number of four bytes")
     finally:
         os.close(file)
 
 
-def enabled(root, place):
+def enabled(root: str, place: str) -> bool:
     """Whether a CPU may enter a state. Raises OSError, ValueError."""
     return parsed(root, place + "disable", integer) == 0
 
 
-def states(root):
+def states(root: str) -> "list[Reading]":
     """Every kind of state with the CPUs that have it, and those that may enter it. Raises OSError,
     ValueError."""
     found: "dict[tuple[int, int, str], tuple[list[int], list[int]]]" = {}
@@ -77,7 +82,7 @@ def states(root):
     ]
 
 
-def collect(root, request):
+def collect(root: str, request: "dict[str, Any]") -> "dict[str, Any]":
     idle = Reading()
     idle.take("driver", line, root, CPUS + "/cpuidle/current_driver")
     ways = (("current_governor", str), ("current_governor_ro", str))

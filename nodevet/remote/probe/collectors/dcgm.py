@@ -22,6 +22,10 @@ from nodevet.remote.probe.files import (
 )
 from nodevet.remote.program import find, run
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
 ASKED = True
 ALONE = True
 HEALTH = "health"
@@ -34,7 +38,7 @@ DIAGNOSTIC = (
 NOT_ASKED = "the probe was not asked for it"
 
 
-def told(dcgmi, *words):
+def told(dcgmi: str, *words: str) -> str:
     """What dcgmi prints. Raises SectionError."""
     code, text, complaint = run((dcgmi,) + words, SECONDS, OUTPUT)
     if code:
@@ -43,7 +47,7 @@ def told(dcgmi, *words):
     return text
 
 
-def parse_count(text):
+def parse_count(text: str) -> int:
     """
     >>> parse_count("8 GPUs found.\\n+--------+")
     8
@@ -54,7 +58,7 @@ def parse_count(text):
     return int(match.group(1))
 
 
-def health(root):
+def health(root: str) -> "tuple[str, list[Reading], int]":
     """(overall, incidents as records, GPUs) of the host engine. Raises SectionError, ValueError."""
     if root != "/":
         raise SectionError("dcgmi is run on a running machine only")
@@ -67,7 +71,7 @@ def health(root):
     return overall, records, parse_count(told(dcgmi, "discovery", "-l"))
 
 
-def diagnostic(root, path):
+def diagnostic(root: str, path: str) -> "Reading":
     """The results in a file."""
     record = Reading(path=path)
     try:
@@ -85,7 +89,7 @@ def diagnostic(root, path):
     return record
 
 
-def collect(root, request):
+def collect(root: str, request: "dict[str, Any]") -> "dict[str, Any]":
     note = request.get("note", silent)
     asked = sorted(set(request.get("asks", {}).get("dcgm", ())))
     found = Reading()

@@ -19,6 +19,10 @@ from nodevet.remote.probe.files import (
 from nodevet.remote.probe.package_manager import AT_WORK, is_at_work, is_unfinished
 from nodevet.remote.probe.patterns import Pattern
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
 TREE = "/var/lib/dkms"
 MODULES = "/lib/modules"
 RELEASE = "/proc/sys/kernel/osrelease"
@@ -29,7 +33,7 @@ TARGET = Pattern(r"([^/]{1,100})/([^/]{1,200})/([^/]{1,20})/?\Z")
 OBJECT = Pattern(r"(.{1,100}\.ko)(?:\.(?:xz|gz|zst))?\Z")
 
 
-def parse_link(name, target):
+def parse_link(name: str, target: str) -> "tuple[str, str] | None":
     """(kernel, version) of DKMS's link for a kernel; None if the name is none. Raises ValueError.
 
     >>> parse_link("kernel-5.15.0-105-generic-x86_64", "550.90.07/5.15.0-105-generic/x86_64")
@@ -44,12 +48,12 @@ def parse_link(name, target):
     return found.group(2), found.group(1)
 
 
-def objects(root, folder):
+def objects(root: str, folder: str) -> "set[str]":
     """The modules in a folder, without suffixes of compression. Raises OSError, ValueError."""
     return {match.group(1) for match in map(OBJECT.match, names(root, folder)) if match}
 
 
-def build(root, module, name):
+def build(root: str, module: str, name: str) -> "Reading | None":
     """One link as a record; None for another entry."""
     place = TREE + "/" + module
     try:
@@ -65,7 +69,7 @@ def build(root, module, name):
     return record
 
 
-def missing(root, folder, kernel):
+def missing(root: str, folder: str, kernel: str) -> int:
     """How many of the modules that were built are not among the kernel's. Raises OSError,
     ValueError."""
     built = objects(root, folder)
@@ -79,7 +83,7 @@ def missing(root, folder, kernel):
     return len(built)
 
 
-def module_of(root, name):
+def module_of(root: str, name: str) -> "Reading":
     record = Reading(name=name[:200])
     try:
         listed = names(root, TREE + "/" + name)
@@ -90,7 +94,7 @@ def module_of(root, name):
     return record
 
 
-def has_kernel(root, release):
+def has_kernel(root: str, release: str) -> bool:
     """Whether there is one to boot; /boot may be closed to others. Raises OSError."""
     for folder, name in (("/boot", "vmlinuz-" + release), (MODULES + "/" + release, "vmlinuz")):
         try:
@@ -101,7 +105,7 @@ def has_kernel(root, release):
     return False
 
 
-def kernels(root):
+def kernels(root: str) -> "list[str]":
     """The releases that are installed with a kernel to boot. Raises OSError, ValueError."""
     found = [release for release in names(root, MODULES) if has_kernel(root, release)]
     if not found:
@@ -111,7 +115,7 @@ def kernels(root):
     return found
 
 
-def collect(root, request):
+def collect(root: str, request: "dict[str, Any]") -> "dict[str, Any]":
     try:
         listed = names(root, TREE)
     except (FileNotFoundError, NotADirectoryError):

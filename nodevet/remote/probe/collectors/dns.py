@@ -12,6 +12,10 @@ import time
 from nodevet.remote.probe.files import Reading, attempt, hold_etc, read
 from nodevet.remote.program import ToolError, printed
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Sequence
+
 CONFIG = "/etc/resolv.conf"
 UPSTREAM = "/run/systemd/resolve/resolv.conf"
 STUBS = ("127.0.0.53", "127.0.0.54")  # systemd-resolved(8)
@@ -43,16 +47,16 @@ os._exit(0)
 """
 
 
-def ALONE(request):  # noqa: N802
+def ALONE(request: "dict[str, Any]") -> bool:  # noqa: N802
     """Whether names are resolved."""
     return bool(asked(request))
 
 
-def asked(request):
+def asked(request: "dict[str, Any]") -> "list[str]":
     return sorted(set(request.get("asks", {}).get("dns", ())))
 
 
-def parse_config(text):
+def parse_config(text: str) -> "tuple[list[str], list[str]]":
     """(nameservers, search domains); a keyword begins its row, and the last list counts.
 
     >>> parse_config("search a b\\nnameserver 10.0.0.2#x\\n;nameserver 1.1.1.1\\ndomain c")
@@ -72,12 +76,12 @@ def parse_config(text):
     return servers, search
 
 
-def said(root, path):
+def said(root: str, path: str) -> "tuple[list[str], list[str]]":
     """What a file says, row by row as it stands. Raises OSError, ValueError."""
     return parse_config(read(root, path))
 
 
-def configured(root):
+def configured(root: str) -> "tuple[list[str], list[str]]":
     """What the resolver is told; nothing if there is no file. Raises OSError, ValueError."""
     try:
         return said(root, CONFIG)
@@ -85,7 +89,7 @@ def configured(root):
         return [], []
 
 
-def resolver(root):
+def resolver(root: str) -> "Reading":
     """The nameservers, the search domains, and whether systemd-resolved stands between."""
     record = Reading()
     found, why = attempt(configured, root)
@@ -104,7 +108,7 @@ def resolver(root):
     return record
 
 
-def looked_up(names, seconds):
+def looked_up(names: "Sequence[str]", seconds: float) -> "list[Reading]":
     """Each name with its addresses, why it has none, and how long that took."""
     told, why = None, ""
     words = (sys.executable, "-I", "-c", RESOLVE, str(seconds), str(MOST)) + tuple(names)
@@ -128,7 +132,7 @@ def looked_up(names, seconds):
     return found
 
 
-def collect(root, request):
+def collect(root: str, request: "dict[str, Any]") -> "dict[str, Any]":
     hold_etc(root)
     record = resolver(root)
     names = asked(request)

@@ -10,6 +10,10 @@ from nodevet.remote.probe.files import Absent, Reading, attempt, line, names, qu
 from nodevet.remote.probe.smart import COUNTS, NOT_TOLD, parse_drive, parse_scan
 from nodevet.remote.program import ToolError, find, run
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
 BLOCK = "/sys/block"
 DISK = re.compile(r"sd[a-z]{1,4}\Z")
 HEALTH = "health"  # what a baseline asks for
@@ -23,16 +27,16 @@ VOLUME = re.compile(r"RAID controller|-d (?:megaraid|cciss|areca|3ware|aacraid|h
 OF_THE_KERNEL = ("nvme", "scsi", "sat", "ata")  # whose drives are in /sys/block, by their own names
 
 
-def ALONE(request):  # noqa: N802
+def ALONE(request: "dict[str, Any]") -> bool:  # noqa: N802
     """Whether drives are asked, each of which takes its time."""
     return is_asked(request)
 
 
-def is_asked(request):
+def is_asked(request: "dict[str, Any]") -> bool:
     return HEALTH in request.get("asks", {}).get("drives", ())
 
 
-def disks(root):
+def disks(root: str) -> "list[str]":
     """The disks that are fixed and have a medium. Raises OSError, ValueError, Absent."""
     try:
         found = [name for name in names(root, BLOCK) if DISK.match(name)]
@@ -42,14 +46,14 @@ def disks(root):
     return sorted(fixed, key=lambda name: (len(name), name))
 
 
-def is_fixed(root, place):
+def is_fixed(root: str, place: str) -> bool:
     """Whether it is not a card reader, a stick or a virtual medium of the BMC."""
     removable, size = (attempt(line, root, place + file)[0] for file in ("/removable", "/size"))
     path = attempt(resolve, root, place)[0] or ""
     return removable != "1" and size != "0" and "/usb" not in path
 
 
-def disk(root, name):
+def disk(root: str, name: str) -> "Reading":
     record = Reading(name=name, volume=False)
     place = "{}/{}/device/".format(BLOCK, name)
     for field, file in (("vendor", "vendor"), ("model", "model"), ("state", "state")):
@@ -58,7 +62,7 @@ def disk(root, name):
     return record
 
 
-def scanned(smartctl):
+def scanned(smartctl: str) -> str:
     """What `smartctl --scan` prints. Raises ToolError."""
     code, text, complaint = run((smartctl, "--scan", "--json"), SECONDS, OUTPUT)
     if code and "UNRECOGNIZED OPTION" in text:
@@ -68,10 +72,10 @@ def scanned(smartctl):
     return text
 
 
-def members(smartctl):
+def members(smartctl: str) -> "list[tuple[Reading, tuple[str, ...]]]":
     """Records of drives behind RAID controllers, with their words for smartctl. Raises ToolError,
     ValueError."""
-    found = []
+    found: "list[tuple[Reading, tuple[str, ...]]]" = []
     for device, kind in parse_scan(scanned(smartctl)):
         if kind.split(",")[0] in OF_THE_KERNEL or DISK.match(device.rpartition("/")[2]):
             continue
@@ -81,7 +85,7 @@ def members(smartctl):
     return found
 
 
-def take_health(record, smartctl, words):
+def take_health(record: "Reading", smartctl: str, words: "tuple[str, ...]") -> None:
     """What the drive says of itself."""
     code, text, _ = run((smartctl,) + WORDS + words, SECONDS, OUTPUT)
     try:
@@ -105,9 +109,10 @@ def take_health(record, smartctl, words):
     record["health"] = log
 
 
-def ask(records, root):
+def ask(records: "list[Reading]", root: str) -> "list[Reading]":
     """Have every drive asked, also those that only smartctl knows; all of them, in order."""
     why = "drives are asked on a running machine only" if root != "/" else ""
+    rows: "list[tuple[Reading, tuple[str, ...]]]"
     rows = [(record, ("/dev/" + record["name"],)) for record in records]
     try:
         smartctl = "" if why else find("smartctl")
@@ -125,7 +130,7 @@ def ask(records, root):
     return [record for record, _ in rows]
 
 
-def collect(root, request):
+def collect(root: str, request: "dict[str, Any]") -> "dict[str, Any]":
     note = request.get("note", silent)
     records = [disk(root, name) for name in disks(root)]
     if is_asked(request):

@@ -7,6 +7,10 @@ See Documentation/ABI/testing/sysfs-devices-edac in the kernel tree.
 from nodevet.remote.probe.files import Reading, attempt, integer, line, names, numbered, parsed
 from nodevet.remote.probe.patterns import Pattern
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
 COUNTERS = True
 CONTROLLERS = "/sys/devices/system/edac/mc"
 MOST = 256  # controllers; a socket has up to 12, and CXL some more
@@ -17,7 +21,7 @@ CHANNEL = Pattern(r"(ch[0-9]{1,2})_ce_count\Z")
 COUNTS = (("corrected", "ce"), ("uncorrected", "ue"))
 
 
-def dimm(root, place, name):
+def dimm(root: str, place: str, name: str) -> "Reading":
     record = Reading(id=name)
     for field, kind in COUNTS:
         record.take(field, parsed, root, "{}dimm_{}_count".format(place, kind), integer)
@@ -26,7 +30,7 @@ def dimm(root, place, name):
     return record
 
 
-def channel(root, place, row, prefix):
+def channel(root: str, place: str, row: "Any", prefix: str) -> "Reading":
     """One channel of a row, as older kernels have it; most count uncorrected errors by row."""
     record = Reading(id="{}/{}".format(row, prefix))
     for field, kind in COUNTS:
@@ -36,7 +40,7 @@ def channel(root, place, row, prefix):
     return record
 
 
-def dimms(root, place):
+def dimms(root: str, place: str) -> "list[Reading]":
     """The DIMMs of a controller. Raises OSError, ValueError."""
     entries = names(root, place)
     found = [dimm(root, "{}{}/".format(place, name), name) for name in entries if DIMM.match(name)]
@@ -50,7 +54,7 @@ def dimms(root, place):
     return found
 
 
-def controller(root, number):
+def controller(root: str, number: int) -> "Reading":
     place = "{}/mc{}/".format(CONTROLLERS, number)
     record = Reading(id=number)
     record.take("driver", line, root, place + "mc_name")
@@ -61,7 +65,7 @@ def controller(root, number):
     return record
 
 
-def collect(root, request):
+def collect(root: str, request: "dict[str, Any]") -> "dict[str, Any]":
     numbers, why = attempt(numbered, root, CONTROLLERS, "mc", MOST)
     edac = Reading()
     if why == "ENOENT":

@@ -20,6 +20,10 @@ from nodevet.remote.probe.files import (
 )
 from nodevet.remote.systemd import show, unit_names
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
 FILES = (
     "/etc/environment",
     "/etc/profile",
@@ -54,12 +58,12 @@ UNIT = unit_names("service", "socket", "timer", "slice", "mount")
 UNIT_FILE = re.compile(r"(/\S+) \(ignore_errors=(?:yes|no)\)")
 
 
-def ALONE(request):  # noqa: N802
+def ALONE(request: "dict[str, Any]") -> bool:  # noqa: N802
     """Units are asked of systemd."""
     return bool(request.get("asks", {}).get("environment"))
 
 
-def assignments(row):
+def assignments(row: str) -> "list[tuple[str, str]]":
     """(name, value) of every variable of these families that a row sets.
 
     >>> assignments("export CUDA_CACHE_DISABLE='1' # NCCL_DEBUG=1")
@@ -70,11 +74,11 @@ def assignments(row):
     return [(name, bare(value)) for name, value in ASSIGNED.findall(COMMENT.sub(r"\1", row))]
 
 
-def bare(value):
+def bare(value: str) -> str:
     return value[1:-1] if len(value) > 1 and value[0] == value[-1] and value[0] in "'\"" else value
 
 
-def variable(name, value, place):
+def variable(name: str, value: str, place: str) -> "Reading":
     record = Reading(name=name, place=place[:1000])
     if SECRET.search(name):
         record.fail("value", "not read: it may hold a secret")
@@ -85,7 +89,7 @@ def variable(name, value, place):
     return record
 
 
-def of_text(text, path):
+def of_text(text: str, path: str) -> "tuple[list[Reading], list[str]]":
     """(the variables that a file sets, the rows that are too long to be read)."""
     found, unread = [], []
     for number, row in enumerate(text.split("\n"), 1):
@@ -97,7 +101,7 @@ def of_text(text, path):
     return found, unread
 
 
-def of_preload(text):
+def of_preload(text: str) -> "list[Reading]":
     rows = [row.split("#", 1)[0].strip() for row in text.split("\n")]
     return [
         variable(PRELOAD, row, "{}:{}".format(PRELOAD, number))
@@ -106,7 +110,7 @@ def of_preload(text):
     ]
 
 
-def paths(root):
+def paths(root: str) -> "tuple[list[str], list[str]]":
     """Every file to be read, and why a folder was not listed."""
     found, unread = list(FILES), []
     for folder, ending in FOLDERS:
@@ -117,7 +121,7 @@ def paths(root):
     return found, unread
 
 
-def collect(root, request):
+def collect(root: str, request: "dict[str, Any]") -> "dict[str, Any]":
     note = request.get("note", silent)
     asked = sorted(set(request.get("asks", {}).get("environment", ())))
     hold_etc(root)
@@ -137,18 +141,14 @@ def collect(root, request):
     for name in asked:
         note(name)
         record = Reading(name=name)
-        found, why = attempt(of_unit, root, name)
-        if why is None:
-            record["variables"] = found
-        else:
-            record.fail("variables", why)
+        record.take("variables", of_unit, root, name)
         units.append(record)
     if len(variables) > MOST:
         raise SectionError("more than {} variables are set".format(MOST))
     return Reading(variables=variables, unread="; ".join(unread)[:2000], units=units)
 
 
-def of_unit(root, name):
+def of_unit(root: str, name: str) -> "list[Reading]":
     """The variables of a unit's environment, files included. Raises OSError, ValueError."""
     if not UNIT.match(name):
         raise ValueError("not a valid systemd unit name")

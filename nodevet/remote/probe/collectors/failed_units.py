@@ -12,6 +12,10 @@ from nodevet.remote.probe.files import Absent, Reading, integer, quote
 from nodevet.remote.program import ToolError, find, printed
 from nodevet.remote.systemd import OUTPUT, SECONDS, parse_show
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
 ASKED = True
 ALONE = True
 AGAIN = ("failed_units",)
@@ -21,14 +25,14 @@ NAME = re.compile(r"[A-Za-z0-9:_.\\@-]{1,255}\Z")
 LIST = ("list-units", "--state=failed", "--all", "--plain", "--no-legend", "--no-pager", "--full")
 
 
-def unsettled(results):
+def unsettled(results: "dict[str, Any]") -> bool:
     """Whether a node that has just booted is still starting its units."""
     state = (results.get("failed_units", {}).get("data") or {}).get("state")
     uptime = (results.get("host", {}).get("data") or {}).get("uptime_s")
     return state in STARTING and uptime is not None and uptime < YOUNG
 
 
-def parse_list(text):
+def parse_list(text: str) -> "list[str]":
     """The names in what `systemctl list-units --plain --no-legend` prints. Raises ValueError.
 
     >>> parse_list("a.service loaded failed failed Does a\\n")
@@ -43,13 +47,13 @@ def parse_list(text):
     return names
 
 
-def listed():
+def listed() -> "list[dict[str, object]]":
     """The units that have failed. Raises ToolError, ValueError."""
     text = printed((find("systemctl"),) + LIST, SECONDS, OUTPUT)
     return [{"errors": {}, "name": name} for name in sorted(set(parse_list(text)))]
 
 
-def collect(root, request):
+def collect(root: str, request: "dict[str, Any]") -> "dict[str, Any]":
     if root != "/":
         raise Absent("systemd is queried on a running machine only")
     if not os.path.isdir(RUNNING):

@@ -23,6 +23,12 @@ from nodevet.remote.probe.files import (
 from nodevet.remote.probe.questions import KINDS as OF_TEXT
 from nodevet.remote.probe.questions import matches, merged
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Callable, TypeVar
+
+    T = TypeVar("T")
+
 LARGEST = 64 << 20  # bytes of a file of which the hash is asked
 CHUNK = 1 << 20
 KINDS = (
@@ -43,7 +49,7 @@ PRIVATE = (
 PROCESS = re.compile(r"/proc/[0-9]+/")  # the kernel asks more there than the mode says
 
 
-def collect(root, request):
+def collect(root: str, request: "dict[str, Any]") -> "dict[str, Any]":
     note = request.get("note", silent)
     found = []
     asked = request.get("asks", {}).get("files", ())
@@ -55,7 +61,7 @@ def collect(root, request):
     return Reading(files=found)
 
 
-def refuse_private(root, descriptor):
+def refuse_private(root: str, descriptor: int) -> None:
     """Raise ValueError unless everyone on this machine may read the open file: by its mode, and by
     those of the folders above it. Raises OSError."""
     root = os.path.realpath(root).rstrip("/")
@@ -69,7 +75,7 @@ def refuse_private(root, descriptor):
         folder = os.path.dirname(folder)
 
 
-def file(root, question, look):
+def file(root: str, question: "dict[str, Any]", look: "Callable[[int], None] | None") -> "Reading":
     """What is so of one file; `look` refuses to have its text read, or is None."""
     path = question["path"]
     record = Reading(path=path)
@@ -100,7 +106,7 @@ def file(root, question, look):
     return record
 
 
-def regular(status, function, *arguments):
+def regular(status: "os.stat_result", function: "Callable[..., T]", *arguments: object) -> "T":
     """What the function makes of a regular file; to open a device may be to do something, and a
     watchdog that is opened resets the machine. Raises what the function does, and ValueError."""
     if not stat.S_ISREG(status.st_mode):
@@ -108,7 +114,7 @@ def regular(status, function, *arguments):
     return function(*arguments)
 
 
-def owner(root, uid):
+def owner(root: str, uid: int) -> str:
     """A user's name: as this machine has it, or the tree. Raises OSError, LookupError."""
     if root != "/":
         return named(root, "/etc/passwd", uid)
@@ -117,7 +123,7 @@ def owner(root, uid):
     return pwd.getpwuid(uid).pw_name
 
 
-def group(root, gid):
+def group(root: str, gid: int) -> str:
     """The same of a group."""
     if root != "/":
         return named(root, "/etc/group", gid)
@@ -126,7 +132,7 @@ def group(root, gid):
     return grp.getgrgid(gid).gr_name
 
 
-def named(root, table, number):
+def named(root: str, table: str, number: int) -> str:
     """The name of a number in passwd(5) or group(5). Raises OSError, LookupError."""
     for row in read(root, table).splitlines():
         fields = row.split(":")
@@ -135,7 +141,7 @@ def named(root, table, number):
     raise LookupError("no name of {} in {}".format(number, table))
 
 
-def sha256(root, path, look=None):
+def sha256(root: str, path: str, look: "Callable[[int], None] | None" = None) -> str:
     """Of the whole file, in hex. Raises OSError, ValueError, and what `look` raises."""
     import hashlib
 

@@ -20,6 +20,10 @@ from nodevet.remote.probe.files import (
     silent,
 )
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Sequence
+
 PATHS = ("/", "/tmp", "/var", "/var/log", "/var/tmp", "/dev/shm", "/home", "/run")  # noqa: S108
 MOUNTS = "/proc/self/mounts"
 MOUNTS_LIMIT = 16 << 20  # bytes; a node of many containers has thousands of mounts
@@ -32,7 +36,7 @@ IMAGES = frozenset("cramfs erofs iso9660 romfs squashfs".split())
 ESCAPE = re.compile(r"\\([0-7]{3})")
 
 
-def parse_mounts(text):
+def parse_mounts(text: str) -> "dict[str, tuple[str, list[str]]]":
     """{mount point: (type, options)}; of several mounts on one point the last, which is seen.
 
     >>> parse_mounts("/dev/vda / ext4 rw,relatime 0 0")
@@ -48,7 +52,7 @@ def parse_mounts(text):
     return mounts
 
 
-def mount_of(mounts, path):
+def mount_of(mounts: "dict[str, tuple[str, list[str]]]", path: str) -> "tuple[str, list[str]]":
     """(type, options) of the mount that a path without links lies on. Raises LookupError."""
     while path not in mounts:
         if path == "/":
@@ -57,11 +61,11 @@ def mount_of(mounts, path):
     return mounts[path]
 
 
-def is_remote(kind):
+def is_remote(kind: str) -> bool:
     return kind in REMOTE or (kind.startswith("fuse.") and kind != "fuse.fuse-overlayfs")
 
 
-def is_immutable(kind, options):
+def is_immutable(kind: str, options: "Sequence[str]") -> bool:
     """Whether it can never be written: an image, or an overlay without an upper layer, as
     the root of an image-based system is (composefs).
 
@@ -73,7 +77,7 @@ def is_immutable(kind, options):
     return kind in IMAGES
 
 
-def resolve(mounts, path):
+def resolve(mounts: "dict[str, tuple[str, list[str]]]", path: str) -> str:
     """`path` without links, followed no further than to a network file system. Raises OSError."""
     done, ahead, links = "/", path.split("/"), 0
     while ahead:
@@ -98,7 +102,9 @@ def resolve(mounts, path):
     return done
 
 
-def file_system(mounts, path, place):
+def file_system(
+    mounts: "dict[str, tuple[str, list[str]]]", path: str, place: str
+) -> "tuple[object, Reading]":
     """(what tells it from the others, its record). Raises OSError, LookupError, ValueError."""
     place = resolve(mounts, place)
     kind, options = mount_of(mounts, place)
@@ -117,7 +123,7 @@ def file_system(mounts, path, place):
     return (os.stat(place).st_dev, record["read_only"]), record
 
 
-def is_here(root):
+def is_here(root: str) -> bool:
     """Whether the tree is that of the running kernel, and not a captured one."""
     if root == "/":
         return True
@@ -125,7 +131,7 @@ def is_here(root):
     return there is not None and there == here
 
 
-def collect(root, request):
+def collect(root: str, request: "dict[str, Any]") -> "dict[str, Any]":
     note = request.get("note", silent)
     if not is_here(root):
         raise Absent("a captured tree has no file systems of its own")

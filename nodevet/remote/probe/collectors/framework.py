@@ -12,6 +12,10 @@ from nodevet.remote.probe.collectors.commands import user_of
 from nodevet.remote.probe.files import Absent, Reading, reason, silent
 from nodevet.remote.program import ToolError, run_alone
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
 ASKED = True
 ALONE = True
 NAME = re.compile(r"(?:([a-z_][a-z0-9_.-]{0,31}):)?(/[A-Za-z0-9._/@+-]{1,200})\Z")
@@ -34,7 +38,7 @@ sys.stdout.write("\\n%s" + json.dumps(found) + "\\n")
 """
 
 
-def parse(text):
+def parse(text: str) -> "dict[str, Any]":
     """What the interpreter found, from among what torch prints. Raises ValueError."""
     rows = [row for row in text.splitlines() if row.startswith(MARK)]
     if not rows:
@@ -56,12 +60,12 @@ def parse(text):
     }
 
 
-def last_line(text):
+def last_line(text: str) -> str:
     rows = [row.strip() for row in text.splitlines() if row.strip()]
     return rows[-1][:LONGEST] if rows else "no message"
 
 
-def interpreter(name, left):
+def interpreter(name: str, left: float) -> "Reading":
     """What one of them says, which has at most so many seconds."""
     record = Reading(name=name)
     try:
@@ -87,7 +91,7 @@ def interpreter(name, left):
     return record
 
 
-def collect(root, request):
+def collect(root: str, request: "dict[str, Any]") -> "dict[str, Any]":
     note = request.get("note", silent)
     asked = sorted(set(request.get("asks", {}).get("framework", ())))
     if asked and root != "/":

@@ -21,6 +21,11 @@ from nodevet.remote.probe.gpu_nvml import CallError, Device, Nvml, System, fill,
 from nodevet.remote.probe.gpu_peers import peers
 from nodevet.remote.probe.gpu_values import IDENTITY, NVML, VALUES
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Container
+
+
 ALONE = True
 COUNTERS = True
 AGAIN = settle.AGAIN
@@ -37,7 +42,7 @@ LOCKED_CLOCKS = (
 )
 
 
-def read_gpus(nvml, count, asked=()):
+def read_gpus(nvml: "Nvml", count: int, asked: "Container[str]" = ()) -> "list[Reading]":
     """All of them. Without a handle one is its index and why; `handle` also fails when lost."""
     gpus, devices = [Reading(index=index) for index in range(count)], {}
     for gpu in gpus:
@@ -53,7 +58,7 @@ def read_gpus(nvml, count, asked=()):
     return gpus
 
 
-def read_gpu(gpu, device, asked=()):
+def read_gpu(gpu: "Reading", device: "Device", asked: "Container[str]" = ()) -> None:
     """The values of one GPU; `asked`: those that take long and are read only if asked for."""
     fill(gpu, device, IDENTITY)
     fill(gpu, device, VALUES)
@@ -72,7 +77,7 @@ def read_gpu(gpu, device, asked=()):
         gpu["errors"]["handle"] = LOST
 
 
-def is_lost(gpu):
+def is_lost(gpu: "Reading") -> bool:
     """Whether NVML says so and nothing but what it remembers of the GPU was read.
 
     The driver keeps some identity (UUID, bus id) of a GPU that is gone.
@@ -80,7 +85,7 @@ def is_lost(gpu):
     return LOST in gpu["errors"].values() and all(gpu[row[0]] is None for row in VALUES)
 
 
-def collect(root, request):
+def collect(root: str, request: "dict[str, Any]") -> "dict[str, Any]":
     """The JSON form of nodevet.evidence.gpu.Gpus. NVML has no root: it is this machine's.
 
     Raises Absent without the library or for the tree of another machine, SectionError if

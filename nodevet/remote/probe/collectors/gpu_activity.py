@@ -10,6 +10,10 @@ from nodevet.remote.probe.gpu_nvml import MEMBERS, CallError, Nvml, load, number
 from nodevet.remote.probe.gpu_values import bus_id
 from nodevet.remote.probe.watch import Series, Watch, counted
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Iterable
+
 ASKED = True
 ALONE = True
 AFTER = ("gpu", "processes")
@@ -63,29 +67,33 @@ SERIES = tuple(row[0] for row in EACH + THROUGHPUT)
 class WatchedGpu(object):
     """One GPU while it is watched."""
 
-    def __init__(self, nvml, index):
+    def __init__(self, nvml: "Nvml", index: int) -> None:
         self.nvml = nvml
         self.label = "GPU {}".format(index)
         self.record = Reading(index=index)
         self.series = Series(SERIES)
-        self.first, self.last, self.why = {}, {}, {}
+        self.first: "dict[str, Any]" = {}
+        self.last: "dict[str, Any]" = {}
+        self.why: "dict[str, Any]" = {}
         self.counts_bytes = False
-        self.shares = {}  # pid: [(sm, memory)] of the driver's samples
-        self.used = {}  # pid: bytes
-        self.samples = []
-        self.stamp = self.zero = None
-        self.link = {}
+        # pid: [(sm, memory)] of the driver's samples
+        self.shares: "dict[int, list[tuple[int, int]]]" = {}
+        self.used: "dict[int, int | None]" = {}  # pid: bytes
+        self.samples: "list[tuple[float, int]]" = []
+        self.stamp: "int | None" = None
+        self.zero: "float | None" = None
+        self.link: "dict[str, Any]" = {}
         try:
             self.handle = nvml.call(self.label, "nvmlDeviceGetHandleByIndex", index)
         except CallError as failure:
             self.handle = None
             self.record["errors"]["handle"] = str(failure)
 
-    def ask(self, function, *arguments):
+    def ask(self, function: str, *arguments: "Any") -> "Any":
         known = [self.nvml.constant(each) if isinstance(each, str) else each for each in arguments]
         return self.nvml.call(self.label, function, self.handle, *known)
 
-    def values(self, rows):
+    def values(self, rows: "Iterable[tuple[Any, ...]]") -> "tuple[dict[str, Any], dict[str, str]]":
         """({field: value}, {field: why not}) of such rows; a call is made once for several."""
         found, why, answers = {}, {}, {}
         for row in rows:
@@ -101,7 +109,7 @@ class WatchedGpu(object):
                 why[field] = reason(error)
         return found, why
 
-    def begin(self):
+    def begin(self) -> None:
         """What does not change, the counters, and what the driver has sampled before."""
         found, why = self.values(KNOWN)
         self.record.update({row[0]: found.get(row[0]) for row in KNOWN})
@@ -112,7 +120,7 @@ class WatchedGpu(object):
         self.take_samples(0.0)
         self.samples = []  # of the time before
 
-    def look(self, at):
+    def look(self, at: float) -> None:
         """One look, so many seconds after the first."""
         found, why = self.values(EACH)
         if not self.counts_bytes:
@@ -127,7 +135,7 @@ class WatchedGpu(object):
             self.record["errors"].pop(field, None)
         self.take_samples(at)
 
-    def take_samples(self, at):
+    def take_samples(self, at: float) -> None:
         """The driver's samples of utilization since the last time; they begin with the first."""
         try:
             kind, samples = self.ask(
@@ -154,7 +162,7 @@ class WatchedGpu(object):
             for stamp, value in rows
         ]
 
-    def count(self):
+    def count(self) -> None:
         """The counters now; one that is not told again is not taken for one that stands still."""
         self.last = {}
         wanted = []
@@ -179,18 +187,18 @@ class WatchedGpu(object):
             else:
                 self.last[field], self.why[field] = attempt(self.value_of, reply)
 
-    def value_of(self, reply):
+    def value_of(self, reply: "Any") -> int:
         """The number of one reply. Raises ValueError for a type that pynvml does not know."""
         return int(getattr(reply.value, self.member(reply.valueType)))
 
-    def member(self, kind):
+    def member(self, kind: int) -> str:
         """The field of nvmlValue_t that a type is in. Raises ValueError."""
         try:
             return MEMBERS[self.nvml.name("NVML_VALUE_TYPE_", kind)]
         except (CallError, LookupError) as problem:
             raise ValueError("a value of an unknown type: {}".format(problem))
 
-    def end(self):
+    def end(self) -> None:
         """The counters at the last look, and who used it meanwhile."""
         self.count()
         found, why = self.processes()
@@ -210,7 +218,7 @@ class WatchedGpu(object):
                 self.why["shares"] = "the driver has no sample of a process, and the GPU was busy"
             # else no process did anything
 
-    def processes(self):
+    def processes(self) -> "tuple[dict[int, int | None], str | None]":
         """({pid: bytes of memory, null if not told}, why not)."""
         try:
             running = self.ask("nvmlDeviceGetComputeRunningProcesses")
@@ -222,7 +230,7 @@ class WatchedGpu(object):
             used[int(each.pid)] = None if None in known else sum(known)
         return used, None
 
-    def told(self):
+    def told(self) -> "Reading":
         """The JSON form of nodevet.evidence.gpu_activity.GpuActivity."""
         record = self.record
         if self.handle is None:
@@ -243,7 +251,7 @@ class WatchedGpu(object):
             record["processes"] = [self.process(pid) for pid in sorted(self.used)]
         return record
 
-    def process(self, pid):
+    def process(self, pid: int) -> "Reading":
         record = Reading(pid=pid, memory_used_b=self.used[pid])
         if "shares" in self.why:
             record.fail_all(("sm_percent", "memory_percent"), self.why["shares"])
@@ -255,7 +263,7 @@ class WatchedGpu(object):
         return record
 
 
-def collect(root, request):
+def collect(root: str, request: "dict[str, Any]") -> "dict[str, Any]":
     """The JSON form of nodevet.evidence.gpu_activity.GpuActivities.
 
     Raises Absent without the library or for the tree of another machine, SectionError if the

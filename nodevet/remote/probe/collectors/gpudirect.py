@@ -8,6 +8,10 @@ import stat
 
 from nodevet.remote.probe.files import Reading, exists, line, read, status_of
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
 CUFILE = "/etc/cufile.json"
 STATS = "/proc/driver/nvidia-fs/stats"
 DEVICE = "/dev/gdrdrv"
@@ -15,7 +19,7 @@ P2PDMA = re.compile(r'"use_pci_p2pdma"\s*:\s*(true|false)')
 COMMENT = re.compile(r"^\s*//.*$", re.MULTILINE)
 
 
-def parse_p2pdma(text):
+def parse_p2pdma(text: str) -> bool:
     """Whether cuFile's configuration, JSON with comments, turns the kernel's P2PDMA on.
 
     >>> parse_p2pdma('// "use_pci_p2pdma": true\\n"use_pci_p2pdma" : false')
@@ -25,7 +29,7 @@ def parse_p2pdma(text):
     return found is not None and found.group(1) == "true"
 
 
-def version(root, module):
+def version(root: str, module: str) -> str:
     """That of a module; "" if it does not say. Raises OSError, ValueError."""
     try:
         return line(root, "/sys/module/{}/version".format(module))
@@ -33,7 +37,7 @@ def version(root, module):
         return ""
 
 
-def p2pdma(root):
+def p2pdma(root: str) -> bool:
     """Raises OSError, ValueError."""
     try:
         return parse_p2pdma(read(root, CUFILE))
@@ -41,7 +45,7 @@ def p2pdma(root):
         return False
 
 
-def opens(root, path):
+def opens(root: str, path: str) -> bool:
     """Whether a file is there and can be read. Raises OSError, ValueError."""
     try:
         read(root, path)
@@ -50,7 +54,7 @@ def opens(root, path):
     return True
 
 
-def device(root, path):
+def device(root: str, path: str) -> str:
     """The permissions of a character device; "" if there is none. Raises OSError, ValueError."""
     try:
         status = status_of(root, path)
@@ -61,7 +65,7 @@ def device(root, path):
     return "{:04o}".format(stat.S_IMODE(status.st_mode))
 
 
-def collect(root, request):
+def collect(root: str, request: "dict[str, Any]") -> "dict[str, Any]":
     found = Reading()
     for module in ("nvidia_fs", "gdrdrv"):
         found.take(module, exists, root, "/sys/module/" + module)

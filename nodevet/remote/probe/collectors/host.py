@@ -25,6 +25,10 @@ from nodevet.remote.probe.files import (
     quote,
 )
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Iterable
+
 DMI = "/sys/class/dmi/id/"
 CLOCKS = "/sys/devices/system/clocksource/clocksource0/available_clocksource"
 FAR_FUTURE = 1 << 40  # seconds since 1970
@@ -54,7 +58,7 @@ METAL_TOO = ("amazon", "google", "microsoft")  # their bare machines carry the s
 CLOCK_VENDORS = (("kvm-clock", "kvm"), ("xen", "xen"), ("hyperv_clocksource", "microsoft"))
 
 
-def parse_os_release(text):
+def parse_os_release(text: str) -> "dict[str, str]":
     """The assignments of os-release(5) as a dict."""
     values = {}
     for row in text.splitlines():
@@ -64,7 +68,7 @@ def parse_os_release(text):
     return values
 
 
-def unquote(value):
+def unquote(value: str) -> str:
     """A value without the quotes and escapes of a shell assignment.
 
     >>> unquote('"Ubuntu 22.04.4 LTS"')
@@ -75,7 +79,7 @@ def unquote(value):
     return re.sub(r"\\(.)", r"\1", value)
 
 
-def parse_uptime(text):
+def parse_uptime(text: str) -> float:
     """Seconds since boot, from /proc/uptime. Raises ValueError."""
     seconds = float(text.split(" ", 1)[0])
     if not math.isfinite(seconds):
@@ -83,7 +87,7 @@ def parse_uptime(text):
     return seconds
 
 
-def os_release(root):
+def os_release(root: str) -> "dict[str, str]":
     """/etc/os-release, or /usr/lib/os-release if the first is missing."""
     try:
         return parsed(root, "/etc/os-release", parse_os_release)
@@ -91,7 +95,7 @@ def os_release(root):
         return parsed(root, "/usr/lib/os-release", parse_os_release)
 
 
-def architecture(root):
+def architecture(root: str) -> str:
     """What `uname -m` prints. Raises OSError under a root whose kernel is older than 6.1."""
     try:
         return line(root, "/proc/sys/kernel/arch")
@@ -101,12 +105,12 @@ def architecture(root):
         return os.uname().machine
 
 
-def namespace(root, pid, kind):
+def namespace(root: str, pid: "int | str", kind: str) -> "str | None":
     """The name of a process's namespace, as pid:[4026531836]; None if it cannot be read."""
     return attempt(os.readlink, path_under(root, "/proc/{}/ns".format(pid)) + "/" + kind)[0]
 
 
-def in_container(root):
+def in_container(root: str) -> bool:
     """Whether this is a container: a PID namespace of its own, or a container's mark.
 
     A virtual machine made from a container image carries the mark too, but is in
@@ -122,14 +126,14 @@ def in_container(root):
     return pids is None or mounts is None or mounts not in first
 
 
-def hypervisor_flag(root):
+def hypervisor_flag(root: str) -> "bool | None":
     """Whether the first CPU carries the `hypervisor` flag (x86 CPUID 1 ECX bit 31); None
     on a CPU that has no such flag. Raises OSError."""
     flags = parse_rows(head(root, "/proc/cpuinfo")).get("flags")
     return None if flags is None else "hypervisor" in flags.split()
 
 
-def dmi_vendor(texts):
+def dmi_vendor(texts: "Iterable[str]") -> "str | None":
     """The hypervisor that these DMI texts name, or None."""
     for text in texts:
         for start, name in DMI_VENDORS:
@@ -138,7 +142,7 @@ def dmi_vendor(texts):
     return None
 
 
-def virtualization(root, whole_machine=False):
+def virtualization(root: str, whole_machine: bool = False) -> str:
     """`none`, `container`, the hypervisor's name, or `vm` if it does not say which.
 
     A container that is a whole machine is what its hardware is. Raises OSError, ValueError if
@@ -165,14 +169,15 @@ def virtualization(root, whole_machine=False):
     return "none"
 
 
-def clock(root, request):
+def clock(root: str, request: "dict[str, Any]") -> float:
     """CLOCK_REALTIME as the request arrived, seconds since 1970 UTC. Raises ValueError."""
     if not is_this_machine(root, request.get("whole_machine", False)):
         raise ValueError("the clock is this machine's, and {} is of another machine".format(root))
-    return round(request.get("arrived_s", time.time()), 3)
+    arrived_s: float = request.get("arrived_s", time.time())
+    return round(arrived_s, 3)
 
 
-def asked(request):
+def asked(request: "dict[str, Any]") -> float:
     """The controller's clock as it sent the request. Raises ValueError."""
     value = request.get("asked_s")
     if value is None:
@@ -182,7 +187,7 @@ def asked(request):
     return value
 
 
-def collect(root, request):
+def collect(root: str, request: "dict[str, Any]") -> "dict[str, Any]":
     host = Reading()
     for field, path in (
         ("hostname", "/proc/sys/kernel/hostname"),

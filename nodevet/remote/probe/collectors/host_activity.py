@@ -22,6 +22,10 @@ from nodevet.remote.probe.files import (
 )
 from nodevet.remote.probe.watch import Series, Watch, counted
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Callable, Sequence
+
 ASKED = True
 ALONE = True
 AFTER = ("gpu", "processes")
@@ -62,7 +66,7 @@ SHARE = 0.001  # of one core
 HZ = os.sysconf("SC_CLK_TCK")
 
 
-def cpu_ticks(words):
+def cpu_ticks(words: "list[str]") -> "dict[str, int]":
     """Ticks of one row of /proc/stat after its name; user has nice and what guests ran."""
     user, nice, system, idle, iowait, irq, softirq, steal = [
         integer(word) for word in (words + ["0"] * 8)[:8]
@@ -77,7 +81,7 @@ def cpu_ticks(words):
     }
 
 
-def parse_stat(text):
+def parse_stat(text: str) -> "tuple[dict[str, int], dict[int, dict[str, int]]]":
     """(all CPUs with what is counted beside them, {CPU: ticks}). Raises ValueError."""
     total, cpus = {}, {}
     for row in text.splitlines():
@@ -95,7 +99,7 @@ def parse_stat(text):
     return total, cpus
 
 
-def parse_pressure(text):
+def parse_pressure(text: str) -> "dict[str, int]":
     """{some: total, full: total} in microseconds. Raises ValueError."""
     found = {}
     for row in text.splitlines():
@@ -106,7 +110,7 @@ def parse_pressure(text):
     return found
 
 
-def pressure(root):
+def pressure(root: str) -> "tuple[dict[str, Any], dict[str, str]]":
     """({field: µs}, {field: why not}) of /proc/pressure."""
     found, why = {}, {}
     for kind in ("cpu", "io", "memory"):
@@ -124,11 +128,11 @@ def pressure(root):
     return found, why
 
 
-def kilobytes(rows, key):
+def kilobytes(rows: "dict[str, str]", key: str) -> int:
     return integer(pick(rows, "/proc/meminfo", key).split()[0])
 
 
-def memory(root):
+def memory(root: str) -> "tuple[dict[str, int | None], dict[str, str | None]]":
     """({field: number}, {field: why not}) of /proc/meminfo and /proc/vmstat."""
     found: "dict[str, int | None]" = {}
     why: "dict[str, str | None]" = {}
@@ -152,12 +156,12 @@ def memory(root):
     return found, why
 
 
-def is_whole(root, name):
+def is_whole(root: str, name: str) -> bool:
     """Whether a block device is no partition, and has storage of its own behind it."""
     return not os.path.exists(path_under(root, "/sys/class/block/{}/partition".format(name)))
 
 
-def disks(root):
+def disks(root: str) -> "dict[str, dict[str, int]]":
     """{device: {field: number}} of /proc/diskstats. Raises OSError, ValueError."""
     found = {}
     for row in read(root, "/proc/diskstats").splitlines():
@@ -171,7 +175,7 @@ def disks(root):
     return {name: numbers for name, numbers in found.items() if is_whole(root, name)}
 
 
-def nfs(root, request):
+def nfs(root: str, request: "dict[str, Any]") -> "dict[tuple[str, str], dict[str, dict[str, int]]]":
     """{(mount point, source): {operation: {field: number}}}. Raises OSError, ValueError."""
     text = of_machine(root, FIRST, OWN, request.get("whole_machine", False))
     found = {}
@@ -186,11 +190,11 @@ def nfs(root, request):
     return found
 
 
-def dropped(root, place):
+def dropped(root: str, place: str) -> int:
     return sum(integer(line(root, place + name)) for name in ("rx_dropped", "tx_dropped"))
 
 
-def networks(root):
+def networks(root: str) -> "dict[str, dict[str, int | None]]":
     """{interface or port: {field: number}} of those with hardware behind them. Raises OSError."""
     found = {}
     for name in names(root, "/sys/class/net"):
@@ -212,8 +216,8 @@ def networks(root):
     return found
 
 
-def ib_port(root, place):
-    def words(name):
+def ib_port(root: str, place: str) -> "dict[str, int | None]":
+    def words(name: str) -> int:
         return IB_WORD * integer(line(root, place + "counters/" + name))
 
     rate, _ = attempt(lambda: float(line(root, place + "rate").split()[0]))
@@ -225,7 +229,7 @@ def ib_port(root, place):
     }
 
 
-def interrupts(root):
+def interrupts(root: str) -> "dict[str, tuple[str, dict[int, int]]]":
     """{irq: (what for, [count of each CPU])} of GPUs, drives and cards. Raises OSError."""
     head, *rows = read(root, "/proc/interrupts").splitlines()
     cpus = [integer(word[3:]) for word in head.split()]
@@ -242,15 +246,19 @@ def interrupts(root):
 class Ends(object):
     """What is read at the first look and at the last only."""
 
-    def __init__(self, root, request):
-        self.stat = attempt(lambda: parse_stat(read(root, "/proc/stat")))
+    def __init__(self, root: str, request: "dict[str, Any]") -> None:
+        stat, why = attempt(lambda: parse_stat(read(root, "/proc/stat")))
+        self.stat = (stat, why)
+        self.cpus = (stat[1], None) if stat else (None, why)
         self.disks = attempt(disks, root)
         self.nfs = attempt(nfs, root, request)
         self.networks = attempt(networks, root)
         self.interrupts = attempt(interrupts, root)
 
 
-def both(record, field, ends, make):
+def both(
+    record: "Reading", field: str, ends: "list[Ends]", make: "Callable[[Any, Any, Any], Reading]"
+) -> None:
     """The items that are in both looks, each made of its pair; null and why if one was not read."""
     (first, why), (last, later) = [getattr(each, field) for each in ends]
     if first is None or last is None:
@@ -259,10 +267,12 @@ def both(record, field, ends, make):
         record[field] = [make(key, first[key], last[key]) for key in sorted(first) if key in last]
 
 
-def paired(fields, **known):
+def paired(
+    fields: "Sequence[str]", **known: object
+) -> "Callable[[dict[str, Any], dict[str, Any]], Reading]":
     """A record of counters by their first and last."""
 
-    def make(first, last):
+    def make(first: "dict[str, Any]", last: "dict[str, Any]") -> "Reading":
         record = Reading(**known)
         counted(record, fields, first, last)
         return record
@@ -270,15 +280,17 @@ def paired(fields, **known):
     return make
 
 
-def cpu_of(number, first, last):
+def cpu_of(number: int, first: "dict[str, int]", last: "dict[str, int]") -> "Reading":
     return paired(CPU_FIELDS, cpu=number)(first, last)
 
 
-def disk_of(name, first, last):
+def disk_of(name: str, first: "dict[str, int]", last: "dict[str, int]") -> "Reading":
     return paired(DISK_FIELDS + ("busy_ms",), name=name)(first, last)
 
 
-def network_of(name, first, last):
+def network_of(
+    name: str, first: "dict[str, int | None]", last: "dict[str, int | None]"
+) -> "Reading":
     record = paired(NET_FIELDS, name=name)(first, last)
     speed = last["speed_mb_s"]
     if speed is None or speed <= 0:  # -1: no link
@@ -288,7 +300,9 @@ def network_of(name, first, last):
     return record
 
 
-def nfs_of(key, first, last):
+def nfs_of(
+    key: "tuple[str, str]", first: "dict[str, dict[str, int]]", last: "dict[str, dict[str, int]]"
+) -> "Reading":
     record = Reading(point=key[0], source=key[1])
     record["operations"] = [
         paired(NFS_FIELDS + ("execute_ms",), name=name)(first.get(name, {}), last[name])
@@ -298,7 +312,9 @@ def nfs_of(key, first, last):
     return record
 
 
-def interrupt_of(irq, first, last):
+def interrupt_of(
+    irq: str, first: "tuple[str, dict[int, int]]", last: "tuple[str, dict[int, int]]"
+) -> "Reading":
     record = Reading(irq=irq, action=last[0])
     grown = {cpu: count - first[1].get(cpu, 0) for cpu, count in last[1].items()}
     record["count"] = [sum(first[1].values()), sum(last[1].values())]
@@ -306,11 +322,11 @@ def interrupt_of(irq, first, last):
     return record
 
 
-def collect(root, request):
+def collect(root: str, request: "dict[str, Any]") -> "dict[str, Any]":
     watch = Watch("host_activity", root, request, share=SHARE)
     total, press, memo = Series(TOTALS), Series(p_names()), Series(MEMORY)
     ends: "list[Ends]" = []
-    last_memory = {}
+    last_memory: "dict[str, int | None]" = {}
     for _ in watch.looks():
         if not ends or watch.is_last:
             ends.append(Ends(root, request))
@@ -324,21 +340,28 @@ def collect(root, request):
     return told(watch, total, press, memo, ends, last_memory)
 
 
-def busiest(records, counts):
+def busiest(records: "list[Reading]", counts: "Sequence[str]") -> "tuple[list[Reading], int]":
     """(those whose counters grew most, how many were left out)."""
 
-    def grown(record):
+    def grown(record: "Reading") -> int:
         return sum(record[field][1] - record[field][0] for field in counts if record[field])
 
     some = sorted(records, key=grown, reverse=True)[:BUSIEST]
     return sorted(some, key=lambda record: record["name"]), len(records) - len(some)
 
 
-def p_names():
+def p_names() -> "tuple[str, ...]":
     return tuple("{}_{}_us".format(*each) for each in PRESSURE)
 
 
-def told(watch, total, press, memo, ends, last_memory):
+def told(
+    watch: "Watch",
+    total: "Series",
+    press: "Series",
+    memo: "Series",
+    ends: "list[Ends]",
+    last_memory: "dict[str, int | None]",
+) -> "Reading":
     """The JSON form of nodevet.evidence.host_activity.HostActivity."""
     found = Reading(look=watch.look(), times_s=watch.times, tick_hz=HZ)
     for field, series in (("total", total), ("pressure", press), ("memory", memo)):
@@ -348,10 +371,7 @@ def told(watch, total, press, memo, ends, last_memory):
     if found["memory"]["total_kb"] is None:
         found["memory"].fail("total_kb", memo.why.get("total_kb") or "not found")
     found["memory"]["page_b"] = os.sysconf("SC_PAGE_SIZE")
-    ends = (ends[0], ends[-1])
-    for end in ends:
-        stat, why = end.stat
-        end.cpus = (stat[1], None) if stat else (None, why)
+    ends = [ends[0], ends[-1]]
     both(found, "cpus", ends, cpu_of)
     both(found, "disks", ends, disk_of)
     both(found, "nfs", ends, nfs_of)

@@ -5,6 +5,10 @@
 
 from nodevet.remote.probe.files import Reading, numbered, read
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
 CONFIG = "/etc/nvidia-imex/nodes_config.cfg"
 CHANNELS = "/dev/nvidia-caps-imex-channels"
 MOST_CHANNELS = 65536
@@ -12,7 +16,7 @@ MOST_NODES = 1024
 NODE = 256  # characters of an address
 
 
-def parse_nodes(text):
+def parse_nodes(text: str) -> "list[str]":
     """The addresses in a nodes_config.cfg, one on each row. Raises ValueError.
 
     >>> parse_nodes("# a domain\\n10.0.0.1\\n10.0.0.2  # tray 2\\n\\n")
@@ -25,7 +29,7 @@ def parse_nodes(text):
     return found
 
 
-def nodes(root):
+def nodes(root: str) -> "list[str]":
     """Raises OSError, ValueError."""
     try:
         return parse_nodes(read(root, CONFIG))
@@ -33,7 +37,7 @@ def nodes(root):
         return []
 
 
-def channels(root):
+def channels(root: str) -> int:
     """How many there are. Raises OSError, ValueError."""
     try:
         return len(numbered(root, CHANNELS, "channel", MOST_CHANNELS))
@@ -41,7 +45,7 @@ def channels(root):
         return 0
 
 
-def collect(root, request):
+def collect(root: str, request: "dict[str, Any]") -> "dict[str, Any]":
     found = Reading()
     found.take("nodes", nodes, root)
     found.take("channels", channels, root)

@@ -35,7 +35,7 @@ PKEY = re.compile(r"0x([0-9a-fA-F]{4})\Z")
 NOT_COUNTED = ("lifespan",)  # how long hw_counters are remembered, in ms
 
 
-def parse_state(text):
+def parse_state(text: str) -> str:
     """The name of a state that is printed with its number. Raises ValueError.
 
     >>> parse_state("4: ACTIVE"), parse_state("5: LinkUp")
@@ -47,7 +47,7 @@ def parse_state(text):
     return match.group(1)
 
 
-def parse_rate(text):
+def parse_rate(text: str) -> "tuple[float, int, str]":
     """Gb/s, lanes and the speed's name. Raises ValueError.
 
     >>> parse_rate("400 Gb/sec (4X NDR)"), parse_rate("2.5 Gb/sec (1X)")
@@ -59,14 +59,14 @@ def parse_rate(text):
     return float(match.group(1)), int(match.group(2)), match.group(3)
 
 
-def parse_lid(text):
+def parse_lid(text: str) -> int:
     """A LID, as 0x96. Raises ValueError."""
     if not re.match(r"0x[0-9a-fA-F]{1,8}\Z", text):
         raise ValueError("not a LID: {}".format(quote(text)))
     return int(text, 16)
 
 
-def table(root, folder):
+def table(root: str, folder: str) -> "list[tuple[int, str]]":
     """The entries of a table that are in use, as (index, text), up to where many in a row are
     not: adapters have a hundred, and each is asked of the firmware. Raises OSError, ValueError."""
     indexes = sorted(int(name) for name in names(root, folder, TABLE) if name.isdigit())
@@ -83,7 +83,7 @@ def table(root, folder):
     return found
 
 
-def gids(root, place, ethernet):
+def gids(root: str, place: str, ethernet: bool) -> "list[Reading]":
     """The GIDs of a port; of an Ethernet one with their type and interface. Raises OSError,
     ValueError."""
     found = []
@@ -98,13 +98,13 @@ def gids(root, place, ethernet):
     return found
 
 
-def pkeys(root, place):
+def pkeys(root: str, place: str) -> "list[str]":
     """The partition keys of a port. Raises OSError, ValueError."""
     matches = [PKEY.match(text) for _, text in table(root, place + "pkeys/")]
     return [match.group(1).lower() for match in matches if match]
 
 
-def counted(root, place):
+def counted(root: str, place: str) -> "list[dict[str, Any]]":
     """counters/* and hw_counters/*. Raises OSError, ValueError if there is neither."""
     found: "dict[str, dict[str, Any]]" = {}
     missing = None
@@ -119,7 +119,7 @@ def counted(root, place):
     return [found[name] for name in sorted(found) if name not in NOT_COUNTED]
 
 
-def port(root, place, number):
+def port(root: str, place: str, number: int) -> "Reading":
     """Everything about one port."""
     record = Reading(number=number)
     record.take("link_layer", line, root, place + "link_layer")
@@ -142,7 +142,7 @@ def port(root, place, number):
     return record
 
 
-def interfaces(root, device):
+def interfaces(root: str, device: str) -> "dict[str, int]":
     """The names of a device's interfaces, each with the number of its port. Raises OSError,
     ValueError."""
     found = {}
@@ -152,10 +152,10 @@ def interfaces(root, device):
     return found
 
 
-def netdev(record, below, alone):
+def netdev(record: "Reading", below: "dict[str, int] | None", alone: bool) -> str:
     """The interface of a port: that of its GIDs, or the only one that the device has for it.
     Raises ValueError. `alone`: the device has no other port."""
-    told = [gid["netdev"] for gid in record["gids"] or () if gid["netdev"]]
+    told: "list[str]" = [gid["netdev"] for gid in record["gids"] or () if gid["netdev"]]
     if told:
         return told[0]
     if below is None:
@@ -166,7 +166,7 @@ def netdev(record, below, alone):
     return found[0] if found else ""
 
 
-def device(root, name):
+def device(root: str, name: str) -> "Reading":
     """Everything about one device."""
     place = "{}/{}/".format(CLASS, name)
     record = Reading(name=name)
@@ -187,7 +187,7 @@ def device(root, name):
     return record
 
 
-def ports(root, place, below):
+def ports(root: str, place: str, below: "dict[str, int] | None") -> "list[Reading]":
     """Every port of a device. Raises OSError, ValueError."""
     numbers = sorted(int(name) for name in names(root, place + "ports", 256) if name.isdigit())
     found = []
@@ -198,7 +198,7 @@ def ports(root, place, below):
     return found
 
 
-def collect(root, request):
+def collect(root: str, request: "dict[str, Any]") -> "dict[str, Any]":
     note = request.get("note", silent)
     try:
         found = names(root, CLASS)

@@ -22,6 +22,10 @@ from nodevet.remote.probe.holds import holds
 from nodevet.remote.probe.package_manager import AT_WORK, HALFWAY, is_at_work, refuse_unfinished
 from nodevet.remote.program import find, printed
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Callable
+
 DPKG = "/var/lib/dpkg/status"
 RPM = ("/var/lib/rpm", "/usr/lib/sysimage/rpm", "/usr/share/rpm")
 LIMIT = 32 << 20  # bytes of the status file; 3,000 packages have 4 MB
@@ -36,7 +40,7 @@ NOT_A_NAME = "not a valid package name"
 TOO_MANY = "more than {} packages have such a name".format(MOST)
 
 
-def pattern(name):
+def pattern(name: str) -> "re.Pattern[str]":
     """What matches the packages of this name, the architecture aside. Raises ValueError.
 
     >>> bool(pattern("libnvidia-*-550").match("libnvidia-compute-550"))
@@ -48,7 +52,7 @@ def pattern(name):
     return re.compile("[^\\s]*".join(re.escape(part) for part in parts) + r"\Z")
 
 
-def asking(patterns):
+def asking(patterns: "dict[str, re.Pattern[str]]") -> "Callable[[str], list[str]]":
     """A function from a package to the names that ask for it, whatever the architecture."""
     exact: "dict[str, list[str]]" = {}
     loose = []
@@ -58,13 +62,13 @@ def asking(patterns):
         else:
             exact.setdefault(name.partition(":")[0], []).append(name)
 
-    def names_for(package):
+    def names_for(package: str) -> "list[str]":
         return exact.get(package, []) + [name for name, wanted in loose if wanted.match(package)]
 
     return names_for
 
 
-def parse_status(text, patterns):
+def parse_status(text: str, patterns: "dict[str, re.Pattern[str]]") -> "dict[str, list[Reading]]":
     """{name asked for: packages} of dpkg's status file (deb-control(5)). Raises ValueError.
 
     >>> text = "Package: a\\nStatus: hold ok installed\\nArchitecture: all\\nVersion: 1:2-3"
@@ -89,13 +93,13 @@ def parse_status(text, patterns):
     return found
 
 
-def fields(block):
+def fields(block: str) -> "dict[str, str]":
     """The fields of a block; of one that goes on over several lines the first."""
     rows = [row.partition(": ") for row in block.split("\n") if row[:1] not in ("", " ", "\t")]
     return {key: value for key, _, value in rows}
 
 
-def of_block(package, rows):
+def of_block(package: str, rows: "dict[str, str]") -> "Reading":
     """A package as dpkg's status file has it; see dpkg(1), `PACKAGE STATES`."""
     record = Reading(name=package)
     for field, key in (("architecture", "Architecture"), ("version", "Version")):
@@ -112,7 +116,7 @@ def of_block(package, rows):
     return record
 
 
-def parse_rpm(text, patterns):
+def parse_rpm(text: str, patterns: "dict[str, re.Pattern[str]]") -> "dict[str, list[Reading]]":
     """The same of rpm's rows. Raises ValueError."""
     found: "dict[str, list[Reading]]" = {name: [] for name in patterns}
     names_for = asking(patterns)
@@ -134,7 +138,7 @@ def parse_rpm(text, patterns):
     return found
 
 
-def take_holds(packages):
+def take_holds(packages: "list[Reading]") -> None:
     """Whether dnf holds each of these, which are all of their names."""
     held, why = attempt(holds, "/")
     versions: "dict[str, list[str]]" = {}
@@ -148,7 +152,7 @@ def take_holds(packages):
             each.take("held", held.held, name, each["architecture"], versions[name])
 
 
-def of_rpm(patterns):
+def of_rpm(patterns: "dict[str, re.Pattern[str]]") -> "dict[str, list[Reading]]":
     """Raises SectionError, ValueError."""
     if not patterns:
         return {}
@@ -160,7 +164,7 @@ def of_rpm(patterns):
     return found
 
 
-def manager_of(root):
+def manager_of(root: str) -> "tuple[str, str]":
     """(dpkg or rpm, the status file's text). A machine of RPMs may have an empty one of dpkg's,
     and one of dpkg's an empty database of rpm. Raises Absent, OSError, ValueError."""
     try:
@@ -176,14 +180,14 @@ def manager_of(root):
     raise Absent("neither dpkg nor rpm has a database here")
 
 
-def is_halfway(packages):
+def is_halfway(packages: "list[Reading]") -> bool:
     """Whether a package is on its way to another version: dpkg works on it, or rpm has both."""
     states = {each.get("state") for each in packages}
     places = {(each["name"], each.get("architecture")) for each in packages}
     return bool(states & set(HALFWAY)) or len(places) < len(packages)
 
 
-def collect(root, request):
+def collect(root: str, request: "dict[str, Any]") -> "dict[str, Any]":
     note = request.get("note", silent)
     asked = sorted(set(request.get("asks", {}).get("installed", ())))
     if not asked:
@@ -191,10 +195,10 @@ def collect(root, request):
     patterns, wrong = {}, {}
     for name in asked:
         found, why = attempt(pattern, name)
-        if why is None:
-            patterns[name] = found
-        else:
+        if found is None:
             wrong[name] = why
+        else:
+            patterns[name] = found
     manager, text = manager_of(root)
     note(manager)
     if manager == "rpm" and root != "/":

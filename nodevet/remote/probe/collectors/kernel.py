@@ -18,6 +18,10 @@ from nodevet.remote.probe.files import (
     quote,
 )
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Callable, Iterable, Sequence
+
 SOURCE = "/sys/devices/system/clocksource/clocksource0/"
 LOAD = re.compile(r"([0-9.]{1,20}) ([0-9.]{1,20}) ([0-9.]{1,20}) [0-9]{1,10}/([0-9]{1,10}) ")
 TIMEX = 512  # bytes; struct timex has 208
@@ -25,7 +29,7 @@ HUGE_KB = 2048  # a huge page
 ROW = re.compile(r"Node ([0-9]{1,4}), zone +\S+ +([0-9 ]+)\Z")
 
 
-def parse_load(text):
+def parse_load(text: str) -> "list[float]":
     """(load of 1, 5 and 15 minutes, threads) of /proc/loadavg. Raises ValueError."""
     match = LOAD.match(text)
     if match is None:
@@ -33,7 +37,7 @@ def parse_load(text):
     return [float(part) for part in match.groups()[:3]] + [int(match.group(4))]
 
 
-def parse_handles(text):
+def parse_handles(text: str) -> "tuple[int, int]":
     """(open files, the most) of /proc/sys/fs/file-nr. Raises ValueError."""
     words = text.split()
     if len(words) != 3:
@@ -41,7 +45,7 @@ def parse_handles(text):
     return integer(words[0]), integer(words[2])
 
 
-def parse_free(text, page_kb):
+def parse_free(text: str, page_kb: int) -> float:
     """Percent of a NUMA node's free memory that is in blocks of a huge page or more, of the node
     that has least of it. Raises ValueError.
 
@@ -63,7 +67,7 @@ def parse_free(text, page_kb):
     return round(min(shares), 1)
 
 
-def free_huge(root, request):
+def free_huge(root: str, request: "dict[str, Any]") -> float:
     """`parse_free` of this machine, whose pages have a size of their own. Raises OSError,
     ValueError."""
     if not is_this_machine(root, request.get("whole_machine", False)):
@@ -71,7 +75,7 @@ def free_huge(root, request):
     return parsed(root, "/proc/buddyinfo", parse_free, os.sysconf("SC_PAGE_SIZE") >> 10)
 
 
-def adjtimex():
+def adjtimex() -> "tuple[int, int, int, int]":
     """What adjtimex(2) says without a change: its state, and struct timex. Raises OSError."""
     import ctypes
 
@@ -94,7 +98,7 @@ def adjtimex():
     return state, told.status, told.maxerror, told.esterror
 
 
-def clock(root, request):
+def clock(root: str, request: "dict[str, Any]") -> "tuple[int, int, int, int]":
     """The clock's discipline. Raises OSError, ValueError."""
     if not is_this_machine(root, request.get("whole_machine", False)):
         raise ValueError("the clock is this machine's, and {} is of another machine".format(root))
@@ -104,7 +108,12 @@ def clock(root, request):
         raise ValueError("Python here cannot call adjtimex: {}".format(error))
 
 
-def take_all(kernel, fields, function, *arguments):
+def take_all(
+    kernel: "Reading",
+    fields: "Sequence[str]",
+    function: "Callable[..., Iterable[object]]",
+    *arguments: object,
+) -> None:
     """Set each of the fields to its part of what the function returns."""
     values, why = attempt(function, *arguments)
     if values is None:
@@ -113,7 +122,7 @@ def take_all(kernel, fields, function, *arguments):
         kernel.update(zip(fields, values))
 
 
-def collect(root, request):
+def collect(root: str, request: "dict[str, Any]") -> "dict[str, Any]":
     kernel = Reading()
     kernel.take("clocksource", line, root, SOURCE + "current_clocksource")
     kernel.take("clocksources", parsed, root, SOURCE + "available_clocksource", parse_words)

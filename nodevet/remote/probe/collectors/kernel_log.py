@@ -36,6 +36,12 @@ from nodevet.remote.probe.kernel_events import Events
 from nodevet.remote.probe.kernel_rows import Rows, printable
 from nodevet.remote.program import start
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Callable, Container, Iterator
+
+    from nodevet.remote.probe.kernel_rows import Message
+
 ALONE = True  # tens of thousands of rows, and a program
 LIMIT = 64 << 20  # bytes of one source
 NOT_ROOT = "only root may read the kernel log here: run nodevet as root, or with --sudo"
@@ -70,24 +76,31 @@ ARGUMENTS = (
 class Log(object):
     """What one source tells. `gone` says why its beginning is missing, `lost` what else is."""
 
-    def __init__(self, source, events):
+    def __init__(self, source: str, events: "Events") -> None:
         self.source = source
         self.events = events
         self.rows = 0
-        self.first_s = None
-        self.last_s = None
-        self.sequence = None
+        self.first_s: "float | None" = None
+        self.last_s: "float | None" = None
+        self.sequence: "int | None" = None
         self.gone = "it does not begin with the kernel's first lines"
-        self.lost = []
-        self.early = set()  # what it said in its first moments
+        self.lost: "list[str]" = []
+        self.early: "set[tuple[float | None, str]]" = set()  # what it said in its first moments
         self.reader = events.reader()
         self.parts = Rows(self.take_message, self.count, self.lose)
 
-    def lose(self, why):
+    def lose(self, why: str) -> None:
         if why not in self.lost:
             self.lost.append(why)
 
-    def take(self, seconds, kernel, text, *readings, other=frozenset()):
+    def take(
+        self,
+        seconds: "float | None",
+        kernel: bool,
+        text: str,
+        *readings: str,
+        other: "Container[tuple[float | None, str]]" = frozenset(),
+    ) -> None:
         """One message; `kernel`: whether the kernel wrote it. `readings`: what else its rows may
         mean, if that is not clear. `other`: what another log has."""
         if kernel and NAME.match(text) and self.is_back_at(seconds):
@@ -105,37 +118,39 @@ class Log(object):
             self.early.add((seconds, text))
         self.reader.add(seconds, text, *readings)
 
-    def is_early(self, seconds):
+    def is_early(self, seconds: "float | None") -> bool:
         """Whether a message is of the first moments of this log."""
         if seconds is None or self.first_s is None:
             return False
         return seconds <= self.first_s + OVERLAP_S
 
-    def is_back_at(self, seconds):
+    def is_back_at(self, seconds: "float | None") -> bool:
         """Whether time began again, as it does with each boot in a file that holds several."""
-        return None not in (seconds, self.last_s) and seconds + OVERLAP_S < self.last_s
+        if seconds is None or self.last_s is None:
+            return False
+        return seconds + OVERLAP_S < self.last_s
 
-    def forget(self):
+    def forget(self) -> None:
         """What was before is of another boot."""
         self.reader.end()
         self.events.clear()
         self.reader = self.events.reader()
         self.rows, self.first_s, self.last_s, self.lost, self.early = 0, None, None, [], set()
 
-    def take_row(self, row):
+    def take_row(self, row: bytes) -> None:
         """One row of /dev/kmsg, or of what dmesg(1) prints; `end` after the last."""
         self.parts.take(row)
 
-    def end(self):
+    def end(self) -> None:
         """There is no further row."""
         self.parts.end()
         self.reader.end()
 
-    def take_message(self, message):
+    def take_message(self, message: "Message") -> None:
         """A message of one row or more."""
         self.take(message.seconds, message.kernel, *message.readings())
 
-    def count(self, sequence):
+    def count(self, sequence: int) -> None:
         """See to it that no record is missing, by their numbers."""
         if self.sequence is None:
             self.gone = "its first {} records are gone".format(sequence) if sequence else ""
@@ -144,7 +159,7 @@ class Log(object):
         self.sequence = sequence
 
 
-def rows_of(receive, log):
+def rows_of(receive: "Callable[[], bytes]", log: "Log") -> "Iterator[bytes]":
     """The whole rows of a source, as bytes, until it has no more. `receive`: like os.read."""
     rest, size, too_long = b"", 0, False
     while size < LIMIT:
@@ -176,14 +191,14 @@ def rows_of(receive, log):
         yield rest
 
 
-def read_rows(file, log):
+def read_rows(file: int, log: "Log") -> None:
     """All rows of an open file. Raises OSError."""
     for row in rows_of(lambda: os.read(file, CHUNK), log):
         log.take_row(row)
     log.end()
 
 
-def read_kmsg(root, events):
+def read_kmsg(root: str, events: "Events") -> "Log":
     """/dev/kmsg. Raises OSError."""
     log = Log("kmsg", events)
     version, _ = attempt(read_bytes, root, "/proc/version", 100)
@@ -196,7 +211,9 @@ def read_kmsg(root, events):
     return log
 
 
-def take_entry(log, row, other, end):
+def take_entry(
+    log: "Log", row: bytes, other: "Container[tuple[float | None, str]]", end: "float | None"
+) -> bool:
     """One entry of the journal, as JSON; False once it is later than `end`."""
     try:
         entry = json.loads(row.decode("utf-8", "replace"))
@@ -219,7 +236,7 @@ def take_entry(log, row, other, end):
     return True
 
 
-def find_journalctl():
+def find_journalctl() -> str:
     """The path of journalctl. Raises FileNotFoundError."""
     for path in JOURNALCTL:
         if os.access(path, os.X_OK):
@@ -227,7 +244,12 @@ def find_journalctl():
     raise FileNotFoundError(2, "no journalctl", "journalctl")
 
 
-def read_journal(events, seconds, other=frozenset(), end=None):
+def read_journal(
+    events: "Events",
+    seconds: float,
+    other: "Container[tuple[float | None, str]]" = frozenset(),
+    end: "float | None" = None,
+) -> "Log":
     """The journal of this boot, up to `end` seconds after it. Raises OSError."""
     log = Log("journal", events)
     journalctl = start((find_journalctl(),) + ARGUMENTS, stderr=False)
@@ -235,7 +257,7 @@ def read_journal(events, seconds, other=frozenset(), end=None):
     poll = select.poll()
     poll.register(journalctl.stdout, select.POLLIN)
 
-    def receive():
+    def receive() -> bytes:
         if poll.poll(max(0.0, deadline - time.monotonic()) * 1000):
             return os.read(journalctl.stdout, ROW)
         log.lose("journalctl took longer than {:g} s".format(seconds))
@@ -258,7 +280,7 @@ def read_journal(events, seconds, other=frozenset(), end=None):
     return log
 
 
-def journald_runs():
+def journald_runs() -> bool:
     """Whether the journal is still being written, by the process of root that does it."""
     for name in names("/", "/proc", PIDS):
         if name.isdigit():
@@ -271,7 +293,7 @@ def journald_runs():
     return False
 
 
-def whole(log, why="", now=None):
+def whole(log: "Log", why: str = "", now: "float | None" = None) -> "Reading":
     """A log on its own, as evidence. `now`: seconds since boot; without it its last line's."""
     log.end()
     gaps = [text for text in log.lost + [why] if text]
@@ -292,22 +314,24 @@ def whole(log, why="", now=None):
         found["errors"]["complete"] = "{}: {}".format(log.source, "; ".join(lost))
     if log.first_s is None:
         found.fail("since_s", "no line has a time")
-    if gaps or log.first_s is None:
+    if gaps or log.first_s is None or log.last_s is None:
         found.fail("covered_s", "; ".join(gaps) or "no line has a time")
     else:
         found["covered_s"] = max(log.last_s, now or 0.0) - log.first_s
     return found
 
 
-def since_boot():
+def since_boot() -> "float | None":
     """Seconds since boot, or None."""
     value, _ = attempt(parsed, "/", "/proc/uptime", parse_uptime)
     return value
 
 
-def with_beginning(kmsg, seconds):
+def with_beginning(kmsg: "Log", seconds: float) -> "Log":
     """/dev/kmsg with what the journal has from before it, as one log."""
     kmsg.end()
+    if kmsg.first_s is None:
+        return kmsg
     end = kmsg.first_s + OVERLAP_S
     try:
         journal = read_journal(kmsg.events, seconds, kmsg.early, end)
@@ -329,7 +353,7 @@ def with_beginning(kmsg, seconds):
     return kmsg
 
 
-def from_files(root):
+def from_files(root: str) -> "Reading":
     """The log of a captured tree."""
     try:
         log = read_kmsg(root, Events())
@@ -347,7 +371,7 @@ def from_files(root):
     return whole(log, "/var/log/dmesg is written at boot only")
 
 
-def crash_records(root):
+def crash_records(root: str) -> "list[Reading]":
     """(path, when it was written in seconds since 1970, why) of the latest. Raises OSError."""
     found = []
     for folder, prefix in ((PSTORE, "dmesg-"), (ARCHIVE, "")):
@@ -363,7 +387,7 @@ def crash_records(root):
     return [Reading(path=path, at_s=at, reason=crash_reason(root, path)) for at, path in latest]
 
 
-def crash_reason(root, path):
+def crash_reason(root: str, path: str) -> "str | None":
     """Why a record was written: Panic, Oops, Shutdown and others; None if it does not say."""
     try:
         match = CRASH_REASON.match(read_bytes(root, path, 64).decode("ascii", "replace"))
@@ -372,13 +396,13 @@ def crash_reason(root, path):
     return match.group(1) if match else None
 
 
-def collect(root, request):
+def collect(root: str, request: "dict[str, Any]") -> "dict[str, Any]":
     found = read_log(root, request)
     found.take("crashes", crash_records, root)
     return found
 
 
-def read_log(root, request):
+def read_log(root: str, request: "dict[str, Any]") -> "Reading":
     if root != "/":
         return from_files(root)
     seconds = min(JOURNAL_SECONDS, request.get("deadline", 2 * JOURNAL_SECONDS) / 2.0)

@@ -20,6 +20,10 @@ from nodevet.remote.probe.files import (
     resolve,
 )
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Iterable
+
 DRIVER = ("libcuda.so.1", "libnvidia-ml.so.1", "libnvidia-ptxjitcompiler.so.1")
 CACHE = "/etc/ld.so.cache"
 LIMIT = 8 << 20  # bytes of the cache; 200 KB is usual
@@ -51,7 +55,7 @@ ELF = struct.Struct("<16sHHIQQQIHHHHHH")
 SEGMENT = struct.Struct("<IIQQQQQQ")
 
 
-def parse_cache(data, wanted):
+def parse_cache(data: bytes, wanted: "Iterable[str]") -> "dict[str, str]":
     """{name: path} of those that are wanted, the first of each. Raises ValueError."""
     start = data.find(MAGIC, 0, len(data))
     if start < 0:
@@ -74,7 +78,7 @@ def parse_cache(data, wanted):
     return found
 
 
-def unpack(form, data, at):
+def unpack(form: "struct.Struct", data: bytes, at: int) -> "tuple[Any, ...]":
     """Raises ValueError beyond the data."""
     try:
         return form.unpack_from(data, at)
@@ -82,14 +86,14 @@ def unpack(form, data, at):
         raise ValueError("truncated")
 
 
-def text_at(data, at):
+def text_at(data: bytes, at: int) -> bytes:
     end = data.find(b"\0", at, at + 4096)
     if not 0 <= at < len(data) or end < 0:
         raise ValueError("truncated")
     return data[at:end]
 
 
-def cached(root, wanted):
+def cached(root: str, wanted: "Iterable[str]") -> "dict[str, str]":
     """What the loader's cache says; nothing if there is none. Raises OSError, ValueError."""
     try:
         data = read_bytes(root, CACHE, LIMIT + 1)
@@ -100,7 +104,7 @@ def cached(root, wanted):
     return parse_cache(data, wanted)
 
 
-def parse_elf(data, size_b):
+def parse_elf(data: bytes, size_b: int) -> str:
     """Why a file of this beginning and size is no library of this machine; "" if nothing says so.
 
     >>> parse_elf(b"", 0), parse_elf(b"not found", 9)
@@ -126,7 +130,7 @@ def parse_elf(data, size_b):
     return "truncated: {} of {} bytes".format(size_b, needs) if size_b < needs else ""
 
 
-def library(root, name, path, is_cached):
+def library(root: str, name: str, path: "str | None", is_cached: bool) -> "Reading":
     """One library; `path` is None if it is nowhere."""
     record = Reading(name=name, path=path or "", cached=is_cached)
     rest = ("file", "version", "broken")
@@ -151,7 +155,7 @@ def library(root, name, path, is_cached):
     return record
 
 
-def in_folders(root, name):
+def in_folders(root: str, name: str) -> "str | None":
     """Where the loader finds what is not in its cache; None if nowhere."""
     for folder in FOLDERS:
         if os.path.lexists(path_under(root, folder) + "/" + name):
@@ -159,7 +163,7 @@ def in_folders(root, name):
     return None
 
 
-def collect(root, request):
+def collect(root: str, request: "dict[str, Any]") -> "dict[str, Any]":
     asked = sorted(set(request.get("asks", {}).get("libraries", ())))
     wanted = list(DRIVER) + [name for name in asked if NAME.match(name) and name not in DRIVER]
     paths, why = attempt(cached, root, wanted)

@@ -12,6 +12,10 @@ from nodevet.remote.probe.files import Reading, attempt, integer, names, quote, 
 from nodevet.remote.program import ToolError
 from nodevet.remote.systemd import show
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Sequence
+
 ASKED = True
 ALONE = True
 LOGIN = "login"
@@ -29,7 +33,7 @@ WORDS = ("unlimited", "infinity", "-1", str((1 << 64) - 1))
 ROW = re.compile(r"\*\s+(soft|-)\s+(\w+)\s+(-?\w+)\s*\Z")
 
 
-def number(text, unit=1):
+def number(text: str, unit: int = 1) -> int:
     """A limit; UNLIMITED for none. Raises ValueError."""
     if text in WORDS:
         return UNLIMITED
@@ -39,7 +43,7 @@ def number(text, unit=1):
     return found * unit
 
 
-def unit_limits(name, shown):
+def unit_limits(name: str, shown: "dict[str, str]") -> "Reading":
     """What systemd says of the unit that was asked for by this name."""
     record = Reading(name=name, source="unit")
     if name not in [shown.get("Id")] + shown.get("Names", "").split(" "):
@@ -56,7 +60,7 @@ def unit_limits(name, shown):
     return record
 
 
-def of_units(asked):
+def of_units(asked: "Sequence[str]") -> "list[Reading]":
     """The limits of these units; where systemd cannot be asked, why of each."""
     good = [name for name in asked if NAME.match(name)]
     why = None if os.path.isdir(RUNNING) else "systemd does not run here"
@@ -72,7 +76,7 @@ def of_units(asked):
     return records
 
 
-def parse_limits(text):
+def parse_limits(text: str) -> "dict[str, str]":
     """{item: value} of the soft limits of `*` in a limits.conf; of equal ones the last. A row that
     pam_limits does not take is not taken here."""
     found = {}
@@ -83,7 +87,7 @@ def parse_limits(text):
     return found
 
 
-def configured(root):
+def configured(root: str) -> "dict[str, str]":
     """{item: value} of all limits.conf files, in pam_limits' order. Raises OSError, ValueError."""
     texts = []
     try:
@@ -101,7 +105,7 @@ def configured(root):
     return found
 
 
-def of_session(name):
+def of_session(name: str) -> int:
     """The soft limit that this process has. Raises ValueError, OSError."""
     import resource
 
@@ -109,7 +113,7 @@ def of_session(name):
     return UNLIMITED if soft == resource.RLIM_INFINITY else soft
 
 
-def of_login(root):
+def of_login(root: str) -> "Reading":
     """The limits of a user who logs in."""
     record = Reading(name=LOGIN, source="limits.conf", load_state="")
     found, why = attempt(configured, root)
@@ -129,7 +133,7 @@ def of_login(root):
     return record
 
 
-def collect(root, request):
+def collect(root: str, request: "dict[str, Any]") -> "dict[str, Any]":
     asked = sorted(set(request.get("asks", {}).get("limits", ())))
     units = [name for name in asked if name != LOGIN]
     if root == "/":

@@ -24,6 +24,13 @@ from nodevet.remote.program import (
 )
 from nodevet.remote.tree import used
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, NoReturn, Sequence
+
+    from nodevet.remote.program import Program
+    from nodevet.remote.tree import Used
+
 ASKED = True
 ALONE = True
 SHORTEST = 1.0  # seconds between two looks at what is used
@@ -37,11 +44,11 @@ PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 ENTER = 'cd "$1" && export PATH="$2" PYTHONUNBUFFERED=1 && shift 2 && exec "$@"'
 
 
-def share(root):
+def share(root: str) -> float:
     return 1.0
 
 
-def collect(root, request):
+def collect(root: str, request: "dict[str, Any]") -> "dict[str, Any]":
     asked = request.get("asks", {}).get("loader", ())
     if root != "/":
         raise Absent("a loader is run on a running machine only")
@@ -49,7 +56,7 @@ def collect(root, request):
     return Reading(runs=[measured(question, end) for question in asked[:1]])
 
 
-def measured(question, end):
+def measured(question: "dict[str, Any]", end: float) -> "Reading":
     """What one loader took, in its own time or until `end`."""
     record = Reading(name=question["name"], user=None, complaint="")
     try:
@@ -64,7 +71,9 @@ def measured(question, end):
     return record
 
 
-def watched(words, end, who):
+def watched(
+    words: "list[str]", end: float, who: "tuple[int, int, Sequence[int]] | None"
+) -> "dict[str, Any]":
     """The fields of a run. Raises ToolError, OSError.
 
     A process apart starts the loader, and ends it and all that it started also when this one is
@@ -88,7 +97,13 @@ def watched(words, end, who):
     return found
 
 
-def keep(words, end, who, told, life):
+def keep(
+    words: "list[str]",
+    end: float,
+    who: "tuple[int, int, Sequence[int]] | None",
+    told: int,
+    life: int,
+) -> "NoReturn":
     """Run a loader, tell of it, and end this process."""
     try:
         os.setsid()  # whoever is killed with the group of the others, this one is not
@@ -102,7 +117,9 @@ def keep(words, end, who, told, life):
         os._exit(0)
 
 
-def kept(words, end, who, life):
+def kept(
+    words: "list[str]", end: float, who: "tuple[int, int, Sequence[int]] | None", life: int
+) -> "dict[str, Any]":
     """The fields of a run. Raises ToolError, OSError."""
     prctl = find_prctl()
     if prctl is not None:
@@ -140,18 +157,20 @@ def kept(words, end, who, life):
 class LoaderWatch(object):
     """A loader that runs: how many samples it told of, and what was used when."""
 
-    def __init__(self, life):
+    def __init__(self, life: int) -> None:
         self.life = life  # hangs up when nobody waits for the loader any more
         self.samples = 0
         self.most = 0  # processes at once
-        self.marks = []  # the first and the last look at what is used, each with the samples so far
+        # the first and the last look at what is used, each with the samples so far
+        self.marks: "list[tuple[Used, int]]" = []
         self.ended = False
         self.left = b""  # of a line without its end
 
-    def follow(self, program, end):
+    def follow(self, program: "Program", end: float) -> bytes:
         """Read what it prints until it ends or its time does; the beginning of its stderr. Raises
         ToolError if nobody waits for it."""
-        texts = {program.stdout: b"", program.stderr: b""}
+        texts = {file: b"" for file in (program.stdout, program.stderr) if file is not None}
+        _, complaint = texts
         poll = select.poll()
         for file in list(texts) + [self.life]:
             poll.register(file, select.POLLIN)
@@ -173,9 +192,9 @@ class LoaderWatch(object):
             if program.ended() and left and not poll.poll(0):
                 break  # something that it left behind keeps the pipe open
         self.ended = program.ended()
-        return texts[program.stderr][:COMPLAINT]
+        return texts[complaint][:COMPLAINT]
 
-    def take(self, chunk):
+    def take(self, chunk: bytes) -> None:
         """Count the samples of whole lines."""
         lines = (self.left + chunk).split(b"\n")
         self.left = lines.pop()[-LINE:]
@@ -189,7 +208,7 @@ class LoaderWatch(object):
             self.marks[1:] = [(now, self.samples)] if self.marks else []
             self.marks = self.marks or [(now, self.samples)]
 
-    def window(self):
+    def window(self) -> "tuple[Used, int] | None":
         """(what was used, samples) between the first samples and the last, so that what the loader
         takes to begin with does not count; None if that was not long enough."""
         if len(self.marks) < 2 or self.marks[1][0].at - self.marks[0][0].at < SHORTEST:
@@ -198,7 +217,7 @@ class LoaderWatch(object):
         return last.since(first), all_ - none
 
 
-def samples_of(line):
+def samples_of(line: bytes) -> "int | None":
     """The samples that a line tells of, `samples 256` or `{"samples": 256}`; None for another."""
     if len(line) > LINE:
         return None

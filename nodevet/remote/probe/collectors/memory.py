@@ -14,6 +14,10 @@ from nodevet.remote.probe.files import (
     quote,
 )
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
 MEMINFO = "/proc/meminfo"
 HUGEPAGES = "/sys/kernel/mm/hugepages"
 SIZE = re.compile(r"hugepages-([0-9]{1,12})kB\Z")
@@ -32,7 +36,7 @@ FIELDS = (
 )
 
 
-def parse_amount(rows, key):
+def parse_amount(rows: "dict[str, str]", key: str) -> int:
     """One row of /proc/meminfo, in the row's own unit (KiB or pages). Raises ValueError.
 
     >>> parse_amount({"MemTotal": "16316412 kB"}, "MemTotal")
@@ -42,7 +46,7 @@ def parse_amount(rows, key):
     return integer(text[:-3] if text.endswith(" kB") else text)
 
 
-def parse_choice(text):
+def parse_choice(text: str) -> str:
     """The word in brackets: madvise of "always [madvise] never". Raises ValueError."""
     match = re.search(r"\[([a-z+_]+)\]", text)
     if match is None:
@@ -50,13 +54,13 @@ def parse_choice(text):
     return match.group(1)
 
 
-def hugepages(root):
+def hugepages(root: str) -> "list[Reading]":
     """[{size_kb, total, free}], the smallest first. Raises OSError, ValueError."""
     sizes = [SIZE.match(name) for name in names(root, HUGEPAGES, SIZES)]
     return [pages(root, size) for size in sorted(int(size.group(1)) for size in sizes if size)]
 
 
-def pages(root, size):
+def pages(root: str, size: int) -> "Reading":
     place = "{}/hugepages-{}kB/".format(HUGEPAGES, size)
     record = Reading(size_kb=size)
     record.take("total", parsed, root, place + "nr_hugepages", integer)
@@ -64,7 +68,7 @@ def pages(root, size):
     return record
 
 
-def collect(root, request):
+def collect(root: str, request: "dict[str, Any]") -> "dict[str, Any]":
     memory = Reading()
     rows, why = attempt(parsed, root, MEMINFO, parse_rows)
     for field, key in FIELDS:

@@ -11,6 +11,10 @@ from fnmatch import fnmatchcase
 from nodevet.remote.probe.files import Reading, SectionError, names, quote, silent
 from nodevet.remote.program import ToolError, find, printed
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
 ASKED = True
 ALONE = True
 CLASS = "/sys/class/infiniband"
@@ -22,7 +26,7 @@ OPERATION, ERRORS = "Operational Info", "Physical Counters and BER Info"
 BER = re.compile(r"[0-9]{1,4}(?:\.[0-9]{1,4})?[eE][+-]?[0-9]{1,3}\Z|0(?:\.0)?\Z")
 
 
-def parse_output(text):
+def parse_output(text: str) -> "dict[str, Any]":
     """What is said of a link, by title and name. Raises ValueError.
 
     Lines before the object, warnings, are left out."""
@@ -42,7 +46,7 @@ def parse_output(text):
     return output
 
 
-def said(output, title, name):
+def said(output: "dict[str, Any]", title: str, name: str) -> str:
     """A text of the output. Raises ValueError if it is not there, or N/A."""
     told = output.get(title)
     text = told.get(name) if isinstance(told, dict) else None
@@ -51,7 +55,7 @@ def said(output, title, name):
     return str(text).strip()[:100]
 
 
-def parse_ber(text):
+def parse_ber(text: str) -> float:
     """A rate of bit errors. 15E-255 is what mlxlink says of none.
 
     >>> parse_ber("15E-255") < 1e-250, parse_ber("6E-10")
@@ -62,19 +66,19 @@ def parse_ber(text):
     return float(text)
 
 
-def parse_count(text):
+def parse_count(text: str) -> int:
     if not re.match(r"[0-9]{1,18}\Z", text):
         raise ValueError("not a number: {}".format(quote(text)))
     return int(text)
 
 
-def parse_minutes(text):
+def parse_minutes(text: str) -> float:
     if not re.match(r"[0-9]{1,12}(?:\.[0-9]{1,3})?\Z", text):
         raise ValueError("not a number of minutes: {}".format(quote(text)))
     return float(text)
 
 
-def quality(record, text):
+def quality(record: "Reading", text: str) -> "Reading":
     """Fill the record of a link."""
     output = parse_output(text)
     for field, title, name, parse in (
@@ -89,7 +93,7 @@ def quality(record, text):
     return record
 
 
-def link(program, device):
+def link(program: str, device: str) -> "Reading":
     record = Reading(device=device)
     try:
         return quality(record, printed([program, "-d", device, "-c", "--json"], SECONDS))
@@ -98,7 +102,7 @@ def link(program, device):
         return record
 
 
-def installed():
+def installed() -> str:
     """The first of the programs that is there. Raises ToolError."""
     for name in PROGRAMS[:-1]:
         try:
@@ -111,7 +115,7 @@ def installed():
         raise ToolError("neither mlxlink nor mstlink is on this node")
 
 
-def collect(root, request):
+def collect(root: str, request: "dict[str, Any]") -> "dict[str, Any]":
     note = request.get("note", silent)
     patterns = request.get("asks", {}).get("mlxlink", ())
     if root != "/":

@@ -25,6 +25,10 @@ from nodevet.remote.probe.files import (
     read_bytes,
 )
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Iterable
+
 CAPABILITIES = "/proc/driver/nvidia/capabilities"
 CAPS = "/dev/nvidia-caps"
 CAP = re.compile(r"nvidia-cap[0-9]{1,7}\Z")
@@ -36,12 +40,12 @@ EFI = "/sys/firmware/efi"
 SECURE_BOOT = EFI + "/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c"
 
 
-def parse_modules(text):
+def parse_modules(text: str) -> "list[str]":
     """The names in /proc/modules, in its order."""
     return [row.split()[0] for row in text.splitlines() if row.strip()]
 
 
-def loaded(root):
+def loaded(root: str) -> "list[str]":
     """The loaded modules. Raises OSError, ValueError.
 
     If the running kernel has no /proc/modules, those of /sys/module with an `initstate`, which
@@ -57,7 +61,7 @@ def loaded(root):
         return [name for name in found if os.path.exists(os.path.join(place, name, "initstate"))]
 
 
-def parse_flavour(text):
+def parse_flavour(text: str) -> str:
     """open or proprietary, from the first row of /proc/driver/nvidia/version.
 
     >>> parse_flavour("NVRM version: NVIDIA UNIX x86_64 Kernel Module  550.90.07  Fri ...")
@@ -69,7 +73,7 @@ def parse_flavour(text):
     return "open" if "Open Kernel Module" in row else "proprietary"
 
 
-def parse_builtin(text):
+def parse_builtin(text: str) -> "list[str]":
     """The names in modules.builtin (Documentation/kbuild/kbuild.rst), as the kernel spells them.
 
     >>> parse_builtin("kernel/drivers/net/dummy-x.ko\\nkernel/fs/ext4/ext4.ko\\n")
@@ -79,7 +83,7 @@ def parse_builtin(text):
     return [file[:-3].replace("-", "_") for file in files if file.endswith(".ko")]
 
 
-def builtin(root, loaded):
+def builtin(root: str, loaded: "Iterable[str]") -> "list[str]":
     """Those in the kernel itself: in /sys/module and not loaded, or listed with the kernel.
 
     One without parameters is not in /sys/module. A kernel that came without its list has what
@@ -94,7 +98,7 @@ def builtin(root, loaded):
     return sorted(found.difference(loaded))
 
 
-def device_node(root, path):
+def device_node(root: str, path: str) -> "Reading | None":
     """One device node, or None for a directory of the driver's."""
     record = Reading(path=path)
     place = path_under(root, path)
@@ -115,7 +119,7 @@ def device_node(root, path):
     return record
 
 
-def device_nodes(root):
+def device_nodes(root: str) -> "list[Reading]":
     found = [name for name in names(root, "/dev") if DEVICE.match(name)]
     with suppress(FileNotFoundError, NotADirectoryError):
         found += ["nvidia-caps/" + name for name in names(root, CAPS) if CAP.match(name)]
@@ -125,7 +129,7 @@ def device_nodes(root):
     return [node for node in nodes if node is not None]
 
 
-def mig_capabilities(root):
+def mig_capabilities(root: str) -> "list[Reading]":
     """The MIG instances that there are, each with the minor number of the device node that lets
     who may open it use it: `access` of NVIDIA's MIG User Guide. Raises OSError, ValueError."""
     places = []
@@ -142,7 +146,7 @@ def mig_capabilities(root):
     return found
 
 
-def below(root, folder, prefix):
+def below(root: str, folder: str, prefix: str) -> "list[str]":
     """The folders `<prefix>N` in a folder, in their order; none if it has none. Raises OSError,
     ValueError."""
     try:
@@ -154,7 +158,7 @@ def below(root, folder, prefix):
         return []
 
 
-def parse_minor(text):
+def parse_minor(text: str) -> int:
     """
     >>> parse_minor("DeviceFileMinor: 30\\nDeviceFileMode: 256\\nDeviceFileModify: 1\\n")
     30
@@ -166,7 +170,7 @@ def parse_minor(text):
     raise ValueError("no DeviceFileMinor")
 
 
-def mlx5_version(root):
+def mlx5_version(root: str) -> str:
     """That of the loaded mlx5_core; "" if it is the kernel's own. Raises OSError, ValueError."""
     if not os.path.isdir(path_under(root, MLX5)):
         raise ValueError("mlx5_core is not loaded")
@@ -176,7 +180,7 @@ def mlx5_version(root):
         return ""
 
 
-def parse_secure_boot(data):
+def parse_secure_boot(data: bytes) -> bool:
     """Four bytes of attributes and one of data (UEFI 2.10, 3.3). Raises ValueError.
 
     >>> parse_secure_boot(b"\\6\\0\\0\\0\\1")
@@ -187,7 +191,7 @@ def parse_secure_boot(data):
     return data[4] == 1
 
 
-def secure_boot(root):
+def secure_boot(root: str) -> bool:
     """Whether the firmware lets signed kernels boot only; False without UEFI. Raises OSError,
     ValueError."""
     if not exists(root, EFI):
@@ -198,7 +202,7 @@ def secure_boot(root):
         raise ValueError("efivarfs has no variable SecureBoot, or is not mounted")
 
 
-def collect(root, request):
+def collect(root: str, request: "dict[str, Any]") -> "dict[str, Any]":
     modules = Reading()
     modules.take("loaded", loaded, root)
     if modules["loaded"] is None:

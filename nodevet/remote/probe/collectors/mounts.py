@@ -9,6 +9,10 @@ import re
 
 from nodevet.remote.probe.files import Reading, is_this_machine, read_bytes
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Container
+
 FIRST = "/proc/1/mountinfo"  # what the machine has mounted, whatever the one who asks has
 OWN = "/proc/self/mountinfo"
 LIMIT = 32 << 20  # bytes; a host of many containers has thousands of mounts
@@ -29,7 +33,7 @@ OF_CONTAINERS = re.compile(
 )
 
 
-def parse_mounts(text):
+def parse_mounts(text: str) -> "list[list[str]]":
     """[[id, parent, device, root, point, options, the rest]] of mountinfo. Raises ValueError."""
     rows = [row.split(" ", 6) for row in text.splitlines()]
     if any(len(row) != 7 for row in rows):
@@ -39,7 +43,7 @@ def parse_mounts(text):
     return rows
 
 
-def plain(text):
+def plain(text: str) -> str:
     r"""A path without the escapes of mountinfo.
 
     >>> plain(r"/a\040b")
@@ -51,7 +55,7 @@ def plain(text):
 class MountTree(object):
     """The mounts of a machine, to be looked up by path."""
 
-    def __init__(self, rows):
+    def __init__(self, rows: "list[list[str]]") -> None:
         self.rows = rows
         ids = {row[0] for row in rows}
         self.on = {(row[1], plain(row[4])): row for row in rows if row[0] != row[1]}
@@ -62,7 +66,7 @@ class MountTree(object):
         # what is on a mount that is not listed is taken to be seen
         self.loose = {plain(row[4]): row for row in rows if row[1] not in ids and row[4] != "/"}
 
-    def at(self, path):
+    def at(self, path: str) -> "list[str]":
         """The mount that a path lies on; the path has no links. Raises nothing."""
         mount = self.over(self.top, "/")
         place = ""
@@ -72,7 +76,7 @@ class MountTree(object):
                 mount = self.over(mount, place)
         return mount
 
-    def over(self, mount, place):
+    def over(self, mount: "list[str]", place: str) -> "list[str]":
         """What is seen at a place of a mount: the mount itself, or the last one on top of it."""
         for _ in self.rows:
             above = self.on.get((mount[0], place)) or self.loose.get(place)
@@ -82,7 +86,7 @@ class MountTree(object):
         return mount
 
 
-def described(path, row):
+def described(path: str, row: "list[str]") -> "Reading":
     """What is mounted at a path, from its row. Raises ValueError."""
     fields = row[6].split(" ")
     end = fields.index("-")
@@ -95,7 +99,7 @@ def described(path, row):
     return record
 
 
-def words(text):
+def words(text: str) -> "list[str]":
     """The options of a mount. Raises ValueError for more than a mount has, or a longer one."""
     found = [plain(word) for word in text.split(",") if word]
     if len(found) > OPTIONS or any(len(word) > OPTION for word in found):
@@ -103,7 +107,7 @@ def words(text):
     return found
 
 
-def asked_for(tree, path):
+def asked_for(tree: "MountTree", path: str) -> "Reading":
     """What is at a path that a baseline names."""
     if not path.startswith("/") or len(path) > PATH:
         raise ValueError("not an absolute path")
@@ -119,17 +123,17 @@ def asked_for(tree, path):
     return record
 
 
-def one(tree, path):
+def one(tree: "MountTree", path: str) -> "Reading":
     record = Reading()
     record.take("found", asked_for, tree, path)
-    found = record["found"]
+    found: "Reading | None" = record["found"]
     if found is None:
         found = Reading(name=path)
         found.fail_all(("mounted", "automount") + OF_A_MOUNT, record["errors"]["found"])
     return found
 
 
-def others(tree, asked):
+def others(tree: "MountTree", asked: "Container[str]") -> "list[dict[str, object]]":
     """The mounts that hold data, those of containers left out. Raises ValueError."""
     found: "dict[str, dict[str, object]]" = {}
     for row in tree.rows:
@@ -145,14 +149,14 @@ def others(tree, asked):
     return [found[point] for point in sorted(found)]
 
 
-def read_mounts(root, file):
+def read_mounts(root: str, file: str) -> str:
     text = read_bytes(root, file, LIMIT + 1)
     if len(text) > LIMIT:
         raise ValueError("longer than {} MiB".format(LIMIT >> 20))
     return text.decode("utf-8", "backslashreplace")
 
 
-def of_machine(root, first, own, whole_machine):
+def of_machine(root: str, first: str, own: str, whole_machine: bool) -> str:
     """The text of the first process' file; of a captured tree, or of a machine that hides its
     processes, our own. Raises OSError, ValueError."""
     try:
@@ -163,7 +167,7 @@ def of_machine(root, first, own, whole_machine):
         return read_mounts(root, own)
 
 
-def collect(root, request):
+def collect(root: str, request: "dict[str, Any]") -> "dict[str, Any]":
     text = of_machine(root, FIRST, OWN, request.get("whole_machine", False))
     tree = MountTree(parse_mounts(text))
     asked = sorted(set(request.get("asks", {}).get("mounts", ())))

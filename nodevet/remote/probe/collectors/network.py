@@ -30,6 +30,10 @@ from nodevet.remote.probe.files import (
 )
 from nodevet.remote.program import ToolError, find, printed
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Iterable
+
 COUNTERS = True
 CLASS = "/sys/class/net"
 LARGEST = 512  # interfaces that are read
@@ -64,7 +68,7 @@ ETHTOOL_MOST = 64  # interfaces
 BONDED = ("link_failure_count",)  # bonding_slave/, of an interface in a bond
 
 
-def parse_speed(text):
+def parse_speed(text: str) -> int:
     """Mb/s. Raises ValueError for -1, or what 32 bits make of it: unknown.
 
     >>> parse_speed("400000")
@@ -76,7 +80,7 @@ def parse_speed(text):
     return speed
 
 
-def parse_admin(text):
+def parse_admin(text: str) -> bool:
     """Whether `flags` has IFF_UP. Raises ValueError.
 
     >>> parse_admin("0x1003"), parse_admin("0x1002")
@@ -87,7 +91,7 @@ def parse_admin(text):
     return bool(int(text, 16) & IFF_UP)
 
 
-def parse_devtype(text):
+def parse_devtype(text: str) -> str:
     """What the kernel calls an interface in its uevent; empty if nothing.
 
     >>> parse_devtype("DEVTYPE=vlan\\nINTERFACE=bond0.100\\nIFINDEX=9\\n")
@@ -97,14 +101,14 @@ def parse_devtype(text):
     return told[0].partition("=")[2] if told else ""
 
 
-def virtual_kind(root, place):
+def virtual_kind(root: str, place: str) -> str:
     """What a virtual interface is."""
     told, _ = attempt(parsed, root, place + "uevent", parse_devtype)
     folders = (("bonding", "bond"), ("bridge", "bridge"))
     return told or next((kind for name, kind in folders if exists(root, place + name)), "virtual")
 
 
-def lower(root, place):
+def lower(root: str, place: str) -> "list[str]":
     """The names of the interfaces below one: a bond's, a bridge's ports. Raises OSError,
     ValueError."""
     try:
@@ -113,7 +117,7 @@ def lower(root, place):
         return [name[6:] for name in names(root, place) if name.startswith("lower_")]
 
 
-def counted(root, place):
+def counted(root: str, place: str) -> "list[dict[str, Any]]":
     """What is counted of an interface. Raises OSError, ValueError."""
     return (
         counters(root, place + "statistics/", STATISTICS)
@@ -122,7 +126,7 @@ def counted(root, place):
     )
 
 
-def parse_ethtool(text):
+def parse_ethtool(text: str) -> "dict[str, int]":
     """{name: value} of what `ethtool -S` prints; the first of equal names.
 
     >>> parse_ethtool("NIC statistics:\\n     tx_timeout: 0\\n     [0]: rx_bytes: 7\\n")
@@ -137,7 +141,7 @@ def parse_ethtool(text):
     return found
 
 
-def of_the_driver(root, name, wanted):
+def of_the_driver(root: str, name: str, wanted: "Iterable[str]") -> "list[dict[str, Any]]":
     """The counters of a NIC's driver, those `wanted`; one that it does not have is left out."""
     told, why = None, "ethtool says it of the running machine alone"
     if root == "/":
@@ -147,7 +151,7 @@ def of_the_driver(root, name, wanted):
     return [{"name": each, "value": told[each]} for each in wanted if each in told]
 
 
-def ethtool(name):
+def ethtool(name: str) -> "dict[str, int]":
     """What ethtool says of an interface. Raises ValueError if that is nothing."""
     if name.startswith("-"):
         raise ValueError("ethtool would take its name for an option")
@@ -157,7 +161,7 @@ def ethtool(name):
         raise ValueError(str(error))
 
 
-def interface(root, name, kind):
+def interface(root: str, name: str, kind: str) -> "Reading":
     """Everything about one interface."""
     place = "{}/{}/".format(CLASS, name)
     record = Reading(name=name, kind=kind)
@@ -181,7 +185,7 @@ def interface(root, name, kind):
     return record
 
 
-def numa_node(root, device):
+def numa_node(root: str, device: str) -> int:
     """-1 also of what is on no bus with NUMA nodes. Raises OSError, ValueError."""
     try:
         return parsed(root, device + "numa_node", integer)
@@ -189,7 +193,7 @@ def numa_node(root, device):
         return -1
 
 
-def physical_kind(root, place):
+def physical_kind(root: str, place: str) -> str:
     """What an interface of a device is: another partition of an InfiniBand port (ib0.8001) and
     the near end of a virtual function are no links of their own."""
     if exists(root, place + "parent"):
@@ -198,7 +202,7 @@ def physical_kind(root, place):
     return "representor" if name and REPRESENTOR.match(name) else "physical"
 
 
-def kinds(root):
+def kinds(root: str) -> "dict[str, str]":
     """{name: kind} of every interface. Raises OSError, ValueError."""
     found = {}
     for name in names(root, CLASS):
@@ -212,7 +216,7 @@ def kinds(root):
     return found
 
 
-def collect(root, request):
+def collect(root: str, request: "dict[str, Any]") -> "dict[str, Any]":
     note = request.get("note", silent)
     try:
         known = kinds(root)

@@ -10,6 +10,10 @@ import re
 from nodevet.remote.probe.collectors.mounts import OF_CONTAINERS, of_machine, plain, words
 from nodevet.remote.probe.files import Reading, attempt, integer, quote
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Iterable, Sequence
+
 COUNTERS = True
 FIRST = "/proc/1/mountstats"
 OWN = "/proc/self/mountstats"
@@ -25,7 +29,7 @@ TOTALS = ("operations", "retransmissions") + tuple(name for name, _ in PLACES)
 WRAPPED = 1 << 63
 
 
-def parse_blocks(text):
+def parse_blocks(text: str) -> "list[tuple[str, str, str, list[str]]]":
     """[(point, source, type, rows)] of the NFS mounts in mountstats."""
     starts = list(DEVICE.finditer(text))
     found = []
@@ -37,7 +41,7 @@ def parse_blocks(text):
     return found
 
 
-def after(rows, head):
+def after(rows: "Iterable[str]", head: str) -> str:
     """What follows the first row that begins so. Raises ValueError."""
     for row in rows:
         if row.startswith("\t" + head):
@@ -45,7 +49,7 @@ def after(rows, head):
     raise ValueError("no {} in mountstats".format(head))
 
 
-def version_of(options, kind):
+def version_of(options: "Iterable[str]", kind: str) -> str:
     """The protocol's version: 4.2 of vers=4.2. Raises ValueError."""
     for option in options:
         name, _, value = option.partition("=")
@@ -54,7 +58,7 @@ def version_of(options, kind):
     raise ValueError("no vers among the options")
 
 
-def statistics(rows):
+def statistics(rows: "Iterable[str]") -> "dict[str, int | None]":
     """A dict of what the mount's operations add up to. Raises ValueError.
 
     Of each: how often, how often sent, timed out, bytes out, bytes in, ms in the queue, to the
@@ -75,7 +79,7 @@ def statistics(rows):
     return found
 
 
-def transports(rows):
+def transports(rows: "Iterable[str]") -> "list[tuple[str, list[int]]]":
     """[(kind, numbers)] of the connections. Raises ValueError."""
     found = []
     for row in rows:
@@ -87,14 +91,14 @@ def transports(rows):
     return found
 
 
-def added(connections, places):
+def added(connections: "Sequence[tuple[str, list[int]]]", places: "dict[str, int]") -> int:
     """One of their numbers, added up. Raises ValueError."""
     if any(kind not in places or len(numbers) <= places[kind] for kind, numbers in connections):
         raise ValueError("not counted for {}".format(quote(connections[0][0])))
     return sum(numbers[places[kind]] for kind, numbers in connections)
 
 
-def mount(point, source, kind, rows):
+def mount(point: str, source: str, kind: str, rows: "list[str]") -> "Reading":
     record = Reading(point=point, source=source, type=kind)
     record.take("options", lambda: words(after(rows, "opts:")))
     record.take("version", lambda: version_of(record["options"] or (), kind))
@@ -104,18 +108,20 @@ def mount(point, source, kind, rows):
     return record
 
 
-def take_totals(record, rows):
+def take_totals(record: "Reading", rows: "list[str]") -> None:
     found, why = attempt(statistics, rows)
     for field in TOTALS:
         if found is None:
             record.fail(field, why)
-        elif found[field] is None or found[field] >= WRAPPED:
+            continue
+        count = found[field]
+        if count is None or count >= WRAPPED:
             record.fail(field, "the kernel does not count it, or its counter wrapped")
         else:
-            record[field] = found[field]
+            record[field] = count
 
 
-def take_transports(record, rows):
+def take_transports(record: "Reading", rows: "list[str]") -> None:
     record.take("connections", transports, rows)
     found = record["connections"]
     if found is None:
@@ -127,7 +133,7 @@ def take_transports(record, rows):
     record.take("backlog", added, found, BACKLOG)
 
 
-def collect(root, request):
+def collect(root: str, request: "dict[str, Any]") -> "dict[str, Any]":
     text = of_machine(root, FIRST, OWN, request.get("whole_machine", False))
     blocks, seen = [], set()
     for point, source, kind, rows in parse_blocks(text):

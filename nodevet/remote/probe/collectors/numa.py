@@ -5,12 +5,16 @@ import re
 from nodevet.remote.probe.cpulist import format_cpulist, normal, normal_mask, normal_some
 from nodevet.remote.probe.files import Absent, Reading, either, integer, numbered, parsed
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
 NODES = "/sys/devices/system/node"
 LARGEST = 1024  # nodes; the kernel's limit
 CPUS = 8192
 
 
-def parse_amount(text, key):
+def parse_amount(text: str, key: str) -> int:
     """One row of node<id>/meminfo in KiB: "Node 0 MemTotal: 131072 kB". Raises ValueError."""
     match = re.search(r"^Node [0-9]+ {}: +([0-9]+) kB$".format(re.escape(key)), text, re.M)
     if match is None:
@@ -18,7 +22,7 @@ def parse_amount(text, key):
     return integer(match.group(1))
 
 
-def parse_distances(text):
+def parse_distances(text: str) -> "list[int]":
     """Distances to every online node: [10, 21] of "10 21". Raises ValueError."""
     distances = [integer(word) for word in text.split()]
     if not distances:
@@ -26,12 +30,12 @@ def parse_distances(text):
     return distances
 
 
-def present(root, place):
+def present(root: str, place: str) -> str:
     """The CPUs of a node, offline ones too, as a list: its links cpu<N>. Raises OSError."""
     return format_cpulist(numbered(root, place, "cpu", CPUS))
 
 
-def node(root, id):
+def node(root: str, id: int) -> "Reading":
     place = "{}/node{}/".format(NODES, id)
     record = Reading(id=id)
     record.take("cpulist", either, root, place, ("cpulist", normal), ("cpumap", normal_mask))
@@ -42,7 +46,7 @@ def node(root, id):
     return record
 
 
-def collect(root, request):
+def collect(root: str, request: "dict[str, Any]") -> "dict[str, Any]":
     try:
         ids = numbered(root, NODES, "node", LARGEST)
     except FileNotFoundError:

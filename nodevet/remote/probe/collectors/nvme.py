@@ -23,6 +23,10 @@ from nodevet.remote.probe.files import (
 from nodevet.remote.probe.smart import FIELDS, parse_log
 from nodevet.remote.program import ToolError, find, run
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
 CLASS = "/sys/class/nvme"
 HEALTH = "health"  # what a baseline asks for
 NOT_ASKED = "the probe was not asked for it"
@@ -45,7 +49,7 @@ COMMANDS = (  # program, its words before and after the device, exit codes of a 
 )
 
 
-def controller(root, number):
+def controller(root: str, number: int) -> "Reading":
     place = "{}/nvme{}/".format(CLASS, number)
     record = Reading(name="nvme{}".format(number))
     for field, file in TEXTS:
@@ -54,7 +58,7 @@ def controller(root, number):
     return record
 
 
-def temperature(root, name):
+def temperature(root: str, name: str) -> int:
     """Degrees, of hwmon's first sensor, the composite one. Raises OSError, ValueError."""
     for folder in ("{}/{}".format(CLASS, name), "{}/{}/device/hwmon".format(CLASS, name)):
         for entry in attempt(names, root, folder)[0] or ():
@@ -64,7 +68,7 @@ def temperature(root, name):
     raise ValueError("the kernel has no hwmon sensor of it")
 
 
-def health(name):
+def health(name: str) -> "dict[str, Any]":
     """{field: number} of the drive's log, and `tool`. Raises ValueError with all reasons."""
     reasons = []
     for program, before, after, is_good in COMMANDS:
@@ -82,7 +86,7 @@ def health(name):
     raise ValueError("; ".join(reasons) or "neither nvme nor smartctl is on this node")
 
 
-def take_health(record, root, asked):
+def take_health(record: "Reading", root: str, asked: bool) -> None:
     """What the drive itself says, if it may be asked."""
     why = "" if asked else NOT_ASKED
     if not why and record["state"] not in ("live", None):
@@ -107,7 +111,7 @@ def take_health(record, root, asked):
     record["health"] = log
 
 
-def collect(root, request):
+def collect(root: str, request: "dict[str, Any]") -> "dict[str, Any]":
     note = request.get("note", silent)
     asked = HEALTH in request.get("asks", {}).get("nvme", ())
     try:

@@ -22,6 +22,10 @@ from nodevet.remote.probe.package_manager import AT_WORK, is_at_work
 from nodevet.remote.probe.patterns import Pattern
 from nodevet.remote.program import find, printed
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Sequence
+
 RUNNING = "/sys/module/nvidia/version"
 DPKG = "/var/lib/dpkg/status"
 RPM = ("/var/lib/rpm", "/usr/lib/sysimage/rpm")
@@ -48,7 +52,7 @@ NUMBERS = Pattern(r"[0-9]{1,9}(?:\.[0-9]{1,9}){0,4}\Z")
 CARRIED = Pattern(r"(?:[0-9]+:)?([0-9]{2,4}(?:\.[0-9]+){1,2})(?=[-+~]|\Z)")
 
 
-def carried(version):
+def carried(version: str) -> "str | None":
     """The driver's version in a package's, None if it has none.
 
     >>> carried("1:550.90.07-0ubuntu0.22.04.1"), carried("6.8.0-40.40+1")
@@ -58,7 +62,7 @@ def carried(version):
     return match.group(1) if match and int(match.group(1).split(".")[0]) >= 100 else None
 
 
-def fits(version, specifier):
+def fits(version: str, specifier: str) -> bool:
     """Whether a version is admitted for certain; what is beyond plain numbers is not.
 
     >>> fits("550.90.07", ">=550,<560"), fits("550.90.07", "550.*"), fits("550.90.07", "~=550")
@@ -94,7 +98,7 @@ def fits(version, specifier):
     return True
 
 
-def parse_installed(text):
+def parse_installed(text: str) -> "list[list[str]]":
     """(state, name, architecture, version) of each row of dpkg-query. Raises ValueError."""
     rows = [row.split("\t") for row in text.split("\n") if row]
     for row in rows:
@@ -103,7 +107,7 @@ def parse_installed(text):
     return rows
 
 
-def parse_offers(text):
+def parse_offers(text: str) -> "dict[str, list[str]]":
     """{name: versions}, the highest first, from `apt-cache madison`. Raises ValueError.
 
     >>> parse_offers(" a | 1:2-1 | file:/r ./ Packages\\n a | 1:1-1 | http://h x/main Sources")
@@ -122,7 +126,7 @@ def parse_offers(text):
     return found
 
 
-def parse_states(text):
+def parse_states(text: str) -> "set[str]":
     """Packages that came with others, from apt's extended_states: by name, and name:architecture.
 
     >>> sorted(parse_states("Package: a\\nArchitecture: amd64\\nAuto-Installed: 1\\n"))
@@ -136,7 +140,7 @@ def parse_states(text):
     return found
 
 
-def automatic():
+def automatic() -> "set[str]":
     """Names of the packages that were installed for others only. Raises OSError, ValueError."""
     try:
         return parse_states(read("/", STATES))
@@ -144,7 +148,7 @@ def automatic():
         return set()
 
 
-def package(name, state, version):
+def package(name: str, state: str, version: str) -> "Reading":
     """What dpkg says of an installed package."""
     record = Reading(name=name)
     if state.strip()[1:] == "i" and VERSION.match(version):
@@ -155,7 +159,7 @@ def package(name, state, version):
     return record
 
 
-def of_dpkg(running):
+def of_dpkg(running: "str | None") -> "list[Reading]":
     """The driver's packages with what apt has of them. Raises SectionError."""
     query = find("dpkg-query")
     try:
@@ -182,7 +186,7 @@ def of_dpkg(running):
     return packages + offered(packages, running, native[0] if native else "")
 
 
-def offered(packages, running, native):
+def offered(packages: "list[Reading]", running: "str | None", native: str) -> "list[Reading]":
     """Give each package its offers; returns those that take the place of one of these.
 
     The driver's version is in the name of some: nvidia-firmware-550-550.90.07.
@@ -211,7 +215,7 @@ def offered(packages, running, native):
     return others
 
 
-def beginning_with(stem):
+def beginning_with(stem: str) -> "list[str]":
     """Names of packages, known to apt, of which a driver's version is all that is left. Raises
     SectionError."""
     names = apt_cache("pkgnames", "--", stem).split()
@@ -219,17 +223,17 @@ def beginning_with(stem):
     return found[:MOST]
 
 
-def madison(names):
+def madison(names: "Sequence[str]") -> "dict[str, list[str]]":
     """What the repositories have of these packages. Raises SectionError, ValueError."""
     return parse_offers(apt_cache("madison", "--", *names)) if names else {}
 
 
-def apt_cache(*words):
+def apt_cache(*words: str) -> str:
     path = find("apt-cache")
     return printed((path,) + WITHOUT_CACHES + words, SECONDS, OUTPUT)
 
 
-def of_rpm(running):
+def of_rpm(running: "str | None") -> "list[Reading]":
     """The driver's packages; what the repositories have is not known. Raises SectionError."""
     rpm = find("rpm")
     text = printed((rpm, "-qa", "--queryformat", "%{NAME}\\t%{EVR}\\n"), SECONDS, OUTPUT)
@@ -248,12 +252,12 @@ def of_rpm(running):
     return list(found.values())
 
 
-def belongs(name, version, running):
+def belongs(name: str, version: str, running: "str | None") -> bool:
     """Whether it is a package of NVIDIA's driver, or may be: by its name or its version."""
     return bool(OF_NVIDIA.match(name)) or (running is not None and carried(version) == running)
 
 
-def collect(root, request):
+def collect(root: str, request: "dict[str, Any]") -> "dict[str, Any]":
     asked = request.get("asks", {}).get("packages", ())
     if root != "/":
         raise Absent("packages are read on a running machine only")

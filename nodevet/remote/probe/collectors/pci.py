@@ -23,6 +23,10 @@ from nodevet.remote.probe.files import (
 )
 from nodevet.remote.probe.pci_config import Registers, target_generation
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
 COUNTERS = True
 DEVICES = "/sys/bus/pci/devices"
 LARGEST = 1 << 16  # functions
@@ -44,7 +48,7 @@ IDS = (  # field, file, hex digits
 )
 
 
-def parse_hex(text, digits):
+def parse_hex(text: str, digits: int) -> str:
     """A number that sysfs prints as 0x10de, as that many hex digits. Raises ValueError."""
     match = re.match(r"0x([0-9a-fA-F]{1,8})\Z", text)
     if match is None or int(match.group(1), 16) >> (4 * digits):
@@ -52,7 +56,7 @@ def parse_hex(text, digits):
     return "{:0{}x}".format(int(match.group(1), 16), digits)
 
 
-def parse_speed(text):
+def parse_speed(text: str) -> float:
     """GT/s per lane of "16.0 GT/s PCIe" or "16 GT/s". Raises ValueError: "Unknown"."""
     match = re.match(r"([0-9]{1,3}(?:\.[0-9])?) GT/s(?: PCIe)?\Z", text)
     if match is None:
@@ -60,7 +64,7 @@ def parse_speed(text):
     return float(match.group(1))
 
 
-def parse_width(text):
+def parse_width(text: str) -> int:
     """Lanes of a link. Raises ValueError for 0, 63 and 255, which mean that there is none."""
     width = integer(text)
     if width not in WIDTHS:
@@ -68,7 +72,7 @@ def parse_width(text):
     return width
 
 
-def parse_aer(text):
+def parse_aer(text: str) -> "tuple[int, dict[str, int]]":
     """(total, {kind: count above zero}) of an aer_dev_* file. Raises ValueError."""
     total, kinds = None, {}
     for row in text.splitlines():
@@ -82,7 +86,7 @@ def parse_aer(text):
     return total, kinds
 
 
-def parse_upstream(path):
+def parse_upstream(path: str) -> "list[str]":
     """Addresses of the ports above a function, nearest first, from its resolved path.
 
     >>> parse_upstream("/sys/devices/pci0000:00/0000:00:01.0/0000:19:00.0")
@@ -104,7 +108,7 @@ LINK = (
 )
 
 
-def revision(root, place):
+def revision(root: str, place: str) -> str:
     """The revision as the function answers now: ff once it has fallen off the bus.
 
     sysfs keeps what it read at boot in `revision`; `config` asks the function.
@@ -118,7 +122,7 @@ def revision(root, place):
     return parsed(root, place + "revision", parse_hex, 2)
 
 
-def target(root, place):
+def target(root: str, place: str) -> float:
     """GT/s that the link below a port is to train to at most. Raises OSError, ValueError."""
     registers = Registers(root, place + "config")
     try:
@@ -130,7 +134,7 @@ def target(root, place):
     return GENERATIONS[generation]
 
 
-def aer(root, place):
+def aer(root: str, place: str) -> "Reading":
     record = Reading(kinds={})
     for field in AER:
         record.take(field, parsed, root, place + "aer_dev_" + field, parse_aer)
@@ -141,7 +145,7 @@ def aer(root, place):
     return record
 
 
-def bound(root, driver):
+def bound(root: str, driver: str) -> "list[str]":
     """The names of the devices that a driver has; none if there is no such driver."""
     try:
         return [name for name in names(root, driver, LARGEST) if ":" in name or "." in name]
@@ -149,13 +153,13 @@ def bound(root, driver):
         return []
 
 
-def aer_ports(root):
+def aer_ports(root: str) -> "list[str]":
     """The ports whose AER service is the kernel's own, drivers/pci/pcie/portdrv.c: none where
     the firmware handles errors first (_OSC), with pci=noaer, and if no port is seen."""
     return sorted({name.rpartition(":")[0] for name in bound(root, AER_SERVICES) if ":" in name})
 
 
-def function(root, address):
+def function(root: str, address: str) -> "Reading":
     """Everything about one function. Where its path does not say what is above it,
     `upstream` is empty and its reason given."""
     place = "{}/{}/".format(DEVICES, address)
@@ -185,7 +189,7 @@ def function(root, address):
     return record
 
 
-def physical_function(root, place):
+def physical_function(root: str, place: str) -> str:
     """The address of a virtual function's physical one; empty for any other. Raises OSError.
 
     See Documentation/PCI/pci-iov-howto.rst in the kernel tree.
@@ -196,12 +200,12 @@ def physical_function(root, place):
         return ""
 
 
-def upstream(root, place):
+def upstream(root: str, place: str) -> "list[str]":
     """Addresses of the ports above a function, nearest first. Raises ValueError."""
     return parse_upstream(resolve(root, place))
 
 
-def wanted(root, address):
+def wanted(root: str, address: str) -> bool:
     """Whether a function is NVIDIA's, a NIC or NVMe, or does not say what it is."""
     place = "{}/{}/".format(DEVICES, address)
     try:
@@ -212,7 +216,7 @@ def wanted(root, address):
     return vendor == NVIDIA or code[:2] == "02" or code[:4] == "0108"
 
 
-def collect(root, request):
+def collect(root: str, request: "dict[str, Any]") -> "dict[str, Any]":
     note = request.get("note", silent)
     try:
         addresses = [name for name in names(root, DEVICES, LARGEST) if ADDRESS.match(name)]

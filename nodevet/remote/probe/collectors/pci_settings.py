@@ -23,6 +23,10 @@ from nodevet.remote.probe.files import (
 )
 from nodevet.remote.probe.pci_config import Registers, access_control, express
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Container, Iterable
+
 AFTER = ("pci",)  # which functions there are
 ASKED = True
 NOT_ASKED = "the probe was not asked for it"  # as nodevet.evidence.core has it
@@ -39,7 +43,7 @@ NUMBER = re.compile(r"[0-9]{1,7}\Z")
 MOST_IRQS = 2048  # of one function, by the standard of MSI-X
 
 
-def config(record, root, place):
+def config(record: "Reading", root: str, place: str) -> None:
     """PCI Express and ACS."""
     registers, why = attempt(Registers, root, place + "config")
     if registers is None:
@@ -54,7 +58,7 @@ def config(record, root, place):
         registers.close()
 
 
-def iommu(record, root, place):
+def iommu(record: "Reading", root: str, place: str) -> None:
     """The function's IOMMU group and how it translates: DMA, DMA-FQ, identity."""
     try:
         record["iommu_group"] = integer(link_name(root, place + "iommu_group"))
@@ -69,7 +73,7 @@ def iommu(record, root, place):
     record.take("iommu_type", line, root, group)
 
 
-def interrupts(record, root, place):
+def interrupts(record: "Reading", root: str, place: str) -> None:
     """How many interrupts the function has, and the CPUs that any of them is sent to."""
     numbers, why = attempt(names, root, place + "msi_irqs", MOST_IRQS)
     if why == "ENOENT":
@@ -82,7 +86,7 @@ def interrupts(record, root, place):
     record.take("irq_cpus", cpus_of, root, numbers)
 
 
-def cpus_of(root, numbers):
+def cpus_of(root: str, numbers: "Iterable[int]") -> str:
     """The CPUs that these interrupts are sent to, as a list. Raises OSError, ValueError."""
     ways = [(name, parse_cpulist) for name in ("effective_affinity_list", "smp_affinity_list")]
     cpus = set()
@@ -101,7 +105,7 @@ PARTS = (  # what asks for it, what it sets, for ports too, how it is read
 PORTS_TOO = {part for part, _, ports_too, _ in PARTS if ports_too}
 
 
-def kind_of(function):
+def kind_of(function: "dict[str, Any]") -> str:
     """As PciFunction.kind of nodevet.evidence.pci, of those that are of interest; else empty."""
     code = function["class_code"] or ""
     if function["physfn"] or function["revision"] == "ff":
@@ -113,7 +117,7 @@ def kind_of(function):
     return "nvme" if code[:4] == "0108" else ""
 
 
-def setting(root, function, kind, asked):
+def setting(root: str, function: "dict[str, Any]", kind: str, asked: "Container[str]") -> "Reading":
     record = Reading(
         address=function["address"],
         kind=kind,
@@ -134,7 +138,7 @@ def setting(root, function, kind, asked):
     return record
 
 
-def collect(root, request):
+def collect(root: str, request: "dict[str, Any]") -> "dict[str, Any]":
     note = request.get("note", silent)
     asked = request.get("asks", {}).get("pci_settings", ())
     bus = request.get("found", {}).get("pci", {})

@@ -28,6 +28,10 @@ from nodevet.remote.probe.files import (
 from nodevet.remote.probe.threads import WatchedThread, small, stat_of, threads_of
 from nodevet.remote.probe.watch import Watch, counted, cpu_s
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Iterable
+
 ASKED = True
 ALONE = True
 AFTER = ("gpu", "processes")
@@ -67,7 +71,7 @@ THROTTLING = ("periods", "throttled", "throttled_us")
 CGROUP_COUNTS = THROTTLING + ("memory_events_max",) + tuple(field for field, _, _ in PSI)
 
 
-def gpus_of_pids(found):
+def gpus_of_pids(found: "dict[str, Any]") -> "dict[int, list[int]]":
     """{pid: [GPU index]}: as NVML names them; those that hold /dev/nvidia<N> open where NVML names
     none at all, as in a container."""
     gpus = ((found.get("gpu") or {}).get("data") or {}).get("gpus") or ()
@@ -87,7 +91,7 @@ def gpus_of_pids(found):
     return named
 
 
-def parents(root):
+def parents(root: str) -> "dict[int, int]":
     """{pid: its parent} of every process. Raises OSError, ValueError."""
     found = {}
     for name in names(root, "/proc", PIDS):
@@ -98,11 +102,11 @@ def parents(root):
     return found
 
 
-def stat_of_pid(root, pid):
+def stat_of_pid(root: str, pid: int) -> "dict[str, Any]":
     return stat_of(small(path_under(root, "/proc/{}/stat".format(pid))))
 
 
-def with_descendants(pids, parent_of):
+def with_descendants(pids: "Iterable[int]", parent_of: "dict[int, int]") -> "list[int]":
     """These and all that descends from them, parents first."""
     children: "dict[int, list[int]]" = {}
     for pid, parent in parent_of.items():
@@ -118,7 +122,7 @@ def with_descendants(pids, parent_of):
     return ordered
 
 
-def numa_pages(text):
+def numa_pages(text: str) -> "dict[str, int]":
     """{node: pages of 4 KiB} of numa_maps."""
     found: "dict[str, int]" = {}
     for row in text.splitlines():
@@ -132,28 +136,33 @@ def numa_pages(text):
 class WatchedProcess(object):
     """One process while it is watched."""
 
-    def __init__(self, root, pid, gpus, born_s=None):
+    def __init__(
+        self, root: str, pid: int, gpus: "list[int]", born_s: "float | None" = None
+    ) -> None:
         """`born_s`: when it was seen first, of one that was not there at the first look; all that
         it did was while it was watched."""
         self.root = root
         self.pid = pid
         self.gpus = gpus
         self.born_s = born_s
-        self.seen_s = self.ended_s = None
+        self.seen_s: "float | None" = None
+        self.ended_s: "float | None" = None
         self.place = "/proc/{}/".format(pid)
         self.folder = path_under(root, self.place).rstrip("/") + "/"
         self.first = {} if born_s is None else dict.fromkeys(COUNTS, 0)
-        self.last, self.why = {}, {}
-        self.heir = None  # the parent of whoever has its number now
-        self.name = self.was = None  # its name before it became another program
+        self.last: "dict[str, Any]" = {}
+        self.why: "dict[str, Any]" = {}
+        self.heir: "int | None" = None  # the parent of whoever has its number now
+        self.name: "str | None" = None
+        self.was: "str | None" = None  # its name before it became another program
         self.threads: "list[WatchedThread]" = []
         self.no_threads: "str | None" = "it ended"
         self.has_more = False  # threads than those
-        self.pages = (None, "it was not read")
-        self.status: "tuple[dict[str, str] | None, str | None]" = (None, "it ended")
+        self.pages: "tuple[dict[str, int] | None, Any]" = (None, "it was not read")
+        self.status: "tuple[dict[str, str] | None, Any]" = (None, "it ended")
         self.cgroup = attempt(lambda: Cgroup(root, read(root, self.place + "cgroup")))
 
-    def count(self, at=0.0):
+    def count(self, at: float = 0.0) -> bool:
         """Its counters now; whether it is still there."""
         if self.ended_s is not None:
             return False
@@ -188,19 +197,19 @@ class WatchedProcess(object):
             self.first = dict(self.last)
         return True
 
-    def end(self, why, at):
+    def end(self, why: str, at: float) -> None:
         """What it did after it was seen last is not known, and least of all nothing."""
         if self.ended_s is None:
             self.ended_s = at
         if not self.last:
             self.why.update(dict.fromkeys(COUNTS, why))
 
-    def is_brief(self):
+    def is_brief(self) -> bool:
         """Whether it was born and ended meanwhile, and did next to nothing that was seen."""
         ticks = sum(self.last.get(field) or 0 for field in STAT[:2])
         return None not in (self.born_s, self.ended_s) and ticks < BRIEF
 
-    def find_threads(self, most):
+    def find_threads(self, most: int) -> int:
         """Its threads that were not found before, `most` at most: all of them, or none. Returns
         how many there are."""
         known = {thread.tid for thread in self.threads}
@@ -219,13 +228,13 @@ class WatchedProcess(object):
         self.no_threads = None
         return len(found)
 
-    def read_pages(self):
+    def read_pages(self) -> None:
         if self.last.get("resident_pages", 0) * os.sysconf("SC_PAGE_SIZE") >> 10 > SMALL_KB:
             self.pages = (None, "not read of a process of more than 2 GiB: it would hold it up")
         else:
             self.pages = attempt(lambda: numa_pages(read_numa(self.root, self.place)))
 
-    def told(self, looks):
+    def told(self, looks: int) -> "Reading":
         """The JSON form of nodevet.evidence.process_activity.ProcessActivity."""
         record = Reading(pid=self.pid, gpus=sorted(self.gpus))
         record.update(born_s=self.born_s, seen_s=self.seen_s, ended_s=self.ended_s)
@@ -259,12 +268,12 @@ class WatchedProcess(object):
             record["errors"]["cgroup"] = why
         return record
 
-    def read_status(self):
+    def read_status(self) -> None:
         rows = attempt(lambda: parse_rows(read(self.root, self.place + "status")))
         if rows[0] is not None or self.status[0] is None:
             self.status = rows
 
-    def tell_status(self, record):
+    def tell_status(self, record: "Reading") -> None:
         if self.ended_s is None:
             self.read_status()
         rows, why = self.status
@@ -280,24 +289,24 @@ class WatchedProcess(object):
             record.fail("arguments", "it ended")
 
 
-def ran(record):
+def ran(record: "Reading") -> bool:
     """Whether a process used any CPU time; so it is if that is not known."""
     pairs = (record["user"], record["system"])
     return None in pairs or any(first != last for first, last in pairs)
 
 
-def stack(root, place):
+def stack(root: str, place: str) -> "list[str]":
     """The kernel's functions in which a process sleeps. Raises OSError: only root may see them."""
     rows = read(root, place + "stack").splitlines()
     found = [STACK_ROW.match(row) for row in rows]
     return [match.group(1) for match in found if match][:STACK]
 
 
-def read_numa(root, place):
+def read_numa(root: str, place: str) -> str:
     return read(root, place + "numa_maps")
 
 
-def arguments(root, place):
+def arguments(root: str, place: str) -> str:
     data = read_bytes(root, place + "cmdline", 4 * ARGUMENTS)
     return " ".join(data.decode("utf-8", "backslashreplace").split("\0")).strip()[:ARGUMENTS]
 
@@ -305,11 +314,13 @@ def arguments(root, place):
 class WatchedCgroup(object):
     """One cgroup while it is watched."""
 
-    def __init__(self, cgroup):
+    def __init__(self, cgroup: "Cgroup") -> None:
         self.cgroup = cgroup
-        self.first, self.last, self.why = {}, {}, {}
+        self.first: "dict[str, Any]" = {}
+        self.last: "dict[str, Any]" = {}
+        self.why: "dict[str, Any]" = {}
 
-    def count(self):
+    def count(self) -> None:
         found, why = attempt(self.cgroup.throttling)
         self.last.update(found or dict.fromkeys(THROTTLING))
         events, problem = attempt(self.cgroup.memory_events)
@@ -322,7 +333,7 @@ class WatchedCgroup(object):
         if not self.first:
             self.first = dict(self.last)
 
-    def told(self):
+    def told(self) -> "Reading":
         """The JSON form of nodevet.evidence.process_activity.CgroupActivity."""
         record = Reading(path=self.cgroup.path, version=2 if self.cgroup.v2 else 1)
         for field in ("cpu_quota", "cpus", "memory_limit_b", "memory_used_b", "pages_b"):
@@ -335,7 +346,7 @@ class WatchedCgroup(object):
 class Watched(object):
     """All that is watched."""
 
-    def __init__(self, root, found):
+    def __init__(self, root: str, found: "dict[str, Any]") -> None:
         self.root = root
         gpus = gpus_of_pids(found)
         self.newest = newest(root)
@@ -344,15 +355,16 @@ class Watched(object):
         pids = with_descendants(gpus, parent_of)
         self.complete = set(gpus) <= set(pids) and len(pids) <= PROCESSES
         self.processes = [WatchedProcess(root, pid, gpus.get(pid, [])) for pid in pids[:PROCESSES]]
-        self.groups = {}
+        self.groups: "dict[str, WatchedCgroup]" = {}
         self.births = self.deaths = 0
         self.left_out = max(0, len(pids) - PROCESSES)
         self.next_process = self.next_thread = 0  # whose turn it is
-        self.counted = {}  # pid: (at, ticks of the process, of its threads that were looked at)
+        # pid: (at, ticks of the process, of its threads that were looked at)
+        self.counted: "dict[int, tuple[float, int, int]]" = {}
         for process in self.processes:
             self.add_group(process)
 
-    def add_group(self, process):
+    def add_group(self, process: "WatchedProcess") -> "WatchedCgroup | None":
         """Watch the cgroup of a process; a new one if there is none yet."""
         group, _ = process.cgroup
         if group and group.path and group.path not in self.groups and len(self.groups) < PROCESSES:
@@ -360,7 +372,7 @@ class Watched(object):
             return self.groups[group.path]
         return None
 
-    def begin(self, watch, allowed_s):
+    def begin(self, watch: "Watch", allowed_s: float) -> None:
         """The first look. Threads are those of as many processes as may be watched in the time:
         all of a process, or none."""
         self.find_births(watch, True)
@@ -376,7 +388,7 @@ class Watched(object):
             for thread in process.threads:
                 thread.look(True)
 
-    def look(self, watch, whole):
+    def look(self, watch: "Watch", whole: bool) -> None:
         """A look at what is active; the last one, `whole`, at everything."""
         at = watch.times[-1]
         if whole:
@@ -400,7 +412,7 @@ class Watched(object):
             for group in self.groups.values():
                 group.count()
 
-    def search(self, watch):
+    def search(self, watch: "Watch") -> None:
         """What was born since, and what does more than is looked at; as far as the looks' share
         goes."""
         at = watch.times[-1]
@@ -419,7 +431,7 @@ class Watched(object):
             self.next_thread = (self.next_thread + 1) % len(resting)
             look_again(resting[self.next_thread], at)
 
-    def see(self, process, at):
+    def see(self, process: "WatchedProcess", at: float) -> None:
         """Look at all threads of a process that used more CPU time than those looked at, and at
         those that are new."""
         if not process.count(at):
@@ -435,7 +447,7 @@ class Watched(object):
                 if thread.looked_s != at:
                     look_again(thread, at)
 
-    def add_threads(self, process, at):
+    def add_threads(self, process: "WatchedProcess", at: float) -> None:
         """The threads that a process has got meanwhile."""
         if process.no_threads is not None and process.born_s is None:
             return  # left out from the beginning
@@ -444,7 +456,7 @@ class Watched(object):
         for thread in process.threads[before:]:
             thread.look(True, at)
 
-    def find_births(self, watch, everything):
+    def find_births(self, watch: "Watch", everything: bool) -> None:
         """Processes that descend from those that are watched, and were not there before."""
         at, last = watch.times[-1], newest(self.root)
         if last is not None and last == self.newest:
@@ -468,7 +480,7 @@ class Watched(object):
             if pid not in watched:
                 self.add(pid, at if len(watch.times) > 1 else None)
 
-    def add(self, pid, at):
+    def add(self, pid: int, at: "float | None") -> None:
         """Watch a process that was born meanwhile; without `at` it is there from the first look."""
         self.drop_brief()
         if len(self.processes) >= PROCESSES:
@@ -486,31 +498,31 @@ class Watched(object):
         if group:
             group.count()
 
-    def drop_brief(self):
+    def drop_brief(self) -> None:
         """What only its number is told of."""
         brief = [each for each in self.processes if each.is_brief()]
         self.deaths += len(brief)
         self.left_out += self.heirs(brief)
         self.processes = [each for each in self.processes if each not in brief]
 
-    def heirs(self, processes):
+    def heirs(self, processes: "Iterable[WatchedProcess]") -> int:
         """How many of these numbers another process of the job has got; it was not watched."""
         watched = {process.pid for process in self.processes}
         return sum(process.heir in watched for process in processes)
 
 
-def look_again(thread, at):
+def look_again(thread: "WatchedThread", at: float) -> None:
     """At a thread that this look had skipped."""
     del thread.states[-1], thread.ticks[-1]
     thread.look(False, at)
 
 
-def newest(root):
+def newest(root: str) -> "int | None":
     """The number that was given last to a process or thread; None if that cannot be read."""
     return attempt(lambda: integer(line(root, "/proc/loadavg").split()[4]))[0]
 
 
-def collect(root, request):
+def collect(root: str, request: "dict[str, Any]") -> "dict[str, Any]":
     watch = Watch("process_activity", root, request, OFTEN, SHARE)
     watched = Watched(root, request.get("found", {}))
     watch.wait()

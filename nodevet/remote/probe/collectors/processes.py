@@ -21,6 +21,10 @@ from nodevet.remote.probe.files import (
     silent,
 )
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Container
+
 AFTER = ("gpu",)  # the pids that NVML names
 USER_HZ = 100  # clock ticks per second in /proc, on every architecture that has the driver
 PIDS = 1 << 20  # entries in /proc
@@ -30,7 +34,7 @@ GPU_FILE = re.compile(rb"/dev/nvidia([0-9]{1,4})(?: \(deleted\))?\Z")
 UNIT = re.compile(r"[^/]+\.(?:service|scope|socket|mount|swap)\Z")
 
 
-def parse_stat(text):
+def parse_stat(text: str) -> "tuple[str, float]":
     """(command, seconds after boot at which it started). Raises ValueError.
 
     The command stands in parentheses and may itself hold spaces and parentheses.
@@ -42,12 +46,12 @@ def parse_stat(text):
     return text[start + 1 : end], integer(fields[19]) / float(USER_HZ)
 
 
-def parse_uid(rows, key):
+def parse_uid(rows: "dict[str, str]", key: str) -> int:
     """The real user id, the first of four. Raises ValueError."""
     return integer(pick(rows, "status", key).split()[0])
 
 
-def parse_ids(rows, key):
+def parse_ids(rows: "dict[str, str]", key: str) -> str:
     """CPUs or memory nodes as a list. Raises ValueError."""
     return normal_some(pick(rows, "status", key))
 
@@ -59,7 +63,7 @@ STATUS = (  # field, row of /proc/<pid>/status
 )
 
 
-def parse_cgroup(text):
+def parse_cgroup(text: str) -> str:
     """The path in systemd's hierarchy, or else in the unified one. Raises ValueError."""
     paths = {}
     for row in text.splitlines():
@@ -71,7 +75,7 @@ def parse_cgroup(text):
     raise ValueError("no systemd or unified hierarchy")
 
 
-def parse_unit(cgroup):
+def parse_unit(cgroup: str) -> str:
     """The systemd unit in a cgroup path: the first part that is not a slice. Raises ValueError.
 
     >>> parse_unit("/system.slice/slurmd.service/step_0")
@@ -83,7 +87,7 @@ def parse_unit(cgroup):
     raise ValueError("no systemd unit in the cgroup path")
 
 
-def gpu_minors(root, pid):
+def gpu_minors(root: str, pid: int) -> "list[int]":
     """The N of every /dev/nvidia<N> that a process holds open. Raises OSError, ValueError."""
     directory = "/proc/{}/fd".format(pid)
     place = os.fsencode(path_under(root, directory))
@@ -98,17 +102,17 @@ def gpu_minors(root, pid):
     return sorted(minors)
 
 
-def named_by_nvml(found):
+def named_by_nvml(found: "dict[str, Any]") -> "set[int]":
     """The pids in the gpu section's result."""
     gpus = (found.get("gpu", {}).get("data") or {}).get("gpus") or ()
     return {process["pid"] for gpu in gpus for process in gpu.get("processes") or ()}
 
 
-def exists(root, pid):
+def exists(root: str, pid: int) -> bool:
     return os.path.isdir(path_under(root, "/proc/{}".format(pid)))
 
 
-def process(root, pid, minors):
+def process(root: str, pid: int, minors: "list[int] | Exception") -> "Reading":
     """One process; `minors` is its open GPUs or the exception that reading them raised."""
     place = "/proc/{}/".format(pid)
     record = Reading(pid=pid)
@@ -135,7 +139,7 @@ def process(root, pid, minors):
     return record
 
 
-def sees_all(root, pids, whole_machine=False):
+def sees_all(root: str, pids: "Container[int]", whole_machine: bool = False) -> bool:
     """Whether /proc shows every process: pid 1 among them, and no PID namespace around us
     other than that of a whole machine."""
     if 1 not in pids:
@@ -148,7 +152,7 @@ def sees_all(root, pids, whole_machine=False):
         return False
 
 
-def collect(root, request):
+def collect(root: str, request: "dict[str, Any]") -> "dict[str, Any]":
     note = request.get("note", silent)
     pids = {int(name) for name in names(root, "/proc", PIDS) if NUMBER.match(name)}
     complete = sees_all(root, pids, request.get("whole_machine", False))

@@ -7,6 +7,10 @@ for a pool that hangs.
 from nodevet.remote.probe.files import Reading, line, names, quote, read
 from nodevet.remote.probe.patterns import Pattern
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
 MDSTAT = "/proc/mdstat"
 ZFS = "/proc/spl/kstat/zfs"
 ARRAYS = 256
@@ -21,7 +25,7 @@ WAITING = Pattern(r"(recovery|resync|check|reshape)=(DELAYED|PENDING|REMOTE)")
 EXTERNAL = Pattern(r"super external:([a-z]{1,20})(?: |\Z)")
 
 
-def parse_arrays(text):
+def parse_arrays(text: str) -> "list[tuple[str, list[str]]]":
     """[(heading, [the rows below it])] of /proc/mdstat. Raises ValueError."""
     if not text.startswith("Personalities"):
         raise ValueError("not the beginning of {}: {}".format(MDSTAT, quote(text)))
@@ -34,7 +38,7 @@ def parse_arrays(text):
     return blocks
 
 
-def array(root, heading, rows):
+def array(root: str, heading: str, rows: "list[str]") -> "Reading":
     """One array. Raises ValueError if its heading is not one."""
     match = HEAD.match(heading)
     if match is None:
@@ -74,7 +78,7 @@ def array(root, heading, rows):
     return record
 
 
-def sync(text):
+def sync(text: str) -> "tuple[str, float | None]":
     """(what is going on, percent) of an array's rows.
 
     >>> sync("[=>..]  recovery =  8.5% (1/2) finish=17.0min"), sync("resync=DELAYED"), sync("")
@@ -87,7 +91,7 @@ def sync(text):
     return ("{} {}".format(match.group(1), match.group(2).lower()) if match else "", None)
 
 
-def mdstat(root):
+def mdstat(root: str) -> "list[Reading]":
     """The arrays; none if the kernel has no md. Raises OSError, ValueError."""
     try:
         blocks = parse_arrays(read(root, MDSTAT))
@@ -98,7 +102,7 @@ def mdstat(root):
     return [array(root, heading, rows) for heading, rows in blocks]
 
 
-def pools(root):
+def pools(root: str) -> "list[Reading]":
     """The ZFS pools; none if the kernel has no ZFS. Raises OSError, ValueError."""
     try:
         found = names(root, ZFS)
@@ -115,7 +119,7 @@ def pools(root):
     return records
 
 
-def collect(root, request):
+def collect(root: str, request: "dict[str, Any]") -> "dict[str, Any]":
     raid = Reading()
     for field, look, count in (
         ("arrays", mdstat, "arrays_found"),

@@ -13,6 +13,10 @@ from nodevet.remote.probe.devices import exists
 from nodevet.remote.probe.files import Absent, Reading, integer, quote, read_bytes
 from nodevet.remote.probe.netlink import addresses
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Iterable, Sequence
+
 PLACES = ("/proc/1/net", "/proc/net")  # below another root /proc/net is that of who reads it
 LARGEST = 8 << 20  # bytes; 60,000 routes
 SHOWN = 64  # addresses of an interface
@@ -23,7 +27,7 @@ LOCAL = re.compile(r"\s*/32 host LOCAL\Z")
 TRIE_ADDRESS = re.compile(r"\s*\|-- ([0-9.]{7,15})\Z")
 
 
-def ipv4(word):
+def ipv4(word: str) -> str:
     """An address as /proc/net/route prints it, in the machine's own byte order. Raises ValueError.
 
     >>> ipv4("0100007F") if __import__("sys").byteorder == "little" else "127.0.0.1"
@@ -34,14 +38,14 @@ def ipv4(word):
     return socket.inet_ntoa(struct.pack("=I", int(word, 16)))
 
 
-def ipv6(word):
+def ipv6(word: str) -> str:
     """An address of 32 hex digits. Raises ValueError."""
     if not re.match(r"[0-9a-f]{32}\Z", word):
         raise ValueError("not an address: {}".format(quote(word)))
     return socket.inet_ntop(socket.AF_INET6, bytes(bytearray.fromhex(word)))
 
 
-def parse_routes(text):
+def parse_routes(text: str) -> "list[tuple[str, int, str, int, int, int]]":
     """(interface, destination, gateway, flags, metric, mask) of each row. Raises ValueError."""
     found = []
     for row in text.splitlines()[1:]:
@@ -49,22 +53,23 @@ def parse_routes(text):
         if len(words) < 8:
             raise ValueError("not a route: {}".format(quote(row)))
         name, destination, gateway, flags, _, _, metric, mask = words[:8]
-        mask = number(ipv4(mask))
-        found.append(
-            (name, number(ipv4(destination)), ipv4(gateway), int(flags, 16), integer(metric), mask)
-        )
+        start, size = number(ipv4(destination)), number(ipv4(mask))
+        found.append((name, start, ipv4(gateway), int(flags, 16), integer(metric), size))
     return found
 
 
-def number(address):
+def number(address: str) -> int:
     """
     >>> number("0.0.1.0")
     256
     """
-    return struct.unpack("!I", socket.inet_aton(address))[0]
+    found: int = struct.unpack("!I", socket.inet_aton(address))[0]
+    return found
 
 
-def default_ipv4(routes):
+def default_ipv4(
+    routes: "Iterable[tuple[str, int, str, int, int, int]]",
+) -> "list[dict[str, object]]":
     """The default routes that lead somewhere. Raises ValueError."""
     return bounded(
         {"interface": name, "gateway": gateway if flags & GATEWAY else "", "metric": metric}
@@ -73,7 +78,7 @@ def default_ipv4(routes):
     )
 
 
-def parse_default_ipv6(text):
+def parse_default_ipv6(text: str) -> "list[dict[str, object]]":
     """The default routes that lead somewhere. Raises ValueError."""
     found = []
     for row in text.splitlines():
@@ -89,14 +94,14 @@ def parse_default_ipv6(text):
     return bounded(found)
 
 
-def bounded(routes):
+def bounded(routes: "Iterable[dict[str, object]]") -> "list[dict[str, object]]":
     found = list(routes)
     if len(found) > DEFAULTS:
         raise ValueError("more than {} default routes".format(DEFAULTS))
     return found
 
 
-def parse_inet6(text):
+def parse_inet6(text: str) -> "list[tuple[str, str]]":
     """(interface, "2001:db8::1/64") of each address that is not of loopback or of one link.
     Raises ValueError."""
     found = []
@@ -109,7 +114,7 @@ def parse_inet6(text):
     return found
 
 
-def parse_trie(text):
+def parse_trie(text: str) -> "list[str]":
     """The machine's own IPv4 addresses, sorted, each once, apart from those of loopback."""
     found, last = set(), ""
     for row in text.splitlines():
@@ -121,7 +126,9 @@ def parse_trie(text):
     return sorted(address for address in found if not address.startswith("127."))
 
 
-def placed(own, routes):
+def placed(
+    own: "Iterable[str]", routes: "Sequence[tuple[str, int, str, int, int, int]]"
+) -> "tuple[list[tuple[str, str]], list[str]]":
     """[(interface, "192.0.2.2/24")] of these addresses by the routes to their networks, and
     those that several interfaces could have, or none."""
     found, left = [], []
@@ -141,7 +148,7 @@ def placed(own, routes):
     return found, left
 
 
-def listed(pairs):
+def listed(pairs: "Iterable[tuple[str, str]]") -> "list[dict[str, object]]":
     """The addresses by interface; of an interface with many the first."""
     names: "dict[str, list[str]]" = {}
     for name, address in pairs:
@@ -152,7 +159,7 @@ def listed(pairs):
     ]
 
 
-def text_of(root, path):
+def text_of(root: str, path: str) -> str:
     """A file of /proc/net, whole. Raises OSError, ValueError."""
     data = read_bytes(root, path, LARGEST + 1)
     if len(data) > LARGEST:
@@ -160,7 +167,9 @@ def text_of(root, path):
     return data.decode("utf-8", "backslashreplace")
 
 
-def ipv4_addresses(root, place, routes):
+def ipv4_addresses(
+    root: str, place: str, routes: "Sequence[tuple[str, int, str, int, int, int]]"
+) -> "tuple[list[tuple[str, str]], list[str]]":
     """As `placed` has them. Raises OSError, ValueError."""
     if root == "/":
         known = addresses()
@@ -171,7 +180,7 @@ def ipv4_addresses(root, place, routes):
     return placed(own, routes)
 
 
-def ipv6_addresses(root, place):
+def ipv6_addresses(root: str, place: str) -> "list[tuple[str, str]]":
     """Raises OSError, ValueError. A kernel without IPv6 has none."""
     try:
         return parse_inet6(text_of(root, place + "/if_inet6"))
@@ -179,7 +188,7 @@ def ipv6_addresses(root, place):
         return []
 
 
-def ipv6_defaults(root, place):
+def ipv6_defaults(root: str, place: str) -> "list[dict[str, object]]":
     """Raises OSError, ValueError. A kernel without IPv6 has none."""
     try:
         return parse_default_ipv6(text_of(root, place + "/ipv6_route"))
@@ -187,7 +196,7 @@ def ipv6_defaults(root, place):
         return []
 
 
-def collect(root, request):
+def collect(root: str, request: "dict[str, Any]") -> "dict[str, Any]":
     places = PLACES[1:] if root == "/" else PLACES
     place = next((each for each in places if exists(root, each + "/route")), None)
     if place is None:

@@ -5,6 +5,10 @@ import os
 from nodevet.remote.probe.files import Absent, Reading, quote
 from nodevet.remote.systemd import show, unit_names
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
 RUNNING = "/run/systemd/system"  # as sd_booted(3) has it
 NAME = unit_names(
     "service",
@@ -27,7 +31,7 @@ FIELDS = (  # field, property of systemd
 PROPERTIES = ("Id", "Names") + tuple(name for _, name in FIELDS)
 
 
-def unit(name, shown):
+def unit(name: str, shown: "dict[str, str]") -> "Reading":
     """What systemd says of the unit that was asked for by this name."""
     record = Reading(name=name)
     fields = [field for field, _ in FIELDS]
@@ -42,7 +46,7 @@ def unit(name, shown):
     return record
 
 
-def unsettled(results):
+def unsettled(results: "dict[str, Any]") -> bool:
     """Whether a unit is being started or stopped, and not again and again."""
     units = (results.get("services", {}).get("data") or {}).get("units") or ()
     return any(
@@ -52,7 +56,7 @@ def unsettled(results):
     )
 
 
-def collect(root, request):
+def collect(root: str, request: "dict[str, Any]") -> "dict[str, Any]":
     asked = sorted(set(request.get("asks", {}).get("services", ())))
     if root != "/":
         raise Absent("systemd is queried on a running machine only")

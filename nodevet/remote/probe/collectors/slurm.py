@@ -8,6 +8,10 @@ from nodevet.remote.probe.files import Absent, Reading, SectionError, line, quot
 from nodevet.remote.probe.patterns import Pattern
 from nodevet.remote.program import find, run
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
 ASKED = True
 ALONE = True
 SELF = "self"
@@ -19,7 +23,7 @@ OUTPUT = 1 << 18  # bytes
 FIELDS = ("state", "reason", "gpus")
 
 
-def parse_node(text):
+def parse_node(text: str) -> "dict[str, str]":
     """{key: value} of one row of `scontrol show node -o`; a value may hold spaces.
 
     >>> parse_node("NodeName=a State=IDLE+DRAIN Reason=bad GPU 3 [root@now] Comment=x")["Reason"]
@@ -29,7 +33,7 @@ def parse_node(text):
     return {key: value.strip() for key, value in zip(parts[1::2], parts[2::2])}
 
 
-def node(name):
+def node(name: str) -> "Reading":
     """What scontrol says of a node, as a record. Raises SectionError."""
     code, text, complaint = run((find("scontrol"), "show", "node", "-o", name), SECONDS, OUTPUT)
     if code:
@@ -49,7 +53,7 @@ def node(name):
     return record
 
 
-def collect(root, request):
+def collect(root: str, request: "dict[str, Any]") -> "dict[str, Any]":
     asked = sorted(set(request.get("asks", {}).get("slurm", ())))
     if root != "/":
         raise Absent("scontrol is run on a running machine only")

@@ -21,6 +21,10 @@ from nodevet.remote.probe.files import (
     read_bytes,
 )
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Iterable
+
 ASKED = True
 ALONE = True
 NUMBER = re.compile(r"[1-9][0-9]{0,9}\Z")
@@ -32,7 +36,7 @@ UNTOLD = -1
 MOST = 256  # processes that are listed
 
 
-def parse_state(text):
+def parse_state(text: str) -> "tuple[str, str, bool, int, float]":
     """(command, state, whether a kernel thread, parent, start in s after boot). Raises ValueError.
 
     The command stands in parentheses and may itself hold spaces and parentheses.
@@ -46,7 +50,7 @@ def parse_state(text):
     return text[start + 1 : end], fields[0], kernel, integer(fields[1]), begun
 
 
-def state(root, pid):
+def state(root: str, pid: int) -> "tuple[str, str, bool, int, float] | None":
     """`parse_state` of a process, or None once it is gone."""
     try:
         text = read_bytes(root, "/proc/{}/stat".format(pid), SHORT)
@@ -55,7 +59,7 @@ def state(root, pid):
         return None
 
 
-def switches(root, pid):
+def switches(root: str, pid: int) -> int:
     """How often it was scheduled so far. Raises OSError, ValueError."""
     path = "/proc/{}/status".format(pid)
     rows = parsed(root, path, parse_rows)
@@ -63,7 +67,7 @@ def switches(root, pid):
     return sum(integer(pick(rows, path, key)) for key in keys)
 
 
-def blocked(root, pid, begun):
+def blocked(root: str, pid: int, begun: float) -> "int | None":
     """How often a process was scheduled that is blocked and is still the same, UNTOLD if that
     cannot be read; else None."""
     found = state(root, pid)
@@ -73,7 +77,9 @@ def blocked(root, pid, begun):
     return UNTOLD if count is None else count
 
 
-def watch(root, suspects, seconds):
+def watch(
+    root: str, suspects: "dict[int, tuple[str, str, bool, int, float]]", seconds: float
+) -> "list[int]":
     """Those of {pid: state} that are blocked at every look and are not scheduled in between."""
     before = {pid: blocked(root, pid, each[4]) for pid, each in suspects.items()}
     left = {pid: count for pid, count in before.items() if count is not None}
@@ -88,20 +94,20 @@ def watch(root, suspects, seconds):
     return sorted(left)
 
 
-def process(root, pid, found):
+def process(root: str, pid: int, found: "tuple[str, str, bool, int, float]") -> "Reading":
     command, letter, _, parent, begun = found
     record = Reading(pid=pid, command=command, state=letter, parent=parent, started_s=begun)
     record.take("wchan", line, root, "/proc/{}/wchan".format(pid))
     return record
 
 
-def wanted(asked):
+def wanted(asked: "Iterable[str]") -> float:
     """The seconds that the baseline that asks for most wants them watched."""
     found = [float(each) for each in asked if re.match(r"[0-9]{1,3}\Z", each)]
     return min(LONGEST, max(found or [0.0]))
 
 
-def collect(root, request):
+def collect(root: str, request: "dict[str, Any]") -> "dict[str, Any]":
     seconds = wanted(request.get("asks", {}).get("stuck", ()))
     pids = {int(name) for name in names(root, "/proc", PIDS) if NUMBER.match(name)}
     states = {pid: state(root, pid) for pid in pids}

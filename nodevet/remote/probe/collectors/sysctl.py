@@ -4,12 +4,16 @@ import re
 
 from nodevet.remote.probe.files import LINE, Reading, read, silent
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
 NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]*(\.[A-Za-z0-9_/:@+-]+)+\Z")
 SECRET = re.compile(r"[_.](key|secret)\Z")  # tcp_fastopen_key, stable_secret
 SWAPPED = str.maketrans("./", "/.")
 
 
-def path_of(name):
+def path_of(name: str) -> str:
     """The file of a parameter; a dot inside a part is spelled /. Raises ValueError.
 
     >>> path_of("net.ipv4.conf.eth0/1.forwarding")
@@ -21,7 +25,7 @@ def path_of(name):
     return "/proc/sys/" + "/".join(parts)
 
 
-def value(root, name):
+def value(root: str, name: str) -> str:
     """Its text, words apart by one space. Raises OSError, ValueError."""
     path = path_of(name)
     if SECRET.search(name):
@@ -32,7 +36,7 @@ def value(root, name):
     return text
 
 
-def collect(root, request):
+def collect(root: str, request: "dict[str, Any]") -> "dict[str, Any]":
     note = request.get("note", silent)
     parameters = []
     for name in sorted(set(request.get("asks", {}).get("sysctl", ()))):
