@@ -20,7 +20,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Callable
 
-    from nodevet.remote.probe.kernel_hardware import Said
+    from nodevet.remote.probe.kernel_hardware import LineFacts
 
 EVENTS = 1000  # different ones; a healthy node has few, a broken one tens
 LONGEST = 1024  # characters that are looked at; no message of the kernel is longer
@@ -36,8 +36,8 @@ BY_USERS = Pattern(
 )
 
 
-def classify(text: str) -> "Said | None":
-    """The Said of a message, or None if it is of no use here."""
+def classify(text: str) -> "LineFacts | None":
+    """The LineFacts of a message, or None if it is of no use here."""
     said = driver_line(text)
     if said is None or said.kind == UNMATCHED:
         return kernel_line(text) or nic_line(text) or said
@@ -127,7 +127,7 @@ class Events(object):
         self.clear()
 
     def clear(self) -> None:
-        self.found: "dict[Said, Event]" = {}
+        self.found: "dict[LineFacts, Event]" = {}
         # (kind, code) -> the details that are told apart
         self.details: "dict[tuple[str, int | None], set[str]]" = {}
         self.dropped = 0
@@ -137,7 +137,7 @@ class Events(object):
         """A LogReader of one log, whose events are kept here."""
         return LogReader(self.keep)
 
-    def keep(self, said: "Said", seconds: "float | None", text: str, times: int = 1) -> None:
+    def keep(self, said: "LineFacts", seconds: "float | None", text: str, times: int = 1) -> None:
         if said.kind == UNMATCHED:
             self.unmatched += times
             return
@@ -160,7 +160,7 @@ class Events(object):
         return [record(said, event) for said, event in ordered]
 
 
-def record(said: "Said", event: "Event") -> "Reading":
+def record(said: "LineFacts", event: "Event") -> "Reading":
     found = Reading(kind=said.kind, count=event.count, text=event.text)
     found["times_s"] = event.times.starts
     for field, value, why in (

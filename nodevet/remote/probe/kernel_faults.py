@@ -13,7 +13,7 @@ the beginning of a line on, and needs more of it than a name has.
 import re
 from functools import lru_cache
 
-from nodevet.remote.probe.kernel_hardware import Said
+from nodevet.remote.probe.kernel_hardware import LineFacts
 from nodevet.remote.probe.patterns import NAME, Pattern
 
 STUCK = r" - CPU#[0-9]{1,5} stuck for [0-9]{1,9}s! \[(" + NAME + r"):[0-9]{1,10}\]"
@@ -120,8 +120,8 @@ def pattern(text: str) -> "re.Pattern[str]":
     return re.compile(text, re.DOTALL)
 
 
-def kernel_line(text: str) -> "Said | None":
-    """The Said of a line about the kernel's own trouble or a disk's, or None."""
+def kernel_line(text: str) -> "LineFacts | None":
+    """The LineFacts of a line about the kernel's own trouble or a disk's, or None."""
     if text.startswith(FIRST):
         for begin, kind, rest in BEGINNINGS:
             if text.startswith(begin):
@@ -129,17 +129,17 @@ def kernel_line(text: str) -> "Said | None":
                 if said:
                     return said
     if "LOCKUP" in text and HARD_LOCKUP.match(text):
-        return Said("hard_lockup")
+        return LineFacts("hard_lockup")
     if " [#" in text and pattern(DIED).match(text):
-        return Said("oops")
+        return LineFacts("oops")
     if " error" in text and " in lib" in text:
         match = pattern(CRASHED).match(text)
         if match:
-            return Said("segfault", detail="{} in {}".format(match.group(1), match.group(2)))
+            return LineFacts("segfault", detail="{} in {}".format(match.group(1), match.group(2)))
     return disk_line(text)
 
 
-def begun(text: str, begin: str, kind: str, rest: str) -> "Said | None":
+def begun(text: str, begin: str, kind: str, rest: str) -> "LineFacts | None":
     if kind == "nvme_error":
         match = pattern(NVME).match(text)
     elif begin.startswith("EXT4-fs (") and "read-only" in text:
@@ -148,7 +148,7 @@ def begun(text: str, begin: str, kind: str, rest: str) -> "Said | None":
         match = pattern(rest).match(text, len(begin))
     if match is None:
         # one that is worded in another way is still one
-        return Said(kind) if begin.endswith(": Kill") else None
+        return LineFacts(kind) if begin.endswith(": Kill") else None
     detail = match.group(1) if match.re.groups else None
     if detail and kind == "fs_error":
         detail = detail.rstrip(".:")
@@ -156,24 +156,24 @@ def begun(text: str, begin: str, kind: str, rest: str) -> "Said | None":
             detail = JOURNAL.sub("", detail)
     if kind == "io_error" and NOT_DISKS.match(detail):
         return None
-    return Said(kind, detail=detail)
+    return LineFacts(kind, detail=detail)
 
 
-def disk_line(text: str) -> "Said | None":
+def disk_line(text: str) -> "LineFacts | None":
     if text.startswith(BLOCK_WORDS):
         match = pattern(BLOCK).match(text)
         if match and not NOT_DISKS.match(match.group(1)):
-            return Said("io_error", detail=match.group(1))
+            return LineFacts("io_error", detail=match.group(1))
     elif text.startswith("nvme") and " @ LBA " in text:
         match = pattern(NVME_COMMAND).match(text)
         if match:
-            return Said("nvme_error", detail=match.group(1))
+            return LineFacts("nvme_error", detail=match.group(1))
     elif text.startswith("ata"):
         match = pattern(ATA).match(text)
         if match:
-            return Said("io_error", detail=match.group(1))
+            return LineFacts("io_error", detail=match.group(1))
     elif text.startswith(("EXT4-fs (", "BTRFS ")):
         match = pattern(READ_ONLY).match(text)
         if match:
-            return Said("read_only", detail=match.group(1) or match.group(2))
+            return LineFacts("read_only", detail=match.group(1) or match.group(2))
     return None

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from typing import Any, Callable, Iterator, Match
 
 
-class Said(namedtuple("Said", "kind code address severity detail")):
+class LineFacts(namedtuple("LineFacts", "kind code address severity detail")):
     """What a line says: the kind of event, the number of an Xid, a PCI address, fatal, nonfatal or
     corrected, and what else tells events of a kind apart: a process, a device, a part of a GPU."""
 
@@ -30,7 +30,7 @@ class Said(namedtuple("Said", "kind code address severity detail")):
         address: "str | None" = None,
         severity: "str | None" = None,
         detail: "str | None" = None,
-    ) -> "Said":
+    ) -> "LineFacts":
         return super().__new__(cls, kind, code, address, severity, detail)
 
 
@@ -189,8 +189,8 @@ def edac_part(text: str) -> "str | None":
     return match and " ".join(part for part in match.groups() if part)
 
 
-def machine_check(body: str) -> "Said | None":
-    """The Said of what follows `[Hardware Error]: `; None if it tells nothing new.
+def machine_check(body: str) -> "LineFacts | None":
+    """The LineFacts of what follows `[Hardware Error]: `; None if it tells nothing new.
 
     >>> machine_check("CPU 0: Machine Check: 0 Bank 8: 8c00004000010090").severity
     'corrected'
@@ -198,13 +198,13 @@ def machine_check(body: str) -> "Said | None":
     match = STATUS.search(body)
     if match:
         severity, told = by_status(match)
-        return None if told else Said("mce", severity=severity, detail=bank(body))
+        return None if told else LineFacts("mce", severity=severity, detail=bank(body))
     if body.startswith(LOGGED):
-        return Said("mce_logged")
+        return LineFacts("mce_logged")
     for severity, words in WORDS:
         if words.match(body) or words.match(body.partition(": ")[2]):
-            return Said("mce", severity=severity)
-    return None if MCE_DETAILS.match(body) else Said("mce")
+            return LineFacts("mce", severity=severity)
+    return None if MCE_DETAILS.match(body) else LineFacts("mce")
 
 
 class Report(object):
@@ -239,8 +239,8 @@ class Report(object):
                 last["bus_id"] = spelled(device)
             last.setdefault("lines", []).append(text)
 
-    def events(self) -> "Iterator[tuple[Said, str]]":
-        """(Said, text) of each section but those for information."""
+    def events(self) -> "Iterator[tuple[LineFacts, str]]":
+        """(LineFacts, text) of each section but those for information."""
         for section in self.sections or [{"severity": None, "lines": []}]:
             severity = section["severity"] or self.severity
             pcie = section.get("kind", "").startswith("PCIe")
@@ -249,13 +249,15 @@ class Report(object):
             )
             if severity != "info":
                 kind = "aer" if pcie else "mce"
-                said = Said(kind, None, section.get("bus_id"), severity, section.get("location"))
+                said = LineFacts(
+                    kind, None, section.get("bus_id"), severity, section.get("location")
+                )
                 yield said, text[:TEXT]
 
 
 class Hardware(object):
     """Takes the messages of one log in their order; `keep(said, seconds, text, times)` gets
-    what they tell, as a Said."""
+    what they tell, as a LineFacts."""
 
     def __init__(self, keep: "Callable[..., None]") -> None:
         self.keep = keep
@@ -275,7 +277,7 @@ class Hardware(object):
         elif text.startswith("EDAC "):
             return self.edac(seconds, text)
         elif text.startswith(MEMORY_WORDS) and MEMORY_FAILURE.match(text):
-            self.keep(Said("mce", severity="nonfatal"), seconds, text)
+            self.keep(LineFacts("mce", severity="nonfatal"), seconds, text)
         else:
             return False
         return True
@@ -286,12 +288,12 @@ class Hardware(object):
         if match:
             severity = "corrected" if match.group(2) == "CE" else "nonfatal"
             times = max(1, int(match.group(1) or 1))
-            said = Said("mce", severity=severity, detail=edac_part(text))
+            said = LineFacts("mce", severity=severity, detail=edac_part(text))
             self.keep(said, seconds, text, times)
             return True
         if other is None or other.end() <= NAME_BYTES:
             return False
-        self.keep(Said("mce"), seconds, text)
+        self.keep(LineFacts("mce"), seconds, text)
         return True
 
     def error(self, seconds: "float | None", text: str, number: "str | None", body: str) -> None:
@@ -333,9 +335,9 @@ class Hardware(object):
                 trigger = int(contained.group(1), 16) >> 1 & 3  # PCI_EXP_DPC_STATUS_TRIGGER_RSN
                 severity = "nonfatal" if trigger == 1 else "fatal"
                 where = where if trigger in (1, 2) else port
-            self.keep(Said("aer", None, where, severity), seconds, text)
+            self.keep(LineFacts("aer", None, where, severity), seconds, text)
         elif bus_error:
-            self.keep(Said("aer", None, port, graded(bus_error)), seconds, text)
+            self.keep(LineFacts("aer", None, port, graded(bus_error)), seconds, text)
         elif state:
             self.state_ends(port)
             if len(self.states) >= OPEN:
@@ -347,16 +349,16 @@ class Hardware(object):
             fatal = int(severities.group(1), 16)
             self.state_ends(port, "fatal" if self.states[port][2] & fatal else "nonfatal")
         elif body.startswith("device recovery failed"):
-            self.keep(Said("aer", None, port, "nonfatal"), seconds, text)
+            self.keep(LineFacts("aer", None, port, "nonfatal"), seconds, text)
         elif "rror" in body and not PCIE_DETAILS.match(body):
-            self.keep(Said("aer", None, port), seconds, text)
+            self.keep(LineFacts("aer", None, port), seconds, text)
 
     def state_ends(self, port: str, severity: "str | None" = None) -> None:
         """aer_status is told; without aer_uncor_severity after aer_layer it was corrected."""
         state = self.states.pop(port, None)
         if state:
             severity = severity or ("corrected" if state[3] else None)
-            self.keep(Said("aer", None, port, severity), state[0], state[1])
+            self.keep(LineFacts("aer", None, port, severity), state[0], state[1])
 
     def end(self) -> None:
         """There is no further message."""

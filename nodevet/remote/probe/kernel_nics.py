@@ -7,7 +7,7 @@ amazon/ena/ena_netdev.c, chelsio/cxgb4, infiniband/hw/irdma; base/dd.c. A line s
 the PCI address, which together are more than a process's name has room for.
 """
 
-from nodevet.remote.probe.kernel_hardware import Said, spelled
+from nodevet.remote.probe.kernel_hardware import LineFacts, spelled
 from nodevet.remote.probe.patterns import Pattern
 
 # driver -> what it logs
@@ -56,24 +56,24 @@ OF_MLX5 = Pattern(
 ADDRESS = Pattern(DEVICE + r"\Z")
 
 
-def nic_line(text: str) -> "Said | None":
-    """The Said of a line about a network card that failed, or that its driver did not take, or a
-    GPU; None of another line."""
+def nic_line(text: str) -> "LineFacts | None":
+    """The LineFacts of a line about a network card that failed, or that its driver did not take, or
+    a GPU; None of another line."""
     if text.startswith(DRIVERS):
         driver = text.partition(" ")[0]
         match = FAILED[driver].match(text)
         if match:
             address = spelled(match)
-            return Said("nic_failed", None, address, "fatal", "{} {}".format(driver, address))
+            return LineFacts("nic_failed", None, address, "fatal", "{} {}".format(driver, address))
     return probe_line(text) if "_one failed with" in text or "probe " in text else None
 
 
-def probe_line(text: str) -> "Said | None":
+def probe_line(text: str) -> "LineFacts | None":
     for form in (PROBE_OF, PROBE_WITH, OF_MLX5):
         match = form.match(text)
         if match and match.group(2) in PROBING:
             driver, _, device = match.groups()
             address = ADDRESS.match(device)
             place = spelled(address) if address else None
-            return Said("probe_failed", None, place, "fatal", "{} {}".format(driver, device))
+            return LineFacts("probe_failed", None, place, "fatal", "{} {}".format(driver, device))
     return None

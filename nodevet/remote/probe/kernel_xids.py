@@ -7,7 +7,7 @@ kernel_rc.c writes a process's name into the middle of an Xid, and the kernel wr
 beginning of other lines: a line is the driver's if it has the whole form of one.
 """
 
-from nodevet.remote.probe.kernel_hardware import ADDRESS, Said, place, spelled
+from nodevet.remote.probe.kernel_hardware import ADDRESS, LineFacts, place, spelled
 from nodevet.remote.probe.patterns import Pattern
 
 TYPE_CHECKING = False
@@ -57,22 +57,22 @@ ACTION = Pattern(
 )
 
 
-def driver_line(text: str) -> "Said | None":
-    """The Said of a line of the NVIDIA driver; None if it is of no use here."""
+def driver_line(text: str) -> "LineFacts | None":
+    """The LineFacts of a line of the NVIDIA driver; None if it is of no use here."""
     if text.startswith("NVRM: Xid"):
         match = XID.match(text)
-        return xid(match, text) if match else Said(UNMATCHED)
+        return xid(match, text) if match else LineFacts(UNMATCHED)
     if text.startswith("NVRM: "):
         if "fallen off the bus" in text and OFF_BUS.match(text):
-            return Said("off_bus", None, place(text))
-        return Said("driver_load") if text.startswith("NVRM: loading NVIDIA UNIX") else None
+            return LineFacts("off_bus", None, place(text))
+        return LineFacts("driver_load") if text.startswith("NVRM: loading NVIDIA UNIX") else None
     if text.startswith("nvidia-nvswitch"):
         return switch_line(text)
     match = RESET_DONE.match(text) if ": reset done" in text else None
-    return Said("gpu_reset", None, spelled(match)) if match else None
+    return LineFacts("gpu_reset", None, spelled(match)) if match else None
 
 
-def xid(match: "Match[str]", text: str) -> "Said":
+def xid(match: "Match[str]", text: str) -> "LineFacts":
     code = int(match.group(5))
     severity = detail = None
     rest = text[match.end() :]
@@ -85,19 +85,19 @@ def xid(match: "Match[str]", text: str) -> "Said":
         detail = " ".join(filter(None, said))
     elif action:
         detail = "0x{:x} {}".format(int(action.group(1), 16), action.group(2))
-    return Said("xid", code, spelled(match), severity, detail)
+    return LineFacts("xid", code, spelled(match), severity, detail)
 
 
-def switch_line(text: str) -> "Said | None":
+def switch_line(text: str) -> "LineFacts | None":
     probed = PROBED.match(text)
     if probed:
-        return Said("nvswitch_probe", None, spelled(probed))
+        return LineFacts("nvswitch_probe", None, spelled(probed))
     if ": SXid" not in text:
         return None
     match = SXID.match(text)
     if match is None:
-        return Said(UNMATCHED)
+        return LineFacts(UNMATCHED)
     if text.startswith(", Data {", match.end(5)):  # belongs to the line before
         return None
     severity = SEVERITIES.get(match.group(6))
-    return Said("sxid", int(match.group(5)), spelled(match), severity)
+    return LineFacts("sxid", int(match.group(5)), spelled(match), severity)

@@ -8,7 +8,7 @@ import pytest
 
 from nodevet.remote.probe.collectors import kernel_log
 from nodevet.remote.probe.kernel_events import DETAILS, TIMES, Events, Times, classify
-from nodevet.remote.probe.kernel_hardware import Said
+from nodevet.remote.probe.kernel_hardware import LineFacts
 from nodevet.remote.probe.kernel_xids import UNMATCHED
 
 NIC = "0000:17:00.0"
@@ -72,7 +72,7 @@ PROBES = [
 @pytest.mark.parametrize(("text", "driver"), PROBES)
 def test_e11_a_device_that_its_driver_did_not_take_is_an_event(text: str, driver: str) -> None:
     found = classify(text)
-    assert found == Said("probe_failed", None, NIC, "fatal", f"{driver} {NIC}")
+    assert found == LineFacts("probe_failed", None, NIC, "fatal", f"{driver} {NIC}")
 
 
 @pytest.mark.parametrize(
@@ -91,7 +91,7 @@ def test_e11_a_device_that_its_driver_did_not_take_is_an_event(text: str, driver
 def test_e11_an_rdma_device_that_its_driver_did_not_take_is_an_event(
     text: str, detail: str
 ) -> None:
-    assert classify(text) == Said("probe_failed", None, None, "fatal", detail)
+    assert classify(text) == LineFacts("probe_failed", None, None, "fatal", detail)
 
 
 @pytest.mark.parametrize(
@@ -204,7 +204,7 @@ def test_what_a_line_says(text: str, said: Any) -> None:
 def test_a_process_that_names_itself_like_a_message_tells_nothing(name: str) -> None:
     assert len(name) <= 15  # TASK_COMM_LEN
     line = f"{name}[42]: segfault at 0 ip 0000000000000000 sp 0000000000000000 error 4 in a[0+1]"
-    assert classify(line) in (None, Said(UNMATCHED))
+    assert classify(line) in (None, LineFacts(UNMATCHED))
 
 
 def test_lines_of_one_burst_are_one_occurrence_and_the_latest_are_kept() -> None:
