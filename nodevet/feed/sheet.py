@@ -128,13 +128,15 @@ def _charts(node: NodeAnswer) -> Iterator[ChartBlock]:
 def _chart(
     title: str, axis: str, points: tuple[ChartPoint, ...], marks: tuple[tuple[float, str], ...]
 ) -> ChartBlock:
+    exact = all(point.least == point.most for point in points)
+    legend = "utilization" if exact else "utilization, at most"
     return ChartBlock(
         title=title,
         media=Medium.PAGE,
         axis=axis,
         unit="%",
         top=100.0,
-        lines=(ChartLine(name="utilization", points=points, tone="quiet"),),
+        lines=(ChartLine(name=legend, points=points),),
         marks=marks,
         key=tuple((TONES[stage], f"{stage.value} binds") for stage in FeedStage),
     )

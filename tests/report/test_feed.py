@@ -94,6 +94,8 @@ def test_a_bound_is_never_shown_as_a_number() -> None:
     assert "≤ 73.2 %" in text and "≥ 1.37×" in text
     assert "transform or storage" in text
     assert "storage not known" in text and "storage.read is not given" in text
+    assert "utilization, at most" in rendered("html", asked(storage=None))
+    assert "utilization, at most" not in rendered("html", asked())
     nothing = rendered("table", asked(storage=None, transform=None, link=None))
     assert all(line.split()[-9:-8] != ["100.0"] for line in nothing.splitlines())
     assert "how many are needed is not known" in nothing
