@@ -5,7 +5,6 @@ from math import inf
 
 from nodevet.age import seconds_of
 from nodevet.history.model import FindingSpan, FixProof, RecordedAction, SpanEnd
-from nodevet.model import Finding
 from nodevet.result import Outcome
 
 DONE = (Outcome.CHANGED.value, Outcome.VERIFIED_AFTER_REBOOT.value)
@@ -52,23 +51,12 @@ def proved(span: FindingSpan, proofs: Iterable[FixProof]) -> FixProof | None:
     newest = meanwhile[-1] if meanwhile else None
     if newest is None or newest.baseline != span.baseline or span.last_visit > newest.visit:
         return None
-    return newest if is_proved(span.key, span.finding, newest) else None
+    return newest if newest.covers(span.key, span.finding) else None
 
 
 def fixed_since(span: FindingSpan, proofs: Iterable[FixProof]) -> FixProof | None:
     """What a run of fixes proved of a finding that was there at the last visit. None: nothing."""
     return proved(span, proofs) if span.end is None else None
-
-
-def is_proved(key: str, finding: Finding | None, proof: FixProof) -> bool:
-    """Whether the check said ok of what a finding of this key is about. Of what has no lasting
-    name, as groups of CPUs and processes, the label is compared: a step may have made it another
-    one."""
-    if finding is None:
-        return False
-    subject = finding.subject
-    by_label = not (subject.uuid or subject.bus_id) and subject.label in proof.subjects
-    return key in proof.keys or by_label
 
 
 def _seconds(at: str) -> float:

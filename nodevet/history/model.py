@@ -224,6 +224,16 @@ class FixProof(msgspec.Struct, frozen=True, kw_only=True):
     subjects: tuple[str, ...] = ()  # labels of what was fixed, of which each is ok
     visit: int = 0  # the host's last when this was recorded, by its number in the store; 0: none
 
+    def covers(self, key: str, finding: Finding | None) -> bool:
+        """Whether the check said ok of what a finding of this key is about. Of what has no lasting
+        name, as groups of CPUs and processes, the label is compared: a step may have made it
+        another one."""
+        if finding is None:
+            return False
+        subject = finding.subject
+        by_label = not (subject.uuid or subject.bus_id) and subject.label in self.subjects
+        return key in self.keys or by_label
+
 
 class FailedFix(msgspec.Struct, frozen=True, kw_only=True):
     """A fix that failed on a host in a run of fixes."""

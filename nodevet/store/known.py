@@ -8,7 +8,6 @@ from sqlalchemy import Connection, bindparam, func, select
 
 from nodevet import typed
 from nodevet.history import counters, spans
-from nodevet.history.fixed_by import is_proved
 from nodevet.history.model import FixProof, PartKind
 from nodevet.history.spans import OpenSpan
 from nodevet.model import Finding, Severity, Status, Verdict
@@ -153,7 +152,7 @@ def _proved(connection: Connection, hosts: Collection[KnownHost]) -> None:
 def _with_proof(span: OpenSpan, proof: FixProof | None) -> OpenSpan:
     if proof is None or proof.baseline != span.baseline:
         return span
-    known = is_proved(span.key, span.finding, proof)
+    known = proof.covers(span.key, span.finding)
     return msgspec.structs.replace(span, fixed=proof) if known else span
 
 
