@@ -10,6 +10,7 @@ from pathlib import Path
 
 MOST_LINKS = 40  # as Linux: path_resolution(7)
 ACL = "system.posix_acl_access"  # acl(5)
+NO_LOGIN = ("nologin", "false", "sync", "shutdown", "halt")  # shells that run nothing for a user
 
 
 def distrust(path: Path) -> str:
@@ -123,8 +124,27 @@ def alone(user: int, group: int) -> bool:
         found = None
     if found is not None and set(found.gr_mem) - {"root", owner.pw_name if owner else ""}:
         return False
-    if group == 0 or owner is None:
-        return group in (0, os.getegid())
+    others = [
+        each for each in pwd.getpwall() if each.pw_gid == group and each.pw_uid not in (0, user)
+    ]
+    if group == 0 or owner is None:  # of group 0 are system users, too, which run nothing
+        return group in (0, os.getegid()) and not any(map(_logs_in, others))
     if group != owner.pw_gid or (found is not None and found.gr_name != owner.pw_name):
         return False
-    return not any(each.pw_gid == group and each.pw_uid not in (0, user) for each in pwd.getpwall())
+    return not others
+
+
+def _logs_in(user: pwd.struct_passwd) -> bool:
+    return user.pw_shell.rpartition("/")[2] not in NO_LOGIN
+
+
+def shared_folder(path: Path) -> str:
+    """The folder of a path if others may create files there, as in /tmp; else "". Raises OSError.
+
+    Nobody replaces a file there, but anybody makes one that a program looks for beside it."""
+    folder = path.resolve().parent
+    found = folder.stat()
+    writable = found.st_mode & stat.S_IWOTH or (
+        found.st_mode & stat.S_IWGRP and not alone(found.st_uid, found.st_gid)
+    )
+    return f"{folder} (mode {_mode(found)})" if writable else ""

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nodevet.trust import alone, distrust
+from nodevet.trust import alone, distrust, shared_folder
 
 ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file away")
 NOBODY = pwd.getpwnam("nobody")
@@ -146,6 +146,7 @@ def test_a_group_of_ones_own_is_nobody_else(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(pwd, "getpwuid", user)
     monkeypatch.setattr(grp, "getgrgid", group)
     monkeypatch.setattr(os, "getegid", lambda: 7)
+    monkeypatch.setattr(pwd, "getpwall", lambda: [user(1000), user(1001)])
     assert alone(1000, 1000)
     assert alone(1000, 0)
     assert not alone(1000, 1002)
@@ -169,3 +170,29 @@ def test_e01_a_group_is_not_ones_own_if_it_is_the_main_group_of_another_user(
     assert alone(7001, 7001)
     monkeypatch.setattr(pwd, "getpwall", lambda: [ann, bob])
     assert not alone(7001, 7001)
+
+
+def test_e01_users_whose_main_group_is_that_of_root_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Red Hat has system users there that run nothing; a person writes what root's group may."""
+
+    def user(name: str, uid: int, shell: str) -> pwd.struct_passwd:
+        return pwd.struct_passwd((name, "x", uid, 0, "", "/", shell))
+
+    root = user("root", 0, "/bin/bash")
+    system = [user("operator", 11, "/sbin/nologin"), user("sync", 5, "/bin/sync")]
+    monkeypatch.setattr(pwd, "getpwuid", lambda _: root)
+    monkeypatch.setattr(grp, "getgrgid", lambda gid: grp.struct_group(("root", "x", gid, [])))
+    monkeypatch.setattr(pwd, "getpwall", lambda: [root, *system])
+    assert alone(0, 0)
+    monkeypatch.setattr(pwd, "getpwall", lambda: [root, *system, user("eve", 1002, "/bin/bash")])
+    assert not alone(0, 0)
+
+
+@pytest.mark.parametrize(("mode", "shared"), [(0o700, False), (0o755, False), (0o1777, True)])
+def test_e03_a_folder_in_which_others_make_files_is_named(
+    tmp_path: Path, mode: int, shared: bool
+) -> None:
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    folder.chmod(mode)
+    assert bool(shared_folder(folder / "store.sqlite")) == shared

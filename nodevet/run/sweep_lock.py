@@ -25,6 +25,7 @@ def locked(names: Sequence[str], what: str) -> Iterator[None]:
     """Hold the lock of each of these, in an order that is always the same. Raises HeldError,
     UserError if other users may decide what the lock holds, and OSError."""
     folder = state_folder() / "locks"
+    _check_owner(folder)
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     with ExitStack() as stack:
         for name in sorted(set(names)):
@@ -32,11 +33,16 @@ def locked(names: Sequence[str], what: str) -> Iterator[None]:
         yield
 
 
+def _check_owner(path: Path) -> None:
+    """Raises UserError if other users may decide what a lock holds, or where its folder is made."""
+    if why := distrust(path):
+        raise UserError(f"sweep lock: {why}: correct that, or skip the lock with --no-lock")
+
+
 @contextmanager
 def _one(folder: Path, name: str, what: str) -> Iterator[None]:
     path = folder / f"{hashlib.sha256(name.encode()).hexdigest()[:32]}.lock"
-    if why := distrust(path):
-        raise UserError(f"sweep lock: {why}: correct that, or skip the lock with --no-lock")
+    _check_owner(path)
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     try:
         try:

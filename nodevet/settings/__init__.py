@@ -71,7 +71,10 @@ def settings(file: Path | None = None, start: Path | None = None) -> SiteSetting
         return SiteSettings()
     doubt = distrust(found)
     if file is None and doubt:
-        advice = f"{found} can name commands: correct that, or accept the file: --config {found}"
+        advice = (
+            f"{found} can name commands: remove it, or name your own settings with --config FILE; "
+            f"only if you trust who wrote it: --config {found}"
+        )
         raise SettingsError((Problem(Place(), "", doubt, advice),))
     return SiteSettings(settings=read(found), file=found, doubt=doubt)
 

@@ -3,12 +3,15 @@
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+from msgspec.structs import replace
+
 from nodevet.sheet.model import ChartBlock, ChartLine, ChartPoint
 
 WIDTH, HEIGHT = 860, 240
 LEFT, RIGHT, TOP, BOTTOM = 70, 18, 12, 34  # of the plot, within; BOTTOM without a title of the axis
 AXIS = 18  # more below for it
 COLOURS = 8  # then they begin again
+HIGHEST = 1e30  # of a number that is drawn
 MOST_TICKS = 8
 LEVELS = 4
 TONES = {"fail": 1, "unknown": 4, "ok": 2}  # colours that mean something
@@ -81,8 +84,25 @@ class Plane(NamedTuple):
         return round(TOP + (HEIGHT - TOP - BOTTOM) * (1 - share), 1)
 
 
-def drawn(chart: ChartBlock) -> DrawnChart:
+def drawable(chart: ChartBlock) -> ChartBlock:
+    """The chart without numbers that no scale has: one node's nonsense costs no page."""
+    lines = tuple(
+        replace(line, points=tuple(map(_drawable_point, line.points))) for line in chart.lines
+    )
+    return replace(chart, lines=lines)
+
+
+def _drawable_point(point: ChartPoint) -> ChartPoint:
+    values = (point.least, point.value, point.most)
+    known = [value for value in values if value is not None]
+    if all(abs(value) <= HIGHEST for value in known):  # false for what is not a number
+        return point
+    return point._replace(least=None, value=None, most=None)
+
+
+def drawn(whole: ChartBlock) -> DrawnChart:
     """The lines of a chart, on one scale."""
+    chart = drawable(whole)
     points = chart.lines[0].points if chart.lines else ()
     places = [place_of(point, number) for number, point in enumerate(points)]
     plane = Plane(min(places, default=0.0), max(places, default=0.0), *_scale(chart))

@@ -37,7 +37,11 @@ _WORDS = re.compile(
     r"|\[[0-9,-]+\](?![(\[:])"  # of a nodeset
     r")*"
 )
-"""Text in which nothing can be markup, a link or a mention."""
+"""Text in which nothing can be markup, a link with a scheme, or a mention."""
+_LINKED = re.compile(r"(?i)www\.|\b[0-9a-f]{7,40}\b")
+"""What GitHub makes a link of: a host's name that begins so, the hash of a commit."""
+_BEGINS = re.compile(r"[A-Za-z(≤≥?…–]|[0-9](?![0-9]*[.)] )")
+"""How text begins that is neither a list, a heading nor a rule."""
 
 
 def render(sheet: Sheet) -> str:
@@ -57,7 +61,11 @@ def render(sheet: Sheet) -> str:
 
 def words(text: str) -> str:
     """The text as it is if nothing in it can be markup, else in a code span."""
-    return text if _WORDS.fullmatch(text) else code(text)
+    return text if _is_plain(text) else code(text)
+
+
+def _is_plain(text: str) -> bool:
+    return bool(_WORDS.fullmatch(text) and _BEGINS.match(text) and not _LINKED.search(text))
 
 
 def _head(sheet: Sheet) -> Iterator[str]:
@@ -111,7 +119,7 @@ def _text(block: TextBlock) -> Iterator[str]:
 
 @_lines.register
 def _facts(block: FactBlock) -> Iterator[str]:
-    yield from table(("", ""), [(words(label), cell(value)) for label, value in block.rows])
+    yield from table(("", ""), [(_label(label), cell(value)) for label, value in block.rows])
 
 
 @_lines.register
@@ -126,19 +134,23 @@ def _list(block: ListBlock) -> Iterator[str]:
 @_lines.register
 def _table(block: TableBlock) -> Iterator[str]:
     several = max(map(len, block.rows), default=len(block.heads))
-    heads: Sequence[str] = block.heads or ("",) * several
+    heads: Sequence[str] = tuple(map(_label, block.heads)) or ("",) * several
     yield from table(heads, [tuple(map(_cell, row)) for row in block.rows])
     if block.note:
         yield from (words(block.note), "")
 
 
+def _label(text: str) -> str:
+    return text if _is_plain(text) else cell(text)
+
+
 def _cell(found: Cell) -> str:
-    return found.text if found.right and _WORDS.fullmatch(found.text) else cell(found.text)
+    return found.text if found.right and _is_plain(found.text) else cell(found.text)
 
 
 @_lines.register
 def _chart(block: ChartBlock) -> Iterator[str]:
-    yield from ("```text", *bars(block), "```", "")
+    yield from _fenced("\n".join(bars(block)), "text")
 
 
 @_lines.register
@@ -148,5 +160,9 @@ def _time(block: TimeBlock) -> Iterator[str]:
 
 @_lines.register
 def _code(block: CodeBlock) -> Iterator[str]:
-    fence = "`" * max(3, longest(block.text) + 1)
-    yield from (f"{fence}{block.language}", *block.text.split("\n"), fence, "")
+    yield from _fenced(block.text, block.language)
+
+
+def _fenced(text: str, language: str) -> Iterator[str]:
+    fence = "`" * max(3, longest(text) + 1)
+    yield from (f"{fence}{language}", *text.split("\n"), fence, "")

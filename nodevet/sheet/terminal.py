@@ -6,6 +6,7 @@ from functools import singledispatch
 from typing import NamedTuple
 
 from nodevet.printable import cells
+from nodevet.sheet.chart import drawable
 from nodevet.sheet.colours import BOLD, TONES, sgr
 from nodevet.sheet.model import (
     AnyBlock,
@@ -237,8 +238,9 @@ def _broken(text: str, width: int) -> list[str]:
     return lines
 
 
-def bars(chart: ChartBlock) -> list[str]:
+def bars(whole: ChartBlock) -> list[str]:
     """One line of bars for each line of the chart; the numbers stand in a table beside it."""
+    chart = drawable(whole)
     known = [
         value
         for line in chart.lines

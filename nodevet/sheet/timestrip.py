@@ -5,8 +5,10 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
+from msgspec.structs import replace
+
 from nodevet.printable import brief
-from nodevet.sheet.chart import COLOURS, ChartMark, number_of
+from nodevet.sheet.chart import COLOURS, HIGHEST, ChartMark, number_of
 from nodevet.sheet.model import TimeBlock, TimeLine, TimeStrip
 
 WIDTH, HEIGHT, AXIS = 640, 58, 18  # of one strip; AXIS: of the labels below the last one
@@ -55,8 +57,9 @@ def strips(block: TimeBlock) -> list[DrawnStrip]:
 
 
 def _strip(strip: TimeStrip, block: TimeBlock, *, last: bool) -> DrawnStrip:
-    highest = max((value for line in strip.lines for _, value in line.points), default=0.0)
-    top = max(highest, *(line.most or 0.0 for line in strip.lines)) or 1.0
+    lines = [_drawable(line) for line in strip.lines]
+    highest = max((value for line in lines for _, value in line.points), default=0.0)
+    top = max(highest, *(line.most or 0.0 for line in lines)) or 1.0
     drawn = [
         StripLine(
             brief(line.name, LONGEST),
@@ -64,7 +67,7 @@ def _strip(strip: TimeStrip, block: TimeBlock, *, last: bool) -> DrawnStrip:
             _polyline(line.points, block.seconds, block.later, top),
             f"{number_of(_mean(line.points))} {strip.unit}",
         )
-        for place, line in enumerate(strip.lines)
+        for place, line in enumerate(lines)
     ]
     told = ", ".join(f"{line.name} {line.mean}" for line in drawn)
     return DrawnStrip(
@@ -74,11 +77,18 @@ def _strip(strip: TimeStrip, block: TimeBlock, *, last: bool) -> DrawnStrip:
             ChartMark(_up(0, top), "0"),
             ChartMark(_up(top, top), f"{number_of(top)} {strip.unit}"),
         ],
-        columns=_columns(strip.lines, block.seconds, block.later),
+        columns=_columns(lines, block.seconds, block.later),
         ticks=ticks(block.seconds),
         last=last,
         about=f"{strip.title}, mean: {told}",
     )
+
+
+def _drawable(line: TimeLine) -> TimeLine:
+    """The line without numbers that no scale has."""
+    points = tuple(point for point in line.points if abs(point[1]) <= HIGHEST)
+    most = line.most if line.most is not None and abs(line.most) <= HIGHEST else None
+    return replace(line, points=points, most=most)
 
 
 def _mean(points: Points) -> float:
@@ -133,7 +143,7 @@ def thinned(points: Points) -> Points:
 
 def _columns(lines: Sequence[TimeLine], seconds: float, later: float) -> list[StripColumn]:
     """Moments at even distances, as many as there were looks."""
-    several = min(COLUMNS, max(len(line.points) for line in lines))
+    several = max(1, min(COLUMNS, max(len(line.points) for line in lines)))
     width = (WIDTH - LEFT - RIGHT) / several
     found = []
     for place in range(several):

@@ -18,7 +18,7 @@ from nodevet.printable import brief
 from nodevet.store import tls
 from nodevet.store.errors import StoreError
 from nodevet.store.schema import VERSION_TABLE
-from nodevet.trust import distrust
+from nodevet.trust import distrust, shared_folder
 
 WAIT = 60.0  # seconds for another process that writes
 PAGE = 16384  # bytes: a night of some ten hosts, where 4096 would hold two and waste the rest
@@ -116,6 +116,7 @@ def _sqlite(url: URL, *, create: bool) -> Engine:
     if not is_there(url):
         if not create:
             raise StoreError(f"{path}: there is no store yet; a sweep or a check makes it")
+        _check_owner(path)
         try:
             _make(path)
         except OSError as error:
@@ -179,6 +180,11 @@ def _check_owner(path: Path) -> None:
                 f"{doubt}; nodevet reads no store that other users may change: correct that, or "
                 "name another store with --store"
             )
+    if path.parent.is_dir() and (shared := shared_folder(path)):
+        raise StoreError(
+            f"{shared}: others may create files beside the store, which SQLite would read; keep it "
+            "in a folder of its own: --store sqlite:///FOLDER/history.sqlite"
+        )
     for each in beside:  # SQLite follows links and waits for pipes
         if each.is_symlink() or (each.exists() and not each.is_file()):
             raise StoreError(

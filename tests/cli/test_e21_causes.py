@@ -10,8 +10,8 @@ import pytest
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        ("fix @local --dry-run", "`nodevet plan` shows what would change"),
-        ("apply plan.json --check", "`nodevet plan` shows what would change"),
+        ("fix @local --dry-run", "`nodevet plan` shows what fixes would change"),
+        ("apply plan.json --check", "`nodevet plan` shows what fixes would change"),
         ("check n1 --json", "--format json prints JSON"),
         ("fix @local --yes", "no option skips the question"),
         ("feed @local", "the workload is missing before @local; name its file first"),

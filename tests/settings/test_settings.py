@@ -60,7 +60,10 @@ def test_a_file_that_others_may_write_is_not_taken_up_unnamed(tmp_path: Path, of
     file.write_bytes(WHOLE)
     open_to_all = file if of == "file" else tmp_path
     open_to_all.chmod(0o777)
-    with pytest.raises(SettingsError, match=r"can be written by everyone; .* the file: --config"):
+    with pytest.raises(
+        SettingsError,
+        match=r"can be written by everyone; .* only if you trust who wrote it: --config",
+    ):
         settings(start=tmp_path)
     named = settings(file)
     assert named.settings.sweep

@@ -59,6 +59,30 @@ def test_e03_a_store_that_others_may_write_is_refused(
     assert store.read_bytes() == before
 
 
+def test_e03_a_store_in_a_folder_as_tmp_is_refused(store: Path) -> None:
+    """Nobody replaces it there, but anybody may make the -wal that SQLite reads with it."""
+    store.parent.chmod(0o1777)
+    for create in (True, False):
+        with pytest.raises(
+            StoreError, match=r"mode 1777.*others may create files beside the store"
+        ):
+            open_store(url(store), create=create)
+
+
+@ROOT
+def test_e03_no_folder_is_made_in_that_of_another_user(tmp_path: Path) -> None:
+    theirs = tmp_path / "theirs"
+    theirs.mkdir()
+    os.chown(theirs, STRANGER, STRANGER)
+    (tmp_path / "way").symlink_to(theirs)
+    for place in (theirs, tmp_path / "way"):
+        with pytest.raises(StoreError, match="belongs to another user"):
+            open_store(url(place / "a" / "b" / "store.sqlite"))
+        with pytest.raises(JournalError, match="belongs to another user"):
+            Journal.create(place / "runs" / "1")
+    assert list(theirs.iterdir()) == []
+
+
 def test_e03_no_store_is_made_where_a_planted_link_points(tmp_path: Path) -> None:
     (tmp_path / "store.sqlite").symlink_to(tmp_path / "elsewhere")
     with pytest.raises(StoreError, match="a link to a file that does not exist"):

@@ -119,11 +119,11 @@ class Journal:
     def create(cls, folder: Path) -> "Journal":
         """A new journal in the folder of a run, which is made where it is missing."""
         path = folder / NAME
+        _check_owner(path)
         try:
             _make(folder)
         except OSError as error:
             raise JournalError(f"{folder}: cannot be made: {error.strerror}") from error
-        _check_owner(path)
         try:
             descriptor = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_EXCL, 0o600)
         except FileExistsError as error:

@@ -1,0 +1,58 @@
+"""What the renderers of a sheet do with text and numbers that are hostile."""
+
+import pytest
+
+from nodevet.sheet import chart, markdown, terminal, timestrip
+from nodevet.sheet.model import (
+    Cell,
+    ChartBlock,
+    ChartLine,
+    ChartPoint,
+    FactBlock,
+    Sheet,
+    TableBlock,
+    TextBlock,
+    TimeBlock,
+    TimeLine,
+    TimeStrip,
+)
+
+LIVE = ("www.evil.example/fix", "0a1b2c3d4e", "- a list", "1. a list", "---", "@octocat", "a|b")
+PLAIN = (
+    "8 hosts: 2 fail",
+    "gpu[001-004,007]",
+    "power_limit of GPU 0 is 490 W",
+    "≤ 14.4 %",
+    "0.5 s",
+)
+
+
+@pytest.mark.parametrize("text", LIVE)
+def test_text_that_markdown_makes_something_of_stands_in_a_code_span(text: str) -> None:
+    blocks = (TextBlock(text=text), FactBlock(rows=((text, "x"),)))
+    table = TableBlock(heads=(text, "b"), rows=((Cell(text, right=True), Cell("x")),))
+    made = markdown.render(Sheet(title=text, kind="test", facts=(text,), blocks=(*blocks, table)))
+    for line in made.splitlines():
+        assert not line.startswith((text, f"# {text}")), line
+    rows = [line for line in made.splitlines() if line.startswith("|")]
+    assert {line.replace("\\|", "").count("|") for line in rows} == {3}
+
+
+@pytest.mark.parametrize("text", PLAIN)
+def test_plain_words_stay_words(text: str) -> None:
+    assert markdown.words(text) == text
+
+
+@pytest.mark.parametrize("value", [1e308, -1e308, float("inf"), float("nan"), 10.0**31])
+def test_a_number_that_no_scale_has_costs_no_chart(value: float) -> None:
+    points = (ChartPoint("a", 1.0, 2.0, 3.0), ChartPoint("b", -value, 0.0, value))
+    block = ChartBlock(title="t", lines=(ChartLine(name="all", points=points),))
+    drawn = chart.drawn(block)
+    assert len(drawn.lines[0].dots) == 1
+    assert all("nan" not in level.label and "inf" not in level.label for level in drawn.levels)
+    assert terminal.bars(block) == [f"all  {terminal.BARS[4]} "]
+    line = TimeLine(name="x", unit="%", points=((0.0, 1.0), (1.0, value)), most=value)
+    (strip,) = timestrip.strips(
+        TimeBlock(strips=(TimeStrip(unit="%", lines=(line,)),), seconds=1.0)
+    )
+    assert "nan" not in strip.lines[0].points and "nan" not in strip.lines[0].mean
