@@ -91,17 +91,6 @@ def condition_text(condition: Condition) -> str:
     return f"{shown(condition.figure)} ({side} {number(condition.threshold)})"
 
 
-def ruling_row(ruling: Ruling) -> tuple[str, str, str, str, list[str]]:
-    """(whether it holds, margin, cause, rule, what was held against it)."""
-    return (
-        ruling_state(ruling),
-        margin(ruling),
-        ruling.cause.value,
-        ruling.rule,
-        [plain(condition_text(each)) for each in ruling.conditions],
-    )
-
-
 def unread(gpus: Iterable[GpuDiagnosis]) -> list[tuple[str, str, str]]:
     """(why, GPUs, figures) of what could not be read; what is the same for several is one."""
     by_gpu: dict[tuple[str, tuple[str, ...]], list[int]] = {}

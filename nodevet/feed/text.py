@@ -22,10 +22,6 @@ CHANGE_HEADS = ("change", "gain", "utilization", "then binds")
 BOUNDS = "a–b is a range and ≤ a bound: what is not known may make it worse, never better."
 
 
-def title(answer: FeedAnswer) -> str:
-    return plain(answer.workload.name)
-
-
 def subtitle(answer: FeedAnswer, node: NodeAnswer) -> str:
     """`gpu[001-004]: 8 GPUs, 8 workers for each, 500 kB samples`"""
     where = nodeset(node.hosts) if node.hosts else "by the file alone"
