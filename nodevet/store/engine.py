@@ -3,6 +3,8 @@
 import os
 import re
 import sqlite3
+import stat
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
@@ -26,6 +28,7 @@ POSTGRES = ("postgresql", "postgres", "postgresql+pg8000")
 QUERY = frozenset({"host", "port", *tls.QUERY})
 MOST_COPIED = 64 << 20  # bytes of a file: the first transactions make the tables
 BESIDE = ("-wal", "-shm", "-journal")  # files that SQLite keeps beside a database
+READINGS = 20  # of a database that another process is making
 WRITERS = 0x6E6F6465  # the advisory lock that writers take; `node`
 INSTALL = "install it with: pip install 'nodevet[postgres]'"
 
@@ -141,7 +144,7 @@ def _sqlite(url: URL, *, create: bool) -> Engine:
         cursor = raw.cursor()
         cursor.execute(f"PRAGMA page_size={PAGE}")  # of a file that is still empty
         cursor.execute("PRAGMA auto_vacuum=INCREMENTAL")  # likewise; see Store.prune
-        cursor.execute("PRAGMA journal_mode=WAL")
+        _write_ahead(cursor)
         cursor.execute("PRAGMA synchronous=NORMAL")
         cursor.execute("PRAGMA foreign_keys=ON")
         cursor.execute("PRAGMA temp_store=MEMORY")
@@ -153,6 +156,20 @@ def _sqlite(url: URL, *, create: bool) -> Engine:
         connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
 
     return engine
+
+
+def _write_ahead(cursor: sqlite3.Cursor) -> None:
+    """Switch a database to its log. SQLite itself does not wait here for another process that
+    does the same. Raises sqlite3.OperationalError after WAIT."""
+    end = time.monotonic() + WAIT
+    while True:
+        try:
+            cursor.execute("PRAGMA journal_mode=WAL")
+            return
+        except sqlite3.OperationalError as error:
+            if "locked" not in str(error) or time.monotonic() > end:
+                raise
+        time.sleep(0.05)
 
 
 def is_there(url: URL) -> bool:
@@ -186,10 +203,18 @@ def _check_owner(path: Path) -> None:
             "in a folder of its own: --store sqlite:///FOLDER/history.sqlite"
         )
     for each in beside:  # SQLite follows links and waits for pipes
-        if each.is_symlink() or (each.exists() and not each.is_file()):
+        if not _is_regular(each):
             raise StoreError(
                 f"{each}: not a regular file; remove it, or name another store with --store"
             )
+
+
+def _is_regular(path: Path) -> bool:
+    """Whether a file is regular, or absent: SQLite may remove it at any moment."""
+    try:
+        return stat.S_ISREG(path.lstat().st_mode)
+    except OSError:
+        return True
 
 
 def _beside(path: Path) -> tuple[Path, ...]:
@@ -202,7 +227,7 @@ def _check_contents(path: Path) -> None:
     """Raises StoreError for a database of another program, which stays as it is: what SQLite is
     asked below switches it to WAL."""
     whole = path.resolve()
-    beside = [each for each in _beside(path) if each.is_file() and each.stat().st_size]
+    beside = _logs(path)
     if not whole.stat().st_size:
         for log in beside:
             if log.name.endswith("-wal"):  # SQLite would delete it
@@ -210,11 +235,40 @@ def _check_contents(path: Path) -> None:
                     f"{path}: it is empty, but {log} holds data; move that away, or name another "
                     "store with --store"
                 )
-    tables = _tables(f"{whole.as_uri()}?mode=ro&immutable=1") if whole.stat().st_size else ()
-    if not tables and beside:
-        tables = _tables_of_copy(whole, beside)
+    tables = _tables_beside_writers(path)
     if tables and VERSION_TABLE not in tables:
         raise StoreError(f"{path}: {of_something_else(tables)}")
+
+
+def _logs(path: Path) -> Sequence[Path]:
+    """The files beside a database that hold data."""
+    return [each for each in _beside(path) if _size(each)]
+
+
+def _size(path: Path) -> int:
+    """The size of a file that another process may remove at any moment; 0 without it."""
+    try:
+        return path.stat().st_size
+    except FileNotFoundError:
+        return 0
+
+
+def _tables_beside_writers(path: Path) -> Sequence[str]:
+    """The tables of a database, which another process may be making right now: what is read then
+    may be half of it, so it is read again. Raises sqlite3.Error and OSError."""
+    for _ in range(READINGS):
+        with suppress(FileNotFoundError, sqlite3.DatabaseError):
+            return _tables_now(path)
+        time.sleep(0.05)
+    return _tables_now(path)
+
+
+def _tables_now(path: Path) -> Sequence[str]:
+    """Raises FileNotFoundError if a log vanishes meanwhile, sqlite3.Error and OSError."""
+    whole = path.resolve()
+    tables = _tables(f"{whole.as_uri()}?mode=ro&immutable=1") if whole.stat().st_size else ()
+    logs = _logs(path)
+    return _tables_of_copy(whole, logs) if logs and not tables else tables
 
 
 def _tables(uri: str) -> Sequence[str]:

@@ -70,6 +70,17 @@ def test_several_open_a_new_store_at_once(url: str):
             found.close()
 
 
+def test_a_new_store_may_be_opened_and_closed_by_several_all_the_time(tmp_path: Path):
+    """SQLite makes and removes files beside the database while others look at them."""
+
+    def open_and_close(url: str) -> None:
+        open_store(url).close()
+
+    for number in range(20):
+        with ThreadPoolExecutor(8) as pool:
+            list(pool.map(open_and_close, [f"sqlite:///{tmp_path}/{number}/h.sqlite"] * 8))
+
+
 def test_a_file_of_sqlite_is_incrementally_vacuumed(tmp_path: Path):
     open_store(f"sqlite:///{tmp_path}/h.sqlite").close()
     with sqlite3.connect(tmp_path / "h.sqlite") as raw:
