@@ -6,9 +6,9 @@ from pathlib import Path
 
 from contenders import BenchmarkError
 
+from nodevet.checking.judge import judge
 from nodevet.evidence.document import Evidence, opened
 from nodevet.fleet import Visit
-from nodevet.judge import judge
 from nodevet.model import Baseline, Host
 from nodevet.run.context import VetContext, open_context
 from nodevet.run.saved import replay

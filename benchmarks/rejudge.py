@@ -28,9 +28,9 @@ sys.path.insert(0, str(REPOSITORY / "tests" / "rigs"))
 
 import five_nights  # noqa: E402
 
-from nodevet.history.model import RecordedRun, RunState  # noqa: E402
 from nodevet.model import HostReport, Severity, Status  # noqa: E402
 from nodevet.store import open_store  # noqa: E402
+from nodevet.store.records.model import RecordedRun, RunState  # noqa: E402
 
 OWN = re.compile(
     r"GPU-[0-9a-f]{8}|\"(?:machine_id|boot_id|serial)\":\"[0-9A-Fa-f]{8}"

@@ -21,7 +21,7 @@ import yaml
 from contenders import BenchmarkError
 
 from nodevet.baseline import available, params_of
-from nodevet.catalog import Catalog
+from nodevet.checking.catalog import Catalog
 from nodevet.run.listing import checks_of
 from nodevet_sim.faults import FAULTS
 from nodevet_sim.scenario import ScenarioError, load

@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from nodevet.baseline import available, choose, load, params_of
-from nodevet.catalog import Catalog
+from nodevet.checking.catalog import Catalog
+from nodevet.checking.judge import judge
 from nodevet.evidence.document import Evidence
-from nodevet.judge import judge
 from nodevet.model import Baseline, Expectation, Finding, Host, Verdict
 from nodevet.report.parts.words import difference
 

@@ -16,9 +16,10 @@ import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
 from nodevet.baseline.param_fields import examples, param_fields
-from nodevet.catalog import Catalog
+from nodevet.checking.catalog import Catalog
 from nodevet.diagnosis.rules import RULES
 from nodevet.fixing.model import Risk
+from nodevet.fixing.result import HostResult, Outcome, Result, StepResult
 from nodevet.model import (
     Area,
     CheckParams,
@@ -33,7 +34,6 @@ from nodevet.model import (
     Verdict,
 )
 from nodevet.report import prometheus
-from nodevet.result import HostResult, Outcome, Result, StepResult
 from nodevet.run import heartbeat
 from nodevet.run.schema import KINDS
 from nodevet_sim.faults import FAULTS, describe

@@ -7,7 +7,7 @@ import os
 import sys
 from typing import NoReturn
 
-from nodevet.last_verdict import is_asked, recall
+from nodevet.base.last_verdict import is_asked, recall
 
 GARBAGE = 100_000  # objects between collections: starting makes many, and little garbage
 

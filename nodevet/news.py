@@ -5,10 +5,10 @@ from datetime import datetime, timezone
 
 import msgspec
 
-from nodevet.age import seconds_of
-from nodevet.changes import FindingNews, HostNews, Marks, News
+from nodevet.base.age import seconds_of
+from nodevet.base.printable import brief
+from nodevet.checking.changes import FindingNews, HostNews, Marks, News
 from nodevet.model import NODE, Ended, HostReport, Run, RunNews, StandingTrouble, Status, Verdict
-from nodevet.printable import brief
 
 ByHost = Mapping[str, Mapping[int, StandingTrouble]]
 LONGEST = 200  # characters of what had been found

@@ -8,7 +8,7 @@ from typing import NamedTuple, overload
 
 import msgspec
 
-from nodevet import typed
+from nodevet.base import typed
 from nodevet.model import HostReport, HostSummary
 
 FEW = 32  # hosts whose reports are kept as they are: reading them again costs more than their room

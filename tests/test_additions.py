@@ -228,7 +228,7 @@ def collect(root, request):
 SECTION = '''\
 """Section site_rule."""
 
-from nodevet.bounds import Text
+from nodevet.base.bounds import Text
 from nodevet.evidence.core import SectionRecord
 
 
@@ -294,7 +294,7 @@ def test_a_report_format(tree: Tree) -> None:
     )
     assert tree.nodevet(*words, "--format", "loud", code=3) == "1 HOSTS!\n"
     ended = "Result(nodevet='0', plan='p', digest='0', author='ann', started='', seconds=0)"
-    script = "from nodevet import report; from nodevet.result import Result; "
+    script = "from nodevet import report; from nodevet.fixing.result import Result; "
     words = f"{script}print(report.render('loud', {ended}))"
     assert tree.python("-c", words) == "0 HOSTS CHANGED!\n\n"
 

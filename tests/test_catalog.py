@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import nodevet.checks
-from nodevet.catalog import Catalog, CatalogError
+from nodevet.checking.catalog import Catalog, CatalogError
 from nodevet.evidence.sections import unknown_path
 from nodevet.fixing.model import Risk
 

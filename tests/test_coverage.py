@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from nodevet.catalog import Catalog
+from nodevet.checking.catalog import Catalog
 
 REPO = Path(__file__).parents[1]
 GROUPS = yaml.safe_load((REPO / "docs/coverage.yaml").read_text(encoding="utf-8"))

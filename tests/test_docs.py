@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from nodevet.baseline import lint
-from nodevet.catalog import Catalog
+from nodevet.checking.catalog import Catalog
 from nodevet.report import formats
 
 REPO = Path(__file__).parents[1]

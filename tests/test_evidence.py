@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 import nodevet.evidence
-from nodevet import bounds
+from nodevet.base import bounds
 from nodevet.evidence.document import EvidenceError, decode
 from nodevet.evidence.gpu import Gpus
 from nodevet.evidence.lists import numbers
@@ -102,7 +102,7 @@ PLACES = whole()
 
 @pytest.mark.parametrize("place", PLACES, ids=[place.name for place in PLACES])
 def test_d1_more_than_a_machine_can_have_is_an_error_that_says_so(place: Bounded) -> None:
-    assert place.most is not None, f"{place.name} has no bound, see nodevet.bounds"
+    assert place.most is not None, f"{place.name} has no bound, see nodevet.base.bounds"
     assert section(place.section, place.made(place.most)).status == "ok"
     found = section(place.section, place.made(place.most + 1))
     assert found.status == "error" and found.data is None
@@ -244,7 +244,7 @@ def test_e06_no_list_names_a_part_twice(place: Listed) -> None:
 
 
 FAN = """
-from nodevet.bounds import GPUS, Text
+from nodevet.base.bounds import GPUS, Text
 from nodevet.evidence.core import Record, SectionRecord
 from typing import Annotated
 

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
+from nodevet.checking.facts import LONGEST, MOST_KINDS, facts_of
 from nodevet.evidence.document import decode
-from nodevet.facts import LONGEST, MOST_KINDS, facts_of
 from nodevet.model import HostFacts
 from nodevet.report.parts.facts import rows
 from nodevet.sheet.json import encode

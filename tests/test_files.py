@@ -1,4 +1,4 @@
-"""`nodevet.files`: a file is the old one or the new one, whatever happens in between."""
+"""`nodevet.base.files`: a file is the old one or the new one, whatever happens in between."""
 
 import errno
 import os
@@ -11,15 +11,15 @@ from pathlib import Path
 
 import pytest
 
-from nodevet import files
-from nodevet.files import write_whole
+from nodevet.base import files
+from nodevet.base.files import write_whole
 
 OLD, NEW = b"old" * 100_000, b"new" * 200_000
 
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from nodevet.files import write_whole
+from nodevet.base.files import write_whole
 
 def die(*args, **kwargs):
     os.kill(os.getpid(), signal.SIGKILL)
@@ -31,15 +31,15 @@ elif sys.argv[2] == "sync":
 elif sys.argv[2] == "rename":
     Path.replace = die
 elif sys.argv[2] == "folder":
-    import nodevet.files
-    nodevet.files.sync_folder = die
+    import nodevet.base.files
+    nodevet.base.files.sync_folder = die
 write_whole(Path(sys.argv[1]), b"new" * 200_000, durable=True)
 """
 
 FOREVER = """
 import sys
 from pathlib import Path
-from nodevet.files import write_whole
+from nodevet.base.files import write_whole
 
 Path(sys.argv[2]).touch()
 while True:

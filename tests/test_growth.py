@@ -17,7 +17,7 @@ import yaml
 
 from nodevet import report
 from nodevet.baseline.choose import choose
-from nodevet.catalog import Catalog
+from nodevet.checking.catalog import Catalog
 from nodevet.checking.params import params_of
 from nodevet.evidence.document import Evidence, decode
 from nodevet.evidence.sections import sections as records

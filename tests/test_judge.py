@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from nodevet.catalog import Catalog
+from nodevet.checking.catalog import Catalog
+from nodevet.checking.judge import LATE, MOST, judge
 from nodevet.evidence.document import Evidence, decode
-from nodevet.judge import LATE, MOST, judge
 from nodevet.model import (
     MORE,
     Baseline,

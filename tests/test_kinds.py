@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 
 from nodevet.document.kinds import DocumentKind, kind_of, mistaken, recognize, way
+from nodevet.fixing.result import Result
 from nodevet.model import Run
 from nodevet.remedy import model
 from nodevet.remedy.plan import plan_file
 from nodevet.report import render
-from nodevet.result import Result
 
 ROOT = Path(__file__).parent.parent
 RUN = Run(id="20261122T040012.345Z-1f3a9c2e", nodevet="0", started="2026-11-22", seconds=1.0)

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from nodevet import last_verdict
-from nodevet.last_verdict import clocks, forget, is_asked, recall, remember
+from nodevet.base import last_verdict
+from nodevet.base.last_verdict import clocks, forget, is_asked, recall, remember
 
 ASKED = ["check", "@local", "--max-age", "5m"]
 TEXT = b"All ok: 1 host\n"

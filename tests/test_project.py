@@ -13,12 +13,12 @@ import pytest
 
 import nodevet
 from nodevet import report
+from nodevet.base.errors import UserError
+from nodevet.base.project import Project
 from nodevet.baseline import load
-from nodevet.catalog import Catalog, RefusedCodeError
+from nodevet.checking.catalog import Catalog, RefusedCodeError
 from nodevet.model import Finding, HostReport, Run, Status, Verdict
-from nodevet.project import Project
 from nodevet.run.context import open_context, open_project
-from nodevet.run.errors import UserError
 
 ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file away")
 NOBODY = pwd.getpwnam("nobody")
@@ -108,7 +108,7 @@ def test_e01_another_user_accepts_code_by_its_own_option(
 ) -> None:
     give_away(folder)
     monkeypatch.setattr(os, "geteuid", lambda: 4711)
-    monkeypatch.setattr("nodevet.trust.os.geteuid", lambda: 4711)
+    monkeypatch.setattr("nodevet.base.trust.os.geteuid", lambda: 4711)
     with pytest.raises(UserError, match=r"--project \S+/project$"):
         open_project(Project(folder=folder))
     catalog, _ = open_project(Project(folder=folder, named=True))

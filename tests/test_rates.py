@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from nodevet.catalog import Catalog
+from nodevet.checking.catalog import Catalog
 from nodevet.evidence.document import decode
 from nodevet.evidence.pci import Pci
 from nodevet.evidence.rates import DAY, HOUR, growth, is_above, sampled

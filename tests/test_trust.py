@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nodevet.trust import alone, distrust, shared_folder
+from nodevet.base.trust import alone, distrust, shared_folder
 
 ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file away")
 NOBODY = pwd.getpwnam("nobody")

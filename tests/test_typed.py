@@ -1,4 +1,4 @@
-"""Types are decoded by several threads, and nowhere but through nodevet.typed."""
+"""Types are decoded by several threads, and nowhere but through nodevet.base.typed."""
 
 import ast
 import subprocess
@@ -11,7 +11,7 @@ TOP = Path(__file__).parents[1]
 RACE = """
 import sys, threading
 import msgspec
-from nodevet import typed
+from nodevet.base import typed
 sys.setswitchinterval(1e-6)
 kind = int
 for number in range(30):
@@ -52,7 +52,7 @@ def test_no_module_makes_decoders_of_its_own() -> None:
         if path != TOP / "nodevet" / "typed.py"
         for line in _typed_calls(ast.parse(path.read_text()))
     ]
-    assert calls == [], "by nodevet.typed"
+    assert calls == [], "by nodevet.base.typed"
 
 
 def _typed_calls(tree: ast.AST) -> Iterator[int]:

@@ -3,6 +3,7 @@
 `load` raises BaselineErrors with every problem of every file at once.
 """
 
+from nodevet.base.problems import Problem
 from nodevet.baseline.choose import choose, none_fits
 from nodevet.baseline.errors import BaselineErrors
 from nodevet.baseline.library import available
@@ -11,7 +12,6 @@ from nodevet.baseline.load import load, load_resolved, provenance
 from nodevet.baseline.merge import Statement
 from nodevet.baseline.params import params_of
 from nodevet.baseline.resolve import Resolved
-from nodevet.problems import Problem
 
 __all__ = [
     "BaselineErrors",

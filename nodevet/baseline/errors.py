@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from nodevet.problems import Problem
+from nodevet.base.problems import Problem
 
 
 class BaselineErrors(Exception):  # noqa: N818  (it carries many)

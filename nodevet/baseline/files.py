@@ -5,8 +5,9 @@ from pathlib import Path
 
 import msgspec
 
+from nodevet.base.problems import Place, Problem, did_you_mean, quoted
 from nodevet.baseline.format import VERSION, FilePart
-from nodevet.catalog import Catalog
+from nodevet.checking.catalog import Catalog
 from nodevet.document.parse import parse
 from nodevet.document.text import Source, UnreadableError, read
 from nodevet.document.tree import (
@@ -21,7 +22,6 @@ from nodevet.document.tree import (
     join,
 )
 from nodevet.document.typed import fitted
-from nodevet.problems import Place, Problem, did_you_mean, quoted
 
 
 class File(msgspec.Struct, frozen=True, kw_only=True):

@@ -5,9 +5,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import nodevet.baselines
+from nodevet.base.printable import brief
+from nodevet.base.problems import did_you_mean, nearest
 from nodevet.document.kinds import DocumentKind, mistaken
-from nodevet.printable import brief
-from nodevet.problems import did_you_mean, nearest
 
 ENDINGS = (".yaml", ".yml")
 

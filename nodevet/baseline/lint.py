@@ -4,12 +4,12 @@ from collections.abc import Iterator, Sequence
 from datetime import date
 from pathlib import Path
 
+from nodevet.base.problems import Problem
 from nodevet.baseline.files import File
 from nodevet.baseline.resolve import Resolved, resolve
-from nodevet.catalog import Catalog
+from nodevet.checking.catalog import Catalog
 from nodevet.document.tree import dotted
 from nodevet.model import Severity
-from nodevet.problems import Problem
 
 
 def lint(

@@ -6,7 +6,7 @@ from pathlib import Path
 from nodevet.baseline.errors import BaselineErrors
 from nodevet.baseline.merge import Statement
 from nodevet.baseline.resolve import Resolved, resolve
-from nodevet.catalog import Catalog
+from nodevet.checking.catalog import Catalog
 from nodevet.model import Baseline
 
 

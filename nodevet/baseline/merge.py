@@ -4,12 +4,12 @@ from collections.abc import Sequence
 
 import msgspec
 
+from nodevet.base.problems import Place, Problem
 from nodevet.baseline.files import File
 from nodevet.baseline.param_fields import as_yaml, field_of, has_off
-from nodevet.catalog import Catalog, CatalogError, RefusedCodeError
+from nodevet.checking.catalog import Catalog, CatalogError, RefusedCodeError
 from nodevet.document.tree import Broken, Entry, Mapping, Node, Scalar, join, plain
 from nodevet.model import Check, Value
-from nodevet.problems import Place, Problem
 
 
 class Statement(msgspec.Struct, frozen=True, kw_only=True):

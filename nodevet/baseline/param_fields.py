@@ -8,9 +8,9 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 import msgspec
 from msgspec.structs import fields
 
+from nodevet.base.problems import either
 from nodevet.baseline.field_notes import field_notes
 from nodevet.model import CheckParams
-from nodevet.problems import either
 
 NAMES = {str: "text", int: "whole number", float: "number", bool: "true or false"}
 

@@ -5,19 +5,19 @@ from pathlib import Path
 
 import msgspec
 
+from nodevet.base.printable import brief, sentence
+from nodevet.base.problems import Place, Problem
 from nodevet.baseline.files import File, open_file
 from nodevet.baseline.format import AppliesPart, listed
 from nodevet.baseline.library import NotFoundError, find, has_shipped, identity, is_path, shipped
 from nodevet.baseline.merge import Ask, Statement, merge, standing
 from nodevet.baseline.nodesets import hosts
-from nodevet.catalog import Catalog
+from nodevet.checking.catalog import Catalog
 from nodevet.document.kinds import DocumentKind, mistaken
 from nodevet.document.text import shown
 from nodevet.document.tree import Entry, Mapping, dotted
 from nodevet.document.typed import MisfitError, typed
 from nodevet.model import Applies, Baseline, Expectation, GpuMatch, Severity, Waiver
-from nodevet.printable import brief, sentence
-from nodevet.problems import Place, Problem
 from nodevet.remote.digest import sha256
 
 MAX_CHAIN = 32

@@ -10,7 +10,7 @@ from msgspec.structs import fields
 
 from nodevet.baseline.field_notes import field_notes
 from nodevet.baseline.format import FilePart
-from nodevet.catalog import Catalog
+from nodevet.checking.catalog import Catalog
 from nodevet.model import CheckParams
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"

@@ -3,8 +3,8 @@ the most."""
 
 from collections.abc import Iterable, Mapping
 
+from nodevet.base.durations import elapsed
 from nodevet.checking.aspects import Aspect, doubted, met, unread_aspect
-from nodevet.durations import elapsed
 from nodevet.evidence.document import Evidence, once
 from nodevet.evidence.kernel_log import KernelLog, NicLink, Outage, coverage, span
 from nodevet.evidence.last_look import seen_links

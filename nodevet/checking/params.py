@@ -7,8 +7,8 @@ from typing import Annotated, TypeVar
 import msgspec
 from msgspec import Meta
 
+from nodevet.base.typed import convert
 from nodevet.model import CheckParams, FieldError
-from nodevet.typed import convert
 
 PCI_ID = re.compile(r"[0-9a-fA-F]{4}:[0-9a-fA-F]{4}")
 PciId = Annotated[str, Meta(extra_json_schema={"pattern": f"^{PCI_ID.pattern}$"})]

@@ -5,8 +5,8 @@ from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
 from msgspec import inspect, structs
 
+from nodevet.base.typed import decoder
 from nodevet.model import CheckParams
-from nodevet.typed import decoder
 
 ELSEWHERE = ("pydantic", "pydantic_core", "annotated_types")
 INSTEAD = "Params are msgspec structs: write Annotated[int, msgspec.Meta(ge=0)], and __post_init__"

@@ -18,8 +18,8 @@ from typing import Any, NoReturn
 import click
 
 from nodevet import __version__
-from nodevet.modules import names_in
-from nodevet.run.errors import UserError as UserError  # for the commands of other distributions
+from nodevet.base.errors import UserError as UserError  # for the commands of other distributions
+from nodevet.base.modules import names_in
 
 USAGE = 2  # exit code: usage or configuration
 

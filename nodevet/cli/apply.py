@@ -5,12 +5,12 @@ from typing import Any
 
 import click
 
+from nodevet.base.errors import UserError
+from nodevet.base.project import Project
 from nodevet.cli.common import completing, fix_run, options
 from nodevet.cli.common.command import Command
 from nodevet.cli.common.display import Display, display_options
 from nodevet.cli.common.rollout import override, rollout_options, split
-from nodevet.project import Project
-from nodevet.run.errors import UserError
 
 
 @click.command(

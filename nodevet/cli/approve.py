@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 import click
 
+from nodevet.base.errors import UserError
+from nodevet.base.project import Project
 from nodevet.cli.common import completing, options
 from nodevet.cli.common.command import Command
 from nodevet.cli.common.display import Display, display_options
-from nodevet.project import Project
-from nodevet.run.errors import UserError
 
 if TYPE_CHECKING:
     from nodevet.remedy.model import Plan
@@ -94,7 +94,7 @@ def command(
 
 def _verify(asked: "ApprovalRequest") -> int:
     """Say who approved; 0 if that is enough."""
-    from nodevet.printable import brief
+    from nodevet.base.printable import brief
 
     outcome = asked.check()
     if isinstance(outcome, list):
@@ -110,8 +110,8 @@ def _approve(
     asked: "ApprovalRequest", key: Path | None, view: "View", display: Display, *, yes: bool
 ) -> int:
     """Show, ask, sign and keep the signature; 1 if it would not count."""
-    from nodevet.files import home_folder
-    from nodevet.printable import brief
+    from nodevet.base.files import home_folder
+    from nodevet.base.printable import brief
     from nodevet.run.approve import NotCountedError, only_key, shown, sign
 
     if unfit := asked.unfit():
@@ -138,7 +138,7 @@ def _approve(
 
 def _confirmed(plan: "Plan") -> bool:
     """Whether the plan's id was typed. Raises UserError if that cannot be asked for."""
-    from nodevet.printable import brief
+    from nodevet.base.printable import brief
 
     if not sys.stdin.isatty():
         raise UserError("stdin is not a terminal; use --yes to approve without confirmation")

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import click
 
+from nodevet.base.project import Project
 from nodevet.cli.common import completing, options, recalled, sheets
 from nodevet.cli.common.command import Command
 from nodevet.cli.common.display import Display, display_options
-from nodevet.project import Project
 
 
 @click.command(

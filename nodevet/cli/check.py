@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from nodevet.base.errors import UserError
+from nodevet.base.last_verdict import clocks
+from nodevet.base.project import Project
 from nodevet.cli.common import options
 from nodevet.cli.common.command import Command, WholeNumber
 from nodevet.cli.common.display import ADVICE, QUIET, Display, display_options
 from nodevet.cli.common.durations import Duration
-from nodevet.last_verdict import clocks
-from nodevet.project import Project
-from nodevet.run.errors import UserError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

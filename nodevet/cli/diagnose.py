@@ -6,11 +6,11 @@ from typing import Any
 
 import click
 
+from nodevet.base.project import Project
 from nodevet.cli.common import options
 from nodevet.cli.common.command import Command
 from nodevet.cli.common.display import Display, display_options
 from nodevet.cli.common.durations import Duration
-from nodevet.project import Project
 
 
 @click.command(
@@ -122,6 +122,7 @@ def command(
       3  a host could not be watched, or a cause cannot be told
          (1 wins over 3; with --watch, of the last round)
     """
+    from nodevet.base.errors import UserError
     from nodevet.cli.common.output import Sinks, Streams, distinct
     from nodevet.cli.common.progress import Bar
     from nodevet.cli.common.speech import say
@@ -129,7 +130,6 @@ def command(
     from nodevet.run import incident
     from nodevet.run.context import open_context
     from nodevet.run.diagnose import diagnosed, diagnosed_again
-    from nodevet.run.errors import UserError
     from nodevet.run.files import try_out
     from nodevet.run.reach import fleet_options
     from nodevet.run.remember_incident import remember

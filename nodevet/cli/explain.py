@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from nodevet.base.errors import UserError
+from nodevet.base.project import Project
 from nodevet.cli.common import completing, options
 from nodevet.cli.common.command import Command
 from nodevet.cli.common.display import Display, display_options
 from nodevet.cli.common.speech import say
-from nodevet.project import Project
-from nodevet.run.errors import UserError
 
 if TYPE_CHECKING:
     from nodevet.baseline import Resolved
-    from nodevet.catalog import Catalog
+    from nodevet.checking.catalog import Catalog
     from nodevet.model import Host
 
 WRITTEN = 100  # columns of the pages, and of what is not a terminal

@@ -5,12 +5,12 @@ from typing import TYPE_CHECKING
 
 import click
 
+from nodevet.base.errors import UserError
+from nodevet.base.project import Project
 from nodevet.cli.common import completing, options
 from nodevet.cli.common.command import Command, Option
 from nodevet.cli.common.display import Display, display_options
 from nodevet.cli.common.durations import Duration
-from nodevet.project import Project
-from nodevet.run.errors import UserError
 
 if TYPE_CHECKING:
     from nodevet.remedy.plan.planner import Proposal

@@ -5,11 +5,11 @@ from typing import Any
 
 import click
 
+from nodevet.base.project import Project
 from nodevet.cli.common import options
 from nodevet.cli.common.command import Command
 from nodevet.cli.common.display import ADVICE, QUIET, Display, display_options
 from nodevet.cli.common.durations import Duration
-from nodevet.project import Project
 
 
 @click.command(

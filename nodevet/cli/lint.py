@@ -5,11 +5,11 @@ from typing import TYPE_CHECKING
 
 import click
 
+from nodevet.base.project import Project
 from nodevet.cli import USAGE
 from nodevet.cli.common import completing, options
 from nodevet.cli.common.command import Command
 from nodevet.cli.common.display import Display, display_options
-from nodevet.project import Project
 
 if TYPE_CHECKING:
     from nodevet.run.lint import Linted
@@ -90,7 +90,7 @@ def command(
 
 def _tell(linted: "Linted", *, named: bool) -> None:
     """What was looked at, and how much was found."""
-    from nodevet.printable import brief
+    from nodevet.base.printable import brief
     from nodevet.sheet.text import count, plural
 
     for name, why in linted.skipped.items():
@@ -115,7 +115,7 @@ def _tell(linted: "Linted", *, named: bool) -> None:
 
 def _suggest(names: tuple[str, ...], project: Project) -> None:
     """Lines that could stand under `expect`."""
-    from nodevet.printable import plain
+    from nodevet.base.printable import plain
     from nodevet.run.suggest import suggest
     from nodevet.sheet.text import columns, count
 

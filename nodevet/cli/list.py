@@ -5,9 +5,9 @@ from collections.abc import Mapping
 
 import click
 
+from nodevet.base.project import Project
 from nodevet.cli.common import options
 from nodevet.cli.common.command import Command
-from nodevet.project import Project
 from nodevet.run import listing
 
 
@@ -49,7 +49,7 @@ def command(
       resources  the kinds of things that a fix can change
       hosts      the hosts that HOSTS, -i and --limit select: groups
     """
-    from nodevet.printable import plain
+    from nodevet.base.printable import plain
     from nodevet.run.targets import Targets
     from nodevet.sheet.text import columns
 
@@ -75,7 +75,7 @@ def command(
 
 def _tell_unasked(baselines: Mapping[str, Mapping[str, str]]) -> None:
     """The checks that not all of the baselines ask for: which do not, and why."""
-    from nodevet.printable import plain
+    from nodevet.base.printable import plain
     from nodevet.sheet.text import columns, count
 
     whys = {check: why for left in baselines.values() for check, why in left.items()}

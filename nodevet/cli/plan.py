@@ -6,14 +6,14 @@ from typing import Any
 
 import click
 
+from nodevet.base.errors import UserError
+from nodevet.base.project import Project
 from nodevet.cli.common import completing, options
 from nodevet.cli.common.command import Command
 from nodevet.cli.common.display import Display, display_options
 from nodevet.cli.common.durations import Duration
 from nodevet.cli.common.rollout import rollout_options, split
 from nodevet.cli.common.speech import say
-from nodevet.project import Project
-from nodevet.run.errors import UserError
 
 RISKS = ("live", "idle", "drain", "reboot")  # nodevet.fixing.model.Risk
 FORMS = ("fold", "diff", "full")  # nodevet.remedy.plan.render.View

@@ -5,10 +5,10 @@ from typing import Any
 
 import click
 
+from nodevet.base.project import Project
 from nodevet.cli.common import completing, fix_run, options, rollout
 from nodevet.cli.common.command import Command
 from nodevet.cli.common.display import Display, display_options
-from nodevet.project import Project
 
 
 @click.command(

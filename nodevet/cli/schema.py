@@ -4,9 +4,9 @@ import json
 
 import click
 
+from nodevet.base.project import Project
 from nodevet.cli.common import options
 from nodevet.cli.common.command import Command
-from nodevet.project import Project
 
 KINDS = (
     *("baseline", "workload", "run", "plan", "result", "status", "evidence", "feed"),

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import click
 
+from nodevet.base.project import Project
 from nodevet.cli.common import completing, options
 from nodevet.cli.common.command import Command
 from nodevet.cli.common.display import Display, display_options
-from nodevet.project import Project
 
 if TYPE_CHECKING:
     from nodevet.run.status import RunStatus

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
+from nodevet.base.errors import UserError
+from nodevet.base.project import Project
 from nodevet.cli.common import completing, options
 from nodevet.cli.common.command import Command
 from nodevet.cli.common.display import ADVICE, QUIET, Display, display_options
 from nodevet.cli.common.durations import Duration
-from nodevet.project import Project
-from nodevet.run.errors import UserError
 
 if TYPE_CHECKING:
     from nodevet.cli.common.recording import Visited
@@ -136,7 +136,7 @@ def _print_units(sweep: "Sweep") -> None:
     """What systemd needs, and the commands that put it there."""
     import getpass
 
-    from nodevet.files import state_folder
+    from nodevet.base.files import state_folder
     from nodevet.run.units import service, timer
 
     if sweep.found.file is None:
@@ -178,8 +178,8 @@ def _swept(
     """Its exit code."""
     from contextlib import nullcontext
 
+    from nodevet.base.durations import elapsed, seconds_of
     from nodevet.cli.common.speech import say
-    from nodevet.durations import elapsed, seconds_of
     from nodevet.run.sweep import urls
     from nodevet.run.sweep_lock import HELD, HeldError, locked
     from nodevet.store.errors import StoreHeldError
@@ -215,11 +215,11 @@ def _made(
 ) -> int:
     from msgspec import structs
 
+    from nodevet.base.durations import seconds_of
     from nodevet.cli.common.output import Sinks
     from nodevet.cli.common.recording import opened, visited, with_store
     from nodevet.cli.common.since import tell_not_compared
     from nodevet.cli.common.speech import say
-    from nodevet.durations import seconds_of
     from nodevet.run.context import open_context
     from nodevet.run.engine import engine
     from nodevet.run.reach import fleet_options
@@ -293,9 +293,9 @@ def _made(
 def _thin_out(sweep: "Sweep", store: str | None) -> None:
     """Let go of old evidence as the settings say. What goes wrong is no reason to fail."""
     from nodevet.cli.common.speech import say
-    from nodevet.history.retention import Retention
     from nodevet.run.which_store import recorded_in
     from nodevet.store import StoreError, open_store
+    from nodevet.store.records.retention import Retention
 
     kept, url = sweep.retention, recorded_in(store, sweep.store, reaches=True)
     if kept is None or url is None:

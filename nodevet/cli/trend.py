@@ -4,10 +4,10 @@ from pathlib import Path
 
 import click
 
+from nodevet.base.project import Project
 from nodevet.cli.common import completing, options, recalled, sheets
 from nodevet.cli.common.command import Command, WholeNumber
 from nodevet.cli.common.display import Display, display_options
-from nodevet.project import Project
 
 
 @click.command(
@@ -61,11 +61,11 @@ def command(
       0  shown
       2  usage or configuration error, no such check or field, or nothing recorded
     """
+    from nodevet.base.errors import UserError
     from nodevet.history.redaction import telling
     from nodevet.history.trend import CheckTrend, FieldTrend
     from nodevet.report.parts.history_trend import check_sheet, field_sheet
     from nodevet.run.context import open_project
-    from nodevet.run.errors import UserError
     from nodevet.run.recall import open_history
     from nodevet.run.trend import trend_found
 

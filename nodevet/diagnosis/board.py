@@ -2,12 +2,12 @@
 
 from collections.abc import Iterator, Sequence
 
+from nodevet.base.printable import brief, cut, plain
+from nodevet.base.printable import cells as cells_of
 from nodevet.diagnosis import phrases as words
 from nodevet.diagnosis.model import Cause, Diagnosis, GpuDiagnosis, HostDiagnosis
 from nodevet.diagnosis.timeline import Points
 from nodevet.diagnosis.words import number
-from nodevet.printable import brief, cut, plain
-from nodevet.printable import cells as cells_of
 from nodevet.sheet.colours import BOLD, GREEN, RED, YELLOW, sgr
 from nodevet.sheet.text import GAP, column, count, name, pad, wrap
 

@@ -2,10 +2,10 @@
 
 from collections.abc import Iterator
 
+from nodevet.base.durations import elapsed
 from nodevet.diagnosis.model import Figure
 from nodevet.diagnosis.rules import SET_LOW
 from nodevet.diagnosis.series import grown, known, mean, percent, rate
-from nodevet.durations import elapsed
 from nodevet.evidence.activity import Counted, Numbers
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.gpu import Gpu, Gpus

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 
+from nodevet.base.printable import plain
 from nodevet.diagnosis.model import (
     Cause,
     Condition,
@@ -15,7 +16,6 @@ from nodevet.diagnosis.model import (
 from nodevet.diagnosis.suspects import MOST, SuspectLine, ranked
 from nodevet.diagnosis.words import PROOF, number, shown, valued
 from nodevet.evidence.lists import spans
-from nodevet.printable import plain
 from nodevet.sheet.text import count, name
 
 FINE = (Cause.GPU, Cause.IDLE)

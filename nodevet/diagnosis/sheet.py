@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 
+from nodevet.base.printable import brief, plain
 from nodevet.diagnosis import phrases
 from nodevet.diagnosis.model import (
     Cause,
@@ -13,7 +14,6 @@ from nodevet.diagnosis.model import (
     Ruling,
 )
 from nodevet.diagnosis.timeline import Timeline
-from nodevet.printable import brief, plain
 from nodevet.sheet.model import (
     AnyBlock,
     Cell,

@@ -2,7 +2,7 @@
 
 import msgspec
 
-from nodevet.problems import Place
+from nodevet.base.problems import Place
 
 
 class Complaint(msgspec.Struct, frozen=True, kw_only=True):

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import msgspec
 
-from nodevet import typed
+from nodevet.base import typed
 
 MOST_BYTES = 64 << 20  # of a file that is looked at
 GZIP, BUNDLE = b"\x1f\x8b", b'{"nodevet_incident"'

@@ -9,13 +9,13 @@ from typing import Any
 import msgspec
 from msgspec import inspect
 
+from nodevet.base.printable import brief, sentence
+from nodevet.base.problems import Place, did_you_mean, either, quoted
+from nodevet.base.typed import convert
 from nodevet.document.complaint import Complaint
 from nodevet.document.tree import Broken, Node, Scalar, Sequence, Spot, follow, plain
 from nodevet.document.tree import Mapping as Map
 from nodevet.model import FieldError
-from nodevet.printable import brief, sentence
-from nodevet.problems import Place, did_you_mean, either, quoted
-from nodevet.typed import convert
 
 NULL = "null"
 

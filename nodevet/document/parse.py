@@ -8,11 +8,11 @@ copied, so that a hostile file costs no more than its own size.
 import msgspec
 import yaml
 
+from nodevet.base.printable import brief, sentence
+from nodevet.base.problems import Place, Problem, did_you_mean
 from nodevet.document.scalars import TrapError, resolve
 from nodevet.document.text import Source
 from nodevet.document.tree import Broken, Entry, Mapping, Node, Scalar, Sequence, join
-from nodevet.printable import brief, sentence
-from nodevet.problems import Place, Problem, did_you_mean
 
 MAX_DEPTH = 32
 MAX_NODES = 20_000  # with every alias written out

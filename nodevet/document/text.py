@@ -7,7 +7,7 @@ from pathlib import Path
 
 import msgspec
 
-from nodevet.problems import Place, Problem
+from nodevet.base.problems import Place, Problem
 from nodevet.remote.digest import sha256
 
 MAX_BYTES = 1 << 20

@@ -4,9 +4,9 @@ from collections.abc import Iterable
 
 import msgspec
 
+from nodevet.base.printable import brief
+from nodevet.base.problems import Place
 from nodevet.document.scalars import Plain
-from nodevet.printable import brief
-from nodevet.problems import Place
 
 
 class Scalar(msgspec.Struct, frozen=True, kw_only=True):

@@ -9,10 +9,10 @@ from typing import TypeVar
 
 import msgspec
 
+from nodevet.base.problems import Problem
+from nodevet.base.typed import convert
 from nodevet.document.complaint import Complaint
 from nodevet.document.tree import Broken, Mapping, Node, Scalar, Sequence, dotted, plain
-from nodevet.problems import Problem
-from nodevet.typed import convert
 
 Typed = TypeVar("Typed")
 

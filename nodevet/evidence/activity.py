@@ -2,7 +2,7 @@
 
 from typing import Annotated
 
-from nodevet import bounds
+from nodevet.base import bounds
 from nodevet.evidence.core import Record
 
 Numbers = Annotated[tuple[int | None, ...], bounds.LOOKS]

@@ -2,7 +2,7 @@
 
 from typing import Annotated
 
-from nodevet.bounds import at_most
+from nodevet.base.bounds import at_most
 from nodevet.evidence.core import Record, SectionRecord
 
 BOOTS = at_most(1024)  # in the records of two months; the probe keeps as many

@@ -2,7 +2,7 @@
 
 from typing import Annotated
 
-from nodevet.bounds import Text, at_most
+from nodevet.base.bounds import Text, at_most
 from nodevet.evidence.core import Record, SectionRecord
 
 CDI_DEVICES = at_most(1024)  # of one specification: GPUs by index and UUID, their MIG devices

@@ -4,7 +4,7 @@ from typing import ClassVar, Generic, TypeVar
 
 import msgspec
 
-from nodevet.bounds import Errors, Text
+from nodevet.base.bounds import Errors, Text
 from nodevet.model import Finding, Subject, unknown
 
 SCHEMA = 1

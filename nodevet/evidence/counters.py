@@ -1,6 +1,6 @@
 """What the kernel counts by name, of a network interface or an RDMA port."""
 
-from nodevet.bounds import Text
+from nodevet.base.bounds import Text
 from nodevet.evidence.core import Record
 
 

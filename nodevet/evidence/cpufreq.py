@@ -2,8 +2,8 @@
 
 from typing import Annotated
 
-from nodevet import bounds
-from nodevet.bounds import NumberList, Text, at_most
+from nodevet.base import bounds
+from nodevet.base.bounds import NumberList, Text, at_most
 from nodevet.evidence.core import Record, SectionRecord
 
 GOVERNORS = at_most(64)  # or energy preferences, that a frequency driver offers

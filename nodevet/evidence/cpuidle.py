@@ -2,7 +2,7 @@
 
 from typing import Annotated
 
-from nodevet.bounds import NumberList, Text, at_most
+from nodevet.base.bounds import NumberList, Text, at_most
 from nodevet.evidence.core import Record, SectionRecord
 
 IDLE_STATES = at_most(1024)  # kinds: a CPU has 10 at most, and a machine a few kinds of CPUs

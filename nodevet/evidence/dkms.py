@@ -2,7 +2,7 @@
 
 from typing import Annotated
 
-from nodevet.bounds import Text, at_most
+from nodevet.base.bounds import Text, at_most
 from nodevet.evidence.core import Record, SectionRecord
 
 BUILDS = at_most(4096)  # of DKMS: modules, in each version, for each kernel

@@ -2,8 +2,8 @@
 
 from typing import Annotated
 
-from nodevet import bounds
-from nodevet.bounds import Text
+from nodevet.base import bounds
+from nodevet.base.bounds import Text
 from nodevet.evidence.core import Record, SectionRecord
 
 

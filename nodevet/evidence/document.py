@@ -10,12 +10,12 @@ from typing import Any, TypeVar, cast
 import msgspec
 from msgspec.structs import replace
 
-from nodevet import bounds, typed
-from nodevet.bounds import Text
+from nodevet.base import bounds, typed
+from nodevet.base.bounds import Text
+from nodevet.base.last_few import LastFew
+from nodevet.base.upgrades import Upgrades, leads, stepped
 from nodevet.evidence.core import MISSING, SCHEMA, Data, Record, Section, SectionRecord
 from nodevet.evidence.sections import section_of, sections
-from nodevet.last_few import LastFew
-from nodevet.upgrades import Upgrades, leads, stepped
 
 
 class Recorded(msgspec.Struct, frozen=True, kw_only=True):

@@ -2,7 +2,7 @@
 
 from typing import Annotated
 
-from nodevet.bounds import Text, at_most
+from nodevet.base.bounds import Text, at_most
 from nodevet.evidence.core import Record, SectionRecord, forget_no_words
 
 DRIVES = at_most(512)  # SATA and SAS; the probe reads 256

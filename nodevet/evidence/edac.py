@@ -2,7 +2,7 @@
 
 from typing import Annotated
 
-from nodevet.bounds import Text, at_most
+from nodevet.base.bounds import Text, at_most
 from nodevet.evidence.core import Record, SectionRecord
 
 CONTROLLERS = at_most(256)  # of memory: 12 in a socket, and those of CXL

@@ -2,7 +2,7 @@
 
 from typing import Annotated
 
-from nodevet.bounds import Text, at_most
+from nodevet.base.bounds import Text, at_most
 from nodevet.evidence.core import Record, SectionRecord
 
 UNITS = at_most(1 << 14)  # of systemd; large hosts have 3,000, most of them mounts

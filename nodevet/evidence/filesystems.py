@@ -2,7 +2,7 @@
 
 from typing import Annotated
 
-from nodevet.bounds import Text, at_most
+from nodevet.base.bounds import Text, at_most
 from nodevet.evidence.core import Record, SectionRecord
 
 FILE_SYSTEMS = at_most(512)  # paths that are asked about: 8, and those that a baseline names

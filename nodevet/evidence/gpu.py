@@ -4,8 +4,8 @@ from typing import Annotated
 
 from msgspec.structs import replace
 
-from nodevet import bounds
-from nodevet.bounds import Text, at_most
+from nodevet.base import bounds
+from nodevet.base.bounds import Text, at_most
 from nodevet.evidence.core import Record, SectionRecord
 from nodevet.evidence.peers import compared, is_same
 from nodevet.model import Subject

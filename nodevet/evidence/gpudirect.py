@@ -1,6 +1,6 @@
 """Section gpudirect: GPUDirect Storage and GDRCopy."""
 
-from nodevet.bounds import Text
+from nodevet.base.bounds import Text
 from nodevet.evidence.core import SectionRecord
 
 

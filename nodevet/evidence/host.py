@@ -1,7 +1,7 @@
 """Section host."""
 
-from nodevet.age import instant
-from nodevet.bounds import Text
+from nodevet.base.age import instant
+from nodevet.base.bounds import Text
 from nodevet.evidence.core import SectionRecord
 
 

@@ -2,7 +2,7 @@
 
 from typing import Annotated
 
-from nodevet.bounds import Text, at_most
+from nodevet.base.bounds import Text, at_most
 from nodevet.evidence.core import SectionRecord
 
 IMEX_NODES = at_most(1024)  # of one NVLink domain, which has 18 trays

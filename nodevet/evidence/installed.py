@@ -2,8 +2,8 @@
 
 from typing import Annotated
 
-from nodevet import bounds
-from nodevet.bounds import Text
+from nodevet.base import bounds
+from nodevet.base.bounds import Text
 from nodevet.evidence.core import Record, SectionRecord
 
 PACKAGE_NAME = r"[A-Za-z0-9*][A-Za-z0-9+._*-]{0,127}(:[a-z0-9-]{1,20})?"

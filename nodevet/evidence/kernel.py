@@ -2,7 +2,7 @@
 
 from typing import Annotated
 
-from nodevet.bounds import Text, at_most
+from nodevet.base.bounds import Text, at_most
 from nodevet.evidence.core import SectionRecord
 
 CLOCKSOURCES = at_most(64)  # that a kernel offers

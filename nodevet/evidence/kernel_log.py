@@ -4,9 +4,9 @@ import math
 from collections.abc import Iterable
 from typing import Annotated
 
-from nodevet import bounds
-from nodevet.bounds import Text, at_most
-from nodevet.durations import elapsed
+from nodevet.base import bounds
+from nodevet.base.bounds import Text, at_most
+from nodevet.base.durations import elapsed
 from nodevet.evidence.core import Record, SectionRecord
 
 TIMES = at_most(64)  # of one event: the probe keeps the latest

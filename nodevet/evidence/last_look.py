@@ -1,8 +1,9 @@
 """What came since the last look at a machine, by evidence of an earlier visit: `--since`. Pure.
 
 Only evidence of the same boot says what is new: a reboot resets every counter and the kernel log.
-Machine id and boot id together say that it is the same machine; see nodevet.identity. How long ago
-the last look was is the difference of the uptimes, since a wall clock may have been set meanwhile.
+Machine id and boot id together say that it is the same machine; see nodevet.checking.identity. How
+long ago the last look was is the difference of the uptimes, since a wall clock may have been set
+meanwhile.
 """
 
 import math
@@ -11,7 +12,7 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from nodevet.durations import elapsed
+from nodevet.base.durations import elapsed
 from nodevet.evidence.document import Evidence, Recorded, once
 from nodevet.evidence.host import HostInfo
 from nodevet.evidence.kernel_log import (

@@ -2,8 +2,8 @@
 
 from typing import Annotated
 
-from nodevet import bounds
-from nodevet.bounds import Text
+from nodevet.base import bounds
+from nodevet.base.bounds import Text
 from nodevet.evidence.core import Record, SectionRecord
 
 LIBRARY_NAME = r"lib[A-Za-z0-9+._-]{1,100}\.so(\.[0-9]+)*"

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from functools import lru_cache
 
-from nodevet import bounds
+from nodevet.base import bounds
 
 
 @lru_cache(maxsize=1024)

@@ -2,7 +2,7 @@
 
 from typing import Annotated
 
-from nodevet.bounds import FileText, Text, at_most
+from nodevet.base.bounds import FileText, Text, at_most
 from nodevet.evidence.core import Record, SectionRecord
 
 SWAPS = at_most(64)  # MAX_SWAPFILES is 32; and units of type swap

@@ -2,8 +2,8 @@
 
 from typing import Annotated
 
-from nodevet import bounds
-from nodevet.bounds import Text, at_most
+from nodevet.base import bounds
+from nodevet.base.bounds import Text, at_most
 from nodevet.evidence.core import Record, SectionRecord
 
 MOUNTS = at_most(512)  # that hold data; the probe keeps 256

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from functools import cached_property
 from typing import Annotated
 
-from nodevet import bounds
-from nodevet.bounds import Text
+from nodevet.base import bounds
+from nodevet.base.bounds import Text
 from nodevet.evidence.core import Record, SectionRecord
 from nodevet.evidence.counters import Counter
 

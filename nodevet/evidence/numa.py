@@ -2,8 +2,8 @@
 
 from typing import Annotated
 
-from nodevet import bounds
-from nodevet.bounds import NumberList
+from nodevet.base import bounds
+from nodevet.base.bounds import NumberList
 from nodevet.evidence.core import Record, SectionRecord
 
 

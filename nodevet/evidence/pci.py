@@ -6,8 +6,8 @@ from typing import Annotated
 
 import msgspec
 
-from nodevet import bounds
-from nodevet.bounds import NumberList, Text, at_most
+from nodevet.base import bounds
+from nodevet.base.bounds import NumberList, Text, at_most
 from nodevet.evidence.core import Record, SectionRecord
 
 ERROR_KINDS = at_most(64)  # of PCIe errors: 16 correctable ones and 27 others, aer.c

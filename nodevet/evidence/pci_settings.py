@@ -3,8 +3,8 @@
 from collections.abc import Collection, Iterator
 from typing import Annotated
 
-from nodevet import bounds
-from nodevet.bounds import NumberList, Text
+from nodevet.base import bounds
+from nodevet.base.bounds import NumberList, Text
 from nodevet.evidence.core import NOT_ASKED, Record, SectionRecord, unread
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.host import HostInfo

@@ -9,7 +9,7 @@ from typing import Generic
 
 from msgspec import Struct
 
-from nodevet.durations import elapsed
+from nodevet.base.durations import elapsed
 from nodevet.evidence.core import Data
 from nodevet.evidence.document import Evidence
 

@@ -13,9 +13,9 @@ from typing import Any, get_args
 import msgspec
 
 import nodevet.evidence
+from nodevet.base.modules import names_in
+from nodevet.base.problems import did_you_mean
 from nodevet.evidence.core import SectionRecord
-from nodevet.modules import names_in
-from nodevet.problems import did_you_mean
 
 
 class SectionFileError(Exception):

@@ -7,9 +7,9 @@ from typing import NamedTuple
 import msgspec
 
 from nodevet import __version__
+from nodevet.base.printable import brief, plain
 from nodevet.evidence.loader import LoaderRun
 from nodevet.feed.units import written
-from nodevet.printable import brief, plain
 
 MEASURED_SCHEMA = 1
 STATED = ("when", "host", "command")

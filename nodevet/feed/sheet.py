@@ -2,11 +2,11 @@
 
 from collections.abc import Iterator, Sequence
 
+from nodevet.base.printable import brief
 from nodevet.feed import text
 from nodevet.feed.answer import FeedAnswer, NodeAnswer, WorkerPoint
 from nodevet.feed.interval import Interval
 from nodevet.feed.model import FeedStage
-from nodevet.printable import brief
 from nodevet.sheet.model import (
     AnyBlock,
     Cell,

@@ -5,12 +5,12 @@ A number that is known stands alone; `62–73 %` is a range, `≤ 73 %` a bound,
 
 from collections.abc import Callable, Iterator
 
+from nodevet.base.printable import plain
 from nodevet.feed.answer import FeedAnswer, NodeAnswer
 from nodevet.feed.interval import Interval
 from nodevet.feed.model import BatchOutcome, Crossover, FeedStage
 from nodevet.feed.units import written
 from nodevet.feed.workload import Workload
-from nodevet.printable import plain
 from nodevet.sheet.text import count, nodeset
 
 UNKNOWN = "?"

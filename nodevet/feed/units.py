@@ -4,9 +4,9 @@ prefixes are told apart (kB is 1,000 bytes, KiB 1,024), bytes and bits too (GB/s
 import re
 from collections.abc import Iterable, Mapping
 
+from nodevet.base.printable import brief
+from nodevet.base.problems import did_you_mean
 from nodevet.evidence.pci import WIDTHS
-from nodevet.printable import brief
-from nodevet.problems import did_you_mean
 
 _AMOUNT = re.compile(r"([0-9]{1,15}(?:\.[0-9]{1,15})?) ?(\S.{0,40})?")
 _DECIMAL = {"k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15}

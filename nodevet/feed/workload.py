@@ -8,10 +8,10 @@ from typing import Annotated, Any, Literal, TypeVar
 import msgspec
 from msgspec import Meta
 
+from nodevet.base.problems import did_you_mean
 from nodevet.feed import units
 from nodevet.feed.interval import UNKNOWN, Interval, exactly
 from nodevet.model import FieldError, refuse
-from nodevet.problems import did_you_mean
 
 VERSION = 1
 MOST_BATCHES = 64

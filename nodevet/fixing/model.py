@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from nodevet import typed
+from nodevet.base import typed
 from nodevet.model import Finding, Value
 from nodevet.resource import Actions, Resource
 

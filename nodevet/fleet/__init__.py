@@ -14,7 +14,7 @@ from contextlib import closing
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from nodevet.durations import elapsed
+from nodevet.base.durations import elapsed
 from nodevet.fleet.model import FleetError, Options, Visit
 
 if TYPE_CHECKING:

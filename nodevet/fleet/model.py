@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from nodevet.durations import elapsed
+from nodevet.base.durations import elapsed
 
 if TYPE_CHECKING:
     from nodevet.fleet.launchers import Engine

@@ -15,9 +15,9 @@ from typing import NamedTuple
 
 import msgspec
 
-from nodevet.age import instant, seconds_of
-from nodevet.history.model import FindingSpan, RecordedRun, SpanEnd
+from nodevet.base.age import instant, seconds_of
 from nodevet.model import Severity, Verdict
+from nodevet.store.records.model import FindingSpan, RecordedRun, SpanEnd
 
 GRAVE = frozenset({"xid", "gpu_lost"})
 """The checks whose failures are real ones, whatever their severity."""

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from nodevet.history.model import Moment
+from nodevet.store.records.model import Moment
 
 NAMES = ("name", "path", "unit", "module", "key")
 PARTS = ("bus_id", "address", "id", "index", "cpu", "policies", "uuid", "slot", "port")

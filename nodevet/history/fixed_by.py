@@ -3,9 +3,9 @@
 from collections.abc import Iterable
 from math import inf
 
-from nodevet.age import seconds_of
-from nodevet.history.model import FindingSpan, FixProof, RecordedAction, SpanEnd
-from nodevet.result import Outcome
+from nodevet.base.age import seconds_of
+from nodevet.fixing.result import Outcome
+from nodevet.store.records.model import FindingSpan, FixProof, RecordedAction, SpanEnd
 
 DONE = (Outcome.CHANGED.value, Outcome.VERIFIED_AFTER_REBOOT.value)
 UNSURE = (Outcome.UNKNOWN.value, Outcome.ROLLBACK_FAILED.value, Outcome.PENDING.value)

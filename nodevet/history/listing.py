@@ -6,8 +6,8 @@ from itertools import takewhile
 
 import msgspec
 
-from nodevet.history.model import FindingSpan, RecordedRun, SpanEnd
 from nodevet.model import Finding, HostReport, Run, Status, Verdict
+from nodevet.store.records.model import FindingSpan, RecordedRun, SpanEnd
 
 SHORTEST = 15  # characters of a run's id: its second
 

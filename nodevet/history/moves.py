@@ -9,8 +9,8 @@ from collections.abc import Collection, Iterator
 
 import msgspec
 
-from nodevet.history.model import PartKind
-from nodevet.history.parts import Held
+from nodevet.store.records.model import PartKind
+from nodevet.store.records.parts import Held
 
 Place = tuple[str, str]  # host, slot
 Key = tuple[PartKind, str]

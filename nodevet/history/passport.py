@@ -7,9 +7,10 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
-from nodevet.age import seconds_of
+from nodevet.base.age import seconds_of
 from nodevet.history.fixed_by import fixed_since
-from nodevet.history.model import (
+from nodevet.model import Finding, Subject, Verdict
+from nodevet.store.records.model import (
     CounterPoint,
     FindingSpan,
     FixProof,
@@ -17,7 +18,6 @@ from nodevet.history.model import (
     PartPlace,
     RecordedAction,
 )
-from nodevet.model import Finding, Subject, Verdict
 
 Names = Mapping[tuple[str, str], frozenset[str]]
 

@@ -12,7 +12,10 @@ from typing import Any, TypeVar
 import msgspec
 
 from nodevet.history.blame import ChangeLine
-from nodevet.history.model import (
+from nodevet.history.passport import Passport
+from nodevet.history.run_diff import CMDLINE, FactDiff, HostDiff
+from nodevet.history.story import StoryEvent, StoryKind
+from nodevet.store.records.model import (
     FindingSpan,
     FixHost,
     FixProof,
@@ -20,9 +23,6 @@ from nodevet.history.model import (
     RecordedFixRun,
     RecordedVisit,
 )
-from nodevet.history.passport import Passport
-from nodevet.history.run_diff import CMDLINE, FactDiff, HostDiff
-from nodevet.history.story import StoryEvent, StoryKind
 
 HOSTS = frozenset(
     {

@@ -12,17 +12,17 @@ from nodevet.evidence.infiniband import Infiniband
 from nodevet.evidence.installed import InstalledPackages
 from nodevet.evidence.memory import Memory
 from nodevet.evidence.nvme import Nvme
-from nodevet.history.model import (
+from nodevet.history.moves import PartMove
+from nodevet.model import NODE, Finding, Status, Verdict
+from nodevet.store.records.model import (
     FindingSpan,
     RecordedAction,
     RecordedRun,
     RecordedVisit,
     SpanEnd,
 )
-from nodevet.history.moves import PartMove
-from nodevet.history.parts import SECTIONS
-from nodevet.history.spans import SERIOUS
-from nodevet.model import NODE, Finding, Status, Verdict
+from nodevet.store.records.parts import SECTIONS
+from nodevet.store.records.spans import SERIOUS
 
 TROUBLE = (Verdict.FAIL, Verdict.UNKNOWN)
 CMDLINE = "kernel command line"

@@ -8,9 +8,10 @@ from typing import Any
 
 import msgspec
 
-from nodevet.age import seconds_of
+from nodevet.base.age import seconds_of
 from nodevet.history.fixed_by import fixed_by, fixed_since, proved
-from nodevet.history.model import (
+from nodevet.model import Finding, HostFacts, HostOutcome, Status, Verdict
+from nodevet.store.records.model import (
     FindingSpan,
     FixProof,
     Moment,
@@ -23,7 +24,6 @@ from nodevet.history.model import (
     RecordedVisit,
     SpanEnd,
 )
-from nodevet.model import Finding, HostFacts, HostOutcome, Status, Verdict
 
 
 class StoryKind(str, Enum):

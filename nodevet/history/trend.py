@@ -7,8 +7,8 @@ from typing import Any
 
 import msgspec
 
-from nodevet.history.model import RecordedRun, RunState
 from nodevet.model import HostOutcome, Status, Verdict
+from nodevet.store.records.model import RecordedRun, RunState
 
 UNITS = {
     "_c": "°C",

@@ -7,13 +7,13 @@ that `@local` and plain names cost nothing.
 from collections.abc import Sequence
 from typing import IO
 
+from nodevet.base.printable import brief
+from nodevet.base.problems import Problem
 from nodevet.inventory.entries import MAX_HOSTS, Found, HostEntry, merge, same_machine
 from nodevet.inventory.errors import InventoryError
 from nodevet.inventory.local import this_machine
 from nodevet.inventory.select import Known, Word, make, narrow, pick
 from nodevet.model import Host
-from nodevet.printable import brief
-from nodevet.problems import Problem
 
 __all__ = ["InventoryError", "limited", "read"]
 

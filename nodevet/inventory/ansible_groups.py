@@ -4,9 +4,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import dropwhile
 from typing import Any
 
+from nodevet.base.printable import brief
 from nodevet.inventory.entries import ALL
 from nodevet.inventory.json_places import Steps
-from nodevet.printable import brief
 
 META = "_meta"
 GROUP_KEYS = ("hosts", "children", "vars")

@@ -3,9 +3,9 @@
 import stat
 from pathlib import Path
 
+from nodevet.base.printable import brief
+from nodevet.base.problems import Place, Problem
 from nodevet.inventory.errors import InventoryError
-from nodevet.printable import brief
-from nodevet.problems import Place, Problem
 
 MAX_BYTES = 16 * 2**20
 """100,000 hosts with every setting take less."""

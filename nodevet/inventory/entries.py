@@ -5,9 +5,9 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from nodevet.base.printable import brief
+from nodevet.base.problems import Problem
 from nodevet.model import Host
-from nodevet.printable import brief
-from nodevet.problems import Problem
 
 MAX_HOSTS = 100_000
 """More than this is a slip of the keyboard, not a fleet."""

@@ -2,8 +2,8 @@
 
 from collections.abc import Iterable, Sequence
 
-from nodevet.printable import brief
-from nodevet.problems import Problem, listed
+from nodevet.base.printable import brief
+from nodevet.base.problems import Problem, listed
 
 
 class InventoryError(Exception):

@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from nodevet.problems import Place
+from nodevet.base.problems import Place
 
 SPACE = re.compile(r"[ \t\n\r]*")
 TOKEN = re.compile(r'("(?:[^"\\]|\\.)*")[ \t\n\r]*(:?)|[{}\[\]]')

@@ -5,11 +5,11 @@ from collections.abc import Mapping
 
 from msgspec.structs import replace
 
+from nodevet.base.printable import brief
+from nodevet.base.problems import Problem
 from nodevet.inventory.entries import HostEntry
 from nodevet.inventory.errors import InventoryError
 from nodevet.inventory.settings import name_problem
-from nodevet.printable import brief
-from nodevet.problems import Problem
 
 LOCAL = "@local"
 OVER_SSH = {"address", "port", "user", "key_file", "known_hosts"}

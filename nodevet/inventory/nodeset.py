@@ -10,9 +10,9 @@ from itertools import product
 from math import prod
 from typing import NamedTuple
 
+from nodevet.base.printable import brief
 from nodevet.inventory.entries import MAX_HOSTS
 from nodevet.inventory.settings import name_problem
-from nodevet.printable import brief
 
 OPERATORS = ",!&^"
 MAX_DIGITS = 12

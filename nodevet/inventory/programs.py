@@ -6,11 +6,11 @@ import subprocess
 from collections.abc import Sequence
 from contextlib import suppress
 
-from nodevet.durations import elapsed
+from nodevet.base.durations import elapsed
+from nodevet.base.printable import brief, last_line
+from nodevet.base.problems import Problem
 from nodevet.inventory.documents import MAX_BYTES
 from nodevet.inventory.errors import InventoryError
-from nodevet.printable import brief, last_line
-from nodevet.problems import Problem
 
 DEADLINE = 60.0
 """Seconds. A cloud's interface may be slow; a hung one must not hang the sweep."""

@@ -3,7 +3,7 @@
 import ast
 from dataclasses import dataclass
 
-from nodevet.problems import Place
+from nodevet.base.problems import Place
 
 
 @dataclass(frozen=True, slots=True)

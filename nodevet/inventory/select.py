@@ -5,13 +5,13 @@ from typing import NamedTuple
 
 import msgspec
 
+from nodevet.base.printable import brief
+from nodevet.base.problems import Problem, did_you_mean
 from nodevet.inventory.entries import ALL, MAX_HOSTS, HostEntry, merge
 from nodevet.inventory.errors import shorten
 from nodevet.inventory.local import LOCAL, localised
 from nodevet.inventory.nodeset import NodesetError, expand_term, terms
 from nodevet.inventory.single import is_single, single
-from nodevet.printable import brief
-from nodevet.problems import Problem, did_you_mean
 
 
 class Word(NamedTuple):

@@ -5,11 +5,11 @@ import sys
 from collections.abc import Iterator
 from typing import IO
 
+from nodevet.base.problems import Place, Problem
 from nodevet.inventory.documents import MAX_BYTES, decode
 from nodevet.inventory.entries import Found
 from nodevet.inventory.errors import InventoryError
 from nodevet.inventory.select import Word
-from nodevet.problems import Place, Problem
 
 NAME = "<stdin>"
 WORD = re.compile(r"[^\s\[#]*(?:\[[^\]\n]*\]?[^\s\[#]*)*")

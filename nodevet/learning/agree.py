@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 
 from nodevet.baseline import params_of
-from nodevet.catalog import Catalog
+from nodevet.checking.catalog import Catalog
 from nodevet.evidence.document import Evidence
 from nodevet.learning.learn import Lessons, findings_by
 from nodevet.model import Check, Finding, Value, Verdict

@@ -5,8 +5,8 @@ from collections.abc import Mapping
 import msgspec
 
 from nodevet.baseline.choose import Unknown, seen_gpus
+from nodevet.checking.facts import facts_of
 from nodevet.evidence.document import Evidence
-from nodevet.facts import facts_of
 
 
 class Alike(msgspec.Struct, frozen=True, kw_only=True):

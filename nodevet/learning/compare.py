@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 import msgspec
 
-from nodevet.catalog import Catalog
-from nodevet.changes import Marks
+from nodevet.checking.catalog import Catalog
+from nodevet.checking.changes import Marks
 from nodevet.evidence.document import Evidence
 from nodevet.learning.agree import Agreement, Difference, majority
 from nodevet.learning.alike import Alike, alike

@@ -6,12 +6,12 @@ from typing import Any
 
 import msgspec
 
+from nodevet.base.printable import sentence
 from nodevet.baseline import params_of
-from nodevet.catalog import Catalog
+from nodevet.checking.catalog import Catalog
+from nodevet.checking.judge import judge
 from nodevet.evidence.document import Evidence
-from nodevet.judge import judge
 from nodevet.model import Baseline, Check, Expectation, Finding, Severity, Value
-from nodevet.printable import sentence
 
 SAYS_NOTHING = "what was read does not say"
 NONSENSE = "what was read is nothing that a node can be"

@@ -1,9 +1,9 @@
 """A comparison of hosts as a sheet. Pure."""
 
+from nodevet.base.printable import plain
 from nodevet.learning.compare import ComparedGroup, Comparison, Odd
 from nodevet.learning.text import flow
 from nodevet.model import Value
-from nodevet.printable import plain
 from nodevet.sheet.model import FactBlock, GroupBlock, Sheet, TextBlock
 from nodevet.sheet.text import count, name, nodeset
 

@@ -4,11 +4,11 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
-from nodevet.catalog import Catalog
+from nodevet.base.printable import plain
+from nodevet.checking.catalog import Catalog
 from nodevet.document.scalars import TrapError, resolve
 from nodevet.learning.agree import Agreement, Difference
 from nodevet.model import Applies, Area, Value
-from nodevet.printable import plain
 from nodevet.sheet.text import nodeset, wrap
 
 WIDTH = 96

@@ -9,8 +9,8 @@ from enum import Enum
 
 import msgspec
 
+from nodevet.fixing.result import HostResult
 from nodevet.remedy.rollout.limits import Limits
-from nodevet.result import HostResult
 
 
 class Phase(str, Enum):

@@ -2,8 +2,8 @@
 
 from datetime import datetime, timezone
 
-from nodevet.durations import elapsed
-from nodevet.printable import brief
+from nodevet.base.durations import elapsed
+from nodevet.base.printable import brief
 
 
 def instant(text: str) -> datetime | None:

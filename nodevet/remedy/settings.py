@@ -9,11 +9,11 @@ from typing import Any
 
 import msgspec
 
-from nodevet import typed
-from nodevet.durations import written
+from nodevet.base import typed
+from nodevet.base.durations import written
 from nodevet.fixing.model import Risk
+from nodevet.fixing.result import Outcome
 from nodevet.remedy.rollout.limits import Limits
-from nodevet.result import Outcome
 
 DRAIN_RISKS = frozenset({Risk.DRAIN, Risk.REBOOT})
 

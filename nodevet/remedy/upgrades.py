@@ -1,6 +1,6 @@
 """The steps of plans, journals and results from earlier schemas, and what is refused. Pure."""
 
-from nodevet.upgrades import Document, Upgrades, leads, stepped
+from nodevet.base.upgrades import Document, Upgrades, leads, stepped
 
 PLAN: Upgrades = {}
 JOURNAL: Upgrades = {}

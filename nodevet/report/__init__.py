@@ -14,12 +14,12 @@ from importlib import import_module
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from nodevet.modules import names_in
+from nodevet.base.modules import names_in
 from nodevet.report.parts.errors import ReportError
 
 if TYPE_CHECKING:
+    from nodevet.fixing.result import Result
     from nodevet.model import Run
-    from nodevet.result import Result
 
 
 @cache
@@ -43,7 +43,7 @@ def require(name: str, known: Sequence[str] = ()) -> None:
     listed = ", ".join(among)
     if name in formats():
         raise ReportError(f"the format {name} does not render this; these do: {listed}")
-    from nodevet.problems import did_you_mean
+    from nodevet.base.problems import did_you_mean
 
     hint = did_you_mean(name, among, f"there are {listed}")
     raise ReportError(f"no report format is named {name!r}; {hint}")

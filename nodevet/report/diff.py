@@ -11,9 +11,10 @@ from typing import Any
 
 import msgspec
 
-from nodevet.changes import Marks
+from nodevet.base.printable import brief, plain
+from nodevet.checking.changes import Marks
+from nodevet.fixing.result import HostResult, Result, StepResult
 from nodevet.model import Finding, HostReport, Run, Severity, Verdict, show
-from nodevet.printable import brief, plain
 from nodevet.report.parts import fixes
 from nodevet.report.parts.causes import causes_of
 from nodevet.report.parts.fold import lines, listed, summary
@@ -21,7 +22,6 @@ from nodevet.report.parts.hunks import Pair
 from nodevet.report.parts.hunks import hunks as hunks_of
 from nodevet.report.parts.words import values
 from nodevet.resource import Contents, State, describe, filled, kind_of
-from nodevet.result import HostResult, Result, StepResult
 from nodevet.sheet.text import nodeset, wrap
 
 ENDING = ".diff"

@@ -11,10 +11,11 @@ from typing import Any
 
 from markupsafe import Markup
 
-from nodevet.durations import elapsed
+from nodevet.base.durations import elapsed
+from nodevet.base.printable import brief, plain
+from nodevet.fixing.result import Result
 from nodevet.model import HostOutcome, Run
 from nodevet.news import again, fixed, flapping, resolved, words
-from nodevet.printable import brief, plain
 from nodevet.report import table
 from nodevet.report.parts import fix_data, fixes, page_data
 from nodevet.report.parts.ages import evidence_age
@@ -22,7 +23,6 @@ from nodevet.report.parts.fold import Line, findings_in_words, narrowing, totals
 from nodevet.report.parts.shadow import SHADOW, shadowed
 from nodevet.report.parts.suspected import suspicions
 from nodevet.resource import Contents
-from nodevet.result import Result
 from nodevet.sheet import page
 from nodevet.sheet.text import count, name, nodeset
 

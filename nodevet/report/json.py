@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from nodevet.base.upgrades import Document, Upgrades
 from nodevet.model import Run
 from nodevet.report.parts.saved import (
     UPGRADES,
@@ -14,10 +15,9 @@ from nodevet.report.parts.saved import (
     upgraded,
 )
 from nodevet.sheet.json import indented
-from nodevet.upgrades import Document, Upgrades
 
 if TYPE_CHECKING:
-    from nodevet.result import Result
+    from nodevet.fixing.result import Result
 
 ENDING = ".json"
 NO_HOSTS = "[]\n}\n"  # how a run without any ends: they are its last field
@@ -53,5 +53,5 @@ def parse(text: str | bytes, upgrades: Upgrades = UPGRADES) -> Run:
 
 
 def render_fixes(result: "Result") -> str:
-    """The same; see `nodevet.result` for its shape."""
+    """The same; see `nodevet.fixing.result` for its shape."""
     return indented(result)

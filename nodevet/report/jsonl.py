@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec.structs import replace
 
-from nodevet import typed
+from nodevet.base import typed
+from nodevet.base.upgrades import Document, Upgrades
 from nodevet.model import HostReport, Run, RunNews, Severity, Status
 from nodevet.report.parts import fixes
 from nodevet.report.parts.errors import ReportError
@@ -25,10 +26,9 @@ from nodevet.report.parts.saved import (
     upgraded,
 )
 from nodevet.sheet.json import encode
-from nodevet.upgrades import Document, Upgrades
 
 if TYPE_CHECKING:
-    from nodevet.result import Result
+    from nodevet.fixing.result import Result
 
 ENDING = ".jsonl"
 

@@ -17,17 +17,17 @@ from collections.abc import Iterable, Iterator
 from junitparser import Error, Failure, JUnitXml, Skipped, TestCase, TestSuite
 from junitparser.junitparser import FinalResult
 
+from nodevet.base.printable import plain
+from nodevet.fixing.result import HostResult, Outcome, Result, StepResult
 from nodevet.model import Finding, HostReport, Run, StandingTrouble, Verdict
 from nodevet.news import ByHost, by_host, since_words
 from nodevet.packed import PackedText
-from nodevet.printable import plain
 from nodevet.report.parts import fixes
 from nodevet.report.parts.ages import read_at
 from nodevet.report.parts.causes import follows_from
 from nodevet.report.parts.fold import came_back
 from nodevet.report.parts.words import difference
 from nodevet.resource import Contents
-from nodevet.result import HostResult, Outcome, Result, StepResult
 from nodevet.sheet.text import name
 
 ENDING = ".junit.xml"

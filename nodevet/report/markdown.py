@@ -9,9 +9,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate
 from typing import TYPE_CHECKING
 
+from nodevet.base.printable import brief, plain
 from nodevet.model import Run, Severity
 from nodevet.news import again, fixed, flapping, resolved, words
-from nodevet.printable import brief, plain
 from nodevet.report import diff
 from nodevet.report.parts import fixes
 from nodevet.report.parts.fold import Line, lines, summary, totals
@@ -21,8 +21,8 @@ from nodevet.sheet.spans import cell, code, longest, table
 from nodevet.sheet.text import count, name, nodeset
 
 if TYPE_CHECKING:
+    from nodevet.fixing.result import Result, StepResult
     from nodevet.resource import Contents
-    from nodevet.result import Result, StepResult
 
 ENDING = ".md"
 MOST = 65_000  # characters of a report

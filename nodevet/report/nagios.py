@@ -9,9 +9,9 @@ was refused or was not attempted is a WARNING.
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
+from nodevet.base.printable import plain
 from nodevet.model import Run, Severity, Verdict
 from nodevet.news import count_new, fixed, words
-from nodevet.printable import plain
 from nodevet.report.parts import fixes
 from nodevet.report.parts.ages import evidence_age
 from nodevet.report.parts.fold import Totals, findings_in_words, lines, second_tries, totals
@@ -19,7 +19,7 @@ from nodevet.report.parts.suspected import suspicions
 from nodevet.sheet.text import count, nodeset
 
 if TYPE_CHECKING:
-    from nodevet.result import Result
+    from nodevet.fixing.result import Result
 
 ENDING = ".nagios"
 CODES = {0: 0, 1: 1, 3: 2}  # exit code of the run -> of a plug-in

@@ -11,17 +11,17 @@ from typing import TYPE_CHECKING
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import GaugeMetricFamily, Metric
 
-from nodevet.age import seconds_of
+from nodevet.base.age import seconds_of
+from nodevet.base.printable import plain
 from nodevet.model import Finding, HostReport, Run, RunNews, Severity, Verdict
 from nodevet.packed import PackedText
-from nodevet.printable import plain
 from nodevet.report.parts import fixes
 from nodevet.report.parts.ages import read_at
 from nodevet.report.parts.fold import totals
 from nodevet.sheet.text import name
 
 if TYPE_CHECKING:
-    from nodevet.result import Result
+    from nodevet.fixing.result import Result
 
 ENDING = ".prom"
 FIX_RUN = "nodevet_fix_run"

@@ -18,8 +18,8 @@ from nodevet.sheet.colours import BOLD, GREEN, sgr
 from nodevet.sheet.text import count, wrap
 
 if TYPE_CHECKING:
+    from nodevet.fixing.result import Result
     from nodevet.resource import Contents
-    from nodevet.result import Result
 
 ENDING = ".txt"
 

@@ -16,8 +16,8 @@ from itertools import groupby
 from operator import or_
 from typing import TYPE_CHECKING, TypeAlias
 
+from nodevet.base.printable import plain
 from nodevet.evidence.document import Evidence
-from nodevet.printable import plain
 from nodevet.resource import unit
 from nodevet.resource.core import (
     Action,

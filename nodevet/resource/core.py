@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 
+from nodevet.base.printable import plain
 from nodevet.evidence.document import Evidence
 from nodevet.model import show
-from nodevet.printable import plain
 
 if TYPE_CHECKING:
     from pyinfra.api.command import StringCommand

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 from msgspec import UNSET, Meta, UnsetType, to_builtins
 from msgspec.structs import replace
 
-from nodevet.bounds import Text
-from nodevet.printable import plain
+from nodevet.base.bounds import Text
+from nodevet.base.printable import plain
 from nodevet.resource.core import (
     Action,
     ActionError,

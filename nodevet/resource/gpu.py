@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from msgspec.structs import replace
 
-from nodevet.bounds import Text
+from nodevet.base.bounds import Text
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.gpu import Gpu, Gpus
 from nodevet.resource.core import (

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
-from nodevet.bounds import FileText
-from nodevet.printable import plain
+from nodevet.base.bounds import FileText
+from nodevet.base.printable import plain
 from nodevet.resource.core import (
     Action,
     ActionError,

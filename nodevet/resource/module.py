@@ -4,8 +4,8 @@ import re
 from collections.abc import Sequence
 from typing import Annotated
 
-from nodevet import bounds
-from nodevet.bounds import Text
+from nodevet.base import bounds
+from nodevet.base.bounds import Text
 from nodevet.resource.core import (
     Action,
     Form,

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from msgspec import UNSET, UnsetType
 
-from nodevet.bounds import Text
+from nodevet.base.bounds import Text
 from nodevet.resource.core import (
     Action,
     Form,

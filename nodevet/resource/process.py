@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from msgspec import Meta
 
-from nodevet.bounds import NumberList
+from nodevet.base.bounds import NumberList
 from nodevet.resource.core import (
     Action,
     Form,

@@ -6,8 +6,8 @@ from typing import Annotated
 
 from msgspec import UNSET, UnsetType
 
-from nodevet import bounds
-from nodevet.bounds import Text
+from nodevet.base import bounds
+from nodevet.base.bounds import Text
 from nodevet.resource.core import Action, Form, Integer, Kind, RunCommand, State, mapping, switch
 
 _DISCARD = re.compile(r"[\s,](discard(?:=(?:once|pages))?)(?=[\s,]|$)")  # fstab(5)

@@ -5,9 +5,9 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 
-from nodevet.bounds import Text
+from nodevet.base.bounds import Text
+from nodevet.base.printable import plain
 from nodevet.evidence.services import UNIT_NAME
-from nodevet.printable import plain
 from nodevet.resource.core import (
     Action,
     ActionError,

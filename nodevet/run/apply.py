@@ -8,6 +8,8 @@ from typing import Any
 
 import msgspec
 
+from nodevet.base.errors import UserError
+from nodevet.fixing.result import NAMED, ONLY, Approval, Result, chosen_of
 from nodevet.fleet.controller import ssh_executor
 from nodevet.model import Baseline
 from nodevet.remedy.approval.verify import Signature, signatures
@@ -22,12 +24,10 @@ from nodevet.remedy.rollout.apply import apply as roll_out
 from nodevet.remedy.rollout.compare import StepContext
 from nodevet.remedy.settings import Carried, option
 from nodevet.report.parts.fix_next import FIX_AGAIN
-from nodevet.result import NAMED, ONLY, Approval, Result, chosen_of
 from nodevet.run import confirmed
 from nodevet.run.approved import approved, closing
 from nodevet.run.confirmed import Confirmation
 from nodevet.run.context import VetContext
-from nodevet.run.errors import UserError
 from nodevet.run.fix_run import chosen, keep, read_plan, resumable, same_plan, terms_of
 from nodevet.run.listener import FixListener
 from nodevet.run.reach import fleet_options

@@ -5,9 +5,10 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from nodevet.base.errors import UserError
+from nodevet.base.files import read_input
 from nodevet.document import kinds
 from nodevet.document.kinds import DocumentKind
-from nodevet.files import read_input
 from nodevet.remedy.approval import signatures, verify
 from nodevet.remedy.approval.policy import Policy, load
 from nodevet.remedy.approval.verify import Approvable, Approved, Signature
@@ -18,7 +19,6 @@ from nodevet.remedy.plan import render, summary
 from nodevet.remedy.plan.plan_file import read
 from nodevet.remedy.plan.render import View
 from nodevet.remedy.plan.screen import labelled, screen
-from nodevet.run.errors import UserError
 from nodevet.run.files import replace, tried
 
 LARGEST = 64 * 1024 * 1024  # bytes of a plan

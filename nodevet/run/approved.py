@@ -4,8 +4,10 @@ from collections.abc import Callable, Sequence
 from datetime import datetime, timezone
 from pathlib import Path
 
+from nodevet.base.errors import UserError
+from nodevet.base.printable import brief
+from nodevet.fixing.result import Approval
 from nodevet.model import Host
-from nodevet.printable import brief
 from nodevet.remedy.approval import verify
 from nodevet.remedy.approval.policy import PolicyError, load
 from nodevet.remedy.approval.verify import Approvable, Approved, ApproveError, Signature
@@ -13,9 +15,7 @@ from nodevet.remedy.journal import folder
 from nodevet.remedy.journal.folder import RunFolder
 from nodevet.remedy.journal.records import JournalRecord, RunBegin
 from nodevet.remedy.model import Plan
-from nodevet.result import Approval
 from nodevet.run import confirmed
-from nodevet.run.errors import UserError
 
 
 def approved(

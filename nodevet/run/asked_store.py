@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from nodevet.run.errors import UserError
+from nodevet.base.errors import UserError
 from nodevet.run.recall import NothingRecordedError, open_history
 from nodevet.run.which_store import NONE, recorded_in
 from nodevet.settings import settings

@@ -9,9 +9,9 @@ from typing import Annotated, Any
 import msgspec
 from msgspec.structs import replace
 
-from nodevet import typed
+from nodevet.base import typed
 from nodevet.baseline.choose import may_fit
-from nodevet.catalog import Catalog
+from nodevet.checking.catalog import Catalog
 from nodevet.model import Baseline, Expectation, Host
 from nodevet.run.context import VetContext
 

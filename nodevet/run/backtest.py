@@ -9,19 +9,19 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec.structs import replace
 
-from nodevet import age
+from nodevet.base import age
+from nodevet.base.errors import UserError
+from nodevet.base.last_few import LastFew
+from nodevet.base.processes import Killed, batches, cores, spread
 from nodevet.history.backtest import Backtest, Judged, SaidThen, Tally
-from nodevet.history.model import RecordedRun
-from nodevet.last_few import LastFew
 from nodevet.model import Baseline, Host, HostReport, Severity, Status, Verdict
 from nodevet.run.context import VetContext
-from nodevet.run.errors import UserError
 from nodevet.run.from_run import sections_of, visit_of
 from nodevet.run.listener import VetListener
 from nodevet.run.nights import usual_series
-from nodevet.run.processes import Killed, batches, cores, spread
 from nodevet.run.targets import Targets
 from nodevet.run.vet import judge_visit
+from nodevet.store.records.model import RecordedRun
 
 if TYPE_CHECKING:
     from nodevet.store import Store

@@ -3,13 +3,13 @@
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from nodevet import age
-from nodevet.catalog import Catalog
+from nodevet.base import age
+from nodevet.base.errors import UserError
+from nodevet.base.processes import Killed, batches, cores, spread
+from nodevet.checking.catalog import Catalog
 from nodevet.history.blame import Blame, Change, DriftGroup, DriftLook, differing, group, shared
-from nodevet.history.model import FindingSpan, Moment, RecordedRun, RecordedVisit, SpanEnd
 from nodevet.model import Status, Verdict
-from nodevet.run.errors import UserError
-from nodevet.run.processes import Killed, batches, cores, spread
+from nodevet.store.records.model import FindingSpan, Moment, RecordedRun, RecordedVisit, SpanEnd
 
 if TYPE_CHECKING:
     from nodevet.store import Store

@@ -7,9 +7,10 @@ from tempfile import TemporaryDirectory
 import msgspec
 
 from nodevet import __version__
+from nodevet.base.errors import UserError
 from nodevet.baseline import load
 from nodevet.baseline.choose import Unknown, seen_gpus
-from nodevet.catalog import Catalog
+from nodevet.checking.catalog import Catalog
 from nodevet.document import kinds
 from nodevet.document.kinds import DocumentKind
 from nodevet.evidence.document import Evidence
@@ -17,7 +18,6 @@ from nodevet.learning import Agreement, alike, learn, unanimous
 from nodevet.learning.text import baseline_text
 from nodevet.model import Applies, GpuMatch
 from nodevet.run import files
-from nodevet.run.errors import UserError
 from nodevet.sheet.text import nodeset
 
 STEM = "captured"

@@ -4,7 +4,7 @@ from typing import Any
 
 import msgspec
 
-from nodevet.catalog import Catalog
+from nodevet.checking.catalog import Catalog
 from nodevet.learning.compare import Comparison, compare
 from nodevet.run.nodes import Nodes
 from nodevet.sheet.text import nodeset

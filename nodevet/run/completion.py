@@ -10,7 +10,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple
 
-from nodevet.files import read_input
+from nodevet.base.files import read_input
 
 YAML = (".yaml", ".yml")
 INVENTORIES = (*YAML, ".json")  # not those that are programs

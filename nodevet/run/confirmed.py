@@ -12,15 +12,15 @@ from pathlib import Path
 
 import msgspec
 
+from nodevet.base.errors import UserError
 from nodevet.fixing.model import Risk
+from nodevet.fixing.result import CONFIRMED, Approval
 from nodevet.model import Host
 from nodevet.remedy.approval import policy
 from nodevet.remedy.journal import folder, journal
 from nodevet.remedy.journal.folder import RunFolder
 from nodevet.remedy.journal.records import JournalRecord, RunBegin
 from nodevet.remedy.model import Plan
-from nodevet.result import CONFIRMED, Approval
-from nodevet.run.errors import UserError
 
 LOCAL = CONFIRMED
 """The key in a journal's options under which a confirmation is kept."""

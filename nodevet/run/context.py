@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from nodevet.base.errors import UserError
+from nodevet.base.project import Project
 from nodevet.baseline import available, load
-from nodevet.catalog import Catalog
+from nodevet.checking.catalog import Catalog
 from nodevet.model import Baseline
-from nodevet.project import Project
-from nodevet.run.errors import UserError
 from nodevet.run.max_age import MaxAge
 
 if TYPE_CHECKING:  # a run without --since does not pay for it

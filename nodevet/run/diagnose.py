@@ -10,6 +10,8 @@ from typing import Any
 from msgspec.structs import replace
 
 from nodevet import __version__
+from nodevet.checking.identity import machine_in, several_names
+from nodevet.checking.machines import Machine
 from nodevet.diagnosis.classify import diagnose
 from nodevet.diagnosis.model import Diagnosis, HostDiagnosis, Suspect
 from nodevet.diagnosis.stragglers import stragglers
@@ -23,8 +25,6 @@ from nodevet.evidence.host import HostInfo
 from nodevet.evidence.host_activity import HostActivity
 from nodevet.evidence.process_activity import ProcessActivities
 from nodevet.fleet import Options, Visit, visit
-from nodevet.identity import machine_in, several_names
-from nodevet.machines import Machine
 from nodevet.model import Finding, Host, Verdict, new_run_id
 from nodevet.run.context import VetContext
 from nodevet.run.vet import judge_visit

@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from nodevet import report
-from nodevet.age import AHEAD, seconds_of
+from nodevet.base.age import AHEAD, seconds_of
+from nodevet.base.durations import coarse
+from nodevet.base.files import read_input
+from nodevet.base.printable import brief
 from nodevet.document.kinds import DocumentKind, mistaken, recognize
-from nodevet.durations import coarse
-from nodevet.files import read_input
 from nodevet.model import Run
-from nodevet.printable import brief
 from nodevet.report.parts.errors import ReportError
 from nodevet.report.parts.saved import Decoded, Schema, decode
 

@@ -2,9 +2,9 @@
 
 from collections.abc import Mapping, Sequence
 
+from nodevet.base.errors import UserError
+from nodevet.base.printable import brief
 from nodevet.fleet.launchers import NOT_ELSEWHERE, DaskPool, Engine, Launcher, Launchers, launcher
-from nodevet.printable import brief
-from nodevet.run.errors import UserError
 
 DASK = "dask://"
 TLS = "tls://"

@@ -5,7 +5,11 @@ from pathlib import Path
 
 from msgspec import Struct, to_builtins
 
-from nodevet import age, identity
+from nodevet.base import age
+from nodevet.base.errors import UserError
+from nodevet.base.printable import brief
+from nodevet.base.problems import did_you_mean
+from nodevet.base.project import Project
 from nodevet.baseline import (
     Resolved,
     Statement,
@@ -19,18 +23,15 @@ from nodevet.baseline.choose import CHECK as CHOICE
 from nodevet.baseline.choose import PAGE as OF_CHOICE
 from nodevet.baseline.library import is_path
 from nodevet.baseline.param_fields import ParamField, examples, param_fields
-from nodevet.catalog import Catalog
+from nodevet.checking import identity
+from nodevet.checking.catalog import Catalog
+from nodevet.checking.identity import in_words, judge_hostname
 from nodevet.document.kinds import DocumentKind, kind_of
 from nodevet.evidence.document import decode
 from nodevet.fleet import Options, visit
-from nodevet.identity import in_words, judge_hostname
 from nodevet.model import Check, Expectation, Host, HostReport, Run, Severity, show
-from nodevet.printable import brief
-from nodevet.problems import did_you_mean
-from nodevet.project import Project
 from nodevet.run.context import candidates, open_context
 from nodevet.run.earlier import DAY, read_run
-from nodevet.run.errors import UserError
 from nodevet.run.saved import read_saved
 from nodevet.run.targets import Targets
 from nodevet.run.vet import vet_saved

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from nodevet.baseline import Resolved, Statement
 from nodevet.baseline.files import File
 from nodevet.baseline.remarks import remarks
-from nodevet.catalog import Catalog
+from nodevet.checking.catalog import Catalog
 from nodevet.document.tree import Mapping as Tree
 from nodevet.model import Applies, Area, Expectation, Waiver, show
 from nodevet.sheet.text import count, nodeset

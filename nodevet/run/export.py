@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from nodevet.age import seconds_of
-from nodevet.history.model import Moment, Part
+from nodevet.base.age import seconds_of
+from nodevet.base.errors import UserError
 from nodevet.history.redaction import Redactor
 from nodevet.model import HostOutcome
-from nodevet.run.errors import UserError
+from nodevet.store.records.model import Moment, Part
 
 if TYPE_CHECKING:
     import pyarrow

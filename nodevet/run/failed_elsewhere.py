@@ -3,10 +3,10 @@
 from datetime import datetime
 from pathlib import Path
 
+from nodevet.fixing.result import Outcome
 from nodevet.remedy.journal import journal
 from nodevet.remedy.journal.attempts import Failure
 from nodevet.remedy.rollout.limits import FAILURES
-from nodevet.result import Outcome
 from nodevet.run.asked_store import asked_store
 
 

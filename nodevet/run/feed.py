@@ -7,6 +7,7 @@ from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
 
+from nodevet.base.errors import UserError
 from nodevet.evidence.loader import LoaderRun, LoaderRuns
 from nodevet.feed.answer import FeedAnswer, answer
 from nodevet.feed.measured import MeasuredLoader, block, measured_loader
@@ -14,7 +15,6 @@ from nodevet.feed.workload import Workload
 from nodevet.fleet import Options
 from nodevet.model import Host
 from nodevet.run import nodes
-from nodevet.run.errors import UserError
 from nodevet.run.nodes import Nodes
 
 NO_NODES = Nodes(evidence={}, lost={})

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
-from nodevet.files import MODE, is_named_pipe, write_whole
+from nodevet.base.files import MODE, is_named_pipe, write_whole
 
 PATIENCE = 10.0  # seconds until a process must have opened a pipe to read it
 GLANCE = 0.05  # seconds between two looks at it

@@ -4,17 +4,17 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from nodevet.base.errors import UserError
 from nodevet.fixing.model import Risk
+from nodevet.fixing.result import Result
 from nodevet.inventory.local import LOCAL
 from nodevet.model import Host
 from nodevet.remedy.journal.folder import RunFolder, SavedReach
 from nodevet.remedy.plan import plan_file
 from nodevet.remedy.plan.planner import Proposal
-from nodevet.result import Result
 from nodevet.run import confirmed, saved_reach
 from nodevet.run.apply import Application, apply
 from nodevet.run.context import VetContext
-from nodevet.run.errors import UserError
 from nodevet.run.listener import FixListener, VetListener
 from nodevet.run.plan import PlanRequest, propose, rules_of
 from nodevet.run.reach import fleet_options

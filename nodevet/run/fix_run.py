@@ -12,9 +12,11 @@ from typing import Any
 from msgspec.structs import replace
 
 from nodevet import report
+from nodevet.base.errors import UserError
+from nodevet.base.files import read_input
+from nodevet.base.printable import brief
 from nodevet.document.kinds import DocumentKind, mistaken
-from nodevet.files import read_input
-from nodevet.printable import brief
+from nodevet.fixing.result import Result
 from nodevet.remedy.journal.folder import RunError, RunFolder
 from nodevet.remedy.journal.journal import JournalState
 from nodevet.remedy.model import Plan, PlanError
@@ -22,8 +24,6 @@ from nodevet.remedy.plan.holders import names
 from nodevet.remedy.plan.plan_file import digest, read
 from nodevet.remedy.rollout.session import SessionTerms
 from nodevet.remedy.settings import Rollout
-from nodevet.result import Result
-from nodevet.run.errors import UserError
 from nodevet.run.listener import FixListener
 from nodevet.sheet.text import nodeset
 

@@ -9,20 +9,20 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 from msgspec.structs import replace
 
-from nodevet import age
+from nodevet.base import age
+from nodevet.base.last_few import LastFew
+from nodevet.base.processes import Killed, batches, cores, spread
+from nodevet.checking.identity import HOSTNAME
 from nodevet.evidence.document import Evidence, EvidenceError, opened
 from nodevet.fleet import Visit
-from nodevet.history.model import RecordedRun, RecordedVisit
-from nodevet.identity import HOSTNAME
-from nodevet.last_few import LastFew
 from nodevet.model import Host, HostReport, Run, Severity, Status
 from nodevet.packed import PackedReport, Packer
 from nodevet.run.context import VetContext
 from nodevet.run.last_look import Ignored, LastLook
 from nodevet.run.listener import VetListener
-from nodevet.run.processes import Killed, batches, cores, spread
 from nodevet.run.targets import Targets, any_hostname
 from nodevet.run.vet import collect, judge_visit, recorded
+from nodevet.store.records.model import RecordedRun, RecordedVisit
 
 if TYPE_CHECKING:
     from nodevet.store import Store
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 BATCH = 64  # hosts whose evidence one process holds at a time
 WORTH = 64  # hosts, from which on processes of their own are worth starting
 ALWAYS = frozenset({"host", "gpu", "pci", "memory"})
-"""The sections by which a host's baseline is chosen, and what it is: nodevet.facts."""
+"""The sections by which a host's baseline is chosen, and what it is: nodevet.checking.facts."""
 THINNED = "its evidence was pruned: it cannot be judged again"
 NOT_KEPT = "its evidence was not recorded: it cannot be judged again"
 NOT_VISITED = "it is not in the recorded run"

@@ -9,17 +9,17 @@ from typing import Literal
 
 import msgspec
 
-from nodevet import typed
+from nodevet.base import typed
+from nodevet.base.durations import elapsed
+from nodevet.base.errors import UserError
+from nodevet.base.files import open_regular
+from nodevet.base.printable import brief
 from nodevet.document.kinds import DocumentKind, mistaken, recognize
-from nodevet.durations import elapsed
 from nodevet.evidence.host import HostInfo
-from nodevet.files import open_regular
 from nodevet.fleet import Options, visit
 from nodevet.model import Host, HostReport, Run, Severity, Status, exit_code
-from nodevet.printable import brief
 from nodevet.report.parts.fold import lines
 from nodevet.run.context import VetContext
-from nodevet.run.errors import UserError
 from nodevet.run.files import FileError, replace, tried, try_out_regular
 from nodevet.run.listener import VetListener, Waiting
 from nodevet.run.looks import AGAIN, UNKNOWN

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from nodevet.files import read_input
+from nodevet.base.files import read_input
 from nodevet.run.files import replace, tried, try_out_regular
 
 MOST_BYTES = 1 << 20

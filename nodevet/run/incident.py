@@ -16,13 +16,14 @@ from typing import Any
 
 import msgspec
 
-from nodevet import __version__, typed
+from nodevet import __version__
+from nodevet.base import typed
+from nodevet.base.errors import UserError
+from nodevet.base.files import open_regular
 from nodevet.document.kinds import DocumentKind, mistaken
-from nodevet.files import open_regular
 from nodevet.fleet import Visit
 from nodevet.history.redaction import TELLING
 from nodevet.model import Host, Status
-from nodevet.run.errors import UserError
 from nodevet.run.files import replace_data, tried
 from nodevet.run.saved import KeptVisit, SavedEvidenceError, document_of, visit_of
 

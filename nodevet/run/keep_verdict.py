@@ -6,11 +6,11 @@ from contextlib import suppress
 from pathlib import Path
 
 import nodevet
-from nodevet import last_verdict
+from nodevet.base import last_verdict
+from nodevet.base.errors import UserError
 from nodevet.baseline.library import ENDINGS, shipped
 from nodevet.model import Host, Run
 from nodevet.run.context import VetContext
-from nodevet.run.errors import UserError
 
 
 class Keeping:
@@ -23,8 +23,8 @@ class Keeping:
         hosts: Sequence[Host],
         began: tuple[float, float],
     ) -> None:
-        """`most` is in seconds; `began`: see nodevet.last_verdict. Raises UserError if a verdict
-        on these hosts, or one of any age, cannot be kept."""
+        """`most` is in seconds; `began`: see nodevet.base.last_verdict. Raises UserError if a
+        verdict on these hosts, or one of any age, cannot be kept."""
         if [host.local and host.root == "/" for host in hosts] != [True]:
             raise UserError(
                 "--max-age needs --evidence, or @local as the only host: what is read from others "

@@ -9,16 +9,16 @@ from pathlib import Path
 from msgspec import Struct, structs
 
 from nodevet import inventory, settings
+from nodevet.base.files import read_input
+from nodevet.base.problems import Place, Problem
+from nodevet.base.project import Project
 from nodevet.baseline import lint as lint_baselines
 from nodevet.baseline.library import ENDINGS
-from nodevet.catalog import Catalog, CatalogError
+from nodevet.checking.catalog import Catalog, CatalogError
 from nodevet.document.kinds import MOST_BYTES, DocumentKind, is_claimed, kind_of
 from nodevet.document.text import UnreadableError, read, shown
-from nodevet.files import read_input
 from nodevet.inventory import InventoryError
 from nodevet.inventory.sources import is_program
-from nodevet.problems import Place, Problem
-from nodevet.project import Project
 from nodevet.remedy.approval import policy
 from nodevet.remedy.approval.policy import PolicyError
 from nodevet.remedy.approval.signer_lines import signer_problems

@@ -6,13 +6,13 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from nodevet.catalog import Catalog, CatalogError, source
+from nodevet.base.problems import Place, Problem
+from nodevet.checking.catalog import Catalog, CatalogError, source
 from nodevet.checking.unfit import unfit_params
 from nodevet.document.text import shown
 from nodevet.evidence.sections import unknown_path
 from nodevet.fixing.model import Fix
 from nodevet.model import Area, Check, CheckParams, Severity
-from nodevet.problems import Place, Problem
 
 JUDGE = "def judge(evidence: Evidence, params: Params) -> Iterator[Finding]"
 PLAN = "def plan(evidence, findings, params, *, OPTION: bool) -> Iterator[PlannedChange]"

@@ -8,10 +8,10 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from nodevet.project import Project
+from nodevet.base.project import Project
 
 if TYPE_CHECKING:
-    from nodevet.catalog import Catalog
+    from nodevet.checking.catalog import Catalog
 
 Row = dict[str, str]
 """One thing: its name first, then what it is for; every row of a kind has the same keys."""
@@ -20,7 +20,7 @@ OWN = "a check of this project, or one that every shipped baseline asks"
 
 def checks(project: Project | Path) -> Iterator[Row]:
     """Every check: how severe a failure is, its area and title."""
-    from nodevet.catalog import CatalogError
+    from nodevet.checking.catalog import CatalogError
     from nodevet.run.context import open_project
 
     catalog, _ = open_project(project)
@@ -36,7 +36,7 @@ def checks(project: Project | Path) -> Iterator[Row]:
 
 def fixes(project: Project | Path) -> Iterator[Row]:
     """Every fix, by the name of its check: its highest risk, and its title."""
-    from nodevet.catalog import CatalogError
+    from nodevet.checking.catalog import CatalogError
     from nodevet.run.context import open_project
 
     catalog, _ = open_project(project)

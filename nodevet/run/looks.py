@@ -9,11 +9,11 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from nodevet.base.errors import UserError
+from nodevet.base.files import open_regular, state_folder, write_whole
+from nodevet.base.trust import distrust
 from nodevet.evidence.transient import is_booting
-from nodevet.files import open_regular, state_folder, write_whole
 from nodevet.model import Host, Run
-from nodevet.run.errors import UserError
-from nodevet.trust import distrust
 
 AGAIN = 75  # exit code: look again; sysexits.h's EX_TEMPFAIL
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")

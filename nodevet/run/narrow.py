@@ -4,10 +4,10 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
+from nodevet.base.errors import UserError
+from nodevet.base.problems import did_you_mean
 from nodevet.model import Baseline
-from nodevet.problems import did_you_mean
 from nodevet.run.context import VetContext
-from nodevet.run.errors import UserError
 
 
 def narrowed(context: VetContext, only: Sequence[str], skip: Sequence[str]) -> VetContext:

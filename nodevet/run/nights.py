@@ -3,8 +3,8 @@
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from nodevet.history.model import RecordedRun, RunState
-from nodevet.run.errors import UserError
+from nodevet.base.errors import UserError
+from nodevet.store.records.model import RecordedRun, RunState
 
 if TYPE_CHECKING:
     from nodevet.store import Store

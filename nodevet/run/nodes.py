@@ -6,9 +6,9 @@ from pathlib import Path
 
 import msgspec
 
+from nodevet.checking.identity import machine_in, several_names
 from nodevet.evidence.document import Evidence, EvidenceError, decode
 from nodevet.fleet import Options, Visit, visit
-from nodevet.identity import machine_in, several_names
 from nodevet.model import Host
 from nodevet.run.saved import read_saved
 from nodevet.run.targets import Targets

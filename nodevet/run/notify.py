@@ -8,13 +8,13 @@ from pathlib import Path
 
 from msgspec import Struct, structs
 
-from nodevet.files import read_input
+from nodevet.base.errors import UserError
+from nodevet.base.files import read_input
+from nodevet.base.printable import brief, plain
 from nodevet.model import HostReport, Run, RunNews, Severity
 from nodevet.news import again, fixed, resolved
-from nodevet.printable import brief, plain
 from nodevet.report.parts.fold import Line, lines, totals
 from nodevet.report.parts.suspected import sentence
-from nodevet.run.errors import UserError
 from nodevet.sheet.text import count, nodeset
 
 SECONDS = 30.0  # for all that are told, together

@@ -15,10 +15,11 @@ from typing import Any
 import msgspec
 
 from nodevet import __version__
+from nodevet.base.durations import elapsed
+from nodevet.base.errors import UserError
 from nodevet.baseline.library import shipped
 from nodevet.document import kinds
 from nodevet.document.kinds import DocumentKind
-from nodevet.durations import elapsed
 from nodevet.evidence.document import Evidence
 from nodevet.fixing.model import Risk
 from nodevet.fleet import Options, visit
@@ -36,7 +37,6 @@ from nodevet.remedy.settings import no_hook
 from nodevet.resource import Resource
 from nodevet.run import files
 from nodevet.run.context import VetContext
-from nodevet.run.errors import UserError
 from nodevet.run.failed_elsewhere import failed_elsewhere
 from nodevet.run.files import FileError, replace, tried
 from nodevet.run.listener import FixListener, VetListener

@@ -4,10 +4,10 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from nodevet.history.retention import Retention
-from nodevet.printable import plain
+from nodevet.base.printable import plain
 from nodevet.settings import settings
 from nodevet.settings.model import RetentionSettings
+from nodevet.store.records.retention import Retention
 
 if TYPE_CHECKING:
     from nodevet.store import Store

@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from nodevet.base.errors import UserError
 from nodevet.evidence.document import EvidenceError, opened
 from nodevet.history.fixed_by import fixed_by
 from nodevet.history.listing import RunLine, refs, run_lines
-from nodevet.history.model import FindingSpan, RecordedFixRun, RecordedRun, RecordedVisit
 from nodevet.history.moves import PartMove, Places, part_moves
-from nodevet.history.parts import SECTIONS, held
 from nodevet.history.run_diff import READS, RunDiff, RunSeen, fact_diffs, facts, run_diff
-from nodevet.run.errors import UserError
 from nodevet.run.nights import MOST, last_after, last_two, night_before
 from nodevet.run.which_store import NONE, named
 from nodevet.settings import settings
+from nodevet.store.records.model import FindingSpan, RecordedFixRun, RecordedRun, RecordedVisit
+from nodevet.store.records.parts import SECTIONS, held
 
 if TYPE_CHECKING:
     from nodevet.store import Store

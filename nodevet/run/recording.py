@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct, structs
 
-from nodevet.changes import FindingNews, HostNews, News
+from nodevet.checking.changes import FindingNews, HostNews, News
 from nodevet.fleet import Visit
-from nodevet.history.model import FindingSpan, RecordedRun, RunState, SpanEnd
 from nodevet.model import Host, HostOutcome, HostReport, Run, Severity, Status, Verdict
 from nodevet.news import Before, news_of
 from nodevet.run.listener import VetListener
+from nodevet.store.records.model import FindingSpan, RecordedRun, RunState, SpanEnd
 from nodevet.suspicion import suspicions
 
 if TYPE_CHECKING:

@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
+from nodevet.base.errors import UserError
+from nodevet.base.files import open_regular
 from nodevet.diagnosis.model import Diagnosis, HostDiagnosis
-from nodevet.files import open_regular
-from nodevet.run.errors import UserError
 from nodevet.run.recall import NoHistoryError, NothingRecordedError, open_history
 
 

@@ -5,15 +5,15 @@ from typing import TYPE_CHECKING
 
 from msgspec import structs
 
-from nodevet import age
-from nodevet.changes import FindingNews, HostNews, News
+from nodevet.base import age
+from nodevet.base.errors import UserError
+from nodevet.checking.changes import FindingNews, HostNews, News
 from nodevet.fleet import Visit
-from nodevet.history.model import FindingSpan, RecordedRun, RecordedVisit, RunState, SpanEnd
 from nodevet.model import Host, HostReport, Verdict
 from nodevet.run.context import VetContext
-from nodevet.run.errors import UserError
 from nodevet.run.recording import TROUBLE, TakenUp, ended_news
 from nodevet.run.vet import judge_visit
+from nodevet.store.records.model import FindingSpan, RecordedRun, RecordedVisit, RunState, SpanEnd
 
 if TYPE_CHECKING:
     from nodevet.store import Store

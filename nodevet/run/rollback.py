@@ -6,6 +6,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from nodevet.base.errors import UserError
+from nodevet.fixing.result import HostResult, Result
 from nodevet.fleet.controller import ssh_executor
 from nodevet.remedy.events import HostBegun, RunBegun, safely
 from nodevet.remedy.journal import space
@@ -19,9 +21,7 @@ from nodevet.remedy.rollout.limits import Limits, RolloutProgress
 from nodevet.remedy.rollout.rollback import NodeRollback, RollbackTask, doubtful, nothing, touched
 from nodevet.remedy.rollout.session import NodeSession
 from nodevet.remedy.settings import Rollout, no_hook
-from nodevet.result import HostResult, Result
 from nodevet.run.approved import closed_rollback, rollback_approved
-from nodevet.run.errors import UserError
 from nodevet.run.fix_run import chosen, keep, resumable, same_plan, terms_of
 from nodevet.run.listener import FixListener
 from nodevet.run.reach import fleet_options

@@ -6,13 +6,13 @@ from typing import Any
 import msgspec
 
 from nodevet import __version__
+from nodevet.base.errors import UserError
 from nodevet.remedy import settings
 from nodevet.remedy.journal import records
 from nodevet.remedy.journal.records import JournalRecord
 from nodevet.remedy.model import Plan
 from nodevet.remedy.rollout import limits
 from nodevet.remedy.settings import Carried, OverrideError, Rollout
-from nodevet.run.errors import UserError
 
 SHARES = ("canary", "batch", "max_fail")
 DEFAULTS: Mapping[str, Any] = {"canary": "1", "batch": "10", "max_fail": "0"}

@@ -11,16 +11,16 @@ from urllib.parse import quote, unquote
 
 import msgspec
 
-from nodevet import age, bounds, typed
-from nodevet.age import WEEK
+from nodevet.base import age, bounds, typed
+from nodevet.base.age import WEEK
+from nodevet.base.files import read_input, write_whole
+from nodevet.base.printable import brief
+from nodevet.checking.identity import expected_hostname
 from nodevet.document.kinds import DocumentKind, mistaken
 from nodevet.evidence.core import NOT_ASKED
 from nodevet.evidence.document import EvidenceError, check_envelope
-from nodevet.files import read_input, write_whole
 from nodevet.fleet import Visit
-from nodevet.identity import expected_hostname
 from nodevet.model import Host, Run, Status, Verdict
-from nodevet.printable import brief
 from nodevet.run.max_age import MaxAge
 from nodevet.run.targets import Targets, any_hostname
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from nodevet.identity import is_same_name
+from nodevet.checking.identity import is_same_name
 from nodevet.model import Host
 from nodevet.remedy.journal.folder import TOLD_AGAIN, RunError, RunFolder, SavedReach
 from nodevet.remedy.model import Plan

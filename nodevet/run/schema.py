@@ -11,6 +11,7 @@ from typing import Any, get_args, get_type_hints
 import msgspec
 
 from nodevet import model
+from nodevet.base.project import Project
 from nodevet.baseline.schema import DIALECT
 from nodevet.diagnosis.model import SCHEMA as DIAGNOSIS_SCHEMA
 from nodevet.diagnosis.model import Diagnosis
@@ -19,15 +20,14 @@ from nodevet.evidence.core import Section
 from nodevet.evidence.sections import sections
 from nodevet.feed.answer import FEED_SCHEMA, FeedAnswer
 from nodevet.feed.workload import WorkloadFile
+from nodevet.fixing.result import SCHEMA, Result
 from nodevet.history.backtest import Backtest
 from nodevet.history.blame import Blame
 from nodevet.history.passport import Passport
 from nodevet.history.run_diff import RunDiff
 from nodevet.history.story import HostStory
 from nodevet.history.trend import CheckTrend, FieldTrend
-from nodevet.project import Project
 from nodevet.remedy.model import VERSION, Plan
-from nodevet.result import SCHEMA, Result
 from nodevet.run.recall import RunFound, RunsFound
 from nodevet.run.saved import KeptVisit
 from nodevet.run.status import STATUS_SCHEMA, StatusAnswer

@@ -11,6 +11,8 @@ from pathlib import Path
 import msgspec
 from msgspec.structs import replace
 
+from nodevet.base.errors import UserError
+from nodevet.fixing.result import HostResult, Outcome, Result
 from nodevet.remedy.journal import journal, owner
 from nodevet.remedy.journal.folder import RunFolder
 from nodevet.remedy.journal.journal import JournalError, JournalRecord
@@ -28,8 +30,6 @@ from nodevet.remedy.journal.records import (
     StepVerified,
 )
 from nodevet.remedy.model import Plan
-from nodevet.result import HostResult, Outcome, Result
-from nodevet.run.errors import UserError
 from nodevet.run.fix_run import inventories_of
 
 GOES_ON = 4  # exit code

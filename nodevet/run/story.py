@@ -2,17 +2,17 @@
 
 from typing import TYPE_CHECKING
 
+from nodevet.base.errors import UserError
+from nodevet.base.printable import brief
+from nodevet.base.problems import did_you_mean
+from nodevet.checking.facts import facts_of
 from nodevet.evidence.document import EvidenceError, opened
 from nodevet.evidence.infiniband import Infiniband
 from nodevet.evidence.nvme import Nvme
-from nodevet.facts import facts_of
-from nodevet.history.model import PartKind, PartPlace
 from nodevet.history.passport import Passport, passport
 from nodevet.history.story import HostStory, HostTold, host_story
 from nodevet.model import HostFacts
-from nodevet.printable import brief
-from nodevet.problems import did_you_mean
-from nodevet.run.errors import UserError
+from nodevet.store.records.model import PartKind, PartPlace
 
 if TYPE_CHECKING:
     from nodevet.store import Store

@@ -5,12 +5,12 @@ from pathlib import Path
 
 import msgspec
 
+from nodevet.base.project import Project
 from nodevet.baseline import BaselineErrors, available, load
 from nodevet.baseline.library import ENDINGS
-from nodevet.catalog import Catalog
+from nodevet.checking.catalog import Catalog
 from nodevet.learning.text import flow
 from nodevet.model import Baseline, CheckParams, Expectation, Value
-from nodevet.project import Project
 from nodevet.run.context import candidates, open_project
 
 GENERIC = "generic"

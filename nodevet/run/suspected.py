@@ -2,11 +2,11 @@
 
 from collections.abc import Collection
 
-from nodevet.history.model import BegunTogether
 from nodevet.remedy.plan.candidates import Suspected
 from nodevet.run.asked_store import asked_store
 from nodevet.run.sweep import budget_of
 from nodevet.settings import SiteSettings, settings
+from nodevet.store.records.model import BegunTogether
 from nodevet.suspicion import over
 
 

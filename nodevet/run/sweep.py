@@ -7,9 +7,9 @@ from typing import Any
 
 from msgspec import Struct, structs
 
-from nodevet.durations import seconds_of
-from nodevet.problems import did_you_mean
-from nodevet.run.errors import UserError
+from nodevet.base.durations import seconds_of
+from nodevet.base.errors import UserError
+from nodevet.base.problems import did_you_mean
 from nodevet.run.notify import Wanted, addresses
 from nodevet.run.recording import Budget
 from nodevet.settings import NAME, SiteSettings

@@ -8,10 +8,10 @@ from contextlib import ExitStack, contextmanager
 from datetime import datetime
 from pathlib import Path
 
-from nodevet.files import state_folder
-from nodevet.printable import brief
-from nodevet.run.errors import UserError
-from nodevet.trust import distrust
+from nodevet.base.errors import UserError
+from nodevet.base.files import state_folder
+from nodevet.base.printable import brief
+from nodevet.base.trust import distrust
 
 HELD = 75  # exit code: another one runs; sysexits.h's EX_TEMPFAIL
 

@@ -5,8 +5,8 @@ from pathlib import Path
 
 from msgspec import Struct, structs
 
+from nodevet.base.errors import UserError
 from nodevet.model import Host
-from nodevet.run.errors import UserError
 
 
 class Targets(Struct, frozen=True, kw_only=True):

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from nodevet import typed
-from nodevet.catalog import Catalog
+from nodevet.base import typed
+from nodevet.base.errors import UserError
+from nodevet.base.problems import did_you_mean
+from nodevet.checking.catalog import Catalog
 from nodevet.evidence.sections import unknown_path
-from nodevet.history.model import RecordedRun
-from nodevet.history.spans import TROUBLE
 from nodevet.history.trend import (
     CheckTrend,
     FieldTrend,
@@ -22,9 +22,9 @@ from nodevet.history.trend import (
     values,
 )
 from nodevet.model import Verdict
-from nodevet.problems import did_you_mean
-from nodevet.run.errors import UserError
 from nodevet.run.nights import usual_series
+from nodevet.store.records.model import RecordedRun
+from nodevet.store.records.spans import TROUBLE
 
 if TYPE_CHECKING:
     from nodevet.store import Store

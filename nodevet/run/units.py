@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from nodevet.durations import seconds_of
+from nodevet.base.durations import seconds_of
 
 TIMEOUT = 6 * 3600  # seconds, of a sweep without a deadline
 GRACE = 600  # seconds after a deadline, for reports and notifications

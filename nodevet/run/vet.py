@@ -10,16 +10,17 @@ from functools import partial
 import msgspec
 from msgspec import UNSET
 
-from nodevet import __version__, age, last_verdict
+from nodevet import __version__
+from nodevet.base import age, last_verdict
+from nodevet.base.last_few import LastFew
 from nodevet.baseline import choose, none_fits
 from nodevet.baseline.choose import CHECK
+from nodevet.checking.facts import facts_of
+from nodevet.checking.identity import judge_hostname, own_gpus, told_apart
+from nodevet.checking.judge import judge
 from nodevet.evidence.document import Evidence, EvidenceError, opened
 from nodevet.evidence.host import HostInfo
-from nodevet.facts import facts_of
 from nodevet.fleet import Options, Visit, visit
-from nodevet.identity import judge_hostname, own_gpus, told_apart
-from nodevet.judge import judge
-from nodevet.last_few import LastFew
 from nodevet.model import Baseline, Host, HostReport, Run, Severity, Status, new_run_id, unknown
 from nodevet.packed import FEW, PackedHosts, PackedReport
 from nodevet.run.context import VetContext

@@ -2,12 +2,12 @@
 
 from pathlib import Path
 
+from nodevet.base.problems import Problem, listed
 from nodevet.document.kinds import DocumentKind, mistaken
 from nodevet.document.parse import parse
 from nodevet.document.text import UnreadableError, read
 from nodevet.document.typed import fitted
 from nodevet.feed.workload import Workload, WorkloadFile, workload_of
-from nodevet.problems import Problem, listed
 
 
 class WorkloadError(Exception):

@@ -5,14 +5,14 @@ from pathlib import Path
 
 import msgspec
 
+from nodevet.base.files import open_regular
+from nodevet.base.problems import Place, Problem, listed
+from nodevet.base.trust import distrust
 from nodevet.document.complaint import Complaint
 from nodevet.document.tree import dotted
 from nodevet.document.typed import MisfitError, typed
-from nodevet.files import open_regular
-from nodevet.problems import Place, Problem, listed
 from nodevet.settings.model import Settings
 from nodevet.settings.toml import TomlError, tree
-from nodevet.trust import distrust
 
 NAME = "nodevet.toml"
 SQLITE = "sqlite:///"

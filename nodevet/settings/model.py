@@ -6,7 +6,7 @@ from typing import Annotated, ClassVar, Literal
 import msgspec
 from msgspec import Meta
 
-from nodevet.durations import EXAMPLES, seconds_of
+from nodevet.base.durations import EXAMPLES, seconds_of
 from nodevet.model import FieldError, Severity, one_or_more, refuse
 
 Text = Annotated[str, Meta(min_length=1)]
@@ -62,7 +62,8 @@ class BudgetSettings(Table, frozen=True, kw_only=True):
 
 
 class RetentionSettings(Table, frozen=True, kw_only=True):
-    """How long evidence is kept; what was found is kept for good. See nodevet.history.retention."""
+    """How long evidence is kept; what was found is kept for good.
+    See nodevet.store.records.retention."""
 
     daily: Annotated[int, Meta(ge=1)] = 90
     """Days: the evidence of every visit."""

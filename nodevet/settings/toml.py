@@ -10,8 +10,8 @@ from collections.abc import Mapping as MappingOf
 from datetime import date, datetime, time
 from typing import Any
 
+from nodevet.base.problems import Place, Problem
 from nodevet.document.tree import Entry, Mapping, Node, Scalar, Sequence
-from nodevet.problems import Place, Problem
 
 if sys.version_info >= (3, 11):
     import tomllib

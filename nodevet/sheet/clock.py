@@ -4,7 +4,7 @@ from datetime import datetime, tzinfo
 
 import msgspec
 
-from nodevet.durations import coarse
+from nodevet.base.durations import coarse
 
 
 class Clock(msgspec.Struct, frozen=True, kw_only=True):

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterable, Iterator, Sequence
 
-from nodevet.printable import plain
+from nodevet.base.printable import plain
 
 
 def code(text: str) -> str:

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import singledispatch
 from typing import NamedTuple
 
-from nodevet.printable import cells
+from nodevet.base.printable import cells
 from nodevet.sheet.chart import drawable
 from nodevet.sheet.colours import BOLD, TONES, sgr
 from nodevet.sheet.model import (

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterable, Sequence
 
-from nodevet.printable import ELLIPSIS, cells, cut, plain
+from nodevet.base.printable import ELLIPSIS, cells, cut, plain
 
 _FOLDABLE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _NUMBERS = re.compile(r"(\d+)")

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from nodevet.printable import brief
+from nodevet.base.printable import brief
 from nodevet.sheet.chart import COLOURS, HIGHEST, ChartMark, number_of
 from nodevet.sheet.model import TimeBlock, TimeLine, TimeStrip
 

@@ -1,4 +1,4 @@
-"""Keeps what nodevet.history.model says, in SQLite or PostgreSQL, and gives it back.
+"""Keeps what nodevet.store.records.model says, in SQLite or PostgreSQL, and gives it back.
 
 Only this package imports SQLAlchemy and Alembic; it is imported where it is needed, not before.
 """

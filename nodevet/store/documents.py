@@ -13,10 +13,10 @@ from typing import Any, get_args, get_origin
 
 import msgspec
 
-from nodevet import typed
+from nodevet.base import typed
+from nodevet.base.last_few import LastFew
 from nodevet.evidence.core import Record
 from nodevet.evidence.sections import sections
-from nodevet.last_few import LastFew
 
 EARLIER = "earlier."
 Raw = msgspec.Raw | msgspec.UnsetType

@@ -15,12 +15,12 @@ from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, SQLAlchemyError
 from sqlalchemy.pool import QueuePool
 
-from nodevet.files import state_folder
-from nodevet.printable import brief
+from nodevet.base.files import state_folder
+from nodevet.base.printable import brief
+from nodevet.base.trust import distrust, shared_folder
 from nodevet.store import tls
 from nodevet.store.errors import StoreError
 from nodevet.store.schema import VERSION_TABLE
-from nodevet.trust import distrust, shared_folder
 
 WAIT = 60.0  # seconds for another process that writes
 PAGE = 16384  # bytes: a night of some ten hosts, where 4096 would hold two and waste the rest

@@ -4,8 +4,8 @@ from collections.abc import Collection, Iterable, Mapping
 
 from sqlalchemy import Connection, select
 
-from nodevet import typed
-from nodevet.last_few import LastFew
+from nodevet.base import typed
+from nodevet.base.last_few import LastFew
 from nodevet.store import documents
 from nodevet.store import schema as t
 from nodevet.store.contents import contents

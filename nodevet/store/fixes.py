@@ -6,8 +6,12 @@ from typing import Any
 
 from sqlalchemy import Connection, Select, and_, bindparam, delete, func, insert, or_, select
 
-from nodevet import age, typed
-from nodevet.history.model import (
+from nodevet.base import age, typed
+from nodevet.store import schema as t
+from nodevet.store.contents import content, keep
+from nodevet.store.ids import host_id, next_id
+from nodevet.store.moments import LAST_SEEN
+from nodevet.store.records.model import (
     FailedFix,
     FixHost,
     FixProof,
@@ -15,10 +19,6 @@ from nodevet.history.model import (
     RecordedFixRun,
     RecordedPlan,
 )
-from nodevet.store import schema as t
-from nodevet.store.contents import content, keep
-from nodevet.store.ids import host_id, next_id
-from nodevet.store.moments import LAST_SEEN
 from nodevet.store.text import encoded, plain
 
 

@@ -5,12 +5,12 @@ from typing import Any
 
 from sqlalchemy import Connection, insert, select
 
-from nodevet import age
-from nodevet.history.model import RecordedIncident
+from nodevet.base import age
 from nodevet.store import schema as t
 from nodevet.store.contents import keep
 from nodevet.store.ids import host_id, next_id
 from nodevet.store.moments import instant
+from nodevet.store.records.model import RecordedIncident
 from nodevet.store.text import plain
 
 

@@ -6,15 +6,15 @@ from typing import Any
 import msgspec
 from sqlalchemy import Connection, bindparam, func, select
 
-from nodevet import typed
-from nodevet.history import counters, spans
-from nodevet.history.model import FixProof, PartKind
-from nodevet.history.spans import OpenSpan
+from nodevet.base import typed
 from nodevet.model import Finding, Severity, Status, Verdict
 from nodevet.store import blobs, fixes
 from nodevet.store import schema as t
 from nodevet.store.contents import contents
 from nodevet.store.moments import moment
+from nodevet.store.records import counters, spans
+from nodevet.store.records.model import FixProof, PartKind
+from nodevet.store.records.spans import OpenSpan
 from nodevet.store.text import plain
 
 _KEYFRAME = t.blob.alias("keyframe")

@@ -4,11 +4,11 @@ import re
 
 from sqlalchemy import case, func, select
 
-from nodevet import age
-from nodevet.history.model import Moment
+from nodevet.base import age
 from nodevet.model import Status
 from nodevet.store import schema as t
 from nodevet.store.errors import StoreError
+from nodevet.store.records.model import Moment
 
 DAY = re.compile(r"\d{4}-\d{2}-\d{2}")
 FIRST = t.visit.alias("first_visit")

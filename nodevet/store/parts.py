@@ -4,10 +4,10 @@ from typing import Any
 
 from sqlalchemy import Connection, Select, func, select
 
-from nodevet import typed
-from nodevet.history.model import CounterPoint, Part, PartKind, PartPlace
+from nodevet.base import typed
 from nodevet.store import schema as t
 from nodevet.store.moments import FIRST, FIRST_AND_LAST, FIRST_RUN, LAST, LAST_RUN, instant, moment
+from nodevet.store.records.model import CounterPoint, Part, PartKind, PartPlace
 from nodevet.store.text import plain
 
 _PLACES = select(

@@ -6,16 +6,16 @@ from typing import Any
 import msgspec
 from sqlalchemy import Connection
 
-from nodevet import age
-from nodevet.changes import HostNews
+from nodevet.base import age
+from nodevet.checking.changes import HostNews
 from nodevet.evidence.document import Evidence, EvidenceError, opened
-from nodevet.history import counters, parts, spans
-from nodevet.history.model import SpanEnd
-from nodevet.history.spans import OpenSpan, SpanStep
 from nodevet.model import HostReport, Status
 from nodevet.store import blobs, documents, known
 from nodevet.store.known import KnownHost
 from nodevet.store.moments import moment
+from nodevet.store.records import counters, parts, spans
+from nodevet.store.records.model import SpanEnd
+from nodevet.store.records.spans import OpenSpan, SpanStep
 from nodevet.store.text import encoded, plain
 
 WEEK = 7 * 86400.0  # seconds after which a host's readings get a new keyframe

@@ -9,10 +9,10 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import ColumnElement, Connection, bindparam, delete, func, select, update
 
-from nodevet import typed
-from nodevet.history.retention import Retention, thinned
+from nodevet.base import typed
 from nodevet.store import schema as t
 from nodevet.store.contents import contents
+from nodevet.store.records.retention import Retention, thinned
 
 CHUNK = 500  # hosts or blobs that are looked at together
 MOST = 4000  # blobs that go together

@@ -9,9 +9,8 @@ from math import inf
 from sqlalchemy import Connection, select, update
 from sqlalchemy.engine import Engine
 
-from nodevet import age
-from nodevet.changes import HostNews
-from nodevet.history.model import RecordedRun, RunState
+from nodevet.base import age
+from nodevet.checking.changes import HostNews
 from nodevet.model import HostReport
 from nodevet.store import known
 from nodevet.store import schema as t
@@ -19,6 +18,7 @@ from nodevet.store.engine import told
 from nodevet.store.errors import StoreError
 from nodevet.store.known import KnownHost
 from nodevet.store.preparing import TakenHost, prepared
+from nodevet.store.records.model import RecordedRun, RunState
 from nodevet.store.text import encoded, plain
 from nodevet.store.undoing import undone
 from nodevet.store.writing import HostWriting

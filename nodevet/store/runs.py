@@ -6,16 +6,16 @@ from typing import Any
 
 from sqlalchemy import Connection, Select, insert, or_, select, update
 
-from nodevet import age, typed
-from nodevet.history.model import RecordedRun, RunState
+from nodevet.base import age, typed
+from nodevet.base.problems import did_you_mean
 from nodevet.model import HostOutcome, Severity
-from nodevet.problems import did_you_mean
 from nodevet.store import schema as t
 from nodevet.store.engine import shown
 from nodevet.store.errors import StoreError, StoreHeldError
 from nodevet.store.ids import next_id
 from nodevet.store.moments import DAY, instant
 from nodevet.store.owner import QUIET, is_gone, this_process
+from nodevet.store.records.model import RecordedRun, RunState
 from nodevet.store.text import encoded, plain
 
 _RUNS = select(t.run, (t.epoch() - t.run.c.touched).label("quiet"))

@@ -5,9 +5,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Select, and_, func, or_, select
 
-from nodevet import typed
-from nodevet.history.model import FindingSpan, SpanEnd
-from nodevet.history.spans import judged_keys
+from nodevet.base import typed
 from nodevet.model import Finding, Severity, Status, Verdict
 from nodevet.store import runs
 from nodevet.store import schema as t
@@ -22,6 +20,8 @@ from nodevet.store.moments import (
     instant,
     moment,
 )
+from nodevet.store.records.model import FindingSpan, SpanEnd
+from nodevet.store.records.spans import judged_keys
 from nodevet.store.text import plain
 
 _SINCE = t.visit.alias("since_visit")

@@ -8,7 +8,16 @@ from types import TracebackType
 from sqlalchemy import select, update
 from sqlalchemy.engine import URL, Engine
 
-from nodevet.history.model import (
+from nodevet.model import Status, Verdict
+from nodevet.store import evidence, fixes, incidents, parts, pruning, runs, spans, together, visits
+from nodevet.store import schema as t
+from nodevet.store.contents import content
+from nodevet.store.database import Database
+from nodevet.store.engine import default_url, engine_of, parsed, told
+from nodevet.store.errors import StoreError
+from nodevet.store.moments import instant
+from nodevet.store.recorder import Recorder
+from nodevet.store.records.model import (
     BegunTogether,
     CounterPoint,
     FailedFix,
@@ -23,16 +32,7 @@ from nodevet.history.model import (
     RecordedRun,
     RecordedVisit,
 )
-from nodevet.history.retention import Pruned, Retention
-from nodevet.model import Status, Verdict
-from nodevet.store import evidence, fixes, incidents, parts, pruning, runs, spans, together, visits
-from nodevet.store import schema as t
-from nodevet.store.contents import content
-from nodevet.store.database import Database
-from nodevet.store.engine import default_url, engine_of, parsed, told
-from nodevet.store.errors import StoreError
-from nodevet.store.moments import instant
-from nodevet.store.recorder import Recorder
+from nodevet.store.records.retention import Pruned, Retention
 from nodevet.store.upgrade import upgrade
 
 CHUNK = 64  # visits whose evidence is in memory at once

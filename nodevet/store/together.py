@@ -4,9 +4,9 @@ from collections.abc import Collection, Iterator
 
 from sqlalchemy import Connection, Row, Select, func, or_, select
 
-from nodevet.history.model import BegunTogether
 from nodevet.model import Severity, Verdict
 from nodevet.store import schema as t
+from nodevet.store.records.model import BegunTogether
 
 _SINCE = t.visit.alias("since_visit")
 

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 from sqlalchemy import Connection, delete, select, update
 
-from nodevet import typed
+from nodevet.base import typed
 from nodevet.store import schema as t
 from nodevet.store.text import plain
 

@@ -5,11 +5,11 @@ from typing import Any
 
 from sqlalchemy import Connection, Select, func, select
 
-from nodevet import age, typed
-from nodevet.history.model import RecordedVisit
+from nodevet.base import age, typed
 from nodevet.model import HostOutcome, Status
 from nodevet.store import schema as t
 from nodevet.store.moments import instant
+from nodevet.store.records.model import RecordedVisit
 from nodevet.store.text import plain
 
 CHUNK = 500  # hosts that are asked for together

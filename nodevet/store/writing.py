@@ -7,12 +7,12 @@ from typing import Any
 import msgspec
 from sqlalchemy import Connection, Table, bindparam, func, insert, select, update
 
-from nodevet.history.model import Part
 from nodevet.model import HostReport, Status
 from nodevet.store import blobs
 from nodevet.store import schema as t
 from nodevet.store.moments import LAST_SEEN
 from nodevet.store.preparing import TakenHost
+from nodevet.store.records.model import Part
 from nodevet.store.text import encoded, plain
 from nodevet.store.undoing import count
 

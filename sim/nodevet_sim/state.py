@@ -12,9 +12,9 @@ from importlib.resources import files
 
 import msgspec
 
+from nodevet.base.problems import did_you_mean
 from nodevet.evidence.core import Record
 from nodevet.evidence.gpu import Gpu, NvLink
-from nodevet.problems import did_you_mean
 
 SYSTEM_KEYS = frozenset({"init", "count", "driver_version", "nvml_version", "cuda_version"})
 EXTRA_GPU_KEYS = frozenset(

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from nodevet.baseline import BaselineErrors, lint, load
-from nodevet.catalog import Catalog
+from nodevet.checking.catalog import Catalog
 from nodevet.evidence.core import SCHEMA
 from nodevet.evidence.document import Evidence, decode
 from nodevet.model import Baseline

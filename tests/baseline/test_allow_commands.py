@@ -10,7 +10,7 @@ import pytest
 
 from nodevet.baseline import BaselineErrors, load
 from nodevet.baseline.library import shipped
-from nodevet.catalog import Catalog
+from nodevet.checking.catalog import Catalog
 from nodevet.evidence.files import Files
 from nodevet.model import Baseline
 from nodevet.run.asks import AskError, asks

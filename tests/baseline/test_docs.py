@@ -8,7 +8,7 @@ import pytest
 
 from nodevet.baseline import BaselineErrors, available, lint, load
 from nodevet.baseline.format import AppliesPart, FilePart, GpuPart, WaiverPart
-from nodevet.catalog import Catalog
+from nodevet.checking.catalog import Catalog
 from nodevet.document.parse import MAX_DEPTH, MAX_NODES
 from nodevet.document.text import MAX_BYTES
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from nodevet.baseline import BaselineErrors, Problem, lint, load
 from nodevet.baseline.library import shipped
-from nodevet.catalog import Catalog
+from nodevet.checking.catalog import Catalog
 
 CATALOG = Catalog()
 QUIET = settings(

@@ -9,7 +9,7 @@ import pytest
 
 from nodevet.baseline import load
 from nodevet.baseline.library import shipped
-from nodevet.catalog import Catalog
+from nodevet.checking.catalog import Catalog
 from nodevet.evidence.document import decode
 from nodevet.remote.probe.collectors import kernel_log
 

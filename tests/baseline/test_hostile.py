@@ -15,7 +15,7 @@ LOAD = """
 import resource, sys
 resource.setrlimit(resource.RLIMIT_AS, (1 << 30, 1 << 30))
 from nodevet.baseline import BaselineErrors, load
-from nodevet.catalog import Catalog
+from nodevet.checking.catalog import Catalog
 for name in sys.argv[1:]:
     try:
         load([name], catalog=Catalog())

@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import fields
 
 from nodevet.baseline import available, load, load_resolved, provenance
-from nodevet.catalog import Catalog
+from nodevet.checking.catalog import Catalog
 from nodevet.model import Applies, GpuMatch, Severity
 
 
@@ -348,7 +348,7 @@ def test_a_value_by_alias_stands_where_it_was_written(shelf):
 
 
 def test_a_check_that_does_not_load_is_a_problem_of_the_line_that_asks_for_it(tmp_path, shelf):
-    from nodevet.catalog import Catalog
+    from nodevet.checking.catalog import Catalog
 
     checks = tmp_path / "checks"
     checks.mkdir()

@@ -8,7 +8,7 @@ import pytest
 from nodevet.baseline.files import open_file
 from nodevet.baseline.library import shipped
 from nodevet.baseline.schema import schema
-from nodevet.catalog import Catalog
+from nodevet.checking.catalog import Catalog
 from nodevet.document.tree import plain
 
 KEYWORDS = {

@@ -10,7 +10,7 @@ import pytest
 from nodevet.baseline import available, choose, lint, load
 from nodevet.baseline.library import shipped
 from nodevet.baseline.schema import schema
-from nodevet.catalog import Catalog
+from nodevet.checking.catalog import Catalog
 from nodevet.model import Host
 
 NAMES = (

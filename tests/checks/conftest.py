@@ -15,7 +15,7 @@ import msgspec
 import pytest
 import yaml
 
-from nodevet.catalog import Catalog
+from nodevet.checking.catalog import Catalog
 from nodevet.checking.params import params_of
 from nodevet.evidence.document import Recorded, decode
 from nodevet.model import Check, Finding

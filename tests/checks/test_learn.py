@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 
 from nodevet.baseline import params_of
-from nodevet.catalog import Catalog
+from nodevet.checking.catalog import Catalog
 from nodevet.evidence.document import decode
 from nodevet.learning import learn
 from nodevet.model import Verdict

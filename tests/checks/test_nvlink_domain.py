@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from nodevet.catalog import Catalog
+from nodevet.checking.catalog import Catalog
 from nodevet.evidence.document import Evidence, decode
 from nodevet.learning.compare import compare
 from nodevet.model import Verdict

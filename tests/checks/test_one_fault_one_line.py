@@ -5,9 +5,9 @@ from datetime import date
 import msgspec
 import pytest
 
-from nodevet.catalog import Catalog
+from nodevet.checking.catalog import Catalog
+from nodevet.checking.judge import judge
 from nodevet.evidence.document import decode
-from nodevet.judge import judge
 from nodevet.model import Baseline, Expectation, HostReport, Run, Status
 from nodevet.report.parts import fold
 

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import msgspec
 import pytest
 
-from nodevet.catalog import Catalog
+from nodevet.checking.catalog import Catalog
 from nodevet.checking.expected import matches
 from nodevet.evidence.across import IN_HAND
 from nodevet.evidence.document import Evidence

@@ -4,7 +4,7 @@ from textwrap import dedent
 
 import pytest
 
-from nodevet.catalog import Catalog, CatalogError
+from nodevet.checking.catalog import Catalog, CatalogError
 from nodevet.checking.unfit import unfit_params
 
 HEAD = """\

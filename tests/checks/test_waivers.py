@@ -8,8 +8,8 @@ from typing import Any
 import msgspec
 import pytest
 
+from nodevet.checking.judge import judge
 from nodevet.evidence.document import decode
-from nodevet.judge import judge
 from nodevet.model import Baseline, Expectation, Finding, Severity, Verdict, Waiver
 
 

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from nodevet.age import instant, too_old
+from nodevet.base.age import instant, too_old
+from nodevet.base.durations import coarse
 from nodevet.cli import nodevet as command_line
-from nodevet.durations import coarse
 from nodevet.fleet import Options, Visit
 from nodevet.model import Host, Status
 from nodevet.report import formats, jsonl

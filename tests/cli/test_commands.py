@@ -15,8 +15,10 @@ import pytest
 from click.testing import CliRunner
 from msgspec.structs import replace
 
-from nodevet import __version__, age, cli, identity
+from nodevet import __version__, cli
+from nodevet.base import age
 from nodevet.baseline.choose import CHECK
+from nodevet.checking import identity
 from nodevet.cli import plan
 from nodevet.cli.common import options
 from nodevet.cli.common.command import GROUPS, Command

@@ -5,8 +5,8 @@ import math
 import click
 import pytest
 
+from nodevet.base.durations import elapsed, seconds_of, written
 from nodevet.cli.common.durations import Duration
-from nodevet.durations import elapsed, seconds_of, written
 
 
 @pytest.mark.parametrize(

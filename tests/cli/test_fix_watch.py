@@ -16,9 +16,9 @@ from nodevet.cli.common import fix_board
 from nodevet.cli.common.display import Display, Screen
 from nodevet.cli.common.fix_board import FixBoard
 from nodevet.cli.common.fix_watch import FixWatcher
+from nodevet.fixing.result import HostResult, Outcome
 from nodevet.remedy.events import Doing, HostBegun, HostEnded, Phase, Resting, RunBegun
 from nodevet.remedy.rollout.limits import Limits
-from nodevet.result import HostResult, Outcome
 
 STEPS = ("gpu4/a/1", "gpu4/cpu_governor/1", "gpu4/power_limit/1", "gpu4/d/1", "gpu4/e/1")
 RUN = RunBegun(hosts=200, limits=Limits(canary=1, batch=10, max_fail=2))

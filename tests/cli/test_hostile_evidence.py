@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from nodevet import bounds, report
+from nodevet import report
+from nodevet.base import bounds
 
 BASELINE = """\
 nodevet: 1

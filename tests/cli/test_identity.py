@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
+from nodevet.checking.identity import is_same_name, told_apart
 from nodevet.cli import nodevet as command_line
 from nodevet.fleet import Options, Visit
-from nodevet.identity import is_same_name, told_apart
 from nodevet.model import Host, HostReport, Status
 from nodevet.report import formats, jsonl
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from nodevet.last_verdict import FORGOTTEN
+from nodevet.base.last_verdict import FORGOTTEN
 
 PASS = "nodevet: 1\nexpect: {disk_space: 1%}\n"
 FAIL = "nodevet: 1\nexpect: {disk_space: 99.9%}\n"

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from nodevet.age import instant
+from nodevet.base.age import instant
+from nodevet.base.errors import UserError
 from nodevet.cli import nodevet as command_line
-from nodevet.run.errors import UserError
 
 Call = Callable[..., Result]
 CHECK = '''"""A check."""

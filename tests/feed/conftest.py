@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from nodevet.base.typed import convert
 from nodevet.evidence.document import Evidence, decode
 from nodevet.feed.workload import Workload, WorkloadFile, workload_of
-from nodevet.typed import convert
 
 RESNET = {
     "nodevet": 1,

@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from nodevet.catalog import Catalog
+from nodevet.checking.catalog import Catalog
 from nodevet.checking.params import params_of
 from nodevet.evidence.document import Evidence, decode
 from nodevet.fixing.model import PlannedChange

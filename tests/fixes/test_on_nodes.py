@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from nodevet.catalog import Catalog
+from nodevet.checking.catalog import Catalog
 from nodevet.checking.params import params_of
 from nodevet.evidence.cpufreq import Cpufreq
 from nodevet.evidence.document import Evidence, decode

@@ -2,7 +2,7 @@
 
 import pytest
 
-from nodevet.catalog import Catalog
+from nodevet.checking.catalog import Catalog
 
 CATALOG = Catalog()
 PARTS = ("**Now** ", "**At every boot** ", "**Risk** ", "**Rollback** ", "**What it cannot do.** ")

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from nodevet.catalog import Catalog
+from nodevet.checking.catalog import Catalog
 from nodevet.checking.params import params_of
 from nodevet.evidence.document import Evidence, decode
 from nodevet.evidence.memory import Memory

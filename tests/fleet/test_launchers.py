@@ -2,10 +2,10 @@
 
 import pytest
 
+from nodevet.base.errors import UserError
 from nodevet.fleet.launchers import DaskPool, Launcher, Launchers, launcher
 from nodevet.model import Host
 from nodevet.run.engine import engine
-from nodevet.run.errors import UserError
 
 HOSTS = [
     Host(name="a1", groups=frozenset({"dc1", "h100"})),

@@ -11,8 +11,8 @@ import pytest
 from click.testing import CliRunner
 from pyarrow import parquet
 
+from nodevet.base.errors import UserError
 from nodevet.cli import nodevet
-from nodevet.run.errors import UserError
 
 Say = Callable[..., str]
 

@@ -12,9 +12,9 @@ from recorded import document, record, report
 
 from nodevet.cli import nodevet
 from nodevet.history.fixed_by import fixed_by, fixed_since, proved
-from nodevet.history.model import FindingSpan, FixHost, FixProof, Moment, SpanEnd
 from nodevet.model import Finding, Severity, Subject, Verdict
 from nodevet.store import open_store
+from nodevet.store.records.model import FindingSpan, FixHost, FixProof, Moment, SpanEnd
 
 _, (ACTION,) = five_nights.fix_of_the_governor()
 SPAN = FindingSpan(

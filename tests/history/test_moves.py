@@ -1,7 +1,7 @@
 """Parts that moved between two runs, are new, or gone."""
 
-from nodevet.history.model import Part, PartKind
 from nodevet.history.moves import PartMove, Places, part_moves
+from nodevet.store.records.model import Part, PartKind
 
 GPUS = frozenset({PartKind.GPU})
 

@@ -11,8 +11,8 @@ from msgspec.structs import replace
 from recorded import ended, record, report, run
 
 from nodevet.cli import nodevet
-from nodevet.history.model import RecordedRun, RunState
 from nodevet.store import Store, open_store
+from nodevet.store.records.model import RecordedRun, RunState
 
 HOSTS = ("gpu001", "gpu002", "gpu003")
 

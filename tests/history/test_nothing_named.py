@@ -9,15 +9,15 @@ from msgspec.structs import replace
 from pyarrow import parquet
 from recorded import document, ended, report, run, unreachable
 
-from nodevet.history.model import (
+from nodevet.model import Finding, Subject, Verdict
+from nodevet.store import Store, open_store
+from nodevet.store.records.model import (
     FixHost,
     FixProof,
     RecordedAction,
     RecordedFixRun,
     RecordedPlan,
 )
-from nodevet.model import Finding, Subject, Verdict
-from nodevet.store import Store, open_store
 
 Say = Callable[..., str]
 MARK = "zq"

@@ -6,10 +6,10 @@ from collections.abc import Callable
 
 import pytest
 
+from nodevet.base.errors import UserError
 from nodevet.cli.common import recalled
 from nodevet.history.listing import refs
 from nodevet.report.parts.history_runs import diff_sheet
-from nodevet.run.errors import UserError
 from nodevet.run.recall import diff_found, open_history
 from nodevet.sheet.terminal import render
 

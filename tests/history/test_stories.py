@@ -10,10 +10,10 @@ import five_nights
 import pytest
 from recorded import ended, record, report, run
 
-from nodevet.history.model import RunState
-from nodevet.run.errors import UserError
+from nodevet.base.errors import UserError
 from nodevet.run.recall import diff_found
 from nodevet.store import open_store
+from nodevet.store.records.model import RunState
 
 Say = Callable[..., str]
 BAD = five_nights.board(five_nights.BAD_GPU)

@@ -10,8 +10,8 @@ from click.testing import CliRunner
 from recorded import document, ended, record, report, run, unreachable
 
 from nodevet.cli import nodevet
-from nodevet.history.model import RunState
 from nodevet.store import Store, open_store
+from nodevet.store.records.model import RunState
 
 BAD = {"cpu_governor": "fail"}
 

@@ -7,16 +7,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from like_nodes import node
 
+from nodevet.base.errors import UserError
 from nodevet.baseline import load
-from nodevet.catalog import Catalog
+from nodevet.checking.catalog import Catalog
+from nodevet.checking.judge import judge
 from nodevet.document.parse import parse
 from nodevet.document.text import Source
 from nodevet.document.tree import plain
-from nodevet.judge import judge
 from nodevet.learning.text import flow
 from nodevet.model import Verdict
 from nodevet.run.capture import capture
-from nodevet.run.errors import UserError
 from planned_fleet import NOW, capped
 
 CATALOG = Catalog()

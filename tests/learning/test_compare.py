@@ -2,7 +2,7 @@
 
 from like_nodes import node
 
-from nodevet.catalog import Catalog
+from nodevet.checking.catalog import Catalog
 from nodevet.learning.compare import Comparison, compare
 from nodevet.learning.sheet import comparison_sheet
 from nodevet.run.compare import as_document, as_nodeset

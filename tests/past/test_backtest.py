@@ -10,14 +10,14 @@ import five_nights
 import pytest
 from msgspec.structs import replace
 
+from nodevet.base.errors import UserError
 from nodevet.history.backtest import Backtest, Judged, SaidThen, backtest
-from nodevet.history.model import FindingSpan, Moment, RecordedRun, RunState, SpanEnd
 from nodevet.model import Severity, Verdict
 from nodevet.run.backtest import Nights, tried
 from nodevet.run.context import VetContext, open_context
-from nodevet.run.errors import UserError
 from nodevet.run.listener import VetListener
 from nodevet.run.targets import Targets
+from nodevet.store.records.model import FindingSpan, Moment, RecordedRun, RunState, SpanEnd
 
 Past = Callable[..., subprocess.CompletedProcess[str]]
 DAY = 86_400.0

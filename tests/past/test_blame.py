@@ -9,12 +9,12 @@ import five_nights
 import pytest
 from recorded import document, ended, report, run, unreachable
 
-from nodevet.catalog import Catalog
+from nodevet.checking.catalog import Catalog
 from nodevet.history.blame import Blame, Change, differing, separating, shared
-from nodevet.history.model import FixHost, FixProof, RecordedFixRun
 from nodevet.report.parts.history_blame import words
 from nodevet.run.blame import blame
 from nodevet.store import open_store
+from nodevet.store.records.model import FixHost, FixProof, RecordedFixRun
 
 Past = Callable[..., subprocess.CompletedProcess[str]]
 TUNED = Change("installed.packages[tuned].found[tuned].version", '"2.23"', '"2.24"')

@@ -13,8 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from nodevet.base.last_few import FEW, LastFew
+from nodevet.base.processes import Killed
 from nodevet.fleet import Visit
-from nodevet.last_few import FEW, LastFew
 from nodevet.model import Host, HostReport, Run, Severity, Status, Verdict
 from nodevet.packed import Packer
 from nodevet.run.context import VetContext, open_context
@@ -28,7 +29,6 @@ from nodevet.run.from_run import (
     visit_of,
 )
 from nodevet.run.listener import VetListener
-from nodevet.run.processes import Killed
 from nodevet.run.targets import Targets
 from nodevet.run.vet import collect, judge_visit
 from nodevet.store import open_store

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from nodevet.run.processes import Killed, spread
+from nodevet.base.processes import Killed, spread
 
 JOBS = tuple(range(40))
 

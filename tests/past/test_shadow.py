@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from nodevet import report
 from nodevet.baseline import load
-from nodevet.catalog import Catalog
+from nodevet.checking.catalog import Catalog
 from nodevet.fleet import Visit
 from nodevet.model import (
     MORE,

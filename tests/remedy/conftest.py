@@ -30,11 +30,11 @@ from msgspec.structs import replace
 
 from nodevet import __version__, cli
 from nodevet.baseline import load
-from nodevet.catalog import Catalog
+from nodevet.checking.catalog import Catalog
+from nodevet.checking.judge import judge
 from nodevet.checking.params import params_of
 from nodevet.evidence.document import decode
 from nodevet.fleet.executor import Acted, LockedError, WorkError
-from nodevet.judge import judge
 from nodevet.model import Baseline, Expectation, Host, Severity, Verdict
 from nodevet.remedy.journal.journal import Journal, RunBegin, state
 from nodevet.remedy.model import Plan, PlannedNode, Step
@@ -651,7 +651,7 @@ import nodevet.remedy.rollout.apply, nodevet.remedy.approval.verify, nodevet.rep
 import nodevet.cli.common.output, nodevet.cli.common.progress
 import nodevet.run.apply, nodevet.run.plan, nodevet.run.rollback, nodevet.run.approve
 from nodevet.baseline import load
-from nodevet.catalog import Catalog
+from nodevet.checking.catalog import Catalog
 from nodevet.cli import main
 load(["generic"], folders=[], catalog=Catalog())
 def child(folder, words, log):

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from nodevet.base.printable import cells
 from nodevet.fixing.model import Risk
-from nodevet.printable import cells
 from nodevet.remedy.approval.judge import Standing
 from nodevet.remedy.model import Plan, PlannedNode, Step
 from nodevet.remedy.plan import alike, render, summary

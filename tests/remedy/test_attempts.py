@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from nodevet.fixing.result import Outcome
 from nodevet.model import HostReport, Status, fail
 from nodevet.remedy.journal.attempts import Failure, failures, recent, runs_of
 from nodevet.remedy.journal.journal import Journal, state
@@ -17,7 +18,6 @@ from nodevet.remedy.journal.records import HostBegin, HostEnd, JournalRecord, Ru
 from nodevet.remedy.plan.candidates import Rules, VettedNode, draft
 from nodevet.remedy.plan.planner import make
 from nodevet.remedy.plan.unplanned import rest
-from nodevet.result import Outcome
 
 DAY = timedelta(hours=24)
 

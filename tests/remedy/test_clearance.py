@@ -12,6 +12,7 @@ import msgspec
 import pytest
 
 from nodevet.fixing.model import Risk
+from nodevet.fixing.result import Outcome, Refusal
 from nodevet.remedy.approval.verify import sign, signature_file
 from nodevet.remedy.journal.journal import state
 from nodevet.remedy.model import Plan, PlannedNode, Step
@@ -20,7 +21,6 @@ from nodevet.remedy.rollout.apply import ApplyOrder, Stop, apply
 from nodevet.remedy.rollout.limits import Limits
 from nodevet.resource import Resource
 from nodevet.resource.kernel import WriteKernel
-from nodevet.result import Outcome, Refusal
 from nodevet.run.approved import closing
 
 World = Any

@@ -11,12 +11,12 @@ from typing import Any
 import msgspec
 import pytest
 
+from nodevet.fixing.result import HostResult, Outcome
 from nodevet.fleet import Options
 from nodevet.fleet.controller.ssh_executor import SshExecutor
 from nodevet.fleet.executor import Acted, WorkError
 from nodevet.fleet.protocol.framing import ActResult, SessionAnswer
 from nodevet.resource import Resource, RunCommand, State, restore
-from nodevet.result import HostResult, Outcome
 
 World = Any
 OLD, NEW = "550.54.14", "550.90.07"

@@ -5,9 +5,9 @@ from typing import Any
 
 import msgspec
 
+from nodevet.fixing.result import Outcome, Refusal
 from nodevet.remedy.rollout.session import SessionTerms
 from nodevet.resource.file import WriteFile
-from nodevet.result import Outcome, Refusal
 
 World = Any
 CONF = "/etc/tmpfiles.d/nodevet-pages.conf"

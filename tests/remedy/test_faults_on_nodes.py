@@ -24,8 +24,9 @@ from msgspec.structs import replace
 
 from nodevet import inventory
 from nodevet.baseline import load
-from nodevet.catalog import Catalog
+from nodevet.checking.catalog import Catalog
 from nodevet.evidence.document import decode
+from nodevet.fixing.result import HostResult, Outcome, Refusal, exit_code
 from nodevet.fleet import Options, Visit
 from nodevet.fleet.controller.ssh_executor import SshExecutor
 from nodevet.fleet.executor import Acted
@@ -40,7 +41,6 @@ from nodevet.remedy.rollout.limits import Limits
 from nodevet.remedy.rollout.rollback import NodeRollback, RollbackTask
 from nodevet.remedy.rollout.session import NodeSession, SessionTerms
 from nodevet.resource import Resource, State
-from nodevet.result import HostResult, Outcome, Refusal, exit_code
 from nodevet.run.context import VetContext
 from nodevet.run.vet import judge_visit
 from nodevet_sim.nspawn import control

@@ -8,11 +8,11 @@ import pytest
 
 from nodevet.evidence.document import decode
 from nodevet.fixing.model import Risk
+from nodevet.fixing.result import Outcome, exit_code
 from nodevet.model import Finding, Subject, Verdict
 from nodevet.remedy.model import Step
 from nodevet.remedy.rollout.subjects import gone
 from nodevet.resource import Resource
-from nodevet.result import Outcome, exit_code
 
 World = Any
 UUIDS = [f"GPU-0000000{index}-0000-0000-0000-000000000000" for index in range(2)]

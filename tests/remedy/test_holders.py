@@ -10,10 +10,11 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from nodevet.checking.judge import judge
 from nodevet.evidence.document import decode
 from nodevet.fixing.model import Risk
+from nodevet.fixing.result import Outcome, Refusal
 from nodevet.fleet.executor import Acted
-from nodevet.judge import judge
 from nodevet.model import HostReport, Status
 from nodevet.remedy import model
 from nodevet.remedy.plan import plan_file, render
@@ -24,7 +25,6 @@ from nodevet.remedy.plan.screen import screen
 from nodevet.remedy.settings import Rollout
 from nodevet.resource import Resource, RunCommand, State
 from nodevet.resource.unit import SetUnit
-from nodevet.result import Outcome, Refusal
 
 World = Any
 DCGM = "nvidia-dcgm.service"

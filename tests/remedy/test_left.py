@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from nodevet.result import Outcome
+from nodevet.fixing.result import Outcome
 
 World = Any
 CONF = "/etc/tmpfiles.d/nodevet-pages.conf"

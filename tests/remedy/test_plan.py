@@ -9,12 +9,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from nodevet.catalog import Catalog, CatalogError
+from nodevet.checking.catalog import Catalog, CatalogError
+from nodevet.checking.judge import judge
 from nodevet.checking.params import params_of
 from nodevet.evidence.document import Evidence, decode
 from nodevet.fixing.model import FixError, PlannedChange, Risk
 from nodevet.fleet.protocol.answers import RunningAgent
-from nodevet.judge import judge
 from nodevet.model import (
     Baseline,
     Expectation,

@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
+from nodevet.fixing.result import BY_HAND, CONFIRMED, HostResult, Outcome, Result
 from nodevet.remedy.journal import owner
 from nodevet.remedy.journal.owner import Controller
 from nodevet.report.parts.fix_next import next_steps
-from nodevet.result import BY_HAND, CONFIRMED, HostResult, Outcome, Result
 
 
 @pytest.fixture

@@ -10,18 +10,18 @@ import msgspec
 import pytest
 import recorded
 
+from nodevet.checking.judge import judge
 from nodevet.evidence.document import decode
-from nodevet.history.model import FixProof
-from nodevet.judge import judge
+from nodevet.fixing.result import Outcome
 from nodevet.model import Finding, HostReport, Status, Subject, Verdict
 from nodevet.remedy.journal import journal
 from nodevet.remedy.journal.records import HostEnd, Proof
 from nodevet.remedy.journal.tries import CHANGING
 from nodevet.remedy.rollout.proofs import ok_keys
 from nodevet.resource.kernel import WriteKernel
-from nodevet.result import Outcome
 from nodevet.run import remember_fixes
 from nodevet.store import open_store
+from nodevet.store.records.model import FixProof
 
 World = Any
 Rig = Callable[..., Any]

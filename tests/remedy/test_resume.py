@@ -8,11 +8,11 @@ from typing import Any
 import msgspec
 import pytest
 
+from nodevet.fixing.result import Outcome, Refusal, exit_code
 from nodevet.fleet.executor import WorkError
 from nodevet.remedy.journal.journal import StepVerified, read, state
 from nodevet.remedy.rollout.apply import ApplyOrder, Stop, apply
 from nodevet.remedy.rollout.limits import Limits
-from nodevet.result import Outcome, Refusal, exit_code
 
 World = Any
 CommandRig = Any

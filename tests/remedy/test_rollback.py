@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from nodevet import report
 from nodevet.evidence.document import Evidence, decode
 from nodevet.fixing.model import Risk
+from nodevet.fixing.result import Outcome, Refusal, exit_code
 from nodevet.fleet.executor import WorkError
 from nodevet.remedy.journal.account import account
 from nodevet.remedy.journal.journal import read
@@ -21,7 +22,6 @@ from nodevet.remedy.rollout.waits import waits_for
 from nodevet.resource import Resource
 from nodevet.resource.file import WriteFile
 from nodevet.resource.unit import SetUnit
-from nodevet.result import Outcome, Refusal, exit_code
 
 World = Any
 CONF = "/etc/tmpfiles.d/nodevet-pages.conf"

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from nodevet.base.printable import cells
 from nodevet.fixing.model import Risk
 from nodevet.model import Finding, HostReport, Status, Subject, fail
-from nodevet.printable import cells
 from nodevet.remedy.model import Conflict, Plan, PlannedNode, Step
 from nodevet.remedy.plan import render, unplanned
 from nodevet.remedy.plan.candidates import Left, Withheld

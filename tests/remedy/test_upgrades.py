@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
+from nodevet.base.upgrades import Document
 from nodevet.remedy import model
 from nodevet.remedy.journal import journal, records
 from nodevet.remedy.journal.records import JournalError, RunEnd
 from nodevet.remedy.plan import plan_file
 from nodevet.remedy.upgrades import UpgradeError, upgraded
-from nodevet.upgrades import Document
 
 World = Any
 

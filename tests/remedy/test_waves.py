@@ -2,6 +2,7 @@
 
 import pytest
 
+from nodevet.fixing.result import HostResult, Outcome
 from nodevet.remedy.rollout.limits import (
     Limits,
     RolloutProgress,
@@ -11,7 +12,6 @@ from nodevet.remedy.rollout.limits import (
     share,
     stopped,
 )
-from nodevet.result import HostResult, Outcome
 
 
 def ended(progress: RolloutProgress, *outcomes: Outcome) -> RolloutProgress:

@@ -10,6 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 from nodevet.fixing.model import Risk
+from nodevet.fixing.result import Approval, HostResult, Outcome, Ran, Result, StepResult
 from nodevet.model import (
     Finding,
     HostReport,
@@ -24,7 +25,6 @@ from nodevet.model import (
     unknown,
 )
 from nodevet.resource import Resource, RunCommand, State
-from nodevet.result import Approval, HostResult, Outcome, Ran, Result, StepResult
 
 GOLDEN = Path(__file__).parent / "golden"
 WANTED = {

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from nodevet import report
-from nodevet.changes import Marks
+from nodevet.checking.changes import Marks
 from nodevet.model import NODE, Severity, Subject, Verdict, fail, unknown
 from nodevet.report import diff
 from nodevet.report.parts import fold

@@ -10,12 +10,12 @@ import pytest
 from browser import chromium, needs_chromium, show
 from msgspec.structs import replace
 
+from nodevet.base.typed import convert
 from nodevet.feed.answer import FeedAnswer, answer
 from nodevet.feed.node import FeedNode
 from nodevet.feed.sheet import feed_sheet
 from nodevet.feed.workload import WorkloadFile, workload_of
 from nodevet.sheet import FORMATS, render
-from nodevet.typed import convert
 
 HOSTILE = "<script>alert(1)</script>`|\x1b[31m\u202e&\n# x"
 

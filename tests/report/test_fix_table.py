@@ -7,13 +7,9 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from nodevet.base.printable import cells
 from nodevet.fixing.model import Risk
-from nodevet.model import Value
-from nodevet.printable import cells
-from nodevet.report import render
-from nodevet.report.parts.fix_next import next_steps
-from nodevet.resource import Resource, RunCommand, State
-from nodevet.result import (
+from nodevet.fixing.result import (
     CANARY_NOT_REBOOTED,
     CANARY_PENDING,
     CONFIRMED,
@@ -26,6 +22,10 @@ from nodevet.result import (
     Result,
     StepResult,
 )
+from nodevet.model import Value
+from nodevet.report import render
+from nodevet.report.parts.fix_next import next_steps
+from nodevet.resource import Resource, RunCommand, State
 
 UNIT = "/etc/systemd/system/nodevet-power-limit.service"
 OLD = "[Unit]\nAfter=a.service\n[Service]\nExecStart=/bin/old\n"

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from nodevet import report
+from nodevet.base.printable import cells, cut, plain
 from nodevet.model import (
     Finding,
     HostReport,
@@ -23,7 +24,6 @@ from nodevet.model import (
     fail,
     unknown,
 )
-from nodevet.printable import cells, cut, plain
 from nodevet.report.parts import fold, words
 from nodevet.sheet.text import cut_pair, name, nodeset, pad, wrap
 

@@ -10,12 +10,12 @@ import pytest
 from msgspec.structs import replace
 
 from nodevet import report
+from nodevet.base.printable import cells
 from nodevet.baseline import load_resolved
-from nodevet.catalog import Catalog
+from nodevet.checking.catalog import Catalog
+from nodevet.checking.judge import judge
 from nodevet.evidence.document import decode
-from nodevet.judge import judge
 from nodevet.model import HostReport, Run, Status, Verdict
-from nodevet.printable import cells
 
 REPO = Path(__file__).parents[2]
 CATALOG = Catalog()

@@ -14,9 +14,9 @@ from remembered import remembered
 
 from nodevet import report
 from nodevet.fixing.model import Risk
+from nodevet.fixing.result import HostResult, Outcome, Ran, Result, StepResult
 from nodevet.model import HostFacts, Subject, fail
 from nodevet.resource import Resource, RunCommand, State, kept
-from nodevet.result import HostResult, Outcome, Ran, Result, StepResult
 from nodevet.sheet.text import name
 
 pytestmark = needs_chromium

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from msgspec import structs
 from remembered import remembered
 
+from nodevet.base.printable import cells
 from nodevet.model import (
     NODE,
     Finding,
@@ -22,7 +23,6 @@ from nodevet.model import (
     Verdict,
     exit_code,
 )
-from nodevet.printable import cells
 from nodevet.report import markdown
 from nodevet.report.parts.fold import lines, totals
 from nodevet.report.table import render_checks

@@ -2,6 +2,7 @@
 
 import pytest
 
+from nodevet.base.printable import cells
 from nodevet.model import (
     Finding,
     HostReport,
@@ -15,7 +16,6 @@ from nodevet.model import (
     ok,
     unknown,
 )
-from nodevet.printable import cells
 from nodevet.report.parts.one_host import render
 
 EVIL = "\x1b[2J\n\u202eFAIL <script>"

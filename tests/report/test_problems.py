@@ -6,8 +6,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from nodevet.printable import cells
-from nodevet.problems import Place, Problem
+from nodevet.base.printable import cells
+from nodevet.base.problems import Place, Problem
 from nodevet.report.parts import problems
 from nodevet.report.parts.problems import window
 

@@ -10,8 +10,8 @@ from msgspec.structs import replace
 from remembered import remembered
 
 from nodevet import report
+from nodevet.base.printable import cells
 from nodevet.model import Severity, Status, Subject, Verdict, fail, unknown
-from nodevet.printable import cells
 from nodevet.report import diff
 from nodevet.report.parts.hunks import hunks
 

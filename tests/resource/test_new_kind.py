@@ -103,7 +103,7 @@ from pathlib import Path
 import msgspec
 
 import nodevet
-from nodevet.catalog import Catalog
+from nodevet.checking.catalog import Catalog
 from nodevet.fixing.model import Risk
 from nodevet.fleet.protocol import answers
 from nodevet.remedy import model

@@ -25,7 +25,7 @@ import nvidia_smi_text
 from msgspec.structs import replace
 
 from nodevet.baseline import params_of
-from nodevet.catalog import Catalog
+from nodevet.checking.catalog import Catalog
 from nodevet.evidence.document import Evidence, decode
 from nodevet.evidence.nvme import Nvme
 from nodevet.evidence.pci import Pci

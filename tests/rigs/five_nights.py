@@ -29,9 +29,13 @@ from typing import Any, NamedTuple
 
 from nodevet import __version__
 from nodevet.baseline import load
-from nodevet.catalog import Catalog
+from nodevet.checking.catalog import Catalog
 from nodevet.fleet import Visit
-from nodevet.history.model import (
+from nodevet.model import Host, HostReport, Run, Severity, Status
+from nodevet.run.context import VetContext
+from nodevet.run.saved import keep
+from nodevet.run.vet import judge_visit
+from nodevet.store.records.model import (
     FixHost,
     RecordedAction,
     RecordedFixRun,
@@ -39,10 +43,6 @@ from nodevet.history.model import (
     RecordedRun,
     RunState,
 )
-from nodevet.model import Host, HostReport, Run, Severity, Status
-from nodevet.run.context import VetContext
-from nodevet.run.saved import keep
-from nodevet.run.vet import judge_visit
 
 READ = Path(__file__).parent / "five_nights_read"
 FIRST = datetime(2026, 11, 16, 2, 0, tzinfo=timezone.utc)

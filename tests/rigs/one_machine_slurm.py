@@ -7,7 +7,7 @@ import subprocess
 import time
 from pathlib import Path
 
-from nodevet.printable import last_line
+from nodevet.base.printable import last_line
 
 CONF = """\
 ClusterName=nodevet

@@ -9,9 +9,9 @@ from typing import Any
 import msgspec
 
 from nodevet.baseline import load
-from nodevet.catalog import Catalog
+from nodevet.checking.catalog import Catalog
+from nodevet.checking.judge import judge
 from nodevet.evidence.document import decode
-from nodevet.judge import judge
 from nodevet.model import HostReport, Status
 from nodevet.remedy.plan.candidates import Rules, VettedNode, draft
 from nodevet.remedy.plan.planner import FixStates, Proposal, make

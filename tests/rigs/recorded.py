@@ -6,10 +6,10 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from nodevet.changes import HostNews
-from nodevet.history.model import RecordedRun, RunState
+from nodevet.checking.changes import HostNews
 from nodevet.model import Finding, HostReport, Severity, Status, Subject, Verdict
 from nodevet.store import Store
+from nodevet.store.records.model import RecordedRun, RunState
 
 MACHINE = "0f5c3b1e9a7d4c2b8e6f1a2b3c4d5e6f"
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from msgspec import structs
 
-from nodevet.changes import FindingNews, HostNews, News
+from nodevet.checking.changes import FindingNews, HostNews, News
 from nodevet.model import Finding, HostReport, Run, Severity, Status, Verdict
 from nodevet.news import Before, news_of
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from nodevet.baseline import load
-from nodevet.catalog import Catalog
+from nodevet.checking.catalog import Catalog
 from nodevet.fleet import Visit
 from nodevet.model import Status
 from nodevet.run.context import VetContext

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from nodevet.base.errors import UserError
 from nodevet.fixing.model import Risk
 from nodevet.model import Host
 from nodevet.remedy.approval.policy import PolicyError
@@ -17,7 +18,6 @@ from nodevet.remedy.model import Plan, PlannedNode, Step
 from nodevet.remedy.settings import Rollout
 from nodevet.resource import Resource, RunCommand
 from nodevet.run import confirmed, fix
-from nodevet.run.errors import UserError
 
 ID = "0f" * 16
 NODE = PlannedNode(machine_id=ID, boot_id="b", baseline="base")

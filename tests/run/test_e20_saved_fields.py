@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
+from nodevet.checking.identity import is_same_name, judge_hostname
+from nodevet.checking.machines import machine, one_machine
 from nodevet.evidence.document import opened
-from nodevet.identity import is_same_name, judge_hostname
-from nodevet.machines import machine, one_machine
 from nodevet.model import Host, Status, Verdict
 from nodevet.run.saved import replay
 

@@ -11,15 +11,15 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from nodevet.base.errors import UserError
 from nodevet.baseline import load
-from nodevet.catalog import Catalog
+from nodevet.checking.catalog import Catalog
 from nodevet.cli.common.since import tell_not_compared, with_since
 from nodevet.evidence.document import opened
 from nodevet.evidence.last_look import compared
 from nodevet.fleet import Visit
 from nodevet.model import Host, Status, Verdict
 from nodevet.run.context import VetContext
-from nodevet.run.errors import UserError
 from nodevet.run.last_look import NOTHING, Ignored, LastLook
 from nodevet.run.saved import SavedEvidenceError, keep
 from nodevet.run.vet import reports

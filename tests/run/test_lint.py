@@ -7,7 +7,7 @@ from textwrap import dedent
 
 import pytest
 
-from nodevet.problems import SHOWN
+from nodevet.base.problems import SHOWN
 from nodevet.run.lint import PROGRAM, SKIPPED, Linted
 from nodevet.run.lint import lint as run_lint
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from nodevet.base.errors import UserError
 from nodevet.model import Finding, Host, HostFacts, HostReport, Run, Status, Verdict
-from nodevet.run.errors import UserError
 from nodevet.run.gate import verdict_of
 from nodevet.run.looks import AGAIN, Looks
 

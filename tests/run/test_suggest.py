@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from nodevet.baseline import available, load, params_of
-from nodevet.catalog import Catalog
+from nodevet.checking.catalog import Catalog
 from nodevet.run.suggest import said, suggest
 
 CATALOG = Catalog()

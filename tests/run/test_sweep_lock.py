@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from nodevet.files import state_folder
-from nodevet.last_verdict import _folder
-from nodevet.run.errors import UserError
+from nodevet.base.errors import UserError
+from nodevet.base.files import state_folder
+from nodevet.base.last_verdict import _folder
 from nodevet.run.sweep_lock import HeldError, locked
 
 

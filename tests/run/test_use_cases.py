@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from nodevet.base.errors import UserError
 from nodevet.fixing.model import Risk
 from nodevet.fleet import Visit
 from nodevet.inventory import InventoryError
 from nodevet.model import Host, HostReport, Run, Severity, Status
 from nodevet.run import earlier, saved
 from nodevet.run.context import VetContext, open_context, open_project
-from nodevet.run.errors import UserError
 from nodevet.run.explain import expected, resolve
 from nodevet.run.files import FileError, try_out
 from nodevet.run.listener import FixListener, VetListener

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from nodevet.catalog import Catalog
+from nodevet.checking.catalog import Catalog
+from nodevet.checking.judge import LATE
 from nodevet.fleet import Visit
-from nodevet.judge import LATE
 from nodevet.model import (
     Applies,
     Baseline,

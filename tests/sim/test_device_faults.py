@@ -5,7 +5,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from nodevet.catalog import Catalog
+from nodevet.checking.catalog import Catalog
 from nodevet.evidence.document import decode
 from nodevet.model import Verdict
 from nodevet.remote.probe.collectors import numa, pci

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from nodevet.catalog import Catalog
+from nodevet.checking.catalog import Catalog
 from nodevet.checking.params import params_of
 from nodevet.evidence.document import decode
 from nodevet.model import Finding, Verdict

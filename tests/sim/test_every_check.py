@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from nodevet.catalog import Catalog
+from nodevet.checking.catalog import Catalog
 
 WITHOUT: dict[str, str] = {
     "feed": "it judges a workload of the baseline: no fault of a node makes it fail for every one",

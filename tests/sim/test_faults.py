@@ -12,12 +12,12 @@ from pathlib import Path
 import pytest
 
 from nodevet.baseline import available, choose, load
-from nodevet.catalog import Catalog
+from nodevet.checking.catalog import Catalog
+from nodevet.checking.judge import judge
 from nodevet.evidence.document import Evidence, decode
 from nodevet.evidence.gpu import Gpus
 from nodevet.evidence.modules import Modules
 from nodevet.evidence.pci import Pci
-from nodevet.judge import judge
 from nodevet.model import Finding, Host, Verdict
 from nodevet_sim import tree
 from nodevet_sim.description import SimulatedNode

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from nodevet.catalog import Catalog
+from nodevet.checking.catalog import Catalog
 from nodevet.evidence.document import Evidence, decode
 from nodevet.model import Finding, Verdict
 from nodevet.remote.probe.children import gather

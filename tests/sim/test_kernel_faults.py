@@ -6,7 +6,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from nodevet.catalog import Catalog
+from nodevet.checking.catalog import Catalog
 from nodevet.checking.params import params_of
 from nodevet.evidence.document import decode
 from nodevet.model import Verdict

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from nodevet.baseline import load
-from nodevet.catalog import Catalog
+from nodevet.checking.catalog import Catalog
 from nodevet.evidence.document import decode
 from nodevet.model import Verdict
 from nodevet_sim.shipped import KINDS

@@ -8,8 +8,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from nodevet import typed
-from nodevet.catalog import Catalog
+from nodevet.base import typed
+from nodevet.checking.catalog import Catalog
 from nodevet.evidence.document import Evidence, decode
 from nodevet.evidence.infiniband import Infiniband
 from nodevet.evidence.network import Network

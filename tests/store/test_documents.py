@@ -9,9 +9,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from nodevet.base.last_few import LastFew
 from nodevet.evidence.core import Record
 from nodevet.evidence.sections import sections
-from nodevet.last_few import LastFew
 from nodevet.store import documents
 
 NAMES = ("gpu", "infiniband", "network", "memory", "host", "nfs", "stuck", "processes", "unheard")

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from nodevet import last_verdict
+from nodevet.base import last_verdict
 from nodevet.remedy.journal.journal import Journal, JournalError
 from nodevet.run.export import TABLES, _write
 from nodevet.store import StoreError, open_store

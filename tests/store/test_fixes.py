@@ -5,9 +5,9 @@ import time
 from msgspec.structs import replace
 from recorded import record, report
 
-from nodevet.history.model import FixHost, RecordedAction, RecordedFixRun, RecordedPlan
-from nodevet.history.retention import Retention
 from nodevet.store import Store
+from nodevet.store.records.model import FixHost, RecordedAction, RecordedFixRun, RecordedPlan
+from nodevet.store.records.retention import Retention
 
 PLAN = RecordedPlan(
     digest="ab" * 32,

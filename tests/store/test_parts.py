@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from recorded import document, ended, record, report, run, unreachable
 
-from nodevet.catalog import Catalog
+from nodevet.checking.catalog import Catalog
 from nodevet.history.trend import FieldTrend
 from nodevet.run.story import host_found, passport_found
 from nodevet.run.trend import trend_found

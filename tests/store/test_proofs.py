@@ -7,14 +7,14 @@ import pytest
 from msgspec.structs import replace
 from recorded import MACHINE, ended, finding, record, report, run, unreachable
 
-from nodevet.changes import FindingNews, HostNews, News
+from nodevet.checking.changes import FindingNews, HostNews, News
 from nodevet.history.fixed_by import fixed_since
 from nodevet.history.listing import run_lines
-from nodevet.history.model import FixHost, FixProof, RecordedFixRun, SpanEnd
-from nodevet.history.retention import Retention
-from nodevet.history.spans import OFTEN
 from nodevet.model import HostReport, Severity
 from nodevet.store import Store
+from nodevet.store.records.model import FixHost, FixProof, RecordedFixRun, SpanEnd
+from nodevet.store.records.retention import Retention
+from nodevet.store.records.spans import OFTEN
 
 FIX_RUN = RecordedFixRun(
     id="20261101T120000.000Z-5f1c00aa-1",

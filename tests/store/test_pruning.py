@@ -9,8 +9,8 @@ from datetime import datetime, timezone
 import pytest
 from recorded import document, ended, report, run
 
-from nodevet.history.retention import DAY, Retention, thinned
 from nodevet.store import Store, open_store, pruning
+from nodevet.store.records.retention import DAY, Retention, thinned
 
 NOW = datetime(2026, 11, 22, tzinfo=timezone.utc).timestamp()
 

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 from recorded import finding, record, report, run, unreachable
 
-from nodevet.changes import News
-from nodevet.history.model import SpanEnd
+from nodevet.checking.changes import News
 from nodevet.model import Status, Verdict
 from nodevet.store import Store, open_store
+from nodevet.store.records.model import SpanEnd
 
 KEYS = ("governor", "xid/GPU-1", "xid/GPU-2")
 SAID = st.dictionaries(

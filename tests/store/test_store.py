@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 from recorded import document, ended, record, report, run, unreachable
 
-from nodevet.changes import News
-from nodevet.history.model import RunState, SpanEnd
+from nodevet.checking.changes import News
 from nodevet.model import HostOutcome, Status, Verdict
 from nodevet.store import Store, StoreError, database, open_store
+from nodevet.store.records.model import RunState, SpanEnd
 
 
 def test_runs_are_named_by_id_beginning_place_and_day(store: Store):

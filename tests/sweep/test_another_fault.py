@@ -8,7 +8,7 @@ from answering_fleet import BASELINE, AnsweringFleet
 from msgspec.structs import replace
 from recorded import record, report
 
-from nodevet.changes import News
+from nodevet.checking.changes import News
 from nodevet.model import Finding, HostReport, Subject, fail
 from nodevet.store import open_store
 

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from answering_fleet import AnsweringFleet, capped
 
+from nodevet.base.errors import UserError
 from nodevet.model import (
     Ended,
     Finding,
@@ -23,7 +24,6 @@ from nodevet.model import (
     Suspicion,
     Verdict,
 )
-from nodevet.run.errors import UserError
 from nodevet.run.notify import Wanted, addresses, message
 
 pytestmark = pytest.mark.timeout(300)

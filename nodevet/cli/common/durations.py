@@ -5,7 +5,7 @@ from typing import Any
 
 import click
 
-from nodevet.durations import EXAMPLES, seconds_of, written
+from nodevet.base.durations import EXAMPLES, seconds_of, written
 
 MOST = 7 * 86400.0  # seconds
 

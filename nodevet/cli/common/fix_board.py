@@ -9,12 +9,12 @@ from collections.abc import Sequence
 import msgspec
 from msgspec.structs import replace
 
+from nodevet.base.durations import elapsed
+from nodevet.base.printable import brief, plain
 from nodevet.cli.common.live import Said
-from nodevet.durations import elapsed
-from nodevet.printable import brief, plain
+from nodevet.fixing.result import Outcome
 from nodevet.remedy.events import Doing, Event, HostBegun, HostEnded, Phase, Resting, RunBegun
 from nodevet.report.parts.fixes import line
-from nodevet.result import Outcome
 from nodevet.sheet.text import count, name
 
 FEW = 4  # hosts that one line of a log names

@@ -14,9 +14,9 @@ from nodevet.cli.common.display import Display
 from nodevet.cli.common.speech import say
 
 if TYPE_CHECKING:
+    from nodevet.fixing.result import Result
     from nodevet.remedy.journal.folder import RunFolder, SavedReach
     from nodevet.remedy.model import Plan
-    from nodevet.result import Result
     from nodevet.run.listener import FixListener
 
 inventories = options.inventory(

@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING
 
 from msgspec import structs
 
+from nodevet.base.errors import UserError
+from nodevet.base.processes import Killed
 from nodevet.cli.common.progress import watched
 from nodevet.cli.common.replayed import tell_left_out, tell_not_asked
 from nodevet.cli.common.speech import say
 from nodevet.model import Run, Severity
 from nodevet.run import saved
 from nodevet.run.context import VetContext
-from nodevet.run.errors import UserError
 from nodevet.run.from_run import RecordedLook, Rejudge, recorded_hosts, rejudge
-from nodevet.run.processes import Killed
 from nodevet.run.recall import open_history, read_from
 from nodevet.run.targets import Targets
 from nodevet.sheet.text import nodeset

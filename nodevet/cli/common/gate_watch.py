@@ -4,11 +4,11 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING
 
+from nodevet.base.durations import elapsed
 from nodevet.cli.common.display import Screen
 from nodevet.cli.common.live import Live, Said
 from nodevet.cli.common.output import Sinks, Streams
 from nodevet.cli.common.progress import Bar, Watcher
-from nodevet.durations import elapsed
 from nodevet.run.listener import VetListener
 from nodevet.sheet.text import count, nodeset
 

@@ -4,14 +4,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from nodevet.base.project import Project
 from nodevet.cli.common.display import Display
 from nodevet.cli.common.output import Sinks, Streams
 from nodevet.cli.common.progress import Bar
-from nodevet.project import Project
 from nodevet.run.targets import Targets
 
 if TYPE_CHECKING:
-    from nodevet.catalog import Catalog
+    from nodevet.checking.catalog import Catalog
     from nodevet.run.nodes import Nodes
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from nodevet.problems import did_you_mean, nearest
+from nodevet.base.problems import did_you_mean, nearest
 
 
 def reworded(error: click.ClickException) -> click.ClickException:

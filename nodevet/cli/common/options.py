@@ -8,10 +8,10 @@ from typing import Any, TypeVar
 
 import click
 
+from nodevet.base.project import Project
 from nodevet.cli.common import completing
 from nodevet.cli.common.command import Option, WholeNumber
 from nodevet.cli.common.durations import Duration
-from nodevet.project import Project
 
 # nodevet.model.Severity but shadow, which never fails; importing it costs much
 SEVERITIES = ("info", "warning", "critical")

@@ -12,18 +12,18 @@ import click
 import msgspec
 
 from nodevet import report
+from nodevet.base.errors import UserError
 from nodevet.cli.common.display import Display, Screen
 from nodevet.cli.common.interrupts import Interrupts
 from nodevet.cli.common.speech import needs_output, say, silence
 from nodevet.model import Host, Run
-from nodevet.run.errors import UserError
 from nodevet.run.files import open_to_append, replace, tried, try_out
 from nodevet.run.saved import keep
 from nodevet.sheet import render
 
 if TYPE_CHECKING:
+    from nodevet.fixing.result import Result
     from nodevet.fleet import Visit
-    from nodevet.result import Result
     from nodevet.sheet.model import Sheet
 
 

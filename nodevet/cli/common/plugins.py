@@ -8,7 +8,7 @@ from importlib.metadata import EntryPoint, entry_points
 
 import click
 
-from nodevet.run.errors import UserError
+from nodevet.base.errors import UserError
 
 GROUP = "nodevet.commands"
 NOT_INSTALLED = {

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 import click
 from msgspec import Struct, structs
 
+from nodevet.base.errors import UserError
 from nodevet.cli.common.output import Sinks
 from nodevet.cli.common.progress import watched
 from nodevet.cli.common.since import SINCE_STORE
 from nodevet.cli.common.speech import say
 from nodevet.model import Host, Run
 from nodevet.run.context import VetContext
-from nodevet.run.errors import UserError
 from nodevet.run.listener import VetListener
 from nodevet.run.vet import vet
 

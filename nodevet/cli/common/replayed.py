@@ -6,16 +6,16 @@ from typing import TYPE_CHECKING
 
 from msgspec import structs
 
+from nodevet.base.printable import brief
+from nodevet.base.trust import distrust
 from nodevet.cli.common.progress import watched
 from nodevet.cli.common.speech import say
 from nodevet.model import Run, Severity
-from nodevet.printable import brief
 from nodevet.run import saved
 from nodevet.run.context import VetContext
 from nodevet.run.targets import Targets
 from nodevet.run.vet import vet_saved
 from nodevet.sheet.text import count, nodeset
-from nodevet.trust import distrust
 
 if TYPE_CHECKING:
     from nodevet.cli.common.output import Sinks

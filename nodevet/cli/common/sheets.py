@@ -43,7 +43,7 @@ class FormParam(click.ParamType):  # type: ignore[type-arg, unused-ignore]
             return value
         name, colon, file = str(value).partition(":")
         if name not in self.shown:
-            from nodevet.problems import did_you_mean
+            from nodevet.base.problems import did_you_mean
 
             there = f"there are {', '.join(self.shown)}"
             hint = did_you_mean(name, self.shown, there)

@@ -6,11 +6,11 @@ from typing import Any
 
 from msgspec import structs
 
+from nodevet.base.errors import UserError
+from nodevet.base.printable import brief
 from nodevet.cli.common.replayed import tell_doubts
 from nodevet.cli.common.speech import say
-from nodevet.printable import brief
 from nodevet.run.context import VetContext
-from nodevet.run.errors import UserError
 from nodevet.run.last_look import LastLook
 from nodevet.sheet.text import count, nodeset
 

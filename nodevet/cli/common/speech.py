@@ -8,7 +8,7 @@ from typing import TextIO
 
 import click
 
-from nodevet.run.errors import UserError
+from nodevet.base.errors import UserError
 
 
 def say(text: str) -> None:

@@ -6,12 +6,12 @@ from datetime import datetime
 
 from msgspec.structs import replace
 
-from nodevet.durations import elapsed
-from nodevet.printable import plain
+from nodevet.base.durations import elapsed
+from nodevet.base.printable import plain
+from nodevet.fixing.result import CONFIRMED, LEFT_OUT
 from nodevet.report.parts import fix_table, fixes
 from nodevet.report.parts.fix_next import FIX_AGAIN, baselines_of
 from nodevet.report.parts.fix_table import BOLD, DIM, GREEN, MAGENTA, YELLOW, Styled
-from nodevet.result import CONFIRMED, LEFT_OUT
 from nodevet.run.status import InHand, RunStanding, RunStatus, seconds_since
 from nodevet.sheet.text import GAP, count, nodeset, pad
 

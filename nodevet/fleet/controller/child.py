@@ -12,8 +12,8 @@ from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from typing import IO, cast
 
+from nodevet.base.printable import last_line
 from nodevet.fleet.model import FleetError
-from nodevet.printable import last_line
 
 STALL = 30  # seconds beyond the time of its work, after which a silent child is taken for dead
 READ = 1 << 20  # bytes at once: several answers of nodes

@@ -12,7 +12,8 @@ from dataclasses import dataclass, replace
 from itertools import count
 from sys import executable
 
-from nodevet.durations import elapsed
+from nodevet.base.durations import elapsed
+from nodevet.base.printable import brief
 from nodevet.fleet.controller import child, shards
 from nodevet.fleet.controller.child import Ending
 from nodevet.fleet.controller.launcher_process import LauncherProcess
@@ -36,7 +37,6 @@ from nodevet.fleet.protocol.greeting import (
     unfit,
 )
 from nodevet.model import Host, Status
-from nodevet.printable import brief
 
 RELAY = "nodevet.fleet.worker.relay"
 GREETING = 60  # seconds from starting a launcher to its greeting: a pod, or a node of Slurm

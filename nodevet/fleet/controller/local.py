@@ -8,7 +8,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import nodevet
-from nodevet.durations import elapsed
+from nodevet.base.durations import elapsed
 from nodevet.fleet.controller.child import ChildProcess, Ending
 from nodevet.fleet.model import Options, Visit
 from nodevet.fleet.protocol.commands import explain

@@ -9,8 +9,9 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from nodevet import last_verdict, typed
-from nodevet.durations import elapsed
+from nodevet.base import last_verdict, typed
+from nodevet.base.durations import elapsed
+from nodevet.base.printable import block, brief, last_line
 from nodevet.fleet.controller.child import ChildProcess, StalledError
 from nodevet.fleet.controller.local import ENVIRONMENT, start
 from nodevet.fleet.executor import LockedError, WorkError
@@ -19,7 +20,6 @@ from nodevet.fleet.protocol import answers, commands
 from nodevet.fleet.protocol.framing import ActResult, SessionAnswer
 from nodevet.fleet.protocol.payload import Answer, AnswerError, request, wish
 from nodevet.model import Host
-from nodevet.printable import block, brief, last_line
 from nodevet.resource import ActionError, AnyAction, perform
 
 if TYPE_CHECKING:

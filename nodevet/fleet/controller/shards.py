@@ -9,8 +9,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from nodevet.durations import elapsed
-from nodevet.files import is_named_pipe, open_input
+from nodevet.base.durations import elapsed
+from nodevet.base.files import is_named_pipe, open_input
 from nodevet.fleet.controller import child
 from nodevet.fleet.controller.child import ChildProcess, Ending
 from nodevet.fleet.model import FleetError, Options, Visit

@@ -11,9 +11,9 @@ import msgspec
 from msgspec import Meta
 from msgspec.structs import replace
 
-from nodevet import typed
-from nodevet.bounds import Text
-from nodevet.printable import brief, plain
+from nodevet.base import typed
+from nodevet.base.bounds import Text
+from nodevet.base.printable import brief, plain
 from nodevet.resource import Resource, State, kind_of
 
 Form = TypeVar("Form")

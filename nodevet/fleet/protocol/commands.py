@@ -9,8 +9,8 @@ import re
 import shlex
 from dataclasses import dataclass
 
+from nodevet.base.printable import last_line
 from nodevet.fleet.protocol.payload import BOOT, TOO_OLD, fence
-from nodevet.printable import last_line
 
 FENCED = 96
 NO_PYTHON = 97

@@ -14,8 +14,8 @@ from typing import Annotated, Any, Literal, TypeVar
 import msgspec
 from msgspec import Meta
 
-from nodevet import typed
-from nodevet.printable import brief, plain
+from nodevet.base import typed
+from nodevet.base.printable import brief, plain
 
 HEAD_LIMIT = 1 << 24  # bytes; the largest is an order: 5,000 hosts, a few hundred bytes each
 ANSWER_HEAD = 1 << 16  # bytes of the head of an answer

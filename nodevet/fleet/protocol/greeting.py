@@ -14,8 +14,9 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from nodevet import __version__, typed
-from nodevet.printable import brief, last_line
+from nodevet import __version__
+from nodevet.base import typed
+from nodevet.base.printable import brief, last_line
 
 PROTOCOL = 1  # of orders, outcomes and what is around them
 MARK = b"\x1eNODEVET-SHARD "

@@ -13,7 +13,7 @@ import gevent
 from paramiko import SSHException
 from paramiko.packet import Packetizer
 
-from nodevet.durations import elapsed
+from nodevet.base.durations import elapsed
 from nodevet.fleet.ssh.errors import HungUpError, NoBannerError, UnreachableError, refused
 
 BANNER = re.compile(rb"^SSH-[^\n]*\n", re.MULTILINE)

@@ -15,8 +15,8 @@ from pathlib import Path
 
 import gevent
 
-from nodevet.durations import elapsed
-from nodevet.files import read_input
+from nodevet.base.durations import elapsed
+from nodevet.base.files import read_input
 from nodevet.fleet.ssh.errors import LocalError, OtherKeyError, SshConfigError, TooLateError
 from nodevet.fleet.ssh.host_config import HostConfig
 from nodevet.fleet.ssh.known_hosts import Judgement, KnownHosts, Trust, hashed, parse, spell

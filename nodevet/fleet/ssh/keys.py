@@ -14,9 +14,9 @@ from paramiko.agent import AgentSSH
 from pyinfra.api.exceptions import PyinfraError
 from pyinfra.connectors.ssh_util import load_key_with_certificate
 
+from nodevet.base.printable import brief
 from nodevet.fleet.ssh.errors import SshConfigError
 from nodevet.fleet.ssh.host_config import HostConfig, KeyFile
-from nodevet.printable import brief
 
 
 class SocketAgent(AgentSSH):

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeAlias
 
-from nodevet.files import open_input
+from nodevet.base.files import open_input
 from nodevet.fleet.ssh.errors import SshConfigError
 from nodevet.fleet.ssh.keywords import ALIASES, FOLLOWED, KNOWN
 from nodevet.fleet.ssh.words import BLANKS, WordError, home, listed, next_word, split

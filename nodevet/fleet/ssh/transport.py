@@ -18,7 +18,8 @@ import gevent
 from paramiko import BadAuthenticationType, SSHException, Transport
 from paramiko.ssh_exception import AuthenticationException, ChannelException
 
-from nodevet.durations import elapsed
+from nodevet.base.durations import elapsed
+from nodevet.base.printable import brief
 from nodevet.fleet.ssh import algorithms
 from nodevet.fleet.ssh.banner import BoundedPacketizer, BufferedSocket, await_banner
 from nodevet.fleet.ssh.errors import (
@@ -38,7 +39,6 @@ from nodevet.fleet.ssh.errors import (
 from nodevet.fleet.ssh.host_config import HostConfig
 from nodevet.fleet.ssh.host_keys import HostKeys
 from nodevet.fleet.ssh.keys import Keys, SocketAgent
-from nodevet.printable import brief
 
 PAUSES = (0.5, 1, 2, 4)  # seconds, give or take a half, before a server that hung up is tried again
 MOST_KEYS = 3  # that a message names

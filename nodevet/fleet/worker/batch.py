@@ -28,7 +28,7 @@ from pyinfra.api.inventory import Inventory
 from pyinfra.api.state import State
 from pyinfra.connectors.ssh_util import _patch_paramiko_sk_key_support
 
-from nodevet.durations import elapsed
+from nodevet.base.durations import elapsed
 from nodevet.fleet.protocol import commands, framing
 from nodevet.fleet.protocol.payload import Answer, AnswerError, request
 from nodevet.fleet.ssh.connector import NoAnswerError, NodeConnector

@@ -20,14 +20,14 @@ from typing import Any
 import msgspec
 from msgspec import structs
 
-from nodevet import typed
+from nodevet.base import typed
+from nodevet.base.printable import brief
 from nodevet.fleet.model import FleetError
 from nodevet.fleet.protocol import framing
 from nodevet.fleet.protocol.framing import BatchOrder, Beat, FrameReader, LostHost
 from nodevet.fleet.protocol.greeting import greeting, write_greeting
 from nodevet.fleet.worker import task
 from nodevet.fleet.worker.relay import LONELY, READ, STDIN, lost, write
-from nodevet.printable import brief
 
 CONNECT = 10  # seconds
 LEAST_SLOTS = 16  # orders that may wait: pools grow with what waits

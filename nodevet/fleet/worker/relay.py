@@ -13,7 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NoReturn
 
-from nodevet.durations import elapsed
+from nodevet.base.durations import elapsed
 from nodevet.fleet.controller.shards import Shard, accept_keys, check_file, expanded
 from nodevet.fleet.model import FleetError, Visit
 from nodevet.fleet.protocol import framing

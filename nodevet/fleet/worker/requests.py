@@ -14,7 +14,7 @@ from gevent.lock import BoundedSemaphore
 from gevent.os import make_nonblocking, nb_read
 from gevent.pool import Pool
 
-from nodevet.durations import elapsed
+from nodevet.base.durations import elapsed
 from nodevet.fleet.protocol import framing
 from nodevet.fleet.protocol.framing import Frame, FrameReader, SessionAnswer, SessionRequest
 from nodevet.fleet.worker.batch import (

@@ -18,8 +18,9 @@ from pyinfra.api.command import StringCommand
 from pyinfra.api.exceptions import ConnectError
 from pyinfra.api.host import Host
 
-from nodevet import typed
-from nodevet.durations import elapsed
+from nodevet.base import typed
+from nodevet.base.durations import elapsed
+from nodevet.base.printable import block, brief, last_line
 from nodevet.fleet.protocol import answers, commands, framing
 from nodevet.fleet.protocol.payload import (
     PROBE,
@@ -32,7 +33,6 @@ from nodevet.fleet.protocol.payload import (
 from nodevet.fleet.ssh.connector import NoAnswerError, NodeConnector, NodeOutput
 from nodevet.fleet.ssh.errors import SshConfigError, TooLateError, UnreachableError
 from nodevet.fleet.worker.batch import CLOSING, Deadline, probe_request, unanswered
-from nodevet.printable import block, brief, last_line
 from nodevet.resource import ActionError, AnyAction, perform
 
 BEAT = 15  # seconds between two signs of life to the one who holds the lock on the node

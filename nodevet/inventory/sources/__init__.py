@@ -11,12 +11,12 @@ from pathlib import Path
 from pkgutil import iter_modules
 from types import ModuleType
 
+from nodevet.base.printable import brief
+from nodevet.base.problems import Problem, either
 from nodevet.document.kinds import DocumentKind, mistaken
 from nodevet.inventory.documents import read_text
 from nodevet.inventory.entries import Found
 from nodevet.inventory.errors import InventoryError
-from nodevet.printable import brief
-from nodevet.problems import Problem, either
 
 FOR_ANSIBLE = "for Ansible's YAML run: ansible-inventory -i FILE --list > FILE.json"
 

@@ -10,6 +10,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from nodevet.base.printable import brief
+from nodevet.base.problems import Place, Problem
 from nodevet.inventory.ansible_groups import MAKE, Groups
 from nodevet.inventory.documents import read_text
 from nodevet.inventory.entries import Found, HostEntry, Setting
@@ -17,8 +19,6 @@ from nodevet.inventory.errors import InventoryError
 from nodevet.inventory.json_places import JsonPlace, Steps, first_duplicate, place
 from nodevet.inventory.local import OVER_SSH
 from nodevet.inventory.settings import name_problem, validate
-from nodevet.printable import brief
-from nodevet.problems import Place, Problem
 
 KIND = "the JSON of `ansible-inventory --list` (.json)"
 ENDINGS = (".json",)

@@ -19,6 +19,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from nodevet.base.printable import brief
+from nodevet.base.problems import Place, Problem, did_you_mean
 from nodevet.document.parse import parse
 from nodevet.document.text import Source
 from nodevet.document.tree import Entry as Key
@@ -30,8 +32,6 @@ from nodevet.inventory.errors import InventoryError
 from nodevet.inventory.local import LOCAL, this_machine
 from nodevet.inventory.nodeset import NodesetError, expand
 from nodevet.inventory.settings import GROUP, SETTINGS, validate
-from nodevet.printable import brief
-from nodevet.problems import Place, Problem, did_you_mean
 
 KIND = "YAML (.yaml)"
 ENDINGS = (".yaml", ".yml")

@@ -14,6 +14,8 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from nodevet.base.printable import brief
+from nodevet.base.problems import Place, Problem
 from nodevet.inventory.documents import read_text
 from nodevet.inventory.entries import MAX_HOSTS, Found
 from nodevet.inventory.errors import InventoryError
@@ -22,8 +24,6 @@ from nodevet.inventory.local import this_machine
 from nodevet.inventory.select import make
 from nodevet.inventory.sources.ansible_json import hosts_of
 from nodevet.inventory.standard_input import words_of
-from nodevet.printable import brief
-from nodevet.problems import Place, Problem
 
 KIND = "Ansible's INI, or a list of names (.ini, .txt)"
 ENDINGS = (".ini", ".txt", ".hosts", ".list", ".cfg")

@@ -14,6 +14,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from nodevet.base.printable import brief
+from nodevet.base.problems import Place, Problem
+from nodevet.base.trust import distrust
 from nodevet.inventory import programs
 from nodevet.inventory.documents import read_text
 from nodevet.inventory.entries import ALL, Found, HostEntry, Setting
@@ -21,9 +24,6 @@ from nodevet.inventory.errors import InventoryError
 from nodevet.inventory.local import LOCAL, OVER_SSH, this_machine
 from nodevet.inventory.python_places import PythonPlace
 from nodevet.inventory.settings import name_problem, validate
-from nodevet.printable import brief
-from nodevet.problems import Place, Problem
-from nodevet.trust import distrust
 
 KIND = "a pyinfra inventory (.py)"
 ENDINGS = (".py",)

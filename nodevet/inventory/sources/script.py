@@ -3,14 +3,14 @@
 import os
 from pathlib import Path
 
+from nodevet.base.printable import brief
+from nodevet.base.problems import Problem
+from nodevet.base.trust import distrust
 from nodevet.inventory import programs
 from nodevet.inventory.documents import decode
 from nodevet.inventory.entries import Found
 from nodevet.inventory.errors import InventoryError
 from nodevet.inventory.sources import ansible_json
-from nodevet.printable import brief
-from nodevet.problems import Problem
-from nodevet.trust import distrust
 
 KIND = "an executable that prints Ansible's JSON"
 ENDINGS = ()

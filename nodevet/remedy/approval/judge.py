@@ -6,14 +6,14 @@ from datetime import datetime
 from msgspec import Struct
 from msgspec.structs import replace
 
+from nodevet.base.printable import brief
+from nodevet.base.problems import either
 from nodevet.fixing.model import Risk
-from nodevet.printable import brief
-from nodevet.problems import either
+from nodevet.fixing.result import Approval
 from nodevet.remedy.approval.policy import RULES, Policy, is_pattern, principals
 from nodevet.remedy.approval.signatures import Signer
 from nodevet.remedy.model import Plan, Step
 from nodevet.remedy.moments import instant
-from nodevet.result import Approval
 
 
 class Standing(Struct, frozen=True, kw_only=True):

@@ -12,6 +12,7 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
+from nodevet.base.problems import Place, Problem, did_you_mean, quoted
 from nodevet.baseline.format import SomeNames, Text, YamlPart, blank, listed
 from nodevet.document.parse import parse
 from nodevet.document.text import Source, UnreadableError, read
@@ -20,7 +21,6 @@ from nodevet.document.tree import Node, Scalar, Sequence, dotted, follow, join
 from nodevet.document.typed import MisfitError, typed
 from nodevet.fixing.model import Risk
 from nodevet.model import refuse
-from nodevet.problems import Place, Problem, did_you_mean, quoted
 
 SIGNERS = "allowed_signers"
 RULES = "approval.yaml"

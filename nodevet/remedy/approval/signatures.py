@@ -14,7 +14,7 @@ from tempfile import TemporaryDirectory
 
 import msgspec
 
-from nodevet.printable import brief, sentence
+from nodevet.base.printable import brief, sentence
 from nodevet.remedy.approval.policy import SIGNERS, Policy
 
 NAMESPACE = "nodevet-plan@v1"

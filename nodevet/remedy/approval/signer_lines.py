@@ -8,8 +8,8 @@ import binascii
 import re
 from collections.abc import Iterator
 
+from nodevet.base.problems import Place, Problem, did_you_mean, quoted
 from nodevet.document.text import Source
-from nodevet.problems import Place, Problem, did_you_mean, quoted
 
 FORM = "alice@example.com ssh-ed25519 AAAA..."
 PRIVATE = "PRIVATE KEY-----"

@@ -7,6 +7,7 @@ from pathlib import Path
 import msgspec
 from msgspec.structs import replace
 
+from nodevet.fixing.result import Approval
 from nodevet.remedy.approval.judge import Standing, back, judge, standing, too_few, unfit
 from nodevet.remedy.approval.policy import Policy
 from nodevet.remedy.approval.signatures import (
@@ -22,7 +23,6 @@ from nodevet.remedy.approval.signatures import (
 )
 from nodevet.remedy.model import Plan
 from nodevet.remedy.plan.plan_file import read
-from nodevet.result import Approval
 
 __all__ = [
     "NAMESPACE",

@@ -10,6 +10,18 @@ from datetime import datetime
 
 from msgspec.structs import replace
 
+from nodevet.fixing.result import (
+    BY_HAND,
+    LEFT_OUT,
+    HostResult,
+    Outcome,
+    Ran,
+    Refusal,
+    Result,
+    StepResult,
+    chosen_of,
+    worst,
+)
 from nodevet.remedy.journal import records as journal
 from nodevet.remedy.journal.records import (
     HostEnd,
@@ -23,18 +35,6 @@ from nodevet.remedy.journal.records import (
 from nodevet.remedy.model import Plan, Step
 from nodevet.remedy.rollout.step_results import begin
 from nodevet.resource import State, same
-from nodevet.result import (
-    BY_HAND,
-    LEFT_OUT,
-    HostResult,
-    Outcome,
-    Ran,
-    Refusal,
-    Result,
-    StepResult,
-    chosen_of,
-    worst,
-)
 
 OPEN = frozenset({Outcome.UNKNOWN, Outcome.ROLLBACK_FAILED, Outcome.NOT_ATTEMPTED})
 """What a resumed run looks at again,"""

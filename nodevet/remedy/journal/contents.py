@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from nodevet.files import sync_folder, write_whole
+from nodevet.base.files import sync_folder, write_whole
 
 CONTENTS = "contents"
 LARGEST = 1 << 20  # bytes: nodevet.remote.state reads no larger file

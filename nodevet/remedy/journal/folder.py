@@ -14,8 +14,11 @@ from urllib.parse import quote
 import msgspec
 from msgspec.structs import replace
 
-from nodevet import __version__, typed
-from nodevet.files import open_regular, write_whole
+from nodevet import __version__
+from nodevet.base import typed
+from nodevet.base.files import open_regular, write_whole
+from nodevet.base.trust import distrust
+from nodevet.fixing.result import SCHEMA, Approval, HostResult, Outcome, Result
 from nodevet.model import Host
 from nodevet.remedy.approval.signatures import Signature
 from nodevet.remedy.journal import journal
@@ -28,8 +31,6 @@ from nodevet.remedy.model import Plan
 from nodevet.remedy.plan import plan_file
 from nodevet.remedy.upgrades import RESULT as RESULTS
 from nodevet.remedy.upgrades import UpgradeError, upgraded
-from nodevet.result import SCHEMA, Approval, HostResult, Outcome, Result
-from nodevet.trust import distrust
 
 PLAN = "plan.json"
 REACH = "reach.json"

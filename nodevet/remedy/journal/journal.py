@@ -17,9 +17,11 @@ from typing import Any, cast
 
 import msgspec
 
-from nodevet import typed
-from nodevet.files import open_regular, sync_folder
-from nodevet.printable import brief
+from nodevet.base import typed
+from nodevet.base.files import open_regular, sync_folder
+from nodevet.base.printable import brief
+from nodevet.base.trust import distrust
+from nodevet.base.upgrades import Upgrades
 from nodevet.remedy.journal.contents import CONTENTS, ContentStore
 from nodevet.remedy.journal.records import (
     EARLIEST,
@@ -47,8 +49,6 @@ from nodevet.remedy.journal.records import (
     state,
 )
 from nodevet.remedy.upgrades import JOURNAL, UpgradeError, upgraded
-from nodevet.trust import distrust
-from nodevet.upgrades import Upgrades
 
 __all__ = [
     "NAME",

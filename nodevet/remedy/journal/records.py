@@ -6,9 +6,9 @@ from typing import Any
 
 import msgspec
 
-from nodevet.printable import brief
+from nodevet.base.printable import brief
+from nodevet.fixing.result import Approval
 from nodevet.resource import State
-from nodevet.result import Approval
 
 SCHEMA = 3
 EARLIEST = 2  # of a run whose first record does not say

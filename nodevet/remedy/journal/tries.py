@@ -13,13 +13,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from nodevet.history.model import (
-    FixHost,
-    FixProof,
-    RecordedAction,
-    RecordedFixRun,
-    RecordedPlan,
-)
+from nodevet.fixing.result import HostResult, Result, StepResult
 from nodevet.remedy.journal.account import account
 from nodevet.remedy.journal.records import (
     ActionBegin,
@@ -36,7 +30,13 @@ from nodevet.remedy.journal.records import (
 )
 from nodevet.remedy.model import Plan
 from nodevet.resource import State, describe, same
-from nodevet.result import HostResult, Result, StepResult
+from nodevet.store.records.model import (
+    FixHost,
+    FixProof,
+    RecordedAction,
+    RecordedFixRun,
+    RecordedPlan,
+)
 
 CHANGING = (ActionBegin, ActionEnd, ActionUnknown, StepReverting, StepReverted)
 LONGEST = 400  # characters of a state

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from nodevet import typed
+from nodevet.base import typed
 from nodevet.remedy.model import Plan, Step
 from nodevet.resource import Actions, Contents, RestoreError, State, filled
 from nodevet.resource.file import WriteFile, text_of

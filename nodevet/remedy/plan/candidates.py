@@ -6,11 +6,11 @@ from datetime import datetime, timedelta
 import msgspec
 from msgspec.structs import replace
 
-from nodevet.catalog import Catalog
+from nodevet.base.problems import quoted
+from nodevet.checking.catalog import Catalog
 from nodevet.evidence.document import Evidence
 from nodevet.fixing.model import Fix, FixError, PlannedChange, Risk
 from nodevet.model import MORE, Baseline, Expectation, Finding, HostReport, Status, Verdict
-from nodevet.problems import quoted
 from nodevet.remedy.journal.attempts import Failure, runs_of
 from nodevet.remedy.model import Conflict
 from nodevet.remedy.plan import holders

@@ -8,10 +8,10 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 
-from nodevet.identity import SHOWN
+from nodevet.base.problems import quoted
+from nodevet.checking.identity import SHOWN
+from nodevet.checking.machines import machine, one_machine
 from nodevet.inventory.settings import name_problem
-from nodevet.machines import machine, one_machine
-from nodevet.problems import quoted
 from nodevet.remedy.model import Plan, Step
 from nodevet.remedy.plan.holders import fault
 from nodevet.remedy.settings import faults

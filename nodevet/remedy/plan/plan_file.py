@@ -4,11 +4,11 @@ import hashlib
 
 import msgspec
 
-from nodevet import typed
+from nodevet.base import typed
+from nodevet.base.upgrades import Upgrades
 from nodevet.remedy.model import VERSION, Plan, PlanError
 from nodevet.remedy.plan.contradictions import contradictions
 from nodevet.remedy.upgrades import PLAN, UpgradeError, upgraded
-from nodevet.upgrades import Upgrades
 
 MOST_TOLD = 5  # contradictions of a plan
 

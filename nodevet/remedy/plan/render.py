@@ -9,8 +9,8 @@ from enum import Enum
 from itertools import groupby, pairwise
 from typing import Any
 
+from nodevet.base.printable import brief, plain
 from nodevet.model import Finding, Subject, Verdict
-from nodevet.printable import brief, plain
 from nodevet.remedy.model import Conflict, Plan, Step
 from nodevet.remedy.moments import moment
 from nodevet.remedy.plan import signed

@@ -9,8 +9,8 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
+from nodevet.base.printable import ELLIPSIS, cells, cut
 from nodevet.fixing.model import Risk
-from nodevet.printable import ELLIPSIS, cells, cut
 from nodevet.sheet.text import GAP, column, count, nodeset, pad, wrap
 
 MORE = "↪ "

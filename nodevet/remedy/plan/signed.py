@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 import msgspec
 
-from nodevet.printable import brief, plain
+from nodevet.base.printable import brief, plain
 from nodevet.remedy.model import Plan, PlannedNode, Step
 from nodevet.report.parts.words import in_ranges
 from nodevet.resource import Contents, Resource, State, describe, filled, kind_of

@@ -3,8 +3,8 @@
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 
+from nodevet.base.printable import brief, plain
 from nodevet.fixing.model import Risk
-from nodevet.printable import brief, plain
 from nodevet.remedy.approval.judge import Standing
 from nodevet.remedy.model import Plan, Step
 from nodevet.remedy.moments import until

@@ -4,8 +4,8 @@ import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from nodevet import __version__
+from nodevet.base.printable import LONGEST, cells, plain
 from nodevet.model import Finding, HostReport, Run, Status
-from nodevet.printable import LONGEST, cells, plain
 from nodevet.remedy.plan.candidates import Left, Withheld
 from nodevet.remedy.plan.planner import Proposal
 from nodevet.remedy.plan.screen import Row, table

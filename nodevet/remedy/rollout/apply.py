@@ -11,6 +11,7 @@ from types import FrameType
 
 from msgspec.structs import replace
 
+from nodevet.fixing.result import LEFT_OUT, NO_FURTHER, HostResult, Outcome, Refusal
 from nodevet.fleet.executor import Executor
 from nodevet.model import Baseline
 from nodevet.remedy.events import (
@@ -38,7 +39,6 @@ from nodevet.remedy.rollout.limits import (
 from nodevet.remedy.rollout.node_run import NodeApply, NodeTask
 from nodevet.remedy.rollout.session import NodeSession, SessionTerms
 from nodevet.remedy.rollout.step_results import begin
-from nodevet.result import LEFT_OUT, NO_FURTHER, HostResult, Outcome, Refusal
 
 Work = Callable[[str, bool], HostResult]
 """(host, whether it is a canary) -> how it ended. Runs in a thread of its own."""

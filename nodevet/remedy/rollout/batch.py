@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from nodevet.evidence.document import Evidence
 from nodevet.fixing.model import Risk
+from nodevet.fixing.result import Outcome
 from nodevet.remedy.journal.journal import JournalError
 from nodevet.remedy.journal.records import StepLooked
 from nodevet.remedy.model import Step
@@ -23,7 +24,6 @@ from nodevet.remedy.rollout.step_results import of_packages
 from nodevet.remedy.rollout.step_run import Steps, Written
 from nodevet.remedy.rollout.verify import Looks, Verified
 from nodevet.resource import Resource, State, kind_of, may_change, moved, restarts
-from nodevet.result import Outcome
 
 
 class MovedError(Exception):

@@ -2,13 +2,13 @@
 
 from collections.abc import Iterable
 
+from nodevet.fixing.result import Refusal
 from nodevet.fleet.executor import WorkError
 from nodevet.remedy.model import Step
 from nodevet.remedy.rollout.clearance import RefusedError
 from nodevet.remedy.rollout.session import BlindError, NodeSession
 from nodevet.remedy.rollout.verify import Looks
 from nodevet.resource import Resource, RestoreError, State, apart, same, unnamed
-from nodevet.result import Refusal
 
 
 def unmanaged(session: NodeSession, steps: Iterable[Step]) -> None:

@@ -8,6 +8,7 @@ from functools import partial
 from msgspec.structs import replace
 
 from nodevet.evidence.document import Evidence
+from nodevet.fixing.result import Outcome
 from nodevet.fleet.executor import LockedError, WorkError
 from nodevet.remedy.events import Phase
 from nodevet.remedy.journal.journal import HostBegin
@@ -19,7 +20,6 @@ from nodevet.remedy.rollout.session import BlindError, LostError, NodeSession
 from nodevet.remedy.rollout.step_results import of_packages
 from nodevet.remedy.rollout.step_run import Steps
 from nodevet.resource import RunCommand
-from nodevet.result import Outcome
 
 
 class RebootProof:

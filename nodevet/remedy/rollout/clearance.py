@@ -11,10 +11,10 @@ import msgspec
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.host import HostInfo
 from nodevet.fixing.model import Risk
+from nodevet.fixing.result import Refusal
 from nodevet.remedy.model import PlannedNode, Step
 from nodevet.remedy.plan.holders import spared
 from nodevet.remedy.rollout import preconditions
-from nodevet.result import Refusal
 
 Closed = Callable[[bool], str]
 """Why no step may be begun now, or with True why the node may not be rebooted; else empty."""

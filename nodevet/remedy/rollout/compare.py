@@ -7,11 +7,11 @@ from enum import Enum
 import msgspec
 from msgspec.structs import replace
 
-from nodevet.catalog import Catalog
+from nodevet.checking.catalog import Catalog
+from nodevet.checking.judge import judge
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.processes import Processes, service_of
 from nodevet.fixing.model import FixError, PlannedChange
-from nodevet.judge import judge
 from nodevet.model import Baseline, Finding, Severity, Verdict
 from nodevet.remedy.model import Step
 from nodevet.remedy.plan.holders import around

@@ -4,12 +4,12 @@ from collections.abc import Sequence
 from functools import partial
 
 from nodevet.evidence.document import Evidence
+from nodevet.fixing.result import Outcome, StepResult
 from nodevet.remedy.model import Step
 from nodevet.remedy.rollout.ledger import Ledger
 from nodevet.remedy.rollout.session import BlindError, LostError
 from nodevet.remedy.rollout.step_run import Steps
 from nodevet.resource import State, apart, kind_of, moved
-from nodevet.result import Outcome, StepResult
 
 
 def settings_of(result: StepResult) -> tuple[State, ...]:

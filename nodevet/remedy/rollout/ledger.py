@@ -7,9 +7,9 @@ from msgspec.structs import replace
 
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.gpu import Gpus
+from nodevet.fixing.result import Outcome, StepResult
 from nodevet.remedy.model import PlannedNode, Step
 from nodevet.remedy.rollout.step_results import of_packages
-from nodevet.result import Outcome, StepResult
 
 BAD = frozenset({Outcome.FAILED, Outcome.ROLLBACK_FAILED, Outcome.UNKNOWN})
 WRITTEN = frozenset({Outcome.CHANGED, Outcome.PENDING})

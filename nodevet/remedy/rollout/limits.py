@@ -4,7 +4,7 @@ import re
 
 import msgspec
 
-from nodevet.result import CANARY_NOT_REBOOTED, CANARY_PENDING, HostResult, Outcome
+from nodevet.fixing.result import CANARY_NOT_REBOOTED, CANARY_PENDING, HostResult, Outcome
 
 FAILURES = frozenset({Outcome.FAILED, Outcome.ROLLBACK_FAILED, Outcome.UNKNOWN})
 PROOFS = frozenset({Outcome.CHANGED, Outcome.VERIFIED_AFTER_REBOOT})

@@ -6,6 +6,7 @@ from contextlib import suppress
 
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.host import HostInfo
+from nodevet.fixing.result import HostResult, Outcome, Refusal, worst
 from nodevet.fleet.executor import LockedError, WorkError
 from nodevet.remedy.events import Phase
 from nodevet.remedy.journal.account import host_end
@@ -24,7 +25,6 @@ from nodevet.remedy.rollout.resume import NodeResume, recall
 from nodevet.remedy.rollout.session import BlindError, LostError, NodeSession
 from nodevet.remedy.rollout.step_results import begin
 from nodevet.remedy.rollout.step_run import Steps
-from nodevet.result import HostResult, Outcome, Refusal, worst
 
 __all__ = ["NodeApply", "NodeTask"]
 

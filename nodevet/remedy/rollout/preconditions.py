@@ -9,15 +9,15 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import IO
 
-from nodevet.durations import elapsed
+from nodevet.base.durations import elapsed
+from nodevet.base.printable import brief
+from nodevet.checking.identity import NO_NAME, is_same_name, own_gpus
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.gpu import Gpu, Gpus
 from nodevet.evidence.host import HostInfo
 from nodevet.evidence.processes import Process, Processes, service_of
 from nodevet.fixing.model import Risk
-from nodevet.identity import NO_NAME, is_same_name, own_gpus
 from nodevet.model import Baseline
-from nodevet.printable import brief
 from nodevet.remedy.model import Plan, PlannedNode, Step
 from nodevet.remedy.plan.holders import MONITORS, monitor, needs_them_gone, spared
 

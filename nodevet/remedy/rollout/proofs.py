@@ -3,13 +3,13 @@
 from collections.abc import Iterable, Iterator, Sequence
 
 from nodevet.evidence.host import HostInfo
+from nodevet.fixing.result import Outcome
 from nodevet.model import Finding, Verdict
 from nodevet.remedy.journal.records import Proof
 from nodevet.remedy.model import Step
 from nodevet.remedy.rollout.compare import StepContext
 from nodevet.remedy.rollout.ledger import Ledger
 from nodevet.remedy.rollout.session import TimedEvidence
-from nodevet.result import Outcome
 
 PROVED = (Outcome.CHANGED, Outcome.VERIFIED_AFTER_REBOOT)
 MOST = 128  # keys of one check: one that says ok of more proves nothing here

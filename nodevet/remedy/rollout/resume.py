@@ -6,6 +6,7 @@ from msgspec.structs import replace
 
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.host import HostInfo
+from nodevet.fixing.result import Outcome, Refusal, StepResult
 from nodevet.remedy.journal.journal import JournalState, Stage
 from nodevet.remedy.model import Step
 from nodevet.remedy.rollout.batch import StepBatch, together
@@ -17,7 +18,6 @@ from nodevet.remedy.rollout.session import BlindError
 from nodevet.remedy.rollout.step_results import of_packages, recalled
 from nodevet.remedy.rollout.step_run import ENDED, Steps, Written
 from nodevet.resource import Resource, State
-from nodevet.result import Outcome, Refusal, StepResult
 
 
 class NodeResume:

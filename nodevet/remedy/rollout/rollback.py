@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.gpu import Gpus
 from nodevet.evidence.host import HostInfo
+from nodevet.fixing.result import HostResult, Outcome, Refusal, StepResult, worst
 from nodevet.fleet.executor import LockedError, WorkError
 from nodevet.remedy.events import Phase
 from nodevet.remedy.journal.account import (
@@ -36,7 +37,6 @@ from nodevet.remedy.rollout.session import BlindError, LostError, NodeSession
 from nodevet.remedy.rollout.step_results import begin, of_packages
 from nodevet.remedy.rollout.waits import waits_for
 from nodevet.resource import Resource, State, same
-from nodevet.result import HostResult, Outcome, Refusal, StepResult, worst
 
 BACK = frozenset({Outcome.ROLLED_BACK, Outcome.PENDING})
 

@@ -10,6 +10,7 @@ import msgspec
 
 from nodevet.evidence.document import Evidence, EvidenceError, decode
 from nodevet.evidence.host import HostInfo
+from nodevet.fixing.result import said
 from nodevet.fleet.executor import Acted, Executor, LockedError, WorkError
 from nodevet.remedy.events import Doing, Heard, Phase, safely, silent
 from nodevet.remedy.journal.contents import ContentError
@@ -30,7 +31,6 @@ from nodevet.resource import (
     restore,
     same,
 )
-from nodevet.result import said
 
 Answer = TypeVar("Answer")
 

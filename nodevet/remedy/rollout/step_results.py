@@ -2,10 +2,10 @@
 
 from msgspec.structs import replace
 
+from nodevet.fixing.result import Ran, StepResult
 from nodevet.remedy.journal.journal import StepState
 from nodevet.remedy.model import Step
 from nodevet.resource import kind_of
-from nodevet.result import Ran, StepResult
 
 
 def of_packages(step: Step) -> bool:

@@ -6,6 +6,7 @@ import msgspec
 from msgspec.structs import replace
 
 from nodevet.evidence.document import Evidence
+from nodevet.fixing.result import Outcome, Ran, Refusal, StepResult, said
 from nodevet.fleet.executor import WorkError
 from nodevet.remedy.events import Phase
 from nodevet.remedy.journal.journal import StepState
@@ -27,7 +28,6 @@ from nodevet.remedy.rollout.session import BlindError, LostError, NodeSession
 from nodevet.remedy.rollout.step_results import begin, recalled
 from nodevet.remedy.rollout.verify import Verification, Verifier
 from nodevet.resource import State, holds
-from nodevet.result import Outcome, Ran, Refusal, StepResult, said
 
 ENDED = "the controller ended in the middle of it"
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 SHARE = 0.003  # of one core that looking may cost a section, if it does not say another
 LONGEST = 600.0  # seconds
 SHORTEST = 0.1  # seconds from one look to the next
-LOOKS = 2048  # the first and the last included, nodevet/bounds.py
+LOOKS = 2048  # the first and the last included, nodevet/base/bounds.py
 AHEAD = 60.0  # seconds at most to wait for the beginning
 SPARE = 1.0  # seconds of the section that are left to answer in
 

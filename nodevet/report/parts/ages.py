@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
-from nodevet.age import instant, seconds_of
-from nodevet.durations import coarse
+from nodevet.base.age import instant, seconds_of
+from nodevet.base.durations import coarse
 from nodevet.model import HostReport, HostSummary, Run, Status
 from nodevet.sheet.text import count
 

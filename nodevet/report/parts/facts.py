@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator, Mapping
 
-from nodevet.durations import elapsed
+from nodevet.base.durations import elapsed
+from nodevet.base.printable import brief
 from nodevet.model import HostFacts, HostReport, Run, Status, Verdict
-from nodevet.printable import brief
 from nodevet.sheet.text import GAP, column, columns, count, nodeset, wrap
 
 CHOICE = "baseline"  # nodevet.baseline.choose.CHECK: a finding under it says that none was chosen

@@ -9,15 +9,15 @@ from typing import Any
 
 import msgspec
 
-from nodevet.durations import elapsed
+from nodevet.base.durations import elapsed
+from nodevet.base.printable import brief, plain
+from nodevet.fixing.result import HostResult, Outcome, Result, StepResult
 from nodevet.model import Finding, Verdict
-from nodevet.printable import brief, plain
 from nodevet.report.parts import fixes
 from nodevet.report.parts.facts import watts
 from nodevet.report.parts.page_data import Shared, given, shortened, text
 from nodevet.report.parts.words import in_ranges
 from nodevet.resource import Contents, State, describe, kind_of
-from nodevet.result import HostResult, Outcome, Result, StepResult
 from nodevet.sheet.text import count, name, nodeset
 
 TONES = {

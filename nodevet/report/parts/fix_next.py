@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from nodevet.result import (
+from nodevet.fixing.result import (
     BY_HAND,
     CANARY_NOT_REBOOTED,
     CANARY_PENDING,

@@ -10,10 +10,10 @@ from itertools import groupby
 
 import msgspec
 
-from nodevet.printable import brief, cells, plain
+from nodevet.base.printable import brief, cells, plain
+from nodevet.fixing.result import HostResult, Outcome, Result, StepResult
 from nodevet.report.parts import fixes
 from nodevet.report.parts.fix_next import next_steps
-from nodevet.result import HostResult, Outcome, Result, StepResult
 from nodevet.sheet.text import GAP, count, name, nodeset, pad, wrap
 
 ALIKE = 3  # more changes of one kind than that are counted, not listed

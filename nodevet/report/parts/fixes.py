@@ -7,16 +7,16 @@ import re
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from nodevet.durations import elapsed
+from nodevet.base.durations import elapsed
+from nodevet.base.printable import brief, plain
 from nodevet.model import Finding, Verdict
-from nodevet.printable import brief, plain
 from nodevet.report.parts.hunks import hunks
 from nodevet.report.parts.words import in_ranges
 from nodevet.sheet.text import count, name, nodeset
 
 if TYPE_CHECKING:
+    from nodevet.fixing.result import HostResult, Outcome, Ran, Result, StepResult
     from nodevet.resource import Contents, State
-    from nodevet.result import HostResult, Outcome, Ran, Result, StepResult
 
 LONGEST = 240  # columns of one reason
 CONTEXT = 2  # unchanged lines around a change of a file
@@ -80,7 +80,7 @@ def change(step: "StepResult") -> str:
 
 def ran(one: "Ran") -> str:
     """An action and how it ended."""
-    from nodevet.result import said
+    from nodevet.fixing.result import said
 
     if one.ok is None:
         return f"{plain(one.action.label)}: its end is not known"
@@ -143,7 +143,7 @@ def diffs(step: "StepResult", contents: "Contents") -> dict[str, tuple[str, ...]
 
 def tally(result: "Result") -> "dict[Outcome, int]":
     """How many hosts ended in each way; worst first, and every way is there."""
-    from nodevet.result import Outcome
+    from nodevet.fixing.result import Outcome
 
     counted = Counter(host.outcome for host in result.hosts)
     return {outcome: counted[outcome] for outcome in Outcome}

@@ -7,8 +7,9 @@ from typing import Any
 
 import msgspec
 
-from nodevet.changes import Marks
-from nodevet.durations import elapsed
+from nodevet.base.durations import elapsed
+from nodevet.base.printable import brief
+from nodevet.checking.changes import Marks
 from nodevet.model import (
     Finding,
     HostOutcome,
@@ -21,7 +22,6 @@ from nodevet.model import (
 )
 from nodevet.news import marks_of, since_words
 from nodevet.news import words as news_in_words
-from nodevet.printable import brief
 from nodevet.report.parts.ages import evidence_age, last_time
 from nodevet.report.parts.causes import causes_of
 from nodevet.report.parts.ranges import shape, spanned

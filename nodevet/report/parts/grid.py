@@ -9,8 +9,8 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
+from nodevet.base.printable import cells
 from nodevet.model import Severity
-from nodevet.printable import cells
 from nodevet.report.parts.fold import Line
 from nodevet.sheet.colours import DIM, MAGENTA, RED, YELLOW, sgr
 from nodevet.sheet.text import GAP, WIDEST, nodeset, pad, wrap

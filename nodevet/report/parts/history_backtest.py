@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator, Sequence
 
+from nodevet.base.printable import plain
 from nodevet.history.backtest import Backtest, BacktestNight, CheckDelta, Foreseen, LastNight
-from nodevet.printable import plain
 from nodevet.sheet.clock import Clock
 from nodevet.sheet.model import Cell, FactBlock, Sheet, TableBlock
 from nodevet.sheet.text import count, nodeset

@@ -5,9 +5,9 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
+from nodevet.base.printable import brief, plain
 from nodevet.history.blame import LONG_DAYS, Blame, ChangeLine, DriftGroup, DriftLook
 from nodevet.model import show
-from nodevet.printable import brief, plain
 from nodevet.sheet.clock import Clock
 from nodevet.sheet.model import Cell, Sheet, TableBlock
 from nodevet.sheet.text import count, nodeset

@@ -3,13 +3,13 @@
 import re
 from collections.abc import Iterable, Iterator, Sequence
 
-from nodevet.durations import elapsed
-from nodevet.history.model import RecordedAction, RecordedFixRun
-from nodevet.printable import brief, plain
-from nodevet.result import Outcome
+from nodevet.base.durations import elapsed
+from nodevet.base.printable import brief, plain
+from nodevet.fixing.result import Outcome
 from nodevet.sheet.clock import Clock
 from nodevet.sheet.model import Cell, Sheet, TableBlock
 from nodevet.sheet.text import count, name
+from nodevet.store.records.model import RecordedAction, RecordedFixRun
 
 GPU = re.compile(r"GPU-[0-9a-f-]{36}:")
 BAD = (Outcome.ROLLBACK_FAILED.value, Outcome.UNKNOWN.value)

@@ -5,13 +5,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from msgspec.structs import replace
 
-from nodevet.durations import elapsed
+from nodevet.base.durations import elapsed
+from nodevet.base.printable import brief, plain
 from nodevet.history.listing import RunLine, troubles
-from nodevet.history.model import FindingSpan, RecordedRun, RecordedVisit, RunState
 from nodevet.history.moves import PartMove
 from nodevet.history.run_diff import FactDiff, FindingDiff, HostDiff, RunDiff
 from nodevet.model import Finding, HostOutcome, Severity
-from nodevet.printable import brief, plain
 from nodevet.report.parts.fold import Line, lines
 from nodevet.report.parts.words import in_ranges
 from nodevet.sheet.clock import Clock
@@ -25,6 +24,7 @@ from nodevet.sheet.model import (
     TableBlock,
 )
 from nodevet.sheet.text import count, nodeset
+from nodevet.store.records.model import FindingSpan, RecordedRun, RecordedVisit, RunState
 
 LONGEST = 120  # columns of one value
 STATES = {RunState.COMPLETE: "quiet", RunState.RUNNING: "warning", RunState.INCOMPLETE: "warning"}

@@ -2,20 +2,12 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from nodevet.age import seconds_of
+from nodevet.base.age import seconds_of
+from nodevet.base.printable import brief, plain
 from nodevet.history.listing import troubles
-from nodevet.history.model import (
-    FindingSpan,
-    FixProof,
-    Part,
-    PartPlace,
-    RecordedRun,
-    RunState,
-)
 from nodevet.history.passport import PartFault, Passport, Stay
 from nodevet.history.story import FixedSince, HostStory, Night, StoryEvent, StoryKind
 from nodevet.model import Finding, HostFacts, HostOutcome, Severity, Verdict
-from nodevet.printable import brief, plain
 from nodevet.report.parts.fold import lines
 from nodevet.report.parts.history_fixes import likeness, repairs, tone, what_changed, words
 from nodevet.report.parts.history_runs import KINDS, Since, findings, short
@@ -23,6 +15,14 @@ from nodevet.report.parts.words import difference, subjects_of
 from nodevet.sheet.clock import Clock
 from nodevet.sheet.model import Cell, FactBlock, Sheet, TableBlock
 from nodevet.sheet.text import count, name
+from nodevet.store.records.model import (
+    FindingSpan,
+    FixProof,
+    Part,
+    PartPlace,
+    RecordedRun,
+    RunState,
+)
 
 LONGEST = 200  # columns of one text
 MOST_NIGHTS = 60  # marks of runs

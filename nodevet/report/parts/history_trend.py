@@ -1,7 +1,7 @@
 """How something went from run to run, as a sheet with a chart. Pure."""
 
+from nodevet.base.printable import brief, plain
 from nodevet.history.trend import CheckPoint, CheckTrend, FieldPoint, FieldTrend, PartSeries
-from nodevet.printable import brief, plain
 from nodevet.report.parts.history_runs import short
 from nodevet.sheet.chart import number_of
 from nodevet.sheet.clock import Clock

@@ -6,8 +6,8 @@ Findings that say the same are told once, with all their subjects; nothing is cu
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
+from nodevet.base.printable import plain
 from nodevet.model import Finding, HostReport, Run, Severity, Status, Verdict
-from nodevet.printable import plain
 from nodevet.report.parts.ages import read_at
 from nodevet.report.parts.causes import with_causes
 from nodevet.report.parts.facts import baseline_of, rows

@@ -7,11 +7,11 @@ fixes `nodevet.report.parts.fix_data` makes the same. What hosts share is there 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from nodevet.changes import Marks
-from nodevet.durations import elapsed
+from nodevet.base.durations import elapsed
+from nodevet.base.printable import brief
+from nodevet.checking.changes import Marks
 from nodevet.model import Finding, HostReport, Run, Status, Verdict
 from nodevet.news import marks_of, since_words
-from nodevet.printable import brief
 from nodevet.report.diff import value_lines
 from nodevet.report.parts import facts
 from nodevet.report.parts.ages import read_at

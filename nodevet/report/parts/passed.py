@@ -1,7 +1,7 @@
 """What passed and what does not apply, as lines: for whoever asks for every check. Pure."""
 
+from nodevet.base.printable import brief, cells
 from nodevet.model import Finding, Run, Verdict, show
-from nodevet.printable import brief, cells
 from nodevet.report.parts.fold import Line
 from nodevet.report.parts.words import LIMIT, SENTENCE, subjects_of, values
 

@@ -8,8 +8,8 @@ from urllib.parse import quote
 import msgspec
 
 from nodevet import __version__
-from nodevet.printable import ELLIPSIS, cells, plain
-from nodevet.problems import Problem
+from nodevet.base.printable import ELLIPSIS, cells, plain
+from nodevet.base.problems import Problem
 from nodevet.sheet.json import encode
 
 WIDEST = 160  # columns of a line that is shown, if none are said

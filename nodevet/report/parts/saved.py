@@ -4,10 +4,10 @@ from typing import TypeVar
 
 import msgspec
 
-from nodevet import typed
+from nodevet.base import typed
+from nodevet.base.upgrades import Document, Upgrades, leads, stepped
 from nodevet.model import RUN_SCHEMA, Run
 from nodevet.report.parts.errors import ReportError
-from nodevet.upgrades import Document, Upgrades, leads, stepped
 
 UPGRADES: Upgrades = {}
 

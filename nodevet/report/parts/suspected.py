@@ -1,7 +1,7 @@
 """The budget rule in words: what must be read before any single host. Pure."""
 
+from nodevet.base.printable import brief
 from nodevet.model import Run, Suspicion
-from nodevet.printable import brief
 from nodevet.report.parts.fold import listed
 from nodevet.sheet.colours import BOLD, sgr
 from nodevet.sheet.text import count, nodeset, wrap

@@ -5,9 +5,9 @@ from typing import Any
 
 import msgspec
 
+from nodevet.base.printable import brief, plain
 from nodevet.evidence.sections import section_of
 from nodevet.model import NODE, Finding, Verdict, show
-from nodevet.printable import brief, plain
 from nodevet.sheet.text import count, cut_pair, plural
 
 DIGITS = 9  # of a number that is shown in a range

@@ -6,11 +6,11 @@ import re
 from dataclasses import replace
 from pathlib import Path
 
+from nodevet.base.printable import brief
+from nodevet.base.problems import Place, did_you_mean
 from nodevet.document.parse import parse
 from nodevet.document.text import Source
 from nodevet.document.tree import dotted, plain
-from nodevet.printable import brief
-from nodevet.problems import Place, did_you_mean
 from nodevet_sim.description import LogLine
 from nodevet_sim.scenario.errors import ScenarioError
 from nodevet_sim.scenario.format import FIELDS, SHORT, NodePart

@@ -6,11 +6,11 @@ from typing import Any, get_args
 import pydantic
 from pydantic_core import ErrorDetails
 
+from nodevet.base.printable import brief, sentence
+from nodevet.base.problems import did_you_mean, either, quoted
 from nodevet.document.complaint import Complaint
 from nodevet.document.tree import Broken, Node, Scalar, Sequence, Spot, follow
 from nodevet.document.tree import Mapping as Map
-from nodevet.printable import brief, sentence
-from nodevet.problems import did_you_mean, either, quoted
 
 NOUNS = {  # pydantic's error type: what is expected
     "int_type": "a whole number",

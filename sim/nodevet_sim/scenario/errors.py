@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from nodevet.problems import Problem, listed
+from nodevet.base.problems import Problem, listed
 
 
 class ScenarioError(Exception):

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 import pydantic
 from pydantic import AfterValidator, BeforeValidator, Field
 
-from nodevet.problems import did_you_mean
+from nodevet.base.problems import did_you_mean
 from nodevet.remote.probe.cpulist import parse_cpulist
 from nodevet_sim.captured import AREAS
 from nodevet_sim.faults import FAULTS

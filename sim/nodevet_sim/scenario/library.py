@@ -4,11 +4,11 @@ from collections.abc import Iterator
 from importlib.resources import files
 from pathlib import Path
 
+from nodevet.base.printable import brief
+from nodevet.base.problems import Problem, did_you_mean
 from nodevet.document.parse import parse
 from nodevet.document.text import read
 from nodevet.document.tree import Scalar
-from nodevet.printable import brief
-from nodevet.problems import Problem, did_you_mean
 from nodevet_sim.scenario.errors import ScenarioError
 
 ENDINGS = (".yaml", ".yml")

@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from nodevet.problems import Place, Problem
+from nodevet.base.problems import Place, Problem
 from nodevet_sim.description import LogLine
 from nodevet_sim.faults import FaultError
 from nodevet_sim.scenario.errors import ScenarioError

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from nodevet.base.printable import plain
 from nodevet.fleet import Options
 from nodevet.fleet.controller.shards import orders
 from nodevet.fleet.protocol.framing import (
@@ -28,7 +29,6 @@ from nodevet.fleet.protocol.framing import (
 )
 from nodevet.fleet.protocol.payload import request
 from nodevet.model import Host
-from nodevet.printable import plain
 
 outcomes = st.builds(
     VisitOutcome,

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from nodevet.baseline import params_of
-from nodevet.catalog import Catalog
+from nodevet.checking.catalog import Catalog
 from nodevet.evidence.core import NOT_ASKED
 from nodevet.evidence.document import Evidence, decode
 from nodevet.fleet.protocol import payload

@@ -14,7 +14,7 @@ import msgspec
 import pytest
 
 import nodevet_sim
-from nodevet.bounds import Text
+from nodevet.base.bounds import Text
 from nodevet.evidence.core import Record
 from nodevet.evidence.document import decode
 from nodevet.evidence.gpu import Gpu, Gpus, NvLink

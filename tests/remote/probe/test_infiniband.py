@@ -8,8 +8,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from nodevet import typed
-from nodevet.catalog import Catalog
+from nodevet.base import typed
+from nodevet.checking.catalog import Catalog
 from nodevet.evidence.document import decode
 from nodevet.remote.probe.collectors import infiniband
 from nodevet.remote.probe.files import Absent

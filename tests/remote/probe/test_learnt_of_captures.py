@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from nodevet.baseline import params_of
-from nodevet.catalog import Catalog
+from nodevet.checking.catalog import Catalog
 from nodevet.evidence.document import Evidence, decode
 from nodevet.model import Value, Verdict
 from nodevet.remote.probe.children import gather

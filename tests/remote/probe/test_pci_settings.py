@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from lspci import dumped, functions_of, told, write
 
-from nodevet.catalog import Catalog
+from nodevet.checking.catalog import Catalog
 from nodevet.evidence.document import decode
 from nodevet.model import Verdict
 from nodevet.remote.probe.collectors import pci, pci_settings

@@ -5,7 +5,7 @@ from itertools import takewhile
 
 import msgspec
 
-from nodevet.printable import LONGEST, brief
+from nodevet.base.printable import LONGEST, brief
 
 SHOWN = 20  # problems that are printed before the rest is only counted: one screen
 LONGEST_PATH = 4096  # columns of a file's name

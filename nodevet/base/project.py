@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from nodevet.trust import distrust
+from nodevet.base.trust import distrust
 
 CODE = ("checks", "fixes")
 DATA = ("baselines",)

@@ -58,7 +58,7 @@ def remember(
     """
     from pathlib import Path
 
-    from nodevet.files import write_whole
+    from nodevet.base.files import write_whole
 
     known = []
     for path in files:
@@ -210,8 +210,8 @@ def _read(path: str, whose: int | None = None) -> bytes:
 
 
 def _check_folder(folder: str) -> None:
-    """Raises PermissionError if another user may decide what is in it. See nodevet.trust, which is
-    more lenient and takes longer to import than all of this."""
+    """Raises PermissionError if another user may decide what is in it. See nodevet.base.trust,
+    which is more lenient and takes longer to import than all of this."""
     _check_own(os.stat(folder), 0o022)
     for path in {*_above(folder), *_above(os.path.realpath(folder))}:
         for found in (os.lstat(path), os.stat(path)):

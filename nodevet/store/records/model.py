@@ -168,7 +168,7 @@ class FixHost(msgspec.Struct, frozen=True, kw_only=True):
     """A host that a run of fixes came to."""
 
     host: str
-    outcome: str  # nodevet.result's words
+    outcome: str  # nodevet.fixing.result's words
     why: str = ""
 
 
@@ -203,7 +203,7 @@ class RecordedAction(msgspec.Struct, frozen=True, kw_only=True):
     resource: str
     before: str
     after: str  # empty: not known
-    outcome: str  # of the step, in nodevet.result's words
+    outcome: str  # of the step, in nodevet.fixing.result's words
     at: str  # ISO 8601
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from nodevet import typed
+from nodevet.base import typed
 from nodevet.evidence.core import SectionRecord
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.drives import Drives
@@ -16,7 +16,7 @@ from nodevet.evidence.mlxlink import Mlxlink
 from nodevet.evidence.network import Network
 from nodevet.evidence.nvme import Nvme
 from nodevet.evidence.pci import Pci
-from nodevet.history.parts import drive_id, gpu_id, nvme_id, rdma_id
+from nodevet.store.records.parts import drive_id, gpu_id, nvme_id, rdma_id
 
 Key = tuple[str, str, str]  # part, name, subject
 Counted = tuple[str, str, str, int | None]  # and the value

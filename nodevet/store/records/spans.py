@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 
-from nodevet.changes import FindingNews, HostNews, News
-from nodevet.history.model import FixProof, Moment, SpanEnd
+from nodevet.checking.changes import FindingNews, HostNews, News
 from nodevet.model import NODE, Finding, HostReport, Severity, Status, Subject, Verdict
+from nodevet.store.records.model import FixProof, Moment, SpanEnd
 
 SPANNING = frozenset({Verdict.FAIL, Verdict.UNKNOWN, Verdict.WAIVED})
 TROUBLE = frozenset({Verdict.FAIL, Verdict.UNKNOWN})

@@ -3,7 +3,7 @@
 A slip in DNS, in `HostName` of ssh_config or in an inventory leads to another machine, which
 then is vetted twice while the one that was meant is not vetted at all. Two signs tell:
 
-- two names of a run meet the same boot_id, or a GPU of the same UUID: see nodevet.machines;
+- two names of a run meet the same boot_id, or a GPU of the same UUID (nodevet.checking.machines);
 - a node's own host name (/proc/sys/kernel/hostname) is not the name that it is listed under.
 """
 
@@ -13,12 +13,12 @@ from ipaddress import ip_address
 
 from msgspec.structs import replace
 
+from nodevet.base.printable import brief
+from nodevet.checking.machines import Machine, OneMachine, machine, one_machine, undecided
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.gpu import Gpus
 from nodevet.evidence.host import HostInfo
-from nodevet.machines import Machine, OneMachine, machine, one_machine, undecided
 from nodevet.model import Finding, Host, HostReport, HostSummary, Verdict, fail, unknown
-from nodevet.printable import brief
 
 SAME_MACHINE = "host_identity"
 HOSTNAME = "hostname"

@@ -11,8 +11,8 @@ from itertools import chain, islice
 
 from msgspec.structs import replace
 
-from nodevet import typed
-from nodevet.catalog import Catalog
+from nodevet.base import typed
+from nodevet.checking.catalog import Catalog
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.transient import transient
 from nodevet.model import (

@@ -18,11 +18,11 @@ from typing import TYPE_CHECKING
 
 import nodevet.checks
 import nodevet.fixes
+from nodevet.base.files import open_regular
+from nodevet.base.problems import did_you_mean
+from nodevet.base.project import Project
 from nodevet.evidence.sections import unknown_path
-from nodevet.files import open_regular
 from nodevet.model import Check
-from nodevet.problems import did_you_mean
-from nodevet.project import Project
 
 if TYPE_CHECKING:
     from nodevet.fixing.model import Fix

@@ -12,7 +12,7 @@ from nodevet.evidence.ids import is_id
 from nodevet.evidence.infiniband import Infiniband, RdmaDevice
 from nodevet.evidence.network import Network
 from nodevet.evidence.nvme import Nvme, NvmeController
-from nodevet.history.model import Part, PartKind
+from nodevet.store.records.model import Part, PartKind
 
 Held = tuple[Part, str]  # with its slot
 

@@ -7,7 +7,7 @@ clock may be wrong, and `clock_skew` asks about that.
 
 from datetime import datetime, timezone
 
-from nodevet.durations import coarse
+from nodevet.base.durations import coarse
 
 CHECK = "evidence_age"
 """What such a finding stands under in the place of a check."""
