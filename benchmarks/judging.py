@@ -10,9 +10,9 @@ from nodevet.checking.judge import judge
 from nodevet.evidence.document import Evidence, opened
 from nodevet.fleet import Visit
 from nodevet.model import Baseline, Host
-from nodevet.run.context import VetContext, open_context
-from nodevet.run.saved import replay
-from nodevet.run.vet import Vetted, judge_visit
+from nodevet.vet.use.context import VetContext, open_context
+from nodevet.vet.use.saved import replay
+from nodevet.vet.use.vet import Vetted, judge_visit
 
 MOST = 0.9  # of the nodes have a baseline at least
 

@@ -16,10 +16,10 @@ from rejudge import five_nights
 
 from nodevet.fleet import Visit
 from nodevet.model import Host, HostReport, Severity, Status
-from nodevet.run.context import open_context
-from nodevet.run.vet import judge_visit
 from nodevet.store import documents, open_store
 from nodevet.store.records.model import RecordedRun, RunState
+from nodevet.vet.use.context import open_context
+from nodevet.vet.use.vet import judge_visit
 
 OWN = re.compile(rb'(GPU-|"(?:machine_id|boot_id)":")[0-9a-f]{8}')
 STATES = frozenset({"schema", "link_gts", "pcie_generation", "pstate", "event_reasons"})

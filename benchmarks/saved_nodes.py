@@ -20,9 +20,9 @@ from typing import Any
 import yaml
 from contenders import BenchmarkError
 
+from nodevet.author.use.listing import checks_of
 from nodevet.baseline import available, params_of
 from nodevet.checking.catalog import Catalog
-from nodevet.run.listing import checks_of
 from nodevet_sim.faults import FAULTS
 from nodevet_sim.scenario import ScenarioError, load
 from nodevet_sim.state import profiles

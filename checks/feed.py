@@ -25,12 +25,12 @@ from typing import Annotated
 
 from msgspec import Meta
 
+from nodevet.checking.feeding.advice import changes
+from nodevet.checking.feeding.model import BatchOutcome, Feed, outcome
+from nodevet.checking.feeding.node import READS, FeedNode, cores_and_links
+from nodevet.checking.feeding.setup import feed_of, unknowns
+from nodevet.checking.feeding.workload import Workload, WorkloadFields, workload_of
 from nodevet.evidence.document import Evidence
-from nodevet.feed.advice import changes
-from nodevet.feed.model import BatchOutcome, Feed, outcome
-from nodevet.feed.node import READS, FeedNode, cores_and_links
-from nodevet.feed.setup import feed_of, unknowns
-from nodevet.feed.workload import Workload, WorkloadFields, workload_of
 from nodevet.model import (
     Area,
     Check,

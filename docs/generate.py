@@ -15,9 +15,11 @@ from typing import Any
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
+from nodevet.base.project import Project
 from nodevet.baseline.param_fields import examples, param_fields
 from nodevet.checking.catalog import Catalog
-from nodevet.diagnosis.rules import RULES
+from nodevet.diagnose.rules import RULES
+from nodevet.document.json_schema import kinds
 from nodevet.fixing.model import Risk
 from nodevet.fixing.result import HostResult, Outcome, Result, StepResult
 from nodevet.model import (
@@ -34,8 +36,7 @@ from nodevet.model import (
     Verdict,
 )
 from nodevet.report import prometheus
-from nodevet.run import heartbeat
-from nodevet.run.schema import KINDS
+from nodevet.vet.use import heartbeat
 from nodevet_sim.faults import FAULTS, describe
 
 FOLDER = Path(__file__).parent
@@ -129,7 +130,7 @@ RULES_HEAD = """\
 
 Every threshold by which `nodevet diagnose` decides, and where it comes from; see
 [diagnosis.md](diagnosis.md). A rule holds if all its conditions do, and is undecided if one is not
-known. This page is written by `docs/generate.py` from `nodevet/diagnosis/rules.py`.
+known. This page is written by `docs/generate.py` from `nodevet/diagnose/rules.py`.
 """
 
 
@@ -240,7 +241,7 @@ def schemas_page() -> dict[Path, str]:
     """The page about the documents that nodevet stores, by their schemas."""
     blocks = [SCHEMAS_HEAD.rstrip()]
     for kind, told in STORED.items():
-        schema = KINDS[kind](FOLDER)
+        schema = kinds()[kind].schema(Project())
         blocks += [f"## {kind.capitalize()}", f"{told} Its schema: `nodevet schema {kind}`."]
         if kind != "evidence":
             first = schema.get("$ref", "").rpartition("/")[2]

@@ -13,7 +13,7 @@ import click
 
 from nodevet import __version__
 from nodevet.cli import nodevet
-from nodevet.cli.common.command import Command, grouped, headed
+from nodevet.cli.help import Command, grouped, headed
 
 PAGE = Path(__file__).parent / "command-line.md"
 

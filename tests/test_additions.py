@@ -400,3 +400,71 @@ def test_an_inventory_source(tree: Tree) -> None:
     file = tree.folder / "r1.rack"
     file.write_text("gpu001\ngpu002\n")
     assert tree.nodevet("list", "hosts", "-i", str(file)).split() == ["gpu001", "gpu002"]
+
+
+COMMAND = {
+    "__init__": '"""What racks hosts stand in."""\n',
+    "use": '''\
+"""Which hosts stand in a rack."""
+
+from msgspec import Struct
+
+
+class Rack(Struct, frozen=True, kw_only=True):
+    name: str
+    hosts: tuple[str, ...]
+
+
+def rack_of(hosts):
+    return Rack(name=hosts[0][:2], hosts=tuple(sorted(hosts)))
+''',
+    "sheet": '''\
+"""A rack as a sheet."""
+
+from nodevet.sheet.model import Sheet, TextBlock
+
+
+def rack_sheet(rack):
+    text = f"{len(rack.hosts)} hosts: {', '.join(rack.hosts)}"
+    return Sheet(kind="rack", title=f"Rack {rack.name}", blocks=(TextBlock(text=text),))
+''',
+    "command": '''\
+"""`nodevet racks`: which hosts stand together."""
+
+import click
+
+from nodevet.cli import sheets
+from nodevet.cli.display import Display, display_options
+from nodevet.cli.help import Command
+
+
+@click.command(
+    "racks", cls=Command, group="Vet", examples=(("Two hosts", "nodevet racks r1n1 r1n2"),)
+)
+@click.argument("hosts", nargs=-1, required=True)
+@sheets.formats()
+@display_options()
+def command(hosts, form, display: Display) -> None:
+    """Tell which hosts stand together."""
+    from nodevet.racks.sheet import rack_sheet
+    from nodevet.racks.use import rack_of
+
+    rack = rack_of(hosts)
+    sheets.show(rack, rack_sheet(rack), form, display)
+''',
+}
+
+
+def test_a_command(tree: Tree) -> None:
+    for name, text in COMMAND.items():
+        tree.add(f"nodevet/racks/{name}.py", text)
+    named = {path.replace("racks", "<name>") for path in tree.added}
+    assert named == recipe("A new command")
+    assert "racks" in tree.nodevet("--help")
+    assert "# Two hosts" in tree.nodevet("racks", "--help")
+    words = ("racks", "r1n2", "r1n1")
+    assert "2 hosts: r1n1, r1n2" in tree.nodevet(*words)
+    found = json.loads(tree.nodevet(*words, "--format", "json"))
+    assert found == {"kind": "rack", "name": "r1", "hosts": ["r1n1", "r1n2"]}
+    assert tree.nodevet(*words, "--format", "markdown").startswith("#")
+    assert "<title>Rack r1" in tree.nodevet(*words, "--format", "html")

@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from nodevet.document.kinds import DocumentKind, kind_of, mistaken, recognize, way
+from nodevet.fix import model
+from nodevet.fix.plan import plan_file
 from nodevet.fixing.result import Result
 from nodevet.model import Run
-from nodevet.remedy import model
-from nodevet.remedy.plan import plan_file
 from nodevet.report import render
 
 ROOT = Path(__file__).parent.parent

@@ -238,7 +238,7 @@ def test_the_installed_wheels_boot_and_vet_a_node(
 
 SWEEP = """
 import sys
-OTHERS = "remedy", "fixing", "fixes.", "resource", "result", "remote.", "baseline.schema"
+OTHERS = "fix.", "fixing", "fixes.", "resource", "remote.", "baseline.schema"
 SHARED = "nodevet.remote.digest"  # hashes baselines too
 from nodevet.cli import main
 sys.argv = ["nodevet", "check", "-i", "fleet.yaml", "--format", "json"]

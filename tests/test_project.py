@@ -18,7 +18,7 @@ from nodevet.base.project import Project
 from nodevet.baseline import load
 from nodevet.checking.catalog import Catalog, RefusedCodeError
 from nodevet.model import Finding, HostReport, Run, Status, Verdict
-from nodevet.run.context import open_context, open_project
+from nodevet.vet.use.context import open_context, open_project
 
 ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file away")
 NOBODY = pwd.getpwnam("nobody")

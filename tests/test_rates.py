@@ -12,7 +12,7 @@ from nodevet.evidence.rates import DAY, HOUR, growth, is_above, sampled
 from nodevet.evidence.sections import unknown_path
 from nodevet.fleet import Options
 from nodevet.remote.probe.sections import counting, names
-from nodevet.run.reach import fleet_options
+from nodevet.vet.use.reach import fleet_options
 
 DATA = {"functions": [{"address": "0000:19:00.0", "aer": {"correctable": 3}}]}
 OK = {"status": "ok", "data": DATA}

@@ -9,14 +9,15 @@ from typing import Any
 import jsonschema
 import pytest
 
+from nodevet.base.project import Project
+from nodevet.document.json_schema import kinds as schema_kinds
+from nodevet.fix.model import Plan, PlannedNode, Step
+from nodevet.fix.plan import plan_file
 from nodevet.fixing.model import Risk
 from nodevet.fleet import Visit
 from nodevet.model import Host, Status
-from nodevet.remedy.model import Plan, PlannedNode, Step
-from nodevet.remedy.plan import plan_file
 from nodevet.resource import Resource, RunCommand, State
-from nodevet.run.saved import keep
-from nodevet.run.schema import KINDS
+from nodevet.vet.use.saved import keep
 
 GOLDEN = Path(__file__).parent / "report" / "golden"
 RUNS = sorted(path for path in GOLDEN.glob("*.json") if not path.name.endswith(".html.json"))
@@ -26,7 +27,7 @@ Document = dict[str, Any]
 
 @pytest.fixture(scope="module")
 def schemas() -> dict[str, Document]:
-    made = {kind: make(Path()) for kind, make in KINDS.items()}
+    made = {name: kind.schema(Project()) for name, kind in schema_kinds().items()}
     for schema in made.values():
         jsonschema.Draft202012Validator.check_schema(schema)
     return made

@@ -11,9 +11,9 @@ from msgspec.structs import fields
 from nodevet.baseline.field_notes import field_notes
 from nodevet.baseline.format import FilePart
 from nodevet.checking.catalog import Catalog
+from nodevet.document.json_schema import DIALECT
 from nodevet.model import CheckParams
 
-DIALECT = "https://json-schema.org/draft/2020-12/schema"
 EITHER = [{"required": ["accepts"]}, {"required": ["any"]}]  # of a waiver
 
 

@@ -1,7 +1,7 @@
-"""The command line: one file per command, arguments and exit codes only.
+"""The command line: the group of all commands, and what commands share.
 
-Each file holds one click command named `command` and is imported when it is run,
-so that a command pays only for what it uses. What commands share is in `common`.
+Each command is a file of its feature that holds one click command named `command`: arguments and
+exit codes only. It is imported when it is run, so that a command pays only for what it uses.
 """
 
 import contextlib
@@ -19,7 +19,7 @@ import click
 
 from nodevet import __version__
 from nodevet.base.errors import UserError as UserError  # for the commands of other distributions
-from nodevet.base.modules import names_in
+from nodevet.cli import found
 
 USAGE = 2  # exit code: usage or configuration
 
@@ -28,18 +28,19 @@ class Commands(click.Group):
     """Finds each command in the file of its name, else in other distributions."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        from nodevet.cli.common import plugins
+        from nodevet.cli import plugins
 
-        return sorted(_own() | plugins.names())
+        return sorted(found.modules().keys() | plugins.names())
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in _own():
-            from nodevet.cli.common import plugins
+        module = found.modules().get(cmd_name)
+        if module is None:
+            from nodevet.cli import plugins
 
             return plugins.find(cmd_name)
-        command = importlib.import_module(f"nodevet.cli.{cmd_name}").command
+        command = importlib.import_module(module).command
         if not isinstance(command, click.Command):
-            raise TypeError(f"nodevet.cli.{cmd_name} defines no command")
+            raise TypeError(f"{module} defines no command")
         return command
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -49,7 +50,7 @@ class Commands(click.Group):
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """The commands by the groups that they declare."""
-        from nodevet.cli.common.command import grouped
+        from nodevet.cli.help import grouped
 
         names = self.list_commands(ctx)
         known = {name: command for name in names if (command := self.get_command(ctx, name))}
@@ -89,10 +90,6 @@ def _reader_left() -> Iterator[None]:
         raise ReaderLeftError from error
 
 
-def _own() -> set[str]:
-    return set(names_in(__path__))
-
-
 @click.group(
     cls=Commands,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -126,7 +123,7 @@ def main() -> NoReturn:
             click.echo(error.format_message())
             sys.exit(0)
         _show(error)
-        _withdraw_verdict(sys.argv[1:])
+        _after_mistake(sys.argv[1:])
         sys.exit(USAGE)
     except (KeyboardInterrupt, click.Abort):
         _say_interrupted()
@@ -154,7 +151,7 @@ def _complete(asked: str) -> NoReturn:
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, 2)
     with contextlib.suppress(Exception):
-        from nodevet.cli.common.completing import answer
+        from nodevet.cli.completing import answer
 
         answer(nodevet, asked)
     sys.exit(0)
@@ -178,7 +175,7 @@ def _interrupt(number: int, frame: FrameType | None) -> NoReturn:
 
 
 def _show(error: click.ClickException) -> None:
-    from nodevet.cli.common.mistakes import reworded
+    from nodevet.cli.mistakes import reworded
 
     try:
         reworded(error).show()
@@ -186,21 +183,19 @@ def _show(error: click.ClickException) -> None:
         _silence()
 
 
-def _withdraw_verdict(words: list[str]) -> None:
-    """A gate that did not begin for a mistake in its command line leaves no old pass behind."""
-    from nodevet.cli.common.mistakes import verdict_files
+def _after_mistake(words: list[str]) -> None:
+    """Features that left something of an earlier run, such as a verdict, put that right."""
+    from nodevet.base.features import answers
 
-    for path in verdict_files(words):
-        from nodevet.run.gate import withdraw
-
+    for feature in answers("mistakes"):
         try:
-            withdraw(path)
-        except Exception as error:  # what `begin` does then, it has done
+            feature.after_mistake(words)
+        except Exception as error:  # the mistake itself was said
             _say(str(error))
 
 
 def _silence() -> None:
-    from nodevet.cli.common.speech import silence
+    from nodevet.cli.speech import silence
 
     for stream in (sys.stdout, sys.stderr):
         silence(stream)
@@ -228,7 +223,7 @@ def _has_folder() -> bool:
 
 
 def _say_interrupted() -> None:
-    from nodevet.cli.common.speech import tell
+    from nodevet.cli.speech import tell
 
     if sys.stderr.isatty():
         tell("", err=True)  # past the ^C that the terminal shows
@@ -236,6 +231,6 @@ def _say_interrupted() -> None:
 
 
 def _say(text: str) -> None:
-    from nodevet.cli.common.speech import say
+    from nodevet.cli.speech import say
 
     say(text)

@@ -5,10 +5,9 @@ from collections.abc import Mapping
 import msgspec
 
 from nodevet import __version__
-from nodevet.evidence.document import Evidence
-from nodevet.feed.advice import FeedChange, changes
-from nodevet.feed.interval import Interval
-from nodevet.feed.model import (
+from nodevet.checking.feeding.advice import FeedChange, changes
+from nodevet.checking.feeding.interval import Interval
+from nodevet.checking.feeding.model import (
     BatchOutcome,
     Crossover,
     Feed,
@@ -18,9 +17,10 @@ from nodevet.feed.model import (
     over_workers,
     worker_crossover,
 )
-from nodevet.feed.node import FeedNode, feed_node
-from nodevet.feed.setup import UnknownStage, feed_of, relevant, unknowns
-from nodevet.feed.workload import Workload
+from nodevet.checking.feeding.node import FeedNode, feed_node
+from nodevet.checking.feeding.setup import UnknownStage, feed_of, relevant, unknowns
+from nodevet.checking.feeding.workload import Workload
+from nodevet.evidence.document import Evidence
 
 FEED_SCHEMA = 1
 MOST_SHOWN = 512  # workers for each GPU, of the curve over them

@@ -8,8 +8,8 @@ import msgspec
 
 from nodevet import __version__
 from nodevet.base.printable import brief, plain
+from nodevet.checking.feeding.units import written
 from nodevet.evidence.loader import LoaderRun
-from nodevet.feed.units import written
 
 MEASURED_SCHEMA = 1
 STATED = ("when", "host", "command")

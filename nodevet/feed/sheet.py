@@ -3,10 +3,10 @@
 from collections.abc import Iterator, Sequence
 
 from nodevet.base.printable import brief
+from nodevet.checking.feeding.interval import Interval
+from nodevet.checking.feeding.model import FeedStage
 from nodevet.feed import text
 from nodevet.feed.answer import FeedAnswer, NodeAnswer, WorkerPoint
-from nodevet.feed.interval import Interval
-from nodevet.feed.model import FeedStage
 from nodevet.sheet.model import (
     AnyBlock,
     Cell,

@@ -6,11 +6,11 @@ A number that is known stands alone; `62–73 %` is a range, `≤ 73 %` a bound,
 from collections.abc import Callable, Iterator
 
 from nodevet.base.printable import plain
+from nodevet.checking.feeding.interval import Interval
+from nodevet.checking.feeding.model import BatchOutcome, Crossover, FeedStage
+from nodevet.checking.feeding.units import written
+from nodevet.checking.feeding.workload import Workload
 from nodevet.feed.answer import FeedAnswer, NodeAnswer
-from nodevet.feed.interval import Interval
-from nodevet.feed.model import BatchOutcome, Crossover, FeedStage
-from nodevet.feed.units import written
-from nodevet.feed.workload import Workload
 from nodevet.sheet.text import count, nodeset
 
 UNKNOWN = "?"

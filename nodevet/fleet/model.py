@@ -31,7 +31,7 @@ class Options:
     max_output: int = 8 << 20  # of one node
     shards: int | None = None  # child processes; None: by number of hosts and CPUs
     sample: float = 0.0  # between two readings of the counters; both deadlines include it
-    asks: Mapping[str, Sequence[Any]] = field(default_factory=dict)  # see nodevet.run.asks
+    asks: Mapping[str, Sequence[Any]] = field(default_factory=dict)  # see nodevet.vet.use.asks
     asks_each: Callable[[Host], Mapping[str, Sequence[Any]]] | None = None  # of a host, instead
     engine: Engine | None = None  # what visits hosts; None: child processes of this one
     second_try: bool = False  # of hosts that were unreachable or timed out, at the end

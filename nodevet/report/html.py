@@ -15,7 +15,6 @@ from nodevet.base.durations import elapsed
 from nodevet.base.printable import brief, plain
 from nodevet.fixing.result import Result
 from nodevet.model import HostOutcome, Run
-from nodevet.news import again, fixed, flapping, resolved, words
 from nodevet.report import table
 from nodevet.report.parts import fix_data, fixes, page_data
 from nodevet.report.parts.ages import evidence_age
@@ -25,6 +24,7 @@ from nodevet.report.parts.suspected import suspicions
 from nodevet.resource import Contents
 from nodevet.sheet import page
 from nodevet.sheet.text import count, name, nodeset
+from nodevet.vet.news import again, fixed, flapping, resolved, words
 
 ENDING = ".html"
 HERE = "nodevet.report.parts"  # the templates

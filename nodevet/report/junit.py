@@ -20,8 +20,6 @@ from junitparser.junitparser import FinalResult
 from nodevet.base.printable import plain
 from nodevet.fixing.result import HostResult, Outcome, Result, StepResult
 from nodevet.model import Finding, HostReport, Run, StandingTrouble, Verdict
-from nodevet.news import ByHost, by_host, since_words
-from nodevet.packed import PackedText
 from nodevet.report.parts import fixes
 from nodevet.report.parts.ages import read_at
 from nodevet.report.parts.causes import follows_from
@@ -29,6 +27,8 @@ from nodevet.report.parts.fold import came_back
 from nodevet.report.parts.words import difference
 from nodevet.resource import Contents
 from nodevet.sheet.text import name
+from nodevet.vet.news import ByHost, by_host, since_words
+from nodevet.vet.packed import PackedText
 
 ENDING = ".junit.xml"
 COUNTED = ("tests", "failures", "errors", "skipped")

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 
 from nodevet.base.printable import brief, plain
 from nodevet.model import Run, Severity
-from nodevet.news import again, fixed, flapping, resolved, words
 from nodevet.report import diff
 from nodevet.report.parts import fixes
 from nodevet.report.parts.fold import Line, lines, summary, totals
@@ -19,6 +18,7 @@ from nodevet.report.parts.shadow import shadowed
 from nodevet.report.parts.suspected import suspicions
 from nodevet.sheet.spans import cell, code, longest, table
 from nodevet.sheet.text import count, name, nodeset
+from nodevet.vet.news import again, fixed, flapping, resolved, words
 
 if TYPE_CHECKING:
     from nodevet.fixing.result import Result, StepResult

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 
 from nodevet.base.printable import plain
 from nodevet.model import Run, Severity, Verdict
-from nodevet.news import count_new, fixed, words
 from nodevet.report.parts import fixes
 from nodevet.report.parts.ages import evidence_age
 from nodevet.report.parts.fold import Totals, findings_in_words, lines, second_tries, totals
 from nodevet.report.parts.suspected import suspicions
 from nodevet.sheet.text import count, nodeset
+from nodevet.vet.news import count_new, fixed, words
 
 if TYPE_CHECKING:
     from nodevet.fixing.result import Result

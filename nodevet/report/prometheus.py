@@ -14,11 +14,11 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 from nodevet.base.age import seconds_of
 from nodevet.base.printable import plain
 from nodevet.model import Finding, HostReport, Run, RunNews, Severity, Verdict
-from nodevet.packed import PackedText
 from nodevet.report.parts import fixes
 from nodevet.report.parts.ages import read_at
 from nodevet.report.parts.fold import totals
 from nodevet.sheet.text import name
+from nodevet.vet.packed import PackedText
 
 if TYPE_CHECKING:
     from nodevet.fixing.result import Result

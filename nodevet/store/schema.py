@@ -226,7 +226,7 @@ plan = Table(
     metadata,
     _id(),
     Column("sha256", Text, nullable=False, unique=True),
-    Column("name", Text, nullable=False),  # nodevet.remedy.model.Plan.id
+    Column("name", Text, nullable=False),  # nodevet.fix.model.Plan.id
     Column("author", Text, nullable=False),
     Column("created", Float(53), nullable=False),
     Column("text", Id, nullable=False),  # blob

@@ -14,7 +14,7 @@ _SINCE = t.visit.alias("since_visit")
 def begun(connection: Connection, checks: Collection[str]) -> Iterator[BegunTogether]:
     """Each run in which hosts began to fail one of the checks that fail still.
 
-    A host that was new or another machine in that run began nothing, as in nodevet.suspicion.
+    A host that was new or another machine in that run began nothing, as in nodevet.vet.suspicion.
     """
     still: dict[tuple[str, int], set[str]] = {}
     for row in connection.execute(_began(checks).where(t.finding_span.c.ended.is_(None))):

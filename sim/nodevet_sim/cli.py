@@ -6,7 +6,7 @@ from typing import Any
 import click
 
 from nodevet.cli import USAGE, UserError
-from nodevet.cli.common.command import Command
+from nodevet.cli.help import Command
 
 fleet_option = click.option("--fleet", metavar="NAME", help="The fleet, if several are up.")
 

@@ -13,8 +13,8 @@ from nodevet.baseline.library import shipped
 from nodevet.checking.catalog import Catalog
 from nodevet.evidence.files import Files
 from nodevet.model import Baseline
-from nodevet.run.asks import AskError, asks
-from nodevet.run.context import open_context
+from nodevet.vet.use.asks import AskError, asks
+from nodevet.vet.use.context import open_context
 
 Load = Callable[..., Baseline]
 RULE = "expect: {command: {me: {run: [id, -un]}}}"

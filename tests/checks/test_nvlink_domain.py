@@ -7,7 +7,7 @@ import pytest
 
 from nodevet.checking.catalog import Catalog
 from nodevet.evidence.document import Evidence, decode
-from nodevet.learning.compare import compare
+from nodevet.learn.compare import compare
 from nodevet.model import Verdict
 
 CATALOG = Catalog()

@@ -166,7 +166,7 @@ def remembered(rig: Rig, plan: str) -> None:
 
 
 def test_killed_in_the_middle_and_resumed(rig: Rig) -> None:
-    from nodevet.remedy.journal.journal import read
+    from nodevet.fix.journal.journal import read
 
     before = rig.state("gpu1"), rig.state("gpu2")
     plan = rig.approved("killed.json", "--canary", "0")

@@ -15,9 +15,9 @@ from pathlib import Path
 
 import pytest
 
+from nodevet.fix.model import Plan, PlannedNode, Step
+from nodevet.fix.plan.plan_file import write
 from nodevet.fixing.model import Risk
-from nodevet.remedy.model import Plan, PlannedNode, Step
-from nodevet.remedy.plan.plan_file import write
 from nodevet.resource import Resource
 from nodevet.resource.kernel import WriteKernel
 from planned_fleet import capped, proposal

@@ -16,19 +16,19 @@ from click.testing import CliRunner
 from msgspec.structs import replace
 
 from nodevet import __version__, cli
+from nodevet.author.use import listing
 from nodevet.base import age
 from nodevet.baseline.choose import CHECK
 from nodevet.checking import identity
-from nodevet.cli import plan
-from nodevet.cli.common import options
-from nodevet.cli.common.command import GROUPS, Command
+from nodevet.cli import options
+from nodevet.cli.help import GROUPS, Command
+from nodevet.fix.commands import plan
+from nodevet.fix.journal import journal
+from nodevet.fix.journal.journal import JournalRecord
+from nodevet.fix.model import Plan, PlannedNode
+from nodevet.fix.plan.plan_file import digest, write
 from nodevet.fixing.model import Risk
 from nodevet.model import Severity
-from nodevet.remedy.journal import journal
-from nodevet.remedy.journal.journal import JournalRecord
-from nodevet.remedy.model import Plan, PlannedNode
-from nodevet.remedy.plan.plan_file import digest, write
-from nodevet.run import listing
 from nodevet_sim.cli import command as simulator
 
 pytestmark = pytest.mark.timeout(600)  # nodes are booted first

@@ -14,10 +14,10 @@ from pathlib import Path
 
 import pytest
 
-from nodevet.diagnosis.board import BARS, board, sparkline
-from nodevet.diagnosis.model import Cause, Diagnosis
-from nodevet.run import incident
-from nodevet.run.earlier import parse_diagnosis
+from nodevet.diagnose import incident
+from nodevet.diagnose.board import BARS, board, sparkline
+from nodevet.diagnose.model import Cause, Diagnosis
+from nodevet.diagnose.saved import parse_diagnosis
 from tests.diagnosis.samples import CASES
 from tests.report import diagnoses
 from tests.run.test_incident import visit_of

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from nodevet.cli.common.display import Screen, screen
+from nodevet.cli.display import Screen, screen
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
 NODEVET = [sys.executable, "-m", "nodevet"]

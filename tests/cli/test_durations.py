@@ -6,7 +6,7 @@ import click
 import pytest
 
 from nodevet.base.durations import elapsed, seconds_of, written
-from nodevet.cli.common.durations import Duration
+from nodevet.cli.durations import Duration
 
 
 @pytest.mark.parametrize(

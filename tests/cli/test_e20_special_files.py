@@ -14,10 +14,10 @@ from typing import Any
 
 import pytest
 
+from nodevet.fix.approval.signatures import ApproveError, sign
 from nodevet.fleet.ssh.errors import SshConfigError
 from nodevet.fleet.ssh.host_config import KeyFile
 from nodevet.fleet.ssh.keys import _load
-from nodevet.remedy.approval.signatures import ApproveError, sign
 
 EVIDENCE = {"schema": 1, "probe": "", "sections": {"host": {"status": "ok", "data": {}}}}
 NODEVET = shlex.join([sys.executable, "-m", "nodevet"])

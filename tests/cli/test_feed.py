@@ -8,7 +8,8 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from nodevet.run.schema import KINDS
+from nodevet.base.project import Project
+from nodevet.document.json_schema import kinds
 
 pytestmark = pytest.mark.timeout(600)  # nodes are booted first
 Run = Callable[..., subprocess.CompletedProcess[str]]
@@ -38,7 +39,7 @@ def test_plot_draws_with_plain_characters(nodevet: Run) -> None:
 def test_json_is_what_its_schema_says(nodevet: Run, tmp_path: Path) -> None:
     done = nodevet("feed", EXAMPLE, "--format", "json", "--format", f"markdown:{tmp_path / 'a.md'}")
     document = json.loads(done.stdout)
-    jsonschema.validate(document, KINDS["feed"](Path()))
+    jsonschema.validate(document, kinds()["feed"].schema(Project()))
     (node,) = document["nodes"]
     assert [round(each["utilization"]["high"], 3) for each in node["batches"]] == [
         *(0.732, 0.419, 0.262, 0.183, 0.144, 0.125),
@@ -51,7 +52,7 @@ def test_the_example_is_as_the_schema_for_editors_says() -> None:
     import yaml
 
     document = yaml.safe_load(EXAMPLE.read_text())
-    schema = KINDS["workload"](Path())
+    schema = kinds()["workload"].schema(Project())
     jsonschema.validate(document, schema)
     with pytest.raises(jsonschema.ValidationError):
         jsonschema.validate({**document, "workrs": 8}, schema)

@@ -12,13 +12,13 @@ from contextlib import suppress
 
 import pytest
 
-from nodevet.cli.common import fix_board
-from nodevet.cli.common.display import Display, Screen
-from nodevet.cli.common.fix_board import FixBoard
-from nodevet.cli.common.fix_watch import FixWatcher
+from nodevet.cli.display import Display, Screen
+from nodevet.fix.events import Doing, HostBegun, HostEnded, Phase, Resting, RunBegun
+from nodevet.fix.rollout.limits import Limits
+from nodevet.fix.terminal import board as fix_board
+from nodevet.fix.terminal.board import FixBoard
+from nodevet.fix.terminal.watch import FixWatcher
 from nodevet.fixing.result import HostResult, Outcome
-from nodevet.remedy.events import Doing, HostBegun, HostEnded, Phase, Resting, RunBegun
-from nodevet.remedy.rollout.limits import Limits
 
 STEPS = ("gpu4/a/1", "gpu4/cpu_governor/1", "gpu4/power_limit/1", "gpu4/d/1", "gpu4/e/1")
 RUN = RunBegun(hosts=200, limits=Limits(canary=1, batch=10, max_fail=2))
@@ -152,8 +152,8 @@ def test_a_pipe_that_is_gone_or_full_holds_up_nothing(
 HANGS = """\
 import time
 from nodevet import cli
-from nodevet.cli.common.display import Display
-from nodevet.cli.common.fix_watch import FixWatcher
+from nodevet.cli.display import Display
+from nodevet.fix.terminal.watch import FixWatcher
 def run(**_):
     with FixWatcher(Display()) as watcher:
         watcher.note("x" * 1000000)

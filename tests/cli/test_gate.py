@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from nodevet.cli.common.gate_watch import GateBoard
-from nodevet.run.listener import Waiting
+from nodevet.vet.terminal.gate_watch import GateBoard
+from nodevet.vet.use.listener import Waiting
 
 pytestmark = pytest.mark.timeout(600)  # nodes are booted first
 Run = Callable[..., subprocess.CompletedProcess[str]]

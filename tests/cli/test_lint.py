@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from nodevet.run.lint import SKIPPED
+from nodevet.author.use.lint import SKIPPED
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
 WRONG = "nodevet: 1\nexpect: {gpu_cout: 8}\n"

@@ -9,7 +9,7 @@ import click
 import pytest
 
 from nodevet.cli import nodevet as program
-from nodevet.cli.common.mistakes import MEANT
+from nodevet.cli.mistakes import MEANT
 
 REPO = Path(__file__).parents[2]
 Run = Callable[..., subprocess.CompletedProcess[str]]

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from nodevet.remedy.plan import plan_file
+from nodevet.fix.plan import plan_file
 from simulated_fleet import Boot, SimulatedFleet
 
 pytestmark = pytest.mark.timeout(1500)

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from nodevet.diagnosis.sheet import diagnosis_sheet
-from nodevet.run import incident
-from nodevet.run.earlier import parse_feed
+from nodevet.diagnose import incident
+from nodevet.diagnose.sheet import diagnosis_sheet
+from nodevet.feed.saved import parse_feed
 from nodevet.sheet import markdown
 from nodevet.sheet.json import indented
 from tests.cli.test_feed import EXAMPLE

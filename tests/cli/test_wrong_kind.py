@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from nodevet.fix import model
+from nodevet.fix.plan import plan_file
 from nodevet.model import Run as Checks
-from nodevet.remedy import model
-from nodevet.remedy.plan import plan_file
 from nodevet.report import render
 
 Run = Callable[..., subprocess.CompletedProcess[str]]

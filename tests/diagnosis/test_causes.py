@@ -4,10 +4,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nodevet.diagnosis.classify import diagnose
-from nodevet.diagnosis.model import Cause, Confidence, GpuDiagnosis
-from nodevet.diagnosis.rules import BUSY, NEXT, RULES
-from nodevet.diagnosis.words import shown
+from nodevet.diagnose.classify import diagnose
+from nodevet.diagnose.model import Cause, Confidence, GpuDiagnosis
+from nodevet.diagnose.rules import BUSY, NEXT, RULES
+from nodevet.diagnose.words import shown
 from tests.diagnosis.samples import (
     BLOCKED,
     CASES,

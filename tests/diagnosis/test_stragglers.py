@@ -4,9 +4,9 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from nodevet.diagnosis.classify import diagnose
-from nodevet.diagnosis.model import HostDiagnosis, Suspect
-from nodevet.diagnosis.stragglers import stragglers
+from nodevet.diagnose.classify import diagnose
+from nodevet.diagnose.model import HostDiagnosis, Suspect
+from nodevet.diagnose.stragglers import stragglers
 from nodevet.model import Finding, Status, Subject, Verdict
 from tests.diagnosis.samples import LOOKS, evidence, gpu, sections
 

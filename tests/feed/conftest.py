@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from nodevet.base.typed import convert
+from nodevet.checking.feeding.workload import Workload, WorkloadFile, workload_of
 from nodevet.evidence.document import Evidence, decode
-from nodevet.feed.workload import Workload, WorkloadFile, workload_of
 
 RESNET = {
     "nodevet": 1,

@@ -6,11 +6,11 @@ import pytest
 import yaml
 
 from nodevet.base.typed import convert
+from nodevet.checking.feeding.interval import exactly
+from nodevet.checking.feeding.workload import WorkloadFile, workload_of
 from nodevet.evidence.loader import LoaderRun
-from nodevet.feed.interval import exactly
 from nodevet.feed.measured import block as block_of
 from nodevet.feed.measured import measured_loader
-from nodevet.feed.workload import WorkloadFile, workload_of
 
 RUN = {
     "name": "python3 'my loader.py'",

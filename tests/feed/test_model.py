@@ -8,17 +8,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from nodevet.feed.advice import changes
-from nodevet.feed.interval import UNKNOWN, Interval, exactly, larger, smaller
-from nodevet.feed.model import (
+from nodevet.checking.feeding.advice import changes
+from nodevet.checking.feeding.interval import UNKNOWN, Interval, exactly, larger, smaller
+from nodevet.checking.feeding.model import (
     Feed,
     FeedStage,
     batch_crossovers,
     outcome,
     worker_crossover,
 )
-from nodevet.feed.setup import feed_of
-from nodevet.feed.workload import StepTime
+from nodevet.checking.feeding.setup import feed_of
+from nodevet.checking.feeding.workload import StepTime
 
 TABLE = {  # batch: GPU step ms, CPU transform ms, utilization %
     32: ("5.86", "8.00", "73.2"),
@@ -286,7 +286,7 @@ def _batch(name: str, text: str) -> int:
 
 def _as_advised(feed: Feed, name: str, text: str) -> Feed:
     """The input as a person would change it who reads the advice."""
-    from nodevet.feed import units
+    from nodevet.checking.feeding import units
 
     if name == "workers":
         return replace(feed, workers=int(text.split(maxsplit=1)[0]))

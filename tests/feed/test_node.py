@@ -2,12 +2,12 @@
 
 import pytest
 
+from nodevet.checking.feeding.interval import UNKNOWN, Interval
+from nodevet.checking.feeding.model import FeedStage
+from nodevet.checking.feeding.node import feed_node
+from nodevet.checking.feeding.setup import feed_of
+from nodevet.checking.feeding.units import link_rate
 from nodevet.feed.answer import answer
-from nodevet.feed.interval import UNKNOWN, Interval
-from nodevet.feed.model import FeedStage
-from nodevet.feed.node import feed_node
-from nodevet.feed.setup import feed_of
-from nodevet.feed.units import link_rate
 
 GEN4 = link_rate(4, 16)
 THIRD = "0000:12:00.0"  # the last of three GPUs

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nodevet.feed import units
+from nodevet.checking.feeding import units
 
 
 @pytest.mark.parametrize(

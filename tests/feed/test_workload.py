@@ -6,8 +6,8 @@ from textwrap import dedent
 import pytest
 import yaml
 
-from nodevet.feed.interval import UNKNOWN, Interval, exactly
-from nodevet.run.workload import WorkloadError, read_workload
+from nodevet.checking.feeding.interval import UNKNOWN, Interval, exactly
+from nodevet.feed.workload_file import WorkloadError, read_workload
 
 REPO = Path(__file__).parents[2]
 MISTAKES = yaml.safe_load((REPO / "tests/feed/mistakes.yaml").read_text(encoding="utf-8"))

@@ -5,7 +5,7 @@ import pytest
 from nodevet.base.errors import UserError
 from nodevet.fleet.launchers import DaskPool, Launcher, Launchers, launcher
 from nodevet.model import Host
-from nodevet.run.engine import engine
+from nodevet.vet.use.engine import engine
 
 HOSTS = [
     Host(name="a1", groups=frozenset({"dc1", "h100"})),

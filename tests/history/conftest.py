@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from nodevet.cli import nodevet
-from nodevet.cli.common import recalled
+from nodevet.past import terminal as recalled
 
 NOW = datetime(2026, 11, 20, 9, 0, tzinfo=timezone.utc)
 Say = Callable[..., str]

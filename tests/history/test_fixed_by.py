@@ -11,8 +11,8 @@ from msgspec.structs import replace
 from recorded import document, record, report
 
 from nodevet.cli import nodevet
-from nodevet.history.fixed_by import fixed_by, fixed_since, proved
 from nodevet.model import Finding, Severity, Subject, Verdict
+from nodevet.past.fixed_by import fixed_by, fixed_since, proved
 from nodevet.store import open_store
 from nodevet.store.records.model import FindingSpan, FixHost, FixProof, Moment, SpanEnd
 

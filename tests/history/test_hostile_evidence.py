@@ -14,8 +14,8 @@ from recorded import document, record, report
 from nodevet.cli import nodevet
 from nodevet.fleet import Visit
 from nodevet.model import Host, Status
-from nodevet.run.vet import judge_visit
 from nodevet.store import open_store
+from nodevet.vet.use.vet import judge_visit
 
 GOOD, BAD = "gpu001", "gpu002"
 

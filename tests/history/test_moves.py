@@ -1,6 +1,6 @@
 """Parts that moved between two runs, are new, or gone."""
 
-from nodevet.history.moves import PartMove, Places, part_moves
+from nodevet.past.moves import PartMove, Places, part_moves
 from nodevet.store.records.model import Part, PartKind
 
 GPUS = frozenset({PartKind.GPU})

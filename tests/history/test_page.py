@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from console_blocks import blocks, rewritten
 
-from nodevet.cli.common import display
+from nodevet.cli import display
 
 PAGE = Path(__file__).parents[2] / "docs" / "history.md"
 HERE = "tests/history/test_page.py runs it"

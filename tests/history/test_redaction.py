@@ -2,7 +2,7 @@
 
 import pytest
 
-from nodevet.history.redaction import Redactor
+from nodevet.past.redaction import Redactor
 
 HOSTS = ("gpu003.site.example", "gpu004", "10.0.0.7", "@local", "7")
 

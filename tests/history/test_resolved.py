@@ -12,10 +12,10 @@ from recorded import record, report, run
 from nodevet.checking.changes import News
 from nodevet.cli import nodevet
 from nodevet.model import Finding, HostReport, Run, Severity, Subject, Verdict
-from nodevet.news import Before, fixed, news_of, resolved, words
-from nodevet.run.notify import Wanted, message
 from nodevet.store import Store, open_store
 from nodevet.store.records.model import SpanEnd
+from nodevet.vet.news import Before, fixed, news_of, resolved, words
+from nodevet.vet.use.notify import Wanted, message
 
 GPU = Subject(kind="gpu", id="0", uuid="GPU-1", bus_id="0000:19:00.0")
 

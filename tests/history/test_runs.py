@@ -7,11 +7,12 @@ from collections.abc import Callable
 import pytest
 
 from nodevet.base.errors import UserError
-from nodevet.cli.common import recalled
-from nodevet.history.listing import refs
-from nodevet.report.parts.history_runs import diff_sheet
-from nodevet.run.recall import diff_found, open_history
+from nodevet.past import terminal as recalled
+from nodevet.past.listing import refs
+from nodevet.past.sheets.runs import diff_sheet
+from nodevet.past.use.recall import diff_found
 from nodevet.sheet.terminal import render
+from nodevet.vet.use.open_store import open_history
 
 Say = Callable[..., str]
 

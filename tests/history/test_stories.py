@@ -11,7 +11,7 @@ import pytest
 from recorded import ended, record, report, run
 
 from nodevet.base.errors import UserError
-from nodevet.run.recall import diff_found
+from nodevet.past.use.recall import diff_found
 from nodevet.store import open_store
 from nodevet.store.records.model import RunState
 

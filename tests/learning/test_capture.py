@@ -14,9 +14,9 @@ from nodevet.checking.judge import judge
 from nodevet.document.parse import parse
 from nodevet.document.text import Source
 from nodevet.document.tree import plain
-from nodevet.learning.text import flow
+from nodevet.learn.text import flow
+from nodevet.learn.use.capture import capture
 from nodevet.model import Verdict
-from nodevet.run.capture import capture
 from planned_fleet import NOW, capped
 
 CATALOG = Catalog()

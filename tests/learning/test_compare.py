@@ -3,9 +3,9 @@
 from like_nodes import node
 
 from nodevet.checking.catalog import Catalog
-from nodevet.learning.compare import Comparison, compare
-from nodevet.learning.sheet import comparison_sheet
-from nodevet.run.compare import as_document, as_nodeset
+from nodevet.learn.compare import Comparison, compare
+from nodevet.learn.sheet import comparison_sheet
+from nodevet.learn.use.compare import as_document, as_nodeset
 from nodevet.sheet import FORMATS, render, terminal
 from planned_fleet import capped
 

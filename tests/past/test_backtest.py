@@ -11,13 +11,13 @@ import pytest
 from msgspec.structs import replace
 
 from nodevet.base.errors import UserError
-from nodevet.history.backtest import Backtest, Judged, SaidThen, backtest
 from nodevet.model import Severity, Verdict
-from nodevet.run.backtest import Nights, tried
-from nodevet.run.context import VetContext, open_context
-from nodevet.run.listener import VetListener
-from nodevet.run.targets import Targets
+from nodevet.past.backtest import Backtest, Judged, SaidThen, backtest
+from nodevet.past.use.backtest import Nights, tried
 from nodevet.store.records.model import FindingSpan, Moment, RecordedRun, RunState, SpanEnd
+from nodevet.vet.use.context import VetContext, open_context
+from nodevet.vet.use.listener import VetListener
+from nodevet.vet.use.targets import Targets
 
 Past = Callable[..., subprocess.CompletedProcess[str]]
 DAY = 86_400.0
@@ -211,8 +211,8 @@ def test_it_does_not_matter_how_many_processes_judge(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     alone = under(url, five_nights.context(5))
-    monkeypatch.setattr("nodevet.run.backtest.WORTH", 1)
-    monkeypatch.setattr("nodevet.run.backtest.cores", lambda: 3)
+    monkeypatch.setattr("nodevet.past.use.backtest.WORTH", 1)
+    monkeypatch.setattr("nodevet.past.use.backtest.cores", lambda: 3)
     told: list[str] = []
 
     class Heard(VetListener):

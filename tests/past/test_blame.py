@@ -10,9 +10,9 @@ import pytest
 from recorded import document, ended, report, run, unreachable
 
 from nodevet.checking.catalog import Catalog
-from nodevet.history.blame import Blame, Change, differing, separating, shared
-from nodevet.report.parts.history_blame import words
-from nodevet.run.blame import blame
+from nodevet.past.blame import Blame, Change, differing, separating, shared
+from nodevet.past.sheets.blame import words
+from nodevet.past.use.blame import blame
 from nodevet.store import open_store
 from nodevet.store.records.model import FixHost, FixProof, RecordedFixRun
 

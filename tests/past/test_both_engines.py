@@ -14,8 +14,9 @@ from click.testing import CliRunner
 from postgres import Postgres
 from pyarrow import parquet
 
+from nodevet.base.project import Project
 from nodevet.cli import nodevet as command_line
-from nodevet.run.schema import KINDS
+from nodevet.document.json_schema import kinds
 
 Past = Callable[..., Any]
 PART = five_nights.board(five_nights.BAD_GPU)["uuid"]
@@ -37,7 +38,7 @@ def told(store: str, *words: str) -> str:
 
 @cache
 def schema(kind: str) -> jsonschema.Draft202012Validator:
-    return jsonschema.Draft202012Validator(KINDS[kind](Path()))
+    return jsonschema.Draft202012Validator(kinds()[kind].schema(Project()))
 
 
 def document(text: str, kind: str = "history") -> Any:

@@ -17,9 +17,10 @@ from nodevet.base.last_few import FEW, LastFew
 from nodevet.base.processes import Killed
 from nodevet.fleet import Visit
 from nodevet.model import Host, HostReport, Run, Severity, Status, Verdict
-from nodevet.packed import Packer
-from nodevet.run.context import VetContext, open_context
-from nodevet.run.from_run import (
+from nodevet.store import open_store
+from nodevet.vet.packed import Packer
+from nodevet.vet.use.context import VetContext, open_context
+from nodevet.vet.use.from_run import (
     BATCH,
     RecordedLook,
     Rejudge,
@@ -28,10 +29,9 @@ from nodevet.run.from_run import (
     sections_of,
     visit_of,
 )
-from nodevet.run.listener import VetListener
-from nodevet.run.targets import Targets
-from nodevet.run.vet import collect, judge_visit
-from nodevet.store import open_store
+from nodevet.vet.use.listener import VetListener
+from nodevet.vet.use.targets import Targets
+from nodevet.vet.use.vet import collect, judge_visit
 
 Past = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -72,7 +72,7 @@ def said(report: HostReport) -> tuple[object, ...]:
 def test_it_does_not_matter_how_many_processes_judge(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("nodevet.run.from_run.BATCH", 4)
+    monkeypatch.setattr("nodevet.vet.use.from_run.BATCH", 4)
     assert BATCH > 4
     alone, spread = (again(url, "last", five_nights.context(5), processes=many) for many in (1, 3))
     assert tuple(spread.hosts) == tuple(alone.hosts)
@@ -144,7 +144,7 @@ def test_what_no_encoding_can_hold_comes_to_a_report(
         "CHECK = Check(params=CheckParams, reads=(), judge=judge)\n"
     )
     (tmp_path / "one.yaml").write_text("nodevet: 1\nexpect: {own: {}}\n")
-    monkeypatch.setattr("nodevet.run.from_run.BATCH", 4)
+    monkeypatch.setattr("nodevet.vet.use.from_run.BATCH", 4)
     found = again(url, "last", open_context(tmp_path, [str(tmp_path / "one.yaml")]), processes=2)
     assert {one.findings[0].why for one in found.hosts} == {"half \ud83d of one"}
 
@@ -154,7 +154,7 @@ def test_an_interrupt_ends_it_with_what_there_is(url: str, monkeypatch: pytest.M
         def advanced(self, host: str) -> None:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr("nodevet.run.from_run.BATCH", 2)
+    monkeypatch.setattr("nodevet.vet.use.from_run.BATCH", 2)
     run = again(url, "last", five_nights.context(5), processes=2, listener=Impatient())
     assert run.interrupted
     assert len(run.hosts) == len(five_nights.HOSTS)

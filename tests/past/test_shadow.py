@@ -17,6 +17,7 @@ from msgspec.structs import replace
 from nodevet import report
 from nodevet.baseline import load
 from nodevet.checking.catalog import Catalog
+from nodevet.fix.plan.candidates import Draft, Rules, VettedNode, draft
 from nodevet.fleet import Visit
 from nodevet.model import (
     MORE,
@@ -29,11 +30,10 @@ from nodevet.model import (
     Status,
     Verdict,
 )
-from nodevet.remedy.plan.candidates import Draft, Rules, VettedNode, draft
 from nodevet.report.parts.fold import totals
 from nodevet.report.parts.shadow import shadowed
-from nodevet.run.context import VetContext
-from nodevet.run.vet import judge_visit, vet_saved
+from nodevet.vet.use.context import VetContext
+from nodevet.vet.use.vet import judge_visit, vet_saved
 from planned_fleet import NOW, capped, evidence
 
 TODAY = date(2026, 11, 21)

@@ -34,16 +34,16 @@ from nodevet.checking.catalog import Catalog
 from nodevet.checking.judge import judge
 from nodevet.checking.params import params_of
 from nodevet.evidence.document import decode
+from nodevet.fix.journal.journal import Journal, RunBegin, state
+from nodevet.fix.model import Plan, PlannedNode, Step
+from nodevet.fix.plan.plan_file import write
+from nodevet.fix.rollout.compare import StepContext
+from nodevet.fix.rollout.node_run import NodeApply, NodeTask
+from nodevet.fix.rollout.rollback import NodeRollback, RollbackTask
+from nodevet.fix.rollout.session import NodeSession, SessionTerms
+from nodevet.fix.settings import Rollout
 from nodevet.fleet.executor import Acted, LockedError, WorkError
 from nodevet.model import Baseline, Expectation, Host, Severity, Verdict
-from nodevet.remedy.journal.journal import Journal, RunBegin, state
-from nodevet.remedy.model import Plan, PlannedNode, Step
-from nodevet.remedy.plan.plan_file import write
-from nodevet.remedy.rollout.compare import StepContext
-from nodevet.remedy.rollout.node_run import NodeApply, NodeTask
-from nodevet.remedy.rollout.rollback import NodeRollback, RollbackTask
-from nodevet.remedy.rollout.session import NodeSession, SessionTerms
-from nodevet.remedy.settings import Rollout
 from nodevet.resource import Resource, RunCommand, State, kept
 from nodevet.resource.file import WriteFile
 from nodevet.resource.kernel import WriteKernel
@@ -531,7 +531,7 @@ class CommandRig:
         public = " ".join(key.with_suffix(".pub").read_text().split()[:2])
         (self.project / "allowed_signers").write_text(f"ann {public}\n")
         patch.setattr("nodevet.fleet.controller.ssh_executor.SshExecutor", self._worker)
-        patch.setattr("nodevet.remedy.rollout.session.time.sleep", lambda seconds: None)
+        patch.setattr("nodevet.fix.rollout.session.time.sleep", lambda seconds: None)
         patch.chdir(self.project)
         patch.setenv("NODEVET_STORE", "none")
         (found,) = load(["b"], folders=[self.project / "baselines"], catalog=w.catalog)
@@ -645,11 +645,12 @@ def rig(world: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
 
 PARENT = """\
 import json, os, sys
-import nodevet.cli.apply, nodevet.cli.plan, nodevet.cli.rollback
+import nodevet.fix.commands.apply, nodevet.fix.commands.plan, nodevet.fix.commands.rollback
 import nodevet.fleet.controller.ssh_executor
-import nodevet.remedy.rollout.apply, nodevet.remedy.approval.verify, nodevet.report
-import nodevet.cli.common.output, nodevet.cli.common.progress
-import nodevet.run.apply, nodevet.run.plan, nodevet.run.rollback, nodevet.run.approve
+import nodevet.fix.rollout.apply, nodevet.fix.approval.verify, nodevet.report
+import nodevet.vet.terminal.output, nodevet.vet.terminal.progress
+import nodevet.fix.use.apply, nodevet.fix.use.plan
+import nodevet.fix.use.rollback, nodevet.fix.use.approve
 from nodevet.baseline import load
 from nodevet.checking.catalog import Catalog
 from nodevet.cli import main

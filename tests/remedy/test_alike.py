@@ -11,13 +11,13 @@ import pytest
 from msgspec.structs import replace
 
 from nodevet.base.printable import cells
+from nodevet.fix.approval.judge import Standing
+from nodevet.fix.model import Plan, PlannedNode, Step
+from nodevet.fix.plan import alike, render, summary
+from nodevet.fix.plan.alike import Folded, fold_texts, same_steps, unfold
+from nodevet.fix.plan.render import View
+from nodevet.fix.plan.screen import MORE, screen
 from nodevet.fixing.model import Risk
-from nodevet.remedy.approval.judge import Standing
-from nodevet.remedy.model import Plan, PlannedNode, Step
-from nodevet.remedy.plan import alike, render, summary
-from nodevet.remedy.plan.alike import Folded, fold_texts, same_steps, unfold
-from nodevet.remedy.plan.render import View
-from nodevet.remedy.plan.screen import MORE, screen
 from nodevet.resource import Actions, Contents, Resource, RunCommand, State, kept
 from nodevet.resource.file import WriteFile
 from nodevet.resource.gpu import nvidia_smi, setting

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from nodevet.fix.approval.policy import RULES, SIGNERS, PolicyError, load, matches, principals
 from nodevet.fixing.model import Risk
-from nodevet.remedy.approval.policy import RULES, SIGNERS, PolicyError, load, matches, principals
 
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJ0000000000000000000000000000000000000000000"
 LINES = f"""\

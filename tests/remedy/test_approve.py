@@ -11,9 +11,8 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from nodevet.fixing.model import Risk
-from nodevet.remedy.approval.policy import RULES, SIGNERS, Policy, load
-from nodevet.remedy.approval.verify import (
+from nodevet.fix.approval.policy import RULES, SIGNERS, Policy, load
+from nodevet.fix.approval.verify import (
     Approvable,
     Approved,
     ApproveError,
@@ -23,8 +22,9 @@ from nodevet.remedy.approval.verify import (
     signature_file,
     signatures,
 )
-from nodevet.remedy.model import Plan, PlannedNode, Step
-from nodevet.remedy.plan.plan_file import write
+from nodevet.fix.model import Plan, PlannedNode, Step
+from nodevet.fix.plan.plan_file import write
+from nodevet.fixing.model import Risk
 from nodevet.resource import Resource
 from nodevet.resource.kernel import WriteKernel
 
@@ -504,8 +504,8 @@ def test_an_ssh_keygen_that_hangs_is_ended(
 ) -> None:
     program(tmp_path, 'case "$*" in *find-principals) exit 1;; esac; exec sleep 60')
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
-    monkeypatch.setattr("nodevet.remedy.approval.signatures.PATIENCE", 0.5)
-    monkeypatch.setattr("nodevet.remedy.approval.signatures.HUMAN_PATIENCE", 0.5)
+    monkeypatch.setattr("nodevet.fix.approval.signatures.PATIENCE", 0.5)
+    monkeypatch.setattr("nodevet.fix.approval.signatures.HUMAN_PATIENCE", 0.5)
     case.found.append(Signature(name="x", data=b""))
     with pytest.raises(ApproveError, match="gave no answer"):
         case.check()

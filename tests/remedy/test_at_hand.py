@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from nodevet.fix.model import Plan, PlannedNode, Step
+from nodevet.fix.use import confirmed, saved_reach
 from nodevet.fixing.model import Risk
 from nodevet.model import Host
-from nodevet.remedy.model import Plan, PlannedNode, Step
 from nodevet.resource import Resource
-from nodevet.run import confirmed, saved_reach
 
 
 def plan(host: str) -> Plan:

@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from nodevet.fix.journal.attempts import Failure, failures, recent, runs_of
+from nodevet.fix.journal.journal import Journal, state
+from nodevet.fix.journal.records import HostBegin, HostEnd, JournalRecord, RunBegin, StepEnd
+from nodevet.fix.plan.candidates import Rules, VettedNode, draft
+from nodevet.fix.plan.planner import make
+from nodevet.fix.plan.unplanned import rest
 from nodevet.fixing.result import Outcome
 from nodevet.model import HostReport, Status, fail
-from nodevet.remedy.journal.attempts import Failure, failures, recent, runs_of
-from nodevet.remedy.journal.journal import Journal, state
-from nodevet.remedy.journal.records import HostBegin, HostEnd, JournalRecord, RunBegin, StepEnd
-from nodevet.remedy.plan.candidates import Rules, VettedNode, draft
-from nodevet.remedy.plan.planner import make
-from nodevet.remedy.plan.unplanned import rest
 
 DAY = timedelta(hours=24)
 
@@ -117,7 +117,7 @@ def test_attempts_what_failed_twice_is_withheld_with_its_runs(
     world: Callable[..., Any], failed: Sequence[str]
 ) -> None:
     from nodevet.evidence.document import decode
-    from nodevet.remedy.plan.planner import FixStates
+    from nodevet.fix.plan.planner import FixStates
 
     w = world("n1")
     box = w.boxes["n1"]

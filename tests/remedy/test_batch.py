@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
+from nodevet.fix.journal.journal import state
+from nodevet.fix.journal.records import ActionEnd, StepVerified
+from nodevet.fix.rollout.compare import StepContext
 from nodevet.fixing.result import Outcome, Refusal
-from nodevet.remedy.journal.journal import state
-from nodevet.remedy.journal.records import ActionEnd, StepVerified
-from nodevet.remedy.rollout.compare import StepContext
 
 World = Any
 DEFRAG = "/sys/kernel/mm/transparent_hugepage/defrag"

@@ -11,17 +11,17 @@ from typing import Any
 import msgspec
 import pytest
 
+from nodevet.fix.approval.verify import sign, signature_file
+from nodevet.fix.journal.journal import state
+from nodevet.fix.model import Plan, PlannedNode, Step
+from nodevet.fix.plan import plan_file
+from nodevet.fix.rollout.apply import ApplyOrder, Stop, apply
+from nodevet.fix.rollout.limits import Limits
+from nodevet.fix.use.approved import closing
 from nodevet.fixing.model import Risk
 from nodevet.fixing.result import Outcome, Refusal
-from nodevet.remedy.approval.verify import sign, signature_file
-from nodevet.remedy.journal.journal import state
-from nodevet.remedy.model import Plan, PlannedNode, Step
-from nodevet.remedy.plan import plan_file
-from nodevet.remedy.rollout.apply import ApplyOrder, Stop, apply
-from nodevet.remedy.rollout.limits import Limits
 from nodevet.resource import Resource
 from nodevet.resource.kernel import WriteKernel
-from nodevet.run.approved import closing
 
 World = Any
 

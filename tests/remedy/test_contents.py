@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from nodevet.remedy.journal.contents import ContentError, ContentStore
-from nodevet.remedy.plan.planner import Proposal
-from nodevet.run.plan import write
+from nodevet.fix.journal.contents import ContentError, ContentStore
+from nodevet.fix.plan.planner import Proposal
+from nodevet.fix.use.plan import write
 
 Rig = Any
 OLD = "SECRET=hunter2\nkey: value\n"
@@ -196,7 +196,7 @@ def test_a_disk_that_fills_up_after_the_write_does_not_keep_a_node_from_its_end(
 def test_a_content_is_on_the_disk_before_a_record_names_it(
     rig: Callable[..., Rig], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from nodevet.remedy.journal.journal import Journal
+    from nodevet.fix.journal.journal import Journal
 
     d, _ = with_old(rig, "n1")
     append, named = Journal._append, []

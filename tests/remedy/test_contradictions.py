@@ -9,10 +9,10 @@ import pytest
 from msgspec.structs import replace
 
 from nodevet import cli
+from nodevet.fix.journal.folder import RunFolder
+from nodevet.fix.model import Plan, PlanError, PlannedNode, Step
+from nodevet.fix.plan import plan_file
 from nodevet.fixing.model import Risk
-from nodevet.remedy.journal.folder import RunFolder
-from nodevet.remedy.model import Plan, PlanError, PlannedNode, Step
-from nodevet.remedy.plan import plan_file
 from nodevet.resource import Resource, State
 from nodevet.resource.file import WriteFile
 from nodevet.resource.kernel import WriteKernel

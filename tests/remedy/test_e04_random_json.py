@@ -12,13 +12,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from random_json import mangled
 
+from nodevet.fix.journal import journal
+from nodevet.fix.journal.account import account
+from nodevet.fix.journal.folder import RunError, RunFolder
+from nodevet.fix.model import PlanError
+from nodevet.fix.plan import plan_file
+from nodevet.fix.plan.render import View, show
 from nodevet.fixing.result import Outcome
-from nodevet.remedy.journal import journal
-from nodevet.remedy.journal.account import account
-from nodevet.remedy.journal.folder import RunError, RunFolder
-from nodevet.remedy.model import PlanError
-from nodevet.remedy.plan import plan_file
-from nodevet.remedy.plan.render import View, show
 
 CommandRig = Any
 DEEP = '{"x": ' + "[" * 60_000 + "]" * 60_000 + "}"

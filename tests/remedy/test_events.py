@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from nodevet.fix.events import Doing, Event, HostBegun, HostEnded, Phase, Resting, RunBegun
+from nodevet.fix.rollout.apply import ApplyOrder, Stop, apply
+from nodevet.fix.rollout.limits import Limits
 from nodevet.fixing.result import Outcome
-from nodevet.remedy.events import Doing, Event, HostBegun, HostEnded, Phase, Resting, RunBegun
-from nodevet.remedy.rollout.apply import ApplyOrder, Stop, apply
-from nodevet.remedy.rollout.limits import Limits
 
 World = Any
 

@@ -5,8 +5,8 @@ from typing import Any
 
 import msgspec
 
+from nodevet.fix.rollout.session import SessionTerms
 from nodevet.fixing.result import Outcome, Refusal
-from nodevet.remedy.rollout.session import SessionTerms
 from nodevet.resource.file import WriteFile
 
 World = Any

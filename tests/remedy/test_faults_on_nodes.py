@@ -26,23 +26,23 @@ from nodevet import inventory
 from nodevet.baseline import load
 from nodevet.checking.catalog import Catalog
 from nodevet.evidence.document import decode
+from nodevet.fix.journal.journal import Journal, RunBegin, state
+from nodevet.fix.model import Plan
+from nodevet.fix.plan import candidates as drafting
+from nodevet.fix.plan import planner as planning
+from nodevet.fix.rollout import apply as applying
+from nodevet.fix.rollout.compare import StepContext
+from nodevet.fix.rollout.limits import Limits
+from nodevet.fix.rollout.rollback import NodeRollback, RollbackTask
+from nodevet.fix.rollout.session import NodeSession, SessionTerms
 from nodevet.fixing.result import HostResult, Outcome, Refusal, exit_code
 from nodevet.fleet import Options, Visit
 from nodevet.fleet.controller.ssh_executor import SshExecutor
 from nodevet.fleet.executor import Acted
 from nodevet.model import Host, Status
-from nodevet.remedy.journal.journal import Journal, RunBegin, state
-from nodevet.remedy.model import Plan
-from nodevet.remedy.plan import candidates as drafting
-from nodevet.remedy.plan import planner as planning
-from nodevet.remedy.rollout import apply as applying
-from nodevet.remedy.rollout.compare import StepContext
-from nodevet.remedy.rollout.limits import Limits
-from nodevet.remedy.rollout.rollback import NodeRollback, RollbackTask
-from nodevet.remedy.rollout.session import NodeSession, SessionTerms
 from nodevet.resource import Resource, State
-from nodevet.run.context import VetContext
-from nodevet.run.vet import judge_visit
+from nodevet.vet.use.context import VetContext
+from nodevet.vet.use.vet import judge_visit
 from nodevet_sim.nspawn import control
 from nodevet_sim.nspawn.place import FleetFolder
 from simulated_fleet import Boot

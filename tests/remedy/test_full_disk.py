@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from nodevet.remedy.journal import space
-from nodevet.remedy.journal.journal import RESERVE, Journal, read, state
+from nodevet.fix.journal import space
+from nodevet.fix.journal.journal import RESERVE, Journal, read, state
 
 CommandRig = Any
 NEWNS = 0x00020000  # unshare(2)

@@ -7,11 +7,11 @@ import msgspec
 import pytest
 
 from nodevet.evidence.document import decode
+from nodevet.fix.model import Step
+from nodevet.fix.rollout.subjects import gone
 from nodevet.fixing.model import Risk
 from nodevet.fixing.result import Outcome, exit_code
 from nodevet.model import Finding, Subject, Verdict
-from nodevet.remedy.model import Step
-from nodevet.remedy.rollout.subjects import gone
 from nodevet.resource import Resource
 
 World = Any

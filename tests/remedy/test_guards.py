@@ -9,9 +9,9 @@ import msgspec
 import pytest
 
 from nodevet.evidence.document import Evidence, decode
+from nodevet.fix.model import Plan, PlannedNode
+from nodevet.fix.rollout import preconditions
 from nodevet.model import Baseline
-from nodevet.remedy.model import Plan, PlannedNode
-from nodevet.remedy.rollout import preconditions
 
 PLANNED = PlannedNode(machine_id="m", boot_id="b", baseline="base")
 

@@ -12,17 +12,17 @@ from msgspec.structs import replace
 
 from nodevet.checking.judge import judge
 from nodevet.evidence.document import decode
+from nodevet.fix import model
+from nodevet.fix.plan import plan_file, render
+from nodevet.fix.plan.candidates import Rules, VettedNode, draft
+from nodevet.fix.plan.planner import FixStates, make
+from nodevet.fix.plan.render import View
+from nodevet.fix.plan.screen import screen
+from nodevet.fix.settings import Rollout
 from nodevet.fixing.model import Risk
 from nodevet.fixing.result import Outcome, Refusal
 from nodevet.fleet.executor import Acted
 from nodevet.model import HostReport, Status
-from nodevet.remedy import model
-from nodevet.remedy.plan import plan_file, render
-from nodevet.remedy.plan.candidates import Rules, VettedNode, draft
-from nodevet.remedy.plan.planner import FixStates, make
-from nodevet.remedy.plan.render import View
-from nodevet.remedy.plan.screen import screen
-from nodevet.remedy.settings import Rollout
 from nodevet.resource import Resource, RunCommand, State
 from nodevet.resource.unit import SetUnit
 

@@ -4,7 +4,7 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-from nodevet.remedy.journal.journal import RunBegin, read
+from nodevet.fix.journal.journal import RunBegin, read
 
 NAMES = ("n1", "n2", "n3", "n4")
 

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from nodevet.remedy.journal.folder import RunError, RunFolder
-from nodevet.remedy.journal.journal import (
+from nodevet.fix.journal.folder import RunError, RunFolder
+from nodevet.fix.journal.journal import (
     NAME,
     ActionBegin,
     ActionEnd,
@@ -259,7 +259,7 @@ def test_records_of_many_threads_are_whole(folder: Path) -> None:
 FULL = """
 import resource, sys
 from pathlib import Path
-from nodevet.remedy.journal.journal import *
+from nodevet.fix.journal.journal import *
 journal = Journal.open(Path(sys.argv[1]))
 size = journal.path.stat().st_size
 resource.setrlimit(resource.RLIMIT_FSIZE, (size + 100, size + 100))
@@ -285,7 +285,7 @@ def test_a_full_disk_leaves_whole_lines_and_ends_the_writing(folder: Path) -> No
 WRITER = """
 import sys
 from pathlib import Path
-from nodevet.remedy.journal.journal import *
+from nodevet.fix.journal.journal import *
 journal = Journal.create(Path(sys.argv[1]))
 journal.write(RunBegin(plan="p", path="p", controller="c", pid=1))
 action = 0

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from nodevet.fix.journal.account import account
+from nodevet.fix.journal.journal import Journal, read
+from nodevet.fix.journal.records import JournalRecord
 from nodevet.fixing.result import Outcome
-from nodevet.remedy.journal.account import account
-from nodevet.remedy.journal.journal import Journal, read
-from nodevet.remedy.journal.records import JournalRecord
 
 World = Any
 APPLIED, REVERTED = 21, 7  # records of an undisturbed apply and rollback, their begins among them

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from nodevet.remedy.settings import Rollout
-from nodevet.run.plan import waiting_canary
+from nodevet.fix.settings import Rollout
+from nodevet.fix.use.plan import waiting_canary
 
 HOSTS = ("n1", "n2", "n3")
 

@@ -13,6 +13,11 @@ from nodevet.checking.catalog import Catalog, CatalogError
 from nodevet.checking.judge import judge
 from nodevet.checking.params import params_of
 from nodevet.evidence.document import Evidence, decode
+from nodevet.fix.plan import plan_file
+from nodevet.fix.plan.candidates import Draft, Rules, VettedNode, draft
+from nodevet.fix.plan.planner import FixStates, Proposal, make
+from nodevet.fix.plan.render import View, show
+from nodevet.fix.use.plan import warning
 from nodevet.fixing.model import FixError, PlannedChange, Risk
 from nodevet.fleet.protocol.answers import RunningAgent
 from nodevet.model import (
@@ -28,15 +33,10 @@ from nodevet.model import (
     ok,
     unknown,
 )
-from nodevet.remedy.plan import plan_file
-from nodevet.remedy.plan.candidates import Draft, Rules, VettedNode, draft
-from nodevet.remedy.plan.planner import FixStates, Proposal, make
-from nodevet.remedy.plan.render import View, show
 from nodevet.resource import Action, Resource, RunCommand, State
 from nodevet.resource.file import WriteFile
 from nodevet.resource.kernel import WriteKernel
 from nodevet.resource.unit import SetUnit
-from nodevet.run.plan import warning
 
 UUID = "GPU-4bb2613f-bf5e-c8f5-a839-45d90576654d"
 NOW = datetime(2026, 11, 20, 22, 0, tzinfo=timezone.utc)

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
+from nodevet.fix.journal import owner
+from nodevet.fix.journal.owner import Controller
 from nodevet.fixing.result import BY_HAND, CONFIRMED, HostResult, Outcome, Result
-from nodevet.remedy.journal import owner
-from nodevet.remedy.journal.owner import Controller
 from nodevet.report.parts.fix_next import next_steps
 
 
@@ -92,7 +92,7 @@ def confirmed(run: Path) -> None:
     """The first record says that the run was confirmed at the terminal; chained anew."""
     from msgspec.structs import replace
 
-    from nodevet.remedy.journal import journal as kept
+    from nodevet.fix.journal import journal as kept
 
     records = kept.read(run)
     first, *rest = records
@@ -112,7 +112,7 @@ def test_e28_status_of_an_expired_plan_says_that_no_step_is_begun(
     d.cut(d.lines - 3)
     said = d("status", d.run)
     assert "has expired" not in said.out
-    monkeypatch.setattr("nodevet.run.status.seconds_since", lambda at: 60.0)
+    monkeypatch.setattr("nodevet.fix.use.status.seconds_since", lambda at: 60.0)
     said = d("status", d.run)
     assert "the plan has expired, so no further step is begun" in said.out, said
 

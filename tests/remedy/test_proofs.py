@@ -12,14 +12,14 @@ import recorded
 
 from nodevet.checking.judge import judge
 from nodevet.evidence.document import decode
+from nodevet.fix.journal import journal
+from nodevet.fix.journal.records import HostEnd, Proof
+from nodevet.fix.journal.tries import CHANGING
+from nodevet.fix.rollout.proofs import ok_keys
+from nodevet.fix.use import remember_fixes
 from nodevet.fixing.result import Outcome
 from nodevet.model import Finding, HostReport, Status, Subject, Verdict
-from nodevet.remedy.journal import journal
-from nodevet.remedy.journal.records import HostEnd, Proof
-from nodevet.remedy.journal.tries import CHANGING
-from nodevet.remedy.rollout.proofs import ok_keys
 from nodevet.resource.kernel import WriteKernel
-from nodevet.run import remember_fixes
 from nodevet.store import open_store
 from nodevet.store.records.model import FixProof
 

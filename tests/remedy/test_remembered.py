@@ -13,13 +13,13 @@ import pytest
 from sqlalchemy import event
 from sqlalchemy.engine import Engine
 
-from nodevet.remedy.journal.attempts import recent, runs_of
-from nodevet.run import remember_fixes
-from nodevet.run.context import open_context
-from nodevet.run.failed_elsewhere import failed_elsewhere
-from nodevet.run.listener import FixListener
-from nodevet.run.plan import PlanRequest, rules_of
+from nodevet.fix.journal.attempts import recent, runs_of
+from nodevet.fix.listener import FixListener
+from nodevet.fix.use import remember_fixes
+from nodevet.fix.use.failed_elsewhere import failed_elsewhere
+from nodevet.fix.use.plan import PlanRequest, rules_of
 from nodevet.store import Store, engine, open_store
+from nodevet.vet.use.context import open_context
 
 Rig = Callable[..., Any]
 DAY = timedelta(hours=24)

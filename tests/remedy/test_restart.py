@@ -15,11 +15,11 @@ from msgspec.structs import replace
 
 from nodevet.checking.judge import judge
 from nodevet.evidence.document import decode
+from nodevet.fix.plan.candidates import Rules, VettedNode, draft
+from nodevet.fix.plan.planner import FixStates, make
 from nodevet.fixing.model import Risk
 from nodevet.fixing.result import Outcome, Refusal
 from nodevet.model import HostReport, Status
-from nodevet.remedy.plan.candidates import Rules, VettedNode, draft
-from nodevet.remedy.plan.planner import FixStates, make
 from nodevet.resource import Resource
 from nodevet.resource.unit import SetUnit
 

@@ -8,11 +8,11 @@ from typing import Any
 import msgspec
 import pytest
 
+from nodevet.fix.journal.journal import StepVerified, read, state
+from nodevet.fix.rollout.apply import ApplyOrder, Stop, apply
+from nodevet.fix.rollout.limits import Limits
 from nodevet.fixing.result import Outcome, Refusal, exit_code
 from nodevet.fleet.executor import WorkError
-from nodevet.remedy.journal.journal import StepVerified, read, state
-from nodevet.remedy.rollout.apply import ApplyOrder, Stop, apply
-from nodevet.remedy.rollout.limits import Limits
 
 World = Any
 CommandRig = Any

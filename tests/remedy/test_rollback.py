@@ -11,14 +11,14 @@ from msgspec.structs import replace
 
 from nodevet import report
 from nodevet.evidence.document import Evidence, decode
+from nodevet.fix.journal.account import account
+from nodevet.fix.journal.journal import read
+from nodevet.fix.journal.records import StepState
+from nodevet.fix.model import Step
+from nodevet.fix.rollout.waits import waits_for
 from nodevet.fixing.model import Risk
 from nodevet.fixing.result import Outcome, Refusal, exit_code
 from nodevet.fleet.executor import WorkError
-from nodevet.remedy.journal.account import account
-from nodevet.remedy.journal.journal import read
-from nodevet.remedy.journal.records import StepState
-from nodevet.remedy.model import Step
-from nodevet.remedy.rollout.waits import waits_for
 from nodevet.resource import Resource
 from nodevet.resource.file import WriteFile
 from nodevet.resource.unit import SetUnit
@@ -68,7 +68,7 @@ def test_what_does_not_stay_put_back_is_said(
         box.kernel[world.thp] = "never"
 
     with monkeypatch.context() as patch:
-        patch.setattr("nodevet.remedy.rollout.rollback.time.sleep", elsewhere)
+        patch.setattr("nodevet.fix.rollout.rollback.time.sleep", elsewhere)
         result = w.back(plan)
     assert pauses == [w.terms.settle]
     assert result.outcome is Outcome.ROLLBACK_FAILED and exit_code([result]) == 3
@@ -82,7 +82,7 @@ def test_a_node_that_is_lost_before_the_last_look_is_in_doubt(
     w, plan, before = applied(world)
     box = w.boxes["n1"]
     with monkeypatch.context() as patch:
-        patch.setattr("nodevet.remedy.rollout.rollback.time.sleep", lambda seconds: gone(w))
+        patch.setattr("nodevet.fix.rollout.rollback.time.sleep", lambda seconds: gone(w))
         result = w.back(plan)
     assert result.outcome is Outcome.UNKNOWN and "could not be reached again" in result.why
     assert [step.outcome for step in result.steps] == [Outcome.UNKNOWN]

@@ -15,13 +15,13 @@ import pytest
 from msgspec.structs import replace
 
 from nodevet import __version__, cli
+from nodevet.fix.model import Plan
+from nodevet.fix.plan import plan_file
+from nodevet.fix.rollout.apply import HostRunner
+from nodevet.fix.settings import Rollout, no_hook
 from nodevet.fixing.model import Risk
 from nodevet.fleet.controller import ssh_executor
-from nodevet.remedy.model import Plan
-from nodevet.remedy.plan import plan_file
-from nodevet.remedy.rollout.apply import HostRunner
-from nodevet.remedy.settings import Rollout, no_hook
-from nodevet.run.context import open_context
+from nodevet.vet.use.context import open_context
 
 pytestmark = pytest.mark.skipif(not shutil.which("ssh-keygen"), reason="needs ssh-keygen")
 
@@ -266,7 +266,7 @@ def test_r15_a_hook_must_be_executable_where_a_risk_needs_it(tmp_path: Path) -> 
 def test_d23_somebody_elses_run_is_rolled_back_with_approvals_alone(
     rig: Callable[..., RolloutRig], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from nodevet.remedy.journal import folder
+    from nodevet.fix.journal import folder
 
     d = rig("n1")
     box = d.world.boxes["n1"]
@@ -311,7 +311,7 @@ def test_d23_whoever_applied_a_run_rolls_it_back_at_once(rig: Callable[..., Roll
 def test_d16_a_rollback_by_somebody_else_ends_where_its_approval_is_revoked(
     rig: Callable[..., RolloutRig], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from nodevet.remedy.journal import folder
+    from nodevet.fix.journal import folder
 
     d = rig("n1")
     box = d.world.boxes["n1"]

@@ -7,16 +7,16 @@ import click
 import msgspec
 import pytest
 
-from nodevet.cli.common import options
-from nodevet.cli.common.fix_run import reached_before
+from nodevet.cli import options
+from nodevet.fix.journal.folder import RunError, RunFolder, SavedReach
+from nodevet.fix.journal.journal import Journal, RunBegin
+from nodevet.fix.model import Plan
+from nodevet.fix.terminal.fix_run import reached_before
+from nodevet.fix.use import saved_reach
+from nodevet.fix.use.fix_run import inventories_of
 from nodevet.fleet import Options
 from nodevet.model import Host
-from nodevet.remedy.journal.folder import RunError, RunFolder, SavedReach
-from nodevet.remedy.journal.journal import Journal, RunBegin
-from nodevet.remedy.model import Plan
-from nodevet.run import saved_reach
-from nodevet.run.fix_run import inventories_of
-from nodevet.run.reach import fleet_options
+from nodevet.vet.use.reach import fleet_options
 
 
 def plan() -> Plan:

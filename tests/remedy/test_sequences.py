@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
+from nodevet.fix.journal import journal
+from nodevet.fix.journal.account import account
+from nodevet.fix.journal.folder import RunFolder
 from nodevet.fixing.result import HostResult, Outcome
 from nodevet.fleet.executor import WorkError
-from nodevet.remedy.journal import journal
-from nodevet.remedy.journal.account import account
-from nodevet.remedy.journal.folder import RunFolder
 
 CommandRig = Any
 HIDES = {Outcome.NOT_ATTEMPTED, Outcome.UNCHANGED}

@@ -8,15 +8,15 @@ import pytest
 from msgspec.structs import replace
 
 from nodevet.base.printable import cells
+from nodevet.fix.model import Conflict, Plan, PlannedNode, Step
+from nodevet.fix.plan import render, unplanned
+from nodevet.fix.plan.candidates import Left, Withheld
+from nodevet.fix.plan.planner import Proposal
+from nodevet.fix.plan.render import View
+from nodevet.fix.plan.screen import screen
+from nodevet.fix.settings import Rollout
 from nodevet.fixing.model import Risk
 from nodevet.model import Finding, HostReport, Status, Subject, fail
-from nodevet.remedy.model import Conflict, Plan, PlannedNode, Step
-from nodevet.remedy.plan import render, unplanned
-from nodevet.remedy.plan.candidates import Left, Withheld
-from nodevet.remedy.plan.planner import Proposal
-from nodevet.remedy.plan.render import View
-from nodevet.remedy.plan.screen import screen
-from nodevet.remedy.settings import Rollout
 from nodevet.resource import Action, Resource, RunCommand, State, kernel
 from nodevet.resource.file import WriteFile
 from nodevet.resource.kernel import WriteKernel

@@ -9,16 +9,16 @@ from typing import Any
 import msgspec
 import pytest
 
+from nodevet.fix.model import Conflict, Plan, PlanError, PlannedNode, Step
+from nodevet.fix.plan import plan_file
+from nodevet.fix.plan.render import View
+from nodevet.fix.settings import Rollout
+from nodevet.fix.use.approve import request, shown
 from nodevet.fixing.model import Risk
-from nodevet.remedy.model import Conflict, Plan, PlanError, PlannedNode, Step
-from nodevet.remedy.plan import plan_file
-from nodevet.remedy.plan.render import View
-from nodevet.remedy.settings import Rollout
 from nodevet.resource import Resource, RunCommand, State, unit
 from nodevet.resource.file import WriteFile
 from nodevet.resource.kernel import WriteKernel
 from nodevet.resource.unit import SetUnit
-from nodevet.run.approve import request, shown
 
 PATH, THP = "/etc/systemd/system/x.service", "/sys/kernel/mm/transparent_hugepage/enabled"
 OTHER = {

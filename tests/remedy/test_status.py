@@ -15,12 +15,13 @@ import jsonschema
 import pytest
 from msgspec.structs import replace
 
-from nodevet.cli.common.status_text import text
-from nodevet.remedy.journal import journal, owner
-from nodevet.remedy.journal.journal import RunBegin
-from nodevet.remedy.journal.owner import Controller
-from nodevet.run.schema import KINDS
-from nodevet.run.status import RunStanding, newest, status
+from nodevet.base.project import Project
+from nodevet.document.json_schema import kinds
+from nodevet.fix.journal import journal, owner
+from nodevet.fix.journal.journal import RunBegin
+from nodevet.fix.journal.owner import Controller
+from nodevet.fix.terminal.status_text import text
+from nodevet.fix.use.status import RunStanding, newest, status
 
 GONE = 4194304  # above the largest process id that Linux gives
 
@@ -63,7 +64,7 @@ def test_a_run_that_ended(rig: Callable[..., Any]) -> None:
     with unchanged(d.run):
         told = d("status", d.run, "--format", "json")
     document = json.loads(told.out)
-    jsonschema.validate(document, KINDS["status"](Path()))
+    jsonschema.validate(document, kinds()["status"].schema(Project()))
     assert (told.code, document["exit_code"], document["standing"]) == (0, 0, "ended")
     assert (document["in_hand"], document["waiting"]) == ([], [])
     assert [host["host"] for host in document["result"]["hosts"]] == ["n1", "n2"]

@@ -20,7 +20,7 @@ from typing import Any
 import pytest
 
 from nodevet import cli
-from nodevet.remedy.journal.journal import JournalError, RunEnd, read
+from nodevet.fix.journal.journal import JournalError, RunEnd, read
 
 CommandRig = Any
 

@@ -154,7 +154,7 @@ def test_r13_a_plan_that_expired_is_rolled_back(rig: Callable[..., CommandRig]) 
     assert d.apply(plan=plan).code == 0
     late = json.loads(plan.read_text())["expires"]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("nodevet.run.approved.datetime", After)
+        patch.setattr("nodevet.fix.use.approved.datetime", After)
         assert After.now(None).isoformat() > late
         assert d.rollback().code == 0
 

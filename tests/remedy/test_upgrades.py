@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from nodevet.base.upgrades import Document
-from nodevet.remedy import model
-from nodevet.remedy.journal import journal, records
-from nodevet.remedy.journal.records import JournalError, RunEnd
-from nodevet.remedy.plan import plan_file
-from nodevet.remedy.upgrades import UpgradeError, upgraded
+from nodevet.fix import model
+from nodevet.fix.journal import journal, records
+from nodevet.fix.journal.records import JournalError, RunEnd
+from nodevet.fix.plan import plan_file
+from nodevet.fix.upgrades import UpgradeError, upgraded
 
 World = Any
 
@@ -117,7 +117,7 @@ def test_a_result_of_an_earlier_schema_says_still_that_its_run_is_unknown(
     step = {document["schema"]: lambda then: {**then, "unknown": then.pop("doubt")}}
     d.cut(d.lines - 1, killed=False)
     assert "is missing" in d.told()["unknown"]
-    monkeypatch.setattr("nodevet.remedy.journal.folder.RESULTS", step)
+    monkeypatch.setattr("nodevet.fix.journal.folder.RESULTS", step)
     assert "is missing" not in d.told()["unknown"]
 
 

@@ -2,8 +2,7 @@
 
 import pytest
 
-from nodevet.fixing.result import HostResult, Outcome
-from nodevet.remedy.rollout.limits import (
+from nodevet.fix.rollout.limits import (
     Limits,
     RolloutProgress,
     in_canary,
@@ -12,6 +11,7 @@ from nodevet.remedy.rollout.limits import (
     share,
     stopped,
 )
+from nodevet.fixing.result import HostResult, Outcome
 
 
 def ended(progress: RolloutProgress, *outcomes: Outcome) -> RolloutProgress:

@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 from ClusterShell.NodeSet import RESOLVER_NOGROUP, NodeSet
 
+from nodevet.fix.journal.journal import HostBegin, HostEnd, read, state
 from nodevet.fixing.result import Outcome
-from nodevet.remedy.journal.journal import HostBegin, HostEnd, read, state
 
 pytestmark = pytest.mark.timeout(1800)
 NAMES = [f"n{number:02}" for number in range(1, 17)]

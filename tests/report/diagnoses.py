@@ -4,8 +4,8 @@ import math
 
 from msgspec.structs import replace
 
-from nodevet.diagnosis.classify import diagnose
-from nodevet.diagnosis.model import (
+from nodevet.diagnose.classify import diagnose
+from nodevet.diagnose.model import (
     Cause,
     Condition,
     Confidence,
@@ -18,8 +18,8 @@ from nodevet.diagnosis.model import (
     Straggler,
     Suspect,
 )
-from nodevet.diagnosis.timeline import Points, Timeline
-from nodevet.diagnosis.timelines import timelines
+from nodevet.diagnose.timeline import Points, Timeline
+from nodevet.diagnose.timelines import timelines
 from nodevet.model import Finding, Severity, Status, Subject, Verdict
 from tests.diagnosis.samples import CASES, evidence
 

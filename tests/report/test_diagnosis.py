@@ -12,13 +12,14 @@ import pytest
 from browser import chromium, needs_chromium, show
 from msgspec.structs import replace
 
-from nodevet.diagnosis.model import Cause, Confidence, Diagnosis
-from nodevet.diagnosis.sheet import diagnosis_sheet, strips
-from nodevet.diagnosis.suspects import REASONS, ranked
+from nodevet.base.project import Project
+from nodevet.diagnose.model import Cause, Confidence, Diagnosis
+from nodevet.diagnose.saved import parse_diagnosis
+from nodevet.diagnose.sheet import diagnosis_sheet, strips
+from nodevet.diagnose.suspects import REASONS, ranked
+from nodevet.document.json_schema import kinds
 from nodevet.document.kinds import DocumentKind, recognize
 from nodevet.report.parts.errors import ReportError
-from nodevet.run.earlier import parse_diagnosis
-from nodevet.run.schema import KINDS
 from nodevet.sheet import ENDINGS, FORMATS, render
 from nodevet.sheet.model import TimeBlock
 from nodevet.sheet.timestrip import WIDTH
@@ -69,7 +70,7 @@ def test_json_is_read_again_and_has_a_schema() -> None:
     for made in (diagnoses.one(), diagnoses.fleet()):
         text = rendered("json", made)
         assert parse_diagnosis(text) == made
-        found = jsonschema.Draft202012Validator(KINDS["diagnosis"](Path())).iter_errors(
+        found = jsonschema.Draft202012Validator(kinds()["diagnosis"].schema(Project())).iter_errors(
             json.loads(text)
         )
         assert [error.json_path for error in found] == []

@@ -11,10 +11,10 @@ from browser import chromium, needs_chromium, show
 from msgspec.structs import replace
 
 from nodevet.base.typed import convert
+from nodevet.checking.feeding.node import FeedNode
+from nodevet.checking.feeding.workload import WorkloadFile, workload_of
 from nodevet.feed.answer import FeedAnswer, answer
-from nodevet.feed.node import FeedNode
 from nodevet.feed.sheet import feed_sheet
-from nodevet.feed.workload import WorkloadFile, workload_of
 from nodevet.sheet import FORMATS, render
 
 HOSTILE = "<script>alert(1)</script>`|\x1b[31m\u202e&\n# x"

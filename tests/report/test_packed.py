@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from nodevet import report
 from nodevet.model import Severity, compare, exit_code
-from nodevet.packed import FEW, PackedHosts, PackedText
+from nodevet.vet.packed import FEW, PackedHosts, PackedText
 
 CASES = ("healthy", "mixed", "one", "empty", "interrupted", "hostile")
 

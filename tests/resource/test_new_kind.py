@@ -106,9 +106,9 @@ import nodevet
 from nodevet.checking.catalog import Catalog
 from nodevet.fixing.model import Risk
 from nodevet.fleet.protocol import answers
-from nodevet.remedy import model
-from nodevet.remedy.plan import plan_file
-from nodevet.remedy.plan.render import step_lines
+from nodevet.fix import model
+from nodevet.fix.plan import plan_file
+from nodevet.fix.plan.render import step_lines
 from nodevet.remote import look
 from nodevet.resource import RestoreError, State, apart, holds, moved, perform, restore
 

@@ -32,9 +32,6 @@ from nodevet.baseline import load
 from nodevet.checking.catalog import Catalog
 from nodevet.fleet import Visit
 from nodevet.model import Host, HostReport, Run, Severity, Status
-from nodevet.run.context import VetContext
-from nodevet.run.saved import keep
-from nodevet.run.vet import judge_visit
 from nodevet.store.records.model import (
     FixHost,
     RecordedAction,
@@ -43,6 +40,9 @@ from nodevet.store.records.model import (
     RecordedRun,
     RunState,
 )
+from nodevet.vet.use.context import VetContext
+from nodevet.vet.use.saved import keep
+from nodevet.vet.use.vet import judge_visit
 
 READ = Path(__file__).parent / "five_nights_read"
 FIRST = datetime(2026, 11, 16, 2, 0, tzinfo=timezone.utc)

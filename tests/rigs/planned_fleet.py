@@ -12,9 +12,9 @@ from nodevet.baseline import load
 from nodevet.checking.catalog import Catalog
 from nodevet.checking.judge import judge
 from nodevet.evidence.document import decode
+from nodevet.fix.plan.candidates import Rules, VettedNode, draft
+from nodevet.fix.plan.planner import FixStates, Proposal, make
 from nodevet.model import HostReport, Status
-from nodevet.remedy.plan.candidates import Rules, VettedNode, draft
-from nodevet.remedy.plan.planner import FixStates, Proposal, make
 from nodevet.resource import Resource, State
 
 NOW = datetime(2026, 11, 21, 0, 20, tzinfo=timezone.utc)

@@ -6,7 +6,7 @@ from msgspec import structs
 
 from nodevet.checking.changes import FindingNews, HostNews, News
 from nodevet.model import Finding, HostReport, Run, Severity, Status, Verdict
-from nodevet.news import Before, news_of
+from nodevet.vet.news import Before, news_of
 
 TROUBLE = (Verdict.FAIL, Verdict.UNKNOWN)
 

@@ -12,7 +12,7 @@ from nodevet.baseline import load
 from nodevet.checking.catalog import Catalog
 from nodevet.fleet import Visit
 from nodevet.model import Status
-from nodevet.run.context import VetContext
+from nodevet.vet.use.context import VetContext
 
 CHECK = """
 from nodevet.evidence.host import HostInfo

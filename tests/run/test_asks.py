@@ -14,9 +14,9 @@ from nodevet.fleet.controller.shards import orders
 from nodevet.fleet.protocol import framing
 from nodevet.fleet.worker.batch import probe_request
 from nodevet.model import Host
-from nodevet.run.asks import AskError, asks, asks_each
-from nodevet.run.context import VetContext, open_context
-from nodevet.run.reach import fleet_options
+from nodevet.vet.use.asks import AskError, asks, asks_each
+from nodevet.vet.use.context import VetContext, open_context
+from nodevet.vet.use.reach import fleet_options
 
 Write = Callable[..., VetContext]
 

@@ -9,15 +9,15 @@ import pytest
 from msgspec.structs import replace
 
 from nodevet.base.errors import UserError
+from nodevet.fix.approval.policy import PolicyError
+from nodevet.fix.journal.folder import RunFolder
+from nodevet.fix.journal.records import RunBegin
+from nodevet.fix.model import Plan, PlannedNode, Step
+from nodevet.fix.settings import Rollout
+from nodevet.fix.use import confirmed, fix
 from nodevet.fixing.model import Risk
 from nodevet.model import Host
-from nodevet.remedy.approval.policy import PolicyError
-from nodevet.remedy.journal.folder import RunFolder
-from nodevet.remedy.journal.records import RunBegin
-from nodevet.remedy.model import Plan, PlannedNode, Step
-from nodevet.remedy.settings import Rollout
 from nodevet.resource import Resource, RunCommand
-from nodevet.run import confirmed, fix
 
 ID = "0f" * 16
 NODE = PlannedNode(machine_id=ID, boot_id="b", baseline="base")

@@ -15,9 +15,9 @@ from nodevet import report
 from nodevet.fleet import Visit
 from nodevet.model import Finding, Host, HostReport, Run, Severity, Status, Subject, Verdict
 from nodevet.report.parts.errors import ReportError
-from nodevet.run.context import VetContext
-from nodevet.run.saved import SavedEvidenceError, document_of, read_visit
-from nodevet.run.vet import judge_visit
+from nodevet.vet.use.context import VetContext
+from nodevet.vet.use.saved import SavedEvidenceError, document_of, read_visit
+from nodevet.vet.use.vet import judge_visit
 
 DEEP = "[" * 200_000
 OFTEN = settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])

@@ -10,7 +10,7 @@ from nodevet.checking.identity import is_same_name, judge_hostname
 from nodevet.checking.machines import machine, one_machine
 from nodevet.evidence.document import opened
 from nodevet.model import Host, Status, Verdict
-from nodevet.run.saved import replay
+from nodevet.vet.use.saved import replay
 
 EVIDENCE = {"schema": 1, "probe": "", "sections": {"host": {"status": "ok", "data": {}}}}
 VISIT: dict[str, Any] = {

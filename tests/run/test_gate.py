@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
+from nodevet.base.outputs import FileError
 from nodevet.fleet import Options, Visit
 from nodevet.model import Host, Run, Severity, Status
-from nodevet.run.context import VetContext
-from nodevet.run.files import FileError
-from nodevet.run.gate import Attempts, begin, gate, verdict_of
+from nodevet.vet.use.context import VetContext
+from nodevet.vet.use.gate import Attempts, begin, gate, verdict_of
 
 Vetted = Callable[..., Visit]
 
@@ -29,9 +29,9 @@ def tried(monkeypatch: pytest.MonkeyPatch, context: VetContext) -> Callable[...,
             return iter([one for one in now if one.host in asked[-1]])
 
         clock = iter(range(10_000))
-        monkeypatch.setattr("nodevet.run.gate.visit", visit)
-        monkeypatch.setattr("nodevet.run.gate.time.monotonic", lambda: float(next(clock)))
-        monkeypatch.setattr("nodevet.run.gate.time.sleep", lambda seconds: None)
+        monkeypatch.setattr("nodevet.vet.use.gate.visit", visit)
+        monkeypatch.setattr("nodevet.vet.use.gate.time.monotonic", lambda: float(next(clock)))
+        monkeypatch.setattr("nodevet.vet.use.gate.time.sleep", lambda seconds: None)
         hosts = [Host(name=one.host, expect_hostname=False) for one in attempts[0]]
         limits = Attempts(wait=wait, settle=settle, interval=10, fail_on=Severity.WARNING)
         found = gate(hosts, context, Options(), limits)
@@ -90,7 +90,7 @@ def test_an_old_pass_does_not_stay_if_the_verdict_cannot_be_written(
     def full(path: Path) -> None:
         raise FileError(f"{path}: cannot be written: No space left on device")
 
-    monkeypatch.setattr("nodevet.run.gate.try_out_regular", full)
+    monkeypatch.setattr("nodevet.vet.use.gate.try_out_regular", full)
     with pytest.raises(FileError, match="No space left"):
         begin(tmp_path / "verdict")
     assert not (tmp_path / "verdict").exists()

@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from nodevet.cli.diagnose import command
+from nodevet.base.outputs import FileError
+from nodevet.diagnose import incident
+from nodevet.diagnose.command import command
+from nodevet.diagnose.use import diagnosed_again
 from nodevet.fleet import Visit
 from nodevet.model import Host, Status
-from nodevet.run import incident
-from nodevet.run.context import open_context
-from nodevet.run.diagnose import diagnosed_again
-from nodevet.run.files import FileError
-from nodevet.run.saved import SavedEvidenceError, keep, replay
+from nodevet.vet.use.context import open_context
+from nodevet.vet.use.saved import SavedEvidenceError, keep, replay
 
 GOOD = b'{"schema": 1, "probe": "", "sections": {}}'
 NO_EVIDENCE = [

@@ -12,15 +12,15 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from nodevet.diagnosis.classify import diagnose
-from nodevet.diagnosis.model import Diagnosis, GpuDiagnosis
+from nodevet.diagnose import incident
+from nodevet.diagnose.classify import diagnose
+from nodevet.diagnose.model import Diagnosis, GpuDiagnosis
+from nodevet.diagnose.use import diagnosed_again
 from nodevet.evidence.document import decode
 from nodevet.fleet import Visit
 from nodevet.model import Host, Status
-from nodevet.run import incident
-from nodevet.run.context import VetContext
-from nodevet.run.diagnose import diagnosed_again
-from nodevet.run.saved import SavedEvidenceError
+from nodevet.vet.use.context import VetContext
+from nodevet.vet.use.saved import SavedEvidenceError
 from tests.diagnosis.samples import CASES
 
 JSON = dict[str, Any]

@@ -14,15 +14,15 @@ from msgspec.structs import replace
 from nodevet.base.errors import UserError
 from nodevet.baseline import load
 from nodevet.checking.catalog import Catalog
-from nodevet.cli.common.since import tell_not_compared, with_since
 from nodevet.evidence.document import opened
 from nodevet.evidence.last_look import compared
 from nodevet.fleet import Visit
 from nodevet.model import Host, Status, Verdict
-from nodevet.run.context import VetContext
-from nodevet.run.last_look import NOTHING, Ignored, LastLook
-from nodevet.run.saved import SavedEvidenceError, keep
-from nodevet.run.vet import reports
+from nodevet.vet.terminal.since import tell_not_compared, with_since
+from nodevet.vet.use.context import VetContext
+from nodevet.vet.use.last_look import NOTHING, Ignored, LastLook
+from nodevet.vet.use.saved import SavedEvidenceError, keep
+from nodevet.vet.use.vet import reports
 
 DAY = 86400.0
 LOG = "the kernel log"

@@ -7,9 +7,9 @@ from textwrap import dedent
 
 import pytest
 
+from nodevet.author.use.lint import PROGRAM, SKIPPED, Linted
+from nodevet.author.use.lint import lint as run_lint
 from nodevet.base.problems import SHOWN
-from nodevet.run.lint import PROGRAM, SKIPPED, Linted
-from nodevet.run.lint import lint as run_lint
 
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEB"
 

@@ -10,8 +10,8 @@ from msgspec.structs import replace
 from nodevet.baseline import load
 from nodevet.fleet import Visit
 from nodevet.model import Host, HostReport, Severity, Status, Verdict
-from nodevet.run.context import VetContext
-from nodevet.run.vet import reports
+from nodevet.vet.use.context import VetContext
+from nodevet.vet.use.vet import reports
 
 GENERIC = "nodevet: 1\nexpect: {named: {}}\n"
 FITS = "nodevet: 1\napplies: {gpu: {device: '10de:2330'}}\nexpect: {named: {}}\n"

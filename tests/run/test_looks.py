@@ -8,8 +8,8 @@ import pytest
 
 from nodevet.base.errors import UserError
 from nodevet.model import Finding, Host, HostFacts, HostReport, Run, Status, Verdict
-from nodevet.run.gate import verdict_of
-from nodevet.run.looks import AGAIN, Looks
+from nodevet.vet.use.gate import verdict_of
+from nodevet.vet.use.looks import AGAIN, Looks
 
 HERE = (Host(name="n1", local=True),)
 OK = Finding(verdict=Verdict.OK)

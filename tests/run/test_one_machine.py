@@ -5,11 +5,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from nodevet.diagnose.use import diagnosed_again
 from nodevet.fleet import Visit
 from nodevet.model import Host, Status
-from nodevet.run.context import open_context
-from nodevet.run.diagnose import diagnosed_again
-from nodevet.run.nodes import _nodes
+from nodevet.vet.use.context import open_context
+from nodevet.vet.use.nodes import _nodes
 
 GPU = "GPU-5e7a1c90-44b1-4d7e-9c11-2f6d03a8b7e4"
 HOSTS: Mapping[str, Any] = {

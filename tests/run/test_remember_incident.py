@@ -8,9 +8,9 @@ import pytest
 from click.testing import CliRunner
 
 from nodevet.cli import nodevet
-from nodevet.diagnosis.model import Cause, Confidence, Diagnosis, GpuDiagnosis, HostDiagnosis
+from nodevet.diagnose.model import Cause, Confidence, Diagnosis, GpuDiagnosis, HostDiagnosis
+from nodevet.diagnose.remember_incident import remember
 from nodevet.model import Status
-from nodevet.run.remember_incident import remember
 from nodevet.store import open_store
 
 GPU = GpuDiagnosis(

@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
+from nodevet.author.use.suggest import said, suggest
 from nodevet.baseline import available, load, params_of
 from nodevet.checking.catalog import Catalog
-from nodevet.run.suggest import said, suggest
 
 CATALOG = Catalog()
 

@@ -7,7 +7,7 @@ import pytest
 from nodevet.base.errors import UserError
 from nodevet.base.files import state_folder
 from nodevet.base.last_verdict import _folder
-from nodevet.run.sweep_lock import HeldError, locked
+from nodevet.vet.use.sweep_lock import HeldError, locked
 
 
 @pytest.fixture

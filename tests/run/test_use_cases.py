@@ -10,20 +10,21 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from nodevet.author.use.explain import expected, resolve
 from nodevet.base.errors import UserError
+from nodevet.base.outputs import FileError, try_out
+from nodevet.fix.listener import FixListener
+from nodevet.fix.use.plan import PlanRequest, author, rules_of
+from nodevet.fix.use.rollback import chosen
 from nodevet.fixing.model import Risk
 from nodevet.fleet import Visit
 from nodevet.inventory import InventoryError
 from nodevet.model import Host, HostReport, Run, Severity, Status
-from nodevet.run import earlier, saved
-from nodevet.run.context import VetContext, open_context, open_project
-from nodevet.run.explain import expected, resolve
-from nodevet.run.files import FileError, try_out
-from nodevet.run.listener import FixListener, VetListener
-from nodevet.run.plan import PlanRequest, author, rules_of
-from nodevet.run.rollback import chosen
-from nodevet.run.targets import Targets
-from nodevet.run.vet import NOT_REACHED, collect, reports, vet_saved
+from nodevet.vet.use import earlier, saved
+from nodevet.vet.use.context import VetContext, open_context, open_project
+from nodevet.vet.use.listener import VetListener
+from nodevet.vet.use.targets import Targets
+from nodevet.vet.use.vet import NOT_REACHED, collect, reports, vet_saved
 
 Vetted = Callable[..., Visit]
 

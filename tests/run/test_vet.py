@@ -21,10 +21,10 @@ from nodevet.model import (
     Status,
     Verdict,
 )
-from nodevet.run import vet
-from nodevet.run.context import VetContext, open_context
-from nodevet.run.saved import keep, replay
-from nodevet.run.vet import reports
+from nodevet.vet.use import vet
+from nodevet.vet.use.context import VetContext, open_context
+from nodevet.vet.use.saved import keep, replay
+from nodevet.vet.use.vet import reports
 
 EMPTY = json.dumps({"schema": 1, "probe": "", "sections": {}}).encode()
 

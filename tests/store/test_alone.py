@@ -9,12 +9,12 @@ import pytest
 from recorded import ended, report, run
 from sqlalchemy import text
 
-from nodevet.cli.common.output import Sinks
-from nodevet.cli.common.progress import watched
 from nodevet.model import Run
-from nodevet.run import recording
-from nodevet.run.listener import VetListener
 from nodevet.store import Store, StoreHeldError, open_store, owner
+from nodevet.vet.terminal.output import Sinks
+from nodevet.vet.terminal.progress import watched
+from nodevet.vet.use import recording
+from nodevet.vet.use.listener import VetListener
 
 MANY = 6
 

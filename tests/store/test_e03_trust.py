@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from nodevet.base import last_verdict
-from nodevet.remedy.journal.journal import Journal, JournalError
-from nodevet.run.export import TABLES, _write
+from nodevet.fix.journal.journal import Journal, JournalError
+from nodevet.past.use.export import TABLES, _write
 from nodevet.store import StoreError, open_store
 
 STRANGER = 65534

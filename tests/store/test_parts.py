@@ -6,9 +6,9 @@ import pytest
 from recorded import document, ended, record, report, run, unreachable
 
 from nodevet.checking.catalog import Catalog
-from nodevet.history.trend import FieldTrend
-from nodevet.run.story import host_found, passport_found
-from nodevet.run.trend import trend_found
+from nodevet.past.trend import FieldTrend
+from nodevet.past.use.story import host_found, passport_found
+from nodevet.past.use.trend import trend_found
 from nodevet.store import Store
 
 

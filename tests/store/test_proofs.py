@@ -8,9 +8,9 @@ from msgspec.structs import replace
 from recorded import MACHINE, ended, finding, record, report, run, unreachable
 
 from nodevet.checking.changes import FindingNews, HostNews, News
-from nodevet.history.fixed_by import fixed_since
-from nodevet.history.listing import run_lines
 from nodevet.model import HostReport, Severity
+from nodevet.past.fixed_by import fixed_since
+from nodevet.past.listing import run_lines
 from nodevet.store import Store
 from nodevet.store.records.model import FixHost, FixProof, RecordedFixRun, SpanEnd
 from nodevet.store.records.retention import Retention

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from answering_fleet import AnsweringFleet, capped, waits_for
 
-from nodevet.run.sweep_lock import HELD
+from nodevet.vet.use.sweep_lock import HELD
 
 pytestmark = pytest.mark.timeout(300)
 SITE = ("-i", "fleet.yaml", "-b", "site.yaml")

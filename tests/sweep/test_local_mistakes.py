@@ -8,9 +8,9 @@ import pytest
 from answering_fleet import HOSTS, AnsweringFleet
 
 from nodevet.model import HostReport, Run, Severity, Status
-from nodevet.news import Before, news_of
 from nodevet.store import open_store
-from nodevet.suspicion import suspicions
+from nodevet.vet.news import Before, news_of
+from nodevet.vet.suspicion import suspicions
 
 pytestmark = pytest.mark.timeout(300)
 Inventory = dict[str, Any]

@@ -24,7 +24,7 @@ from nodevet.model import (
     Suspicion,
     Verdict,
 )
-from nodevet.run.notify import Wanted, addresses, message
+from nodevet.vet.use.notify import Wanted, addresses, message
 
 pytestmark = pytest.mark.timeout(300)
 HOSTILE = "x\x1b[31m\n@everyone <b>"

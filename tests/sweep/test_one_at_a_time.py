@@ -10,7 +10,7 @@ import pytest
 from answering_fleet import AnsweringFleet
 from prometheus_client.parser import text_string_to_metric_families
 
-from nodevet.run.sweep_lock import HELD
+from nodevet.vet.use.sweep_lock import HELD
 
 pytestmark = pytest.mark.timeout(300)
 

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from nodevet.run.sweep import chosen
 from nodevet.settings import settings
+from nodevet.vet.use.sweep import chosen
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGE = (DOCS / "sweep.md").read_text(encoding="utf-8")

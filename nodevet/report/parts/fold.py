@@ -20,13 +20,13 @@ from nodevet.model import (
     Status,
     Verdict,
 )
-from nodevet.news import marks_of, since_words
-from nodevet.news import words as news_in_words
 from nodevet.report.parts.ages import evidence_age, last_time
 from nodevet.report.parts.causes import causes_of
 from nodevet.report.parts.ranges import shape, spanned
 from nodevet.report.parts.words import ADVICE, LIMIT, SENTENCE, difference, subjects_of, values
 from nodevet.sheet.text import after_label, count
+from nodevet.vet.news import marks_of, since_words
+from nodevet.vet.news import words as news_in_words
 
 ORDER = tuple(each.words.upper() for each in HostOutcome if each is not HostOutcome.OK)
 """The labels of the lines, worst first."""

@@ -11,7 +11,6 @@ from nodevet.base.durations import elapsed
 from nodevet.base.printable import brief
 from nodevet.checking.changes import Marks
 from nodevet.model import Finding, HostReport, Run, Status, Verdict
-from nodevet.news import marks_of, since_words
 from nodevet.report.diff import value_lines
 from nodevet.report.parts import facts
 from nodevet.report.parts.ages import read_at
@@ -20,6 +19,7 @@ from nodevet.report.parts.fold import Line, came_back, lines, totals
 from nodevet.report.parts.hunks import hunks
 from nodevet.report.parts.words import difference, in_ranges, values
 from nodevet.sheet.text import count, name, nodeset
+from nodevet.vet.news import marks_of, since_words
 
 MOST_LINES = 200  # of one finding's differences
 LONGEST = 2000  # columns of one text

@@ -1,0 +1,128 @@
+"""`nodevet lint`: every problem of a project's files, at once."""
+
+from datetime import date
+from typing import TYPE_CHECKING
+
+import click
+
+from nodevet.base.project import Project
+from nodevet.cli import USAGE, completing, options
+from nodevet.cli.display import Display, display_options
+from nodevet.cli.help import Command
+
+if TYPE_CHECKING:
+    from nodevet.author.use.lint import Linted
+
+FORMS = ("text", "json", "github", "sarif")
+SHOWN = 6  # names of files in a line
+
+
+@click.command(
+    "lint",
+    cls=Command,
+    group="Baselines",
+    order=2,
+    examples=(
+        ("All files of this folder's project", "nodevet lint"),
+        ("In CI: a warning is an error", "nodevet lint --strict --format github"),
+        ("What other baselines for these GPUs ask for", "nodevet lint --suggest"),
+    ),
+)
+@click.argument("names", nargs=-1, metavar="[NAME|FILE]...", shell_complete=completing.baselines)
+@click.option("--strict", is_flag=True, help="Treat warnings as errors.")
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(FORMS),
+    default="text",
+    show_default=True,
+    help="How problems are printed: for people, for programs, as GitHub workflow commands, or as "
+    "SARIF 2.1.0.",
+)
+@click.option(
+    "--suggest",
+    is_flag=True,
+    help="Also name what the shipped baseline for the same GPUs asks for and yours does not.",
+)
+@display_options()
+@options.project
+def command(
+    names: tuple[str, ...],
+    strict: bool,
+    form: str,
+    suggest: bool,
+    project: Project,
+    display: Display,
+) -> None:
+    """Check baselines and the project's other files for mistakes.
+
+    Every problem is printed as file:line:column, with what to do.
+
+    Without a NAME: the project's own baselines, inventories, workloads, approval.yaml, checks and
+    fixes; the shipped baselines if it has none of them. A file that is nothing of nodevet's is
+    skipped.
+
+    \b
+    Exit codes:
+      0  no errors
+      2  errors, or with --strict warnings
+    """
+    if suggest and form != "text":
+        raise click.UsageError("--suggest is for people: leave out --format")
+    from nodevet.author.use.lint import lint
+    from nodevet.report.parts import problems
+
+    linted = lint(names, project, date.today())
+    if form == "json":
+        shown = problems.json(linted.found, linted.files)
+    elif form == "text":
+        shown = problems.text(linted.found, colour=display.colour, width=display.width)
+    else:
+        shown = {"github": problems.github, "sarif": problems.sarif}[form](linted.found)
+    click.echo(shown, nl=False)
+    _tell(linted, named=bool(names))
+    if suggest:
+        _suggest(names, project)
+    failed = linted.errors or (strict and linted.warnings)
+    click.get_current_context().exit(USAGE if failed else 0)
+
+
+def _tell(linted: "Linted", *, named: bool) -> None:
+    """What was looked at, and how much was found."""
+    from nodevet.base.printable import brief
+    from nodevet.sheet.text import count, plural
+
+    for name, why in linted.skipped.items():
+        click.echo(f"{brief(name)}: skipped: {why}", err=True)
+    if linted.shipped:
+        click.echo("the project has no files of its own, so these are the shipped ones", err=True)
+    heads = {
+        kind: plural(kind) if len(some) > 1 and kind != "approval" else kind
+        for kind, some in linted.files.items()
+    }
+    width = max(map(len, heads.values()), default=0)
+    for kind, files in () if named else linted.files.items():
+        some = ", ".join(map(brief, files[:SHOWN]))
+        more = f" and {len(files) - SHOWN} more" if len(files) > SHOWN else ""
+        click.echo(f"{heads[kind]:{width}}  {some}{more}", err=True)
+    number = sum(map(len, linted.files.values()))
+    whole = [count(len(files), kind) for kind, files in linted.files.items()]
+    told = whole[0] if len(whole) == 1 else count(number, "file")
+    found = count(linted.errors, "error"), count(linted.warnings, "warning")
+    click.echo(f"{told}: {', '.join(found)}", err=True)
+
+
+def _suggest(names: tuple[str, ...], project: Project) -> None:
+    """Lines that could stand under `expect`."""
+    from nodevet.author.use.suggest import suggest
+    from nodevet.base.printable import plain
+    from nodevet.sheet.text import columns, count
+
+    for one in suggest(names, project):
+        if not one.missing:
+            click.echo(f"{plain(one.baseline)}: asks for all that {one.like} does")
+            continue
+        checks = count(len(one.missing), "check")
+        click.echo(f"{plain(one.baseline)}: {checks} that {one.like} asks for, and it does not:")
+        for line in columns([[f"  {plain(each.line)}", each.title] for each in one.missing]):
+            click.echo(line)

@@ -1,0 +1,380 @@
+"""What the evidence says of a node that matters to feeding its GPUs. What it does not say: why."""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from functools import reduce
+
+import msgspec
+
+from nodevet.checking.feeding.interval import UNKNOWN, Interval, smaller
+from nodevet.checking.feeding.units import link_rate
+from nodevet.checking.feeding.workload import encoded
+from nodevet.evidence.across import nearest, nodes_of, pci_of
+from nodevet.evidence.cpu import Cpu
+from nodevet.evidence.document import Evidence, once
+from nodevet.evidence.gpu import Gpu, Gpus
+from nodevet.evidence.host import HostInfo
+from nodevet.evidence.infiniband import Infiniband
+from nodevet.evidence.lists import numbers
+from nodevet.evidence.memory import Memory
+from nodevet.evidence.network import Interface, Network
+from nodevet.evidence.nvme import Nvme
+from nodevet.evidence.pci import RATES, WIDTHS, Pci, PciFunction, generation_of
+from nodevet.model import Finding
+
+READS = (
+    "cpu.cores",
+    "cpu.threads",
+    "gpu.count",
+    "gpu.gpus[].bus_id",
+    "gpu.gpus[].pcie_generation",
+    "gpu.gpus[].pcie_generation_max",
+    "gpu.gpus[].pcie_width",
+    "host.virtualization",
+    "pci.functions[].address",
+    "pci.functions[].link_gts",
+    "pci.functions[].link_gts_max",
+    "pci.functions[].link_width",
+    "pci.functions[].upstream[]",
+)
+"""What `cores_and_links` depends on: part of `reads` of whoever uses it."""
+IDLE_GENERATIONS = 2  # the highest that an idle link is lowered to
+
+
+class FeedNode(msgspec.Struct, frozen=True, kw_only=True):
+    """One node. An interval without bounds, or null: not known, and `unknown` says why."""
+
+    gpus: int | None = None  # that NVML lists
+    gpu_model: str = ""
+    cores: int | None = None
+    threads: int | None = None  # logical CPUs online
+    near_cores: int | None = None  # of each GPU's share of its NUMA node; the smallest share
+    link: Interval = UNKNOWN  # bytes/s between host and GPU; of the GPU with the slowest
+    link_best: Interval = UNKNOWN  # what that GPU's slot can do
+    link_words: str = ""  # Gen4 x16
+    nvme: Interval = UNKNOWN  # bytes/s of the links of all NVMe drives together
+    nvme_words: str = ""
+    network: Interval = UNKNOWN  # bytes/s of all network links that are up
+    network_words: str = ""
+    memory_b: int | None = None
+    unknown: Mapping[str, str] = {}  # of gpus, cores, near_cores, link, nvme, network, memory: why
+
+
+class LinkFact(msgspec.Struct, frozen=True, kw_only=True):
+    """The way between the host and a GPU."""
+
+    now: Interval = UNKNOWN  # bytes/s
+    best: Interval = UNKNOWN
+    words: str = ""
+    why: str = ""  # not known
+
+
+def feed_node(evidence: Evidence, job: int | None = None) -> FeedNode:
+    """All that matters of a node. `job`: GPUs of the job on it; None: all of them."""
+    node = cores_and_links(evidence, job)
+    near, no_near = near_cores(evidence)
+    nvme, nvme_words = nvme_links(evidence)
+    network, network_words = network_links(evidence)
+    memory = data.total_kb if (data := evidence[Memory].data) else None
+    missing = {
+        "near_cores": no_near if near is None else "",
+        "nvme": nvme_words if nvme.high is None else "",
+        "network": network_words if network.high is None else "",
+        "memory": _why_no_memory(evidence) if memory is None else "",
+    }
+    return msgspec.structs.replace(
+        node,
+        gpu_model=_model(evidence),
+        near_cores=near,
+        nvme=nvme,
+        nvme_words=nvme_words if nvme.high is not None else "",
+        network=network,
+        network_words=network_words if network.high is not None else "",
+        memory_b=None if memory is None else memory * 1024,
+        unknown={**node.unknown, **{name: why for name, why in missing.items() if why}},
+    )
+
+
+def cores_and_links(evidence: Evidence, job: int | None = None) -> FeedNode:
+    """What bounds the CPU's and the link's stage, and the number of GPUs; nothing else. `job`: GPUs
+    of the job, of which it is not known which they are; None: all of them."""
+    gpus = listed_gpus(evidence)
+    bound, no_cpus = cpus(evidence)
+    link = gpu_link(evidence, job)
+    missing = {"gpus": gpus if isinstance(gpus, str) else "", "cores": no_cpus, "link": link.why}
+    return FeedNode(
+        gpus=None if isinstance(gpus, str) else len(gpus),
+        cores=None if bound.high is None else round(bound.low),
+        threads=None if bound.high is None else round(bound.high),
+        link=link.now,
+        link_best=link.best,
+        link_words=link.words,
+        unknown={name: why for name, why in missing.items() if why},
+    )
+
+
+@once
+def listed_gpus(evidence: Evidence) -> tuple[Gpu, ...] | str:
+    """Every GPU that NVML counts; or why they are not known."""
+    section = evidence[Gpus]
+    if section.data is None:
+        return f"NVML: {section.why}"
+    gpus = section.data.gpus
+    for field in ("gpus", "count"):
+        if getattr(section.data, field) is None:
+            return f"NVML: {field}: {section.data.why(field)}"
+    if not gpus or len(gpus) != section.data.count:
+        return f"NVML lists {len(gpus or ())} of {section.data.count} GPUs"
+    for gpu in gpus:
+        if "handle" in gpu.errors:
+            return f"GPU {gpu.index}: NVML: {gpu.why('handle')}"
+    return gpus
+
+
+def _model(evidence: Evidence) -> str:
+    gpus = listed_gpus(evidence)
+    names = {gpu.name for gpu in gpus if gpu.name} if not isinstance(gpus, str) else ()
+    return ", ".join(sorted(names)[:4])
+
+
+def cpus(evidence: Evidence) -> tuple[Interval, str]:
+    """How many workers can run at full speed at once: at least one for each core, and at most one
+    for each logical CPU, of which the second of a core is worth less than the first."""
+    section = evidence[Cpu]
+    if section.data is None:
+        return UNKNOWN, f"cpu: {section.why}"
+    for field in ("cores", "threads"):
+        if getattr(section.data, field) is None:
+            return UNKNOWN, f"cpu: {field}: {section.data.why(field)}"
+    cores, threads = section.data.cores or 0, section.data.threads or 0
+    if not 1 <= cores <= threads:
+        return UNKNOWN, f"cpu: {cores} cores with {threads} logical CPUs"
+    return Interval(cores, threads), ""
+
+
+def near_cores(evidence: Evidence) -> tuple[int | None, str]:
+    """The smallest share that a GPU has of the cores of its own NUMA node; or why not known."""
+    bound, why = cpus(evidence)
+    nodes, gpus = nodes_of(evidence), listed_gpus(evidence)
+    if bound.high is None or isinstance(nodes, Finding):
+        return None, why or (nodes.why if isinstance(nodes, Finding) else "")
+    if isinstance(gpus, str):
+        return None, gpus
+    near: list[frozenset[int]] = []
+    for gpu in gpus:
+        function = pci_of(evidence, gpu)
+        if isinstance(function, Finding):
+            return None, function.why
+        place = function.numa_node
+        if len(nodes) == 1 and (place is None or place < 0):
+            place = next(iter(nodes))
+        if place is None or place not in nodes:
+            return None, f"{function.address}: the firmware does not say on which NUMA node it is"
+        found = nearest(evidence, nodes[place], nodes)
+        if isinstance(found, str):
+            return None, found
+        lists = [numbers(node.cpulist) for node in found]
+        if not all(lists):
+            return None, f"NUMA node {place}: its CPUs are not known"
+        near.append(frozenset().union(*(each for each in lists if each)))
+    shared = Counter(near)
+    threads = min(len(each) / shared[each] for each in near)
+    return int(threads * bound.low / bound.high), ""
+
+
+def gpu_link(evidence: Evidence, job: int | None = None) -> LinkFact:
+    """The slowest way between the host and a GPU, ports that it shares with others of the job
+    included."""
+    gpus = listed_gpus(evidence)
+    if isinstance(gpus, str):
+        return LinkFact(why=gpus)
+    listed = len(gpus)
+    found = [_way(evidence, gpu, min(job or listed, listed), listed) for gpu in gpus]
+    unknown = next((each for each in found if each.why), None)
+    known = [each for each in found if each.now.high is not None]
+    slowest = min(known, key=lambda each: each.now.high or 0.0, default=LinkFact())
+    now = reduce(smaller, (each.now for each in found))
+    return LinkFact(
+        now=now, best=slowest.best, words=slowest.words, why=unknown.why if unknown else ""
+    )
+
+
+def _way(evidence: Evidence, gpu: Gpu, job: int, listed: int) -> LinkFact:
+    """The GPU's own link, and what it has of those above, if the job has so many of the GPUs that
+    are listed."""
+    own = _own_link(gpu)
+    if own.why:
+        return own
+    ports = _shared_ports(evidence, gpu)
+    if isinstance(ports, str):
+        return LinkFact(now=Interval(0.0, own.now.high), best=own.best, words=own.words, why=ports)
+    for port, gpus in ports:
+        one, best = _port_rate(port)
+        if one is UNKNOWN:
+            why = f"{port.address}: its link is not known"
+            return LinkFact(now=Interval(0.0, own.now.high), words=own.words, why=why)
+        share, share_best = (_share(each, gpus, job, listed) for each in (one, best))
+        most = min(gpus, job)
+        if most > 1 and share.low < own.now.low:
+            words = f"{_words(port)} for {most} GPUs, at {port.address}"
+            own = msgspec.structs.replace(own, words=words)
+        own = msgspec.structs.replace(
+            own, now=smaller(own.now, share), best=smaller(own.best, share_best)
+        )
+    return own
+
+
+def _share(port: Interval, below: int, job: int, listed: int) -> Interval:
+    """What a GPU of the job has of a port: as few of the others as can be, or as many, have the
+    rest."""
+    most, least = min(below, job), max(1, below - (listed - job))
+    return Interval(port.low / most, None if port.high is None else port.high / least)
+
+
+def _own_link(gpu: Gpu) -> LinkFact:
+    """What NVML says of the GPU's link; an idle GPU lowers it, and raises it under load."""
+    now, most, width = gpu.pcie_generation, gpu.pcie_generation_max, gpu.pcie_width
+    label = f"GPU {gpu.index}"
+    if now not in RATES:
+        return LinkFact(why=f"{label}: pcie_generation: {_unsaid(gpu, 'pcie_generation')}")
+    if width not in WIDTHS:
+        return LinkFact(why=f"{label}: pcie_width: {_unsaid(gpu, 'pcie_width')}")
+    one = encoded(link_rate(now, width))
+    if now > IDLE_GENERATIONS:
+        best = one if most not in RATES else encoded(link_rate(max(most, now), width))
+        return LinkFact(now=one, best=best, words=f"Gen{now} x{width}")
+    if most not in RATES:
+        why = f"{label}: pcie_generation_max: {_unsaid(gpu, 'pcie_generation_max')}"
+        return LinkFact(now=Interval(one.low, None), words=f"Gen{now} x{width}", why=why)
+    best = encoded(link_rate(max(most, now), width))
+    words = f"Gen{now} x{width}" + (f" while idle, up to Gen{most}" if most > now else "")
+    return LinkFact(now=Interval(one.low, best.high), best=best, words=words)
+
+
+def _unsaid(gpu: Gpu, field: str) -> str:
+    found = getattr(gpu, field)
+    return gpu.why(field) if found is None else f"NVML says {found}"
+
+
+def _shared_ports(evidence: Evidence, gpu: Gpu) -> tuple[tuple[PciFunction, int], ...] | str:
+    """The ports above the GPU, each with how many GPUs are below it; none in a virtual machine,
+    where they are not real. Or why they are not known."""
+    host = evidence[HostInfo].data
+    if host is None or not host.virtualization:
+        return f"virtualization: {host.why('virtualization') if host else evidence[HostInfo].why}"
+    if host.virtualization not in ("none", "container"):
+        return ()
+    function = pci_of(evidence, gpu)
+    if isinstance(function, Finding):
+        return function.why
+    if function.upstream is None or "upstream" in function.errors:
+        return f"{function.address}: upstream: {function.why('upstream')}"
+    known = data.by_address if (data := evidence[Pci].data) else {}
+    below = _gpus_below(evidence)
+    found = []
+    for address in function.upstream:
+        if address not in known:
+            return f"{address}, a port above the GPU, is not in the evidence"
+        found.append((known[address], max(1, below[address])))
+    return tuple(found)
+
+
+@once
+def _gpus_below(evidence: Evidence) -> Counter[str]:
+    """How many of the GPUs that NVML lists are below each port."""
+    found: Counter[str] = Counter()
+    gpus = listed_gpus(evidence)
+    for gpu in () if isinstance(gpus, str) else gpus:
+        function = pci_of(evidence, gpu)
+        if isinstance(function, PciFunction):
+            found.update(set(function.upstream or ()))
+    return found
+
+
+def _port_rate(port: PciFunction) -> tuple[Interval, Interval]:
+    """What a port's link moves now and at best; an idle one may be lowered too."""
+    now, most = generation_of(port.link_gts), generation_of(port.link_gts_max)
+    if not now or port.link_width not in WIDTHS:
+        return UNKNOWN, UNKNOWN
+    one = encoded(link_rate(now, port.link_width))
+    best = encoded(link_rate(max(now, most), port.link_width))
+    if now > IDLE_GENERATIONS:
+        return one, best
+    return Interval(one.low, best.high if most else None), best
+
+
+def _words(port: PciFunction) -> str:
+    return f"Gen{generation_of(port.link_gts)} x{port.link_width}"
+
+
+def nvme_links(evidence: Evidence) -> tuple[Interval, str]:
+    """What the links of all NVMe drives together move at the most; their flash may be slower. With
+    words, or with why it is not known."""
+    section, bus = evidence[Nvme], evidence[Pci].data
+    if section.data is None or section.data.controllers is None:
+        return UNKNOWN, f"nvme: {section.data.why('controllers') if section.data else section.why}"
+    rates = []
+    for drive in section.data.controllers:
+        function = bus.by_address.get(drive.address or "") if bus else None
+        one = _port_rate(function)[1] if function else UNKNOWN
+        if one.high is None:
+            return UNKNOWN, f"{drive.name[:40]}: its PCIe link is not known"
+        rates.append(one.high)
+    if not rates:
+        return UNKNOWN, "the node has no NVMe drive"
+    return Interval(0.0, sum(rates)), f"{len(rates)} NVMe drives" if len(rates) > 1 else "one drive"
+
+
+def network_links(evidence: Evidence) -> tuple[Interval, str]:
+    """What all network links that are up move together at the most, Ethernet and InfiniBand."""
+    section = evidence[Network]
+    if section.data is None or section.data.interfaces is None:
+        why = section.data.why("interfaces") if section.data else section.why
+        return UNKNOWN, f"network: {why}"
+    gbps: list[float] = []
+    for interface in _ethernets(section.data.interfaces):
+        if interface.speed_mbps is None or interface.speed_mbps <= 0:
+            return UNKNOWN, f"{interface.name[:40]}: speed: {interface.why('speed_mbps')}"
+        gbps.append(interface.speed_mbps / 1000)
+    ports = _infiniband_gbps(evidence)
+    if isinstance(ports, str):
+        return UNKNOWN, ports
+    gbps += ports
+    if not gbps:
+        return UNKNOWN, "no network link is up"
+    told = Counter(gbps).most_common(4)
+    words = ", ".join(f"{number} × {speed:g} Gbit/s" for speed, number in told)
+    return Interval(0.0, sum(gbps) * 1e9 / 8), words
+
+
+def _ethernets(interfaces: Iterable[Interface]) -> Iterator[Interface]:
+    """Ports of NICs that are not known to be down."""
+    for each in interfaces:
+        if each.kind == "physical" and each.type == 1 and each.operstate != "down":
+            yield each
+
+
+def _infiniband_gbps(evidence: Evidence) -> list[float] | str:
+    """The rates of all InfiniBand ports that are up; or why they are not known."""
+    section = evidence[Infiniband]
+    if section.status == "absent":
+        return []
+    if section.data is None or section.data.devices is None:
+        why = section.data.why("devices") if section.data else section.why
+        return f"infiniband: {why}"
+    found = []
+    for device in section.data.devices:
+        if device.ports is None:
+            return f"{device.name[:40]}: ports: {device.why('ports')}"
+        for port in device.ports:
+            if port.link_layer == "Ethernet" or port.state in ("DOWN", "INIT"):
+                continue
+            if port.rate_gbps is None:
+                return f"{device.name[:40]}: rate: {port.why('rate_gbps')}"
+            found.append(port.rate_gbps)
+    return found
+
+
+def _why_no_memory(evidence: Evidence) -> str:
+    section = evidence[Memory]
+    return f"memory: {section.data.why('total_kb') if section.data else section.why}"

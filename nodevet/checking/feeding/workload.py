@@ -1,0 +1,326 @@
+"""What a person says of a job that is to be fed: the fields as they are written, and as numbers."""
+
+import re
+from bisect import bisect_left
+from collections.abc import Callable, Iterator, Mapping
+from typing import Annotated, Any, Literal, TypeVar
+
+import msgspec
+from msgspec import Meta
+
+from nodevet.base.problems import did_you_mean
+from nodevet.checking.feeding import units
+from nodevet.checking.feeding.interval import UNKNOWN, Interval, exactly
+from nodevet.model import FieldError, refuse
+
+VERSION = 1
+MOST_BATCHES = 64
+LARGEST_BATCH = 10_000_000
+LONGEST_STEP = 86_400.0  # seconds: a day
+Read = TypeVar("Read")
+
+UNIT = "[A-Za-z%µμ]"  # a number alone is none of these
+Size = Annotated[str, Meta(pattern=UNIT, title="a size such as 500 kB")]
+Rate = Annotated[str, Meta(pattern=UNIT, title="a rate such as 2 GB/s")]
+Time = Annotated[str, Meta(pattern=UNIT, title="a time such as 5.86 ms")]
+Share = Annotated[str, Meta(pattern=UNIT, title="a share such as 40 %")]
+Pace = Annotated[str, Meta(pattern=UNIT, title="a rate such as 250 MB/s, or a time such as 2 ms")]
+Link = Annotated[str, Meta(pattern=UNIT, title="a link such as Gen4 x16, or a rate")]
+Batch = Annotated[int, Meta(ge=1, le=LARGEST_BATCH)]
+BatchSizes = Annotated[tuple[Batch, ...], Meta(min_length=1, max_length=MOST_BATCHES)]
+Count = Annotated[int, Meta(ge=1, le=65_536)]
+
+
+class Fields(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A mapping of the file."""
+
+
+class TransformFields(Fields, frozen=True, kw_only=True):
+    """Decoding and augmenting samples, until they are what a step takes."""
+
+    device: Literal["cpu", "gpu"] = "cpu"
+    """Where it happens: in data loader workers, or on the GPU (DALI, nvJPEG)"""
+    worker_rate: Pace | None = None
+    """What one worker does with a core of its own: 250 MB/s of stored samples, 500 samples/s, or
+    2 ms of CPU time for each sample"""
+    gpu_rate: Pace | None = None
+    """What one GPU would do, or does, beside its steps"""
+
+    def __post_init__(self) -> None:
+        refuse(_unreadable(self, worker_rate=_pace, gpu_rate=_pace))
+
+
+class StorageFields(Fields, frozen=True, kw_only=True):
+    """Where samples are read from."""
+
+    read: Rate | None = None
+    """What all GPUs of the node together can read"""
+    latency: Time | None = None
+    """Of one read of one sample"""
+    concurrency: Count | None = None
+    """Reads under way at once on the node; left out: one for each worker"""
+    cached: Share | None = None
+    """Reads that the page cache answers, which take no time here"""
+    over: Literal["nvme", "network"] | None = None
+    """Which links of the node bound it, if `read` is not known"""
+
+    def __post_init__(self) -> None:
+        refuse(_unreadable(self, read=units.rate, latency=units.seconds, cached=units.share))
+        if self.concurrency is not None and self.latency is None:
+            raise FieldError("says nothing without a latency; add one", "concurrency")
+
+
+class MeasuredFields(Fields, frozen=True, kw_only=True):
+    """What `nodevet feed --measure` wrote: rates in place of those that the file leaves out."""
+
+    sample_size: Size | None = None
+    """What was read for each sample"""
+    worker_rate: Pace | None = None
+    """What one worker did with a second of CPU time"""
+    storage_read: Rate | None = None
+    """What was read, if the loader waited for it"""
+    when: str = ""
+    """When it was measured"""
+    host: str = ""
+    """On which machine"""
+    command: str = ""
+    """What was run"""
+
+    def __post_init__(self) -> None:
+        readers = {"sample_size": units.size, "worker_rate": _pace, "storage_read": units.rate}
+        refuse(_unreadable(self, **readers))
+
+
+class WorkloadFields(Fields, frozen=True, kw_only=True):
+    """A job, as far as its input matters. What is left out is asked of the node, or unknown."""
+
+    step: Annotated[dict[str, Time], Meta(min_length=1)]
+    """The accelerator's time for one step: by batch size `{32: 5.86 ms, 64: 6.7 ms}`, or
+    `{fixed: 5 ms, per_sample: 26 us}`, or `{throughput: 2500 samples/s}`"""
+    batch_sizes: BatchSizes | None = None
+    """Samples of one step of one GPU; left out: those of `step`"""
+    sample_size: Size | None = None
+    """Of one sample as it is stored and read"""
+    tensor_size: Size | None = None
+    """Of one sample as it goes to the GPU, if it is another size"""
+    gpus: Count | None = None
+    """GPUs of the job on one node; left out: all that the node has"""
+    workers: Count | None = None
+    """Data loader workers for each GPU"""
+    transform: TransformFields = msgspec.field(default_factory=TransformFields)
+    """Preprocessing"""
+    storage: StorageFields = msgspec.field(default_factory=StorageFields)
+    """Where samples are read from"""
+    link: Link | None = None
+    """Between host and GPU; left out: what the node's GPUs have negotiated"""
+    dataset_size: Size | None = None
+    """Of all samples: whether the page cache can hold them"""
+    measured: MeasuredFields = msgspec.field(default_factory=MeasuredFields)
+    """What was measured"""
+
+    def __post_init__(self) -> None:
+        sizes = _unreadable(self, sample_size=units.size, tensor_size=units.size,
+                            dataset_size=units.size, link=link_of)  # fmt: skip
+        refuse((*sizes, *_bad_steps(self), *_twice(self)))
+
+
+class WorkloadFile(WorkloadFields, frozen=True, kw_only=True):
+    """A whole workload file."""
+
+    nodevet: Literal[1]
+    """Version of this format"""
+    workload: Annotated[str, Meta(pattern=r"\S", title="text that is not empty")]
+    """What the job is, in a few words"""
+
+
+class StepTime(msgspec.Struct, frozen=True, kw_only=True):
+    """Seconds of one step by its batch: those of a table, or a line."""
+
+    table: Mapping[int, float] = {}  # by batch, ascending
+    fixed_s: float = 0.0
+    per_sample_s: float = 0.0
+
+    def at(self, batch: int) -> float:
+        """Of a batch that the table has, or of any on the line. Raises KeyError."""
+        return self.table[batch] if self.table else self.fixed_s + self.per_sample_s * batch
+
+    def between(self, batch: int) -> float:
+        """As `at`; between two of the table on the line that joins them, outside as at its end."""
+        if not self.table:
+            return self.at(batch)
+        batches = list(self.table)
+        place = bisect_left(batches, batch)
+        if place == len(batches) or place == 0 or batches[place] == batch:
+            return self.table[batches[min(place, len(batches) - 1)]]
+        low, high = batches[place - 1 : place + 1]
+        before, after = self.table[low], self.table[high]
+        return before + (after - before) * (batch - low) / (high - low)
+
+
+class Workload(msgspec.Struct, frozen=True, kw_only=True):
+    """What the file says, in bytes, seconds and samples per second; null if it does not say."""
+
+    name: str
+    batches: tuple[int, ...]  # samples of one step of one GPU, ascending
+    step: StepTime  # the accelerator's time for a step
+    sample_b: float | None  # of one sample as it is read
+    tensor_b: float | None  # of one sample as it goes to the GPU
+    gpus: int | None  # of the job on one node
+    workers: int | None  # for each GPU
+    transform_on: str  # cpu, gpu
+    worker_rate: Interval  # samples/s of one worker with a core of its own
+    gpu_rate: Interval  # samples/s of preprocessing on one GPU
+    storage_read: Interval  # bytes/s of all GPUs of the node
+    storage_latency_s: float | None  # of one read of one sample
+    storage_concurrency: int | None  # reads under way at once; null: one for each worker
+    storage_over: str | None  # nvme, network
+    cached: float | None  # share of reads that the page cache answers
+    link: Interval | None  # bytes/s of each GPU; null: not said
+    link_words: str  # as the file has it
+    dataset_b: float | None
+
+
+def workload_of(fields: WorkloadFields, name: str) -> Workload:
+    """The numbers that fields say; they were judged as they were decoded."""
+    transform, storage, measured = fields.transform, fields.storage, fields.measured
+    sample_b = _read(units.size, fields.sample_size or measured.sample_size)
+    steps = _steps(fields.step)
+    return Workload(
+        name=name,
+        batches=tuple(sorted(set(fields.batch_sizes or steps.table))),
+        step=steps,
+        sample_b=sample_b,
+        tensor_b=_read(units.size, fields.tensor_size) or sample_b,
+        gpus=fields.gpus,
+        workers=fields.workers,
+        transform_on=transform.device,
+        worker_rate=_samples(transform.worker_rate or measured.worker_rate, sample_b),
+        gpu_rate=_samples(transform.gpu_rate, sample_b),
+        storage_read=_known(_read(units.rate, storage.read or measured.storage_read)),
+        storage_latency_s=_read(units.seconds, storage.latency),
+        storage_concurrency=storage.concurrency,
+        storage_over=storage.over,
+        cached=_read(units.share, storage.cached),
+        link=_read(link_of, fields.link),
+        link_words=fields.link or "",
+        dataset_b=_read(units.size, fields.dataset_size),
+    )
+
+
+def link_of(text: str) -> Interval:
+    """Bytes per second of `Gen4 x16`, within bounds, or of `25 GB/s`. Raises ValueError."""
+    found = units.link(text)
+    if found is None:
+        try:
+            return exactly(units.rate(text))
+        except ValueError as error:
+            if "Gen" in text or "x" in text:
+                raise ValueError(f"must be a link such as Gen4 x16, not {text[:40]}") from error
+            raise
+    return encoded(units.link_rate(*found))
+
+
+def encoded(rate: float) -> Interval:
+    """What moves over a PCIe link, of which the encoding leaves so many bytes per second."""
+    return Interval(rate * units.AT_LEAST, rate)
+
+
+def _steps(step: dict[str, str]) -> StepTime:
+    if "throughput" in step:
+        return StepTime(per_sample_s=1 / units.per_second(step["throughput"]))
+    if "fixed" in step or "per_sample" in step:
+        fixed, per_sample = (_read(units.seconds, step.get(key)) for key in ("fixed", "per_sample"))
+        return StepTime(fixed_s=fixed or 0.0, per_sample_s=per_sample or 0.0)
+    table = {int(batch): units.seconds(time) for batch, time in step.items()}
+    return StepTime(table=dict(sorted(table.items())))
+
+
+WORDS = ("fixed", "per_sample", "throughput")
+BATCH = re.compile(r"[1-9][0-9]{0,8}")  # 032 would be 32 a second time
+
+
+def _bad_steps(fields: WorkloadFields) -> Iterator[FieldError]:
+    """What is wrong with the times of steps, and with batches that have none."""
+    sizes, words = [], []
+    for key, text in fields.step.items():
+        if BATCH.fullmatch(key) and int(key) <= LARGEST_BATCH:
+            sizes.append(int(key))
+        elif key in WORDS:
+            words.append(key)
+        else:
+            hint = did_you_mean(key, WORDS, f"write a batch size, or {', '.join(WORDS)}")
+            yield FieldError(f"is not a batch size; {hint}", "step", key)
+            continue
+        yield from _bad_time(key, text)
+    if words and sizes:
+        yield FieldError("has both batch sizes and words; keep one of the two", "step", words[0])
+    if "throughput" in words and len(words) > 1:
+        yield FieldError("is enough alone; leave out the others", "step", "throughput")
+    yield from _unstepped(fields, sizes)
+
+
+def _unstepped(fields: WorkloadFields, sizes: list[int]) -> Iterator[FieldError]:
+    if fields.batch_sizes is None:
+        if not sizes:
+            yield FieldError("names no batch sizes; add batch_sizes: with a list of them", "step")
+        elif len(sizes) > MOST_BATCHES:
+            yield FieldError(f"has more than {MOST_BATCHES} batch sizes", "step")
+        return
+    for place, batch in enumerate(fields.batch_sizes):
+        if sizes and batch not in sizes:
+            message = f"step has no time for a batch of {batch}; add it there"
+            yield FieldError(message, "batch_sizes", place)
+
+
+def _bad_time(key: str, text: str) -> Iterator[FieldError]:
+    try:
+        found = 0.0 if key == "throughput" else units.seconds(text)
+        if key == "throughput":
+            units.per_second(text)
+    except ValueError as error:
+        yield FieldError(str(error), "step", key)
+    else:
+        if found > LONGEST_STEP:
+            yield FieldError("is longer than a day; check its unit", "step", key)
+
+
+def _twice(fields: WorkloadFields) -> Iterator[FieldError]:
+    """What is both stated and measured."""
+    for name, stated in (
+        ("sample_size", fields.sample_size),
+        ("worker_rate", fields.transform.worker_rate),
+        ("storage_read", fields.storage.read),
+    ):
+        if stated is not None and getattr(fields.measured, name) is not None:
+            yield FieldError("is stated and measured; keep one of the two", "measured", name)
+
+
+def _unreadable(fields: msgspec.Struct, **readers: Callable[[str], Any]) -> Iterator[FieldError]:
+    """The texts of these fields that do not read as what they should be."""
+    for name, reader in readers.items():
+        try:
+            _read(reader, getattr(fields, name))
+        except ValueError as error:
+            yield FieldError(str(error), name)
+
+
+def _read(reader: Callable[[str], Read], text: str | None) -> Read | None:
+    return None if text is None else reader(text)
+
+
+def _pace(text: str) -> float:
+    return units.samples(text, 1.0)
+
+
+def _samples(text: str | None, sample_b: float | None) -> Interval:
+    """Samples per second; a rate in bytes says none if the size of a sample is not known."""
+    if text is None:
+        return UNKNOWN
+    if sample_b is None:
+        one, other = units.samples(text, 1.0), units.samples(text, 2.0)
+        return exactly(one) if one == other else UNKNOWN
+    return exactly(units.samples(text, sample_b))
+
+
+def _known(value: float | None) -> Interval:
+    return UNKNOWN if value is None else exactly(value)

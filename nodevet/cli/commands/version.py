@@ -1,0 +1,40 @@
+"""`nodevet version`: what this nodevet is and runs on."""
+
+import click
+
+from nodevet.cli.help import Command
+
+
+@click.command(
+    "version",
+    cls=Command,
+    group="Tools",
+    examples=(
+        ("For a bug report", "nodevet version"),
+        ("For a program", "nodevet version --format json"),
+    ),
+)
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["text", "json"]),
+    default="text",
+    show_default=True,
+    help="A line for each, or one JSON object.",
+)
+def command(form: str) -> None:
+    """Print the versions of nodevet and of what it uses.
+
+    `nodevet --version` prints nodevet's own only.
+    """
+    from nodevet.cli.versions import versions
+
+    found = versions()
+    if form == "json":
+        import json
+
+        click.echo(json.dumps(found, indent=2))
+        return
+    width = max(map(len, found))
+    for name, value in found.items():
+        click.echo(f"{name:{width}}  {value}")

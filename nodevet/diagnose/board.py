@@ -1,0 +1,119 @@
+"""A round of a diagnosis that goes on: a line for each GPU, the worst of them in words. Pure."""
+
+from collections.abc import Iterator, Sequence
+
+from nodevet.base.printable import brief, cut, plain
+from nodevet.base.printable import cells as cells_of
+from nodevet.diagnose import phrases as words
+from nodevet.diagnose.model import Cause, Diagnosis, GpuDiagnosis, HostDiagnosis
+from nodevet.diagnose.timeline import Points
+from nodevet.diagnose.words import number
+from nodevet.sheet.colours import BOLD, GREEN, RED, YELLOW, sgr
+from nodevet.sheet.text import GAP, column, count, name, pad, wrap
+
+BARS = "▁▂▃▄▅▆▇█"
+CELLS = 20  # of a course of SM busy
+LONGEST = 30  # columns of a host's name
+MOST_SAID = 4  # lines of the sentence
+CAUSE = 2  # the place of it among the cells
+LEAST_ROWS = 3  # GPUs that are shown however low the terminal is
+ORDER = (
+    *(Cause.STUCK, Cause.THROTTLED, Cause.MEMORY, Cause.STORAGE, Cause.TRANSFER),
+    *(Cause.PREPROCESSING, Cause.SUBMISSION, Cause.NUMA, Cause.MIXED, Cause.UNCLEAR),
+    *(Cause.GPU, Cause.IDLE),
+)
+"""The worst first."""
+WIDTH = 100  # columns, if the terminal has none
+COLOURS = {Cause.GPU: GREEN, Cause.IDLE: BOLD, Cause.UNCLEAR: YELLOW}
+WatchedGpu = tuple[HostDiagnosis, GpuDiagnosis]
+
+
+def board(
+    incident: Diagnosis, *, colour: bool, width: int | None, height: int | None = None
+) -> list[str]:
+    """Lines of at most `width` columns; if `height` has no room for all GPUs, the worst."""
+    room = width or WIDTH
+    gpus = [(host, gpu) for host in incident.hosts for gpu in host.gpus]
+    told = list(_told(incident, min(gpus, key=_rank, default=None), room))
+    most = len(gpus) if height is None else max(LEAST_ROWS, height - len(told) - 1)
+    kept = gpus
+    if len(gpus) > most:
+        kept = sorted(gpus, key=_rank)[: most - 1]
+        told.insert(0, f"and {count(len(gpus) - len(kept), 'more GPU')}")
+    return [*_rows(kept, colour, room), *told]
+
+
+def _rank(one: WatchedGpu) -> int:
+    return ORDER.index(one[1].cause)
+
+
+def _rows(gpus: Sequence[WatchedGpu], colour: bool, room: int) -> Iterator[str]:
+    cells = [
+        (
+            brief(name(host.host), LONGEST),
+            f"GPU {gpu.index}",
+            words.cause(gpu),
+            gpu.confidence.value,
+            _busy(host, gpu),
+        )
+        for host, gpu in gpus
+    ]
+    widths = [column(each) for each in zip(*cells, strict=True)]
+    for row, (_, gpu) in zip(cells, gpus, strict=True):
+        padded = [pad(cell, width) for cell, width in zip(row, widths, strict=True)]
+        line = GAP.join(padded).rstrip()
+        if colour and cells_of(line) <= room:
+            padded[CAUSE] = coloured(gpu, padded[CAUSE])
+            line = GAP.join(padded).rstrip()
+        else:
+            line = cut(line, room)
+        yield line
+
+
+def coloured(gpu: GpuDiagnosis, text: str) -> str:
+    """Text in the colour of a GPU's cause."""
+    return sgr(text, COLOURS.get(gpu.cause, RED))
+
+
+def _busy(host: HostDiagnosis, gpu: GpuDiagnosis) -> str:
+    """`▁▃█▁ 28 %`."""
+    lines = [each for each in host.timelines if each.gpu == gpu.index and each.name == "SM busy"]
+    figure = next((each.value for each in gpu.figures if each.name == "sm_busy"), None)
+    course = sparkline(lines[0].points, CELLS) if lines else ""
+    value = "" if figure is None else f"{number(figure)} %"
+    return f"{pad(course, CELLS)} {value}".rstrip()
+
+
+def sparkline(points: Points, cells: int) -> str:
+    """Percent over time in so many cells; a moment without a value has that of the one before.
+
+    >>> sparkline(((0.0, 0.0), (1.0, 50.0), (2.0, 100.0)), 3)
+    '▁▅█'
+    """
+    if not points:
+        return ""
+    first, last = points[0][0], points[-1][0]
+    binned: list[list[float]] = [[] for _ in range(cells)]
+    for at, value in points:
+        share = (at - first) / (last - first) if last > first else 0.0
+        binned[min(cells - 1, int(share * cells))].append(value)
+    told, bar = "", BARS[0]
+    for values in binned:
+        if values:
+            share = sum(values) / len(values) / 100
+            bar = BARS[max(0, min(len(BARS) - 1, round(share * (len(BARS) - 1))))]
+        told += bar
+    return told
+
+
+def _told(incident: Diagnosis, worst: WatchedGpu | None, room: int) -> Iterator[str]:
+    """The worst in a sentence, and the hosts of which nothing is known."""
+    for host in incident.hosts:
+        if not host.gpus:
+            yield cut(f"{name(host.host)}: no diagnosis: {words.no_diagnosis(host)}", room)
+    if worst is not None:
+        host, gpu = worst
+        who = f"{name(host.host)} GPU {gpu.index}"
+        yield ""
+        yield from wrap(f"{who} {plain(gpu.sentence)}", room)[:MOST_SAID]
+        yield from wrap(f"next: {gpu.next_step}", room)[:MOST_SAID]

@@ -1,0 +1,151 @@
+"""From figures to a cause: every rule is held against them, and what holds decides (pure)."""
+
+from collections.abc import Collection, Container, Iterable, Mapping
+
+from nodevet.diagnose.doubts import doubts
+from nodevet.diagnose.figures import figures
+from nodevet.diagnose.job_figures import jobs
+from nodevet.diagnose.model import (
+    Cause,
+    Condition,
+    Confidence,
+    Figure,
+    GpuDiagnosis,
+    Ruling,
+)
+from nodevet.diagnose.rules import CLEAR, EXPLAINS, NEXT, RULES, WEAK, CauseRule, Threshold
+from nodevet.diagnose.words import also, sentence
+from nodevet.evidence.document import Evidence
+from nodevet.evidence.gpu_activity import GpuActivities, GpuActivity
+
+HALF, WHOLE = 50.0, 100.0  # percent
+MOST = 1000.0  # a margin beyond which it makes no difference
+
+
+def diagnose(evidence: Evidence) -> tuple[GpuDiagnosis, ...] | str:
+    """Every GPU's cause; or why none can be told."""
+    section = evidence[GpuActivities]
+    if section.data is None:
+        return section.why
+    if section.data.gpus is None:
+        return section.data.why("gpus")
+    return tuple(diagnosed(evidence, gpu) for gpu in section.data.gpus)
+
+
+def diagnosed(evidence: Evidence, gpu: GpuActivity) -> GpuDiagnosis:
+    """One GPU's cause, with everything that was held against it."""
+    found = figures(evidence, gpu)
+    rulings = tuple(ruled(rule, found) for rule in RULES)
+    explained = effects(rulings, found)
+    causes = decided(rulings, explained)
+    cause = causes[0] if len(causes) == 1 else Cause.MIXED if causes else Cause.UNCLEAR
+    known = jobs(evidence, gpu)
+    doubted = doubts(causes, found, rulings, known, evidence)
+    return GpuDiagnosis(
+        index=gpu.index,
+        uuid=gpu.uuid,
+        name=gpu.name,
+        cause=cause,
+        causes=causes,
+        confidence=confidence(rulings, causes, doubted),
+        sentence=sentence(cause, causes, found, rulings, known, evidence, doubted),
+        next_step=next_step(cause, causes, rulings),
+        also=also(cause, causes, found, rulings, explained),
+        figures=tuple(found.values()),
+        rulings=rulings,
+        jobs=known,
+    )
+
+
+def next_step(cause: Cause, causes: tuple[Cause, ...], rulings: Iterable[Ruling]) -> str:
+    """What to do first: as the rule says that holds most clearly, else as its cause does."""
+    first = causes[0] if cause is Cause.MIXED else cause
+    held = [each for each in rulings if each.holds and each.cause is first]
+    clearest = max(held, key=lambda each: each.margin or 0.0, default=None)
+    own = {rule.name: rule.next_step for rule in RULES}
+    return (own[clearest.rule] if clearest else "") or NEXT[first]
+
+
+def ruled(rule: CauseRule, found: Mapping[str, Figure]) -> Ruling:
+    """A rule held against the figures: what is not known makes it undecided, unless another
+    condition already fails."""
+    conditions = tuple(condition(each, found[each.figure]) for each in rule.thresholds)
+    answers = [each.holds for each in conditions]
+    holds = False if False in answers else None if None in answers else True
+    margins = [each.margin for each in conditions if each.margin is not None]
+    known = all(each.holds is not None for each in conditions)
+    return Ruling(
+        cause=rule.cause,
+        rule=rule.name,
+        holds=holds,
+        margin=min(margins, default=None) if known else None,
+        conditions=conditions,
+    )
+
+
+def condition(threshold: Threshold, figure: Figure) -> Condition:
+    value = figure.value
+    holds = margin = None
+    if value is not None:
+        least = threshold.at_least
+        holds = value >= threshold.value if least else value <= threshold.value
+        if not threshold.is_count:
+            margin = _beyond(figure, threshold.value) if least else _ratio(threshold.value, value)
+    return Condition(
+        figure=figure,
+        at_least=threshold.at_least,
+        threshold=threshold.value,
+        source=threshold.source,
+        holds=holds,
+        margin=margin,
+    )
+
+
+def _beyond(figure: Figure, least: float) -> float:
+    """How far a value is above a threshold. Of percent near 100, by how little is left: 97 is far
+    beyond 85."""
+    value = figure.value or 0.0
+    margin = _ratio(value, least)
+    if figure.unit != "%" or least < HALF or value < least:
+        return margin
+    return max(margin, _ratio(WHOLE - least, max(WHOLE - value, 0.0)))
+
+
+def _ratio(above: float, below: float) -> float:
+    if below <= 0:
+        return MOST if above >= 0 else 0.0
+    return round(min(MOST, above / below), 3)
+
+
+def effects(rulings: Iterable[Ruling], found: Mapping[str, Figure]) -> Mapping[Cause, Cause]:
+    """What a cause that holds brings along -> that cause."""
+    return {
+        effect.cause: cause
+        for cause in dict.fromkeys(ruling.cause for ruling in rulings if ruling.holds)
+        for effect in EXPLAINS.get(cause, ())
+        if all(condition(each, found[each.figure]).holds for each in effect.thresholds)
+    }
+
+
+def decided(rulings: Iterable[Ruling], explained: Container[Cause]) -> tuple[Cause, ...]:
+    """The causes of the rules that hold, the strongest first; without what another of them brings
+    along, and a weak one only by itself."""
+    best: dict[Cause, float] = {}
+    for ruling in rulings:
+        if ruling.holds:
+            best[ruling.cause] = max(ruling.margin or 0.0, best.get(ruling.cause, 0.0))
+    own = {cause: margin for cause, margin in best.items() if cause not in explained}
+    strong = {cause: margin for cause, margin in own.items() if cause not in WEAK} or own
+    return tuple(sorted(strong, key=lambda cause: -strong[cause]))
+
+
+def confidence(
+    rulings: Iterable[Ruling], causes: tuple[Cause, ...], doubted: Collection[Cause] = ()
+) -> Confidence:
+    """How far what was found rules out everything else; medium at most if a figure contradicts."""
+    listed = list(rulings)
+    if not causes or any(ruling.holds is None for ruling in listed):
+        return Confidence.LOW
+    clear = {ruling.cause for ruling in listed if ruling.holds and (ruling.margin or 0) >= CLEAR}
+    sure = set(causes) <= clear and not doubted
+    return Confidence.HIGH if sure else Confidence.MEDIUM

@@ -1,0 +1,172 @@
+"""`nodevet diagnose`: what the GPUs of live nodes wait for."""
+
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import click
+
+from nodevet.base.project import Project
+from nodevet.cli import options
+from nodevet.cli.display import Display, display_options
+from nodevet.cli.durations import Duration
+from nodevet.cli.help import Command
+from nodevet.vet import options as vetting
+
+
+@click.command(
+    "diagnose",
+    cls=Command,
+    group="Vet",
+    order=6,
+    examples=(
+        ("Why is this machine's GPU slow?", "nodevet diagnose @local"),
+        (
+            "The nodes of a job, watched at the same time: who holds it up?",
+            "nodevet diagnose -i fleet.yaml gpu[001-008] --duration 30s",
+        ),
+        (
+            "For the ticket, and a page with the course of it",
+            "nodevet diagnose gpu007 --format markdown --format html:gpu007.html",
+        ),
+        ("Look on while something is changed", "nodevet diagnose @local --watch --duration 3s"),
+        (
+            "Keep it with the ticket, and look at it again tomorrow",
+            "nodevet diagnose gpu007 --capture incident.json.gz\n"
+            "nodevet diagnose --from incident.json.gz --rules",
+        ),
+    ),
+)
+@options.hosts
+@click.option(
+    "--duration",
+    type=Duration(1, 600),
+    default="10s",
+    show_default=True,
+    help="How long to watch.",
+)
+@click.option(
+    "--interval",
+    type=Duration(0.1, 60),
+    default="1s",
+    show_default=True,
+    help="Look this often; less often where looking would cost more than 1 % of a core.",
+)
+@click.option(
+    "--format",
+    "formats",
+    multiple=True,
+    metavar="NAME[:FILE]",
+    help="table, json, markdown or html; may be repeated.  [default: table]",
+)
+@click.option(
+    "--capture",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Write all that was watched as an incident bundle, for --from; gzipped if FILE ends in "
+    ".gz.",
+)
+@click.option(
+    "--redact",
+    is_flag=True,
+    help="With --capture: leave out what names people, paths or machines.",
+)
+@click.option(
+    "--from",
+    "bundle",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Diagnose an incident bundle again, instead of watching hosts.",
+)
+@click.option(
+    "--watch",
+    is_flag=True,
+    help="Again and again until Ctrl-C, a line for each GPU; redrawn in place on a terminal.",
+)
+@click.option(
+    "--rules",
+    is_flag=True,
+    help="In a table, tell which rules held and which did not, and why.",
+)
+@options.baselines
+@vetting.reach
+@vetting.elsewhere
+@display_options()
+@options.project
+def command(
+    targets: tuple[str, ...],
+    inventories: tuple[str, ...],
+    limit: tuple[str, ...],
+    duration: float,
+    interval: float,
+    formats: tuple[str, ...],
+    watch: bool,
+    rules: bool,
+    capture: Path | None,
+    redact: bool,
+    bundle: Path | None,
+    names: tuple[str, ...],
+    project: Project,
+    display: Display,
+    **reach: Any,
+) -> None:
+    """Say what each GPU waits for, with the numbers that prove it. Changes nothing.
+
+    Watches the hosts while their jobs run: GPUs, CPUs, storage, memory, and the processes on the
+    GPUs. Settings that differ from the baseline are told as suspects.
+
+    \b
+    Exit codes:
+      0  every GPU is busy, or idle
+      1  a GPU waits, is slowed down or stuck
+      2  usage or configuration error
+      3  a host could not be watched, or a cause cannot be told
+         (1 wins over 3; with --watch, of the last round)
+    """
+    from nodevet.base.errors import UserError
+    from nodevet.base.outputs import try_out
+    from nodevet.cli.speech import say
+    from nodevet.diagnose import incident
+    from nodevet.diagnose.remember_incident import remember
+    from nodevet.diagnose.sheet import diagnosis_sheet
+    from nodevet.diagnose.use import diagnosed, diagnosed_again
+    from nodevet.sheet import FORMATS
+    from nodevet.vet.terminal.output import Sinks, Streams, distinct
+    from nodevet.vet.terminal.progress import Bar
+    from nodevet.vet.use.context import open_context
+    from nodevet.vet.use.reach import fleet_options
+    from nodevet.vet.use.targets import Targets
+
+    if redact and not capture:
+        raise UserError("--redact goes with --capture FILE")
+    if bundle and (capture or targets or inventories or limit):
+        raise UserError("--from reads one bundle: leave out hosts, -i, --limit and --capture")
+    if watch and (bundle or capture or formats or rules):
+        raise UserError("--watch shows hosts only: leave out --from, --capture, --format, --rules")
+    sinks = Sinks(formats, display=display, known=FORMATS)
+    if capture:
+        distinct(capture, sinks.sinks)
+        try_out(capture)
+    context = open_context(project, names)
+    captured = incident.IncidentCapture()
+    if bundle:
+        found = diagnosed_again(incident.read(bundle), context)
+    else:
+        hosts = Targets(names=targets, inventories=inventories, limit=limit).hosts()
+        reached = fleet_options(context=context, commands=False, **reach)
+        look = partial(diagnosed, hosts, context, reached, seconds=duration, interval=interval)
+        if watch:
+            from nodevet.diagnose.watch import watch_rounds
+
+            click.get_current_context().exit(watch_rounds(look, display, duration))
+        with Bar(len(hosts), Streams({}, Sinks((), display=display)), display) as bar:
+            bar.start()
+            found = look(save=captured.keep if capture else None, done=bar.advance)
+    try:
+        sinks.show(found, lambda: diagnosis_sheet(found, rules=rules))
+    finally:  # neither file is lost because the other cannot be written
+        if capture:
+            captured.write(capture, redact=redact)
+    if capture and (why := remember(found, capture)):
+        say(f"the bundle is not recorded: {why}")
+    click.get_current_context().exit(found.exit_code)

@@ -1,0 +1,103 @@
+"""What a job used while it was watched: with what was born and what ended meanwhile (pure).
+
+Of a process that ended, what it did until it was seen last is known; all of it has whoever waited
+for it, with what it had used before: proc_pid_stat(5), wait(2).
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from nodevet.diagnose.series import grown
+from nodevet.evidence.process_activity import ProcessActivity
+
+UNSEEN = 0.1  # of the time for which a process that ended may not have been seen
+CHILDREN = {"user": "children_user", "system": "children_system"}
+Counts = tuple[int, int] | None
+
+
+def cpu_ticks(processes: Sequence[ProcessActivity], field: str, seconds: float) -> float | None:
+    """Ticks of `user` or `system` of all of them; None if one is not known."""
+    return _sum(processes, field, CHILDREN[field], seconds)
+
+
+def counted_all(processes: Sequence[ProcessActivity], field: str, seconds: float) -> float | None:
+    """What /proc/<pid>/io counts: a process's own has that of the children it waited for."""
+    return _sum(processes, field, field, seconds)
+
+
+def _sum(
+    processes: Sequence[ProcessActivity], field: str, with_children: str, seconds: float
+) -> float | None:
+    ended = ended_children(processes)
+    spent: dict[int, float | None] = {}
+    for process in reversed(processes):  # children come after their parents
+        kids = ended.get(process.pid, ())
+        spent[process.pid] = _spent(process, kids, spent, field, with_children)
+    told = {each.pid for kids in ended.values() for each in kids}
+    found = [
+        None if _is_unseen(each, seconds) else spent[each.pid]
+        for each in processes
+        if each.pid not in told
+    ]
+    return None if not found or None in found else sum(each for each in found if each is not None)
+
+
+def _spent(
+    process: ProcessActivity,
+    kids: Iterable[ProcessActivity],
+    spent: Mapping[int, float | None],
+    field: str,
+    with_children: str,
+) -> float | None:
+    """What a process used, with its children that ended."""
+    own: Counts = getattr(process, field)
+    by = grown(own)
+    if by is None:
+        return None
+    separate = field != with_children
+    through = grown(getattr(process, with_children)) or 0 if separate else by
+    listed = list(kids)
+    if waited_for(process, listed):
+        before = sum(_before(kid, field, with_children if separate else None) for kid in listed)
+        reaped = max(0, through - before)
+        return by + reaped if separate else reaped
+    some = [spent.get(kid.pid) for kid in listed]
+    if None in some:
+        return None
+    return by + max(through if separate else 0, sum(each for each in some if each is not None))
+
+
+def _before(process: ProcessActivity, *fields: str | None) -> int:
+    """What it had used when it was seen first."""
+    counts: Iterable[Counts] = (getattr(process, field) for field in fields if field)
+    return sum(each[0] for each in counts if each is not None)
+
+
+def waited_for(process: ProcessActivity, ended: Iterable[ProcessActivity]) -> bool:
+    """Whether its children that ended are in its own count."""
+    least = sum(
+        counts[1]
+        for kid in ended
+        for counts in (kid.user, kid.system, kid.children_user, kid.children_system)
+        if counts is not None
+    )
+    by = [grown(process.children_user), grown(process.children_system)]
+    return sum(each or 0 for each in by) >= least
+
+
+def ended_children(
+    processes: Sequence[ProcessActivity],
+) -> Mapping[int, Sequence[ProcessActivity]]:
+    """pid -> its children that ended meanwhile."""
+    there = {each.pid for each in processes}
+    found: dict[int, list[ProcessActivity]] = {}
+    for each in processes:
+        if each.ended_s is not None and each.parent in there and each.parent != each.pid:
+            found.setdefault(each.parent, []).append(each)
+    return found
+
+
+def _is_unseen(process: ProcessActivity, seconds: float) -> bool:
+    """Whether it ended too long after it was seen last to know what it did."""
+    if process.ended_s is None:
+        return False
+    return process.seen_s is None or process.ended_s - process.seen_s > UNSEEN * seconds

@@ -1,0 +1,188 @@
+"""Incident bundles: what was watched on some hosts, in one file, to be diagnosed again.
+
+`nodevet diagnose --capture FILE` writes one, gzipped if its name ends in .gz. With `--redact` it
+holds what a diagnosis needs and nothing that names people, paths or machines: those are replaced by
+codes, the same code for the same name within one bundle.
+"""
+
+import gzip
+import hashlib
+import os
+import zlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from nodevet import __version__
+from nodevet.base import typed
+from nodevet.base.errors import UserError
+from nodevet.base.files import open_regular
+from nodevet.base.outputs import replace_data, tried
+from nodevet.document.kinds import DocumentKind, mistaken
+from nodevet.evidence.telling import TELLING
+from nodevet.fleet import Visit
+from nodevet.model import Host, Status
+from nodevet.vet.use.saved import KeptVisit, SavedEvidenceError, document_of, visit_of
+
+SCHEMA = 1
+LARGEST = 256 << 20  # bytes of a bundle, unpacked
+MODE = 0o600  # it names users, programs and paths
+NEEDED = (
+    *("gpu", "gpu_activity", "host_activity", "process_activity"),
+    *("cpu", "cpufreq", "host", "memory", "numa", "pci", "processes"),
+)
+"""The sections that a redacted bundle keeps."""
+LEFT_OUT = frozenset({"fstab", "swap_units", "swaps", "uid"})
+"""The fields that no diagnosis needs, and that name people, paths or machines in passing."""
+Code = Callable[[str], str]
+
+
+class IncidentBundle(msgspec.Struct, frozen=True, kw_only=True):
+    """What a bundle holds."""
+
+    nodevet_incident: int
+    nodevet: str = ""
+    redacted: bool = False
+    hosts: tuple[KeptVisit, ...]
+
+
+class IncidentCapture:
+    """Collects visits as they come in, and writes them as one bundle."""
+
+    def __init__(self) -> None:
+        self._kept: list[tuple[Visit, Host]] = []
+
+    def keep(self, visit: Visit, host: Host) -> None:
+        self._kept.append((visit, host))
+
+    def write(self, path: Path, *, redact: bool) -> None:
+        """See `write`."""
+        write(path, self._kept, redact=redact)
+
+
+def write(path: Path, visits: Iterable[tuple[Visit, Host]], *, redact: bool) -> None:
+    """Write a bundle, readable by its owner only. Raises FileError, and UserError beyond
+    LARGEST."""
+    code = coder(os.urandom(16))
+    kept: list[Mapping[str, Any]] = [document_of(visit, host) for visit, host in visits]
+    if redact:
+        kept = [redacted(each, code) for each in kept]
+    text = msgspec.json.encode(
+        {"nodevet_incident": SCHEMA, "nodevet": __version__, "redacted": redact, "hosts": kept}
+    )
+    if len(text) > LARGEST:
+        raise UserError(
+            f"{path}: the bundle would have {len(text) >> 20} MiB, and {LARGEST >> 20} are the "
+            "most; capture fewer hosts, or for a shorter time"
+        )
+    data = gzip.compress(text, 6, mtime=0) if path.suffix == ".gz" else text
+    with tried(path):
+        replace_data(path, data, MODE)
+
+
+def read(path: Path) -> Sequence[tuple[Visit, Host]]:
+    """What a bundle holds. Raises SavedEvidenceError for a file that is none, or cannot be read."""
+    try:
+        with open_regular(path) as file:
+            data = file.read(LARGEST + 1)
+    except OSError as error:
+        raise SavedEvidenceError(f"{path}: cannot be read: {error.strerror}") from error
+    if data[:2] == b"\x1f\x8b":
+        data = unpacked(data, path)
+    if len(data) > LARGEST:
+        raise SavedEvidenceError(f"{path}: more than {LARGEST >> 20} MiB: not an incident bundle")
+    try:
+        bundle = typed.decode(data, IncidentBundle)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        told = mistaken(path, DocumentKind.INCIDENT)
+        why = told or f"not an incident bundle: {error}"
+        hint = "" if told else "; `nodevet diagnose --capture FILE` writes one"
+        raise SavedEvidenceError(f"{path}: {why}{hint}") from error
+    if bundle.nodevet_incident != SCHEMA:
+        raise SavedEvidenceError(
+            f"{path}: an incident bundle of schema {bundle.nodevet_incident}; "
+            f"this nodevet reads {SCHEMA}"
+        )
+    return [visit_of(kept, path) for kept in bundle.hosts]
+
+
+def unpacked(data: bytes, path: Path) -> bytes:
+    """The text of a gzipped bundle, LARGEST of it at most. Raises SavedEvidenceError."""
+    unpack = zlib.decompressobj(wbits=31)
+    with suppress(zlib.error):
+        text = unpack.decompress(data, LARGEST + 1)
+        if unpack.eof or len(text) > LARGEST:
+            return text
+    raise SavedEvidenceError(f"{path}: the gzip is damaged or truncated")
+
+
+def coder(salt: bytes) -> Code:
+    """What stands for a name; without the salt, names cannot be tried out."""
+
+    def code(name: str) -> str:
+        if not name:
+            return name
+        return "redacted-" + hashlib.blake2b(name.encode(), key=salt, digest_size=5).hexdigest()
+
+    return code
+
+
+def redacted(kept: Mapping[str, Any], code: Code) -> Mapping[str, Any]:
+    """A kept visit without what names anything."""
+    left = {**kept, "host": code(kept["host"]), "groups": [], "why": "", "expect_hostname": False}
+    if kept["why"]:
+        left["why"] = "redacted"
+    if kept["evidence"] is None:
+        return left
+    try:
+        document = msgspec.json.decode(bytes(kept["evidence"]))
+        sections = {
+            name: cleaned(section, code)
+            for name, section in document["sections"].items()
+            if name in NEEDED
+        }
+    except RecursionError:
+        why = "what was sent is nested too deeply to be redacted"
+        return {**left, "status": Status.PROBE_FAILED, "why": why, "evidence": None}
+    left["evidence"] = {**document, "sections": sections, "earlier": None}
+    return left
+
+
+def cleaned(value: Any, code: Code) -> Any:
+    """A value with its names replaced; of why something was not read, which may quote them, an
+    error's own name is left."""
+    if isinstance(value, list):
+        return [cleaned(each, code) for each in value]
+    if not isinstance(value, dict):
+        return value
+    found: dict[str, Any] = {}
+    for key, each in value.items():
+        if key == "errors" and isinstance(each, dict):
+            found[key] = {field: first_word(why) for field, why in each.items()}
+        elif key == "why":
+            found[key] = first_word(each)
+        elif key in LEFT_OUT:
+            found[key] = None
+        elif key in TELLING:
+            found[key] = coded(each, code)
+        else:
+            found[key] = cleaned(each, code)
+    return found
+
+
+def coded(value: Any, code: Code) -> Any:
+    """A name, or each of a list of names, as its code."""
+    if isinstance(value, str):
+        return code(value)
+    if isinstance(value, list):
+        return [coded(each, code) for each in value]
+    return cleaned(value, code)
+
+
+def first_word(why: Any) -> str:
+    """`ENOENT` and `NVML_ERROR_…` stay; a sentence may name a person or a host."""
+    word = str(why).split(" ")[0].rstrip(":")
+    return word if word.isupper() else "redacted"

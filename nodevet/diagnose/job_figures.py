@@ -1,0 +1,528 @@
+"""The figures of the job on a GPU: the processes that NVML names on it, and their descendants."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import NamedTuple
+
+from nodevet.diagnose.cpu_time import counted_all, cpu_ticks
+from nodevet.diagnose.model import Figure, Job
+from nodevet.diagnose.series import grown, known, percent, rate, total
+from nodevet.evidence.cpu import Cpu
+from nodevet.evidence.document import Evidence
+from nodevet.evidence.gpu_activity import GpuActivity
+from nodevet.evidence.lists import numbers
+from nodevet.evidence.numa import Numa
+from nodevet.evidence.pci import Pci
+from nodevet.evidence.process_activity import (
+    CgroupActivity,
+    ProcessActivities,
+    ProcessActivity,
+    ThreadActivity,
+)
+
+HOT = 50.0  # percent of a core: a thread that could be what others wait for
+ACTIVE = 10.0  # percent of a core: a thread that works
+LEAST = 3  # looks at a thread below which its states say nothing
+STORAGE_WAITS = (  # how the kernel's functions are called in which a thread waits for storage
+    # pages and buffers: sleep_on_* up to 3.15, wait_on_page* up to 5.15, folio_* since
+    *("sleep_on_page", "sleep_on_buffer", "wait_on_page", "__wait_on_page", "lock_page"),
+    *("__lock_page", "folio_wait", "__folio_lock", "put_and_wait_on_page", "wait_on_buffer"),
+    *("__wait_on_buffer", "bit_wait_io", "filemap_", "__filemap", "io_schedule"),
+    # requests, direct I/O, and a disk that cannot take more of what is written
+    *("blk_", "blkdev_", "__blkdev", "get_request", "rq_qos_wait", "wbt_wait", "submit_bio"),
+    *("bio_", "dio_", "do_blockdev_direct_IO", "__blockdev_direct_IO", "iomap_", "read_events"),
+    *("balance_dirty_pages", "wb_wait_for_completion", "dm_", "md_", "raid5_", "bch_"),
+    # file systems on disks, and their journals
+    *("xfs_", "_xfs_", "xlog_", "ext4_", "jbd2", "do_get_write_access", "start_this_handle"),
+    *("wait_transaction_locked", "add_transaction_credits", "btrfs_", "wait_current_trans"),
+    *("zfs_", "zio_", "zil_", "dbuf_", "dmu_", "cv_wait_io", "__cv_wait_io", "squashfs_"),
+    # file systems of the network
+    *("nfs", "__nfs", "_nfs", "rpc_", "__rpc", "fuse_", "__fuse_", "request_wait_answer"),
+    *("cifs", "smb", "compound_send_recv", "wait_for_response", "ceph", "netfs", "afs_"),
+    *("p9_client_rpc", "v9fs_", "gfs2_", "ocfs2_", "gpfs", "cxiWaitEventWait", "kxcopen"),
+    *("cl_", "ll_", "lov_", "mdc_", "osc_", "vvp_", "ptlrpc", "ldlm_", "obd_", "nvfs_"),
+)
+LOCAL = 10  # the distance of a NUMA node to itself, by ACPI
+
+
+class WatchedJob(NamedTuple):
+    """What the evidence has of the processes of one GPU."""
+
+    processes: tuple[ProcessActivity, ...]
+    on_gpu: frozenset[int]  # pids; the others are helpers: loaders, decoders, compilers
+    cgroups: tuple[CgroupActivity, ...]
+    seconds: float
+    hz: int
+    unseen: str = ""  # why what it did is known in part only
+
+
+def watched_job(evidence: Evidence, gpu: GpuActivity) -> WatchedJob | str:
+    """The job on a GPU, or why it is not known."""
+    section = evidence[ProcessActivities]
+    data = section.data
+    if data is None:
+        return section.why
+    if data.processes is None or data.look is None or not data.look.seconds or not data.tick_hz:
+        return data.why("processes")
+    own = _own(data.processes, gpu)
+    if own is None:
+        return gpu.why("processes")
+    paths = {process.cgroup for process in own}
+    groups = tuple(group for group in data.cgroups or () if group.path in paths)
+    on_gpu = _named(gpu) | {each.pid for each in own if gpu.index in each.gpus}
+    unseen = _unseen(_named(gpu) - {each.pid for each in own}, data.left_out or 0)
+    return WatchedJob(own, on_gpu, groups, data.look.seconds, data.tick_hz, unseen)
+
+
+def _unseen(missing: frozenset[int], left_out: int) -> str:
+    if missing:
+        return (
+            f"process {min(missing)} was not watched: it began meanwhile, or /proc does not show "
+            "it here (hidepid, a container); as root on the host it is seen"
+        )
+    return "some of its processes were not watched: too many, or too brief" if left_out else ""
+
+
+def _named(gpu: GpuActivity) -> frozenset[int]:
+    """The processes on a GPU, as NVML names them."""
+    return frozenset(process.pid for process in gpu.processes or ())
+
+
+def _own(
+    processes: Iterable[ProcessActivity], gpu: GpuActivity
+) -> tuple[ProcessActivity, ...] | None:
+    """The processes on a GPU and all that descend from them."""
+    if gpu.processes is None and not any(gpu.index in each.gpus for each in processes):
+        return None
+    named = _named(gpu)
+    found: dict[int, ProcessActivity] = {}
+    for process in processes:  # parents come before their children
+        if process.pid in named or gpu.index in process.gpus or process.parent in found:
+            found[process.pid] = process
+    # what a helper did that ended is counted with its parent's, see proc_pid_stat(5) and wait(2)
+    return tuple(
+        each
+        for each in found.values()
+        if each.pid in named or gpu.index in each.gpus or not ended(each)
+    )
+
+
+def ended(process: ProcessActivity) -> bool:
+    """Whether it ended while it was watched."""
+    return process.user is None and process.errors.get("user", "").startswith("it ended")
+
+
+def jobs(evidence: Evidence, gpu: GpuActivity) -> tuple[Job, ...]:
+    """The processes on a GPU as people name them."""
+    found = watched_job(evidence, gpu)
+    own = {} if isinstance(found, str) else {each.pid: each for each in found.processes}
+    return tuple(
+        Job(
+            pid=each.pid,
+            command=(own[each.pid].command or "") if each.pid in own else "",
+            memory_b=each.memory_used_b,
+            helpers=_helpers(each.pid, own),
+        )
+        for each in gpu.processes or ()
+    )
+
+
+def _helpers(pid: int, own: Mapping[int, ProcessActivity]) -> int:
+    family = {pid}
+    for process in own.values():
+        if process.parent in family:
+            family.add(process.pid)
+    return len(family) - 1
+
+
+def job_figures(evidence: Evidence, gpu: GpuActivity) -> Iterator[Figure]:
+    found = watched_job(evidence, gpu)
+    if isinstance(found, str):
+        yield from (Figure(name, None, unit, what, found) for name, unit, what in NAMES)
+        return
+    for each in _of_job(found, evidence, gpu):
+        is_known = not found.unseen or (each.name in OF_CGROUP and each.value)
+        yield each if is_known else _figure(each.name, None, found.unseen)
+
+
+def _of_job(found: WatchedJob, evidence: Evidence, gpu: GpuActivity) -> Iterator[Figure]:
+    yield _figure("born", float(sum(each.born_s is not None for each in found.processes)))
+    yield _figure("ended", float(sum(each.ended_s is not None for each in found.processes)))
+    yield from _cpu(found, evidence)
+    yield from _waits(found)
+    yield from _reads(found)
+    yield from _limits(found)
+    yield from _places(found, evidence, gpu)
+
+
+OF_CGROUP = ("quota_throttled", "job_io_stalled", "job_memory_stalled", "limit_hits")
+NAMES = (
+    ("born", "", "processes of the job that were born while it was watched"),
+    ("ended", "", "processes of the job that ended while it was watched"),
+    ("job_cpus", "", "CPUs that the job uses"),
+    ("job_user", "%", "user time of the job's CPU time"),
+    ("job_system", "%", "system time of the job's CPU time"),
+    ("cpus_allowed", "", "CPUs that the job may use"),
+    ("saturation", "%", "CPUs that it uses or waits for, of those that it may use"),
+    ("hottest_thread", "%", "hottest thread of the GPU's processes, of one core"),
+    ("hottest_helper", "%", "hottest thread of the job's helpers, of one core"),
+    (
+        "thread_wants",
+        "%",
+        "hottest thread of the GPU's processes with its waits for a CPU, of one core",
+    ),
+    ("helper_wants", "%", "hottest helper with its waits for a CPU, of one core"),
+    ("helpers_want", "%", "all helpers with their waits for a CPU, of one core"),
+    ("ended_helpers", "%", "helpers that ended, of one core"),
+    ("hot_threads", "", f"threads above {HOT:g} % of a core"),
+    ("active_threads", "", f"threads above {ACTIVE:g} % of a core"),
+    ("switches", "/s", "context switches of the job"),
+    ("cpu_starved", "%", "time in which its hottest thread waited for a CPU that others had"),
+    ("blocked", "%", "time in which the job's busiest waiter waited for storage"),
+    ("read_rate", "MB/s", "read by the job"),
+    ("read_size", "kB", "bytes of one read"),
+    ("quota_throttled", "%", "periods in which its cgroup's CPU quota was used up"),
+    ("job_io_stalled", "%", "time in which all of the cgroup waited for I/O (PSI)"),
+    ("job_memory_stalled", "%", "time in which all of the cgroup waited for memory (PSI)"),
+    ("limit_hits", "/s", "times its cgroup reached its memory limit"),
+    ("job_major_faults", "/s", "pages that the job's faults read in"),
+    ("fault_time", "us", "system time of the job for each page that its faults read in"),
+    ("remote_cpus", "%", "CPU time of the job far from its GPU"),
+    ("remote_memory", "%", "memory of the job far from its GPU"),
+)
+
+
+def _unread(job: WatchedJob) -> str:
+    """Why the threads of one of its processes are not known; empty if all are."""
+    missing = [each for each in job.processes if each.threads is None and each.ended_s is None]
+    return missing[0].why("threads") or "the threads of a process were not read" if missing else ""
+
+
+def _figure(name: str, value: float | None, why: str = "", note: str = "") -> Figure:
+    unit, what = next((unit, what) for each, unit, what in NAMES if each == name)
+    return Figure(name, value, unit, what, why if value is None else "", note)
+
+
+def used(thread: ThreadActivity | ProcessActivity) -> int | None:
+    """Ticks of CPU time."""
+    user, system = grown(thread.user), grown(thread.system)
+    return None if user is None or system is None else user + system
+
+
+def _cpu(job: WatchedJob, evidence: Evidence) -> Iterator[Figure]:
+    why = "the CPU time of a process is not known"
+    user = cpu_ticks(job.processes, "user", job.seconds)
+    system = cpu_ticks(job.processes, "system", job.seconds)
+    ticks = None if user is None or system is None else user + system
+    cpus = None if ticks is None else ticks / job.hz / job.seconds
+    if not job.processes:
+        user = system = ticks = cpus = 0.0
+    yield _figure("job_cpus", cpus, why)
+    yield _figure(
+        "job_user", percent(user, ticks) if ticks else (None if cpus is None else 0.0), why
+    )
+    yield _figure(
+        "job_system", percent(system, ticks) if ticks else (None if cpus is None else 0.0), why
+    )
+    allowed, note = cpus_allowed(job, evidence)
+    yield _figure("cpus_allowed", allowed, "which CPUs it may use is not known", note)
+    waited = [
+        rate(thread.waited_ns, job.seconds)
+        for process in job.processes
+        for thread in process.threads or ()
+    ]
+    unread = _unread(job)
+    wanted = None if cpus is None or unread else cpus + sum(each / 1e9 for each in known(waited))
+    yield _figure("saturation", percent(wanted, allowed), unread or why, note)
+    yield from _threads(job)
+
+
+def wanted(thread: ThreadActivity, job: WatchedJob) -> float | None:
+    """Percent of a core that a thread used or waited for: one that competes for its CPU is no less
+    hot for it."""
+    ticks = used(thread)
+    if ticks is None:
+        return None
+    ran = 100.0 * ticks / job.hz / job.seconds
+    return ran + (rate(thread.waited_ns, job.seconds) or 0.0) / 1e7
+
+
+Shares = list[tuple[float, ProcessActivity, ThreadActivity]]
+"""Percent of a core, and whose."""
+
+
+def _threads(job: WatchedJob) -> Iterator[Figure]:
+    shares: Shares = []
+    if why := _unread(job):
+        for name in (*OF_THREADS, "hot_threads", "active_threads", "switches", "cpu_starved"):
+            yield _figure(name, None, why)
+        return
+    for process in job.processes:
+        for thread in process.threads or ():
+            share = wanted(thread, job)
+            if share is not None:
+                shares.append((share, process, thread))
+    yield from _hottest(job, shares)
+    yield _figure("hot_threads", _at_once(shares, HOT, job))
+    yield _figure("active_threads", _at_once(shares, ACTIVE, job))
+    switches = [
+        total((grown(thread.switches), grown(thread.preemptions))) for _, _, thread in shares
+    ]
+    told = known(switches)
+    yield _figure(
+        "switches", sum(told) / job.seconds if told or not shares else None, "status was not read"
+    )
+    top = max(shares, key=lambda each: each[0], default=None)
+    waited = rate(top[2].waited_ns, job.seconds) if top else 0.0
+    yield _figure(
+        "cpu_starved",
+        None if waited is None else min(100.0, waited / 1e7),
+        "the kernel does not count it",
+    )
+
+
+def _at_once(shares: Shares, least: float, job: WatchedJob) -> float:
+    """How many threads took so much of a core at the same time: one that was born meanwhile, or
+    ended, counts for the part of the time in which it was there."""
+    lives = [(share, lived(process, thread, job)) for share, process, thread in shares]
+    return round(sum(life for share, life in lives if life and share / life >= least), 1)
+
+
+def lived(process: ProcessActivity, thread: ThreadActivity, job: WatchedJob) -> float:
+    """The part of the time in which a thread was there."""
+    born = max(thread.born_s or 0.0, process.born_s or 0.0)
+    ends = [each for each in (thread.ended_s, process.ended_s) if each is not None]
+    return max(0.0, min(1.0, (min([job.seconds, *ends]) - born) / job.seconds))
+
+
+OF_THREADS = (
+    *("hottest_thread", "thread_wants", "hottest_helper", "helper_wants"),
+    *("helpers_want", "ended_helpers"),
+)
+MORE = "threads that were not watched, or ended, did more"
+
+
+def _hottest(job: WatchedJob, shares: Shares) -> Iterator[Figure]:
+    """Of the processes on the GPU, whose threads submit its work, and of those that help them: what
+    one thread had of a core, and what it would have had with a core of its own. Of helpers that
+    ended, one after the other, only the CPU time is known."""
+    for has, wants, is_helper in (
+        ("hottest_thread", "thread_wants", False),
+        ("hottest_helper", "helper_wants", True),
+    ):
+        some = [each for each in shares if (each[1].pid not in job.on_gpu) is is_helper]
+        ran = [(_percent(used(thread), job), process, thread) for _, process, thread in some]
+        yield _top(has, ran, job, is_helper)
+        yield _top(wants, some, job, is_helper)
+        if is_helper:
+            ended_ticks = _of_ended(job)
+            gone = None if ended_ticks is None else _percent(ended_ticks, job)
+            # of a helper that ended it is not known how long it waited for a CPU
+            there = sum(share for share, process, _ in some if process.ended_s is None)
+            whole = total((gone, there))
+            unsure = whole is not None and whole < HOT and _is_more(HOT, job, is_helper)
+            yield _figure("helpers_want", None if unsure else whole, MORE)
+            yield _figure("ended_helpers", gone, MORE)
+
+
+def _percent(ticks: float | None, job: WatchedJob) -> float:
+    return 100.0 * (ticks or 0) / job.hz / job.seconds
+
+
+def _top(name: str, shares: Shares, job: WatchedJob, is_helper: bool) -> Figure:
+    """The largest share with whose it is; None if what was not watched may have had a larger."""
+    top = max(shares, key=lambda each: each[0], default=None)
+    share = top[0] if top else 0.0
+    if share < HOT and _is_more(HOT - share, job, is_helper):
+        return _figure(name, None, MORE)
+    note = f"{top[1].command or '?'} {top[1].pid}, thread {top[2].tid}" if top else ""
+    return _figure(name, min(100.0, share), note=note)
+
+
+def _is_more(least: float, job: WatchedJob, is_helper: bool) -> bool:
+    """Whether threads that were not watched took so many percent of a core, or may have."""
+    return any(
+        (process.pid not in job.on_gpu) is is_helper and unwatched(process, job) >= least
+        for process in job.processes
+    )
+
+
+def _of_ended(job: WatchedJob) -> float | None:
+    """Ticks of helpers that ended: they are in no count of those that are there."""
+    if not job.processes:
+        return 0.0
+    whole = total(cpu_ticks(job.processes, field, job.seconds) for field in ("user", "system"))
+    there = [used(process) or 0 for process in job.processes if process.ended_s is None]
+    lost = [
+        used(process) or 0
+        for process in job.processes
+        if process.ended_s is not None and process.pid in job.on_gpu
+    ]
+    return None if whole is None else max(0.0, whole - sum(there) - sum(lost))
+
+
+def unwatched(process: ProcessActivity, job: WatchedJob) -> float:
+    """Percent of a core that the process used, and none of its watched threads; of a process whose
+    counters are not known all that there is."""
+    whole = used(process)
+    if whole is None:
+        return 0.0 if process.threads and None not in map(used, process.threads) else 100.0
+    watched = sum(used(thread) or 0 for thread in process.threads or ())
+    return max(0.0, 100.0 * (whole - watched) / job.hz / job.seconds)
+
+
+def cpus_allowed(job: WatchedJob, evidence: Evidence) -> tuple[float | None, str]:
+    """(how many CPUs the job may use at the same time, what limits it)."""
+    found: list[tuple[float, str]] = []
+    data = evidence[Cpu].data
+    online = numbers(data.online) if data is not None else None
+    if online:
+        found.append((float(len(online)), ""))
+    allowed = [numbers(process.cpus_allowed) for process in job.processes]
+    if allowed and all(each is not None for each in allowed):
+        union = frozenset[int]().union(*(each for each in allowed if each is not None))
+        found.append((float(len(union)), "affinity" if online else ""))  # a limit, if not all
+    quotas = [group.cpu_quota for group in job.cgroups]
+    if quotas and all(quota is not None for quota in quotas):
+        found.append((sum(quota for quota in quotas if quota), "cgroup CPU quota"))
+    return min(found, default=(None, ""), key=lambda each: each[0])
+
+
+def _waits(job: WatchedJob) -> Iterator[Figure]:
+    """The thread that waited for storage at most looks; the rest of a job waits for it."""
+    worst, note, looked, hidden = 0.0, "", False, ""
+    for process in job.processes:
+        for thread in process.threads or ():
+            if "waits" in thread.errors and process.ended_s is None:
+                hidden = hidden or thread.why("waits")
+            share, place = blocked(thread)
+            if share is None:
+                continue
+            looked = True
+            if share > worst:
+                worst = share
+                note = f"{process.command or '?'} {process.pid}" + (f" in {place}" if place else "")
+    unseen = not looked or not all(p.threads or p.ended_s is not None for p in job.processes)
+    unread = _unread(job)
+    if unread or (job.processes and unseen) or (hidden and worst < HOT):
+        why = unread or hidden or "neither states nor wchan of the threads were read"
+        yield _figure("blocked", None, why)
+    else:
+        yield _figure("blocked", worst, note=note)
+
+
+def blocked(thread: ThreadActivity) -> tuple[float | None, str]:
+    """(percent of the looks at which a thread waited for storage, in which function). A look that
+    was left out was at one that rested, was not born yet, or had ended."""
+    states = thread.states or ""
+    if len(states) < LEAST or ("waits" in thread.errors and "D" not in states):
+        return None, ""
+    waits = {
+        name: number
+        for name, number in (thread.waits or {}).items()
+        if name.startswith(STORAGE_WAITS)
+    }
+    number = max(states.count("D"), sum(waits.values()))
+    place = max(waits, key=lambda name: waits[name]) if waits else ""
+    return min(100.0, 100.0 * number / len(states)), place
+
+
+def _reads(job: WatchedJob) -> Iterator[Figure]:
+    read_b = counted_all(job.processes, "read_b", job.seconds)
+    calls = counted_all(job.processes, "read_calls", job.seconds)
+    why = "/proc/<pid>/io was not read"
+    yield _figure("read_rate", None if read_b is None else read_b / job.seconds / 1e6, why)
+    size = read_b / calls / 1e3 if read_b is not None and calls else None
+    yield _figure("read_size", size, why if calls is None else "it read nothing")
+
+
+def _limits(job: WatchedJob) -> Iterator[Figure]:
+    worst: float | None = None
+    for group in job.cgroups:
+        share = percent(grown(group.throttled), grown(group.periods))
+        if grown(group.periods) == 0:
+            share = 0.0
+        if share is not None and (worst is None or share > worst):
+            worst = share
+    if worst is None and job.cgroups and all(group.version for group in job.cgroups):
+        limited = [group for group in job.cgroups if group.cpu_quota is not None]
+        readable = all("cpu_quota" not in group.errors for group in job.cgroups)
+        worst = 0.0 if readable and not limited else None
+    if not job.processes:
+        worst = 0.0
+    yield _figure("quota_throttled", worst, "cpu.stat of the cgroup was not read")
+    for name, field in (
+        ("job_io_stalled", "io_full_us"),
+        ("job_memory_stalled", "memory_full_us"),
+    ):
+        shares = known(rate(getattr(group, field), job.seconds) for group in job.cgroups)
+        why = job.cgroups[0].why(field) if job.cgroups else "its cgroup was not read"
+        yield _figure(name, max(shares, default=0.0) / 1e4 if shares else None, why)
+    hits = known(rate(group.memory_events_max, job.seconds) for group in job.cgroups)
+    unlimited = all(
+        group.memory_limit_b is None and "memory_limit_b" not in group.errors
+        for group in job.cgroups
+    )
+    most = max(hits, default=0.0 if unlimited and job.cgroups else None)
+    yield _figure("limit_hits", 0.0 if not job.processes else most, "memory.events was not read")
+    faults = total(grown(process.major_faults) for process in job.processes)
+    value = None if faults is None else faults / job.seconds
+    yield _figure("job_major_faults", 0.0 if not job.processes else value, "stat was not read")
+    system = cpu_ticks(job.processes, "system", job.seconds)
+    each_us = 1e6 * system / job.hz / faults if system is not None and faults else None
+    yield _figure("fault_time", each_us, "stat was not read" if faults is None else "it read none")
+
+
+def _places(job: WatchedJob, evidence: Evidence, gpu: GpuActivity) -> Iterator[Figure]:
+    near = near_cpus(evidence, gpu)
+    if isinstance(near, str):
+        yield _figure("remote_cpus", None, near)
+        yield _figure("remote_memory", None, near)
+        return
+    node, cpus = near
+    here = away = 0
+    for process in job.processes:
+        for thread in process.threads or ():
+            ticks = used(thread)
+            if ticks and thread.cpu is not None:
+                here, away = (here + ticks, away) if thread.cpu in cpus else (here, away + ticks)
+    note = f"its GPU is on NUMA node {node}"
+    unread = _unread(job)
+    share = None if unread else percent(away, here + away) or 0.0
+    yield _figure("remote_cpus", share, unread, note)
+    pages = _pages(job)
+    whole = sum(pages.values())
+    far = whole - pages.get(str(node), 0)
+    value = percent(far, whole) if whole else None
+    yield _figure("remote_memory", value, "where its pages are was not read", note)
+
+
+def _pages(job: WatchedJob) -> dict[str, int]:
+    """NUMA node -> how much; of the processes, else of their cgroups."""
+    found: dict[str, int] = {}
+    listed = [process.pages for process in job.processes]
+    if not listed or any(each is None for each in listed):
+        listed = [group.pages_b for group in job.cgroups]
+    for each in listed:
+        for node, number in (each or {}).items():
+            found[node] = found.get(node, 0) + number
+    return found
+
+
+def near_cpus(evidence: Evidence, gpu: GpuActivity) -> tuple[int, frozenset[int]] | str:
+    """(the GPU's NUMA node, its CPUs), or why that is not known. Of a machine with one node, all
+    is near."""
+    numa = evidence[Numa]
+    if numa.data is None or numa.data.nodes is None:
+        return numa.why or "the NUMA nodes were not read"
+    with_cpus = [node for node in numa.data.nodes if node.cpulist]
+    if len(with_cpus) == 1:
+        return with_cpus[0].id, numbers(with_cpus[0].cpulist) or frozenset()
+    pci = evidence[Pci].data
+    function = next(
+        (f for f in (pci.functions if pci else None) or () if f.address == gpu.bus_id), None
+    )
+    if function is None or function.numa_node is None or function.numa_node < 0:
+        return "the NUMA node of the GPU is not known"
+    own = next((node for node in numa.data.nodes if node.id == function.numa_node), None)
+    cpus = numbers(own.cpulist) if own else None
+    return (function.numa_node, cpus) if cpus else "the CPUs near the GPU are not known"

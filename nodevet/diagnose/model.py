@@ -1,0 +1,149 @@
+"""The nouns of a diagnosis, in the order in which data meets them."""
+
+from enum import Enum
+
+from msgspec import Struct
+
+from nodevet.diagnose.timeline import Timeline
+from nodevet.model import Finding, Status
+
+SCHEMA = 1
+
+
+class Cause(str, Enum):
+    """What a GPU waits for, or that it does not."""
+
+    GPU = "GPU-bound"
+    THROTTLED = "throttled"
+    SUBMISSION = "submission-bound"
+    PREPROCESSING = "preprocessing-bound"
+    STORAGE = "storage-bound"
+    TRANSFER = "transfer-bound"
+    MEMORY = "memory-pressure"
+    NUMA = "NUMA-remote"
+    STUCK = "stuck"
+    IDLE = "idle"
+    MIXED = "mixed"
+    UNCLEAR = "not enough evidence"
+
+
+class Confidence(str, Enum):
+    """How far the evidence rules out every other cause."""
+
+    HIGH = "high"  # by a clear margin, and every other rule could be decided
+    MEDIUM = "medium"  # by a small margin
+    LOW = "low"  # a rule that could have held too could not be decided
+
+
+class Figure(Struct, frozen=True):
+    """A number that a rule asks for; None if the evidence does not hold it, and why."""
+
+    name: str
+    value: float | None
+    unit: str
+    what: str  # in words: SM busy
+    why: str = ""
+    note: str = ""  # of what, in this sample: `python 4711 thread 4712`
+
+
+class Condition(Struct, frozen=True):
+    """One threshold of a rule, held against its figure."""
+
+    figure: Figure
+    at_least: bool  # else at most
+    threshold: float
+    source: str
+    holds: bool | None  # None: the figure is not known
+    margin: float | None  # how far beyond its threshold, 1: at it; below 1 it does not hold
+
+
+class Ruling(Struct, frozen=True):
+    """One rule, held against the figures: `holds` only if each of its conditions does."""
+
+    cause: Cause
+    rule: str
+    holds: bool | None
+    margin: float | None  # the least of its conditions'
+    conditions: tuple[Condition, ...]
+
+
+class Job(Struct, frozen=True, kw_only=True):
+    """A process that uses a GPU, as a person would name it."""
+
+    pid: int
+    command: str
+    memory_b: int | None = None
+    helpers: int = 0  # processes that descend from it
+
+
+class GpuDiagnosis(Struct, frozen=True, kw_only=True):
+    """What one GPU waits for."""
+
+    index: int
+    uuid: str | None = None
+    name: str | None = None
+    cause: Cause
+    causes: tuple[Cause, ...] = ()  # of a mixture, the strongest first; else the cause alone
+    confidence: Confidence
+    sentence: str
+    next_step: str
+    also: tuple[str, ...] = ()  # what else stands out, a sentence each
+    figures: tuple[Figure, ...] = ()
+    rulings: tuple[Ruling, ...] = ()
+    jobs: tuple[Job, ...] = ()
+
+
+class Suspect(Struct, frozen=True, kw_only=True):
+    """A setting that differs from the baseline, and can make a GPU slow."""
+
+    finding: Finding
+    gpu: int | None = None  # of one GPU alone: its index
+    fixable: bool = False  # whether `nodevet plan --fix CHECK` has a fix for it
+
+
+class HostDiagnosis(Struct, frozen=True, kw_only=True):
+    """One host while it was watched."""
+
+    host: str
+    status: Status
+    why: str = ""  # there is no diagnosis
+    gpus: tuple[GpuDiagnosis, ...] = ()
+    suspects: tuple[Suspect, ...] = ()
+    others: int = 0  # differences from the baseline that make no GPU slow
+    baseline: str = ""  # the suspects are by it
+    began_s: float | None = None  # by this machine's clock, seconds since 1970 UTC
+    seconds: float = 0.0  # for which it was watched
+    timelines: tuple[Timeline, ...] = ()
+    overhead: float | None = None  # percent of one core that watching took
+
+
+class Straggler(Struct, frozen=True, kw_only=True):
+    """A GPU that is not like the others that do the same."""
+
+    host: str
+    gpu: int
+    sentence: str
+    suspects: tuple[str, ...] = ()  # what it has that the others have not
+
+
+class Diagnosis(Struct, frozen=True, kw_only=True):
+    """Hosts that were watched at the same time, and what each of their GPUs waits for."""
+
+    schema: int = SCHEMA
+    id: str
+    nodevet: str
+    started: str  # ISO 8601
+    seconds: float  # for which they were to be watched
+    apart_s: float | None = None  # the first and the last began so many seconds apart
+    hosts: tuple[HostDiagnosis, ...] = ()
+    stragglers: tuple[Straggler, ...] = ()
+    interrupted: bool = False
+
+    @property
+    def exit_code(self) -> int:
+        """1 if a GPU waits, is slowed down or stuck; else 3 if one cannot be told; else 0."""
+        causes = [gpu.cause for host in self.hosts for gpu in host.gpus]
+        if any(cause not in (Cause.GPU, Cause.IDLE, Cause.UNCLEAR) for cause in causes):
+            return 1
+        lost = any(not host.gpus for host in self.hosts) or self.interrupted
+        return 3 if lost or not causes or Cause.UNCLEAR in causes else 0

@@ -1,0 +1,302 @@
+"""Every threshold of a diagnosis, and where it comes from. Nothing else decides a cause.
+
+A rule holds if all its conditions do. Several rules may lead to one cause.
+"""
+
+from msgspec import Struct
+
+from nodevet.diagnose.model import Cause
+
+NVML_BUSY = "nvmlUtilization_t: the share of time in which a kernel ran, whatever it filled"
+ONE_HOT = "mpstat: one hot core with system time is the thread that launches"
+MANY_HOT = "mpstat: many cores hot in user time are the transforms"
+ONE_HELPER = "top -H: a loader at 100 % while the process on the GPU sleeps is too few of them"
+STARVED = "schedstat: the time for which a thread could run, and had no CPU"
+PAGING = "vmstat: system time of tens of us for each page read back is that of the faults"
+ROUND_TRIPS = "pidstat -w: 10 us of CPU a switch, so 10000/s take a tenth of a core by themselves"
+IOSTAT = "iostat and ps: threads in D, or asleep in a file system, wait for storage"
+LIMIT = "Documentation/admin-guide/cgroup-v2.rst: memory.events max, memory.failcnt of version 1"
+LINK = "PCIe base specification: 128b/130b and packets' headers leave some 85 % of the line"
+REASONS = "nvmlDeviceGetCurrentClocksEventReasons, NVML_FI_DEV_CLOCKS_EVENT_REASON_*"
+FULL = "nvmlDeviceGetMaxClockInfo: a busy GPU that nothing holds down runs near it"
+SLEEPER = "ps: asleep with its memory full is a barrier, a lock, or a loader that died"
+CFS = "Documentation/scheduler/sched-bwc.rst: nr_throttled of nr_periods"
+REMOTE = "numastat and lstopo: another socket's memory has more latency and less bandwidth"
+SWAPPING = "vmstat: swap-in while a job runs is a working set that does not fit"
+
+BUSY = 85.0  # percent: from here on a GPU does not wait
+SET_LOW = 60.0  # percent of the maximum: below every clock that a board is sold to run at
+QUIET = 1.0  # percent: below, it does nothing
+
+
+class Threshold(Struct, frozen=True):
+    """`figure` at least, or at most, `value`. What is counted is so or not: it has no margin."""
+
+    figure: str
+    at_least: bool
+    value: float
+    source: str
+    is_count: bool = False
+
+
+class CauseRule(Struct, frozen=True):
+    """Conditions which together lead to a cause."""
+
+    cause: Cause
+    name: str
+    thresholds: tuple[Threshold, ...]
+    next_step: str = ""  # instead of the one of its cause
+
+
+def _least(figure: str, value: float, source: str) -> Threshold:
+    return Threshold(figure, True, value, source)
+
+
+def _most(figure: str, value: float, source: str) -> Threshold:
+    return Threshold(figure, False, value, source)
+
+
+WAITS = _most("sm_busy", BUSY, NVML_BUSY)
+WORKS = _least("sm_busy", QUIET, NVML_BUSY)
+RUNNING = "nvmlDeviceGetComputeRunningProcesses"
+USED = Threshold("processes", True, 1.0, RUNNING, is_count=True)
+UNUSED = Threshold("processes", False, 0.0, RUNNING, is_count=True)
+READS = _most("blocked", 30.0, IOSTAT)
+
+
+def _waiting(cause: Cause, name: str, *thresholds: Threshold) -> CauseRule:
+    """A rule of a GPU that is in use and waits."""
+    return CauseRule(cause, name, (WAITS, USED, *thresholds))
+
+
+RULES = (
+    CauseRule(
+        Cause.GPU,
+        "the GPU is busy, and nothing holds it down",
+        (
+            _least("sm_busy", BUSY, NVML_BUSY),
+            _most("slowed", 10.0, REASONS),
+        ),
+    ),
+    CauseRule(
+        Cause.THROTTLED,
+        "heat or the power brake holds the clocks down",
+        (
+            _least("sm_busy", 50.0, NVML_BUSY),
+            _least("slowed", 10.0, REASONS),
+        ),
+    ),
+    CauseRule(
+        Cause.THROTTLED,
+        "a power limit below the board's default holds the clocks down",
+        (
+            _least("sm_busy", 50.0, NVML_BUSY),
+            _least("power_capped", 50.0, REASONS),
+            _most(
+                "limit", 95.0, "nvmlDeviceGetPowerManagementDefaultLimit: by it the board is sold"
+            ),
+            _most("clock", 90.0, FULL),
+        ),
+        "give it its power back: nvidia-smi -q -d POWER shows the limit and the board's default, "
+        "`nodevet check` compares it with the baseline",
+    ),
+    CauseRule(
+        Cause.THROTTLED,
+        "clocks are set far below the maximum",
+        (
+            _least("sm_busy", 50.0, NVML_BUSY),
+            _most("clock", SET_LOW, FULL),
+            _most("slowed", 10.0, REASONS),
+            _most("power_capped", 10.0, REASONS),
+        ),
+        "take back what sets them: nvidia-smi -rgc resets locked clocks, nvidia-smi -rac "
+        "application clocks; a service or a job's prolog may set them again",
+    ),
+    CauseRule(
+        Cause.SUBMISSION,
+        "one thread is hot, and the GPU works in short bursts",
+        (
+            WAITS,
+            WORKS,
+            USED,
+            _least("thread_wants", 80.0, ONE_HOT),
+            _most("hot_threads", 2.0, ONE_HOT),
+            _most("link", 70.0, LINK),
+            READS,
+        ),
+    ),
+    CauseRule(
+        Cause.SUBMISSION,
+        "the process on the GPU asks others for each small step",
+        (
+            WAITS,
+            WORKS,
+            USED,
+            _least("thread_wants", 30.0, ONE_HOT),
+            _least("switches", 10000.0, ROUND_TRIPS),
+            _least("job_system", 30.0, ROUND_TRIPS),
+            READS,
+        ),
+    ),
+    _waiting(
+        Cause.PREPROCESSING,
+        "all CPUs that the job may use are busy in user time",
+        _least("saturation", 75.0, MANY_HOT),
+        _least("active_threads", 3.0, MANY_HOT),
+        _least("job_user", 60.0, MANY_HOT),
+    ),
+    _waiting(
+        Cause.PREPROCESSING,
+        "many threads are hot in user time",
+        _least("hot_threads", 4.0, MANY_HOT),
+        _least("job_user", 60.0, MANY_HOT),
+    ),
+    _waiting(
+        Cause.PREPROCESSING,
+        "a helper is hot, and the process on the GPU is not",
+        _least("helper_wants", 80.0, ONE_HELPER),
+        _most("thread_wants", 50.0, ONE_HELPER),
+        _least("job_user", 60.0, MANY_HOT),
+    ),
+    _waiting(
+        Cause.PREPROCESSING,
+        "helpers that begin and end are hot, and the process on the GPU is not",
+        _least("ended_helpers", 80.0, ONE_HELPER),
+        _most("thread_wants", 50.0, ONE_HELPER),
+        _least("job_user", 60.0, MANY_HOT),
+    ),
+    _waiting(
+        Cause.PREPROCESSING,
+        "its helpers wait for one another, and for CPUs that others have",
+        _least("helpers_want", 80.0, ONE_HELPER),
+        _least("cpu_starved", 30.0, STARVED),
+        _most("thread_wants", 50.0, ONE_HELPER),
+        _least("job_user", 60.0, MANY_HOT),
+    ),
+    _waiting(
+        Cause.PREPROCESSING,
+        "its cgroup's CPU quota is used up",
+        _least("quota_throttled", 25.0, CFS),
+    ),
+    _waiting(
+        Cause.STORAGE,
+        "the job's threads wait for storage",
+        _least("blocked", 30.0, IOSTAT),
+    ),
+    _waiting(
+        Cause.TRANSFER,
+        "the PCIe link carries what it can",
+        _least("link", 70.0, LINK),
+    ),
+    _waiting(
+        Cause.MEMORY,
+        "the job's cgroup is at its memory limit, and its pages are read back",
+        _least("limit_hits", 5.0, LIMIT),
+        _least("job_major_faults", 50.0, SWAPPING),
+    ),
+    _waiting(
+        Cause.MEMORY,
+        "the job's pages are read back from swap",
+        _least("swapped_in", 100.0, SWAPPING),
+        _least("job_major_faults", 50.0, SWAPPING),
+    ),
+    CauseRule(
+        Cause.NUMA,
+        "the job runs far from its GPU",
+        (
+            WAITS,
+            WORKS,
+            USED,
+            _least("remote_cpus", 80.0, REMOTE),
+        ),
+    ),
+    CauseRule(
+        Cause.NUMA,
+        "the job's memory is far from its GPU",
+        (
+            WAITS,
+            WORKS,
+            USED,
+            _least("remote_memory", 80.0, REMOTE),
+        ),
+    ),
+    CauseRule(
+        Cause.STUCK,
+        "GPU memory is held, and the job does nothing",
+        (
+            _most("sm_busy", QUIET, NVML_BUSY),
+            USED,
+            _least("memory_used", 20.0, SLEEPER),
+            _most("job_cpus", 0.02, SLEEPER),
+            READS,
+        ),
+    ),
+    CauseRule(
+        Cause.IDLE,
+        "no process uses the GPU",
+        (
+            _most("sm_busy", QUIET, NVML_BUSY),
+            UNUSED,
+        ),
+    ),
+    CauseRule(
+        Cause.IDLE,
+        "its processes hold little memory, and do nothing",
+        (
+            _most("sm_busy", QUIET, NVML_BUSY),
+            USED,
+            _most("memory_used", 20.0, SLEEPER),
+            _most("job_cpus", 0.02, SLEEPER),
+            READS,
+        ),
+    ),
+)
+CLEAR = 1.2  # the margin from which a rule holds clearly
+
+WEAK = (Cause.NUMA,)
+"""Causes that tell where a job is and not that it waits for that: told beside another cause."""
+
+
+class Effect(Struct, frozen=True):
+    """What a cause brings along, if these hold too."""
+
+    cause: Cause
+    thresholds: tuple[Threshold, ...] = ()
+
+
+EXPLAINS = {
+    Cause.MEMORY: (
+        Effect(Cause.STORAGE),
+        Effect(
+            Cause.SUBMISSION,
+            (_least("job_system", 50.0, PAGING), _most("fault_time", 500.0, PAGING)),
+        ),
+    ),
+    Cause.THROTTLED: (Effect(Cause.GPU),),
+}
+"""A cause and what it brings along: whoever pages waits for the disk that holds the pages, or is
+hot in the kernel that fetches them, and a GPU whose clocks are held down is the busier for it."""
+
+NEXT = {
+    Cause.GPU: "profile the kernels (nsys, then ncu); more speed takes a faster kernel or GPU",
+    Cause.THROTTLED: "cool it, or give it its power back: airflow, inlet temperature, power limit "
+    "and brake; `nodevet check` compares them with the baseline",
+    Cause.SUBMISSION: "larger batches, fused kernels or CUDA graphs; take logging, .item() and "
+    "synchronizing calls out of the step; perf top -p PID shows cuLaunchKernel if it is so",
+    Cause.PREPROCESSING: "more loader workers if there are CPUs to run them, else transforms on "
+    "the GPU (DALI), or stored already transformed; `nodevet feed` computes how many it takes",
+    Cause.STORAGE: "larger reads (pack samples into shards), more of them at the same time, a "
+    "local NVMe cache; iostat -xz 1 and nfsiostat 1 show the device",
+    Cause.TRANSFER: "pinned memory and overlapping copies; smaller transfers (uint8, GPU-side "
+    "decode); check the link's generation and width",
+    Cause.MEMORY: "fewer workers, less prefetch and pinned memory, or a higher memory limit",
+    Cause.NUMA: "start it bound to the GPU's NUMA node: numactl --cpunodebind=N --membind=N, or "
+    "Slurm's --gpu-bind=closest",
+    Cause.STUCK: "look where it sleeps (py-spy dump --pid PID; cat /proc/PID/stack) and at the "
+    "other ranks: a barrier, a lock, or a loader that died",
+    Cause.IDLE: "nothing to mend: give it work, or ask the scheduler why it has none",
+    Cause.MIXED: "take the first cause first, measure again, and change one thing at a time",
+    Cause.UNCLEAR: "watch it for longer (--duration 60s), as root, while the job is slow; "
+    "then a trace: nsys profile --duration 10",
+}
+"""What to do next, by cause."""

@@ -1,0 +1,18 @@
+"""The JSON Schema of a diagnosis."""
+
+from collections.abc import Mapping
+
+from nodevet.base.project import Project
+from nodevet.document.json_schema import Document, SchemaKind, of_struct
+
+
+def _diagnosis(_: Project) -> Document:
+    from nodevet.diagnose.model import SCHEMA, Diagnosis
+
+    about = "What GPUs wait for, as `nodevet diagnose` answers it"
+    return of_struct("diagnosis", about, Diagnosis, "schema", SCHEMA)
+
+
+SCHEMAS: Mapping[str, SchemaKind] = {
+    "diagnosis": SchemaKind("what GPUs wait for: nodevet diagnose --format json", _diagnosis)
+}

@@ -1,0 +1,108 @@
+"""Which GPU of several that do the same is slower than the others, and what it alone has (pure).
+
+In a job that synchronizes, all wait for the slowest: its GPU is busier, its clocks are lower or its
+input comes later, while the others wait for it.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from statistics import median
+
+from nodevet.diagnose.model import Cause, Figure, GpuDiagnosis, HostDiagnosis, Straggler, Suspect
+from nodevet.diagnose.words import number
+
+LEAST = 3  # GPUs that do the same: of two, it is not known which is the odd one
+ODD = (Cause.THROTTLED, Cause.STORAGE, Cause.PREPROCESSING, Cause.MEMORY, Cause.NUMA, Cause.STUCK)
+"""What makes one GPU late and lets the others wait."""
+COMPARED = {"clock": 10.0, "sm_busy": 20.0, "slowed": 10.0, "link": 30.0}
+"""Figures by which a GPU may differ from the median of the others, and by how much at least."""
+
+Member = tuple[HostDiagnosis, GpuDiagnosis]
+
+
+def stragglers(hosts: Iterable[HostDiagnosis]) -> tuple[Straggler, ...]:
+    """The GPUs that are not like the others of the same model, each with what sets it apart."""
+    groups: dict[str | None, list[Member]] = {}
+    for host in hosts:
+        for gpu in host.gpus:
+            if gpu.cause is not Cause.IDLE:
+                groups.setdefault(gpu.name, []).append((host, gpu))
+    return tuple(each for members in groups.values() for each in _odd(members))
+
+
+def _odd(members: Sequence[Member]) -> Iterator[Straggler]:
+    if len(members) < LEAST:
+        return
+    shared = _common([gpu.cause for _, gpu in members])
+    for host, gpu in members:
+        others = [each for each in members if each[1] is not gpu]
+        told = list(_differences(gpu, [other for _, other in others]))
+        alone = gpu.cause in ODD and gpu.cause is not shared
+        slower = gpu.cause is shared and _is_slowest(gpu, [other for _, other in others])
+        if not alone and not slower:
+            continue
+        cause = f"{gpu.cause.value}, the others are {shared.value}" if shared else gpu.cause.value
+        yield Straggler(
+            host=host.host,
+            gpu=gpu.index,
+            sentence="; ".join([cause, *told]),
+            suspects=tuple(_own(host, gpu, others)),
+        )
+
+
+def _is_slowest(gpu: GpuDiagnosis, others: Sequence[GpuDiagnosis]) -> bool:
+    """Whether its clock is lower than that of every other, by what counts as a difference."""
+    clocks = [_figures(each)["clock"].value for each in (gpu, *others)]
+    mine, *theirs = clocks
+    if mine is None or None in theirs:
+        return False
+    return mine <= min(value for value in theirs if value is not None) - COMPARED["clock"]
+
+
+def _common(causes: Sequence[Cause]) -> Cause | None:
+    """The cause of more than half of them."""
+    return next((cause for cause in set(causes) if causes.count(cause) * 2 > len(causes)), None)
+
+
+def _figures(gpu: GpuDiagnosis) -> Mapping[str, Figure]:
+    return {figure.name: figure for figure in gpu.figures}
+
+
+def _differences(gpu: GpuDiagnosis, others: Sequence[GpuDiagnosis]) -> Iterator[str]:
+    mine = _figures(gpu)
+    for name, least in COMPARED.items():
+        figure = mine.get(name)
+        values = [
+            each.value
+            for other in others
+            if (each := _figures(other).get(name)) is not None and each.value is not None
+        ]
+        if figure is None or figure.value is None or not values:
+            continue
+        usual = median(values)
+        if abs(figure.value - usual) >= least:
+            yield f"{figure.what} {number(figure.value)} %, the others {number(usual)} %"
+
+
+def _own(host: HostDiagnosis, gpu: GpuDiagnosis, others: Sequence[Member]) -> Iterator[str]:
+    """The settings that differ from the baseline here, and on most of the others do not."""
+    theirs = [_wrong(other, each.index) for other, each in others]
+    for suspect in host.suspects:
+        if suspect.gpu not in (None, gpu.index):
+            continue
+        having = sum(suspect.finding.check in checks for checks in theirs)
+        if having * 2 < len(theirs):
+            yield told(suspect)
+
+
+def _wrong(host: HostDiagnosis, index: int) -> set[str]:
+    return {each.finding.check for each in host.suspects if each.gpu in (None, index)}
+
+
+def told(suspect: Suspect) -> str:
+    """A setting that differs: `power_limit is 500 W, expected 700 W: nodevet plan --fix …`."""
+    finding = suspect.finding
+    subject = "" if finding.subject.kind == "node" else f" of {finding.subject.label}"
+    line = f"{finding.check}{subject} is {finding.text(finding.actual)}"
+    if finding.expected is not None:
+        line += f", expected {finding.text(finding.expected)}"
+    return f"{line}: `nodevet plan --fix {finding.check}`" if suspect.fixable else line

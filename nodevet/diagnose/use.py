@@ -1,0 +1,213 @@
+"""Diagnose: hosts watched at the same time, and what each of their GPUs waits for."""
+
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import closing
+from dataclasses import replace as changed
+from datetime import datetime
+from typing import Any
+
+from msgspec.structs import replace
+
+from nodevet import __version__
+from nodevet.checking.identity import machine_in, several_names
+from nodevet.checking.machines import Machine
+from nodevet.diagnose.classify import diagnose
+from nodevet.diagnose.model import Diagnosis, HostDiagnosis, Suspect
+from nodevet.diagnose.stragglers import stragglers
+from nodevet.diagnose.suspects import suspect
+from nodevet.diagnose.timelines import timelines
+from nodevet.evidence.activity import Look
+from nodevet.evidence.document import Evidence
+from nodevet.evidence.gpu import Gpus
+from nodevet.evidence.gpu_activity import GpuActivities
+from nodevet.evidence.host import HostInfo
+from nodevet.evidence.host_activity import HostActivity
+from nodevet.evidence.process_activity import ProcessActivities
+from nodevet.fleet import Options, Visit, visit
+from nodevet.model import Finding, Host, Verdict, new_run_id
+from nodevet.vet.use.context import VetContext
+from nodevet.vet.use.vet import judge_visit
+
+SECTIONS = ("gpu_activity", "host_activity", "process_activity")
+TOGETHER_S = 8.0  # from now until several hosts begin: to connect, and to read what they are
+
+
+def watching(
+    options: Options, seconds: float, interval: float, *, together: bool, now: float
+) -> Options:
+    """The same visit, in which the node is watched for so many seconds too.
+
+    `together`: at the same moment as others, a few seconds after `now`, by the nodes' clocks.
+    """
+    wish: dict[str, Any] = {"seconds": seconds, "interval": interval, "at_s": None}
+    longer = seconds
+    if together:
+        wish["at_s"] = round(now + TOGETHER_S, 3)
+        longer += TOGETHER_S
+    asks: Mapping[str, Sequence[Any]] = {
+        **options.asks,
+        **dict.fromkeys(SECTIONS, (wish,)),
+    }
+    return changed(
+        options,
+        asks=asks,
+        deadline=options.deadline + longer,
+        probe_deadline=options.probe_seconds + longer,
+    )
+
+
+def diagnosed(
+    hosts: Sequence[Host],
+    context: VetContext,
+    options: Options,
+    *,
+    seconds: float,
+    interval: float = 1.0,
+    save: Callable[[Visit, Host], None] | None = None,
+    done: Callable[[], None] = lambda: None,
+) -> Diagnosis:
+    """Watch the hosts, all of them at the same time, and diagnose each."""
+    started = datetime.now().astimezone()
+    reached = watching(options, seconds, interval, together=len(hosts) > 1, now=time.time())
+    by_name = {host.name: host for host in hosts}
+    found: dict[str, HostDiagnosis] = {}
+    machines: list[Machine] = []
+    interrupted = False
+    try:
+        with closing(visit(hosts, reached)) as visits:
+            for one in visits:
+                if save:
+                    save(one, by_name[one.host])
+                found[one.host] = host_diagnosis(one, by_name[one.host], context, machines.append)
+                done()
+    except KeyboardInterrupt:
+        interrupted = True
+    return incident(
+        apart([found[host.name] for host in hosts if host.name in found], machines),
+        seconds=seconds,
+        started=started,
+        interrupted=interrupted,
+    )
+
+
+def diagnosed_again(
+    visits: Iterable[tuple[Visit, Host]], context: VetContext, *, started: datetime | None = None
+) -> Diagnosis:
+    """Diagnose what was watched before and kept."""
+    machines: list[Machine] = []
+    hosts = [host_diagnosis(one, host, context, machines.append) for one, host in visits]
+    hosts = apart(hosts, machines)
+    longest = max((host.seconds for host in hosts), default=0.0)
+    began = min((host.began_s for host in hosts if host.began_s), default=None)
+    when = started or _moment(began)
+    return incident(hosts, seconds=longest, started=when or datetime.now().astimezone())
+
+
+def _moment(seconds: float | None) -> datetime | None:
+    """By the clock of a node, which may tell anything; None if that is no time."""
+    try:
+        return datetime.fromtimestamp(seconds).astimezone() if seconds else None
+    except (ValueError, OverflowError, OSError):
+        return None
+
+
+def incident(
+    hosts: Sequence[HostDiagnosis],
+    *,
+    seconds: float,
+    started: datetime,
+    interrupted: bool = False,
+) -> Diagnosis:
+    """All hosts together, with the stragglers among them."""
+    began = [host.began_s for host in hosts if host.began_s is not None]
+    return Diagnosis(
+        id=new_run_id(started),
+        nodevet=__version__,
+        started=started.isoformat(timespec="seconds"),
+        seconds=seconds,
+        apart_s=round(max(began) - min(began), 3) if len(began) > 1 else None,
+        hosts=tuple(hosts),
+        stragglers=stragglers(hosts),
+        interrupted=interrupted,
+    )
+
+
+def apart(hosts: Iterable[HostDiagnosis], machines: Iterable[Machine]) -> list[HostDiagnosis]:
+    """The same hosts; those that are one machine under several names say so, and no more."""
+    twice = several_names(machines)
+    return [
+        HostDiagnosis(host=host.host, status=host.status, why=twice[host.host])
+        if host.host in twice
+        else host
+        for host in hosts
+    ]
+
+
+def host_diagnosis(
+    one: Visit, host: Host, context: VetContext, met: Callable[[Machine], None] = lambda _: None
+) -> HostDiagnosis:
+    """One host: what its GPUs wait for, and which of its settings differ from the baseline.
+
+    `met` is called with the machine, if there is evidence of it."""
+    vetted = judge_visit(one, host, context)
+    report = vetted.report
+    blank = HostDiagnosis(host=one.host, status=report.status, why=report.why)
+    if vetted.evidence is None:
+        return blank
+    met(machine_in(one.host, vetted.evidence))
+    found = diagnose(vetted.evidence)
+    looks = _looks(vetted.evidence)
+    failed = [each for each in report.findings if each.verdict is Verdict.FAIL and not each.cause]
+    suspects = tuple(_suspects(failed, vetted.evidence, context))
+    told = replace(
+        blank,
+        baseline=report.baseline,
+        suspects=suspects,
+        others=len(failed) - len(suspects),
+        began_s=_began(one, vetted.evidence, looks),
+        seconds=max((look.seconds for look in looks), default=0.0),
+        timelines=timelines(vetted.evidence),
+        overhead=_overhead(looks),
+    )
+    return replace(told, why=found) if isinstance(found, str) else replace(told, gpus=found)
+
+
+def _looks(evidence: Evidence) -> list[Look]:
+    gpus, host, processes = (
+        evidence[GpuActivities].data,
+        evidence[HostActivity].data,
+        evidence[ProcessActivities].data,
+    )
+    looks = [data.look for data in (gpus, host, processes) if data is not None]
+    return [look for look in looks if look is not None]
+
+
+def _overhead(looks: Sequence[Look]) -> float | None:
+    """Percent of one core that watching took."""
+    seconds = max((look.seconds for look in looks), default=0.0)
+    return round(100 * sum(look.cost_s for look in looks) / seconds, 2) if seconds else None
+
+
+def _began(one: Visit, evidence: Evidence, looks: Sequence[Look]) -> float | None:
+    """When watching began by this machine's clock: the node's may be wrong."""
+    if not looks:
+        return None
+    began = min(look.began_s for look in looks)
+    data = evidence[HostInfo].data
+    if data is None or data.clock_s is None or data.asked_s is None:
+        return began
+    return began - (data.clock_s - data.asked_s)
+
+
+def _suspects(
+    failed: Iterable[Finding], evidence: Evidence, context: VetContext
+) -> Iterable[Suspect]:
+    """What of this can make a GPU slow."""
+    data = evidence[Gpus].data
+    numbers = {gpu.uuid: gpu.index for gpu in (data.gpus if data else None) or () if gpu.uuid}
+    for finding in failed:
+        gpu = numbers.get(finding.subject.stable_id)
+        fixable = finding.check in context.catalog.fixes
+        if found := suspect(finding, gpu=gpu, fixable=fixable):
+            yield found

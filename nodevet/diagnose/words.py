@@ -1,0 +1,273 @@
+"""A diagnosis as a sentence, with the numbers that prove it."""
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from nodevet.diagnose.model import Cause, Figure, Job, Ruling
+from nodevet.evidence.document import Evidence
+from nodevet.evidence.process_activity import ProcessActivities, ProcessActivity
+
+Found = Mapping[str, Figure]
+
+WAITS_FOR = {
+    Cause.SUBMISSION: "the thread that submits its work",
+    Cause.PREPROCESSING: "the CPUs that prepare its input",
+    Cause.STORAGE: "storage",
+    Cause.TRANSFER: "the PCIe link",
+    Cause.MEMORY: "host memory",
+    Cause.NUMA: "CPUs and memory of another NUMA node",
+}
+PROOF = {
+    Cause.GPU: ("sm_busy", "clock", "power"),
+    Cause.THROTTLED: ("slowed", "power_capped", "limit", "clock", "power", "sm_busy"),
+    Cause.SUBMISSION: ("sm_busy", "hottest_thread", "job_system", "switches"),
+    Cause.PREPROCESSING: (
+        "sm_busy",
+        "saturation",
+        "hottest_helper",
+        "ended_helpers",
+        "job_user",
+        "quota_throttled",
+    ),
+    Cause.STORAGE: (
+        "sm_busy",
+        "blocked",
+        "job_io_stalled",
+        "disk_busy",
+        "nfs_latency",
+        "read_size",
+    ),
+    Cause.TRANSFER: ("sm_busy", "link"),
+    Cause.MEMORY: ("sm_busy", "job_memory_stalled", "swapped_in", "limit_hits", "job_major_faults"),
+    Cause.NUMA: ("sm_busy", "remote_cpus", "remote_memory"),
+    Cause.STUCK: ("memory_used", "sm_busy", "job_cpus"),
+    Cause.IDLE: ("sm_busy", "memory_used"),
+}
+"""The figures that are told of each cause, in their order."""
+WORTH = dict.fromkeys(
+    (
+        *("quota_throttled", "swapped_in", "nfs_latency", "power_capped", "limit_hits", "slowed"),
+        *("job_io_stalled", "job_memory_stalled", "disk_busy", "remote_cpus", "remote_memory"),
+        *("job_system", "hottest_helper", "ended_helpers"),
+    ),
+    1.0,
+)
+"""The least at which a figure is worth its place in a sentence."""
+USUAL = {"limit": 95.0}
+"""The most at which it is."""
+LEAST = {"%": 0.1, "": 0.01, "/s": 0.1}
+"""What is less than that of a unit is next to nothing."""
+STACK = 5  # functions of a stack that are told
+SPINNING = 40.0  # percent of its power limit: NCCL's kernels that poll draw a quarter to a third
+QUIET_MEMORY = 5.0  # percent of the time
+
+
+SAID = {
+    "slowed": "heat or the power brake slowed it {} of the time",
+    "power_capped": "at its power limit {} of the time",
+    "limit": "its power limit {} of the board's default",
+    "clock": "SM clock {} of its maximum",
+    "power": "power {} of its limit",
+    "hottest_thread": "the hottest thread of the GPU's processes takes {} of a core",
+    "hottest_helper": "the hottest thread of the job's helpers takes {} of a core",
+    "ended_helpers": "helpers that ended took {} of a core",
+    "job_system": "{} of the job's CPU time is in the kernel",
+    "job_user": "{} of the job's CPU time is in user mode",
+    "switches": "context switches {}",
+    "saturation": "the job wants {} of the CPU time that it may have",
+    "quota_throttled": "the job's CPU quota ran out in {} of the periods",
+    "blocked": "a thread of the job waited for storage {} of the time",
+    "job_io_stalled": "the whole cgroup waited for I/O {} of the time (PSI)",
+    "job_memory_stalled": "the whole cgroup waited for memory {} of the time (PSI)",
+    "disk_busy": "busiest disk {} busy",
+    "nfs_latency": "slowest NFS mount {} a request",
+    "read_size": "reads of {}",
+    "link": "PCIe carries {} of what the link can",
+    "swapped_in": "pages swapped in {}",
+    "limit_hits": "the cgroup hits its memory limit {}",
+    "job_major_faults": "the job reads pages back in, {}",
+    "remote_cpus": "{} of the job's CPU time is far from the GPU",
+    "remote_memory": "{} of the job's memory is far from the GPU",
+    "memory_used": "{} of the GPU's memory is in use",
+    "job_cpus": "the job uses {} CPUs",
+    "cpus_allowed": "the job may use {} CPUs",
+    "born": "{} of the job's processes began while it was watched",
+    "ended": "{} of the job's processes ended while it was watched",
+    "cpu_starved": "the job's hottest thread waited for a CPU that others had {} of the time",
+    "steal": "the hypervisor took {} of the CPU time",
+}
+"""Figures in a sentence; others are told as `shown` does."""
+
+
+def shown(figure: Figure) -> str:
+    """A figure with what it is called: `SM busy 28 %`."""
+    if figure.value is None:
+        return f"{figure.what} unknown ({figure.why})"
+    note = f" ({figure.note})" if figure.note else ""
+    return f"{figure.what} {valued(figure)}{note}"
+
+
+def valued(figure: Figure) -> str:
+    """The value of a figure with its unit: `28 %`; empty if it is not known."""
+    if figure.value is None:
+        return ""
+    if figure.unit in LEAST and 0 < figure.value < LEAST[figure.unit]:
+        return f"< {LEAST[figure.unit]:g} {figure.unit}".rstrip()
+    return f"{number(figure.value)} {figure.unit}".rstrip()
+
+
+def said(figure: Figure) -> str:
+    """A figure as it is read aloud in a sentence: `its hottest thread takes 98 % of a core`."""
+    if figure.value is None or figure.name not in SAID:
+        return shown(figure)
+    note = f" ({figure.note})" if figure.note else ""
+    return SAID[figure.name].format(valued(figure).replace(" /s", " a second")) + note
+
+
+def number(value: float) -> str:
+    """With as many digits as can be read at a glance.
+
+    >>> number(28.04), number(9.0), number(0.31), number(12.44), number(1234.5)
+    ('28', '9', '0.31', '12', '1234')
+    """
+    if value == 0 or abs(value) >= 10:
+        return f"{value:.0f}"
+    return f"{value:.1f}".removesuffix(".0") if abs(value) >= 1 else f"{value:.2g}"
+
+
+def proof(cause: Cause, found: Found) -> str:
+    """The numbers that prove a cause."""
+    told = [
+        said(found[name])
+        for name in PROOF.get(cause, ())
+        if (value := found[name].value) is not None
+        and WORTH.get(name, 0.0) <= value <= USUAL.get(name, value)
+    ]
+    return ", ".join(told)
+
+
+def sentence(
+    cause: Cause,
+    causes: Sequence[Cause],
+    found: Found,
+    rulings: Iterable[Ruling],
+    jobs: Sequence[Job],
+    evidence: Evidence,
+    doubted: Mapping[Cause, str],
+) -> str:
+    """What a GPU waits for, in one sentence; `doubted`: what speaks against each cause."""
+    if cause is Cause.UNCLEAR:
+        return unclear(found, rulings)
+    if cause is Cause.MIXED:
+        parts = "; ".join(
+            f"{each.value}: {proof(each, found)}{_but(doubted.get(each))}" for each in causes
+        )
+        return f"waits for more than one thing: {parts}"
+    told, but = proof(cause, found), _but(doubted.get(cause))
+    if cause is Cause.GPU:
+        return f"does not wait: {told}{but}"
+    if cause is Cause.THROTTLED:
+        return f"runs slower than it could: {told}"
+    if cause is Cause.IDLE:
+        return f"has nothing to do: {told}" if not jobs else f"is held by a job, and idle: {told}"
+    if cause is Cause.STUCK:
+        return f"is held by a job that does nothing: {told}{_asleep(jobs, evidence)}{but}"
+    return f"waits for {WAITS_FOR[cause]}: {told}{but}"
+
+
+def _but(why: str | None) -> str:
+    return f"; but {why}" if why else ""
+
+
+def unclear(found: Found, rulings: Iterable[Ruling]) -> str:
+    """What is known, and what would have to be."""
+    busy = found["sm_busy"]
+    if busy.value is None:
+        return f"cannot be told: {shown(busy)}"
+    missing = {
+        each.figure.name: each.figure
+        for ruling in rulings
+        if ruling.holds is None
+        for each in ruling.conditions
+        if each.figure.value is None
+    }
+    if missing:
+        listed = ", ".join(figure.what for figure in list(missing.values())[:3])
+        why = next(iter(missing.values())).why
+        return f"cannot be told: {shown(busy)}, and it is not known: {listed} ({why})"
+    return f"waits, and nothing that was watched explains it: {shown(busy)}"
+
+
+def _asleep(jobs: Sequence[Job], evidence: Evidence) -> str:
+    """Who sleeps, since when it exists, and where in the kernel."""
+    data, process = evidence[ProcessActivities].data, _largest(jobs, evidence)
+    if data is None or process is None:
+        return ""
+    told = f"; {process.command or '?'} {process.pid}"
+    if place := waits_in(jobs, evidence):
+        told += f" asleep in {place}"
+    if process.stack:
+        told += f" (kernel stack: {' < '.join(process.stack[:STACK])})"
+    if process.started_s is not None and data.uptime_s is not None:
+        told += f", started {max(0.0, data.uptime_s - process.started_s) / 60:.0f} min ago"
+    return told
+
+
+def _largest(jobs: Sequence[Job], evidence: Evidence) -> ProcessActivity | None:
+    """The process that holds most of the GPU's memory."""
+    data = evidence[ProcessActivities].data
+    if data is None or not jobs:
+        return None
+    pid = max(jobs, key=lambda job: job.memory_b or 0).pid
+    return next((each for each in data.processes or () if each.pid == pid), None)
+
+
+def waits_in(jobs: Sequence[Job], evidence: Evidence) -> str:
+    """The kernel function in which the job's main thread slept most; empty if it is not known."""
+    process = _largest(jobs, evidence)
+    threads = (process.threads if process else None) or ()
+    main = next((each for each in threads if process and each.tid == process.pid), None)
+    waits = (main.waits if main else None) or {}
+    return max(waits, key=lambda name: waits[name], default="")
+
+
+def spins(found: Found) -> bool:
+    """Whether a busy GPU draws no more power than one whose kernels wait: some SMs poll, and the
+    memory is hardly used."""
+    power, memory = found["power"].value, found["memory_busy"].value
+    return power is not None and memory is not None and power < SPINNING and memory < QUIET_MEMORY
+
+
+def also(
+    cause: Cause,
+    causes: Sequence[Cause],
+    found: Found,
+    rulings: Iterable[Ruling],
+    explained: Mapping[Cause, Cause],
+) -> tuple[str, ...]:
+    """What stands out beside the cause; another one only if it has a figure of its own, as that of
+    a throttled GPU that is also busy has not. `explained`: what another cause brings along."""
+    told = []
+    known = {name for each in causes for name in PROOF.get(each, ())}
+    for ruling in rulings:
+        if ruling.holds and not known.issuperset(PROOF.get(ruling.cause, ())):
+            by = explained.get(ruling.cause)
+            why = f", which comes with {by.value}" if by else ""
+            line = f"looks {ruling.cause.value} too{why}: {proof(ruling.cause, found)}"
+            if line not in told:
+                told.append(line)
+    if cause is Cause.GPU and spins(found):
+        told.append(
+            f"{shown(found['power'])}, {shown(found['memory_busy'])}: a kernel that only waits for "
+            "other GPUs (NCCL) looks as busy; see what the other ranks do"
+        )
+    allowed = found["cpus_allowed"]
+    if allowed.value is not None and allowed.note and found["processes"].value:
+        told.append(said(allowed))
+    told += [said(found[name]) for name in ("born", "ended") if found[name].value]
+    starved = found["cpu_starved"]
+    if (starved.value or 0) >= 20:
+        told.append(said(starved))
+    stolen = found["steal"]
+    if (stolen.value or 0) >= 5:
+        told.append(said(stolen))
+    return tuple(told)

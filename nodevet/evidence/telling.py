@@ -1,0 +1,10 @@
+"""Which fields of the evidence name machines, files or people: what `--redact` hides."""
+
+TELLING = frozenset(
+    {
+        *("host", "hostname", "machine_id", "boot_id", "serial", "uuid", "cluster_uuid"),
+        *("arguments", "cmdline", "cgroup", "path", "point", "source", "unit"),
+        *("dmi_product", "board_part_number", "remote_bus_id"),
+    }
+)
+"""The fields of the evidence that name something; `command`, a program's own name, stays."""

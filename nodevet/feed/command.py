@@ -1,0 +1,215 @@
+"""`nodevet feed`: whether nodes can feed their GPUs."""
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+from click.core import ParameterSource
+
+from nodevet.cli import completing, options
+from nodevet.cli.display import Display, display_options
+from nodevet.cli.durations import Duration
+from nodevet.cli.help import Command, Option, WholeNumber
+from nodevet.vet import options as vetting
+
+if TYPE_CHECKING:
+    from nodevet.vet.terminal.output import Sinks
+    from nodevet.vet.use.nodes import Nodes
+    from nodevet.vet.use.targets import Targets
+
+
+_measuring = partial(click.option, cls=Option, heading="Measuring")
+
+
+@click.command(
+    "feed",
+    cls=Command,
+    group="Vet",
+    order=6,
+    examples=(
+        ("By the file alone", "nodevet feed workloads/resnet50-a100.yaml"),
+        ("With the cores and links of nodes", "nodevet feed job.yaml 'gpu[001-004]' --plot"),
+        ("What a data loader does here", "nodevet feed --measure -- python3 loader.py"),
+    ),
+)
+@click.argument("workload", shell_complete=completing.files)
+@options.hosts
+@click.option(
+    "--evidence",
+    multiple=True,
+    type=click.Path(exists=True, path_type=Path),
+    metavar="PATH",
+    help="Use saved evidence, a file or a folder, instead of visiting hosts.",
+)
+@click.option(
+    "--batch",
+    type=WholeNumber(),
+    help="Look for changes at this batch size of the file.  [default: the largest]",
+)
+@click.option("--plot", is_flag=True, help="In a table, draw utilization as bars, too.")
+@click.option(
+    "--format",
+    "formats",
+    multiple=True,
+    metavar="NAME[:FILE]",
+    help="table, json, markdown or html; may be repeated; of --measure, json.  [default: table, or "
+    "YAML of --measure]",
+)
+@_measuring(
+    "--measure",
+    is_flag=True,
+    help="Run the command after `--`, a data loader, for a while, and print what it does as the "
+    "`measured` block of a workload file.",
+)
+@_measuring(
+    "--on",
+    default="@local",
+    show_default=True,
+    metavar="HOST",
+    shell_complete=completing.hosts,
+    help="The host that it runs on.",
+)
+@_measuring(
+    "--for",
+    "seconds",
+    type=Duration(2, 1800),
+    default="30s",
+    show_default=True,
+    help="How long it runs; then it is stopped.",
+)
+@_measuring(
+    "--workers",
+    type=WholeNumber(),
+    help="How many workers it starts: needed to tell whether they waited for storage.",
+)
+@_measuring(
+    "--user",
+    default="",
+    metavar="NAME",
+    help="User that runs it, if nodevet is root there.  [default: nobody]",
+)
+@vetting.reach
+@vetting.elsewhere
+@display_options()
+def command(
+    workload: str,
+    targets: tuple[str, ...],
+    inventories: tuple[str, ...],
+    limit: tuple[str, ...],
+    evidence: tuple[Path, ...],
+    batch: int | None,
+    plot: bool,
+    formats: tuple[str, ...],
+    measure: bool,
+    on: str,
+    seconds: float,
+    workers: int | None,
+    user: str,
+    display: Display,
+    **reach: Any,
+) -> None:
+    """Tell whether nodes can feed their GPUs.
+
+    Storage reads, CPU transforms, the link and the accelerator: the slowest sets the pace. WORKLOAD
+    is a YAML file that says batch sizes, step times and rates; HOSTS fill in cores, memory and
+    links, by the evidence that `check` reads. What neither says is not guessed: the answer is then
+    a bound, or not known.
+
+    With --measure no workload is read: `nodevet feed --measure -- COMMAND...` runs the user's own
+    data loader, whose lines `samples N` (since the line before) or `{"samples": N}` are counted.
+
+    \b
+    Exit codes:
+      0  answered, or measured
+      2  usage or configuration error
+      3  a host could not be read
+    """
+    from nodevet.feed.sheet import feed_sheet
+    from nodevet.feed.use import check_batch, fed
+    from nodevet.feed.workload_file import read_workload
+    from nodevet.sheet import FORMATS
+    from nodevet.vet.terminal.output import Sinks
+    from nodevet.vet.use.targets import Targets
+
+    _refuse_mixed(click.get_current_context(), measure=measure)
+    if measure:
+        words = (workload, *targets)
+        given = Sinks(formats, display=display, known=("json",)) if formats else None
+        asked = {"seconds": seconds, "user": user, "workers": workers}
+        _measure(words, on, inventories, reach, given, asked)
+        return
+    sinks = Sinks(formats, display=display, known=FORMATS)
+    if workload.startswith("@") and not Path(workload).exists():
+        raise click.UsageError(
+            f"the workload is missing before {workload}; name its file first: "
+            f"nodevet feed workload.yaml {workload}"
+        )
+    job = read_workload(Path(workload))
+    check_batch(job, batch)
+    chosen = Targets(names=targets, inventories=inventories, limit=limit)
+    found = fed(job, _nodes(chosen, evidence, reach, display), batch)
+    sinks.show(found, lambda: feed_sheet(found, plot=plot))
+    click.get_current_context().exit(found.exit_code)
+
+
+MEASURING = ("on", "seconds", "workers", "user")
+ANSWERING = ("evidence", "batch", "plot", "limit", "launchers", "sites", "engine")
+
+
+def _refuse_mixed(context: click.Context, *, measure: bool) -> None:
+    """Raises click.UsageError for an option that is for the other half of the command."""
+    for name in ANSWERING if measure else MEASURING:
+        if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
+            option = next(each for each in context.command.params if each.name == name).opts[-1]
+            if measure:
+                raise click.UsageError(f"{option} is for a workload; leave it out with --measure")
+            hint = " (the file has a field for it)" if name == "workers" else ""
+            raise click.UsageError(f"{option} is for --measure{hint}")
+
+
+def _measure(
+    words: Sequence[str],
+    on: str,
+    inventories: tuple[str, ...],
+    reach: Mapping[str, Any],
+    sinks: "Sinks | None",
+    asked: Mapping[str, Any],
+) -> None:
+    """Print what a loader does on one host: as a block for a workload file, or as is asked for."""
+    from nodevet.cli.speech import needs_output
+    from nodevet.feed.use import as_block, measure
+    from nodevet.sheet.json import indented
+    from nodevet.vet.use.reach import fleet_options
+    from nodevet.vet.use.targets import Targets
+
+    needs_output()
+    hosts = Targets(names=(on,), inventories=inventories).hosts()
+    found = measure(words, hosts, fleet_options(**reach), **asked)
+    if sinks:
+        sinks.write(lambda _: indented(found), sinks.sinks)
+    else:
+        click.echo(as_block(found), nl=False)
+
+
+def _nodes(
+    targets: "Targets", evidence: Sequence[Path], reach: Mapping[str, Any], display: Display
+) -> "Nodes":
+    """The hosts' evidence; none if none are named."""
+    from nodevet.feed.use import NO_NODES
+
+    if not targets and not evidence:
+        return NO_NODES
+    from nodevet.vet.use import nodes
+
+    if evidence:
+        return nodes.saved(evidence, targets)
+    from nodevet.vet.terminal.output import Sinks, Streams
+    from nodevet.vet.terminal.progress import Bar
+    from nodevet.vet.use.reach import fleet_options
+
+    hosts = targets.hosts()
+    with Bar(len(hosts), Streams({}, Sinks((), display=display)), display) as bar:
+        bar.start()
+        return nodes.visited(hosts, fleet_options(**reach), bar.advance)

@@ -1,0 +1,28 @@
+"""The JSON Schemas of workloads, and of answers about them."""
+
+from collections.abc import Mapping
+
+from nodevet.base.project import Project
+from nodevet.document.json_schema import Document, SchemaKind, of_struct, titled
+
+
+def _workload(_: Project) -> Document:
+    from nodevet.baseline.schema import struct_definitions
+    from nodevet.checking.feeding.workload import WorkloadFile
+
+    about = "A job whose GPUs are to be fed: docs/feed.md"
+    found = struct_definitions(WorkloadFile, "")
+    return titled("workload", about, {"$ref": "#/$defs/WorkloadFile"}, found)
+
+
+def _feed(_: Project) -> Document:
+    from nodevet.feed.answer import FEED_SCHEMA, FeedAnswer
+
+    about = "Whether nodes can feed their GPUs, as `nodevet feed` answers it"
+    return of_struct("feed", about, FeedAnswer, "schema", FEED_SCHEMA)
+
+
+SCHEMAS: Mapping[str, SchemaKind] = {
+    "workload": SchemaKind("a job whose GPUs are to be fed: what `nodevet feed` reads", _workload),
+    "feed": SchemaKind("whether nodes can feed their GPUs: nodevet feed --format json", _feed),
+}

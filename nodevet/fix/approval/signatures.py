@@ -1,0 +1,195 @@
+"""Signatures over a plan, made and judged by ssh-keygen (OpenSSH 8.2 or later).
+
+The file of the plan is signed byte by byte (`ssh-keygen -Y sign`). Who signed is what
+`allowed_signers` says of the key, never what a signature or its file name claims.
+"""
+
+import hashlib
+import re
+import subprocess
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import msgspec
+
+from nodevet.base.printable import brief, sentence
+from nodevet.fix.approval.policy import SIGNERS, Policy
+
+NAMESPACE = "nodevet-plan@v1"
+ROLLBACK = "nodevet-rollback@v1"  # over the plan of a run: that it may be rolled back
+LARGEST = 64 * 1024  # bytes of a signature
+MOST = 100  # signatures beside a plan
+PATIENCE = 30.0  # seconds for ssh-keygen if it asks no one
+HUMAN_PATIENCE = 300.0  # seconds for a passphrase, or a touch of a security key
+
+
+class ApproveError(Exception):
+    """ssh-keygen or a file is not as it must be; the message says what to do."""
+
+
+class Signature(msgspec.Struct, frozen=True, kw_only=True):
+    """A file beside the plan."""
+
+    name: str
+    data: bytes
+
+
+class Signer(msgspec.Struct, frozen=True, kw_only=True):
+    """Whose a signature is that fits the plan."""
+
+    names: tuple[str, ...]  # the principals of the key's line, or of its certificate
+    key: str  # fingerprint: SHA256:..., of a certificate that of its key
+    file: str
+
+
+def signatures(plan: Path) -> tuple[Signature, ...]:
+    """The files PLAN.*.sig beside a plan. Raises ApproveError."""
+    found = []
+    try:
+        for path in sorted(plan.parent.iterdir()):
+            if not (path.name.startswith(f"{plan.name}.") and path.name.endswith(".sig")):
+                continue
+            if not path.is_file() or path.stat().st_size > LARGEST:
+                raise ApproveError(f"{path}: not a signature; move it away")
+            found.append(Signature(name=str(path), data=path.read_bytes()))
+    except OSError as error:
+        where = error.filename or plan.parent
+        raise ApproveError(f"{where}: cannot be read: {error.strerror}") from error
+    if len(found) > MOST:
+        raise ApproveError(f"{plan}: more than {MOST} signatures; move those away that are not")
+    return tuple(found)
+
+
+def signature_file(plan: Path, principal: str) -> Path:
+    """Where the approval of this principal is kept; another principal has another file."""
+    safe = re.sub(r"[^A-Za-z0-9@+_.-]", "_", principal)[:64]
+    if safe != principal:
+        safe += f"-{hashlib.sha256(principal.encode()).hexdigest()[:8]}"
+    return plan.with_name(f"{plan.name}.{safe}.sig")
+
+
+def sign(plan: bytes, key: Path, namespace: str = NAMESPACE) -> bytes:
+    """The signature of a private key file, or of a public one whose other half the agent has.
+
+    ssh-keygen asks for a passphrase, or a touch, at the terminal. Raises ApproveError.
+    """
+    if key.exists() and not key.is_file():
+        raise ApproveError(f"{key}: not a regular file; --key names a key")
+    with TemporaryDirectory(prefix="nodevet-approve-") as scratch:
+        _require(scratch)
+        copy = Path(scratch) / "plan"
+        copy.write_bytes(plan)
+        words = ["ssh-keygen", "-q", "-Y", "sign", "-n", namespace, "-f", str(key), str(copy)]
+        try:
+            # its stdin and stderr are ours: without a terminal there, it would not ask
+            done = subprocess.run(
+                words, stdout=subprocess.DEVNULL, timeout=HUMAN_PATIENCE, check=False
+            )
+        except subprocess.TimeoutExpired as error:
+            raise ApproveError(
+                f"ssh-keygen waited {HUMAN_PATIENCE:.0f} seconds for the passphrase or a touch of "
+                f"{key}; nothing is signed"
+            ) from error
+        if done.returncode != 0:
+            raise ApproveError(
+                f"ssh-keygen did not sign with {key}, and says why above; --key names a private "
+                "key, or a public one whose private half is in the agent (ssh-add -l)"
+            )
+        return copy.with_name("plan.sig").read_bytes()
+
+
+def signers(
+    plan: bytes,
+    found: Sequence[Signature],
+    policy: Policy,
+    now: datetime,
+    namespace: str = NAMESPACE,
+) -> Iterator[Signer | str]:
+    """Whose each signature is, or why it does not count. Raises ApproveError."""
+    with TemporaryDirectory(prefix="nodevet-approve-") as scratch:
+        _require(scratch)
+        Path(scratch, SIGNERS).write_text(policy.signers, encoding="utf-8")
+        for signature in found:
+            Path(scratch, "signature").write_bytes(signature.data)
+            yield _signer(plan, signature.name, policy, now, scratch, namespace)
+
+
+def _signer(
+    plan: bytes, name: str, policy: Policy, now: datetime, scratch: str, namespace: str
+) -> Signer | str:
+    fits = _keygen("check-novalidate", "-n", namespace, "-s", "signature", at=scratch, stdin=plan)
+    key = re.search(rb"with \S+ key (SHA256:[A-Za-z0-9+/=]+)\s*\Z", fits.stdout)
+    if fits.returncode != 0 or not key:
+        return (
+            f"{name}: does not fit this plan: the plan was changed after it was signed, or this "
+            f"signs something else ({_complaint(fits)}); approve it as it is now: nodevet approve"
+        )
+    fingerprint = key[1].decode()
+    # in local time: ssh-keygen reads a Z behind it only since OpenSSH 9.1
+    moment = f"verify-time={now.astimezone():%Y%m%d%H%M%S}"
+    owner = _keygen(
+        *("find-principals", "-O", moment, "-s", "signature", "-f", SIGNERS), at=scratch
+    )
+    names = tuple(word for word in owner.stdout.decode("utf-8", "replace").split("\n") if word)
+    if owner.returncode != 0 or not names:
+        return (
+            f"{name}: signed by a stranger: {policy.shown} has no line that is valid now for key "
+            f"{fingerprint} ({_complaint(owner)}); who looks after that file adds one, or someone "
+            "it names approves"
+        )
+    who = brief(names[0])
+    if any(char in word for word in names for char in "*?!\ufffd"):
+        return (
+            f"{name}: key {fingerprint} stands in {policy.shown} for {who}, a pattern, so who "
+            "signed cannot be told; write the person's name there; patterns are for cert-authority"
+        )
+    valid = _keygen(
+        *("verify", "-O", moment, "-n", namespace, "-I", names[0], "-s", "signature"),
+        *("-f", SIGNERS),
+        at=scratch,
+        stdin=plan,
+    )
+    if valid.returncode != 0:
+        return (
+            f"{name}: {policy.shown} does not let {who} sign plans with key {fingerprint} "
+            f"({_complaint(valid)}); look at the options of their line"
+        )
+    return Signer(names=names, key=fingerprint, file=name)
+
+
+def _require(scratch: str) -> None:
+    """Raises ApproveError if ssh-keygen is missing or older than 8.2."""
+    said = _keygen("find-principals", at=scratch).stderr.lower()
+    words = (b"unsupported operation", b"unknown option", b"invalid option", b"illegal option")
+    if any(word in said for word in words):
+        raise ApproveError(
+            "this ssh-keygen cannot judge signatures; OpenSSH 8.2 or later is needed: ssh -V"
+        )
+
+
+def _keygen(*words: str, at: str, stdin: bytes = b"") -> subprocess.CompletedProcess[bytes]:
+    try:
+        return subprocess.run(
+            ["ssh-keygen", "-Y", *words],
+            input=stdin,
+            capture_output=True,
+            cwd=at,
+            timeout=PATIENCE,
+            check=False,
+        )
+    except FileNotFoundError as error:
+        raise ApproveError(
+            "ssh-keygen is not on the PATH; install OpenSSH's client, 8.2 or later"
+        ) from error
+    except OSError as error:
+        raise ApproveError(f"ssh-keygen cannot be run: {error.strerror}") from error
+    except subprocess.TimeoutExpired as error:
+        raise ApproveError(f"ssh-keygen gave no answer for {PATIENCE:.0f} seconds") from error
+
+
+def _complaint(done: subprocess.CompletedProcess[bytes]) -> str:
+    """ssh-keygen's first words, which are the reason."""
+    lines = done.stderr.decode("utf-8", "replace").strip().splitlines()
+    return f"ssh-keygen: {sentence(lines[0])}" if lines else f"ssh-keygen: {done.returncode}"

@@ -1,0 +1,88 @@
+"""`nodevet status`: how a run of fixes stands."""
+
+import shlex
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from nodevet.base.project import Project
+from nodevet.cli import completing, options
+from nodevet.cli.display import Display, display_options
+from nodevet.cli.help import Command
+
+if TYPE_CHECKING:
+    from nodevet.fix.use.status import RunStatus
+
+EVERY = 2.0  # seconds between two looks of --watch
+
+
+@click.command(
+    "status",
+    cls=Command,
+    group="Fix",
+    order=4,
+    examples=(
+        ("How the newest run stands", "nodevet status"),
+        ("Follow a run of another terminal", "nodevet status runs/7f3a91c2-1 --watch"),
+        ("For a program", "nodevet status --format json"),
+    ),
+)
+@click.argument(
+    "folder",
+    metavar="[RUN]",
+    required=False,
+    shell_complete=completing.runs,
+    type=options.RUN_FOLDER,
+)
+@click.option("--watch", is_flag=True, help="Show it again whenever it changes, until it ends.")
+@options.form(("text", "json"), "json: for programs; with --watch a line for each change.")
+@display_options()
+@options.project
+def command(
+    folder: Path | None, watch: bool, form: str, display: Display, project: Project
+) -> None:
+    """Say how a run of fixes stands, and what to do next.
+
+    Of one that goes on, ended or was killed: RUN is the folder of an apply or rollback, by default
+    the newest of the project's runs/. Changes nothing and locks nothing, so it may be asked at any
+    time.
+
+    \b
+    Exit codes:
+      0  ended, and every host is as was asked
+      1  ended; something failed, was refused or not attempted
+      2  usage error, or RUN cannot be read or was changed
+      3  interrupted, or an outcome is unknown: look at what it says is next
+      4  goes on
+    """
+    from nodevet.cli.speech import say
+    from nodevet.fix.use.status import newest, status, unfinished
+
+    if folder is None:
+        folder, others = newest(project.folder / "runs")
+        for other in unfinished(others):
+            say(f"{other}: has no end either: nodevet status {shlex.quote(str(other))}")
+    found = status(folder)
+    click.echo(_shown(found, form, display, watch=watch), nl=False)
+    while watch and found.exit_code == 4:
+        time.sleep(EVERY)
+        found, before = status(folder), found
+        if found != before:
+            between = "\n" if form == "text" else ""
+            click.echo(between + _shown(found, form, display, watch=True), nl=False)
+    click.get_current_context().exit(found.exit_code)
+
+
+def _shown(found: "RunStatus", form: str, display: Display, *, watch: bool) -> str:
+    if form == "text":
+        from nodevet.fix.terminal.status_text import text
+
+        return text(found, colour=display.colour, width=display.width)
+    import msgspec
+
+    from nodevet.fix.use.status import answer
+
+    told = msgspec.json.encode(answer(found))
+    return (told if watch else msgspec.json.format(told, indent=1)).decode() + "\n"

@@ -1,0 +1,20 @@
+"""The folder of a run of fixes, for `nodevet report`."""
+
+from pathlib import Path
+
+from nodevet.cli.display import Screen
+from nodevet.fix.use.fix_run import open_run, rendered
+from nodevet.vet.terminal.output import Sink, Sinks
+
+
+def show_folder(folder: Path, sinks: Sinks) -> int:
+    """Write what a run of fixes came to; its exit code."""
+    opened = open_run(folder)
+    result = opened.account()
+
+    def render(sink: Sink) -> str:
+        screen = Screen() if sink.file else sinks.display.out
+        return rendered(opened, sink.format, result, colour=screen.colour, width=screen.width)
+
+    sinks.write(render, sinks.sinks)
+    return sinks.code(result)

@@ -1,0 +1,106 @@
+"""Which fixes failed on which nodes lately, from the journals of the runs that a project keeps."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import datetime, timedelta
+from pathlib import Path
+
+import msgspec
+
+from nodevet.fix.journal import journal
+from nodevet.fix.journal.records import (
+    HostBegin,
+    HostEnd,
+    JournalError,
+    JournalRecord,
+    RunBegin,
+    StepFailed,
+)
+from nodevet.fix.rollout.limits import FAILURES
+
+MOST = 2  # failures on one node after which a fix is not planned again by itself
+
+
+class Failure(msgspec.Struct, frozen=True, kw_only=True):
+    """A fix failed on a node in a run."""
+
+    run: str  # name of its folder
+    host: str
+    fix: str
+    machine_id: str = ""  # of the node then; empty if the journal does not say
+
+
+def recent(
+    runs: Path, now: datetime, window: timedelta
+) -> tuple[tuple[Failure, ...], tuple[str, ...]]:
+    """The failures within `window` before `now` of all runs in a folder, and what could not be
+    read, in words. Nothing of a run whose journal was last written before that is read."""
+    found: list[Failure] = []
+    problems: list[str] = []
+    since = now - window
+    try:
+        folders = sorted(path for path in runs.iterdir() if path.is_dir())
+    except FileNotFoundError:
+        return (), ()
+    except OSError as error:
+        return (), (f"{runs}: cannot be read: {error.strerror}",)
+    for folder in folders:
+        file = folder / journal.NAME
+        try:
+            if file.stat().st_mtime < since.timestamp():
+                continue
+            records = journal.read(file)
+        except OSError as error:
+            problems.append(f"{file}: cannot be read: {error.strerror}")
+        except JournalError as error:
+            problems.append(str(error))
+        else:
+            found += failures(records, folder.name, since)
+    return tuple(found), tuple(problems)
+
+
+def failures(records: Iterable[JournalRecord], run: str, since: datetime) -> Iterator[Failure]:
+    """What failed in a run since then: each fix of each node once, however often it was resumed."""
+    kind, machines, told = "apply", dict[str, str](), set[tuple[str, str]]()
+    for record in records:
+        if isinstance(record, RunBegin):
+            kind = record.kind
+        elif isinstance(record, HostBegin):
+            machines[record.host] = record.machine_id
+        if kind != "apply" or _before(record.at, since):
+            continue
+        for host, fix in _failed(record):
+            if (host, fix) not in told:
+                told.add((host, fix))
+                yield Failure(run=run, host=host, fix=fix, machine_id=machines.get(host, ""))
+
+
+def _failed(record: JournalRecord) -> Iterator[tuple[str, str]]:
+    """(host, fix) of each step that a record says has failed."""
+    ids: Sequence[str] = ()
+    if isinstance(record, StepFailed):
+        ids = (record.step,)
+    elif isinstance(record, HostEnd):
+        bad = {outcome.value for outcome in FAILURES}
+        ids = [step.id for step in record.steps if step.outcome in bad]
+    for id in ids:
+        host, fix, _ = id.rsplit("/", 2) if id.count("/") == 2 else ("", "", "")
+        if host:
+            yield host, fix
+
+
+def _before(at: str, since: datetime) -> bool:
+    """Whether a record was written before; one that does not say when was not."""
+    try:
+        return datetime.fromisoformat(at.replace("Z", "+00:00")) < since
+    except (ValueError, TypeError):
+        return False
+
+
+def runs_of(found: Iterable[Failure], host: str, fix: str, machine_id: str) -> tuple[str, ...]:
+    """The runs in which a fix failed on this very node; none if they are too few to matter."""
+    runs = tuple(
+        one.run
+        for one in found
+        if (one.host, one.fix) == (host, fix) and one.machine_id in ("", machine_id)
+    )
+    return runs if len(runs) >= MOST else ()

@@ -1,0 +1,416 @@
+"""What a run did, written down before it does it: JSON Lines, one record a line.
+
+Every record is on the disk before `write` returns, and an action is told by `ActionBegin` before it
+begins. So a controller that is killed at any instant leaves a file that says what was done,
+what was not, and of which action the end is unknown.
+"""
+
+import errno
+import fcntl
+import hashlib
+import os
+import threading
+from contextlib import suppress
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any, cast
+
+import msgspec
+
+from nodevet.base import typed
+from nodevet.base.files import open_regular, sync_folder
+from nodevet.base.printable import brief
+from nodevet.base.trust import distrust
+from nodevet.base.upgrades import Upgrades
+from nodevet.fix.journal.contents import CONTENTS, ContentStore
+from nodevet.fix.journal.records import (
+    EARLIEST,
+    LONGEST_OUTPUT,
+    SCHEMA,
+    ActionBegin,
+    ActionEnd,
+    ActionUnknown,
+    HostBegin,
+    HostEnd,
+    HostState,
+    JournalError,
+    JournalRecord,
+    JournalState,
+    RunBegin,
+    RunEnd,
+    Stage,
+    StepEnd,
+    StepFailed,
+    StepLooked,
+    StepReverted,
+    StepReverting,
+    StepState,
+    StepVerified,
+    state,
+)
+from nodevet.fix.upgrades import JOURNAL, UpgradeError, upgraded
+
+__all__ = [
+    "NAME",
+    "ActionBegin",
+    "ActionEnd",
+    "ActionUnknown",
+    "HostBegin",
+    "HostEnd",
+    "HostState",
+    "Journal",
+    "JournalError",
+    "JournalRecord",
+    "JournalState",
+    "RunBegin",
+    "RunEnd",
+    "Stage",
+    "StepEnd",
+    "StepFailed",
+    "StepLooked",
+    "StepReverted",
+    "StepReverting",
+    "StepState",
+    "StepVerified",
+    "parse",
+    "read",
+    "state",
+]
+
+NAME = "journal.jsonl"
+RESERVE = "journal.reserve"
+FULL = (errno.ENOSPC, errno.EDQUOT)
+_DECODER: msgspec.json.Decoder[Any] = typed.decoder(JournalRecord)
+
+
+class Journal:
+    """A journal that this process owns: no one else can write to it before `close`.
+
+    `contents` keeps what records name by a hash, and is written before them.
+    `records` are those it holds; `torn` what followed the last whole line when it was opened.
+    `write` may be called from several threads.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        descriptor: int,
+        records: tuple[JournalRecord, ...] = (),
+        torn: bytes = b"",
+        last: str = "",
+    ):
+        self.path = path
+        self.contents = ContentStore(path.parent / CONTENTS)
+        self._records = list(records)
+        self.torn = torn
+        self._last = last  # sha256 of the last line
+        self._descriptor = descriptor
+        self._turn = threading.Lock()
+        self.broken = ""  # why nothing can be written any more
+        self.low = ""  # why no further node may be begun: the disk is full, and its reserve in use
+        self._reserved = False
+
+    @property
+    def records(self) -> tuple[JournalRecord, ...]:
+        with self._turn:
+            return tuple(self._records)
+
+    @classmethod
+    def create(cls, folder: Path) -> "Journal":
+        """A new journal in the folder of a run, which is made where it is missing."""
+        path = folder / NAME
+        _check_owner(path)
+        try:
+            _make(folder)
+        except OSError as error:
+            raise JournalError(f"{folder}: cannot be made: {error.strerror}") from error
+        try:
+            descriptor = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_EXCL, 0o600)
+        except FileExistsError as error:
+            raise JournalError(
+                f"{path}: a run is kept there already; resume it, or name another folder"
+            ) from error
+        except OSError as error:
+            raise JournalError(f"{path}: cannot be made: {error.strerror}") from error
+        try:
+            _own(descriptor, path)
+            os.fsync(descriptor)
+            sync_folder(folder)
+        except BaseException as error:
+            os.close(descriptor)
+            if isinstance(error, OSError):
+                raise JournalError(f"{path}: cannot be made: {error.strerror}") from error
+            raise
+        return cls(path, descriptor)
+
+    @classmethod
+    def open(cls, path: Path) -> "Journal":
+        """The journal of a run, by its file or its folder, to go on with.
+
+        A torn last line is moved to a file of its own, `journal.jsonl.torn`: its action was
+        never begun, or its end never told.
+        """
+        path = _file(path)
+        try:
+            descriptor = os.open(path, os.O_RDWR | os.O_APPEND | os.O_NONBLOCK | os.O_NOFOLLOW)
+        except OSError as error:
+            raise JournalError(f"{path}: cannot be opened: {error.strerror}") from error
+        _check_owner(path)
+        try:
+            _own(descriptor, path)
+            data = _contents(path)
+            records, torn = parse(data, str(path))
+            if torn:
+                _keep(path.with_name(f"{path.name}.torn"), torn)
+                os.ftruncate(descriptor, len(data) - len(torn))
+                os.fsync(descriptor)
+        except BaseException as error:
+            os.close(descriptor)
+            if isinstance(error, OSError):
+                raise JournalError(f"{path}: cannot be repaired: {error.strerror}") from error
+            raise
+        last = data[: len(data) - len(torn)].rstrip(b"\n").rpartition(b"\n")[2]
+        return cls(path, descriptor, records, torn, _sha256(last) if records else "")
+
+    def write(self, record: JournalRecord) -> None:
+        """Append a record; it is on the disk when this returns.
+
+        Raises JournalError. After that nothing more is written, and nothing more may be done
+        to a node: what the last line on the disk is, is not known.
+        """
+        record = _stamped(record)
+        with self._turn:
+            record = msgspec.structs.replace(record, prev=self._last or seal(record))
+            line = _line(record)
+            if self.broken:
+                raise JournalError(self.broken)
+            if self._descriptor < 0:
+                raise JournalError(f"{self.path}: the journal is closed")
+            try:
+                self._append(line)
+            except OSError as error:
+                why = f"{self.path}: cannot be written: {error.strerror}"
+                if error.errno not in FULL or not self._release(why):
+                    self.broken = why
+                    raise JournalError(why) from error
+                try:
+                    self._append(line)
+                except OSError as again:
+                    self.broken = f"{self.path}: cannot be written: {again.strerror}"
+                    raise JournalError(self.broken) from again
+            self._records.append(record)
+            self._last = _sha256(line.removesuffix(b"\n"))
+
+    def reserve(self, size: int) -> None:
+        """Set bytes of the disk aside, with which nodes in hand are brought to an end where it
+        fills up. Raises JournalError if they are not there."""
+        path = self._reserve
+        try:
+            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
+            try:
+                os.posix_fallocate(descriptor, 0, max(size, 1))
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
+        except OSError as error:
+            with suppress(OSError):
+                path.unlink()
+            raise JournalError(
+                f"{path}: {size:,} bytes cannot be set aside: {error.strerror}; the run needs them "
+                "to end well if the disk fills up: free some space"
+            ) from error
+        self._reserved = True
+
+    @property
+    def _reserve(self) -> Path:
+        return self.path.with_name(RESERVE)
+
+    def _let_go(self) -> None:
+        if self._reserved:
+            self._reserved = False
+            with suppress(OSError):
+                self._reserve.unlink()
+
+    def _release(self, why: str) -> bool:
+        """Let go of what was set aside; False if nothing is."""
+        if not self._reserved:
+            return False
+        self._reserved = False
+        try:
+            self._reserve.unlink()
+        except OSError:
+            return False
+        self.low = why
+        return True
+
+    def _append(self, line: bytes) -> None:
+        rest, end = memoryview(line), os.fstat(self._descriptor).st_size
+        try:
+            while rest:
+                rest = rest[os.write(self._descriptor, rest) :]
+            os.fsync(self._descriptor)
+        except OSError:
+            with suppress(OSError):  # or the part that was written is a torn last line
+                os.ftruncate(self._descriptor, end)
+            raise
+
+    def close(self) -> None:
+        """Let go of the journal. May be called again."""
+        with self._turn:
+            self._let_go()
+            if self._descriptor >= 0:
+                os.close(self._descriptor)
+                self._descriptor = -1
+
+    def __enter__(self) -> "Journal":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def read(path: Path, *, first: bool = False) -> tuple[JournalRecord, ...]:
+    """The records of a journal, by its file or folder, also while a run writes it; or the first.
+
+    A torn last line is left out. Raises JournalError for anything else that is no record.
+    """
+    path = _file(path)
+    try:
+        data = _contents(path, first=first)
+    except OSError as error:
+        raise JournalError(f"{path}: cannot be read: {error.strerror}") from error
+    return parse(data, str(path))[0]
+
+
+class _Begin(msgspec.Struct, frozen=True):
+    """What says of which schema records are: a record that has one, and those after it."""
+
+    schema: int | None = None
+
+
+def parse(
+    data: bytes, name: str = NAME, upgrades: Upgrades = JOURNAL
+) -> tuple[tuple[JournalRecord, ...], bytes]:
+    """The records, and what follows the last line that has its end. Those of an earlier schema go
+    through `upgrades`.
+
+    Raises JournalError, also where a line is not the one that followed when it was written.
+    """
+    *lines, torn = data.split(b"\n")
+    records: list[JournalRecord] = []
+    last, schema = "", EARLIEST
+    for number, line in enumerate(lines, 1):
+        try:
+            if b'"schema"' in line:
+                schema = typed.decode(line, _Begin).schema or schema
+            record = _record(line, schema, upgrades)
+        except UpgradeError as error:
+            if not records and b'"schema"' not in line:
+                raise JournalError(
+                    f"{name}:1: the first record is not that of a run that says its schema: "
+                    "is this a journal, and not of an earlier nodevet?"
+                ) from error
+            raise JournalError(f"{name}:{number}: a journal of {error}") from error
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            raise JournalError(
+                f"{name}:{number}: no record of a journal: {brief(str(error))}; the file was "
+                "changed or damaged: look at the nodes of this run by hand"
+            ) from error
+        if not (records or isinstance(record, RunBegin)):
+            raise JournalError(
+                f"{name}:1: the first record is not that of a run; is this a journal?"
+            )
+        if record.prev != (last or seal(record)):
+            before = f"line {number - 1}" if records else "the plan"
+            raise JournalError(
+                f"{name}:{number}: was not written after {before} as that is now: the file was "
+                "changed: look at the nodes of this run by hand"
+            )
+        records.append(record)
+        last = _sha256(line)
+    return tuple(records), torn
+
+
+def _record(line: bytes, schema: int, upgrades: Upgrades) -> JournalRecord:
+    if schema == SCHEMA:
+        found: JournalRecord = _DECODER.decode(line)
+        return found
+    document = upgraded(msgspec.json.decode(line), schema, SCHEMA, upgrades)
+    older: JournalRecord = typed.convert(document, cast(Any, JournalRecord))
+    return older
+
+
+def seal(record: JournalRecord) -> str:
+    """What the first line of a journal is chained to: the digest of the run's plan."""
+    return (
+        _sha256(f"nodevet journal of {record.plan}".encode())
+        if isinstance(record, RunBegin)
+        else ""
+    )
+
+
+def _sha256(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
+def _stamped(record: JournalRecord) -> JournalRecord:
+    """With the time, and as much of an output as is kept."""
+    at = datetime.now(timezone.utc).isoformat(timespec="milliseconds")
+    record = msgspec.structs.replace(record, at=at)
+    if isinstance(record, ActionEnd):
+        output = record.output.encode("utf-8", "backslashreplace")[-LONGEST_OUTPUT:]
+        record = msgspec.structs.replace(record, output=output.decode("utf-8", "ignore"))
+    return record
+
+
+def _line(record: JournalRecord) -> bytes:
+    try:
+        return msgspec.json.encode(record) + b"\n"
+    except (TypeError, ValueError) as error:
+        raise JournalError(f"a record cannot be written as JSON: {error}") from error
+
+
+def _file(path: Path) -> Path:
+    return path / NAME if path.is_dir() else path
+
+
+def _contents(path: Path, *, first: bool = False) -> bytes:
+    with open_regular(path) as file:
+        return file.readline() if first else file.read()
+
+
+def _check_owner(path: Path) -> None:
+    """Raises JournalError if other users may change what a run keeps."""
+    if doubt := distrust(path):
+        raise JournalError(
+            f"{doubt}; nodevet keeps no run where other users may change it: correct that, or name "
+            "another folder with --run"
+        )
+
+
+def _own(descriptor: int, path: Path) -> None:
+    """The lock of a running apply or rollback; the kernel lets go of it when that dies."""
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        raise JournalError(
+            f"{path}: another nodevet is at this run; wait until it has ended"
+        ) from error
+
+
+def _keep(path: Path, torn: bytes) -> None:
+    descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(torn + b"\n")
+        file.flush()
+        os.fsync(descriptor)
+    sync_folder(path.parent)
+
+
+def _make(folder: Path) -> None:
+    """The folder and those above it, so that they are there after a power cut too."""
+    if folder.is_dir():
+        return
+    _make(folder.parent)
+    folder.mkdir(mode=0o700, exist_ok=True)
+    sync_folder(folder.parent)

@@ -1,0 +1,29 @@
+"""The files that say who may approve fixes, for `nodevet lint`."""
+
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from nodevet.base.problems import Problem
+from nodevet.document.kinds import DocumentKind
+from nodevet.document.lintable import Lintable
+from nodevet.document.text import UnreadableError, read, shown
+from nodevet.fix.approval.policy import RULES, SIGNERS, PolicyError, load
+from nodevet.fix.approval.signer_lines import signer_problems
+
+
+def _look(path: Path) -> tuple[Sequence[str], Sequence[Problem]]:
+    """Both files of the folder, since each is valid only beside the other."""
+    folder = path.parent
+    try:
+        load(folder)
+        problems: tuple[Problem, ...] = ()
+    except PolicyError as error:
+        problems = error.problems
+    with suppress(UnreadableError):  # told by `load`
+        problems = (*problems, *signer_problems(read(folder / SIGNERS)))
+    there = (path for name in (RULES, SIGNERS) if (path := folder / name).exists())
+    return [shown(path) for path in there], problems
+
+
+LINTED = (Lintable("approval", DocumentKind.APPROVAL, _look, names=(RULES, SIGNERS)),)

@@ -1,0 +1,87 @@
+"""What a plan is. Its JSON is what an approver signs, byte by byte."""
+
+from collections.abc import Mapping
+
+import msgspec
+
+from nodevet.fix.settings import Rollout
+from nodevet.fixing.model import Risk
+from nodevet.model import Value
+from nodevet.resource import Actions, Resource, State
+
+VERSION = 3
+
+
+class PlannedNode(msgspec.Struct, frozen=True, kw_only=True):
+    """The node that a plan was made on; another one under its name is refused."""
+
+    machine_id: str
+    boot_id: str
+    baseline: str  # its name
+    groups: tuple[str, ...] = ()
+    hostname: str = ""  # the node's own; with `gpus` it tells clones of one machine id apart
+    gpus: tuple[str, ...] = ()  # UUIDs; none of virtual GPUs, which may change
+
+
+class Step(msgspec.Struct, frozen=True, kw_only=True):
+    """One fix on one node. `id` is unique in its plan and says what it is: gpu001/power_limit/1."""
+
+    id: str
+    host: str
+    fix: str  # also the check that it answers
+    subjects: tuple[str, ...]  # labels: GPU 4
+    expected: Value
+    actual: Value
+    unit: str = ""
+    risk: Risk
+    effective: str = "now"  # now, restart, reset, reboot
+    services: tuple[str, ...] = ()
+    options: tuple[str, ...] = ()  # that it was planned with: now, restart
+    gpus: tuple[str, ...] = ()
+    holders: tuple[str, ...] = ()  # services of monitoring clients, stopped and started around it
+    actions: Actions
+    resources: tuple[Resource, ...]
+    before: tuple[State, ...] = ()  # the resources when it was planned; for the diff
+    reason: str  # the finding's words, and file:line of the baseline
+    note: str = ""
+
+
+class Conflict(msgspec.Struct, frozen=True, kw_only=True):
+    """Why something that is wrong and has a fix is not in the plan."""
+
+    host: str
+    fix: str
+    why: str
+    advice: str = ""
+
+
+class Plan(msgspec.Struct, frozen=True, kw_only=True):
+    """Steps in the order in which each node takes them."""
+
+    nodevet_plan: int = VERSION
+    nodevet: str = ""  # the version that made it, and that applies it
+    id: str  # 8 to 16 letters and digits
+    author: str  # principal, as in allowed_signers
+    created: str  # ISO 8601 with offset
+    expires: str
+    baselines: Mapping[str, str]  # name -> sha256 of the files that it came from
+    nodes: Mapping[str, PlannedNode]
+    steps: tuple[Step, ...]
+    conflicts: tuple[Conflict, ...] = ()
+    rollout: Rollout = Rollout()
+
+    @property
+    def risk(self) -> Risk | None:
+        """The highest of its steps."""
+        return max(map(self.risk_of, self.steps), key=lambda risk: risk.rank, default=None)
+
+    def risk_of(self, step: Step) -> Risk:
+        """What a step asks for: its own risk, and a reboot where the node is rebooted after it."""
+        return Risk.REBOOT if self.rollout.reboots else step.risk
+
+    def of(self, host: str) -> tuple[Step, ...]:
+        return tuple(step for step in self.steps if step.host == host)
+
+
+class PlanError(Exception):
+    """A plan that cannot be read or used; the message says what is wrong and what to do."""

@@ -1,0 +1,324 @@
+"""A run over many nodes: who goes when, until the budget is spent; every node has an outcome."""
+
+import queue
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, suppress
+from dataclasses import dataclass
+from types import FrameType
+
+from msgspec.structs import replace
+
+from nodevet.fix.events import (
+    Heard,
+    HostBegun,
+    HostEnded,
+    Resting,
+    RunBegun,
+    safely,
+    silent,
+)
+from nodevet.fix.journal.account import host_end
+from nodevet.fix.journal.journal import Journal, JournalError, JournalState
+from nodevet.fix.model import Plan
+from nodevet.fix.rollout import preconditions
+from nodevet.fix.rollout.compare import StepContext
+from nodevet.fix.rollout.limits import (
+    Limits,
+    RolloutProgress,
+    in_canary,
+    room,
+    stopped,
+    unproven,
+)
+from nodevet.fix.rollout.node_run import NodeApply, NodeTask
+from nodevet.fix.rollout.session import NodeSession, SessionTerms
+from nodevet.fix.rollout.step_results import begin
+from nodevet.fixing.result import LEFT_OUT, NO_FURTHER, HostResult, Outcome, Refusal
+from nodevet.fleet.executor import Executor
+from nodevet.model import Baseline
+
+Work = Callable[[str, bool], HostResult]
+"""(host, whether it is a canary) -> how it ended. Runs in a thread of its own."""
+
+
+class Stop(AbstractContextManager["Stop"]):
+    """The first Ctrl-C begins no further node and lets those in hand end; a second one ends all.
+
+    A lost terminal is a first one, however often it is said: by the shell, then by the kernel.
+    `told` is called from the handler of a signal.
+    """
+
+    def __init__(self, told: Callable[[str], None] = lambda text: None) -> None:
+        self.asked = False
+        self._pressed = False
+        self._hung_up = False
+        self._told = told
+        self._before: dict[int, object] = {}
+
+    def __enter__(self) -> "Stop":
+        if threading.current_thread() is threading.main_thread():
+            hung_up = () if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN else (signal.SIGHUP,)
+            for number in (signal.SIGINT, signal.SIGTERM, *hung_up):  # nohup ignores it
+                self._before[number] = signal.signal(number, self._take)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)  # type: ignore[arg-type]  # as it was given to us
+        if self._hung_up:  # what is left is to be written down
+            signal.signal(signal.SIGHUP, signal.SIG_IGN)
+
+    def _take(self, number: int, frame: FrameType | None) -> None:
+        if number == signal.SIGHUP:
+            self._hung_up = True
+        elif self._pressed:
+            raise KeyboardInterrupt
+        else:
+            self._pressed = True
+        if not self.asked:
+            self.asked = True
+            self._told(
+                "no further node is begun; those in hand end first "
+                "(once more: leave them as they are)"
+            )
+
+
+class HostRunner:
+    """Runs `work` on hosts within limits. `pause`: seconds between the canary and the rest."""
+
+    def __init__(
+        self,
+        limits: Limits,
+        work: Work,
+        journal: Journal,
+        heard: Heard,
+        stop: Stop,
+        pause: float = 0.0,
+    ) -> None:
+        self._journal = journal
+        self._limits = limits
+        self._work = work
+        self._heard = safely(heard)
+        self._stop = stop
+        self._pause = pause
+        self._ended: queue.SimpleQueue[HostResult] = queue.SimpleQueue()
+
+    def run(self, hosts: Sequence[str], progress: RolloutProgress) -> tuple[list[HostResult], str]:
+        """How each host ended that was begun, and why the others were not."""
+        waiting, done = list(hosts), list[HostResult]()
+        canary, rest_from = in_canary(self._limits, progress), 0.0
+        while True:
+            if canary and not in_canary(self._limits, progress):
+                canary, rest_from = False, time.monotonic() + self._pause
+                if self._pause and waiting:
+                    self._heard(Resting(seconds=self._pause))
+            resting = max(0.0, rest_from - time.monotonic()) if waiting else 0.0
+            spent = self._journal.broken or self._journal.low
+            open_ = not (self._stop.asked or resting or spent)
+            for _ in range(min(room(self._limits, progress), len(waiting)) if open_ else 0):
+                self._begin(waiting.pop(0), canary)
+                progress = progress.began()
+            if not progress.running:
+                over = stopped(self._limits, progress) or self._stop.asked or spent
+                if not waiting or over:
+                    break
+            try:
+                # woken now and then: a Ctrl-C is taken while nothing ends
+                result = self._ended.get(timeout=min(resting, 0.2) or 0.2)
+            except queue.Empty:
+                continue
+            progress = progress.over(result, self._limits)
+            done.append(result)
+            self._heard(
+                HostEnded(
+                    result=result,
+                    may_fail=max(0, self._limits.max_fail - progress.failed),
+                    stopped=self._stopped(progress, waiting),
+                )
+            )
+        why = self._stopped(progress, waiting)
+        if spent and waiting:
+            why = why or f"{NO_FURTHER}: {spent}"
+        return done, why or ("interrupted" if self._stop.asked and waiting else "")
+
+    def _stopped(self, progress: RolloutProgress, waiting: Sequence[str]) -> str:
+        """Why no further node is begun; a failure is told even if none is left."""
+        return stopped(self._limits, progress) if waiting or progress.failed else ""
+
+    def _begin(self, host: str, canary: bool) -> None:
+        # daemons: a second Ctrl-C does not wait for them
+        threading.Thread(
+            target=lambda: self._ended.put(self._safely(host, canary)), name=host, daemon=True
+        ).start()
+
+    def _safely(self, host: str, canary: bool) -> HostResult:
+        try:
+            return self._work(host, canary)
+        except Exception as error:  # a node without an outcome would keep the run from ending
+            why = f"a fault in nodevet: {type(error).__name__}: {error}"
+            result = HostResult(host=host, outcome=Outcome.UNKNOWN, why=why, canary=canary)
+            with suppress(JournalError):
+                self._journal.write(host_end(result))
+            return result
+
+
+@dataclass(frozen=True, kw_only=True)
+class ApplyOrder:
+    """A plan with what it is applied with."""
+
+    plan: Plan
+    context: Callable[
+        [str, Baseline], StepContext
+    ]  # of a host, with the baseline it was planned by
+    baselines: Mapping[str, Baseline]  # by name, as they are now
+    hosts: frozenset[str]  # that can be reached
+    terms: SessionTerms
+    only: frozenset[str] | None = None  # hosts of the plan; None: all
+    verify_reboot: bool = False  # canaries are rebooted
+    closed: Callable[[bool], str] = lambda reboot: ""
+    """Why no step may be begun now, or with True why no node may be rebooted: the plan expired,
+    or is no longer approved. Asked of each node as it is begun."""
+    keep: Callable[[str, str, bytes], None] = lambda host, name, document: None  # evidence
+
+    def work(
+        self,
+        executor: Executor,
+        journal: Journal,
+        earlier: JournalState | None,
+        heard: Heard = silent,
+    ) -> Work:
+        """What is done with one node."""
+        told = safely(heard)
+
+        def ended(result: HostResult) -> HostResult:
+            journal.write(host_end(result))
+            return result
+
+        def one(host: str, canary: bool) -> HostResult:
+            planned = self.plan.nodes[host]
+            steps = self.plan.of(host)
+            begun = _begun(host, earlier)
+            told(HostBegun(host=host, canary=canary, steps=tuple(step.id for step in steps)))
+            if host not in self.hosts:
+                return ended(self._unknown(host, canary, earlier))
+            if not begun and (why := self.closed(False)):
+                return ended(replace(self.untouched(host, why), canary=canary))
+            baseline = self.baselines.get(planned.baseline)
+            reboot = self.terms.reboot or (canary and self.verify_reboot)
+            task = NodeTask(
+                host=host,
+                planned=planned,
+                steps=steps,
+                closed=lambda reboot: (
+                    preconditions.other_baseline(self.plan, planned, baseline)
+                    or self.closed(reboot)
+                ),
+                canary=canary,
+                reboot=reboot,
+            )
+            session = NodeSession(
+                host,
+                executor,
+                journal,
+                self.terms,
+                lambda name, document: self.keep(host, name, document),
+                planned,
+                heard,
+            )
+            context = self.context(host, baseline) if baseline else None
+            return NodeApply(task, session, context).run(earlier if begun else None)
+
+        return one
+
+    def _unknown(self, host: str, canary: bool, earlier: JournalState | None) -> HostResult:
+        steps = tuple(begin(step) for step in self.plan.of(host))
+        touched = earlier and any(earlier.step(step.id).touched for step in steps)
+        return HostResult(
+            host=host,
+            outcome=Outcome.UNKNOWN if touched else Outcome.REFUSED,
+            refusal=None if touched else Refusal.UNREACHABLE,
+            why="the inventory does not name it",
+            canary=canary,
+            steps=steps,
+        )
+
+    def chosen(self, host: str) -> bool:
+        """Whether this run is for it."""
+        return self.only is None or host in self.only
+
+    def untouched(self, host: str, why: str) -> HostResult:
+        steps = tuple(begin(step) for step in self.plan.of(host))
+        if not steps:
+            why = "the plan has no step for it"
+            return HostResult(host=host, outcome=Outcome.UNCHANGED, why=why)
+        return HostResult(host=host, outcome=Outcome.NOT_ATTEMPTED, why=why, steps=steps)
+
+
+def _progress(results: Iterable[HostResult], limits: Limits) -> RolloutProgress:
+    """How far a run is that has these results."""
+    progress = RolloutProgress()
+    for result in results:
+        progress = progress.began().over(result, limits)
+    return progress
+
+
+def unproven_canaries(limits: Limits, finished: Mapping[str, HostResult]) -> frozenset[str]:
+    """Nodes of an earlier try that were changed and are no proof yet: the rest waits for them."""
+    if not in_canary(limits, _progress(finished.values(), limits)):
+        return frozenset()
+    return frozenset(host for host, result in finished.items() if unproven(limits, result))
+
+
+def _begun(host: str, earlier: JournalState | None) -> bool:
+    return earlier is not None and (
+        earlier.host(host) is not None
+        or any(state.touched for id, state in earlier.steps.items() if id.startswith(f"{host}/"))
+    )
+
+
+def apply(
+    order: ApplyOrder,
+    executor: Executor,
+    journal: Journal,
+    limits: Limits,
+    *,
+    pause: float = 0.0,
+    earlier: JournalState | None = None,
+    finished: Mapping[str, HostResult] | None = None,
+    heard: Heard = silent,
+    stop: Stop,
+) -> tuple[tuple[HostResult, ...], str]:
+    """Every node of the plan with its outcome, in the plan's order, and why the run stopped early.
+
+    `finished` are nodes of an earlier try: they stay as they are, and count in the budget.
+    Those that it left in the middle go first, all of them, whatever the budget says: they are
+    looked at, and completed or reverted. So are canaries that were not proven.
+    """
+    kept = dict(finished or {})
+    for host in unproven_canaries(limits, kept):
+        del kept[host]
+    todo = [host for host in order.plan.nodes if order.plan.of(host) and order.chosen(host)]
+    hosts = [host for host in todo if host not in kept]
+    begun = [host for host in hosts if _begun(host, earlier)]
+    safely(heard)(RunBegun(hosts=len(hosts), limits=limits))
+    work = order.work(executor, journal, earlier, heard)
+    results = dict(kept)
+    if begun:
+        everything = Limits(canary=0, batch=limits.batch, max_fail=len(begun))
+        # nothing but canaries is begun before enough of them are proven
+        canary = in_canary(limits, _progress(kept.values(), limits))
+        again = HostRunner(everything, lambda host, _: work(host, canary), journal, heard, stop)
+        ended, _ = again.run(begun, RolloutProgress())
+        results |= {result.host: result for result in ended}
+    progress = _progress(results.values(), limits)
+    rest = [host for host in hosts if host not in results]
+    ended, why = HostRunner(limits, work, journal, heard, stop, pause).run(rest, progress)
+    results |= {result.host: result for result in ended}
+    for host in order.plan.nodes:
+        if host not in results:
+            told = (why or "interrupted") if order.chosen(host) else LEFT_OUT
+            results[host] = order.untouched(host, told)
+    return tuple(results[host] for host in order.plan.nodes), why

@@ -1,0 +1,34 @@
+"""The JSON Schemas of what fixes write."""
+
+from collections.abc import Mapping
+
+from nodevet.base.project import Project
+from nodevet.document.json_schema import Document, SchemaKind, of_struct
+
+
+def _plan(_: Project) -> Document:
+    from nodevet.fix.model import VERSION, Plan
+
+    about = "What fixes would change, as `nodevet plan -o` writes it"
+    return of_struct("plan", about, Plan, "nodevet_plan", VERSION)
+
+
+def _result(_: Project) -> Document:
+    from nodevet.fixing.result import SCHEMA, Result
+
+    about = "How a run of fixes ended: result.json of its folder"
+    return of_struct("result", about, Result, "schema", SCHEMA)
+
+
+def _status(_: Project) -> Document:
+    from nodevet.fix.use.status import STATUS_SCHEMA, StatusAnswer
+
+    about = "How a run of fixes stands: `nodevet status --format json`"
+    return of_struct("status", about, StatusAnswer, "schema", STATUS_SCHEMA)
+
+
+SCHEMAS: Mapping[str, SchemaKind] = {
+    "plan": SchemaKind("what fixes would change: nodevet plan -o", _plan),
+    "result": SchemaKind("how a run of fixes ended: result.json of its folder", _result),
+    "status": SchemaKind("how a run of fixes stands: nodevet status --format json", _status),
+}

@@ -1,0 +1,106 @@
+"""What `apply` and `rollback` share: options, how hosts are reached, and how a run ends."""
+
+import shlex
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import click
+from click.core import ParameterSource
+
+from nodevet import report
+from nodevet.cli import options, speech
+from nodevet.cli.display import Display
+from nodevet.cli.speech import say
+
+if TYPE_CHECKING:
+    from nodevet.fix.journal.folder import RunFolder, SavedReach
+    from nodevet.fix.listener import FixListener
+    from nodevet.fix.model import Plan
+    from nodevet.fixing.result import Result
+
+inventories = options.inventory(
+    help="Inventory that says how the plan's hosts are reached. Without it: by their names.",
+)
+shown = click.option(
+    "--format",
+    "form",
+    type=click.Choice(report.formats()),
+    metavar="NAME",
+    default="table",
+    show_default=True,
+    help="Format of the report on standard output, as `nodevet list formats` names it; the run's "
+    "folder has every format.",
+)
+
+
+def reached_now(plan: "Plan", inventories: Sequence[str], reach: Mapping[str, Any]) -> "SavedReach":
+    """How the plan's hosts are reached, by the command line."""
+    from nodevet.fix.use import saved_reach
+    from nodevet.vet.use.targets import Targets
+
+    names = () if inventories else tuple(sorted({step.host for step in plan.steps}))
+    hosts = Targets(names=names, inventories=tuple(inventories)).hosts()
+    return saved_reach.reached_now(plan, hosts, reach, inventories)
+
+
+def reached_before(
+    run: "RunFolder", inventories: Sequence[str], reach: Mapping[str, Any]
+) -> "SavedReach":
+    """How a run reached its hosts, except for what the command line says again."""
+    from nodevet.fix.use import saved_reach
+
+    context = click.get_current_context()
+    given = [
+        name for name in reach if context.get_parameter_source(name) is ParameterSource.COMMANDLINE
+    ]
+    _, plan = run.plan()  # one that contradicts itself is refused before anything else is read
+    now = reached_now(plan, inventories, reach) if inventories else None
+    return saved_reach.reached_before(run, now, reach, given)
+
+
+@contextmanager
+def recorded(
+    run: "RunFolder", reach: "SavedReach", store: str | None
+) -> "Iterator[Callable[[FixListener], FixListener]]":
+    """A run of fixes, recorded while it goes on and when it is over, however that ends; gives what
+    has the recording hear what a listener hears. Raises StoreError for a --store that is no
+    address; anything else that is wrong with the store is told, and changes nothing."""
+    from nodevet.fix.use.remember_fixes import FixRecording, meant
+
+    url = meant(store, reaches=any(not host.local for host in reach.hosts), told=say)
+    if url is None:
+        yield lambda listener: listener
+        return
+    recording = FixRecording(url, run.path)
+    try:
+        yield recording.hearing
+    finally:
+        if why := recording.end(say):
+            say(f"this run of fixes is not all recorded: {why}; it is kept in {run.path}")
+
+
+def finish(
+    run: "RunFolder", result: "Result", form: str, display: Display, inventories: Sequence[str]
+) -> None:
+    """Show the report, say what is next, and end with the run's exit code. `inventories`: as they
+    were named now; if none was, those that the run was begun with."""
+    from nodevet.fix.use.fix_run import inventories_of, rendered
+    from nodevet.report.parts.fix_next import baselines_of, next_steps
+
+    inventories = inventories or inventories_of(run)
+    text = rendered(
+        run, form, result, inventories=inventories, colour=display.colour, width=display.width
+    )
+    speech.tell(text, nl=False)
+    folder, back = shlex.quote(str(run.path)), result.kind == "rollback"
+    if form != "table":
+        for step in next_steps(result, folder, inventories):
+            say(step.text)
+    if result.unknown:
+        resume = f"nodevet apply --resume {folder}{baselines_of(result)}"
+        again = f"nodevet rollback {folder}" if back else resume
+        say(f"{result.unknown}; then go on with: {again}")
+    undo = result.leaves_changes and not back
+    say(f"the run is kept in {folder}" + (f"; undo it: nodevet rollback {folder}" if undo else ""))
+    click.get_current_context().exit(result.exit_code)

@@ -1,0 +1,135 @@
+"""The options of how a plan is carried out: they are signed with it, `apply` may override them."""
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
+
+import click
+
+from nodevet.cli import options
+from nodevet.cli.durations import Duration
+from nodevet.cli.help import Option
+
+_option = partial(click.option, cls=Option, heading="Rollout")
+
+
+def rollout_options(*, planned: bool) -> Callable[[Any], Any]:
+    """The options of `plan`; or, not `planned`, those of `apply`: without a default, the plan's."""
+
+    def option(name: str, default: Any, text: str, **rest: Any) -> Callable[[Any], Any]:
+        if not planned:
+            return _option(name, default=None, help=text, **rest)
+        return _option(name, default=default, show_default=default != "", help=text, **rest)
+
+    def flag(name: str, text: str) -> Callable[[Any], Any]:
+        if planned:
+            return _option(name, is_flag=True, help=text)
+        return _option(f"{name}/--no-{name.removeprefix('--')}", default=None, help=text)
+
+    nodes: dict[str, Any] = {"metavar": "N|N%"}
+    return options.apply(
+        option(
+            "--canary",
+            "1",
+            "Nodes that go first; a share is rounded up.",
+            **nodes,
+        ),
+        option("--batch", "10", "Nodes at a time after the canary, as a sliding window.", **nodes),
+        option(
+            "--max-fail",
+            "0",
+            "Nodes that may fail; if one more does, no further node is begun.",
+            **nodes,
+        ),
+        flag(
+            "--pending-canary",
+            "Let the other nodes begin although the canary's change is not in force before a "
+            "reboot, reset or restart, and so is not verified.",
+        ),
+        option(
+            "--pause",
+            "0s",
+            "Wait this long between the canary and the rest.",
+            type=Duration(),
+        ),
+        option(
+            "--settle",
+            "5s",
+            "Wait this long, then re-read each setting to confirm that it stuck.",
+            type=Duration(),
+        ),
+        option(
+            "--drain-hook",
+            "",
+            "Command to run before a step of risk drain or reboot, with the host's name as its "
+            "last argument; exit code 0 means that the host is drained. Run without a shell.",
+            metavar="CMD",
+        ),
+        option(
+            "--drain-timeout",
+            "30m",
+            "Kill a drain hook that takes longer; its node is refused.",
+            type=Duration(1),
+        ),
+        option(
+            "--holders",
+            "",
+            "Programs or services that may keep the GPUs open, separated by commas: they do not "
+            "count as users of a GPU. Known monitoring clients need not be named.",
+            metavar="NAMES",
+        ),
+        flag(
+            "--reboot",
+            "Reboot each node that was changed, and verify the changes after the reboot. Needs "
+            "approvals for risk reboot, and --drain-hook.",
+        ),
+        flag("--verify-reboot", "Reboot and verify only the canary."),
+        option(
+            "--reboot-timeout",
+            "15m",
+            "Wait this long for a node to come back from a reboot; after that its state is "
+            "unknown. Servers with many GPUs take long.",
+            type=Duration(1),
+        ),
+        option(
+            "--boot-settle",
+            "2m",
+            "After a reboot, wait this long once systemd has started everything; what does not "
+            "pass its check by then is rolled back.",
+            type=Duration(),
+        ),
+    )
+
+
+settle = _option(
+    "--settle",
+    default=None,
+    help="Wait this long, then re-read what was reverted.  [default: the run's]",
+    type=Duration(),
+)
+drain_hook = _option(
+    "--drain-hook",
+    default=None,
+    metavar="CMD",
+    help="Command to run, instead of the run's, before a step of risk drain or reboot is reverted.",
+)
+drain_timeout = _option(
+    "--drain-timeout",
+    default=None,
+    help="Kill a drain hook that takes longer; its node is refused.  [default: the run's]",
+    type=Duration(1),
+)
+override = _option(
+    "--override",
+    is_flag=True,
+    help="Allow these options, or the version of nodevet, to differ from what was approved "
+    "with the plan. The report and the journal say which.",
+)
+
+
+def split(given: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The options of a rollout that were given, and all other options."""
+    from nodevet.fix.settings import NAMES
+
+    mine = {name: value for name, value in given.items() if name in NAMES and value is not None}
+    return mine, {name: value for name, value in given.items() if name not in NAMES}

@@ -1,0 +1,215 @@
+"""Approve: show what a plan does, sign it, and say who signed it."""
+
+from datetime import datetime, timezone
+from pathlib import Path
+
+from msgspec import Struct
+
+from nodevet.base.errors import UserError
+from nodevet.base.files import read_input
+from nodevet.base.outputs import replace, tried
+from nodevet.document import kinds
+from nodevet.document.kinds import DocumentKind
+from nodevet.fix.approval import signatures, verify
+from nodevet.fix.approval.policy import Policy, load
+from nodevet.fix.approval.verify import Approvable, Approved, Signature
+from nodevet.fix.journal.contents import ContentStore, beside
+from nodevet.fix.journal.folder import RunFolder
+from nodevet.fix.model import Plan, PlanError
+from nodevet.fix.plan import render, summary
+from nodevet.fix.plan.plan_file import read
+from nodevet.fix.plan.render import View
+from nodevet.fix.plan.screen import labelled, screen
+
+LARGEST = 64 * 1024 * 1024  # bytes of a plan
+SIGNATURE = b"-----BEGIN SSH SIGNATURE-----"
+KEYS = ("id_ed25519", "id_ed25519_sk", "id_ecdsa", "id_ecdsa_sk", "id_rsa")
+
+
+class ApprovalRequest(Struct, frozen=True, kw_only=True):
+    """What is to be approved: a plan, or that its run is rolled back."""
+
+    file: Path  # its signatures lie next to this one
+    content: bytes
+    plan: Plan
+    policy: Policy
+    rollback: bool
+
+    @property
+    def namespace(self) -> str:
+        return signatures.ROLLBACK if self.rollback else signatures.NAMESPACE
+
+    @property
+    def contents(self) -> ContentStore:
+        """What files held when the plan was made, or its run looked at them."""
+        return RunFolder(self.file.parent).contents if self.rollback else beside(self.file)
+
+    @property
+    def judged(self) -> Plan:
+        """The plan as approvals of it are judged."""
+        return verify.back(self.plan) if self.rollback else self.plan
+
+    @property
+    def approvable(self) -> Approvable:
+        """It as of now. The groups are the plan's; `apply` judges by the inventory's once more."""
+        return Approvable(
+            plan_bytes=self.content,
+            plan=self.plan,
+            policy=self.policy,
+            now=_now(),
+            hosts_groups={host: node.groups for host, node in self.plan.nodes.items()},
+        )
+
+    def check(self) -> Approved | list[str]:
+        """Who approved it, or every reason why that is not enough."""
+        check = verify.check_rollback if self.rollback else verify.check_approvals
+        return check(self.approvable, verify.signatures(self.file))
+
+    def unfit(self) -> list[str]:
+        """Why it cannot be approved, whoever signs it."""
+        return verify.unfit(self.judged, self.policy, _now(), expires=not self.rollback)
+
+
+class Signed(Struct, frozen=True, kw_only=True):
+    """A signature that counts and was kept, and what is still missing; empty if it is enough."""
+
+    who: str
+    file: Path
+    missing: str
+
+
+class NotCountedError(Exception):
+    """A signature would not count, and is not kept; `reasons` say why."""
+
+    def __init__(self, reasons: tuple[str, ...]) -> None:
+        self.reasons = reasons
+        super().__init__("; ".join(reasons))
+
+
+def request(file: Path, project: Path, *, rollback: bool) -> ApprovalRequest:
+    """What a plan's file, or for a rollback the folder of a run, asks to be approved.
+
+    Raises UserError and PolicyError.
+    """
+    content, plan = _read(file, rollback=rollback)
+    return ApprovalRequest(
+        file=file / "rollback" if rollback else file,
+        content=content,
+        plan=plan,
+        policy=load(project),
+        rollback=rollback,
+    )
+
+
+def sign(asked: ApprovalRequest, key: Path) -> Signed:
+    """Sign, and keep the signature if it counts.
+
+    Raises NotCountedError, ApproveError if ssh-keygen fails, and FileError.
+    """
+    data = verify.sign(asked.content, key, asked.namespace)
+    signature = Signature(name=f"your key {key}", data=data)
+    approval = verify.check_signature(asked.approvable, signature, rollback=asked.rollback)
+    if isinstance(approval, list):
+        raise NotCountedError(tuple(approval))
+    target = verify.signature_file(asked.file, approval.who)
+    with tried(target):
+        replace(target, data.decode("ascii"))
+    found = verify.signatures(asked.file)
+    missing = verify.missing(
+        asked.approvable,
+        found,
+        rollback=asked.rollback,
+        file=str(asked.file.parent if asked.rollback else asked.file),
+    )
+    return Signed(who=approval.who, file=target, missing=missing)
+
+
+def only_key(folder: Path) -> Path:
+    """The SSH key in a folder if there is exactly one. Raises UserError."""
+    found = [folder / name for name in KEYS if (folder / name).is_file()]
+    if len(found) == 1:
+        return found[0]
+    several = ", ".join(map(str, found))
+    raise UserError(
+        f"several keys could sign: {several}; say which with --key"
+        if found
+        else f"no SSH key in {folder}; name one with --key"
+    )
+
+
+def shown(
+    asked: ApprovalRequest,
+    view: View = View.DIFF,
+    *,
+    colour: bool = False,
+    width: int | None = None,
+) -> str:
+    """What is asked for, how far it is approved, and the plan. Raises ApproveError."""
+    plan, now, rollback = asked.judged, _now(), asked.rollback
+    found = verify.signatures(asked.file)
+    standing = verify.how_far(asked.approvable, found, rollback=rollback)
+    contents = asked.contents.known
+    lines = [
+        f"# {summary.heading(plan, now, rollback=rollback)}",
+        *labelled(summary.facts(plan, standing, now, rollback=rollback), width),
+        "",
+        *render.body(plan, view, contents, width),
+        "",
+        *render.left_out(plan, width),
+        render.summary(plan),
+    ]
+    return screen(lines, colour=colour, width=width)
+
+
+def _read(file: Path, *, rollback: bool) -> tuple[bytes, Plan]:
+    """Raises UserError for what is not a plan, or the folder of a run, and says what it is."""
+    if rollback:
+        path = _of_run(file)
+    elif file.is_dir():
+        is_run = (file / "journal.jsonl").exists()
+        raise UserError(
+            f"{file}: this is the folder of a run; to approve that it is rolled back: "
+            f"nodevet approve --rollback {file}"
+            if is_run
+            else f"{file}: is a folder; name the file of a plan"
+        )
+    elif why := kinds.mistaken(file, DocumentKind.PLAN):
+        raise UserError(f"{file}: {why}; nodevet plan -o plan.json writes a plan")
+    else:
+        path = file
+    content = _content(path)
+    if content.startswith(SIGNATURE):
+        raise UserError(f"{file}: this is the signature of a plan; name the plan that it is of")
+    try:
+        return content, read(content)
+    except PlanError as error:
+        raise UserError(f"{path}: {error}") from error
+
+
+def _of_run(folder: Path) -> Path:
+    """The plan of a run. Raises UserError if that is not the folder of a run."""
+    path = folder / "plan.json"
+    if path.is_file():
+        return path
+    runs = sorted(each.parent for each in folder.glob("*/plan.json"))
+    how = f"nodevet approve --rollback {runs[-1] if runs else 'runs/7f3a91c2-1'}"
+    if folder.is_dir():
+        raise UserError(f"{folder}: is not the folder of a run, it has no plan.json; give: {how}")
+    what = "is not the folder of a run" if folder.exists() else "does not exist"
+    raise UserError(f"{folder}: {what}; give: {how}")
+
+
+def _content(file: Path) -> bytes:
+    try:
+        content = read_input(file, LARGEST + 1)
+    except FileNotFoundError as error:
+        raise UserError(f"{file}: does not exist; nodevet plan -o {file} writes a plan") from error
+    except OSError as error:
+        raise UserError(f"{file}: cannot be read: {error.strerror}") from error
+    if len(content) > LARGEST:
+        raise UserError(f"{file}: larger than {LARGEST:,} bytes; is this a plan?")
+    return content
+
+
+def _now() -> datetime:
+    return datetime.now(timezone.utc)

@@ -1,0 +1,143 @@
+"""Fixes of the machine at hand that its root confirmed at the terminal, instead of a signature.
+
+Only `nodevet fix @local` confirms, for the plan that it has just made and shown. A run's journal
+says that it was so, and what a later `apply --resume` or `rollback` makes of that is no more than
+root on the same machine could do anyway: a run that is resumed begins nothing new.
+"""
+
+import os
+import stat
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import msgspec
+
+from nodevet.base.errors import UserError
+from nodevet.fix.approval import policy
+from nodevet.fix.journal import folder, journal
+from nodevet.fix.journal.folder import RunFolder
+from nodevet.fix.journal.records import JournalRecord, RunBegin
+from nodevet.fix.model import Plan
+from nodevet.fixing.model import Risk
+from nodevet.fixing.result import CONFIRMED, Approval
+from nodevet.model import Host
+
+LOCAL = CONFIRMED
+"""The key in a journal's options under which a confirmation is kept."""
+MACHINE_ID = Path("/etc/machine-id")
+OTHERWISE = "use nodevet plan, approve and apply"
+ONCE = "it was confirmed once, for what was begun then: for the rest run nodevet fix @local again"
+
+
+class Confirmation(msgspec.Struct, frozen=True, kw_only=True):
+    """Who said yes: a user, or who became root by sudo, and the uid that they came from."""
+
+    user: str
+    uid: int
+
+    @property
+    def approval(self) -> Approval:
+        """As reports name it."""
+        return Approval(
+            who=self.user, key=f"uid {self.uid}, at the terminal of this machine", file=""
+        )
+
+
+def by_this_user() -> Confirmation:
+    """Whoever is at the terminal now."""
+    sudo = os.environ.get("SUDO_UID", "")
+    uid = int(sudo) if os.getuid() == 0 and sudo.isascii() and sudo.isdecimal() else os.getuid()
+    return Confirmation(user=folder.operator(), uid=uid)
+
+
+def before(records: Sequence[JournalRecord]) -> bool:
+    """Whether a run was begun by a confirmation instead of signatures, as its journal says."""
+    return any(isinstance(one, RunBegin) and LOCAL in one.options for one in records)
+
+
+def not_root() -> str:
+    """Why this process may not change the machine; empty if it may."""
+    return "" if os.geteuid() == 0 else "only root may fix this machine: sudo nodevet fix @local"
+
+
+def refused_by(project: Path) -> str:
+    """Why the project asks for signatures; empty if it does not. Raises PolicyError."""
+    if not policy.has_rules(project) or policy.load(project).local:
+        return ""
+    return (
+        f"{project / policy.RULES}: this project says who approves what: {OTHERWISE}; with "
+        "`local: true` there, root may confirm live fixes of the machine at hand"
+    )
+
+
+def refusal(plan: Plan, hosts: Sequence[Host]) -> str:
+    """Why a plan cannot be confirmed here by its root; empty if it can be."""
+    if why := not_root():
+        return why
+    if (
+        len(plan.nodes) != 1
+        or len(hosts) != 1
+        or {step.host for step in plan.steps} - {*plan.nodes}
+    ):
+        return f"not a plan for this machine alone: {OTHERWISE}"
+    (name, planned), (host,) = next(iter(plan.nodes.items())), hosts
+    if host.name != name or not host.local or host.root != "/":
+        return f"{name} is not the machine at hand (@local): {OTHERWISE}"
+    if plan.risk is not Risk.LIVE or plan.rollout.drain_hook or plan.rollout.reboots:
+        return f"not everything in the plan is of risk live: {OTHERWISE}"
+    try:
+        here = MACHINE_ID.read_text(encoding="ascii").strip()
+    except (OSError, ValueError) as error:
+        return f"{MACHINE_ID}: cannot tell which machine this is: {error}"
+    if not here or here != planned.machine_id:
+        return f"{name} was another machine: its machine id is {planned.machine_id}, here {here}"
+    return ""
+
+
+def refused_later(run: RunFolder, plan: Plan, hosts: Sequence[Host]) -> str:
+    """Why a run that was confirmed may not be taken up again here; empty if it may.
+
+    Its files say what is done, so no one but root may have written them.
+    """
+    return refusal(plan, hosts) or next(filter(None, map(_of_others, _files(run))), "")
+
+
+def while_live(plan: Plan, hosts: Sequence[Host], project: Path) -> Callable[[bool], str]:
+    """Says why a confirmed plan may not be carried out at the moment of asking; see `closing` of
+    nodevet.fix.use.approved."""
+
+    def closed(reboot: bool) -> str:
+        if reboot:
+            return "no reboot was confirmed"
+        try:
+            return refused_by(project) or refusal(plan, hosts)
+        except policy.PolicyError as error:
+            return f"cannot tell whether it may be confirmed: {'; '.join(str(error).splitlines())}"
+
+    return closed
+
+
+def once(reboot: bool) -> str:
+    """Why a run that is resumed begins nothing more."""
+    return ONCE
+
+
+def check(why: str) -> None:
+    """Raises UserError with a reason, if there is one."""
+    if why:
+        raise UserError(why)
+
+
+def _files(run: RunFolder) -> tuple[Path, ...]:
+    names = (folder.PLAN, folder.REACH, journal.NAME)
+    return (run.path.resolve(), *(run.path / name for name in names))
+
+
+def _of_others(path: Path) -> str:
+    try:
+        status = path.lstat()
+    except OSError as error:
+        return f"{path}: cannot be looked at: {error.strerror}"
+    if status.st_uid != 0 or status.st_mode & 0o022 or stat.S_ISLNK(status.st_mode):
+        return f"{path}: others than root may have written it, so it is not acted upon"
+    return ""

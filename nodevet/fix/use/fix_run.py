@@ -1,0 +1,170 @@
+"""What apply and rollback share: their plan, what nodes are told, and what is kept at the end."""
+
+import getpass
+import os
+import shlex
+import socket
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from msgspec.structs import replace
+
+from nodevet import report
+from nodevet.base.errors import UserError
+from nodevet.base.files import read_input
+from nodevet.base.printable import brief
+from nodevet.document.kinds import DocumentKind, mistaken
+from nodevet.fix.journal.folder import RunError, RunFolder
+from nodevet.fix.journal.journal import JournalState
+from nodevet.fix.listener import FixListener
+from nodevet.fix.model import Plan, PlanError
+from nodevet.fix.plan.holders import names
+from nodevet.fix.plan.plan_file import digest, read
+from nodevet.fix.rollout.session import SessionTerms
+from nodevet.fix.settings import Rollout
+from nodevet.fixing.result import Result
+from nodevet.sheet.text import nodeset
+
+UNKNOWN = ("INVENTORY",)
+"""The inventories of a run, if they are not known."""
+
+
+def inventories_of(run: RunFolder) -> Sequence[str]:
+    """By which its hosts are reached, as its folder says; none if by their names."""
+    try:
+        found = run.reach().inventories
+    except RunError:
+        found = None
+    return UNKNOWN if found is None else found
+
+
+def read_plan(file: Path) -> tuple[bytes, Plan]:
+    """A plan byte by byte, and decoded. Raises UserError and PlanError."""
+    try:
+        text = read_input(file)
+    except FileNotFoundError as error:
+        raise UserError(f"{file}: there is no such file; check the path") from error
+    except OSError as error:
+        raise UserError(f"{file}: cannot be read: {error.strerror}") from error
+    try:
+        return text, read(text)
+    except PlanError as error:
+        raise PlanError(f"{file}: {mistaken(file, DocumentKind.PLAN) or error}") from error
+
+
+def open_run(folder: Path) -> RunFolder:
+    """The folder of a run that was begun earlier. Raises UserError for one of another kind."""
+    if wrong := mistaken(folder, DocumentKind.FIX_RUN):
+        raise UserError(f"{folder}: {wrong}")
+    return RunFolder(folder)
+
+
+@contextmanager
+def resumable(
+    run: RunFolder,
+    again: str,
+    listener: FixListener,
+    *,
+    named: Sequence[str] = (),
+    then: str = "",
+) -> Iterator[None]:
+    """Tell where a run is kept, how to watch it, and, by `again` with the baselines `named`, how to
+    go on with it, which begins nothing more if `then` is to be run after it; the last once more if
+    it is interrupted meanwhile."""
+    folder = shlex.quote(str(run.path))
+    command = shlex.join(["nodevet", *again.split(), str(run.path)])
+    command += "".join(f" -b {shlex.quote(name)}" for name in named)
+    listener.note(f"run {folder}; watch it: nodevet status {folder}")
+    listener.note(f"if it is interrupted: {command}" + (f", then {then}" if then else ""))
+    try:
+        yield
+    except KeyboardInterrupt:
+        way = f"have them read with: {command}, then {then}" if then else f"go on with: {command}"
+        listener.note(f"hosts in hand are left as they are; {way}")
+        raise
+
+
+def chosen(names: Sequence[str], everything: Sequence[str]) -> tuple[str, ...]:
+    """The hosts of a plan that these nodesets name, or all. Raises UserError for any other."""
+    from ClusterShell.NodeSet import RESOLVER_NOGROUP, NodeSet, NodeSetException
+
+    if not names:
+        return tuple(everything)
+    try:
+        expected = {
+            node
+            for name in names
+            for node in ([name] if name in everything else NodeSet(name, resolver=RESOLVER_NOGROUP))
+        }
+    except NodeSetException as error:
+        raise UserError(f"--host: {error}") from error
+    if stray := expected - set(everything):
+        few = brief(nodeset(everything), 400)
+        raise UserError(f"--host: {nodeset(sorted(stray))}: not in the plan, which is for {few}")
+    return tuple(host for host in everything if host in expected)
+
+
+def same_plan(run: RunFolder, text: bytes, state: JournalState) -> JournalState:
+    """Raises UserError if the kept plan is no longer the one that the run began with."""
+    if state.run is not None and state.run.plan != digest(text):
+        raise UserError(f"{run.plan_file}: was changed since the run began; restore it")
+    return state
+
+
+def terms_of(run: RunFolder, rollout: Rollout) -> SessionTerms:
+    """How nodes are worked on, and what the lock on each says."""
+    return SessionTerms(
+        who=f"{user()}@{socket.gethostname()}, run {run.path.resolve().name}, pid {os.getpid()}",
+        settle=rollout.settle,
+        reboot=rollout.reboot,
+        reboot_seconds=rollout.reboot_timeout,
+        boot_settle=rollout.boot_settle,
+        drain_hook=rollout.drain_hook,
+        drain_seconds=rollout.drain_timeout,
+        harmless=names(rollout.holders),
+    )
+
+
+def user() -> str:
+    """Who runs this process."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):  # no name in this container
+        return f"uid {os.getuid()}"
+
+
+def keep(run: RunFolder, result: Result, stem: str) -> Result:
+    """Keep the reports in the run's folder; the result, which says so if not all could be kept."""
+    endings = report.endings()
+    run.keep({f"{stem}{endings[each]}": rendered(run, each, result) for each in endings})
+    return unkept(result, tuple(run.lost)) if run.lost else result
+
+
+def rendered(
+    run: RunFolder,
+    form: str,
+    result: Result,
+    *,
+    inventories: Sequence[str] | None = None,
+    colour: bool = False,
+    width: int | None = None,
+) -> str:
+    """The report in this format, with what files held as the run's folder has it."""
+    known: dict[str, Any] = {
+        "contents": run.contents.known,
+        "folder": shlex.quote(str(run.path)),
+        "inventories": inventories_of(run) if inventories is None else inventories,
+        "colour": colour,
+        "width": width,
+    }
+    given = {name: known[name] for name in report.fix_options(form) & known.keys()}
+    return report.render(form, result, **given)
+
+
+def unkept(result: Result, lost: Sequence[str]) -> Result:
+    """A run whose results are known, and not all kept."""
+    more = f" and {len(lost) - 1} more" if len(lost) > 1 else ""
+    told = f"not all could be kept: {lost[0]}{more}"
+    return replace(result, unknown="; ".join(filter(None, (result.unknown, told))))

@@ -1,0 +1,75 @@
+"""`nodevet compare`: hosts of like hardware held against one another."""
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from nodevet.base.project import Project
+from nodevet.cli import options, sheets
+from nodevet.cli.display import QUIET, Display, display_options
+from nodevet.cli.help import Command
+from nodevet.sheet import FORMATS
+from nodevet.vet import options as vetting
+
+
+@click.command(
+    "compare",
+    cls=Command,
+    group="Vet",
+    order=4,
+    examples=(
+        ("Two servers that should be the same", "nodevet compare gpu001 gpu002"),
+        (
+            "Who is not like the others of the fleet: a list for srun --exclude",
+            "nodevet compare -i fleet.yaml --format nodeset",
+        ),
+    ),
+)
+@options.hosts
+@options.learning
+@sheets.formats((*FORMATS, "nodeset"))
+@vetting.reach
+@vetting.elsewhere
+@display_options(QUIET)
+@options.project
+def command(
+    targets: tuple[str, ...],
+    inventories: tuple[str, ...],
+    limit: tuple[str, ...],
+    evidence: tuple[Path, ...],
+    form: tuple[str, Path | None],
+    names: tuple[str, ...],
+    project: Project,
+    display: Display,
+    **reach: Any,
+) -> None:
+    """Name what like hosts do not have in common; no baseline.
+
+    Hosts are grouped by their make and GPUs. Of every check, what more than half of a group are
+    is what is expected of the others: those that differ are the outliers. Of two hosts there is
+    no majority: what differs is told.
+
+    \b
+    Exit codes:
+      0  all hosts of a group are alike
+      1  some differ
+      2  usage or configuration error
+      3  a host could not be read, or there is nothing to compare (1 wins over 3)
+    """
+    from nodevet.cli.speech import say
+    from nodevet.learn.sheet import comparison_sheet
+    from nodevet.learn.terminal import read_nodes
+    from nodevet.learn.use.compare import as_document, as_nodeset, compared
+    from nodevet.vet.use.targets import Targets
+
+    chosen = Targets(names=targets, inventories=inventories, limit=limit)
+    catalog, nodes = read_nodes(chosen, evidence, project, names, reach, display)
+    found = compared(nodes, catalog)
+    if form[0] == "nodeset":
+        sheets.write(as_nodeset(found) + "\n", form)
+        for host, why in found.lost.items():
+            say(f"{host}: not compared: {why}")
+    else:
+        sheets.show(as_document(found), comparison_sheet(found), form, display)
+    click.get_current_context().exit(found.exit_code)

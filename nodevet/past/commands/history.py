@@ -1,0 +1,61 @@
+"""`nodevet history`: the story of a host, or of a part."""
+
+from pathlib import Path
+
+import click
+
+from nodevet.cli import sheets
+from nodevet.cli.display import Display, display_options
+from nodevet.cli.help import Command
+from nodevet.past import completing as recorded
+from nodevet.past import terminal as recalled
+
+
+@click.command(
+    "history",
+    cls=Command,
+    group="History",
+    order=3,
+    examples=(
+        ("What happened to a host", "nodevet history gpu003"),
+        ("A GPU from host to host, by UUID or serial number", "nodevet history GPU-d5b35768"),
+    ),
+)
+@click.argument("what", metavar="HOST|PART", shell_complete=recorded.hosts)
+@recalled.redact
+@sheets.formats()
+@recalled.store
+@display_options()
+def command(
+    what: str,
+    redact: bool,
+    form: tuple[str, Path | None],
+    store: str | None,
+    display: Display,
+) -> None:
+    """Tell what is remembered of a HOST or a PART.
+
+    Of a host: boots, what failed from when to when, parts in and out, what was planned, fixed and
+    rolled back, nights in which it could not be vetted. Of a part (GPU, NIC, drive): where it was,
+    what it had and what was fixed there. A part is named by its UUID, GUID or serial number, or the
+    beginning of one.
+
+    \b
+    Exit codes:
+      0  shown
+      2  usage or configuration error, or nothing is known of it
+    """
+    from nodevet.past.passport import Passport
+    from nodevet.past.sheets.story import passport_sheet, story_sheet
+    from nodevet.past.use.story import story_found
+    from nodevet.vet.use.open_store import open_history
+
+    clock = recalled.clock()
+    with open_history(store, fixes=True) as history:
+        found = story_found(history, what)
+        found = recalled.redacted(found, history) if redact else found
+    if isinstance(found, Passport):
+        sheet = passport_sheet(found, clock, kind="history")
+    else:
+        sheet = story_sheet(found, clock)
+    sheets.show(found, sheet, form, display)

@@ -1,0 +1,37 @@
+"""The JSON Schema of what is remembered."""
+
+from collections.abc import Mapping
+
+from msgspec import Struct
+
+from nodevet.base.project import Project
+from nodevet.document.json_schema import Document, SchemaKind, of_answers
+
+
+def _history(_: Project) -> Document:
+    from nodevet.past.backtest import Backtest
+    from nodevet.past.blame import Blame
+    from nodevet.past.passport import Passport
+    from nodevet.past.run_diff import RunDiff
+    from nodevet.past.story import HostStory
+    from nodevet.past.trend import CheckTrend, FieldTrend
+    from nodevet.past.use.recall import RunFound, RunsFound
+
+    about = "What is remembered, as the commands of the history answer it with --format json"
+    documents: dict[type[Struct], tuple[str, ...]] = {
+        RunsFound: ("runs",),
+        RunFound: ("run",),
+        HostStory: ("history",),
+        Passport: ("passport", "history"),
+        RunDiff: ("diff",),
+        CheckTrend: ("trend",),
+        FieldTrend: ("trend",),
+        Blame: ("blame",),
+        Backtest: ("backtest",),
+    }
+    return of_answers("history", about, documents)
+
+
+SCHEMAS: Mapping[str, SchemaKind] = {
+    "history": SchemaKind("what the commands of the history answer", _history)
+}

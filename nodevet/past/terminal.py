@@ -1,0 +1,45 @@
+"""What the commands of the history share: which store is read, and by which clock."""
+
+from datetime import datetime
+from typing import TYPE_CHECKING, TypeVar
+
+import click
+
+from nodevet.cli import options
+
+if TYPE_CHECKING:
+    from nodevet.sheet.clock import Clock
+    from nodevet.store import Store
+
+EXITS = """\
+    \b
+    Exit codes:
+      0  found and shown
+      2  usage or configuration error, or nothing has been recorded
+"""
+Found = TypeVar("Found")
+store = options.store_option("The history to read: sqlite:///PATH or postgresql://USER@HOST/DB.")
+
+redact = click.option(
+    "--redact",
+    is_flag=True,
+    help="For what leaves the site: no host names, no files, no owners; ids of parts stay.",
+)
+
+
+def clock() -> "Clock":
+    """When and where the reader is."""
+    from nodevet.sheet.clock import Clock
+
+    return Clock(now=now())
+
+
+def now() -> datetime:
+    return datetime.now().astimezone()
+
+
+def redacted(found: Found, history: "Store") -> Found:
+    """What was found, as it may leave the site."""
+    from nodevet.past.redaction import Redactor
+
+    return Redactor(history.hosts()).document(found)

@@ -1,0 +1,250 @@
+"""`nodevet blame`: since when hosts fail a check, and what changed with it."""
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from nodevet.base import age
+from nodevet.base.errors import UserError
+from nodevet.base.processes import Killed, batches, cores, spread
+from nodevet.checking.catalog import Catalog
+from nodevet.model import Status, Verdict
+from nodevet.past.blame import Blame, Change, DriftGroup, DriftLook, differing, group, shared
+from nodevet.store.records.model import FindingSpan, Moment, RecordedRun, RecordedVisit, SpanEnd
+
+if TYPE_CHECKING:
+    from nodevet.store import Store
+
+BATCH = 32  # hosts whose evidence one process holds at a time
+WORTH = 64  # hosts, from which on processes of their own are worth starting
+DAY = 86400.0
+Diffs = Mapping[str, frozenset[Change]]
+Told = Callable[[Killed, Sequence[str]], None]
+
+
+def blame(
+    url: str | None,
+    check: str,
+    hosts: Collection[str] | None,
+    catalog: Catalog,
+    *,
+    killed: Told,
+) -> Blame:
+    """Of these hosts, or all. Raises StoreError, CatalogError, and UserError if none failed."""
+    from nodevet.store import open_store
+
+    reads = catalog.check(check).reads
+    with open_store(url, create=False) as store:
+        spans = list(store.spans(check=check))
+        failing, now = _failing(spans, hosts)
+        if not failing:
+            whose = "these hosts" if hosts is not None else "any host"
+            raise UserError(f"{check} did not fail on {whose} in any recorded run")
+        looks = [_look(store, host, check, first, spans) for host, first in sorted(failing.items())]
+        runs = {run.id: run for run in store.runs()}
+        found: dict[tuple[str, str], list[DriftLook]] = {}
+        for look in looks:
+            if look.good is not None:  # others are looked at in both runs: what came between is
+                found.setdefault((look.bad.run, look.good.run), []).append(look)  # comparable
+        meant = [_Meant(store, check, runs, some, spans) for some in found.values()]
+    groups = (_group(url, each, reads, killed) for each in meant)
+    return Blame(
+        check=check,
+        now=now,
+        groups=tuple(sorted(groups, key=lambda each: (each.bad, each.good), reverse=True)),
+        always=tuple(look for look in looks if look.good is None and not look.pruned),
+        unread=tuple(look for look in looks if look.good is None and look.pruned),
+    )
+
+
+def _failing(
+    spans: Sequence[FindingSpan], hosts: Collection[str] | None
+) -> tuple[dict[str, Moment], bool]:
+    """Since when each host fails; if none does now, since when it did the last time."""
+    fails = [
+        span
+        for span in spans
+        if span.verdict is Verdict.FAIL and (hosts is None or span.host in hosts)
+    ]
+    still = [span for span in fails if span.end is None]
+    found: dict[str, Moment] = {}
+    for span in still or _last(fails):
+        first = _since(span, fails)
+        found[span.host] = min(found.get(span.host, first), first)
+    return found, bool(still)
+
+
+def _since(span: FindingSpan, fails: Sequence[FindingSpan]) -> Moment:
+    """Since when it failed in every visit: what came back after a fix did not begin then."""
+    first = span.since or span.first
+    before = (
+        each
+        for each in fails
+        if each.end is SpanEnd.CAME_BACK
+        and (each.host, each.baseline, each.key) == (span.host, span.baseline, span.key)
+        and each.ended == first
+    )
+    earlier = next(before, None)
+    return _since(earlier, fails) if earlier else first
+
+
+def _last(fails: Sequence[FindingSpan]) -> list[FindingSpan]:
+    """Of each host what failed last."""
+    ends: dict[str, Moment] = {}
+    for span in fails:
+        ends[span.host] = max(ends.get(span.host, span.last), span.last)
+    return [span for span in fails if span.last == ends[span.host]]
+
+
+def _look(
+    store: "Store", host: str, check: str, first: Moment, spans: Sequence[FindingSpan]
+) -> DriftLook:
+    """The last look at a host before it began to fail at which the check was ok, and the first bad
+    one. A night in which it was not judged, by another baseline say, was no good one."""
+    visits = store.visits_of(host)
+    place = next((n for n, visit in enumerate(visits) if visit.run == first.run), 0)
+    bad, pruned = first, 0
+    for visit in reversed(visits[: place + 1]):
+        if visit.evidence:
+            bad = Moment(at=visit.arrived or first.at, run=visit.run)
+            break
+        pruned += visit.thinned
+    else:
+        return DriftLook(host=host, good=None, bad=first, pruned=max(1, pruned))
+    troubled = [span for span in spans if span.host == host]
+    for visit in visits[place + 1 :]:
+        if visit.status is not Status.VETTED or _covers(troubled, visit):
+            continue
+        if not store.passed(visit.run, check, [host]):
+            continue
+        if visit.evidence:
+            good = Moment(at=visit.arrived, run=visit.run)
+            return DriftLook(host=host, good=good, bad=bad, pruned=pruned)
+        pruned += 1
+    return DriftLook(host=host, good=None, bad=bad, pruned=pruned)
+
+
+def _covers(spans: Iterable[FindingSpan], visit: RecordedVisit) -> bool:
+    """Whether any of them was so at a visit."""
+    return any(span.first.at <= visit.arrived <= span.last.at for span in spans)
+
+
+class _Meant:
+    """The hosts of a group, all with the same good run and the same bad one; those that they are
+    compared with, and by what they were judged."""
+
+    def __init__(
+        self,
+        store: "Store",
+        check: str,
+        runs: Mapping[str, RecordedRun],
+        looks: Sequence[DriftLook],
+        spans: Sequence[FindingSpan],
+    ) -> None:
+        self.looks = looks
+        self.bad = looks[0].bad.run
+        self.good = looks[0].good.run if looks[0].good else ""
+        self.others = tuple(self._others(store, check, spans))
+        self.rule = tuple(self._rule(store, runs))
+
+    def _others(self, store: "Store", check: str, spans: Sequence[FindingSpan]) -> Iterator[str]:
+        """The hosts that were looked at in both runs, the check ok in the later one."""
+        drifted = {look.host for look in self.looks}
+        by_host: dict[str, list[FindingSpan]] = {}
+        for span in spans:
+            by_host.setdefault(span.host, []).append(span)
+        before = {visit.host for visit in store.visits(self.good) if visit.evidence}
+        there = [
+            visit.host
+            for visit in store.visits(self.bad)
+            if visit.evidence
+            and visit.host in before
+            and visit.host not in drifted
+            and not _covers(by_host.get(visit.host, ()), visit)
+        ]
+        passed = store.passed(self.bad, check, there)
+        yield from (host for host in there if host in passed)
+
+    def _rule(self, store: "Store", runs: Mapping[str, RecordedRun]) -> Iterator[str]:
+        """What judges is another than before."""
+        before, after = runs[self.good], runs[self.bad]
+        hosts = [look.host for look in self.looks]
+        for name in sorted({visit.baseline for visit in store.visits(self.bad, hosts)} - {""}):
+            if before.baselines.get(name) != after.baselines.get(name):
+                yield f"baseline {name}"
+        if before.nodevet != after.nodevet:
+            yield f"nodevet {before.nodevet} → {after.nodevet}"
+
+
+def _group(url: str | None, meant: _Meant, reads: Collection[str], killed: Told) -> DriftGroup:
+    hosts = [look.host for look in meant.looks]
+    drifted = _differences(url, meant.good, meant.bad, hosts, None, killed)
+    paths = shared(drifted)
+    others = _differences(url, meant.good, meant.bad, meant.others, paths, killed)
+    few = {
+        host: frozenset(each for each in found if each.path in paths)
+        for host, found in drifted.items()
+    }
+    return group(
+        meant.looks,
+        few,
+        list(others.values()),
+        reads=reads,
+        days=max(_days(look) for look in meant.looks),
+        rule=meant.rule,
+    )
+
+
+def _days(look: DriftLook) -> float:
+    good = age.seconds_of(look.good.at) if look.good else None
+    bad = age.seconds_of(look.bad.at)
+    return 0.0 if good is None or bad is None else (bad - good) / DAY
+
+
+def _differences(
+    url: str | None,
+    good: str,
+    bad: str,
+    hosts: Sequence[str],
+    paths: frozenset[str] | None,
+    killed: Told,
+) -> Diffs:
+    """What is not as it was, host by host."""
+    found = spread(
+        lambda: _comparing(url, good, bad, paths),
+        batches(hosts, BATCH),
+        processes=cores() if len(hosts) >= WORTH else 1,
+        killed=killed,
+        lost=_lost,
+    )
+    return {host: changes for each in found for host, changes in each.items()}
+
+
+def _lost(hosts: Sequence[str]) -> Diffs:
+    raise UserError("the evidence of some hosts cannot be compared: each try was killed")
+
+
+def _comparing(
+    url: str | None, good: str, bad: str, paths: frozenset[str] | None
+) -> Callable[[Sequence[str]], Diffs]:
+    from nodevet.store import open_store
+    from nodevet.store.documents import apart
+
+    store = open_store(url, create=False)
+
+    def steady(run: str, hosts: Sequence[str]) -> dict[str, Mapping[str, bytes]]:
+        found = {}
+        for visit, document in store.evidence(run, hosts=hosts):
+            taken = apart(document) if document is not None else None
+            if taken is not None:
+                found[visit.host] = taken.steady
+        return found
+
+    def compare(hosts: Sequence[str]) -> Diffs:
+        before, after = steady(good, hosts), steady(bad, hosts)
+        return {
+            host: differing(before[host], after[host], paths)
+            for host in hosts
+            if host in before and host in after
+        }
+
+    return compare

@@ -1,0 +1,352 @@
+"""`nodevet check`: vet hosts against their baselines."""
+
+import math
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from nodevet.base.errors import UserError
+from nodevet.base.last_verdict import clocks
+from nodevet.base.project import Project
+from nodevet.cli import options
+from nodevet.cli.display import ADVICE, QUIET, Display, display_options
+from nodevet.cli.durations import Duration
+from nodevet.cli.help import Command, WholeNumber
+from nodevet.vet import options as vetting
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from nodevet.fleet import Options
+    from nodevet.model import Host, Run
+    from nodevet.settings.model import FailOn
+    from nodevet.vet.terminal.output import Sinks
+    from nodevet.vet.terminal.recording import Visited
+    from nodevet.vet.use.context import VetContext
+    from nodevet.vet.use.keep_verdict import Keeping
+    from nodevet.vet.use.looks import Looks
+
+
+@click.command(
+    "check",
+    cls=Command,
+    group="Vet",
+    order=1,
+    examples=(
+        ("This machine, by the baseline for any GPU", "nodevet check @local -b generic"),
+        (
+            "One rack of an inventory; each host gets the baseline that fits",
+            "nodevet check -i fleet.yaml --limit @rack1",
+        ),
+        (
+            "Last night's fleet under tomorrow's baseline; no node is visited",
+            "nodevet check --from-run last -b tomorrow.yaml",
+        ),
+        (
+            "What began to fail since the last recorded visit, as an exit code",
+            "nodevet check -i fleet.yaml --fail-on new --format html:report.html",
+        ),
+    ),
+)
+@options.hosts
+@options.baselines
+@vetting.narrowing
+@vetting.formats
+@vetting.everything
+@vetting.shadow
+@vetting.previous
+@vetting.fail_on_new
+@options.store
+@click.option(
+    "--resume",
+    is_flag=False,
+    flag_value="last",
+    metavar="[RUN]",
+    help="Finish a recorded run that was killed: visit what is left of it, report all of it.",
+)
+@click.option(
+    "--from-run",
+    metavar="RUN",
+    help="Judge what a recorded run read instead of visiting hosts: its id, last, last~2 or a day.",
+)
+@click.option(
+    "--evidence",
+    multiple=True,
+    type=click.Path(exists=True, path_type=Path),
+    metavar="PATH",
+    help="Judge saved evidence, a file or a folder, instead of visiting hosts; with hosts or an "
+    "inventory, only theirs.",
+)
+@click.option(
+    "--max-age",
+    type=Duration(most=math.inf, bare=False, endless=True),
+    help="With --evidence or --from-run: report what is older as unknown; none: judge it at any "
+    "age  [default: 7d].  With @local alone: a pass of this boot that is younger is the answer, "
+    "and nothing is read.",
+)
+@click.option(
+    "--looks",
+    type=WholeNumber(),
+    metavar="N",
+    help="With @local alone, for health checks: exit with 75 (look again) while something is "
+    "unknown in fewer than N looks in a row, while all that is unknown passes by itself (the "
+    "package manager is at work), and for 5 minutes after boot.",
+)
+@click.option(
+    "--save",
+    type=options.FolderParam(),
+    metavar="DIR",
+    help="Save each host's evidence in DIR, for --evidence.",
+)
+@vetting.since
+@vetting.sample
+@vetting.expect_hostname
+@vetting.reach
+@vetting.run_limits
+@vetting.elsewhere
+@display_options(QUIET, ADVICE)
+@options.project
+def command(
+    targets: tuple[str, ...],
+    inventories: tuple[str, ...],
+    limit: tuple[str, ...],
+    names: tuple[str, ...],
+    only: tuple[str, ...],
+    skip: tuple[str, ...],
+    formats: tuple[str, ...],
+    everything: bool,
+    shadow: bool,
+    fail_on: str,
+    store: str | None,
+    resume: str | None,
+    from_run: str | None,
+    evidence: tuple[Path, ...],
+    max_age: float | None,
+    looks: int | None,
+    save: Path | None,
+    since: tuple[Path, ...],
+    expect_hostname: bool,
+    project: Project,
+    display: Display,
+    **reach: Any,
+) -> None:
+    """Vet hosts against their baselines. Changes nothing on a host.
+
+    HOSTS are nodesets (gpu[001-128]), groups of an inventory (@rack1), @local for this
+    machine, or - to read them from standard input.
+
+    \b
+    Exit codes:
+      0  every host was vetted, and nothing fails at or above --fail-on
+      1  something fails, at or above --fail-on
+      2  usage or configuration error; or a report could not be written, or the
+         run not recorded in the store that was named
+      3  something could not be judged: unreachable, timed out, unknown
+         (1 wins over 3)
+      75 with --looks: look again
+    With --format nagios on standard output, those of a Nagios plug-in:
+    0 OK, 1 WARNING, 2 CRITICAL, 3 UNKNOWN.
+    """
+    from nodevet.settings.model import fail_on as asked
+    from nodevet.vet.terminal.output import Sinks
+    from nodevet.vet.terminal.recording import Visited
+    from nodevet.vet.terminal.since import asks_store, tell_not_compared, with_since
+    from nodevet.vet.use import saved
+    from nodevet.vet.use.context import open_context
+    from nodevet.vet.use.keep_verdict import Keeping
+    from nodevet.vet.use.looks import Looks
+    from nodevet.vet.use.narrow import narrowed
+    from nodevet.vet.use.reach import check_options
+    from nodevet.vet.use.targets import Targets
+
+    began = clocks()
+    least = asked(fail_on)
+    _only_judged(evidence, from_run, store, save, reach["sample"], resume, looks, since, least)
+    sinks = Sinks(formats, save, display, remembers=max_age is not None)
+    context = narrowed(open_context(project, names), only, skip)
+    if not from_run:
+        context = with_since(context, since, reach["sample"])
+    chosen = Targets(
+        names=targets, inventories=inventories, limit=limit, expect_hostname=expect_hostname
+    )
+    keeping: Keeping | None = None
+    counted: Looks | None = None
+    if from_run:
+        from nodevet.vet.terminal.from_run import judged_again
+
+        run, context = judged_again(
+            from_run,
+            store,
+            context,
+            chosen,
+            sinks,
+            since=since,
+            max_age=max_age,
+            fail_on=least.severity,
+        )
+        done = Visited(run=run)
+    elif evidence:
+        from nodevet.vet.terminal.replayed import judged_saved
+
+        run = judged_saved(
+            evidence, context, chosen, sinks, max_age=max_age, fail_on=least.severity
+        )
+        done = Visited(run=run)
+    else:
+        if only or skip:
+            store = _not_recorded(store, resume, least, since)
+        if max_age is not None:
+            _only_printed(sinks, save, inventories, since, store)
+        hosts = chosen.hosts()
+        if max_age is not None:
+            keeping = Keeping(sys.argv[1:], max_age, hosts, began)
+        counted = Looks(sys.argv[1:], hosts, looks) if looks else None
+        if save and not display.quiet:
+            _tell_strangers(save, saved.strangers(save, hosts, chosen), inventories)
+        reached = check_options(reach, context, len(hosts))
+        done, context = _visited(
+            hosts, context, reached, sinks, least, store, resume, last_look=asks_store(since)
+        )
+    tell_not_compared(context, quiet=display.quiet)
+    with done.reporting():
+        sinks.finish(done.run, everything=everything, shadow=shadow)
+    code = _counted(counted, done, sinks)
+    if keeping and code == 0:  # that of the format, which may see a warning where the run passes
+        _keep(keeping, done.run, sinks, context, project)
+    click.get_current_context().exit(code)
+
+
+def _visited(
+    hosts: "Sequence[Host]",
+    context: "VetContext",
+    reached: "Options",
+    sinks: "Sinks",
+    least: "FailOn",
+    store: str | None,
+    resume: str | None,
+    *,
+    last_look: bool,
+) -> "tuple[Visited, VetContext]":
+    """Visit hosts. Recorded are those of SSH; this machine alone if a store is named."""
+    from nodevet.vet.terminal.recording import opened, since_store, visited
+
+    reaches = any(not host.local for host in hosts)
+    named = None
+    if reaches and store is None:
+        from nodevet.settings import settings
+
+        named = settings().store_url
+    with opened(store, named, reaches=reaches) as memory:
+        if resume and not memory:
+            raise UserError("--resume needs the store in which the run was recorded")
+        if last_look:
+            context = since_store(context, memory)
+        done = visited(hosts, context, reached, sinks, memory, fail_on=least, resume=resume)
+        return done, context
+
+
+def _only_judged(
+    evidence: tuple[Path, ...],
+    from_run: str | None,
+    store: str | None,
+    save: Path | None,
+    sample: float | None,
+    resume: str | None,
+    looks: int | None,
+    since: tuple[Path, ...],
+    least: "FailOn",
+) -> None:
+    """What cannot be asked of evidence that is there. Raises UserError."""
+    if evidence and from_run:
+        raise UserError("--evidence and --from-run: only one of them can say what is judged")
+    from nodevet.vet.terminal.since import asks_store
+
+    option = "--from-run" if from_run else "--evidence"
+    if store and evidence:
+        raise UserError("--store cannot be used with --evidence: only visits are recorded")
+    if asks_store(since) and (evidence or from_run):
+        raise UserError("--since store goes with visits only: it is what the last one recorded")
+    if looks and (evidence or from_run):
+        raise UserError(f"--looks cannot be used with {option}: it counts looks at this machine")
+    if resume and (evidence or from_run):
+        raise UserError(f"--resume cannot be used with {option}: it visits hosts")
+    if least.new and (evidence or from_run):
+        raise UserError(f"--fail-on {least} goes with visits only: they are recorded")
+    if sample and (evidence or from_run):
+        raise UserError(f"--sample cannot be used with {option}: nothing is read")
+    if save and (evidence or from_run):
+        raise UserError(f"--save cannot be used with {option}, which judges what was saved")
+
+
+def _not_recorded(
+    store: str | None, resume: str | None, least: "FailOn", since: tuple[Path, ...]
+) -> str:
+    """No store: a run of some checks is not a visit to compare with. Raises UserError if one is
+    needed."""
+    from nodevet.vet.terminal.since import asks_store
+
+    named = {"--store": store not in (None, "none"), "--resume": resume, "--fail-on new": least.new}
+    for option, given in {**named, "--since store": asks_store(since)}.items():
+        if given:
+            raise UserError(f"{option} cannot be used with --only or --skip: nothing is recorded")
+    return "none"
+
+
+def _keep(
+    keeping: "Keeping", run: "Run", sinks: "Sinks", context: "VetContext", project: Project
+) -> None:
+    """Keep what was printed, for the next check; one that cannot be kept is none the worse."""
+    from nodevet.cli.speech import say
+
+    (sink,) = sinks.sinks
+    if why := keeping.keep(run, sinks.shown, context, project.folder, dated=sink.format == "table"):
+        say(why)
+
+
+def _counted(looks: "Looks | None", done: "Visited", sinks: "Sinks") -> int:
+    """The exit code; if looks are counted, by this look and those before."""
+    from nodevet.cli.speech import say
+
+    code = done.code(sinks)
+    if looks is None or done.broken:
+        return code
+    code, why = looks.code(done.run, code)
+    if why:
+        say(why)
+    return code
+
+
+def _only_printed(
+    sinks: "Sinks",
+    save: Path | None,
+    inventories: tuple[str, ...],
+    since: tuple[Path, ...],
+    store: str | None,
+) -> None:
+    """A verdict that is given again is printed, and nothing else; what an inventory says now is
+    not known without asking it. Raises UserError."""
+    files = (
+        save
+        or (store and store != "none")
+        or any(sink.file or sink.streamed for sink in sinks.sinks)
+    )
+    if files or inventories or since:
+        raise UserError(
+            "--max-age without --evidence gives the last verdict again: it reads no inventory and "
+            "writes no file. Leave out -i, --save, --since, --store, jsonl and reports to "
+            "files, or --max-age"
+        )
+
+
+def _tell_strangers(save: Path, names: list[str], inventories: tuple[str, ...]) -> None:
+    from nodevet.cli.speech import say
+    from nodevet.sheet.text import nodeset
+
+    if names:
+        where = "not in the inventory" if inventories else "not of this run"
+        say(
+            f"--save {save}: holds evidence of hosts that are {where}: {nodeset(names)}; "
+            "`nodevet check --evidence` judges it too: remove what you do not need"
+        )

@@ -1,0 +1,145 @@
+"""`nodevet gate`: wait for a node to come up and settle, then pass or fail it."""
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from nodevet.base.project import Project
+from nodevet.cli import options
+from nodevet.cli.display import ADVICE, QUIET, Display, display_options
+from nodevet.cli.durations import Duration
+from nodevet.cli.help import Command
+from nodevet.vet import options as vetting
+
+
+@click.command(
+    "gate",
+    cls=Command,
+    group="Vet",
+    order=2,
+    examples=(
+        (
+            "A new node: give it 15 minutes to come up and pass",
+            "nodevet gate gpu017 -b site.yaml --wait 15m --verdict /run/vet/gpu017.json",
+        ),
+    ),
+)
+@options.hosts
+@options.baselines
+@vetting.formats
+@vetting.fail_on
+@click.option(
+    "--wait",
+    type=Duration(),
+    default="10m",
+    show_default=True,
+    help="Give every host this long to come up and pass.",
+)
+@click.option(
+    "--settle",
+    type=Duration(),
+    default="30s",
+    show_default=True,
+    help="Ignore the results of a host until it has been up this long.",
+)
+@click.option(
+    "--interval",
+    type=Duration(0.1),
+    default="10s",
+    show_default=True,
+    help="Wait this long between two attempts.",
+)
+@click.option(
+    "--verdict",
+    "verdict_file",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Write the verdict to FILE, as JSON: pending, pass or fail.",
+)
+@options.store
+@vetting.since
+@vetting.sample
+@vetting.expect_hostname
+@vetting.reach
+@vetting.elsewhere
+@display_options(QUIET, ADVICE)
+@options.project
+def command(
+    targets: tuple[str, ...],
+    inventories: tuple[str, ...],
+    limit: tuple[str, ...],
+    names: tuple[str, ...],
+    formats: tuple[str, ...],
+    fail_on: str,
+    wait: float,
+    settle: float,
+    interval: float,
+    verdict_file: Path | None,
+    store: str | None,
+    since: tuple[Path, ...],
+    expect_hostname: bool,
+    project: Project,
+    display: Display,
+    **reach: Any,
+) -> None:
+    """Pass or fail new nodes with one exit code.
+
+    Tries each host again until it passes or --wait is over: a driver that is still loading or a
+    service that is still starting is not a failure yet. Strict: a host that is unreachable, or a
+    value that cannot be read, is a failure. Recorded is the last result of each host, and only with
+    --store.
+
+    \b
+    Exit codes:
+      0  pass
+      1  fail: something fails, is unknown or is unreachable
+      2  usage or configuration error; or a report could not be written, or the
+         run not recorded
+      75 nothing fails, and all that is still unknown passes by itself (the
+         package manager is at work): run the gate again
+    """
+    from nodevet.model import Severity
+    from nodevet.vet.terminal.gate_watch import gate_watched
+    from nodevet.vet.terminal.output import Sinks, distinct
+    from nodevet.vet.terminal.recording import UNRECORDED, opened, recorded, since_store, told
+    from nodevet.vet.terminal.since import asks_store, tell_not_compared, with_since
+    from nodevet.vet.use.context import open_context
+    from nodevet.vet.use.gate import Attempts, begin, gate, verdict_of
+    from nodevet.vet.use.reach import fleet_options
+    from nodevet.vet.use.targets import Targets
+
+    if verdict_file:
+        begin(verdict_file)
+    sinks = Sinks(formats, display=display)
+    if verdict_file:
+        distinct(verdict_file, sinks.sinks)
+    context = with_since(open_context(project, names), since, reach["sample"])
+    hosts = Targets(
+        names=targets, inventories=inventories, limit=limit, expect_hostname=expect_hostname
+    ).hosts()
+    attempts = Attempts(wait=wait, settle=settle, interval=interval, fail_on=Severity(fail_on))
+    reached = fleet_options(context=context, choosing=True, **reach)
+    with opened(store, None, reaches=False) as memory:
+        if asks_store(since):
+            context = since_store(context, memory)
+        with gate_watched(sinks) as listener:
+            recording = recorded(memory, hosts, listener)
+            run = gate(
+                hosts,
+                context,
+                reached,
+                attempts,
+                recording or listener,
+                verdict_file,
+                save=recording.keep if recording else None,
+            )
+        done = told(recording, run, memory)
+    tell_not_compared(context, quiet=display.quiet)
+    verdict = verdict_of(done.run)
+    if verdict_file:
+        sinks.replace(verdict_file, verdict.text())
+    with done.reporting():
+        sinks.finish(done.run)
+    code = UNRECORDED if done.broken else verdict.exit_code or 0
+    click.get_current_context().exit(code)

@@ -1,0 +1,63 @@
+"""`nodevet report`: render a saved run, diagnosis or answer of `feed` again."""
+
+from pathlib import Path
+
+import click
+
+from nodevet.cli import completing
+from nodevet.cli.display import ADVICE, QUIET, Display, display_options
+from nodevet.cli.help import Command
+from nodevet.vet import options as vetting
+
+
+@click.command(
+    "report",
+    cls=Command,
+    group="Vet",
+    order=3,
+    examples=(
+        ("A saved run, for an issue", "nodevet report last.json --format markdown"),
+        ("A diagnosis, as a page", "nodevet report gpu007.json --format html:gpu007.html"),
+        ("A run of fixes, for CI", "nodevet report runs/7f3a91c2-1 --format junit:fixes.xml"),
+    ),
+)
+@click.argument(
+    "run", shell_complete=completing.saved, type=click.Path(exists=True, path_type=Path)
+)
+@vetting.formats
+@vetting.everything
+@vetting.shadow
+@vetting.previous
+@display_options(QUIET, ADVICE)
+def command(
+    run: Path,
+    formats: tuple[str, ...],
+    everything: bool,
+    shadow: bool,
+    display: Display,
+) -> None:
+    """Render a saved RUN in other formats.
+
+    RUN is a file that check, gate, diagnose or feed wrote with --format json:FILE or jsonl:FILE, or
+    the folder of an apply, which is reported as its journal stands now, with what was rolled back
+    since. Of a diagnosis, --all tells the rules; of an answer of feed, it draws the bars.
+
+    The exit code is the one that the command itself had.
+    """
+    from nodevet.base.features import answers
+    from nodevet.sheet import FORMATS
+    from nodevet.vet.terminal.output import Sinks
+    from nodevet.vet.terminal.saved_reports import read_report
+
+    context = click.get_current_context()
+    if run.is_dir():
+        for feature in answers("folders"):
+            context.exit(feature.show_folder(run, Sinks(formats, display=display)))
+    found, kind = read_report(run)
+    if kind is not None:
+        sinks = Sinks(formats, display=display, known=FORMATS)
+        sinks.show(found, lambda: kind.sheet(found, everything))
+        context.exit(found.exit_code)
+    sinks = Sinks(formats, display=display)
+    sinks.finish(found, streamed=False, everything=everything, shadow=shadow)
+    context.exit(sinks.code(found))

@@ -1,0 +1,23 @@
+"""What a shell completes of reports."""
+
+from collections.abc import Iterator
+
+import click
+from click.shell_completion import CompletionItem
+
+from nodevet.cli import words
+from nodevet.cli.completing import Items, offered
+
+
+def formats(ctx: click.Context, param: click.Parameter, incomplete: str) -> Items:
+    """`NAME`, or `NAME:FILE`."""
+    name, colon, file = incomplete.partition(":")
+    if not colon:
+        return offered(_formats(), incomplete)
+    return [CompletionItem(f"{name}:{found.word}") for found in words.files(file)]
+
+
+def _formats() -> Iterator[words.Suggestion]:
+    from nodevet import report
+
+    yield from map(words.Suggestion, report.formats())

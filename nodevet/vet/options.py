@@ -1,0 +1,216 @@
+"""Options of commands that reach hosts, judge them and report on them."""
+
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import click
+
+from nodevet.cli import completing
+from nodevet.cli.durations import Duration
+from nodevet.cli.help import Option, WholeNumber
+from nodevet.cli.options import SEVERITIES, apply
+from nodevet.vet.completing import formats as complete_formats
+
+narrowing = apply(
+    click.option(
+        "--only",
+        multiple=True,
+        metavar="CHECK",
+        shell_complete=completing.checks,
+        help="Judge this check alone; may be repeated. Such a run is not recorded.",
+    ),
+    click.option(
+        "--skip",
+        multiple=True,
+        metavar="CHECK",
+        shell_complete=completing.checks,
+        help="Leave this check out; may be repeated. Such a run is not recorded.",
+    ),
+)
+"""For a look at one thing: the report says what was left out."""
+
+
+_connection = partial(click.option, cls=Option, heading="Connection")
+
+
+reach = apply(
+    _connection(
+        "--parallel",
+        type=WholeNumber(),
+        default=200,
+        show_default=True,
+        help="Hosts to visit at the same time.",
+    ),
+    _connection(
+        "--connect-timeout",
+        type=Duration(0.1),
+        default="10s",
+        show_default=True,
+        help="SSH connect timeout.",
+    ),
+    _connection(
+        "--deadline",
+        type=Duration(1),
+        default="2m",
+        show_default=True,
+        help="Total time limit per host.",
+    ),
+    _connection(
+        "--ssh-config",
+        type=click.Path(exists=True, dir_okay=False, path_type=Path),
+        help="SSH configuration file to use instead of ~/.ssh/config and /etc/ssh/ssh_config.",
+    ),
+    _connection(
+        "--known-hosts",
+        type=click.Path(exists=True, dir_okay=False, path_type=Path),
+        help="Known hosts file to use instead of ~/.ssh/known_hosts.",
+    ),
+    _connection(
+        "--accept-new",
+        is_flag=True,
+        help="Accept host keys that are not known yet, but never a changed one.",
+    ),
+    _connection("--sudo", is_flag=True, help="Run the probe through `sudo -n`."),
+)
+
+
+run_limits = apply(
+    _connection(
+        "--second-try/--no-second-try",
+        default=None,
+        help="Visit hosts that were unreachable or timed out once more at the end.  "
+        "[default: from 100 hosts on]",
+    ),
+    _connection(
+        "--within",
+        type=Duration(1, most=30 * 86400),
+        help="Deadline of the whole run; what is not done by then is reported as interrupted.",
+    ),
+)
+"""How often hosts are tried, and when all of it ends."""
+
+
+elsewhere = apply(
+    _connection(
+        "--launcher",
+        "launchers",
+        multiple=True,
+        metavar="NAME=COMMAND",
+        help="Visit hosts from elsewhere: eu='ssh bastion-eu', us='kubectl exec -i POD --'. "
+        "nodevet must be installed there.",
+    ),
+    _connection(
+        "--site",
+        "sites",
+        multiple=True,
+        metavar="@GROUP=NAMES",
+        help="Launchers that reach a group: @dc1=eu,eu2; *=us: all others.  "
+        "[default: each reaches every host]",
+    ),
+    _connection(
+        "--engine",
+        metavar="URL",
+        help="Visit hosts from a pool of Dask workers: dask://HOST:PORT, tls://HOST:PORT.",
+    ),
+)
+"""From where hosts are visited."""
+
+
+def _refuse(context: click.Context, _: click.Parameter, value: Any) -> None:
+    if value:
+        from nodevet.fleet.launchers import NOT_ELSEWHERE
+
+        raise click.UsageError(NOT_ELSEWHERE, context)
+
+
+no_engine = apply(
+    *(
+        click.option(name, multiple=True, hidden=True, expose_value=False, callback=_refuse)
+        for name in ("--launcher", "--site", "--engine")
+    )
+)
+"""What no command takes that writes, and why."""
+
+
+sample = click.option(
+    "--sample",
+    type=Duration(1, 1800),
+    help="Read counters of errors twice, this long apart, and judge what they grew by.",
+)
+
+
+since = click.option(
+    "--since",
+    multiple=True,
+    type=click.Path(path_type=Path),
+    metavar="PATH",
+    help="Evidence of an earlier `check --save`, a file or a folder, or `store`, the last recorded "
+    "visit: judge counters of errors and the kernel log by what came since.",
+)
+
+
+expect_hostname = click.option(
+    "--no-expect-hostname",
+    "expect_hostname",
+    is_flag=True,
+    default=True,
+    flag_value=False,
+    help="Accept a node whose hostname differs from its name in the inventory.",
+)
+
+
+formats = click.option(
+    "--format",
+    "formats",
+    multiple=True,
+    metavar="NAME[:FILE]",
+    shell_complete=complete_formats,
+    help="Report format; may be repeated. `nodevet list formats` names them.  [default: table]",
+)
+
+
+everything = click.option(
+    "--all",
+    "everything",
+    is_flag=True,
+    help="In a table, show what passed too: every check with its value.",
+)
+
+
+shadow = click.option(
+    "--shadow",
+    is_flag=True,
+    help="In a table and in Markdown, show what checks of severity shadow say, too.",
+)
+
+
+def _gone(ctx: click.Context, param: click.Parameter, value: str | None) -> None:
+    if value is not None:
+        raise click.UsageError(
+            "--previous is gone: runs are recorded, and reports say by themselves what is new, "
+            "fixed, and stands since when; see --store"
+        )
+
+
+previous = click.option("--previous", hidden=True, expose_value=False, callback=_gone)
+
+
+fail_on = click.option(
+    "--fail-on",
+    type=click.Choice(SEVERITIES),
+    default="warning",
+    show_default=True,
+    help="Lowest severity at which a failure makes the exit code 1.",
+)
+
+
+fail_on_new = click.option(
+    "--fail-on",
+    type=click.Choice([*SEVERITIES, "new", *(f"new:{severity}" for severity in SEVERITIES)]),
+    default="warning",
+    show_default=True,
+    metavar="SEVERITY|new[:SEVERITY]",
+    help="Lowest severity at which a failure makes the exit code 1: info, warning, critical. "
+    "new: only one that began since the last recorded visit.",
+)

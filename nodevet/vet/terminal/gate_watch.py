@@ -1,0 +1,101 @@
+"""What a gate waits for, on standard error: live on a terminal, a line when it changes in a log."""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, nullcontext
+from typing import TYPE_CHECKING
+
+from nodevet.base.durations import elapsed
+from nodevet.cli.display import Screen
+from nodevet.cli.live import Live, Said
+from nodevet.sheet.text import count, nodeset
+from nodevet.vet.terminal.output import Sinks, Streams
+from nodevet.vet.terminal.progress import Bar, Watcher
+from nodevet.vet.use.listener import VetListener
+
+if TYPE_CHECKING:
+    from nodevet.vet.use.listener import Waiting
+
+EVERY = 60.0  # seconds between two lines of a log if nothing changes
+MOST = 4  # groups of hosts that wait for the same, in one line
+
+
+class GateBoard:
+    """The last attempt."""
+
+    def __init__(self) -> None:
+        self._told: Waiting | None = None
+        self._at = 0.0
+        self._said: Mapping[str, str] = {}
+
+    def take(self, event: "Waiting", now: float) -> None:
+        self._told, self._at = event, now
+
+    def said(self, event: "Waiting", *, terminal: bool) -> Said | None:
+        """Whatever it waits for now, if that is not what it said last."""
+        if terminal or event.gist == self._said:
+            return None
+        self._said = event.gist
+        return Said(self.pulse(self._at))
+
+    @property
+    def waiting(self) -> bool:
+        return self._told is not None
+
+    def head(self, now: float) -> str:
+        return "; ".join(self._parts(now))
+
+    def rows(self, now: float, most: int) -> list[str]:
+        groups = self._groups()
+        shown = groups if len(groups) <= most else groups[: max(0, most - 1)]
+        more = [f"and {len(groups) - len(shown):,} more"] if len(shown) < len(groups) else []
+        return shown + more
+
+    def pulse(self, now: float) -> str:
+        """`12 s: waiting for 1 of 8 hosts: gpu1: ...; next try in 10 s; gives up in 9 min`."""
+        waiting, *times = self._parts(now)
+        return "; ".join([f"{waiting}: {'; '.join(self.rows(now, MOST))}", *times])
+
+    def _parts(self, now: float) -> list[str]:
+        if self._told is None:
+            return [""]
+        told, spent = self._told, now - self._at
+        after = told.next_in - spent
+        hosts = f"{len(told.reasons):,} of {count(told.hosts, 'host')}"
+        return [
+            f"{_about(told.since + spent)}: waiting for {hosts}",
+            f"next try in {_about(after)}" if after >= 0.95 else "trying now",
+            f"gives up in {_about(max(0.0, told.left - spent))}",
+        ]
+
+    def _groups(self) -> list[str]:
+        """`gpu[1-2]: power_limit: 490 W, expected 700 W`, most hosts first."""
+        hosts: dict[str, list[str]] = {}
+        for host, why in self._told.reasons.items() if self._told else ():
+            hosts.setdefault(why, []).append(host)
+        ordered = sorted(hosts.items(), key=lambda each: (-len(each[1]), min(each[1])))
+        return [f"{nodeset(some)}: {why}" for why, some in ordered]
+
+
+def _about(seconds: float) -> str:
+    return elapsed(float(round(seconds)))
+
+
+class GateWatcher(Watcher):
+    """Writes to the streams, and tells what is waited for."""
+
+    def __init__(self, streams: Streams, sinks: Sinks, live: Live) -> None:
+        super().__init__(streams, Bar(1, streams, sinks.display), sinks.interrupts)
+        self._live = live
+
+    def waiting(self, waiting: "Waiting") -> None:
+        self._live.tell(waiting)
+
+
+@contextmanager
+def gate_watched(sinks: Sinks) -> Iterator[VetListener]:
+    """Streams to the sinks, and shows what a gate waits for; quietly if that was asked for."""
+    with sinks.streams() as streams:
+        screen = Screen() if streams.at_terminal else sinks.display.err
+        live = Live(GateBoard(), sinks.display._replace(err=screen), EVERY)
+        with nullcontext() if sinks.display.quiet else live:
+            yield GateWatcher(streams, sinks, live)

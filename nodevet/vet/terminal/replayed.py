@@ -1,0 +1,71 @@
+"""What is said of evidence that is judged and was not read for it."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from msgspec import structs
+
+from nodevet.base.printable import brief
+from nodevet.base.trust import distrust
+from nodevet.cli.speech import say
+from nodevet.model import Run, Severity
+from nodevet.sheet.text import count, nodeset
+from nodevet.vet.terminal.progress import watched
+from nodevet.vet.use import saved
+from nodevet.vet.use.context import VetContext
+from nodevet.vet.use.targets import Targets
+from nodevet.vet.use.vet import vet_saved
+
+if TYPE_CHECKING:
+    from nodevet.vet.terminal.output import Sinks
+
+SOME = 5  # names in a sentence
+
+
+def judged_saved(
+    evidence: Sequence[Path],
+    context: VetContext,
+    chosen: Targets,
+    sinks: "Sinks",
+    *,
+    max_age: float | None,
+    fail_on: Severity,
+) -> Run:
+    """What `check --save` saved, under these baselines. Raises SavedEvidenceError."""
+    replay = saved.read_saved(evidence, chosen)
+    tell_doubts("--evidence", evidence)
+    if not sinks.display.quiet:
+        tell_left_out("--evidence", replay.left_out, chosen.inventories)
+    context = structs.replace(context, age=saved.limit_of(max_age))
+    with watched(len(replay.hosts), sinks) as listener:
+        run = vet_saved(replay.hosts, replay.visits, context, fail_on=fail_on, listener=listener)
+    tell_not_asked("--evidence", *saved.not_asked(run))
+    return run
+
+
+def tell_doubts(option: str, paths: Sequence[Path]) -> None:
+    """That other users may change what was named."""
+    for path in paths:
+        inside = sorted(path.glob("*.json")) if path.is_dir() else []
+        if doubt := next(filter(None, map(distrust, (path, *inside))), ""):
+            say(f"{option}: {doubt}: what it holds may be theirs")
+
+
+def tell_left_out(option: str, names: Sequence[str], inventories: Sequence[str]) -> None:
+    """Hosts of which there is evidence, and which are not asked for."""
+    if names:
+        where = "not in the inventory" if inventories else "not among the hosts that are named"
+        say(f"{option}: left out, since {where}: {nodeset(names)}")
+
+
+def tell_not_asked(option: str, hosts: frozenset[str], names: frozenset[str]) -> None:
+    """What baselines name by now, and nobody read then."""
+    if hosts:
+        some = ", ".join(map(brief, sorted(names)[:SOME]))
+        more = f" and {len(names) - SOME} more" if len(names) > SOME else ""
+        then = ", and --save" if option == "--evidence" else ""
+        say(
+            f"{option}: what is saved of {count(len(hosts), 'host')} was read before these "
+            f"baselines named {some}{more}: visit them again with the same -b{then}"
+        )

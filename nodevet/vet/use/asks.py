@@ -1,0 +1,125 @@
+"""What the probe must read since baselines ask for it: things by name, or questions of each."""
+
+import json
+from collections.abc import Callable, Mapping
+from functools import cache
+from pathlib import Path
+from typing import Annotated, Any
+
+import msgspec
+from msgspec.structs import replace
+
+from nodevet.base import typed
+from nodevet.baseline.choose import may_fit
+from nodevet.checking.catalog import Catalog
+from nodevet.model import Baseline, Expectation, Host
+from nodevet.vet.use.context import VetContext
+
+ASKS = 500  # that the probe takes in one request
+LONGEST = 1 << 14  # characters of a question, as JSON
+WHOLE = 1 << 19  # characters of all names and questions, as they are sent: in ASCII
+RUN = ("commands", "framework", "loader")
+"""The sections of what is run: only what its baseline allows (`allow_commands`) is asked for."""
+AskedName = Annotated[str, msgspec.Meta(min_length=1, max_length=256)]
+Question = dict[str, Any]
+"""Of one thing more than its name: a JSON object, as the section's collector takes it."""
+Asked = tuple[AskedName | Question, ...]
+
+
+class AskError(Exception):
+    """What baselines ask of the probe cannot be asked; the message says why."""
+
+
+def asks(context: VetContext, *, fixes: bool = False, commands: bool = True) -> dict[str, Asked]:
+    """What the probe must read for any of these baselines, by section.
+
+    `fixes`: for what a plan is made of, too; a run of checks does not load them. `commands`:
+    whether what baselines have run is asked for.
+    Raises AskError if a check or a fix asks for what cannot be asked, for a command that the
+    baseline does not allow, or all of them for more than the probe takes.
+    """
+    found: dict[str, dict[str, Any]] = {}
+    for baseline in context.baselines:
+        for wish in baseline.expectations:
+            for section, asked in _asked(context.catalog, wish, fixes):
+                if section in RUN and not commands:
+                    continue
+                if section in RUN and asked and not baseline.allow_commands:
+                    told = "has commands run, which this baseline does not allow (allow_commands)"
+                    raise AskError(f"{wish.origin}: {wish.check} {told}")
+                questions = [_allowed(section, each, baseline) for each in asked]
+                found.setdefault(section, {}).update({_text(each): each for each in questions})
+    count = sum(map(len, found.values()))
+    if count > ASKS:
+        raise AskError(
+            f"the baselines name {count} kernel parameters, units, files and commands together, "
+            f"and the probe reads {ASKS}; judge with fewer at a time (-b)"
+        )
+    if sum(len(json.dumps(each)) for asked in found.values() for each in asked.values()) > WHOLE:
+        raise AskError(
+            f"what the baselines ask for is more than {WHOLE >> 10} KiB; "
+            "judge with fewer at a time (-b)"
+        )
+    return {
+        section: tuple(each for _, each in sorted(asked.items()))
+        for section, asked in sorted(found.items())
+    }
+
+
+def asks_each(
+    context: VetContext, *, fixes: bool = False, commands: bool = True
+) -> Callable[[Host], Mapping[str, Asked]]:
+    """As `asks`, of one host: for those baselines alone that may be chosen for it, so that it is
+    not asked, and has no command run, for the sake of another's. Hosts that are asked the same
+    share the answer. Raises AskError at once, never later."""
+    asks(context, fixes=fixes, commands=commands)
+
+    @cache
+    def of(places: tuple[int, ...]) -> Mapping[str, Asked]:
+        some = replace(context, baselines=tuple(context.baselines[place] for place in places))
+        return asks(some, fixes=fixes, commands=commands)
+
+    def asked(host: Host) -> Mapping[str, Asked]:
+        chosen = context.chosen is not None
+        listed = enumerate(context.baselines)
+        return of(tuple(place for place, one in listed if chosen or may_fit(one, host)))
+
+    return asked
+
+
+def _allowed(section: str, asked: str | Question, baseline: Baseline) -> str | Question:
+    """A question about a file says whether its baseline allows the text of private files."""
+    if section != "files" or isinstance(asked, str):
+        return asked
+    question = {key: value for key, value in asked.items() if key != "private"}
+    return {**question, "private": True} if baseline.allow_file_text else question
+
+
+def _text(asked: str | Question) -> str:
+    return asked if isinstance(asked, str) else msgspec.json.encode(asked, order="sorted").decode()
+
+
+def _asked(catalog: Catalog, wish: Expectation, fixes: bool) -> list[tuple[str, Asked]]:
+    """Of the check, and of its fix, whether or not the baseline allows it: a plan may."""
+    fix = catalog.fix(wish.check) if fixes else None
+    found = _called(catalog.check(wish.check).asks, catalog.path(wish.check), wish.params)
+    if fix is not None:
+        found += _called(fix.asks, catalog.fix_path(wish.check), wish.params)
+    return found
+
+
+def _called(
+    asks: Callable[[Any], Mapping[str, Asked]] | None, path: Path, params: Any
+) -> list[tuple[str, Asked]]:
+    if asks is None:
+        return []
+    try:
+        found = typed.convert(asks(params), dict[str, Asked])
+        long = next(
+            (each for some in found.values() for each in some if len(_text(each)) > LONGEST), None
+        )
+        if long is not None:
+            raise ValueError(f"a question of more than {LONGEST} characters")
+    except Exception as error:  # a fault in a user's own check or fix
+        raise AskError(f"{path}: asks failed: {type(error).__name__}: {error}") from error
+    return list(found.items())

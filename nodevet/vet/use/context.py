@@ -1,0 +1,81 @@
+"""What hosts are vetted by: the project's catalog and baselines."""
+
+from collections.abc import Callable, Sequence
+from datetime import date
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from nodevet.base.errors import UserError
+from nodevet.base.project import Project
+from nodevet.baseline import available, load
+from nodevet.checking.catalog import Catalog
+from nodevet.model import Baseline
+from nodevet.vet.use.max_age import MaxAge
+
+if TYPE_CHECKING:  # a run without --since does not pay for it
+    from nodevet.vet.use.last_look import LastLook
+
+
+class VetContext(msgspec.Struct, frozen=True, kw_only=True):
+    """What visits are judged by. `chosen` is the one baseline for every host, if there is one.
+
+    `shipped` reads those that stand in on a host that none of a project's own fits; none if the
+    baselines were named.
+    """
+
+    baselines: tuple[Baseline, ...]
+    catalog: Catalog
+    today: date
+    age: MaxAge | None = None  # of saved evidence; None: it is judged whatever its age
+    chosen: Baseline | None = None
+    since: "LastLook | None" = None  # what counters and the kernel log are compared with
+    only: tuple[str, ...] = ()  # no other check is judged; empty: all of the baselines
+    skip: tuple[str, ...] = ()  # these are not
+    shipped: Callable[[], tuple[Baseline, ...]] = tuple
+
+
+def open_project(project: Project | Path) -> tuple[Catalog, list[Path]]:
+    """The catalog with the project's checks and fixes, and the project's baseline folders.
+
+    Raises UserError if other users may change the project and the user did not accept that.
+    """
+    own = project if isinstance(project, Project) else Project(folder=project)
+    require_accepted(own)
+    folders = [folder for folder in [own.folder / "baselines"] if folder.is_dir()]
+    return Catalog([own.folder / "checks"], [own.folder / "fixes"], own), folders
+
+
+def require_accepted(project: Project, *, keeps_runs: bool = False) -> None:
+    """Raises UserError if other users may change the project and the user did not accept that.
+
+    `keeps_runs`: whether the command keeps a run of fixes in the project's runs/.
+    """
+    if why := project.refusal():
+        raise UserError(why)
+    if keeps_runs and (why := project.refused_data(project.folder / "runs")):
+        raise UserError(why)
+
+
+def open_context(project: Project | Path, names: Sequence[str]) -> VetContext:
+    """The baselines to judge by; one named baseline is for every host."""
+    catalog, folders = open_project(project)
+    asked = list(names) or candidates(folders)
+    found = load(asked, folders=folders, catalog=catalog)
+    others = () if names else sorted(name for name, _ in available([]) if name not in asked)
+    return VetContext(
+        baselines=found,
+        catalog=catalog,
+        today=date.today(),
+        chosen=found[0] if len(names) == 1 else None,
+        shipped=cache(lambda: load(others, catalog=catalog)),
+    )
+
+
+def candidates(folders: Sequence[Path]) -> list[str]:
+    """The project's baselines, or the shipped ones if it has none."""
+    everything = available(folders)
+    own = [name for name, path in everything if path.parent in folders]
+    return own or [name for name, _ in everything]

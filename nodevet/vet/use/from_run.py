@@ -1,0 +1,224 @@
+"""`check --from-run`: what a run read, judged by other baselines. No node is visited.
+
+Evidence is read from the store in batches, by as many processes as there are cores.
+"""
+
+from collections.abc import Callable, Collection, Generator, Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
+from msgspec.structs import replace
+
+from nodevet.base import age
+from nodevet.base.last_few import LastFew
+from nodevet.base.processes import Killed, batches, cores, spread
+from nodevet.checking.identity import HOSTNAME
+from nodevet.evidence.document import Evidence, EvidenceError, opened
+from nodevet.fleet import Visit
+from nodevet.model import Host, HostReport, Run, Severity, Status
+from nodevet.store.records.model import RecordedRun, RecordedVisit
+from nodevet.vet.packed import PackedReport, Packer
+from nodevet.vet.use.context import VetContext
+from nodevet.vet.use.last_look import Ignored, LastLook
+from nodevet.vet.use.listener import VetListener
+from nodevet.vet.use.targets import Targets, any_hostname
+from nodevet.vet.use.vet import collect, judge_visit, recorded
+
+if TYPE_CHECKING:
+    from nodevet.store import Store
+
+BATCH = 64  # hosts whose evidence one process holds at a time
+WORTH = 64  # hosts, from which on processes of their own are worth starting
+ALWAYS = frozenset({"host", "gpu", "pci", "memory"})
+"""The sections by which a host's baseline is chosen, and what it is: nodevet.checking.facts."""
+THINNED = "its evidence was pruned: it cannot be judged again"
+NOT_KEPT = "its evidence was not recorded: it cannot be judged again"
+NOT_VISITED = "it is not in the recorded run"
+NOTHING_BEFORE = "no evidence of an earlier run is kept"
+
+
+class RecordedHosts(msgspec.Struct, frozen=True, kw_only=True):
+    """The hosts of a recorded run to judge again. `left_out`: those that were not asked for."""
+
+    run: RecordedRun
+    hosts: tuple[Host, ...]
+    visited: frozenset[str]
+    left_out: tuple[str, ...] = ()
+    lost: int = 0  # hosts that the run did not come to and nobody names: it is no whole run
+
+
+class Rejudge(msgspec.Struct, frozen=True, kw_only=True):
+    """How a recorded run is judged again."""
+
+    store: str | None  # its URL; None: the user's own
+    context: VetContext  # with a RecordedLook if counters are judged by what came since
+    processes: int = 0  # 0: as many as there are cores
+
+
+def recorded_hosts(store: "Store", ref: str, targets: Targets) -> RecordedHosts:
+    """The hosts of a run, or those of them that are named; see `nodevet.vet.use.saved.read_saved`.
+
+    What an inventory says of host names is not recorded: a host whose name was refused then is
+    asked again, and no other. Raises StoreError, and what `targets` raises.
+    """
+    run = store.run(ref)
+    refused = {span.host for span in store.spans(run=run.id, check=HOSTNAME)}
+    kept = [
+        Host(
+            name=visit.host,
+            groups=frozenset(visit.groups),
+            expect_hostname=visit.host in refused,
+        )
+        for visit in store.visits(run.id)
+    ]
+    visited = frozenset(host.name for host in kept)
+    if not targets:
+        found = targets.limited(kept)
+        hosts = found if targets.expect_hostname else any_hostname(found)
+        lost = max(0, run.hosts - len(visited))
+        return RecordedHosts(run=run, hosts=hosts, visited=visited, lost=lost)
+    hosts = targets.hosts()
+    left = tuple(targets.strangers(visited, hosts))
+    return RecordedHosts(run=run, hosts=hosts, visited=visited, left_out=left)
+
+
+def rejudge(
+    asked: RecordedHosts,
+    how: Rejudge,
+    *,
+    fail_on: Severity,
+    killed: Callable[[Killed, Sequence[str]], None],
+    listener: VetListener | None = None,
+) -> Run:
+    """The run as it comes out under the baselines of today. A KeyboardInterrupt ends it early.
+
+    Raises StoreError.
+    """
+    return collect(
+        asked.hosts,
+        _reports(asked, how, killed),
+        how.context,
+        fail_on=fail_on,
+        replayed=True,
+        interrupted=asked.lost > 0,
+        listener=listener,
+    )
+
+
+def _reports(
+    asked: RecordedHosts, how: Rejudge, killed: Callable[[Killed, Sequence[str]], None]
+) -> Generator[PackedReport]:
+    names = [host.name for host in asked.hosts]
+    few = len(names) < WORTH and not how.processes
+    judged = spread(
+        lambda: _judging(asked, how),
+        batches(names, BATCH),
+        processes=1 if few else how.processes or cores(),
+        killed=killed,
+        lost=_lost,
+    )
+    try:
+        for batch in judged:
+            if isinstance(how.context.since, RecordedLook):
+                how.context.since.told(batch.ignored)
+            yield from batch.reports
+    finally:
+        judged.close()
+
+
+class _Judged(NamedTuple):
+    """What comes of a batch of hosts."""
+
+    reports: tuple[PackedReport, ...]
+    ignored: Mapping[str, tuple[Ignored, ...]]
+
+
+def _judging(asked: RecordedHosts, how: Rejudge) -> Callable[[Sequence[str]], _Judged]:
+    """What judges the hosts of a batch, in a process with a store of its own."""
+    from nodevet.store import open_store
+
+    store = open_store(how.store, create=False)
+    hosts = {host.name: host for host in asked.hosts}
+    sections = sections_of(how.context)
+    pack = Packer().pack
+    alike = LastFew() if sections is not None else None  # a check of one's own may change anything
+
+    def judge(names: Sequence[str]) -> _Judged:
+        look = RecordedLook(store, asked.run.id) if how.context.since is not None else None
+        context = replace(how.context, since=look)
+        found = visits_of(store, asked.run.id, names, sections)
+        reports = []
+        for name in names:
+            visit = found.get(name) or Visit(name, Status.PROBE_FAILED, NOT_VISITED)
+            then = recorded(visit, context)
+            report = judge_visit(visit, hosts[name], context, then, alike=alike).report
+            reports.append(pack(report))
+        return _Judged(tuple(reports), look.by_host if look else {})
+
+    return judge
+
+
+def _lost(names: Sequence[str]) -> _Judged:
+    why = "the process that judged it was killed, twice"
+    reports = [HostReport(host=name, status=Status.PROBE_FAILED, why=why) for name in names]
+    return _Judged(tuple(map(Packer().pack, reports)), {})
+
+
+def sections_of(
+    context: VetContext, checks: Collection[str] | None = None
+) -> frozenset[str] | None:
+    """What must be read of the evidence for these baselines, or for these checks of theirs; None:
+    all of it. What a check of the project's own reads is not known for sure."""
+    own = context.catalog.own
+    baselines = (*context.baselines, *context.shipped())
+    found = set(ALWAYS)
+    for name in {wish.check for baseline in baselines for wish in baseline.expectations}:
+        if checks is not None and name not in checks:
+            continue
+        if name in own:
+            return None
+        found |= context.catalog.check(name).sections
+    return frozenset(found)
+
+
+def visits_of(
+    store: "Store", run: str, names: Collection[str], sections: Collection[str] | None
+) -> dict[str, Visit]:
+    """What was recorded of some hosts in a run, as if they had been visited now."""
+    found = store.evidence(run, hosts=names, sections=sections)
+    return {visit.host: visit_of(visit, document) for visit, document in found}
+
+
+def visit_of(visit: RecordedVisit, document: bytes | None) -> Visit:
+    """A recorded visit as it was; one whose evidence is kept no more cannot be judged."""
+    status, why = visit.status, visit.why
+    if status is Status.VETTED and document is None:
+        status, why = Status.PROBE_FAILED, THINNED if visit.thinned else NOT_KEPT
+    at = age.seconds_of(visit.arrived) if visit.arrived else None
+    return Visit(visit.host, status, why, document, visit.seconds, at)
+
+
+class RecordedLook(LastLook):
+    """What was recorded of hosts before a run."""
+
+    def __init__(self, store: "Store | None", before: str) -> None:
+        super().__init__(())
+        self._store, self._before = store, before
+
+    def read(self, host: str) -> Evidence | str:
+        """See LastLook.read. Raises StoreError."""
+        found = self._store.last_evidence(host, before_run=self._before) if self._store else None
+        if found is None:
+            return NOTHING_BEFORE
+        try:
+            return opened(found[1])
+        except EvidenceError as error:
+            return f"run {found[0].run}: {error}"
+
+    @property
+    def by_host(self) -> Mapping[str, tuple[Ignored, ...]]:
+        return self._ignored
+
+    def told(self, ignored: Mapping[str, tuple[Ignored, ...]]) -> None:
+        """What another process ignored."""
+        self._ignored |= ignored

@@ -1,0 +1,52 @@
+"""When a sweep last began and ended, as metrics: so that one that does not run is noticed."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from prometheus_client.parser import text_string_to_metric_families
+
+from nodevet.base.files import read_input
+from nodevet.base.outputs import replace, tried, try_out_regular
+
+MOST_BYTES = 1 << 20
+PREFIX = "nodevet_sweep_"
+METRICS = {
+    "start_timestamp_seconds": "When the sweep last began, Unix time.",
+    "end_timestamp_seconds": "When the sweep last ended, its reports written, Unix time.",
+    "exit_code": "Of the sweep that ended last: 0, 1, 2 or 3.",
+    "hosts": "Hosts of the sweep that ended last.",
+    "vetted_hosts": "Of these, how many were vetted.",
+    "notify_failed": "How many could not be notified.",
+}
+
+
+def beat(path: Path, name: str, values: Mapping[str, float]) -> None:
+    """Write these, and keep what else the file says. Raises FileError."""
+    try_out_regular(path)
+    with tried(path):
+        replace(path, text(name, {**_known(path, name), **values}))
+
+
+def text(name: str, known: Mapping[str, float]) -> str:
+    """What the file says of a sweep."""
+    rows = []
+    for metric, what in METRICS.items():
+        if metric in known:
+            full = f"{PREFIX}{metric}"
+            rows += [f"# HELP {full} {what}", f"# TYPE {full} gauge"]
+            rows.append(f'{full}{{sweep="{name}"}} {known[metric]!r}')
+    return "\n".join(rows) + "\n"
+
+
+def _known(path: Path, name: str) -> dict[str, float]:
+    """What the file says of this sweep; nothing if it is none of ours."""
+    try:
+        text = read_input(path, MOST_BYTES).decode()
+        return {
+            sample.name.removeprefix(PREFIX): sample.value
+            for family in text_string_to_metric_families(text)
+            for sample in family.samples
+            if sample.labels.get("sweep") == name
+        }
+    except (OSError, ValueError):
+        return {}

@@ -1,0 +1,143 @@
+"""The last look at each host, which `--since` names: read as new evidence of the host comes in."""
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+from urllib.parse import quote
+
+from nodevet.document.kinds import DocumentKind, mistaken
+from nodevet.evidence.core import SectionRecord
+from nodevet.evidence.document import Evidence, EvidenceError, opened
+from nodevet.evidence.edac import Edac
+from nodevet.evidence.gpu import Gpus
+from nodevet.evidence.infiniband import Infiniband
+from nodevet.evidence.last_look import compared, gap
+from nodevet.evidence.network import Network
+from nodevet.evidence.nfs import Nfs
+from nodevet.evidence.pci import Pci
+from nodevet.vet.use.saved import SavedEvidenceError, read_visit
+
+if TYPE_CHECKING:
+    from nodevet.store import Store
+
+NOTHING = "no earlier evidence"
+COUNTING: tuple[type[SectionRecord], ...] = (Gpus, Pci, Network, Infiniband, Nfs, Edac)
+
+
+class Ignored(NamedTuple):
+    """Why a host, or a part of its evidence, is judged as without a last look."""
+
+    why: str
+    part: str = ""  # network, the kernel log; empty: all of it
+
+
+class LastLook:
+    """What was recorded of hosts, in folders and files of `check --save`.
+
+    Holds no evidence: a host's file is read when it is asked for.
+    """
+
+    def __init__(self, paths: Sequence[Path]) -> None:
+        """Paths that are not there have nothing recorded. Raises SavedEvidenceError for a folder
+        that is something else."""
+        for path in paths:
+            if path.is_dir() and (wrong := mistaken(path, DocumentKind.EVIDENCE)):
+                raise SavedEvidenceError(f"{path}: {wrong}")
+        self._folders = tuple(path for path in paths if not path.is_file())
+        self._files: dict[str, Path] = {}
+        self._nothing = NOTHING  # what to say of a host of which there is none
+        for path in self._folders:
+            if path.exists() and not path.is_dir():
+                self._nothing = f"{path}: not a regular file"
+        for path in paths:
+            if path.is_file():
+                try:
+                    self._files[read_visit(path)[0].host] = path
+                except OSError as error:
+                    self._nothing = f"{path}: cannot be read: {error.strerror}"
+                except SavedEvidenceError as error:
+                    self._nothing = str(error)
+        self._ignored: dict[str, tuple[Ignored, ...]] = {}
+
+    def read(self, host: str) -> Evidence | str:
+        """What was recorded of a host, or why that cannot be used."""
+        named = (folder / f"{quote(host, safe='')}.json" for folder in self._folders)
+        path = self._files.get(host) or next(filter(os.path.lexists, named), None)
+        if path is None:
+            return self._nothing
+        try:
+            visit, _ = read_visit(path)
+            if visit.host != host:
+                return f"{path}: evidence of {visit.host}"
+            if visit.evidence is None:
+                return f"no evidence was recorded: {visit.status.value.replace('_', ' ')}"
+            return opened(visit.evidence)
+        except OSError as error:
+            return f"{path}: cannot be read: {error.strerror}"
+        except SavedEvidenceError as error:
+            return str(error)
+        except EvidenceError as error:
+            return f"{path}: {error}"
+
+    def compared(self, host: str, evidence: Evidence, then: Evidence | str) -> Evidence:
+        """A host's evidence, to be judged by what came since `then`; unchanged if that cannot be
+        told, which is kept in `ignored`."""
+        found = then if isinstance(then, str) else compared(evidence, then)
+        if isinstance(found, str):
+            self._ignored[host] = (Ignored(found),)
+            return evidence
+        self._ignored[host] = tuple(_left_out(found))
+        return found
+
+    @property
+    def expected(self) -> str:
+        """A reason that is none to speak of."""
+        return ""
+
+    @property
+    def ignored(self) -> Mapping[Ignored, tuple[str, ...]]:
+        """The hosts by reason."""
+        found: dict[Ignored, list[str]] = {}
+        for host, reasons in self._ignored.items():
+            for reason in reasons:
+                found.setdefault(reason, []).append(host)
+        return {reason: tuple(hosts) for reason, hosts in found.items()}
+
+
+class StoredLook(LastLook):
+    """What the last sweep of the same name recorded of hosts, if its reports were written: what
+    came since was reported to nobody yet. Without a name: any run."""
+
+    def __init__(self, store: "Store", series: str | None) -> None:
+        super().__init__(())
+        self._store = store
+        self._series = series
+
+    @property
+    def expected(self) -> str:
+        """A host that was not swept yet."""
+        return NOTHING if self._series is not None else ""
+
+    def read(self, host: str) -> Evidence | str:
+        """See LastLook.read."""
+        from nodevet.store import StoreError
+
+        try:
+            found = self._store.last_evidence(host, series=self._series, reported=True)
+            return opened(found[1]) if found else self._nothing
+        except StoreError as error:
+            return f"the store cannot be read: {error}"
+        except EvidenceError as error:
+            return f"what is recorded of it: {error}"
+
+
+def _left_out(evidence: Evidence) -> Iterable[Ignored]:
+    """What the last look says nothing about."""
+    then = evidence.since.sections if evidence.since else {}
+    for record in COUNTING:
+        section = record.__module__.rpartition(".")[2]
+        if evidence[record].data is not None and then[record].data is None:
+            yield Ignored("it was not read then", section)
+    if why := gap(evidence):
+        yield Ignored(why, "the kernel log")

@@ -1,0 +1,54 @@
+"""What a use case tells while it goes on. Each of these does nothing; override what matters."""
+
+import re
+from collections.abc import Callable, Mapping
+
+import msgspec
+
+from nodevet.model import HostReport, Run
+
+_UPTIME = re.compile(r"\bup for [^,]*")
+
+
+class Waiting(msgspec.Struct, frozen=True, kw_only=True):
+    """After an attempt: which of so many hosts have not passed, and why. Seconds."""
+
+    reasons: Mapping[str, str]  # by host; printable
+    hosts: int
+    since: float  # the gate began
+    next_in: float
+    left: float  # until the gate gives up
+
+    @property
+    def gist(self) -> Mapping[str, str]:
+        """The reasons without what changes with the clock alone."""
+        return {host: _UPTIME.sub("", why) for host, why in self.reasons.items()}
+
+
+class VetListener:
+    """Of hosts that are vetted."""
+
+    def began(self, run: Run, hosts: tuple[str, ...]) -> None:
+        """The run, of which no host is done yet, and the names of those to come."""
+
+    def visiting(self) -> None:
+        """The first visit begins; a KeyboardInterrupt from here on ends the run early."""
+
+    def took(self, host: HostReport) -> None:
+        """A host's report; again if a later host changed it."""
+
+    def took_packed(self, whole: Callable[[], HostReport]) -> None:
+        """As `took`, of a report that `whole` unpacks."""
+        self.took(whole())
+
+    def advanced(self, host: str) -> None:
+        """One more host is done."""
+
+    def waiting(self, waiting: Waiting) -> None:
+        """A gate waits, and tries again what has not passed."""
+
+    def visited(self) -> None:
+        """No visit is left; an interrupt from here on would cost the run."""
+
+    def ended(self, run: Run) -> None:
+        """The whole run."""

@@ -1,0 +1,50 @@
+"""Some checks of the baselines instead of all: for a look at one thing, never for a verdict."""
+
+from collections.abc import Sequence
+
+from msgspec.structs import replace
+
+from nodevet.base.errors import UserError
+from nodevet.base.problems import did_you_mean
+from nodevet.model import Baseline
+from nodevet.vet.use.context import VetContext
+
+
+def narrowed(context: VetContext, only: Sequence[str], skip: Sequence[str]) -> VetContext:
+    """The context with `only` these checks, or all without those to `skip`.
+
+    Raises UserError for a check that no baseline expects, and if none is left."""
+    if not only and not skip:
+        return context
+    _require_expected(context.baselines, only, "--only")
+    _require_expected(context.baselines, skip, "--skip")
+    kept = [_without(baseline, only, skip) for baseline in context.baselines]
+    if not any(baseline.expectations for baseline in kept):
+        raise UserError("--only and --skip leave no check; name another one")
+    by_name = {baseline.name: baseline for baseline in kept}
+    shipped = context.shipped
+    return replace(
+        context,
+        baselines=tuple(kept),
+        chosen=by_name[context.chosen.name] if context.chosen else None,
+        shipped=lambda: tuple(_without(baseline, only, skip) for baseline in shipped()),
+        only=tuple(only),
+        skip=tuple(skip),
+    )
+
+
+def _without(baseline: Baseline, only: Sequence[str], skip: Sequence[str]) -> Baseline:
+    expected = tuple(
+        each
+        for each in baseline.expectations
+        if each.check not in skip and (not only or each.check in only)
+    )
+    return replace(baseline, expectations=expected)
+
+
+def _require_expected(baselines: Sequence[Baseline], names: Sequence[str], option: str) -> None:
+    known = sorted({each.check for baseline in baselines for each in baseline.expectations})
+    for name in names:
+        if name not in known:
+            hint = did_you_mean(name, known, "`nodevet list checks` names all checks")
+            raise UserError(f"{option} {name}: no baseline here expects this check; {hint}")

@@ -1,0 +1,193 @@
+"""Telling people what is new or fixed, by Apprise: folded, bounded, silent if nothing changed."""
+
+import logging
+import os
+import threading
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from msgspec import Struct, structs
+
+from nodevet.base.errors import UserError
+from nodevet.base.files import read_input
+from nodevet.base.printable import brief, plain
+from nodevet.model import HostReport, Run, RunNews, Severity
+from nodevet.report.parts.fold import Line, lines, totals
+from nodevet.report.parts.suspected import sentence
+from nodevet.sheet.text import count, nodeset
+from nodevet.vet.news import again, fixed, resolved
+
+SECONDS = 30.0  # for all that are told, together
+INSTALL = "install it with: pip install 'nodevet[notify]'"
+HOSTS = 300  # columns of the hosts of one line
+WHAT = 160  # columns of one difference
+ENV, FILE = "env:", "file:"
+MOST_BYTES = 64 << 10  # of a file of addresses
+
+
+class Notice(Struct, frozen=True, kw_only=True):
+    """What is told."""
+
+    title: str
+    body: str
+
+
+class Wanted(Struct, frozen=True, kw_only=True):
+    """What of a run is told."""
+
+    new: bool = True
+    fixed: bool = True
+    severity: Severity = Severity.WARNING
+    link: str = ""
+    length: int = 2000
+
+
+def message(run: Run, name: str, wanted: Wanted) -> Notice | None:
+    """What is new and what is fixed, a line for each fault; None if nothing is."""
+    news = run.news
+    if not news:
+        return None
+    suspected = {check for each in news.suspicions for check in each.checks or ("",)}
+    rows = [sentence(each) for each in news.suspicions]
+    begun = [*_begun(run, news, wanted, suspected)] if wanted.new else []
+    over = [*_over(news, wanted)] if wanted.fixed else []
+    if not rows and not begun and not over:
+        return None
+    rows += [*begun, *over]
+    found = totals(run)
+    told = ", ".join(f"{number:,} {word}" for word, number in found.told)
+    heads = [f"{len(begun):,} new" if begun else "", f"{len(over):,} fixed" if over else ""]
+    heads.insert(0, "SUSPICIOUS" if news.suspicions else "")
+    title = f"nodevet {plain(name)}: {', '.join(filter(None, heads))}"
+    end = [
+        f"{count(len(run.hosts), 'host')}: {told}",
+        *([plain(wanted.link)] if wanted.link else []),
+    ]
+    return Notice(title=brief(title, 200), body=_bounded(rows, end, wanted.length))
+
+
+def _bounded(rows: Sequence[str], end: Sequence[str], length: int) -> str:
+    """As many lines as have room, how many are left out, and the end."""
+    room = length - sum(len(row) + 1 for row in end) - 40
+    kept: list[str] = []
+    for row in rows:
+        if room < len(row) + 1:
+            break
+        kept.append(row)
+        room -= len(row) + 1
+    if left := len(rows) - len(kept):
+        kept.append(f"and {count(left, 'line')} more, in the reports")
+    return "\n".join([*kept, *end])[:length]
+
+
+def _begun(run: Run, news: RunNews, wanted: Wanted, suspected: set[str]) -> Iterator[str]:
+    """The faults that are new, each with the hosts on which it is."""
+    fresh: dict[str, set[int]] = {}
+    for each in news.standing:
+        counts = each.place < 0 or each.severity.rank >= wanted.severity.rank
+        if each.new and counts and each.check not in suspected:
+            fresh.setdefault(each.host, set()).add(each.place)
+    hosts = [
+        _only(run.hosts[place], fresh[summary.host])
+        for place, summary in enumerate(run.summaries)
+        if summary.host in fresh
+    ]
+    alone = structs.replace(run, hosts=tuple(hosts), news=RunNews())
+    yield from (_row("NEW", line) for line in lines(alone))
+
+
+def _only(report: HostReport, places: set[int]) -> HostReport:
+    kept = tuple(each for place, each in enumerate(report.findings) if place in places)
+    return structs.replace(report, findings=kept)
+
+
+def _row(word: str, line: Line) -> str:
+    where = " ".join(filter(None, (brief(nodeset(line.hosts), HOSTS), line.subjects)))
+    parts = (word, line.label, line.check, brief(line.what, WHAT), where)
+    return " ".join(filter(None, parts))
+
+
+def _over(news: RunNews, wanted: Wanted) -> Iterator[str]:
+    groups: dict[tuple[str, str, str], list[str]] = {}
+    for word, ended in (("FIXED", fixed(news)), ("RESOLVED", resolved(news))):
+        for each in ended:
+            if each.severity.rank >= wanted.severity.rank and not each.began:
+                groups.setdefault((word, each.check, each.what), []).append(each.host)
+    for each in again(news):
+        groups.setdefault(("VETTED AGAIN", "", f"was: {each.what}"), []).append(each.host)
+    for (told, check, what), hosts in groups.items():
+        where = brief(nodeset(list(dict.fromkeys(hosts))), HOSTS)
+        yield " ".join(filter(None, (told, brief(check, WHAT), brief(what, WHAT), where)))
+
+
+def addresses(urls: Sequence[str], folder: Path) -> tuple[str, ...]:
+    """The addresses; those that are in the environment or in a file are read. Raises UserError,
+    which repeats none of them."""
+    found: list[str] = []
+    for number, url in enumerate(urls, 1):
+        if url.startswith(ENV):
+            name = url.removeprefix(ENV)
+            if not (text := os.environ.get(name, "")).strip():
+                raise UserError(f"notify: the environment has no {plain(name)}")
+            found += text.split()
+        elif url.startswith(FILE) and not url.startswith("file://"):
+            path = folder / url.removeprefix(FILE)
+            try:
+                text = read_input(path, MOST_BYTES).decode()
+            except (OSError, UnicodeDecodeError) as error:
+                why = getattr(error, "strerror", None) or "it is not text"
+                raise UserError(f"notify: {path}: cannot be read: {why}") from error
+            rows = (row.strip() for row in text.splitlines())
+            found += [row for row in rows if row and not row.startswith("#")]
+        else:
+            found.append(url)
+        if "://" not in (found[-1] if found else ""):
+            raise UserError(f"notify: address {number} is not an Apprise URL such as mailto://…")
+    return tuple(found)
+
+
+def notify(urls: Sequence[str], told: Notice) -> tuple[str, ...]:
+    """Tell everyone; who could not be told, as `2 (slack)`. An address is never repeated."""
+    failed: dict[int, str] = {}
+    left = dict(enumerate(urls, 1))
+
+    def run() -> None:
+        for number, url in enumerate(urls, 1):
+            why = _send(url, told)
+            left.pop(number, None)
+            if why:
+                failed[number] = why
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    thread.join(SECONDS)
+    late = dict.fromkeys(left, f"not done within {SECONDS:g} s")
+    every = {**failed, **late}
+    return tuple(
+        f"{number} ({_kind(urls[number - 1])}): {every[number]}" for number in sorted(every)
+    )
+
+
+def _kind(url: str) -> str:
+    """`slack`: all of an address that is no secret."""
+    kind = url.partition("://")[0]
+    return kind if kind.isalnum() and len(kind) < 20 else "?"
+
+
+def _send(url: str, told: Notice) -> str:
+    """Why it could not be sent; empty if it was."""
+    try:
+        import apprise
+    except ImportError:
+        return f"Apprise is not installed; {INSTALL}"
+    logging.getLogger("apprise").setLevel(logging.CRITICAL + 1)  # it writes addresses
+    try:
+        service = apprise.Apprise()
+        if not service.add(url):
+            return "Apprise does not know such an address"
+        sent = service.notify(
+            title=told.title, body=told.body, body_format=apprise.NotifyFormat.TEXT
+        )
+    except Exception as error:  # of a plug-in: its text may hold the address
+        return f"it failed: {type(error).__name__}"
+    return "" if sent else "it was not taken: see that address, its token, and the network"

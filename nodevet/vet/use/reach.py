@@ -1,0 +1,64 @@
+"""How hosts are reached: the options of a visit."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from nodevet.fleet import Options
+from nodevet.fleet.launchers import Engine
+from nodevet.vet.use.asks import asks, asks_each
+from nodevet.vet.use.context import VetContext
+from nodevet.vet.use.engine import placed
+
+MANY = 100  # hosts, from which on a run is a sweep
+
+
+def check_options(reach: Mapping[str, Any], context: VetContext, hosts: int) -> Options:
+    """The options of a check of so many hosts, from those of its command line. Raises AskError
+    and UserError."""
+    again = hosts >= MANY if reach["second_try"] is None else reach["second_try"]
+    return fleet_options(context=context, choosing=True, **{**reach, "second_try": again})
+
+
+def fleet_options(
+    *,
+    parallel: int,
+    connect_timeout: float,
+    deadline: float,
+    ssh_config: Path | str | None,
+    known_hosts: Path | str | None,
+    accept_new: bool,
+    sudo: bool,
+    sample: float | None = None,
+    context: VetContext | None = None,
+    fixes: bool = False,
+    commands: bool = True,
+    choosing: bool = False,
+    launchers: Sequence[str] = (),
+    sites: Sequence[str] = (),
+    engine: Engine | str | None = None,
+    second_try: bool = False,
+    within: float | None = None,
+) -> Options:
+    """The options of a visit, which takes `sample` seconds longer. `context`: what baselines ask
+    the probe for; `fixes`: and what the fixes of their checks ask for; `commands`: and what they
+    have run. `choosing`: each host has its baseline chosen from these, and is asked for those alone
+    that may fit it. `launchers`, `sites`, `engine`: see nodevet.vet.use.engine. Raises
+    AskError and UserError."""
+    told = {"fixes": fixes, "commands": commands}
+    return Options(
+        parallel=parallel,
+        connect_timeout=connect_timeout,
+        deadline=deadline + (sample or 0.0),
+        probe_deadline=deadline * 2 / 3 + sample if sample else None,
+        sample=sample or 0.0,
+        ssh_config=Path(ssh_config) if ssh_config is not None else None,
+        known_hosts=Path(known_hosts) if known_hosts is not None else None,
+        host_keys="accept-new" if accept_new else "strict",
+        sudo=sudo,
+        engine=placed(engine, launchers, sites),
+        second_try=second_try,
+        within=within,
+        asks=asks(context, **told) if context and not choosing else {},
+        asks_each=asks_each(context, **told) if context and choosing else None,
+    )

@@ -1,0 +1,288 @@
+"""Recording a run while it goes on, and what it tells beside what is remembered."""
+
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING
+
+from msgspec import Struct, structs
+
+from nodevet.checking.changes import FindingNews, HostNews, News
+from nodevet.fleet import Visit
+from nodevet.model import Host, HostOutcome, HostReport, Run, Severity, Status, Verdict
+from nodevet.store.records.model import FindingSpan, RecordedRun, RunState, SpanEnd
+from nodevet.vet.news import Before, news_of
+from nodevet.vet.suspicion import suspicions
+from nodevet.vet.use.listener import VetListener
+
+if TYPE_CHECKING:
+    from nodevet.store import Recorder, Store
+    from nodevet.store.errors import StoreError
+    from nodevet.vet.use.listener import Waiting
+
+TROUBLE = (Verdict.FAIL, Verdict.UNKNOWN)
+ENDS = (SpanEnd.OK, SpanEnd.NOT_APPLICABLE, SpanEnd.GONE)
+
+Keep = Callable[[Visit, Host], None]
+
+
+class Budget(Struct, frozen=True, kw_only=True):
+    """When many hosts begin to fail one check at once; see nodevet.vet.suspicion."""
+
+    percent: float
+    hosts: int
+
+
+class TakenUp(Struct, frozen=True, kw_only=True):
+    """The part of a run that was recorded before it was killed."""
+
+    recorded: RecordedRun
+    recorder: "Recorder"
+    reports: tuple[HostReport, ...]
+    news: tuple[HostNews, ...]
+    left: tuple[Host, ...]  # still to be visited
+
+
+class Recording(VetListener):
+    """Stands between a run and who listens to it. What goes wrong with the store is in `broken`,
+    and costs the run nothing; `run` is the whole run, with its news.
+    """
+
+    def __init__(
+        self,
+        store: "Store",
+        inner: VetListener,
+        *,
+        series: str = "",
+        whole: bool = False,  # every host of the sweep is asked for: one that is not there is gone
+        budget: Budget | None = None,
+        addresses: Mapping[str, str] | None = None,
+        fail_on_new: bool = False,
+        alone: bool = False,  # no other run of this sweep may go on: StoreHeldError
+        earlier: TakenUp | None = None,  # the part of this run that is recorded already
+        keep: Keep | None = None,
+    ) -> None:
+        self.broken: StoreError | None = None
+        self.run: Run | None = None
+        self._store = store
+        self._inner = inner
+        self._series = series
+        self._whole = whole
+        self._budget = budget
+        self._addresses = addresses or {}
+        self._fail_on_new = fail_on_new
+        self._alone = alone
+        self._over = threading.Event()
+        self._earlier = earlier
+        self._recorder: Recorder | None = earlier.recorder if earlier else None
+        self._keep = keep
+        self._evidence: dict[str, bytes | None] = {}
+        self._news: dict[str, HostNews] = {}
+        self._before = Before()
+
+    def keep(self, visit: Visit, host: Host) -> None:
+        """What a visit brought, until its report is there."""
+        self._evidence[visit.host] = visit.evidence
+        if self._keep is not None:
+            self._keep(visit, host)
+
+    def __enter__(self) -> "Recording":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+
+    def began(self, run: Run, hosts: tuple[str, ...]) -> None:
+        from nodevet.store.errors import StoreError, StoreHeldError
+
+        run = self._whole_run(run)
+        hosts = (*(report.host for report in self._done), *hosts)
+        try:
+            self._before = before(self._store, self._series, whole=self._whole, run=run)
+            if self._recorder is None:
+                begun = _recorded(run, self._series, len(hosts))
+                self._recorder = self._store.begin(begun, alone=self._alone)
+            self._recorder.expect(hosts)
+            threading.Thread(target=self._live, daemon=True).start()
+        except StoreHeldError:
+            raise
+        except StoreError as error:
+            self.broken = error
+        self._inner.began(run, hosts)
+
+    def _live(self) -> None:
+        """Tell others that share the store that this run goes on, however long a host takes."""
+        from nodevet.store.owner import BEAT
+
+        while self._recorder is not None and not self._over.wait(BEAT):
+            self._recorder.beat()
+
+    def visiting(self) -> None:
+        self._inner.visiting()
+        for report in self._done:
+            self._inner.took(report)
+
+    def took(self, host: HostReport) -> None:
+        evidence = self._evidence.pop(host.host, None)
+        about_it = host.status is not Status.NOT_VISITED  # which says nothing of the host
+        if self._recorder is not None and self.broken is None and about_it:
+            self._news[host.host] = self._recorder.take(host, evidence)
+            self.broken = self._recorder.broken
+        self._inner.took(host)
+
+    def advanced(self, host: str) -> None:
+        self._inner.advanced(host)
+
+    def visited(self) -> None:
+        self._inner.visited()
+
+    def waiting(self, waiting: "Waiting") -> None:
+        self._inner.waiting(waiting)
+
+    def ended(self, run: Run) -> None:
+        self._over.set()
+        run = self._whole_run(run)
+        self.run = run = run if self.broken else self._told(run)
+        if self._recorder is not None:
+            self._recorder.finish(_recorded(run, self._series, len(run.hosts), ended=True))
+            self.broken = self.broken or self._recorder.broken
+        self._inner.ended(run)
+
+    @property
+    def _done(self) -> tuple[HostReport, ...]:
+        return self._earlier.reports if self._earlier else ()
+
+    def _whole_run(self, run: Run) -> Run:
+        """The run with the part of it that was done before it was taken up again."""
+        if self._fail_on_new:
+            run = structs.replace(run, fail_on_new=True)
+        if self._earlier is None:
+            return run
+        recorded = self._earlier.recorded
+        return structs.replace(
+            run,
+            id=recorded.id,
+            started=recorded.started,
+            baselines={**recorded.baselines, **run.baselines},
+            hosts=(*self._done, *run.hosts),
+        )
+
+    def _told(self, run: Run) -> Run:
+        """With what is new in it. What could not be recorded is not held against what was."""
+        from nodevet.store.errors import StoreError
+
+        earlier = self._earlier.news if self._earlier else ()
+        told = (*earlier, *self._news.values())
+        before = self._before
+        if before.id:
+            try:
+                over = meanwhile(self._store, before, run) if self._series else []
+                before = self._reported(told, over)
+                told = tuple(_with_meanwhile(told, over, run, before))
+            except StoreError as error:
+                self.broken = error
+        news = news_of(run, told, before)
+        if self._budget is not None:
+            found = suspicions(
+                run,
+                news,
+                self._before,
+                percent=self._budget.percent,
+                least=self._budget.hosts,
+                addresses=self._addresses,
+            )
+            news = structs.replace(news, suspicions=found)
+        return structs.replace(run, news=news)
+
+    def _reported(self, found: Iterable[HostNews], over: Iterable[FindingSpan]) -> Before:
+        """The run before, with when each host in trouble was reported last: that may have been in
+        another one. Raises StoreError."""
+        asked = {each.host for each in found if each.findings} | {span.host for span in over}
+        seen = self._store.reported(sorted(asked), series=self._series or None)
+        return structs.replace(self._before, seen=seen)
+
+
+def meanwhile(store: "Store", before: Before, run: Run) -> list[FindingSpan]:
+    """Troubles that ended after the run before. Raises StoreError."""
+    return [
+        span
+        for span in store.spans(ended_after=before.id)
+        if span.check
+        and span.verdict in TROUBLE
+        and span.severity is not Severity.SHADOW
+        and span.end in ENDS
+        and span.ended is not None
+        and span.ended.run != run.id
+    ]
+
+
+def _with_meanwhile(
+    found: Iterable[HostNews], over: Iterable[FindingSpan], run: Run, before: Before
+) -> Iterator[HostNews]:
+    """With what was so in the sweep before, and was seen to have ended by a check by hand since."""
+    ended: dict[tuple[str, str], list[FindingSpan]] = {}
+    for span in over:
+        if span.since_visit <= before.seen.get(span.host, 0) < (span.ended_visit or 0):
+            ended.setdefault((span.host, span.baseline), []).append(span)
+    places = {summary.host: place for place, summary in enumerate(run.summaries)} if ended else {}
+    for news in found:
+        place = places.get(news.host)
+        report = run.hosts[place] if place is not None else None
+        past = ended.get((news.host, report.baseline), []) if report else []
+        if report is not None and report.status is Status.VETTED and past:
+            now = {each.key for each in report.findings if each.verdict in TROUBLE}
+            now |= {each.key for each in news.findings}
+            fixed = tuple(ended_news(span) for span in past if span.key not in now)
+            yield structs.replace(news, findings=(*news.findings, *fixed))
+        else:
+            yield news
+
+
+def ended_news(span: FindingSpan) -> FindingNews:
+    since = span.since or span.first
+    return FindingNews(
+        news=News.FIXED if span.end is SpanEnd.OK else News.GONE,
+        key=span.key,
+        check=span.check,
+        severity=span.severity,
+        why=span.why,
+        before=span.finding,
+        since=since.at,
+        since_visit=span.since_visit,
+    )
+
+
+def _recorded(run: Run, series: str, hosts: int, *, ended: bool = False) -> RecordedRun:
+    outcomes: dict[HostOutcome, int] = {}
+    for report in run.summaries:
+        outcomes[report.outcome] = outcomes.get(report.outcome, 0) + 1
+    ended_as = {report.status for report in run.summaries}
+    left = run.interrupted or Status.INTERRUPTED in ended_as or ended_as == {Status.NOT_VISITED}
+    state = RunState.INCOMPLETE if left else RunState.COMPLETE
+    return RecordedRun(
+        id=run.id,
+        series=series,
+        started=run.started,
+        seconds=run.seconds if ended else None,
+        state=state if ended else RunState.RUNNING,
+        nodevet=run.nodevet,
+        fail_on=run.fail_on,
+        hosts=hosts,
+        visited=len(run.hosts),
+        outcomes=outcomes,
+        baselines=run.baselines,
+    )
+
+
+def before(store: "Store", series: str, *, whole: bool, run: Run) -> Before:
+    """The last run whose reports were written: of the same sweep, or for a check by hand any."""
+    last = store.last_reported(before=run.id, series=series or None)
+    if last is None:
+        return Before()
+    hosts = (visit.host for visit in store.visits(last.id)) if whole and series else ()
+    return Before(
+        id=last.id,
+        started=last.started,
+        nodevet=last.nodevet,
+        baselines=last.baselines,
+        hosts=frozenset(hosts),
+    )

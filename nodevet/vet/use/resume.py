@@ -1,0 +1,126 @@
+"""A run that was killed, taken up again: what is recorded of it is judged as if it came in now."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from msgspec import structs
+
+from nodevet.base import age
+from nodevet.base.errors import UserError
+from nodevet.checking.changes import FindingNews, HostNews, News
+from nodevet.fleet import Visit
+from nodevet.model import Host, HostReport, Verdict
+from nodevet.store.records.model import FindingSpan, RecordedRun, RecordedVisit, RunState, SpanEnd
+from nodevet.vet.use.context import VetContext
+from nodevet.vet.use.recording import TROUBLE, TakenUp, ended_news
+from nodevet.vet.use.vet import judge_visit
+
+if TYPE_CHECKING:
+    from nodevet.store import Store
+
+LAST = "last"  # the last run that did not end
+LOOKED = 50  # runs
+
+
+def resumed(store: "Store", ref: str, context: VetContext, hosts: Sequence[Host]) -> TakenUp:
+    """Take up a run again. Raises UserError if there is none to go on with, and StoreError."""
+    if ref == LAST:
+        found = [run for run in store.runs(limit=LOOKED) if run.state is not RunState.COMPLETE]
+        if not found:
+            raise UserError("--resume: every recorded run is complete; `nodevet runs` lists them")
+        ref = found[0].id
+    recorded = store.run(ref)
+    _same_hosts(store, recorded, hosts)
+    recorder, done = store.resume(recorded.id)
+    known = {host.name: host for host in hosts}
+    reports = []
+    news = []
+    for visit, evidence in store.evidence(recorded.id, hosts=done):
+        host = known.get(visit.host, Host(name=visit.host, groups=frozenset(visit.groups)))
+        report = _report(visit, evidence, host, context)
+        reports.append(report)
+        news.append(_news(store, recorded.id, report))
+    return TakenUp(
+        recorded=recorded,
+        recorder=recorder,
+        reports=tuple(reports),
+        news=tuple(news),
+        left=tuple(host for host in hosts if host.name not in done),
+    )
+
+
+def _same_hosts(store: "Store", run: RecordedRun, hosts: Sequence[Host]) -> None:
+    """Whether these are the hosts with which a run began: who is left of it is not recorded.
+    Raises UserError."""
+    known = {visit.host for visit in store.visits(run.id)}
+    every = known | {host.name for host in hosts}
+    if run.state is RunState.INCOMPLETE and (len(every) != run.hosts or len(hosts) != run.hosts):
+        raise UserError(
+            f"--resume: run {run.id} began with {run.hosts:,} hosts, and {len(hosts):,} are named "
+            "now; name those that it began with, all of them, or begin another run"
+        )
+
+
+def _report(
+    visit: RecordedVisit, evidence: bytes | None, host: Host, context: VetContext
+) -> HostReport:
+    again = Visit(
+        visit.host,
+        visit.status,
+        visit.why,
+        evidence,
+        visit.seconds,
+        age.seconds_of(visit.arrived),
+    )
+    plain = structs.replace(context, since=None) if evidence is None else context
+    return judge_visit(again, host, plain).report
+
+
+def _news(store: "Store", run: str, report: HostReport) -> HostNews:
+    """What was news of a host when it was recorded, from its spans."""
+    visits = store.visits_of(report.host, limit=2)
+    before = next((visit.run for visit in visits if visit.run != run), None)
+    now = list(store.spans(host=report.host, run=run))
+    then = [
+        span
+        for span in store.spans(host=report.host)
+        if before is not None and span.end is not None and span.last.run == before
+    ]
+    return HostNews(
+        host=report.host,
+        first=before is None,
+        replaced=any(span.end is SpanEnd.REPLACED for span in then),
+        findings=(*_standing(now, report, run), *_ended(then, now)),
+    )
+
+
+def _standing(spans: Iterable[FindingSpan], report: HostReport, run: str) -> Iterator[FindingNews]:
+    places: dict[tuple[str, Verdict], list[int]] = {}
+    for place, finding in enumerate(report.findings):
+        if finding.verdict in TROUBLE:
+            places.setdefault((finding.key, finding.verdict), []).append(place)
+    for span in spans:
+        if span.verdict not in TROUBLE:
+            continue
+        waiting = places.get((span.key, span.verdict), [])
+        since = span.since or span.first
+        new = since.run == run
+        changed = span.first.run == run and not new
+        yield FindingNews(
+            news=News.NEW if new else News.CHANGED if changed else News.STILL,
+            key=span.key,
+            check=span.check,
+            severity=span.severity,
+            place=waiting.pop(0) if waiting else -1,
+            why=span.why,
+            since=since.at,
+            since_visit=span.since_visit,
+            after_plan=span.after_plan,
+        )
+
+
+def _ended(spans: Iterable[FindingSpan], now: Iterable[FindingSpan]) -> Iterator[FindingNews]:
+    open_keys = {span.key for span in now}
+    for span in spans:
+        if span.verdict in TROUBLE and span.key not in open_keys:
+            yield ended_news(span)

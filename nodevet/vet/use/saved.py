@@ -1,0 +1,259 @@
+"""Evidence folders: visits that are kept in one, and judged again from it."""
+
+import math
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace as changed
+from datetime import datetime
+from pathlib import Path
+from typing import Annotated, Any
+from urllib.parse import quote, unquote
+
+import msgspec
+
+from nodevet.base import age, bounds, typed
+from nodevet.base.age import WEEK
+from nodevet.base.files import read_input, write_whole
+from nodevet.base.printable import brief
+from nodevet.checking.identity import expected_hostname
+from nodevet.document.kinds import DocumentKind, mistaken
+from nodevet.evidence.core import NOT_ASKED
+from nodevet.evidence.document import EvidenceError, check_envelope
+from nodevet.fleet import Visit
+from nodevet.model import Host, Run, Status, Verdict
+from nodevet.vet.use.max_age import MaxAge
+from nodevet.vet.use.targets import Targets, any_hostname
+
+LARGEST = bounds.DOCUMENT + (1 << 20)  # bytes of a kept visit
+LONGEST = 1000  # characters of why a file cannot be read
+NOT_SAVED = "no evidence of it is saved there"
+
+
+class SavedEvidenceError(Exception):
+    """Saved evidence that cannot be used; the message names the file."""
+
+
+class Replay(msgspec.Struct, frozen=True, kw_only=True):
+    """What of saved evidence is judged. `left_out`: hosts that were saved and not asked for."""
+
+    hosts: tuple[Host, ...]
+    where: Mapping[str, Path | Visit]  # the file of each; of a pipe, which is read once, its visit
+    left_out: tuple[str, ...] = ()
+
+    @property
+    def visits(self) -> Iterator[Visit]:
+        """Each is read again as it is asked for: what thousands of hosts said needs no room."""
+        for host in self.hosts:
+            yield _visit_to(host.name, self.where.get(host.name))
+
+
+def read_saved(paths: Sequence[Path], targets: Targets) -> Replay:
+    """The hosts to judge and their saved visits: all within the limit, or those that are named.
+
+    A host of which nothing is saved has no evidence; one whose file cannot be read, or that has
+    two, is unreadable. Raises SavedEvidenceError.
+    """
+    kept: dict[str, Host] = {}
+    where: dict[str, Path | Visit] = {}
+    files: dict[str, Path] = {}
+    for file in saved_files(paths):
+        visit, host = visit_in(file)
+        if host.name in files:
+            visit = _unreadable(
+                host.name, f"two files are of this host: {files[host.name]}, {file}"
+            )
+        readable = visit.status is not Status.UNREADABLE and file.is_file()
+        where[host.name] = file if readable else visit
+        kept[host.name], files[host.name] = host, file
+    if not targets:
+        saved = targets.limited(kept.values())
+        hosts = saved if targets.expect_hostname else any_hostname(saved)
+        return Replay(hosts=hosts, where=where)
+    hosts = targets.hosts()
+    return Replay(hosts=hosts, where=where, left_out=tuple(targets.strangers(where, hosts)))
+
+
+def _visit_to(host: str, where: Path | Visit | None) -> Visit:
+    """The visit that is kept there; a failed one if there is none, or none any more."""
+    if isinstance(where, Visit):
+        return where
+    if where is None:
+        return Visit(host, Status.PROBE_FAILED, NOT_SAVED)
+    visit, _ = visit_in(where)
+    if visit.host != host:
+        return _unreadable(host, f"{where}: it is of {visit.host} by now")
+    return visit
+
+
+def _unreadable(host: str, why: str) -> Visit:
+    return Visit(host, Status.UNREADABLE, brief(why, LONGEST))
+
+
+def not_asked(run: Run) -> tuple[frozenset[str], frozenset[str]]:
+    """The hosts whose evidence was read before a baseline named what is now judged, and what that
+    is: `sysctl vm.swappiness`."""
+    found = {
+        (report.host, finding.subject.label)
+        for place, host in enumerate(run.summaries)
+        if Verdict.UNKNOWN in host.verdicts
+        for report in (run.hosts[place],)
+        for finding in report.findings
+        if finding.verdict is Verdict.UNKNOWN and finding.why == NOT_ASKED
+    }
+    return frozenset(host for host, _ in found), frozenset(name for _, name in found)
+
+
+def strangers(folder: Path, hosts: Sequence[Host], targets: Targets) -> list[str]:
+    """Of which hosts, that this run does not visit, there is evidence in a folder."""
+    return targets.strangers((unquote(path.stem) for path in folder.glob("*.json")), hosts)
+
+
+def limit_of(most: float | None) -> MaxAge | None:
+    """How old evidence may be now: so many seconds, a week if None, any age if infinite."""
+    limit = MaxAge(now=time.time(), most=WEEK if most is None else most)
+    return limit if math.isfinite(limit.most) else None
+
+
+def keep(visit: Visit, host: Host, folder: Path) -> None:
+    """Write a visit to `folder`/HOST.json, so that `replay` finds every host again.
+
+    Raises OSError.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    text = msgspec.json.encode(document_of(visit, host))
+    # not durable: a sync per host would cost a sweep more than what a power cut could lose
+    write_whole(folder / f"{quote(visit.host, safe='')}.json", text, durable=False)
+
+
+def document_of(visit: Visit, host: Host) -> dict[str, Any]:
+    """A visit as it is kept: a KeptVisit. What a node sent that is not evidence is not kept, for it
+    would spoil the file that it is kept in."""
+    if visit.evidence:
+        try:
+            check_envelope(visit.evidence)
+        except EvidenceError as error:
+            visit = changed(visit, status=Status.PROBE_FAILED, why=str(error), evidence=None)
+    return {
+        "host": visit.host,
+        "status": visit.status,
+        "why": visit.why,
+        "seconds": round(visit.seconds, 3),
+        "groups": sorted(host.groups),
+        "arrived": age.instant(visit.at) or None,
+        "expect_hostname": expected_hostname(host) is not None and host.expect_hostname,
+        "evidence": msgspec.Raw(visit.evidence) if visit.evidence else None,
+    }
+
+
+class KeptVisit(msgspec.Struct, frozen=True):
+    """How the visit to one host ended, with what was read there."""
+
+    host: str
+    status: Status
+    evidence: msgspec.Raw
+    why: str = ""  # of a status other than vetted
+    seconds: Annotated[float, msgspec.Meta(ge=0, lt=1e9)] = 0.0
+    groups: frozenset[Annotated[str, msgspec.Meta(pattern=r"\S")]] = frozenset()
+    expect_hostname: bool | str = True  # whether the node's own hostname is to be the host's
+    arrived: Annotated[datetime, msgspec.Meta(tz=True)] | None = None  # by the controller's clock
+
+
+def replay(paths: Sequence[Path]) -> Iterator[tuple[Visit, Host]]:
+    """Visits and their hosts from what `keep` or `nodevet probe` wrote: files, or folders of them.
+
+    See `visit_in` and `saved_files`.
+    """
+    yield from map(visit_in, saved_files(paths))
+
+
+def saved_files(paths: Sequence[Path]) -> Iterator[Path]:
+    """These files, and those in these folders, each once.
+
+    Raises SavedEvidenceError for a folder that is of something else, empty or unreadable, and for
+    a file of another kind if it is all that was named.
+    """
+    yield from dict.fromkeys(file for path in paths for file in _files(path, alone=len(paths) == 1))
+
+
+def _files(path: Path, *, alone: bool) -> Sequence[Path]:
+    is_folder = path.is_dir()
+    if (is_folder or alone) and (wrong := mistaken(path, DocumentKind.EVIDENCE)):
+        raise SavedEvidenceError(f"{path}: {wrong}")
+    if not is_folder:
+        return [path]
+    try:
+        files = sorted(file for file in path.iterdir() if file.name.endswith(".json"))
+    except OSError as error:
+        raise SavedEvidenceError(f"{path}: cannot be read: {error.strerror}") from error
+    if not files:
+        raise SavedEvidenceError(f"{path}: holds no evidence; `nodevet check --save` writes it")
+    return files
+
+
+def visit_in(path: Path) -> tuple[Visit, Host]:
+    """As `read_visit`; an unreadable file is a visit to the host that it is named after."""
+    try:
+        return read_visit(path)
+    except OSError as error:
+        why = f"{path}: cannot be read: {error.strerror}"
+    except SavedEvidenceError as error:
+        why = str(error)
+    name = _host_of_file(path)
+    return _unreadable(name, why), Host(name=name, expect_hostname=False)
+
+
+def read_visit(path: Path) -> tuple[Visit, Host]:
+    """The visit that one file holds, and its host. Raises OSError, and SavedEvidenceError for a
+    file that is none."""
+    text = read_input(path, LARGEST + 1)
+    if len(text) > LARGEST:
+        raise SavedEvidenceError(f"{path}: more than {LARGEST >> 20} MiB: not evidence of one host")
+    try:
+        return visit_of(typed.decode(text, KeptVisit), path)
+    except msgspec.DecodeError as error:
+        if _is_kept(text):
+            raise SavedEvidenceError(f"{path}: not the visit of a host: {error}") from error
+    try:
+        check_envelope(text)
+    except EvidenceError as error:
+        wrong = mistaken(path, DocumentKind.EVIDENCE)
+        told = wrong or f"{error}; `nodevet check --save DIR` writes it"
+        raise SavedEvidenceError(f"{path}: {told}") from error
+    name = _host_of_file(path)
+    return Visit(name, Status.VETTED, "", text, 0.0), Host(name=name, expect_hostname=False)
+
+
+def _is_kept(text: bytes) -> bool:
+    """Whether a document is meant as a KeptVisit, and not as what a probe printed."""
+    try:
+        keys = typed.decode(text, dict[str, msgspec.Raw]).keys()
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return False
+    return "sections" not in keys and len(keys & set(KeptVisit.__struct_fields__)) > 1
+
+
+def _host_of_file(path: Path) -> str:
+    """The host that a file is named after, or the file's own name if that can be no host's."""
+    name = unquote(path.stem)
+    return path.name if _no_name(name) else name
+
+
+def _no_name(name: str) -> bool:
+    return not name.strip() or not name.isprintable()
+
+
+def visit_of(kept: KeptVisit, path: Path) -> tuple[Visit, Host]:
+    """A visit as it was, and its host. Raises SavedEvidenceError if it contradicts itself, or has a
+    name that no host has."""
+    evidence = None if bytes(kept.evidence) == b"null" else bytes(kept.evidence)
+    for field in ("host", "expect_hostname"):
+        name = getattr(kept, field)
+        if isinstance(name, str) and _no_name(name):
+            raise SavedEvidenceError(f"{path}: {field} is {brief(repr(name))}, which names no host")
+    if evidence is not None and not evidence.startswith(b"{"):
+        raise SavedEvidenceError(f"{path}: its evidence is not an object")
+    if (kept.status is Status.VETTED) != (evidence is not None):
+        raise SavedEvidenceError(f"{path}: its status and its evidence contradict each other")
+    at = kept.arrived.timestamp() if kept.arrived else None
+    visit = Visit(kept.host, kept.status, kept.why, evidence, kept.seconds, at)
+    return visit, Host(name=kept.host, groups=kept.groups, expect_hostname=kept.expect_hostname)

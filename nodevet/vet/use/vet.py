@@ -1,0 +1,299 @@
+"""From hosts to a run of reports: visits are judged as they come in."""
+
+import gc
+import time
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence, Set
+from contextlib import closing
+from datetime import datetime
+from functools import partial
+
+import msgspec
+from msgspec import UNSET
+
+from nodevet import __version__
+from nodevet.base import age, last_verdict
+from nodevet.base.last_few import LastFew
+from nodevet.baseline import choose, none_fits
+from nodevet.baseline.choose import CHECK
+from nodevet.checking.facts import facts_of
+from nodevet.checking.identity import judge_hostname, own_gpus, told_apart
+from nodevet.checking.judge import judge
+from nodevet.evidence.document import Evidence, EvidenceError, opened
+from nodevet.evidence.host import HostInfo
+from nodevet.fleet import Options, Visit, visit
+from nodevet.model import Baseline, Host, HostReport, Run, Severity, Status, new_run_id, unknown
+from nodevet.vet.packed import FEW, PackedHosts, PackedReport
+from nodevet.vet.use.context import VetContext
+from nodevet.vet.use.listener import VetListener
+from nodevet.vet.use.max_age import MaxAge
+
+JUDGING = 5.0  # seconds of CPU time for one host; a large one takes some hundredths
+GENERIC = "generic"
+NOT_REACHED = "the run was ended before this host was done"
+Save = Callable[[Visit, Host], None]
+
+
+def vet(
+    hosts: Sequence[Host],
+    context: VetContext,
+    options: Options,
+    *,
+    fail_on: Severity,
+    save: Save | None = None,
+    listener: VetListener | None = None,
+) -> Run:
+    """Visit the hosts and judge each as it comes in. A KeyboardInterrupt ends the run early."""
+    by_name = {host.name: host for host in hosts}
+    found = reports(visit(hosts, options), by_name, context, save)
+    return collect(hosts, found, context, fail_on=fail_on, listener=listener)
+
+
+def vet_saved(
+    hosts: Sequence[Host],
+    visits: Iterable[Visit],
+    context: VetContext,
+    *,
+    fail_on: Severity,
+    listener: VetListener | None = None,
+) -> Run:
+    """Judge visits that were saved earlier, of these hosts; none is visited."""
+    found = reports(iter(visits), {host.name: host for host in hosts}, context)
+    return collect(hosts, found, context, fail_on=fail_on, replayed=True, listener=listener)
+
+
+def collect(
+    hosts: Sequence[Host],
+    reports: Generator[HostReport] | Generator[HostReport | PackedReport],
+    context: VetContext,
+    *,
+    fail_on: Severity,
+    replayed: bool = False,
+    interrupted: bool = False,
+    listener: VetListener | None = None,
+) -> Run:
+    """The run that these reports are of; a KeyboardInterrupt ends it with what there is.
+
+    `interrupted`: so was the run of which it is.
+    """
+    hears = listener or VetListener()
+    started, clock = datetime.now().astimezone(), time.monotonic()
+    run_id = new_run_id(started)
+    done = PackedHosts()
+
+    def result() -> Run:
+        return Run(
+            id=run_id,
+            nodevet=__version__,
+            started=started.isoformat(timespec="seconds"),
+            seconds=round(time.monotonic() - clock, 3),
+            fail_on=fail_on,
+            interrupted=interrupted,
+            replayed=replayed,
+            only=context.only or UNSET,
+            skip=context.skip or UNSET,
+            baselines=_hashes(context, {host.baseline for host in done.summaries} - {""}),
+            hosts=done.ordered(host.name for host in hosts),
+        )
+
+    def take(*hosts: HostReport) -> None:
+        for host in hosts:
+            done.put(host)
+            hears.took(host)
+
+    hears.began(result(), tuple(host.name for host in hosts))
+    if len(hosts) > FEW:
+        gc.freeze()  # what is there stays: looking for garbage in it takes longer than to judge
+    try:
+        with closing(reports):
+            hears.visiting()
+            for each in reports:
+                if isinstance(each, HostReport):
+                    take(each)
+                    hears.advanced(each.host)
+                    continue
+                done.keep(each)
+                hears.took_packed(partial(done.whole, each))
+                hears.advanced(each.summary.host)
+        hears.visited()
+    except KeyboardInterrupt:
+        interrupted = True
+        hears.visited()
+    take(*told_apart(done.summaries, done.get))
+    take(*missing(hosts, frozenset(done.names)))
+    run = result()
+    if run.exit_code and not replayed and any(host.local for host in hosts):
+        last_verdict.forget()
+    hears.ended(run)
+    return run
+
+
+def _hashes(context: VetContext, used: Set[str]) -> dict[str, str]:
+    hashes = {one.label: one.sha256 for one in context.baselines if one.label in used}
+    if used - hashes.keys():
+        hashes |= {one.name: one.sha256 for one in context.shipped() if one.name in used}
+    return hashes
+
+
+class Vetted(msgspec.Struct, frozen=True, kw_only=True):
+    """One host's report, and the evidence that it is of: None if there is none to be used."""
+
+    report: HostReport
+    evidence: Evidence | None = None
+
+
+def recorded(visit: Visit, context: VetContext) -> Evidence | str:
+    """What the last look recorded of a host, or why that cannot be used."""
+    if context.since is None or visit.evidence is None:
+        return ""
+    return context.since.read(visit.host)
+
+
+def judge_visit(
+    visit: Visit,
+    host: Host,
+    context: VetContext,
+    then: Evidence | str = "",
+    *,
+    alike: LastFew | None = None,
+) -> Vetted:
+    """One visit, decoded once and judged; without usable evidence it keeps status and reason.
+
+    `then`: see `recorded`; `alike`: see `opened`.
+    """
+    blank = HostReport(
+        host=visit.host,
+        status=visit.status,
+        why=visit.why,
+        first_try=visit.first or msgspec.UNSET,
+        seconds=round(visit.seconds, 3),
+        groups=tuple(sorted(host.groups)),
+        arrived=age.instant(visit.at),
+    )
+    if visit.evidence is None:
+        return Vetted(report=blank)
+    try:
+        evidence = opened(visit.evidence, alike=alike)
+    except EvidenceError as error:
+        failed = msgspec.structs.replace(blank, status=Status.PROBE_FAILED, why=str(error))
+        return Vetted(report=failed)
+    if context.since is not None:
+        evidence = context.since.compared(visit.host, evidence, then)
+    return Vetted(report=_judged(evidence, blank, host, context), evidence=evidence)
+
+
+def _judged(evidence: Evidence, blank: HostReport, host: Host, context: VetContext) -> HostReport:
+    data = evidence[HostInfo].data
+    named = judge_hostname(host, evidence)
+    known = msgspec.structs.replace(
+        blank,
+        machine_id=data.machine_id if data else None,
+        boot_id=data.boot_id if data else None,
+        gpu_uuids=own_gpus(evidence) or msgspec.UNSET,
+        clock=age.instant(data.clock_s if data else None),
+        findings=(named,) if named else (),
+        facts=facts_of(evidence),
+    )
+    if context.age and (why := _too_old(known, context.age)):
+        old = unknown(why=why, check=age.CHECK, advice=age.ADVICE)
+        return msgspec.structs.replace(known, findings=(old,))
+    baseline = context.chosen or choose(context.baselines, evidence, host)
+    if isinstance(baseline, str):
+        least = _stand_in(evidence, host, context)
+        told = f"; until then judged by the shipped {least.name}" if least else ""
+        advice = _what_to_judge_by(least, host)
+        none = unknown(why=baseline + told, check=CHECK, advice=advice)
+        known = msgspec.structs.replace(known, findings=(*known.findings, none))
+        if least is None:
+            return known
+        baseline = least
+    findings = judge(
+        evidence, baseline, context.catalog, host=blank.host, today=context.today, late=_budget()
+    )
+    counted = (one for one in findings if one.severity is not Severity.SHADOW)
+    return msgspec.structs.replace(
+        known,
+        baseline=baseline.label,
+        findings=(*known.findings, *counted),
+        shadow=tuple(one for one in findings if one.severity is Severity.SHADOW) or msgspec.UNSET,
+    )
+
+
+def _what_to_judge_by(least: Baseline | None, host: Host) -> str:
+    """What to do about a host that no baseline fits: take what stood in, or write one."""
+    target = "@local" if host.local else host.name
+    written = f"`nodevet capture {target} -o FILE` writes one of this node as it is"
+    return f"if {least.name} is enough, `-b {least.name}`; {written}" if least else written
+
+
+def _stand_in(evidence: Evidence, host: Host, context: VetContext) -> Baseline | None:
+    """What a host is judged by all the same if no baseline could be chosen, so that its faults are
+    seen: the shipped one that fits if none of the project's does; on this machine, `generic`.
+
+    It stays unknown which one would be right: the host does not come to ok by it.
+    """
+    if none_fits(context.baselines, evidence, host):
+        found = choose(context.shipped(), evidence, host)
+        if isinstance(found, Baseline):
+            return found
+    if not host.local:
+        return None
+    every = (*context.baselines, *context.shipped())
+    return next((one for one in every if one.name == GENERIC and one.applies is None), None)
+
+
+def _too_old(report: HostReport, limit: MaxAge) -> str:
+    return age.too_old(report.arrived, report.clock, now=limit.now, most=limit.most)
+
+
+def _budget() -> Callable[[], bool]:
+    """Whether judging, from now on, has taken longer than one host may hold up the others.
+
+    No more CPU time has passed than time, which is far cheaper to ask."""
+    end, soonest = time.thread_time() + JUDGING, time.monotonic() + JUDGING
+    return lambda: time.monotonic() > soonest and time.thread_time() > end
+
+
+def reports(
+    visits: Iterator[Visit],
+    hosts: Mapping[str, Host],
+    context: VetContext,
+    save: Save | None = None,
+) -> Generator[HostReport]:
+    """The report of every visit as it comes in; see `vetted`."""
+    with closing(vetted(visits, hosts, context, save)) as found:
+        for one in found:
+            yield one.report
+
+
+def vetted(
+    visits: Iterator[Visit],
+    hosts: Mapping[str, Host],
+    context: VetContext,
+    save: Save | None = None,
+) -> Generator[Vetted]:
+    """Every visit judged as it comes in, after `save` had it.
+
+    Hosts that the run did not get to are saved as that, or what an earlier run saved of
+    them would be taken for theirs.
+    """
+    left = dict(hosts)
+    try:
+        for visit in visits:
+            host = left.pop(visit.host)
+            then = recorded(visit, context)  # before `save` replaces its file
+            if save is not None:
+                save(visit, host)
+            yield judge_visit(visit, host, context, then)
+    finally:
+        if isinstance(visits, Generator):
+            visits.close()
+        if save is not None:
+            for host in left.values():
+                save(Visit(host.name, Status.INTERRUPTED, NOT_REACHED), host)
+
+
+def missing(hosts: Iterable[Host], done: Set[str]) -> Iterator[HostReport]:
+    """A report for every host that a run did not get to."""
+    for host in hosts:
+        if host.name not in done:
+            yield HostReport(host=host.name, status=Status.INTERRUPTED, why=NOT_REACHED)
