@@ -16,14 +16,13 @@ says so, and `persistence_mode` comes first. A node with a GPU that does not res
 or does not tell its mode, is refused as a whole, since the unit sets every GPU.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
 from nodevet.checks.compute_mode import Params
 from nodevet.evidence.document import Evidence
 from nodevet.fixing import gpus
 from nodevet.fixing.boot_unit import BootUnit
 from nodevet.fixing.model import Fix, FixError, PlannedChange, Risk
-from nodevet.fixing.operation import Commands, operation, perform
 from nodevet.model import Finding
 
 BOOT = BootUnit("compute_mode")
@@ -52,13 +51,6 @@ def plan(
 
 def words(mode: str) -> tuple[str, ...]:
     return ("-c", mode)
-
-
-@operation
-def compute_mode(modes: Mapping[str, str]) -> Commands:
-    """In a pyinfra deploy: `compute_mode({"GPU-...": "DEFAULT", ...})`, every GPU of the host."""
-    settings = [(gpu, words(mode)) for gpu, mode in modes.items()]
-    yield from perform(BOOT.deployed(settings))
 
 
 FIX = Fix(plan=plan, risk=Risk.IDLE, after=(*BOOT.after, "ecc_mode"))

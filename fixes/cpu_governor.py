@@ -29,7 +29,6 @@ from nodevet.evidence.document import Evidence
 from nodevet.evidence.lists import numbers
 from nodevet.fixing.kernel_files import conf, rule
 from nodevet.fixing.model import Fix, FixError, PlannedChange, Risk
-from nodevet.fixing.operation import Commands, operation, perform
 from nodevet.model import Finding, Verdict
 from nodevet.resource import Actions, Resource, RunCommand
 
@@ -113,12 +112,6 @@ def actions(governor: str, policies: Sequence[int] = ()) -> Actions:
         conf(RULE, lines),
         RunCommand(words=("systemd-tmpfiles", "--create", RULE)),
     )
-
-
-@operation
-def cpu_governor(governor: str) -> Commands:
-    """In a pyinfra deploy: `cpu_governor("performance")`."""
-    yield from perform(actions(governor))
 
 
 FIX = Fix(plan=plan, risk=Risk.LIVE, after=("gpu_clocks",))

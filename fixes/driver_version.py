@@ -35,7 +35,6 @@ from nodevet.evidence.gpu import Gpus
 from nodevet.evidence.modules import Modules
 from nodevet.evidence.packages import Package, Packages
 from nodevet.fixing.model import EVERY, Fix, FixError, PlannedChange, Risk
-from nodevet.fixing.operation import Commands, operation, perform
 from nodevet.model import Finding, Verdict
 from nodevet.remote.probe.collectors.packages import NAME, NOT_INSTALLED, VERSION, carried
 from nodevet.resource import Actions, Resource
@@ -291,19 +290,6 @@ def only(names: Sequence[str]) -> str:
         '*) echo "nodevet: $name would change too, and is not in the plan" >&2; exit 1 ;; '
         "esac; done"
     )
-
-
-@operation
-def driver_version(version: str, packages: Sequence[str]) -> Commands:
-    """In a pyinfra deploy: `driver_version("550.90.07-0ubuntu1", packages=["nvidia-driver-550",
-    ...])`, the packages' version and all that are to have it; they are installed already. Then
-    reboot the host."""
-    if not packages or not VERSION.match(version) or not all(map(NAME.match, packages)):
-        raise ValueError(
-            "driver_version: give a version and the names of packages, as apt has them"
-        )
-    targets = [Target(name, version, automatic=False) for name in packages]
-    yield from perform(actions(targets, down=True, change_held=True))
 
 
 def asks(params: Params) -> Mapping[str, tuple[str, ...]]:

@@ -15,15 +15,14 @@ pending one is reverted, and nothing changes.
 with the mode.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
 from nodevet.checks.ecc_mode import Params
 from nodevet.evidence.document import Evidence
 from nodevet.fixing import gpus
-from nodevet.fixing.boot_unit import now, switch
+from nodevet.fixing.boot_unit import switch
 from nodevet.fixing.gpus import FailedGpu
 from nodevet.fixing.model import Fix, PlannedChange, Risk
-from nodevet.fixing.operation import Commands, operation, perform
 from nodevet.model import Finding
 
 
@@ -52,12 +51,6 @@ def change(
         effective=effective,
         note=note,
     )
-
-
-@operation
-def ecc_mode(enabled: Mapping[str, bool]) -> Commands:
-    """In a pyinfra deploy: `ecc_mode({"GPU-...": True, ...})`; then reboot the host."""
-    yield from perform(now((gpu, switch("-e", on)) for gpu, on in enabled.items()))
 
 
 FIX = Fix(plan=plan, risk=Risk.REBOOT, after=("mig_mode",))

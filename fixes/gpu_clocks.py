@@ -21,8 +21,7 @@ mode off the driver forgets the clocks when the GPU's last client leaves; the pl
 tell its clocks, is refused as a whole, since the unit sets every GPU.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from types import MappingProxyType
+from collections.abc import Iterator, Sequence
 
 from nodevet.checks.gpu_clocks import Params, fields, reference
 from nodevet.evidence.document import Evidence
@@ -30,7 +29,6 @@ from nodevet.fixing import gpus
 from nodevet.fixing.boot_unit import MODES, BootUnit, Words
 from nodevet.fixing.gpus import Named
 from nodevet.fixing.model import Fix, FixError, PlannedChange, Risk
-from nodevet.fixing.operation import Commands, operation, perform
 from nodevet.model import Finding
 
 APPLICATION = ("app_clock_memory_mhz", "app_clock_graphics_mhz")  # in the order of -ac
@@ -101,27 +99,6 @@ def resolved(named: Named, clock: str, wanted: int | str) -> int:
     if mhz <= 0:
         raise FixError(f"{named.label}: {reference(clock, wanted)}: NVML says {mhz}")
     return mhz
-
-
-@operation
-def gpu_clocks(
-    applications: Mapping[str, tuple[int, int]],
-    locked_graphics: Mapping[str, int] = MappingProxyType({}),
-    locked_memory: Mapping[str, int] = MappingProxyType({}),
-) -> Commands:
-    """In a pyinfra deploy: `gpu_clocks({"GPU-...": (2619, 1980), ...})`, every GPU of the host.
-
-    All in MHz; `applications` are pairs of memory and graphics.
-    """
-    settings = [
-        *(
-            (gpu, ("-ac", f"{memory},{graphics}"))
-            for gpu, (memory, graphics) in applications.items()
-        ),
-        *((gpu, ("-lgc", f"{mhz},{mhz}")) for gpu, mhz in locked_graphics.items()),
-        *((gpu, ("-lmc", f"{mhz},{mhz}")) for gpu, mhz in locked_memory.items()),
-    ]
-    yield from perform(BOOT.deployed(settings))
 
 
 FIX = Fix(plan=plan, risk=Risk.LIVE, after=BOOT.after)

@@ -30,7 +30,6 @@ from nodevet.evidence.host import HostInfo
 from nodevet.evidence.modules import Modules
 from nodevet.fixing.kernel_files import conf
 from nodevet.fixing.model import Fix, FixError, PlannedChange, Risk
-from nodevet.fixing.operation import Commands, operation, perform
 from nodevet.model import Finding, Verdict
 from nodevet.resource import Resource, RunCommand, module
 from nodevet.resource.file import WriteFile
@@ -129,17 +128,6 @@ def load(wanted: Sequence[str]) -> tuple[WriteFile, ...]:
 
 def deny(unwanted: Sequence[str]) -> tuple[WriteFile, ...]:
     return tuple(conf(DENY.format(name), [f"blacklist {name}"]) for name in unwanted)
-
-
-@operation
-def kernel_modules(loaded: Sequence[str] = (), absent: Sequence[str] = ()) -> Commands:
-    """In a pyinfra deploy: `kernel_modules(loaded=["nvidia_uvm"], absent=["nouveau"])`; what is
-    absent is so after the next boot."""
-    params = Params(loaded=tuple(loaded), absent=tuple(absent))
-    runs = map(module.load, params.loaded)
-    yield from perform(
-        (*(load(params.loaded) if params.loaded else ()), *deny(params.absent), *runs)
-    )
 
 
 FIX = Fix(plan=plan, risk=Risk.REBOOT, after=())

@@ -19,7 +19,7 @@ set them again, else vet again. A node with a GPU that does not respond, or does
 tell its mode, is refused as a whole, since the unit sets every GPU.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 
 from nodevet.checks.mig_mode import Params
@@ -28,7 +28,6 @@ from nodevet.fixing import gpus
 from nodevet.fixing.boot_unit import BootUnit, switch
 from nodevet.fixing.gpus import Named
 from nodevet.fixing.model import Fix, FixError, PlannedChange, Risk
-from nodevet.fixing.operation import Commands, operation, perform
 from nodevet.model import Finding
 
 ON = "no slices are made: jobs find none before the layout is applied"
@@ -72,13 +71,6 @@ def keeps(named: Named) -> bool:
     if named.gpu.gpu_architecture is None:
         raise FixError(f"{named.label}: gpu_architecture: {named.gpu.why('gpu_architecture')}")
     return named.gpu.gpu_architecture == "AMPERE"
-
-
-@operation
-def mig_mode(enabled: Mapping[str, bool]) -> Commands:
-    """In a pyinfra deploy: `mig_mode({"GPU-...": False, ...})`, every GPU of the host."""
-    settings = [(gpu, switch("-mig", on)) for gpu, on in enabled.items()]
-    yield from perform(BOOT.deployed(settings))
 
 
 FIX = Fix(plan=plan, risk=Risk.DRAIN, after=BOOT.after)

@@ -42,7 +42,6 @@ from nodevet.evidence.processes import Process, Processes, service_of
 from nodevet.evidence.services import UNIT_NAME
 from nodevet.fixing.gpus import alike
 from nodevet.fixing.model import Fix, FixError, PlannedChange, Risk
-from nodevet.fixing.operation import Commands, operation, perform
 from nodevet.fixing.partly import planned
 from nodevet.model import Finding, Verdict
 from nodevet.resource import Actions, Resource
@@ -233,16 +232,6 @@ def actions(
         SetUnit(name=service, restart=True) if restart else RELOAD,
         *(bind(pid, place.cpus) for pid in pids),
     )
-
-
-@operation
-def numa_binding(
-    service: str, cpus: str, nodes: str, memory: bool = True, restart: bool = False
-) -> Commands:
-    """In a pyinfra deploy: `numa_binding("vllm.service", cpus="0-55,112-167", nodes="0")`."""
-    if not SERVICE.fullmatch(service) or not (CPUS.fullmatch(cpus) and CPUS.fullmatch(nodes)):
-        raise ValueError("numa_binding: a service, a list of CPUs and one of NUMA nodes")
-    yield from perform(actions(service, Home(cpus, nodes), memory=memory, restart=restart))
 
 
 FIX = Fix(plan=plan, risk=Risk.DRAIN, options=("now", "restart"), after=("swap",))

@@ -33,9 +33,8 @@ from nodevet.evidence.document import Evidence
 from nodevet.evidence.services import Unit as Shown
 from nodevet.evidence.services import Units
 from nodevet.fixing import gpus
-from nodevet.fixing.boot_unit import BootUnit, Setting, command, now, switch
+from nodevet.fixing.boot_unit import BootUnit, Setting, command, switch
 from nodevet.fixing.model import Fix, FixError, PlannedChange, Risk
-from nodevet.fixing.operation import Commands, operation, perform
 from nodevet.model import Finding
 from nodevet.resource import Actions, Resource
 from nodevet.resource.file import WriteFile
@@ -144,20 +143,6 @@ def changed(actions: Actions) -> tuple[Resource, ...]:
     """What these actions name: files first, then units."""
     named = [each.resource for each in actions if each.resource]
     return tuple(sorted(named, key=lambda each: each.kind))
-
-
-@operation
-def persistence_mode(enabled: Mapping[str, bool], daemon: bool = False) -> Commands:
-    """In a pyinfra deploy: `persistence_mode({"GPU-...": True, ...})`, every GPU of the host.
-
-    `daemon`: the host has nvidia-persistenced.service, which becomes the owner where all are on.
-    """
-    settings = [(gpu, switch("-pm", on)) for gpu, on in enabled.items()]
-    if daemon and all(enabled.values()):
-        owner = of_daemon(settings, enable=True, start=True, other=True)
-    else:
-        owner = of_own(settings, other=daemon)
-    yield from perform((*owner, *now(settings)))
 
 
 def asks(params: Params) -> Mapping[str, tuple[str, ...]]:

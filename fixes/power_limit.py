@@ -19,7 +19,7 @@ allow the watts is refused: the baseline is for another board. A node with a GPU
 respond is refused as a whole, since the unit sets every GPU.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
 from nodevet.checks.power_limit import Params, watts
 from nodevet.evidence.document import Evidence
@@ -27,7 +27,6 @@ from nodevet.fixing import gpus
 from nodevet.fixing.boot_unit import BootUnit
 from nodevet.fixing.gpus import Named
 from nodevet.fixing.model import Fix, FixError, PlannedChange, Risk
-from nodevet.fixing.operation import Commands, operation, perform
 from nodevet.model import Finding
 
 BOOT = BootUnit("power_limit")
@@ -83,13 +82,6 @@ def words(mw: int) -> tuple[str, ...]:
     (('-pl', '700'), ('-pl', '387.5'))
     """
     return ("-pl", f"{watts(mw):.10g}")
-
-
-@operation
-def power_limit(limits: Mapping[str, float]) -> Commands:
-    """In a pyinfra deploy: `power_limit({"GPU-...": 700, ...})`, in watt, every GPU of the host."""
-    settings = [(gpu, words(round(limit * 1000))) for gpu, limit in limits.items()]
-    yield from perform(BOOT.deployed(settings))
 
 
 FIX = Fix(plan=plan, risk=Risk.LIVE, after=(*BOOT.after, "compute_mode"))

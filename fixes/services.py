@@ -25,7 +25,6 @@ from nodevet.evidence.document import Evidence
 from nodevet.evidence.services import Unit as Shown
 from nodevet.evidence.services import Units
 from nodevet.fixing.model import Fix, FixError, PlannedChange, Risk
-from nodevet.fixing.operation import Commands, operation, perform
 from nodevet.fixing.partly import planned
 from nodevet.model import Finding, Verdict
 from nodevet.resource import Actions, Resource, RunCommand
@@ -116,12 +115,6 @@ def actions(name: str, *, running: bool | None, enabled: bool | None, reset: boo
     if reset:
         found.append(RunCommand(words=("systemctl", "reset-failed", "--", name)))
     return tuple(found)
-
-
-@operation
-def services(name: str, running: bool | None = None, enabled: bool | None = None) -> Commands:
-    """In a pyinfra deploy: `services("nvidia-persistenced.service", running=True)`."""
-    yield from perform(actions(name, running=running, enabled=enabled, reset=False))
 
 
 FIX = Fix(plan=plan, risk=Risk.DRAIN, after=("kernel_modules",))

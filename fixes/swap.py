@@ -31,10 +31,9 @@ from nodevet.evidence.document import Evidence
 from nodevet.evidence.memory import Fstab, Memory, SwapUnit
 from nodevet.evidence.memory import Swap as Active
 from nodevet.fixing.model import Fix, FixError, PlannedChange, Risk
-from nodevet.fixing.operation import Commands, operation, perform
 from nodevet.model import Finding, Verdict
 from nodevet.remote.fstab import is_on_at_boot
-from nodevet.resource import Actions, Resource, RunCommand
+from nodevet.resource import Actions, Resource
 from nodevet.resource.file import WriteFile
 from nodevet.resource.swap import off
 from nodevet.resource.unit import RELOAD, SetUnit
@@ -45,7 +44,6 @@ HAND_MADE = "/etc/systemd/system/"
 NAME = re.compile(r"/[!-\[\]-~]+")  # printable, without the backslash of an escape
 SHARE = 2  # what is swapped out must fit into MemAvailable so many times
 SECONDS = 900  # that swapoff may take to read back what is swapped out
-LINE = r"^[[:space:]]*[^#[:space:]]+[[:space:]]+[^[:space:]]+[[:space:]]+swap([[:space:]].*)?$"
 
 
 def plan(
@@ -174,22 +172,6 @@ def actions(table: WriteFile | None, units: Iterable[str], names: Iterable[str])
         *((table, RELOAD) if table else ()),
         *(SetUnit(name=unit, masked=True) for unit in units),
         *(off(name, seconds=SECONDS) for name in names),
-    )
-
-
-@operation
-def swap() -> Commands:
-    """In a pyinfra deploy: `swap()`: the lines of /etc/fstab commented out, and all swap off."""
-    noauto = r"/[[:space:],]noauto([[:space:],]|$)/!"
-    script = f"{noauto}s/{LINE}/{MARK}&/"
-    yield from perform(
-        (
-            RunCommand(
-                words=("sed", "--in-place", "--regexp-extended", "--expression", script, FSTAB)
-            ),
-            RELOAD,
-            RunCommand(words=("swapoff", "--all"), seconds=SECONDS),
-        )
     )
 
 

@@ -20,14 +20,12 @@ happens, for net.* at least. An empty value cannot be written.
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from nodevet.checking.params import params_of
 from nodevet.checks.sysctl import ParameterLimits, Params, equal, number
 from nodevet.evidence.core import NOT_ASKED
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.sysctl import Parameter, Parameters
 from nodevet.fixing import kernel_files
 from nodevet.fixing.model import Fix, FixError, PlannedChange, Risk
-from nodevet.fixing.operation import Commands, operation, perform
 from nodevet.model import Finding, Verdict
 from nodevet.remote.probe.collectors.sysctl import path_of
 from nodevet.resource import Actions
@@ -95,17 +93,6 @@ def actions(conf: Mapping[str, str], now: Mapping[str, str]) -> Actions:
     """`conf`: what is set at every boot, `now`: what is set now; values by name."""
     lines = [f"{name} = {value}" for name, value in sorted(conf.items())]
     return kernel_files.actions(CONF, lines, {path_of(name): now[name] for name in now})
-
-
-@operation
-def sysctl(values: Mapping[str, int | str]) -> Commands:
-    """In a pyinfra deploy: `sysctl({"kernel.numa_balancing": 0, ...})`, all that nodevet is
-    to own: the file says nothing else."""
-    wanted = params_of(Params, dict(values)).parameters
-    if any(isinstance(value, ParameterLimits) or value == "" for value in wanted.values()):
-        raise ValueError("sysctl: give each parameter one value")
-    told = {name: str(value) for name, value in wanted.items()}
-    yield from perform(actions(told, told))
 
 
 FIX = Fix(plan=plan, risk=Risk.LIVE, after=("transparent_hugepage",))

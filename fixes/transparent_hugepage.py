@@ -22,7 +22,6 @@ from nodevet.evidence.document import Evidence
 from nodevet.evidence.memory import Memory
 from nodevet.fixing import kernel_files
 from nodevet.fixing.model import Fix, FixError, PlannedChange, Risk
-from nodevet.fixing.operation import Commands, operation, perform
 from nodevet.model import Finding, Verdict
 from nodevet.resource import Actions
 
@@ -62,14 +61,6 @@ def actions(rule: dict[str, str], now: dict[str, str]) -> Actions:
     """`rule`: what is written at every boot, `now`: what is written now; words by file."""
     lines = [kernel_files.rule(f"{FOLDER}/{field}", word) for field, word in rule.items()]
     return kernel_files.actions(RULE, lines, {f"{FOLDER}/{field}": now[field] for field in now})
-
-
-@operation
-def transparent_hugepage(enabled: str | None = None, defrag: str | None = None) -> Commands:
-    """In a pyinfra deploy: `transparent_hugepage(enabled="madvise", defrag="madvise")`."""
-    words = {"enabled": enabled, "defrag": defrag}
-    given = {field: word for field, word in words.items() if word is not None}
-    yield from perform(actions(given, given))
 
 
 FIX = Fix(plan=plan, risk=Risk.LIVE, after=("cpu_governor",))

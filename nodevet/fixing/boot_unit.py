@@ -10,7 +10,6 @@ import msgspec
 
 from nodevet.resource import Actions, Resource
 from nodevet.resource.file import WriteFile
-from nodevet.resource.gpu import nvidia_smi
 from nodevet.resource.unit import SetUnit
 
 Words = tuple[str, ...]
@@ -84,11 +83,6 @@ class BootUnit(msgspec.Struct, frozen=True):
             SetUnit(name=self.name, enabled=True),
         )
 
-    def deployed(self, settings: Iterable[Setting]) -> Actions:
-        """The unit, and each GPU set now: what an operation does that knows nothing of the node."""
-        told = tuple(settings)
-        return (*self.actions(told), *now(told))
-
 
 def command(settings: Iterable[Setting]) -> str:
     """The command of a unit that sets all this, in the order of the GPUs' names.
@@ -102,7 +96,3 @@ def command(settings: Iterable[Setting]) -> str:
             raise ValueError(f"{word!r} cannot be a word of a systemd unit of nodevet's")
     rows = [f"    nvidia-smi -i {gpu} {' '.join(words)} || failed=1; \\\n" for gpu, words in told]
     return f"/bin/sh -c '\\\n    failed=0; \\\n{''.join(rows)}    exit $$failed'"
-
-
-def now(settings: Iterable[Setting]) -> Actions:
-    return tuple(nvidia_smi(gpu, *words) for gpu, words in settings)

@@ -1,4 +1,4 @@
-"""Reaching nodes. With fixes/ the only importer of pyinfra, and only in the shard process.
+"""Reaching nodes. With resource/ the only importer of pyinfra, and only in the shard process.
 
 `visit` goes to every host and yields how each visit ended. Importing this package
 must stay cheap: the shard process does it before it patches gevent, and a

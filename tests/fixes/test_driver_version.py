@@ -242,15 +242,6 @@ def test_apt_is_ended_where_it_would_change_another_package(lines, code):
     assert ("is not in the plan" in done.stderr) is bool(code)
 
 
-def test_an_operation_takes_names_and_a_version():
-    operation = driver_version.driver_version._inner
-    commands = list(operation(NEW + END, packages=[DRIVER, COMPUTE]))
-    assert [str(command).split()[1] for command in commands] == ["env", "apt-mark"]
-    for version, names in ((NEW, []), ("1;x", [DRIVER]), (NEW, ["-o"])):
-        with pytest.raises(ValueError, match="give a version"):
-            list(operation(version, packages=names))
-
-
 def test_a_run_says_how_long_it_may_take_only_where_it_does(plan):
     (change,) = plan("driver_version", NEW, node(*three(NEW)))
     install, *_, hold = msgspec.json.decode(msgspec.json.encode(change.actions))

@@ -9,7 +9,7 @@ import pytest
 from nodevet.checking.params import params_of
 from nodevet.fixes import numa_binding
 from nodevet.fixing.model import FixError, PlannedChange, Risk
-from nodevet.resource import Resource, RunCommand, State, perform, restore
+from nodevet.resource import Resource, RunCommand, State, restore
 from nodevet.resource.file import WriteFile
 from nodevet.resource.unit import SetUnit
 
@@ -311,15 +311,6 @@ def test_every_mode_can_be_put_back(asked):
         RunCommand(words=("taskset", "-p", "-c", "3", "104")),
         RELOAD,
     }
-
-
-def test_as_an_operation():
-    found = list(numa_binding.numa_binding._inner("train.service", "0-31,64-95", "0", restart=True))
-    wanted = (WriteFile(path=DROP_IN, content=TEXT), SetUnit(name="train.service", restart=True))
-    assert [str(each) for each in found] == [str(each) for each in perform(wanted)]
-    for bad in (("x", "0", "0"), ("x.service", "0;1", "0"), ("x.service", "0", "0\nUser=y")):
-        with pytest.raises(ValueError, match="numa_binding"):
-            list(numa_binding.numa_binding._inner(*bad))
 
 
 def test_a_plan_needs_no_pyinfra():

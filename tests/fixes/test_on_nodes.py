@@ -4,8 +4,6 @@ All that is wrong is described, so that it is wrong again at every boot unless a
 boot-time owner sets it. One story is lived through once; the tests ask what came of it.
 """
 
-import subprocess
-import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -245,56 +243,3 @@ def test_what_was_is_put_back_exactly(lives: dict[str, Life], node: str) -> None
     assert moments["undone and rebooted"].tree == moments["wrong"].tree
     assert moments["undone and rebooted"].settings == moments["wrong"].coming
     assert moments["fixed"].coming != moments["wrong"].coming
-
-
-INVENTORY = """\
-hosts = [({address!r}, {{
-    "ssh_user": "root",
-    "ssh_key": {key!r},
-    "ssh_known_hosts_file": {known_hosts!r},
-    "ssh_strict_host_key_checking": "yes",
-}})]
-"""
-DEPLOY = """\
-from nodevet.fixes.compute_mode import compute_mode
-from nodevet.fixes.cpu_governor import cpu_governor
-from nodevet.fixes.ecc_mode import ecc_mode
-from nodevet.fixes.gpu_clocks import gpu_clocks
-from nodevet.fixes.mig_mode import mig_mode
-from nodevet.fixes.persistence_mode import persistence_mode
-from nodevet.fixes.power_limit import power_limit
-
-GPUS = {gpus!r}
-persistence_mode(dict.fromkeys(GPUS, True), daemon=True)
-mig_mode(dict.fromkeys(GPUS, False))
-ecc_mode(dict.fromkeys(GPUS, True))
-compute_mode(dict.fromkeys(GPUS, "DEFAULT"))
-power_limit(dict.fromkeys(GPUS, 700), _sudo=False)
-gpu_clocks(dict.fromkeys(GPUS, (2619, 1980)))
-cpu_governor("performance")
-"""
-
-
-def test_a_plain_pyinfra_deploy_does_the_same(
-    stories: Stories, lives: dict[str, Life], tmp_path: Path
-) -> None:
-    host = stories.fleet.hosts["h100"]
-    before = lives["h100"].moments["undone and rebooted"].evidence
-    assert before[Gpus].data is not None
-    gpus = [gpu.uuid for gpu in before[Gpus].data.gpus or ()]
-    (tmp_path / "inventory.py").write_text(
-        INVENTORY.format(address=host.address, key=host.key_file, known_hosts=host.known_hosts)
-    )
-    (tmp_path / "deploy.py").write_text(DEPLOY.format(gpus=gpus))
-    done = subprocess.run(
-        [sys.executable, "-m", "pyinfra", "-y", "inventory.py", "deploy.py"],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    with SshExecutor([host], Options(asks=ASKS)) as worker:
-        moment = stories.moment(worker, "h100")
-    assert moment.coming == lives["h100"].moments["fixed"].coming
-    assert set(moment.tree) == set(lives["h100"].moments["fixed"].tree)

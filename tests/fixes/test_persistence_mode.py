@@ -2,7 +2,7 @@
 
 import pytest
 
-from nodevet.fixes.persistence_mode import DROP_IN, PATH, persistence_mode
+from nodevet.fixes.persistence_mode import DROP_IN, PATH
 from nodevet.fixing.model import FixError, Risk
 from nodevet.resource import Resource, RunCommand
 from nodevet.resource.file import WriteFile
@@ -126,11 +126,3 @@ def test_a_lost_gpu_refuses_the_node(plan, h100):
     gone = {"persistence_mode": None, "errors": {"handle": "NVML_ERROR_GPU_IS_LOST"}}
     with pytest.raises(FixError, match="GPU 1: NVML: NVML_ERROR_GPU_IS_LOST"):
         plan("persistence_mode", True, {"gpu": h100(OFF, gone), "services": units(ENABLED)})
-
-
-@pytest.mark.parametrize(
-    ("on", "daemon", "count"), [(True, True, 5), (True, False, 3), (False, True, 4)]
-)
-def test_as_an_operation(on, daemon, count):
-    commands = list(persistence_mode._inner({"GPU-1": on}, daemon=daemon))
-    assert len(commands) == count

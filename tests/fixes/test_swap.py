@@ -2,12 +2,9 @@
 
 import base64
 import re
-import subprocess
-from pathlib import Path
 
 import pytest
 
-from nodevet.fixes import swap
 from nodevet.fixing.model import FixError, Risk
 from nodevet.resource import Resource, RunCommand, State, restore
 from nodevet.resource.file import WriteFile
@@ -187,22 +184,3 @@ def test_back_with_priority_and_discard_and_in_the_kernels_order():
         SetUnit(name="dev-sda2.swap", running=True, masked=False),
     )
     assert restore(table)[1:] == (RunCommand(words=("systemctl", "daemon-reload")),)
-
-
-# --- in a pyinfra deploy
-
-
-def test_the_operation_comments_out_the_same_lines(tmp_path: Path):
-    edit, reload, turn_off = swap.swap._inner()
-    assert (str(reload), str(turn_off)) == (
-        "exec systemctl daemon-reload",
-        "exec swapoff --all",
-    )
-    text = TABLE.replace("\u2028", "")  # which sed takes for no space
-    table = tmp_path / "fstab"
-    table.write_text(text)
-    subprocess.run(["sh", "-c", str(edit).replace("/etc/fstab", str(table))], check=True)
-    assert table.read_text() == OFF.replace("\u2028", "")
-    once = table.read_text()
-    subprocess.run(["sh", "-c", str(edit).replace("/etc/fstab", str(table))], check=True)
-    assert table.read_text() == once

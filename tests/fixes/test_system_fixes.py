@@ -6,7 +6,6 @@ import sys
 import msgspec
 import pytest
 
-from nodevet.fixes import kernel_modules, services, sysctl, transparent_hugepage
 from nodevet.fixing.model import FixError, Risk
 from nodevet.resource import Resource, RunCommand, State, perform, restore
 from nodevet.resource.file import WriteFile
@@ -351,24 +350,3 @@ def test_a_plan_needs_no_pyinfra():
         "sys.exit('pyinfra' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code], cwd="/").returncode == 0
-
-
-@pytest.mark.parametrize(
-    ("operation", "arguments", "count"),
-    [
-        (transparent_hugepage.transparent_hugepage, {"enabled": "madvise"}, 2),
-        (sysctl.sysctl, {"values": {"kernel.numa_balancing": 0, "vm.swappiness": 10}}, 3),
-        (services.services, {"name": "a.service", "running": True}, 1),
-        (kernel_modules.kernel_modules, {"loaded": ["a-b"], "absent": ["c"]}, 4),
-    ],
-)
-def test_as_an_operation(operation, arguments, count):
-    assert len(list(operation._inner(**arguments))) == count
-
-
-def test_an_operation_refuses_what_is_no_single_value():
-    for value in ({"maximum": 10}, ""):
-        with pytest.raises(ValueError, match="one value"):
-            list(sysctl.sysctl._inner({"vm.swappiness": value}))
-    with pytest.raises(ValueError, match="regex"):
-        list(sysctl.sysctl._inner({"vm.swappiness\nkernel.x": 1}))
