@@ -16,22 +16,9 @@ Hyper-V's MSR fail. Any other is unknown, unless the baseline names it.
 available, writing `tsc` to `current_clocksource` holds until the next boot.
 """
 
-from collections.abc import Iterator
-
-from nodevet.evidence.core import unread
-from nodevet.evidence.document import Evidence
+from nodevet.checking.one_value import node_value, ok_if
 from nodevet.evidence.kernel import Kernel
-from nodevet.model import (
-    NODE,
-    Area,
-    Check,
-    CheckParams,
-    Finding,
-    Severity,
-    fail,
-    ok,
-    unknown,
-)
+from nodevet.model import Area, CheckParams, Finding, unknown
 
 CHEAP = (
     "tsc",
@@ -67,30 +54,19 @@ class Params(CheckParams):
     """As the kernel names them; without it, every one that is cheap to read."""
 
 
-def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
-    section = evidence[Kernel]
-    if section.data is None:
-        yield unknown(why=f"kernel: {section.why}")
-        return
-    current = section.data.clocksource
+def judge(params: Params, current: str, available: tuple[str, ...] | None) -> Finding:
     if not current:
-        yield unread(NODE, section.data, "clocksource")
-        return
-    wanted = params.one_of or CHEAP
+        return unknown(why="clocksource: not in the evidence")
+    right = current in (params.one_of or CHEAP)
+    if not right and not params.one_of and current not in DEAR:
+        return unknown(
+            why=f"{current[:60]}: not known how long it takes to read; name it in one_of"
+        )
     expected = " or ".join(params.one_of) if params.one_of else "a cheap one"
-    if current in wanted:
-        yield ok(expected=expected, actual=current)
-    elif params.one_of or current in DEAR:
-        there = "tsc" in (section.data.clocksources or ())
-        yield fail(expected=expected, actual=current, advice=STILL_THERE if there else GIVEN_UP)
-    else:
-        yield unknown(why=f"{current[:60]}: not known how long it takes to read; name it in one_of")
+    advice = STILL_THERE if "tsc" in (available or ()) else GIVEN_UP
+    return ok_if(right, expected=expected, actual=current, advice=advice)
 
 
-CHECK = Check(
-    params=Params,
-    area=Area.CPU,
-    reads=("kernel.clocksource",),
-    judge=judge,
-    severity=Severity.WARNING,
+CHECK = node_value(
+    Params, Kernel, "clocksource", also=("clocksources",), judge=judge, area=Area.CPU
 )

@@ -12,15 +12,13 @@ DEFAULT a stray process can share a GPU with a job unseen.
 with persistence mode off as soon as the GPU is unused.
 """
 
-from collections.abc import Iterator
 from typing import ClassVar, Literal
 
-from nodevet.checking.learning import usual
-from nodevet.evidence.across import IN_HAND, answering, each_gpu
-from nodevet.evidence.core import unread, unsupported
-from nodevet.evidence.document import Evidence
-from nodevet.evidence.gpu import subject_of
-from nodevet.model import Area, Check, CheckParams, Finding, Value, compare, fail, not_applicable
+from nodevet.checking.one_value import gpu_value, usual_of
+from nodevet.evidence.gpu import Gpu, subject_of
+from nodevet.model import CheckParams, Finding, compare, fail, not_applicable
+
+NO_MODES = "no setting changes this: give nodes with this GPU a baseline without compute_mode"
 
 
 class Params(CheckParams):
@@ -31,32 +29,22 @@ class Params(CheckParams):
     mode: Literal["DEFAULT", "EXCLUSIVE_PROCESS", "PROHIBITED", "EXCLUSIVE_THREAD"]
 
 
-def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
-    for gpu in each_gpu(evidence):
-        if isinstance(gpu, Finding):
-            yield gpu
-        elif unsupported(gpu, "compute_mode") and params.mode == "DEFAULT":
-            yield not_applicable(subject_of(gpu), why="this GPU has no compute modes")
-        elif unsupported(gpu, "compute_mode"):
-            advice = (
-                "no setting changes this: give nodes with this GPU a baseline without compute_mode"
-            )
-            yield fail(subject_of(gpu), expected=params.mode, actual="not supported", advice=advice)
-        elif gpu.compute_mode is None:
-            yield unread(subject_of(gpu), gpu, "compute_mode")
-        else:
-            yield compare(subject_of(gpu), expected=params.mode, actual=gpu.compute_mode)
+def judge(gpu: Gpu, params: Params) -> Finding:
+    return compare(subject_of(gpu), expected=params.mode, actual=gpu.compute_mode)
 
 
-def learn(evidence: Evidence) -> Value:
-    return usual(gpu.compute_mode for gpu in answering(evidence))
+def without(gpu: Gpu, params: Params) -> Finding:
+    subject = subject_of(gpu)
+    if params.mode == "DEFAULT":
+        return not_applicable(subject, why="this GPU has no compute modes")
+    return fail(subject, expected=params.mode, actual="not supported", advice=NO_MODES)
 
 
-CHECK = Check(
-    params=Params,
-    area=Area.GPU,
-    reads=(*IN_HAND, "gpu.gpus[].compute_mode"),
+CHECK = gpu_value(
+    Params,
+    "compute_mode",
     judge=judge,
+    lacking=without,
+    learn=usual_of("compute_mode"),
     unasked="for servers: elsewhere say compute_mode: DEFAULT",
-    learn=learn,
 )

@@ -16,27 +16,14 @@ versionlock`) so that it stays.
 """
 
 import re
-from collections.abc import Iterator
 from typing import Annotated, ClassVar
 
 from msgspec import Meta
 
 from nodevet.checking.expected import Words, matches, said
-from nodevet.evidence.core import unread
-from nodevet.evidence.document import Evidence
+from nodevet.checking.one_value import itself, node_value
 from nodevet.evidence.host import HostInfo
-from nodevet.model import (
-    NODE,
-    Area,
-    Check,
-    CheckParams,
-    Finding,
-    Severity,
-    Value,
-    fail,
-    ok,
-    unknown,
-)
+from nodevet.model import Area, CheckParams, Finding, fail, ok, unknown
 
 NUMBERS = re.compile(r"[0-9]{1,9}(?:[.-][0-9]{1,9})*")
 Release = Annotated[
@@ -64,19 +51,7 @@ class Params(CheckParams):
     """The oldest release, in quotes: "5.15" or "5.15.0-94"."""
 
 
-def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
-    section = evidence[HostInfo]
-    if params.one_of is None and params.minimum is None:
-        yield unknown(why="the baseline names no kernel")
-    elif section.data is None:
-        yield unknown(why=f"host: {section.why}")
-    elif section.data.kernel is None:
-        yield unread(NODE, section.data, "kernel")
-    else:
-        yield judge_release(section.data.kernel, params)
-
-
-def judge_release(actual: str, params: Params) -> Finding:
+def judge(params: Params, actual: str) -> Finding:
     if params.one_of is not None and not matches(actual, params.one_of):
         return fail(expected=said(params.one_of), actual=actual, advice=INSTALL)
     expected = said(params.one_of) if params.one_of is not None else f"at least {params.minimum}"
@@ -108,17 +83,13 @@ def newer(release: tuple[int, ...], minimum: tuple[int, ...]) -> bool:
     return release + (0,) * (len(minimum) - len(release)) >= minimum
 
 
-def learn(evidence: Evidence) -> Value:
-    data = evidence[HostInfo].data
-    return data.kernel if data else None
-
-
-CHECK = Check(
-    params=Params,
-    area=Area.KERNEL,
-    reads=("host.kernel",),
+CHECK = node_value(
+    Params,
+    HostInfo,
+    "kernel",
     judge=judge,
+    learn=itself,
+    nothing="the baseline names no kernel",
+    area=Area.KERNEL,
     unasked="only a site knows which kernels it tested: say kernel: 5.15.0-*-generic",
-    learn=learn,
-    severity=Severity.WARNING,
 )

@@ -18,21 +18,11 @@ from typing import Annotated, ClassVar, Literal
 
 from msgspec import Meta
 
-from nodevet.evidence.core import unread
+from nodevet.checking.one_value import ok_if, values_at
 from nodevet.evidence.cpu import Cpu
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.kernel import Kernel
-from nodevet.model import (
-    NODE,
-    Area,
-    Check,
-    CheckParams,
-    Finding,
-    Severity,
-    fail,
-    ok,
-    unknown,
-)
+from nodevet.model import Area, Check, CheckParams, Finding, Severity, unknown
 
 ADVICE = (
     "`ps -eLo state,pid,user,comm | grep '^[RD]'` shows which threads run (R) or hang (D), and "
@@ -51,26 +41,19 @@ class Params(CheckParams):
 
 
 def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
-    section, cpus = evidence[Kernel], evidence[Cpu]
-    field = f"load_{params.minutes}"
-    if section.data is None:
-        yield unknown(why=f"kernel: {section.why}")
-    elif cpus.data is None:
-        yield unknown(why=f"cpu: {cpus.why}")
-    elif (load := getattr(section.data, field)) is None:
-        yield unread(NODE, section.data, field)
-    elif cpus.data.threads is None:
-        yield unread(NODE, cpus.data, "threads")
-    elif load < 0 or cpus.data.threads < 1:
-        yield unknown(why=f"a load of {load:g} on {cpus.data.threads} CPUs")
-    else:
-        share = load / cpus.data.threads
-        expected = f"at most {params.maximum:g} for each CPU"
-        actual = f"{share:.2f} for each CPU"
-        if share <= params.maximum:
-            yield ok(expected=expected, actual=actual)
-        else:
-            yield fail(expected=expected, actual=actual, advice=ADVICE)
+    found = values_at(evidence, (Kernel, f"load_{params.minutes}"), (Cpu, "threads"))
+    yield found if isinstance(found, Finding) else judge_load(params, *found)
+
+
+def judge_load(params: Params, load: float, cpus: int) -> Finding:
+    if load < 0 or cpus < 1:
+        return unknown(why=f"a load of {load:g} on {cpus} CPUs")
+    return ok_if(
+        load / cpus <= params.maximum,
+        expected=f"at most {params.maximum:g} for each CPU",
+        actual=f"{load / cpus:.2f} for each CPU",
+        advice=ADVICE,
+    )
 
 
 CHECK = Check(

@@ -15,25 +15,13 @@ node that has just read much data shows less than it can give: ask for it of idl
 seconds; a reboot does it for certain.
 """
 
-from collections.abc import Iterator
 from typing import Annotated, ClassVar
 
 from msgspec import Meta
 
-from nodevet.evidence.core import unread
-from nodevet.evidence.document import Evidence
+from nodevet.checking.one_value import node_value, ok_if
 from nodevet.evidence.kernel import Kernel
-from nodevet.model import (
-    NODE,
-    Area,
-    Check,
-    CheckParams,
-    Finding,
-    Severity,
-    fail,
-    ok,
-    unknown,
-)
+from nodevet.model import Area, CheckParams, Finding, unknown
 
 ADVICE = (
     "on a drained node: `sync; echo 3 > /proc/sys/vm/drop_caches; echo 1 > "
@@ -50,29 +38,19 @@ class Params(CheckParams):
     """Of a NUMA node's free memory, in blocks of 2 MiB and more."""
 
 
-def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
-    section = evidence[Kernel]
-    if section.data is None:
-        yield unknown(why=f"kernel: {section.why}")
-        return
-    share = section.data.free_huge_percent
-    if share is None:
-        yield unread(NODE, section.data, "free_huge_percent")
-    elif not 0 <= share <= 100:
-        yield unknown(why=f"free_huge_percent: {share:g}")
-    else:
-        expected, actual = f"at least {params.minimum_percent:g} %", f"{share:g} %"
-        if share >= params.minimum_percent:
-            yield ok(expected=expected, actual=actual)
-        else:
-            yield fail(expected=expected, actual=actual, advice=ADVICE)
+def judge(params: Params, share: float) -> Finding:
+    if share > 100:
+        return unknown(why=f"free_huge_percent: {share:g}")
+    expected, actual = f"at least {params.minimum_percent:g} %", f"{share:g} %"
+    right = share >= params.minimum_percent
+    return ok_if(right, expected=expected, actual=actual, advice=ADVICE)
 
 
-CHECK = Check(
-    params=Params,
-    area=Area.MEMORY,
-    reads=("kernel.free_huge_percent",),
+CHECK = node_value(
+    Params,
+    Kernel,
+    "free_huge_percent",
     judge=judge,
+    area=Area.MEMORY,
     unasked="a node at work has any: say memory_fragmentation: 20 of idle nodes",
-    severity=Severity.WARNING,
 )

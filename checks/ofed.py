@@ -15,18 +15,17 @@ which is installed), then `/etc/init.d/openibd restart` on a drained node, or re
 """
 
 import re
-from collections.abc import Iterator
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, ClassVar
 
 from msgspec import Meta
 
-from nodevet.evidence.core import unread
-from nodevet.evidence.document import Evidence
+from nodevet.checking.one_value import node_value, ok_if
 from nodevet.evidence.modules import Modules
-from nodevet.model import Area, Check, CheckParams, Finding, Severity, Subject, fail, ok, unknown
+from nodevet.model import Area, CheckParams, Finding, Subject
 
-MODULE = "mlx5_core"
+MODULE = Subject(kind="module", id="mlx5_core")
 INBOX = "inbox"
+ADVICE = "install the expected DOCA-OFED for the running kernel, and load the driver again"
 
 Release = Annotated[str, Meta(pattern=r"^(inbox|[0-9][0-9A-Za-z.-]{0,60}\*?)$")]
 
@@ -44,22 +43,10 @@ class Params(CheckParams):
             raise ValueError("give either version or minimum")
 
 
-def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
-    subject = Subject(kind="module", id=MODULE)
-    section = evidence[Modules]
-    modules = section.data
-    expected = params.version or f"at least {params.minimum}"
-    if modules is None:
-        yield unknown(subject, why=f"modules: {section.why}")
-        return
-    version = modules.mlx5_core_version
-    if version is None:
-        yield unread(subject, modules, "mlx5_core_version")
-        return
-    actual = version or INBOX
+def judge(params: Params, version: str) -> Finding:
+    expected, actual = params.version or f"at least {params.minimum}", version or INBOX
     right = fits(actual, params)
-    advice = "" if right else ADVICE
-    yield (ok if right else fail)(subject, expected=expected, actual=actual, advice=advice)
+    return ok_if(right, MODULE, expected=expected, actual=actual, advice=ADVICE)
 
 
 def fits(actual: str, params: Params) -> bool:
@@ -78,22 +65,13 @@ def numbers(text: str) -> tuple[int, ...]:
     return tuple(int(part[:9]) for part in re.findall(r"[0-9]+", text))
 
 
-ADVICE = "install the expected DOCA-OFED for the running kernel, and load the driver again"
-
-
-def learn(evidence: Evidence) -> Any:
-    found = evidence[Modules].data
-    if found is None or found.mlx5_core_version is None:
-        return None
-    return found.mlx5_core_version or INBOX
-
-
-CHECK = Check(
-    params=Params,
-    area=Area.NETWORK,
-    reads=("modules.mlx5_core_version",),
+CHECK = node_value(
+    Params,
+    Modules,
+    "mlx5_core_version",
+    subject=MODULE,
     judge=judge,
+    learn=lambda version: version or INBOX,
+    area=Area.NETWORK,
     unasked='only a site knows which release it tested: say ofed: "24.10*"',
-    severity=Severity.WARNING,
-    learn=learn,
 )

@@ -13,27 +13,13 @@ load you know. A GPU without performance states is not applicable.
 processes in `nvidia-smi`.
 """
 
-from collections.abc import Iterator
 from typing import Annotated, ClassVar, Literal, get_args
 
 from msgspec import Meta
 
-from nodevet.evidence.across import IN_HAND, each_gpu
-from nodevet.evidence.core import unread, unsupported
-from nodevet.evidence.document import Evidence
+from nodevet.checking.one_value import gpu_value, ok_if
 from nodevet.evidence.gpu import Gpu, subject_of
-from nodevet.model import (
-    Area,
-    Check,
-    CheckParams,
-    Finding,
-    Severity,
-    fail,
-    not_applicable,
-    ok,
-    one_or_more,
-    unknown,
-)
+from nodevet.model import CheckParams, Finding, Severity, one_or_more, unknown
 
 State = Literal[
     "P0", "P1", "P2", "P3", "P4", "P5", "P6", "P7",
@@ -54,30 +40,19 @@ class Params(CheckParams):
         one_or_more(self, "one_of")
 
 
-def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
-    for gpu in each_gpu(evidence):
-        yield gpu if isinstance(gpu, Finding) else judge_gpu(gpu, params)
-
-
-def judge_gpu(gpu: Gpu, params: Params) -> Finding:
-    subject = subject_of(gpu)
-    if unsupported(gpu, "pstate"):
-        return not_applicable(subject, why="this GPU has no performance states")
-    if gpu.pstate is None:
-        return unread(subject, gpu, "pstate")
-    expected, actual = " or ".join(params.one_of), f"P{gpu.pstate}"
+def judge(gpu: Gpu, params: Params) -> Finding:
+    subject, actual = subject_of(gpu), f"P{gpu.pstate}"
     if actual not in STATES:
         return unknown(subject, why=f"pstate: NVML returned {gpu.pstate}")
-    if actual in params.one_of:
-        return ok(subject, expected=expected, actual=actual)
-    return fail(subject, expected=expected, actual=actual, advice=HELD)
+    right, expected = actual in params.one_of, " or ".join(params.one_of)
+    return ok_if(right, subject, expected=expected, actual=actual, advice=HELD)
 
 
-CHECK = Check(
-    params=Params,
-    area=Area.GPU,
-    reads=(*IN_HAND, "gpu.gpus[].pstate"),
+CHECK = gpu_value(
+    Params,
+    "pstate",
     judge=judge,
-    severity=Severity.WARNING,
+    lacking="this GPU has no performance states",
     unasked="the state follows the load: name it where you know the load",
+    severity=Severity.WARNING,
 )

@@ -11,15 +11,11 @@ nodevet's own unit, for the fix alone: no verdict depends on them.
 nvidia-persistenced`). `nvidia-smi -pm 1` alone is lost at the next reboot.
 """
 
-from collections.abc import Iterator
 from typing import ClassVar
 
-from nodevet.checking.learning import usual
-from nodevet.evidence.across import IN_HAND, answering, each_gpu
-from nodevet.evidence.core import unread
-from nodevet.evidence.document import Evidence
-from nodevet.evidence.gpu import subject_of
-from nodevet.model import Area, Check, CheckParams, Finding, Severity, Value, compare
+from nodevet.checking.one_value import gpu_value, usual_of
+from nodevet.evidence.gpu import Gpu, subject_of
+from nodevet.model import CheckParams, Finding, Severity, compare
 
 
 class Params(CheckParams):
@@ -30,26 +26,15 @@ class Params(CheckParams):
     enabled: bool
 
 
-def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
-    for gpu in each_gpu(evidence):
-        if isinstance(gpu, Finding):
-            yield gpu
-        elif gpu.persistence_mode is None:
-            yield unread(subject_of(gpu), gpu, "persistence_mode")
-        else:
-            yield compare(subject_of(gpu), expected=params.enabled, actual=gpu.persistence_mode)
+def judge(gpu: Gpu, params: Params) -> Finding:
+    return compare(subject_of(gpu), expected=params.enabled, actual=gpu.persistence_mode)
 
 
-def learn(evidence: Evidence) -> Value:
-    return usual(gpu.persistence_mode for gpu in answering(evidence))
-
-
-CHECK = Check(
-    params=Params,
-    area=Area.GPU,
-    reads=(*IN_HAND, "gpu.gpus[].persistence_mode"),
+CHECK = gpu_value(
+    Params,
+    "persistence_mode",
     judge=judge,
+    learn=usual_of("persistence_mode"),
     unasked="for servers: on a workstation the display keeps the driver loaded",
-    learn=learn,
     severity=Severity.WARNING,
 )

@@ -15,17 +15,14 @@ does not measure its power is not applicable.
 stays, run nvidia-bug-report.sh and have the board replaced.
 """
 
-from collections.abc import Iterator
 from typing import Annotated
 
 from msgspec import Meta
 
 from nodevet.checking.expected import span, within
-from nodevet.evidence.across import IN_HAND, each_gpu
-from nodevet.evidence.core import unread, unsupported
-from nodevet.evidence.document import Evidence
+from nodevet.checking.one_value import gpu_value
 from nodevet.evidence.gpu import Gpu, board, subject_of
-from nodevet.model import Area, Check, CheckParams, Finding, fail, not_applicable, ok
+from nodevet.model import CheckParams, Finding, fail, ok
 
 Watts = Annotated[float, Meta(ge=0)]
 
@@ -50,18 +47,9 @@ class Params(CheckParams):
             raise ValueError("the minimum is above the maximum")
 
 
-def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
-    for gpu in each_gpu(evidence):
-        yield gpu if isinstance(gpu, Finding) else judge_gpu(gpu, params)
-
-
-def judge_gpu(gpu: Gpu, params: Params) -> Finding:
-    subject = subject_of(gpu)
-    if unsupported(gpu, "power_draw_mw"):
-        return not_applicable(subject, why="this GPU does not measure its power")
-    if gpu.power_draw_mw is None:
-        return unread(subject, gpu, "power_draw_mw")
-    watts, expected = gpu.power_draw_mw / 1000, span(params.minimum, params.maximum)
+def judge(gpu: Gpu, params: Params) -> Finding:
+    subject, expected = subject_of(gpu), span(params.minimum, params.maximum)
+    watts = (gpu.power_draw_mw or 0) / 1000
     if within(watts, params.minimum, params.maximum):
         return ok(subject, expected=expected, actual=watts, unit="W")
     return fail(
@@ -69,10 +57,10 @@ def judge_gpu(gpu: Gpu, params: Params) -> Finding:
     )
 
 
-CHECK = Check(
-    params=Params,
-    area=Area.GPU,
-    reads=(*IN_HAND, "gpu.gpus[].power_draw_mw"),
+CHECK = gpu_value(
+    Params,
+    "power_draw_mw",
     judge=judge,
+    lacking="this GPU does not measure its power",
     unasked="boards differ: say the least that yours draw when idle and the most when busy",
 )

@@ -13,13 +13,13 @@ containers, it is unknown.
 `mokutil --import /var/lib/dkms/mok.pub`, then reboot and confirm at the console.
 """
 
-from collections.abc import Iterator
-from typing import Any, ClassVar
+from typing import ClassVar
 
-from nodevet.evidence.core import unread
-from nodevet.evidence.document import Evidence
+from nodevet.checking.one_value import itself, node_value, ok_if
 from nodevet.evidence.modules import Modules
-from nodevet.model import Area, Check, CheckParams, Finding, Severity, Subject, compare, unknown
+from nodevet.model import Area, CheckParams, Finding
+
+ADVICE = "change it in the firmware's settings; with it on, modules need the signature of an MOK"
 
 
 class Params(CheckParams):
@@ -30,32 +30,17 @@ class Params(CheckParams):
     enabled: bool
 
 
-def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
-    section = evidence[Modules]
-    if section.data is None:
-        yield unknown(why=f"modules: {section.why}")
-    elif section.data.secure_boot is None:
-        yield unread(Subject(), section.data, "secure_boot")
-    else:
-        actual = section.data.secure_boot
-        advice = "" if actual == params.enabled else ADVICE
-        yield compare(Subject(), expected=params.enabled, actual=actual, advice=advice)
+def judge(params: Params, actual: bool) -> Finding:
+    right = actual == params.enabled
+    return ok_if(right, expected=params.enabled, actual=actual, advice=ADVICE)
 
 
-ADVICE = "change it in the firmware's settings; with it on, modules need the signature of an MOK"
-
-
-def learn(evidence: Evidence) -> Any:
-    found = evidence[Modules].data
-    return None if found is None else found.secure_boot
-
-
-CHECK = Check(
-    params=Params,
-    area=Area.KERNEL,
-    reads=("modules.secure_boot",),
+CHECK = node_value(
+    Params,
+    Modules,
+    "secure_boot",
     judge=judge,
+    learn=itself,
+    area=Area.KERNEL,
     unasked="on or off is a site's choice: say secure_boot: false",
-    severity=Severity.WARNING,
-    learn=learn,
 )

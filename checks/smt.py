@@ -14,13 +14,11 @@ off. Expected off, everything fits in which no second thread is online.
 `forceoff` can be undone by a reboot only.
 """
 
-from collections.abc import Iterator
 from typing import ClassVar
 
-from nodevet.evidence.core import unread
+from nodevet.checking.one_value import itself, node_value, ok_if
 from nodevet.evidence.cpu import Cpu
-from nodevet.evidence.document import Evidence
-from nodevet.model import NODE, Area, Check, CheckParams, Finding, Severity, Value, compare, unknown
+from nodevet.model import Area, CheckParams, Finding
 
 FIRMWARE = "in the firmware's set-up: Hyper-Threading, SMT mode"
 ADVICE = {
@@ -37,35 +35,25 @@ class Params(CheckParams):
     enabled: bool
 
 
-def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
-    section = evidence[Cpu]
-    if section.data is None:
-        yield unknown(why=f"CPUs: {section.why}")
-    elif section.data.smt_active is None:
-        yield unread(NODE, section.data, "smt_active")
-    else:
-        actual, control = section.data.smt_active, section.data.smt_control or ""
-        bad = actual is not params.enabled
-        yield compare(
-            NODE,
-            expected=params.enabled,
-            actual=actual,
-            why=f"control: {control[:40]}" if bad and control else "",
-            advice=ADVICE.get(control, FIRMWARE) if bad else "",
-        )
+def judge(params: Params, active: bool, control: str | None) -> Finding:
+    right = active is params.enabled
+    return ok_if(
+        right,
+        expected=params.enabled,
+        actual=active,
+        why=f"control: {control[:40]}" if control and not right else "",
+        advice=ADVICE.get(control or "", FIRMWARE),
+    )
 
 
-def learn(evidence: Evidence) -> Value:
-    data = evidence[Cpu].data
-    return data.smt_active if data else None
-
-
-CHECK = Check(
-    params=Params,
-    area=Area.CPU,
-    reads=("cpu.smt_active",),
+CHECK = node_value(
+    Params,
+    Cpu,
+    "smt_active",
+    also=("smt_control",),
     judge=judge,
+    learn=itself,
+    label="CPUs",
+    area=Area.CPU,
     unasked="on or off is a site's choice: say smt: true",
-    learn=learn,
-    severity=Severity.WARNING,
 )

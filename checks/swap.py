@@ -12,26 +12,13 @@ together.
 zram-generator or zramswap.service.
 """
 
-from collections.abc import Iterator
 from typing import Annotated, ClassVar, Literal
 
 from msgspec import Meta
 
-from nodevet.evidence.core import unread
-from nodevet.evidence.document import Evidence
+from nodevet.checking.one_value import node_value, ok_if
 from nodevet.evidence.memory import Memory
-from nodevet.model import (
-    NODE,
-    Area,
-    Check,
-    CheckParams,
-    Finding,
-    Severity,
-    Value,
-    fail,
-    ok,
-    unknown,
-)
+from nodevet.model import Area, CheckParams, Finding
 
 
 class Params(CheckParams):
@@ -43,37 +30,21 @@ class Params(CheckParams):
     """KiB, all together."""
 
 
-def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
-    section = evidence[Memory]
-    if section.data is None:
-        yield unknown(why=f"memory: {section.why}")
-        return
-    total = section.data.swap_total_kb
-    if total is None:
-        yield unread(NODE, section.data, "swap_total_kb")
-    elif total < 0:
-        yield unknown(why=f"swap_total_kb: {total}")
-    else:
-        most = 0 if params.maximum_kb == "none" else params.maximum_kb
-        yield (ok if total <= most else fail)(
-            expected=f"at most {most} KiB" if most else "none",
-            actual=f"{total} KiB" if total else "none",
-        )
+def judge(params: Params, total: int) -> Finding:
+    most = 0 if params.maximum_kb == "none" else params.maximum_kb
+    return ok_if(
+        total <= most,
+        expected=f"at most {most} KiB" if most else "none",
+        actual=f"{total} KiB" if total else "none",
+    )
 
 
-def learn(evidence: Evidence) -> Value:
-    data = evidence[Memory].data
-    if data is None or data.swap_total_kb is None:
-        return None
-    return data.swap_total_kb or "none"
-
-
-CHECK = Check(
-    params=Params,
-    area=Area.MEMORY,
-    reads=("memory.swap_total_kb",),
+CHECK = node_value(
+    Params,
+    Memory,
+    "swap_total_kb",
     judge=judge,
+    learn=lambda total: total or "none",
+    area=Area.MEMORY,
     unasked="for HGX boards: elsewhere a site may want swap; say swap: none",
-    learn=learn,
-    severity=Severity.WARNING,
 )

@@ -12,27 +12,14 @@ seen in it.
 `journalctl -b -1 -e` and the BMC's event log tell when and why.
 """
 
-from collections.abc import Iterator
 from typing import Annotated, ClassVar
 
 from msgspec import Meta
 
 from nodevet.checking.expected import span, within
-from nodevet.evidence.core import unread
-from nodevet.evidence.document import Evidence
+from nodevet.checking.one_value import node_value, ok_if
 from nodevet.evidence.host import HostInfo
-from nodevet.model import (
-    NODE,
-    Area,
-    Check,
-    CheckParams,
-    Finding,
-    Severity,
-    Value,
-    fail,
-    ok,
-    unknown,
-)
+from nodevet.model import Area, CheckParams, Finding
 
 DAY = 86400
 REBOOT = "drain the node and reboot it"
@@ -48,25 +35,15 @@ class Params(CheckParams):
     minimum_s: Annotated[float, Meta(ge=0)] | None = None
 
 
-def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
-    section = evidence[HostInfo]
-    if params.maximum_days is None and params.minimum_s is None:
-        yield unknown(why="the baseline says neither minimum_s nor maximum_days")
-    elif section.data is None:
-        yield unknown(why=f"host: {section.why}")
-    elif section.data.uptime_s is None:
-        yield unread(NODE, section.data, "uptime_s")
-    elif section.data.uptime_s < 0:
-        yield unknown(why=f"uptime_s: {section.data.uptime_s:g}")
-    else:
-        seconds = section.data.uptime_s
-        longest = None if params.maximum_days is None else params.maximum_days * DAY
-        say = ok if within(seconds, params.minimum_s, longest) else fail
-        shortest = None if params.minimum_s is None else shown(params.minimum_s)
-        most = None if longest is None else shown(longest)
-        old = longest is not None and seconds > longest
-        advice = "" if say is ok else REBOOT if old else REBOOTED
-        yield say(expected=span(shortest, most), actual=shown(seconds), advice=advice)
+def judge(params: Params, seconds: float) -> Finding:
+    longest = None if params.maximum_days is None else params.maximum_days * DAY
+    shortest = None if params.minimum_s is None else shown(params.minimum_s)
+    return ok_if(
+        within(seconds, params.minimum_s, longest),
+        expected=span(shortest, None if longest is None else shown(longest)),
+        actual=shown(seconds),
+        advice=REBOOT if longest is not None and seconds > longest else REBOOTED,
+    )
 
 
 def shown(seconds: float) -> str:
@@ -77,16 +54,13 @@ def shown(seconds: float) -> str:
     return f"{seconds:.0f} s" if seconds < DAY else f"{seconds / DAY:.1f} days"
 
 
-def learn(evidence: Evidence) -> Value:
-    return None  # it grows by itself
-
-
-CHECK = Check(
-    params=Params,
-    area=Area.KERNEL,
-    reads=("host.uptime_s",),
+CHECK = node_value(
+    Params,
+    HostInfo,
+    "uptime_s",
     judge=judge,
+    learn=lambda _: None,  # it grows by itself
+    nothing="the baseline says neither minimum_s nor maximum_days",
+    area=Area.KERNEL,
     unasked="only a site knows when its nodes are rebooted",
-    learn=learn,
-    severity=Severity.WARNING,
 )

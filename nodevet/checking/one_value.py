@@ -1,0 +1,165 @@
+"""A check of one value, of the node or of each GPU: the check itself says what is right, and the
+template what is unknown."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from nodevet.checking.learning import usual
+from nodevet.evidence.across import IN_HAND, answering, each_gpu
+from nodevet.evidence.core import SectionRecord, unread, unsupported
+from nodevet.evidence.document import Evidence
+from nodevet.evidence.gpu import Gpu, subject_of
+from nodevet.model import (
+    NODE,
+    Area,
+    Check,
+    CheckParams,
+    Finding,
+    Severity,
+    Subject,
+    Value,
+    fail,
+    not_applicable,
+    ok,
+    unknown,
+)
+
+Place = tuple[type[SectionRecord], str]
+"""A section's record and a field of it."""
+
+
+def ok_if(
+    right: bool,
+    subject: Subject = NODE,
+    *,
+    expected: Value,
+    actual: Value,
+    advice: str = "",
+    **rest: Any,
+) -> Finding:
+    """Ok, or a failure with the advice."""
+    if right:
+        return ok(subject, expected=expected, actual=actual, **rest)
+    return fail(subject, expected=expected, actual=actual, advice=advice, **rest)
+
+
+def values_at(
+    evidence: Evidence, *places: Place, subject: Subject = NODE, label: str = ""
+) -> tuple[Any, ...] | Finding:
+    """The values at these places; or the unknown finding about the first that was not read.
+
+    `label`: what the finding calls a section that was not read, if not by its name.
+    """
+    for record, _ in places:
+        section = evidence[record]
+        if section.data is None:
+            return unknown(subject, why=f"{label or section_name(record)}: {section.why}")
+    for record, field in places:
+        data = evidence[record].data
+        if data is not None and getattr(data, field) is None:
+            return unread(subject, data, field)
+    return tuple(getattr(evidence[record].data, field) for record, field in places)
+
+
+def section_name(record: type[SectionRecord]) -> str:
+    return record.__module__.rpartition(".")[2]
+
+
+def itself(value: Value) -> Value:
+    """For `learn`: a baseline would say the value as it is."""
+    return value
+
+
+def node_value(
+    params: type[CheckParams],
+    record: type[SectionRecord],
+    field: str,
+    *,
+    judge: Callable[..., Finding],
+    area: Area,
+    unasked: str = "",
+    label: str = "",
+    subject: Subject = NODE,
+    nothing: str = "",
+    also: tuple[str, ...] = (),
+    learn: Callable[[Any], Value] | None = None,
+    severity: Severity = Severity.WARNING,
+) -> Check:
+    """The check of one value of the node. A number below 0 is unknown.
+
+    `judge`: what to say of the params and the value. `label`: as in `values_at`. `nothing`: why
+    the check is unknown if the baseline gives no params. `also`: fields of the same record that
+    `judge` takes too, for its words alone; they may be None. `learn`: from the value.
+    """
+
+    def judge_value(evidence: Evidence, given: CheckParams) -> Iterator[Finding]:
+        if nothing and given == params():
+            yield unknown(why=nothing)
+            return
+        found = values_at(evidence, (record, field), subject=subject, label=label)
+        if isinstance(found, Finding):
+            yield found
+        elif isinstance(found[0], (int, float)) and found[0] < 0:
+            yield unknown(subject, why=f"{field}: {found[0]:.10g}")
+        else:
+            data = evidence[record].data
+            yield judge(given, *found, *(getattr(data, each) for each in also))
+
+    def learn_value(evidence: Evidence) -> Value:
+        found = values_at(evidence, (record, field))
+        return None if learn is None or isinstance(found, Finding) else learn(*found)
+
+    return Check(
+        params=params,
+        area=area,
+        reads=(f"{section_name(record)}.{field}",),
+        judge=judge_value,
+        unasked=unasked,
+        learn=learn and learn_value,
+        severity=severity,
+    )
+
+
+def gpu_value(
+    params: type[CheckParams],
+    field: str,
+    *,
+    judge: Callable[[Gpu, Any], Finding],
+    lacking: str | Callable[[Gpu, Any], Finding] = "",
+    unasked: str = "",
+    learn: Callable[[Evidence], Value] | None = None,
+    severity: Severity = Severity.CRITICAL,
+) -> Check:
+    """The check of one value of each GPU. `field`: of evidence.gpu.Gpu.
+
+    `judge`: what to say of a GPU that gives it. `lacking`: of one that has no such value, a
+    sentence where that is not applicable; without it, the value counts as not read.
+    """
+
+    def judge_gpus(evidence: Evidence, given: CheckParams) -> Iterator[Finding]:
+        for gpu in each_gpu(evidence):
+            yield gpu if isinstance(gpu, Finding) else judge_gpu(gpu, given)
+
+    def judge_gpu(gpu: Gpu, given: CheckParams) -> Finding:
+        if lacking and unsupported(gpu, field):
+            if isinstance(lacking, str):
+                return not_applicable(subject_of(gpu), why=lacking)
+            return lacking(gpu, given)
+        if getattr(gpu, field) is None:
+            return unread(subject_of(gpu), gpu, field)
+        return judge(gpu, given)
+
+    return Check(
+        params=params,
+        area=Area.GPU,
+        reads=(*IN_HAND, f"gpu.gpus[].{field}"),
+        judge=judge_gpus,
+        unasked=unasked,
+        learn=learn,
+        severity=severity,
+    )
+
+
+def usual_of(field: str) -> Callable[[Evidence], Value]:
+    """For `learn`: what most GPUs have."""
+    return lambda evidence: usual(getattr(gpu, field) for gpu in answering(evidence))
