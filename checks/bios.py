@@ -20,6 +20,7 @@ from collections.abc import Iterator
 from datetime import date
 from typing import ClassVar
 
+from nodevet.checking.one_value import ok_if
 from nodevet.evidence.core import unread
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.host import HostInfo
@@ -30,9 +31,7 @@ from nodevet.model import (
     Finding,
     Severity,
     Subject,
-    fail,
     not_applicable,
-    ok,
     unknown,
 )
 
@@ -81,10 +80,8 @@ def compared(host: HostInfo, what: str, wanted: tuple[str, ...]) -> Finding:
     actual = getattr(host, field)
     if actual is None:
         return unread(subject, host, field)
-    expected = " or ".join(wanted)
-    if actual in wanted:
-        return ok(subject, expected=expected, actual=actual)
-    return fail(subject, expected=expected, actual=actual, advice=ADVICE)
+    right = actual in wanted
+    return ok_if(right, subject, expected=" or ".join(wanted), actual=actual, advice=ADVICE)
 
 
 def judge_date(host: HostInfo, earliest: date) -> Finding:
@@ -94,10 +91,8 @@ def judge_date(host: HostInfo, earliest: date) -> Finding:
     found = released(host.bios_date)
     if found is None:
         return unknown(subject, why=f"bios_date: {host.bios_date[:60]} is not a date")
-    expected = f"{earliest} or later"
-    if found >= earliest:
-        return ok(subject, expected=expected, actual=str(found))
-    return fail(subject, expected=expected, actual=str(found), advice=ADVICE)
+    right, expected = found >= earliest, f"{earliest} or later"
+    return ok_if(right, subject, expected=expected, actual=str(found), advice=ADVICE)
 
 
 def released(text: str) -> date | None:

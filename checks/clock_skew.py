@@ -22,6 +22,7 @@ from typing import Annotated, ClassVar
 
 from msgspec import Meta
 
+from nodevet.checking.one_value import ok_if
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.host import NO_OTHER_CLOCK, HostInfo
 from nodevet.model import (
@@ -31,9 +32,7 @@ from nodevet.model import (
     CheckParams,
     Finding,
     Severity,
-    fail,
     not_applicable,
-    ok,
     unknown,
 )
 
@@ -77,12 +76,12 @@ def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
         yield unknown(why=f"clock_s: {host.data.why('clock_s')}")
     else:
         skew = host.data.clock_s - host.data.asked_s
-        actual = f"{abs(skew):.1f} s {'ahead' if skew > 0 else 'behind'}"
-        expected = f"at most {params.maximum:g} s off"
-        if abs(skew) <= params.maximum:
-            yield ok(expected=expected, actual=actual)
-        else:
-            yield fail(expected=expected, actual=actual, advice=advice(skew))
+        yield ok_if(
+            abs(skew) <= params.maximum,
+            expected=f"at most {params.maximum:g} s off",
+            actual=f"{abs(skew):.1f} s {'ahead' if skew > 0 else 'behind'}",
+            advice=advice(skew),
+        )
 
 
 def advice(skew: float) -> str:

@@ -21,9 +21,10 @@ from typing import Annotated
 
 from msgspec import Meta
 
+from nodevet.checking.one_value import ok_if
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.gpu import Gpus
-from nodevet.model import Area, Check, CheckParams, Finding, fail, ok, unknown
+from nodevet.model import Area, Check, CheckParams, Finding, fail, unknown
 
 PATTERN = r"^[0-9]{1,3}\.[0-9]{1,3}$"
 NO_LIBCUDA = "NVML_ERROR_LIBRARY_NOT_FOUND"
@@ -74,14 +75,10 @@ def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
         yield unknown(actual=data.cuda_version, why="not a version")
     elif params.minimum is not None:
         enough = parts(data.cuda_version) >= parts(params.minimum)
-        yield (ok if enough else fail)(
-            expected=expected, actual=data.cuda_version, advice="" if enough else OLDER
-        )
+        yield ok_if(enough, expected=expected, actual=data.cuda_version, advice=OLDER)
     else:
         fits = data.cuda_version in (params.one_of or ())
-        yield (ok if fits else fail)(
-            expected=expected, actual=data.cuda_version, advice="" if fits else OTHER
-        )
+        yield ok_if(fits, expected=expected, actual=data.cuda_version, advice=OTHER)
 
 
 def learn(evidence: Evidence) -> dict[str, str] | None:

@@ -19,7 +19,7 @@ from typing import Annotated, ClassVar
 
 from msgspec import Meta
 
-from nodevet.evidence.core import unread
+from nodevet.checking.one_value import ok_if, values_at
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.kernel import Kernel
 from nodevet.model import (
@@ -29,8 +29,6 @@ from nodevet.model import (
     Finding,
     Severity,
     Subject,
-    fail,
-    ok,
     unknown,
 )
 
@@ -61,23 +59,25 @@ def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
         (FILES, "files", ("files_max",)),
         (THREADS, "threads", ("pid_max", "threads_max")),
     ):
-        yield judge_use(subject, section.data, used, limits, params.maximum_percent)
+        places = [(Kernel, field) for field in (used, *limits)]
+        found = values_at(evidence, *places, subject=subject)
+        if isinstance(found, Finding):
+            yield found
+        else:
+            yield judge_use(subject, found[0], min(found[1:]), params.maximum_percent)
 
 
-def judge_use(
-    subject: Subject, kernel: Kernel, used: str, limits: tuple[str, ...], most: float
-) -> Finding:
-    for field in (used, *limits):
-        if getattr(kernel, field) is None:
-            return unread(subject, kernel, field)
-    count, limit = getattr(kernel, used), min(getattr(kernel, field) for field in limits)
+def judge_use(subject: Subject, count: int, limit: int, most: float) -> Finding:
     if count < 0 or limit < 1:
         return unknown(subject, why=f"{count} of {limit}")
-    expected, actual = f"at most {most:g} %", f"{100 * count / limit:.1f} %"
-    details = {"in use": str(count), "limit": str(limit)}
-    if 100 * count <= most * limit:
-        return ok(subject, expected=expected, actual=actual, details=details)
-    return fail(subject, expected=expected, actual=actual, details=details, advice=ADVICE[subject])
+    return ok_if(
+        100 * count <= most * limit,
+        subject,
+        expected=f"at most {most:g} %",
+        actual=f"{100 * count / limit:.1f} %",
+        details={"in use": str(count), "limit": str(limit)},
+        advice=ADVICE[subject],
+    )
 
 
 CHECK = Check(

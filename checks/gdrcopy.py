@@ -18,6 +18,7 @@ from typing import Annotated, Any
 
 from msgspec import Meta
 
+from nodevet.checking.one_value import ok_if
 from nodevet.evidence.core import unread
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.gpudirect import GpuDirect
@@ -58,9 +59,8 @@ def judge_module(found: GpuDirect, params: Params) -> Finding:
     if not actual:
         told = found.gdrdrv_version or "none"
         return unknown(subject, why=f"gdrdrv_version: {told} is not a version")
-    if actual < numbers(wanted):
-        return fail(subject, expected=expected, actual=found.gdrdrv_version, advice=UPGRADE)
-    return ok(subject, expected=expected, actual=found.gdrdrv_version)
+    right = actual >= numbers(wanted)
+    return ok_if(right, subject, expected=expected, actual=found.gdrdrv_version, advice=UPGRADE)
 
 
 def numbers(text: str) -> tuple[int, ...]:
@@ -82,11 +82,11 @@ def judge_device(found: GpuDirect) -> Finding:
     if re.fullmatch("[0-7]{3,6}", mode) is None:
         return unknown(subject, why=f"gdrdrv_device: {mode[:60]} are no permissions")
     right = int(mode, 8) & EVERYONE == EVERYONE
-    advice = "" if right else "chmod 0666 /dev/gdrdrv, or correct the udev rule that sets it"
-    return (ok if right else fail)(subject, expected="0666", actual=mode, advice=advice)
+    return ok_if(right, subject, expected="0666", actual=mode, advice=PERMIT)
 
 
 LOAD = "install gdrdrv-dkms; `systemctl restart gdrcopy` or `modprobe gdrdrv` loads it"
+PERMIT = "chmod 0666 /dev/gdrdrv, or correct the udev rule that sets it"
 UPGRADE = "install a newer gdrdrv-dkms, and load the module again"
 
 

@@ -20,10 +20,11 @@ from typing import Annotated, ClassVar, Literal, get_args
 
 from msgspec import Meta
 
+from nodevet.checking.one_value import ok_if
 from nodevet.evidence.core import unread
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.pci_settings import READS, PciSetting, each_setting, subject_of
-from nodevet.model import Area, Check, CheckParams, Finding, fail, ok, unknown
+from nodevet.model import Area, Check, CheckParams, Finding, unknown
 
 NO_GROUP = -1
 DISABLED = "disabled"
@@ -71,10 +72,8 @@ def judge_function(setting: PciSetting, params: Params) -> Finding:
         return unknown(subject, why=f"iommu_type: {setting.iommu_type[:60]}")
     else:
         actual = setting.iommu_type
-    expected = " or ".join(params.one_of)
-    if actual in params.one_of:
-        return ok(subject, expected=expected, actual=actual)
-    return fail(subject, expected=expected, actual=actual, advice=ADVICE)
+    right, expected = actual in params.one_of, " or ".join(params.one_of)
+    return ok_if(right, subject, expected=expected, actual=actual, advice=ADVICE)
 
 
 def learn(evidence: Evidence) -> list[str] | None:

@@ -20,6 +20,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta
 
+from nodevet.checking.one_value import ok_if
 from nodevet.evidence.core import unread
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.lists import numbers
@@ -30,9 +31,7 @@ from nodevet.model import (
     CheckParams,
     Finding,
     Severity,
-    fail,
     not_applicable,
-    ok,
     unknown,
 )
 
@@ -73,11 +72,14 @@ def judge_function(setting: PciSetting) -> Finding:
         return unknown(subject, why=f"{field}: {(getattr(setting, field) or 'empty')[:60]}")
     if not there:
         return not_applicable(subject, why="none of its interrupts is in use")
-    expected, actual = f"CPUs {setting.local_cpulist}", f"CPUs {setting.irq_cpus}"
-    details = {"interrupts": str(setting.irqs)}
-    if there <= local:
-        return ok(subject, expected=expected, actual=actual, details=details)
-    return fail(subject, expected=expected, actual=actual, details=details, advice=ADVICE)
+    return ok_if(
+        there <= local,
+        subject,
+        expected=f"CPUs {setting.local_cpulist}",
+        actual=f"CPUs {setting.irq_cpus}",
+        details={"interrupts": str(setting.irqs)},
+        advice=ADVICE,
+    )
 
 
 CHECK = Check(

@@ -21,12 +21,11 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from nodevet.evidence.core import unread
+from nodevet.checking.one_value import ok_if, values_at
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.host import HostInfo
 from nodevet.evidence.kernel import UNSYNC, Kernel
 from nodevet.model import (
-    NODE,
     Area,
     Check,
     CheckParams,
@@ -53,11 +52,17 @@ class Params(CheckParams):
 
 
 def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
-    section = evidence[Kernel]
-    if section.data is None:
-        yield unknown(why=f"kernel: {section.why}")
-    else:
-        yield judge_clock(section.data, params, uptime(evidence))
+    found = values_at(evidence, (Kernel, "clock_status"), (Kernel, "clock_state"))
+    yield found if isinstance(found, Finding) else judge_clock(evidence, params, *found)
+
+
+def judge_clock(evidence: Evidence, params: Params, status: int, state: int) -> Finding:
+    if status & UNSYNC or state >= ERROR:
+        return unsynchronised(uptime(evidence))
+    if params.maximum_error_ms is None:
+        return ok(expected="synchronised", actual="synchronised")
+    found = values_at(evidence, (Kernel, "clock_maxerror_us"))
+    return found if isinstance(found, Finding) else judge_error(found[0], params.maximum_error_ms)
 
 
 def uptime(evidence: Evidence) -> float | None:
@@ -65,27 +70,19 @@ def uptime(evidence: Evidence) -> float | None:
     return host.uptime_s if host is not None else None
 
 
-def judge_clock(kernel: Kernel, params: Params, up: float | None) -> Finding:
-    if kernel.clock_status is None:
-        return unread(NODE, kernel, "clock_status")
-    if kernel.clock_state is None:
-        return unread(NODE, kernel, "clock_state")
-    if kernel.clock_status & UNSYNC or kernel.clock_state >= ERROR:
-        if up is not None and 0 <= up < YOUNG:
-            return unknown(why=f"not synchronised yet; booted {up:.0f} s ago")
-        return fail(expected="synchronised", actual="not synchronised", advice=ADVICE)
-    if params.maximum_error_ms is None:
-        return ok(expected="synchronised", actual="synchronised")
-    error = kernel.clock_maxerror_us
-    if error is None:
-        return unread(NODE, kernel, "clock_maxerror_us")
+def unsynchronised(up: float | None) -> Finding:
+    if up is not None and 0 <= up < YOUNG:
+        return unknown(why=f"not synchronised yet; booted {up:.0f} s ago")
+    return fail(expected="synchronised", actual="not synchronised", advice=ADVICE)
+
+
+def judge_error(error: int, most_ms: float) -> Finding:
+    """`error`: microseconds, as the kernel reckons it."""
     if error < 0:
         return unknown(why=f"clock_maxerror_us: {error}")
-    expected = f"at most {params.maximum_error_ms:g} ms off"
+    expected = f"at most {most_ms:g} ms off"
     actual = f"at most {round(error / 1000, 1):g} ms off"
-    if error <= params.maximum_error_ms * 1000:
-        return ok(expected=expected, actual=actual)
-    return fail(expected=expected, actual=actual, advice=ADVICE)
+    return ok_if(error <= most_ms * 1000, expected=expected, actual=actual, advice=ADVICE)
 
 
 CHECK = Check(

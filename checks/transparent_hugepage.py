@@ -20,7 +20,7 @@ from typing import Annotated, ClassVar, Literal
 
 from msgspec import Meta
 
-from nodevet.evidence.core import unread
+from nodevet.checking.one_value import ok_if, values_at
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.memory import Memory
 from nodevet.model import (
@@ -31,10 +31,7 @@ from nodevet.model import (
     Severity,
     Subject,
     Value,
-    fail,
-    ok,
     one_or_more,
-    unknown,
 )
 
 FIELDS = ("enabled", "defrag")
@@ -60,21 +57,17 @@ class Params(CheckParams):
 
 
 def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
-    section = evidence[Memory]
     for field in FIELDS:
-        words = getattr(params, field)
-        if words is None:
-            continue
-        subject = Subject(kind="transparent_hugepage", id=field)
-        if section.data is None:
-            yield unknown(subject, why=f"memory: {section.why}")
-            continue
-        actual = getattr(section.data, f"thp_{field}")
-        if actual is None:
-            yield unread(subject, section.data, f"thp_{field}")
-        else:
-            say = ok if actual in words else fail
-            yield say(subject, expected=" or ".join(words), actual=actual)
+        if words := getattr(params, field):
+            yield judge_field(evidence, field, words)
+
+
+def judge_field(evidence: Evidence, field: str, words: tuple[str, ...]) -> Finding:
+    subject = Subject(kind="transparent_hugepage", id=field)
+    found = values_at(evidence, (Memory, f"thp_{field}"), subject=subject)
+    if isinstance(found, Finding):
+        return found
+    return ok_if(found[0] in words, subject, expected=" or ".join(words), actual=found[0])
 
 
 def learn(evidence: Evidence) -> Value:
