@@ -34,7 +34,7 @@ from typing import Annotated, ClassVar, Literal
 from msgspec import Meta
 
 from nodevet.checking.aspects import Aspect, judged, met, unread_aspect
-from nodevet.checking.counts import Counted, CountWish, Key, SampledCounters, counts
+from nodevet.checking.counts import Counted, CountWish, counted, counts
 from nodevet.checking.expected import Words, matches, said
 from nodevet.checking.rdma import (
     DEVICES_READ,
@@ -44,8 +44,7 @@ from nodevet.checking.rdma import (
     port_subject,
 )
 from nodevet.evidence.core import unread
-from nodevet.evidence.counters import Counter
-from nodevet.evidence.document import Evidence
+from nodevet.evidence.document import Evidence, once
 from nodevet.evidence.host import HostInfo
 from nodevet.evidence.infiniband import Infiniband, RdmaDevice, RdmaPort
 from nodevet.evidence.last_look import differ
@@ -151,11 +150,9 @@ def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
     if ports or not any(finding.subject == NODE for finding in unjudged):
         yield count(len(ports), bool(unjudged), others, params)
     yield from unjudged
-    earlier = earlier_counters(evidence)
     for device, port in ports:
-        key = device.name, port.number
-        known = Counted(port.counters, port.why("counters"), key, earlier)
-        found = [*aspects(evidence, device, port, params), *counts(known, wish(params), evidence)]
+        known = counts(counters_of(evidence, device, port), wish(params), evidence)
+        found = [*aspects(evidence, device, port, params), *known]
         yield from judged(port_subject(device, port), found, details(device, port))
     yield from uniform(ports, bool(unjudged)) if params.uniform else ()
 
@@ -210,22 +207,23 @@ def wish(params: Params) -> CountWish:
     return CountWish(params.maximum, params.maximum_per_hour, COUNTS, STILL)
 
 
-def earlier_counters(evidence: Evidence) -> SampledCounters:
-    """The counters of every port as an earlier reading had them; at the last look, of those devices
-    that are the same."""
+def counters_of(evidence: Evidence, device: RdmaDevice, port: RdmaPort) -> Counted:
+    then = earlier_ports(evidence).get((device.name, port.number))
+    earlier, sample = then.counters if then else None, sampled(evidence, Infiniband)
+    return counted(port.counters, port.why("counters"), sample, earlier)
+
+
+@once
+def earlier_ports(evidence: Evidence) -> Mapping[tuple[str, int], RdmaPort]:
+    """The ports of an earlier reading; at the last look, of those devices that are the same."""
     sample, now = sampled(evidence, Infiniband), evidence[Infiniband].data
-    if sample is None:
-        return SampledCounters()
-    devices = (sample.data.devices if sample.data else None) or ()
     guids = {each.name: each.node_guid for each in (now.devices if now else None) or ()}
-    counters: dict[Key, tuple[Counter, ...]] = {
-        (device.name, port.number): port.counters
-        for device in devices
+    return {
+        (device.name, port.number): port
+        for device in (sample.data.devices if sample and sample.data else None) or ()
         for port in device.ports or ()
-        if port.counters is not None
-        and not (sample.look and differ((device.node_guid, guids.get(device.name))))
+        if not (sample and sample.look and differ((device.node_guid, guids.get(device.name))))
     }
-    return SampledCounters(True, sample.seconds, sample.why, counters, sample.look)
 
 
 def link_state(port: RdmaPort) -> Aspect:

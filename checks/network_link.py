@@ -54,10 +54,9 @@ from typing import Annotated, Literal
 from msgspec import UNSET, Meta, Struct
 
 from nodevet.checking.aspects import Aspect, judged, met, unread_aspect
-from nodevet.checking.counts import Counted, CountWish, Key, SampledCounters, counts
+from nodevet.checking.counts import Counted, CountWish, counted, counts
 from nodevet.checking.outages import READS, outage
 from nodevet.evidence.core import unread
-from nodevet.evidence.counters import Counter
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.host import HostInfo
 from nodevet.evidence.kernel_log import KernelLog
@@ -185,12 +184,11 @@ def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
         yield from lost
         if not wishes and not unsure and not missing and not lost:
             yield not_applicable(why="no physical interface and no bond is up")
-    earlier = earlier_counters(evidence)
     for name, several in wishes.items():
         aspects = [
             aspect
             for wish in several
-            for aspect in aspects_of(evidence, data, data.by_name[name], wish, earlier)
+            for aspect in aspects_of(evidence, data, data.by_name[name], wish)
         ]
         if unnamed and data.by_name[name].kind == "physical":
             aspects.append(full_duplex(data.by_name[name]))
@@ -294,11 +292,7 @@ def number(what: str, count: int | None, found: int, *, unsure: bool) -> Finding
 
 
 def aspects_of(
-    evidence: Evidence,
-    data: Network,
-    interface: Interface,
-    wish: LinkWish,
-    earlier: SampledCounters,
+    evidence: Evidence, data: Network, interface: Interface, wish: LinkWish
 ) -> Iterator[Aspect]:
     state = link_state(interface, wish)
     if state is not None:
@@ -315,32 +309,23 @@ def aspects_of(
         yield members(data, interface, wish.members)
     if wish.maximum_outage_s is not None:
         yield outage(evidence, interface, wish.maximum_outage_s, OUTAGE)
-    known = Counted(interface.counters, interface.why("counters"), interface.name, earlier)
     still = STILL if wish.state == "up" else ()
     wanted = CountWish(wish.maximum, wish.maximum_per_hour, COUNTS, still)
-    yield from counts(known, wanted, evidence)
+    yield from counts(counters_of(evidence, interface), wanted, evidence)
 
 
-def earlier_counters(evidence: Evidence) -> SampledCounters:
-    """The counters of every interface as an earlier reading had them; at the last look, of those
-    that are the same."""
-    sample, now = sampled(evidence, Network), evidence[Network].data
-    if sample is None:
-        return SampledCounters()
-    interfaces = (sample.data.interfaces if sample.data else None) or ()
-    counters: dict[Key, tuple[Counter, ...]] = {
-        each.name: each.counters
-        for each in interfaces
-        if each.counters is not None
-        and not (sample.look and now and replaced(each, now.by_name.get(each.name)))
-    }
-    return SampledCounters(True, sample.seconds, sample.why, counters, sample.look)
+def counters_of(evidence: Evidence, interface: Interface) -> Counted:
+    """With those of an earlier reading; at the last look, if it was the same NIC."""
+    sample = sampled(evidence, Network)
+    then = sample.data.by_name.get(interface.name) if sample and sample.data else None
+    if sample and sample.look and then and is_another(then, interface):
+        then = None
+    earlier = then.counters if then else None
+    return counted(interface.counters, interface.why("counters"), sample, earlier)
 
 
-def replaced(then: Interface, now: Interface | None) -> bool:
-    """Whether another NIC has an interface's name now."""
-    if now is None:
-        return True
+def is_another(then: Interface, now: Interface) -> bool:
+    """Whether another NIC has the name now."""
     return differ((then.address, now.address), (then.bus_id, now.bus_id))
 
 

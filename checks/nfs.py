@@ -29,11 +29,12 @@ from typing import Annotated
 from msgspec import Meta
 
 from nodevet.checking.aspects import Aspect, doubted, judged, met, unread_aspect
+from nodevet.checking.before import grown
 from nodevet.checking.expected import matches
 from nodevet.evidence.core import unread
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.nfs import Nfs, NfsMount
-from nodevet.evidence.rates import Growth, Sample, growth, is_above, sampled, since_look
+from nodevet.evidence.rates import Sample, is_above, sampled
 from nodevet.model import (
     NODE,
     Area,
@@ -220,33 +221,23 @@ def in_sample(
     found = (sample.data.mounts if sample.data else None) or ()
     same = [each for each in found if each.point == mount.point]
     before = same[0] if len(same) == 1 else None
-    grown = meanwhile(before, mount, field, sample)
-    done = meanwhile(before, mount, "operations", sample)
-    if grown is None or done is None or grown.again != done.again:
+    total = grown(sample, getattr(before, field, None), getattr(mount, field))
+    done = grown(sample, before.operations if before else None, mount.operations)
+    if total is None or done is None or total.again != done.again:
         return None
-    if grown.by is None or done.by is None:
-        why = sample.why or (done.why if done.by is None else grown.why)
+    if total.by is None or done.by is None:
+        why = sample.why or (done.why if done.by is None else total.why)
         return doubted(name, f"{field}, sampled: {why}")
     if done.by < FEW:
         return None
-    share = factor * grown.by / done.by
+    share = factor * total.by / done.by
     over: bool | None = share > most
     if field == "retransmissions":
-        over = is_above(grown.by, done.by, most, per=factor)
+        over = is_above(total.by, done.by, most, per=factor)
     told = f"{share:.3g}{unit} of {done.text}"
     if over is None:
         return None
     return met(name, not over, expected=f"at most {most:g}{unit}", actual=told)
-
-
-def meanwhile(
-    before: NfsMount | None, mount: NfsMount, field: str, sample: Sample[Nfs]
-) -> Growth | None:
-    """What a count grew by; None if the last look does not say."""
-    then, now = getattr(before, field, None), getattr(mount, field)
-    if sample.look:
-        return since_look(then, now, sample.seconds)
-    return growth(then, now, sample.seconds)
 
 
 LEARNT = ("hard", "soft", "vers", "proto", "nconnect", "rsize", "wsize")

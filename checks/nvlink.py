@@ -32,19 +32,21 @@ in the kernel log; reset all GPUs together, or power cycle. With bridges: power 
 A link that stays down, or whose errors come again: replace bridge, GPU or baseboard.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Annotated, ClassVar, Literal, NamedTuple, get_args
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from operator import lt
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple, get_args
 
 from msgspec import Meta
 
+from nodevet.checking.before import Before, Counts, before
 from nodevet.checking.pace import Pace, none_meanwhile, pace, standstill
-from nodevet.checking.sampled_gpus import SAMPLED_GPUS, GpuBefore, gpu_before
+from nodevet.checking.sampled_gpus import SAMPLED_GPUS, gpu_before
 from nodevet.evidence.across import IN_HAND, each_gpu, every_gpu
 from nodevet.evidence.core import NOT_SUPPORTED, unread, unsupported
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.gpu import Gpu, NvLink, alike, board, subject_of
 from nodevet.evidence.lists import spans
-from nodevet.evidence.rates import Growth, growth, since_look
 from nodevet.model import (
     Area,
     Check,
@@ -62,6 +64,7 @@ COUNTERS = ("replay_errors", "recovery_errors", "crc_flit_errors", "crc_data_err
 BIT_ERROR_RATES = ("effective_ber", "symbol_ber")
 RECOVERIES = "recovery_errors"  # a link that trained again
 NO_NVLINK = "this GPU has no NVLink"
+NOT_TOLD_HERE = "not told by this GPU or driver"
 FABRIC = "fabric"  # the check from whose failure follows that links are down
 GIVE = "give `active` if that is right"
 
@@ -313,10 +316,8 @@ def judge_gpu(
     """How many links are active is told in any case; speed and errors if they are not fine."""
     yield expected if isinstance(expected, Finding) else judge_active(gpu, links, expected, cause)
     if links.active:
-        yield from judge_speed(gpu, links.active, params.minimum_speed_mbps)
-        yield from judge_rates(gpu, links.active, params)
-        yield from judge_capabilities(gpu, links.active, params.capabilities)
-        yield from judge_errors(gpu, links.active, params)
+        for limit in limits(links.active, params):
+            yield from judge_limit(gpu, links.active, limit)
         yield from judge_growth(evidence, gpu, links.active, params)
 
 
@@ -337,108 +338,107 @@ def judge_active(gpu: Gpu, links: Links, expected: int, cause: str) -> Finding:
     )
 
 
-def judge_speed(gpu: Gpu, active: Sequence[NvLink], minimum: int | None) -> Iterator[Finding]:
-    if untold(active, "speed_mbps"):
-        yield not_applicable(subject_of(gpu), why="speed: not told by this GPU or driver")
-        return
-    doubt = doubt_of(active, "speed_mbps")
-    told = [each.speed_mbps for each in active if each.speed_mbps is not None]
-    least = minimum or max(told, default=0)
-    slow = [each for each in active if each.speed_mbps is not None and each.speed_mbps < least]
-    if slow:
-        found = [(each, each.speed_mbps) for each in slow]
-        yield of_links(gpu, "speed", f"at least {least}", found, unit="MB/s")
-    if doubt:
-        yield unknown(subject_of(gpu), why=doubt)
+class Limit(NamedTuple):
+    """What holds of one value of each active link."""
+
+    field: str
+    expected: Value
+    is_wrong: Callable[[Any], bool]
+    show: Callable[[Any], Value] = lambda value: value
+    advice: str = WEAK
+    unit: str = ""
+
+    @property
+    def name(self) -> str:
+        return "speed" if self.field == "speed_mbps" else self.field
 
 
-def judge_rates(gpu: Gpu, active: Sequence[NvLink], params: Params) -> Iterator[Finding]:
-    """Whether too many bits or symbols of a link are wrong."""
+def limits(active: Sequence[NvLink], params: Params) -> Iterator[Limit]:
+    """What the baseline expects of the active links of one GPU."""
+    told = (each.speed_mbps for each in active if each.speed_mbps is not None)
+    least = params.minimum_speed_mbps or max(told, default=0)
+    yield Limit("speed_mbps", f"at least {least}", lambda mbps: mbps < least, unit="MB/s")
     for rate in BIT_ERROR_RATES:
-        most = getattr(params, f"maximum_{rate}")
-        if most is None:
-            continue
-        if untold(active, rate):
-            yield not_applicable(subject_of(gpu), why=f"{rate}: not told by this GPU or driver")
-            continue
-        many = [each for each in active if (getattr(each, rate) or 0) > most]
-        if many:
-            found = [(each, f"{getattr(each, rate):g}") for each in many]
-            yield of_links(gpu, rate, f"at most {most:g}", found)
-        if doubt := doubt_of(active, rate):
-            yield unknown(subject_of(gpu), why=doubt)
-
-
-def judge_capabilities(
-    gpu: Gpu, active: Sequence[NvLink], wanted: Iterable[Capability]
-) -> Iterator[Finding]:
-    """What active links cannot do, or do not say."""
-    for name in wanted:
-        lacking = [each for each in active if getattr(each, name) is False]
-        if untold(active, name):
-            yield not_applicable(subject_of(gpu), why=f"{name}: not told by this GPU or driver")
-            continue
-        if lacking:
-            yield of_links(gpu, name, True, [(each, False) for each in lacking], advice=DOWN)
-        if doubt := doubt_of(active, name):
-            yield unknown(subject_of(gpu), why=doubt)
-
-
-def judge_errors(gpu: Gpu, active: Sequence[NvLink], params: Params) -> Iterator[Finding]:
+        if (most := getattr(params, f"maximum_{rate}")) is not None:
+            yield Limit(rate, f"at most {most:g}", partial(lt, most), show="{:g}".format)
+    for capability in params.capabilities:
+        yield Limit(capability, True, lambda has: has is False, advice=DOWN)
     for counter in COUNTERS:
-        most = getattr(params, counter)
-        if most is None:
-            continue
-        if untold(active, counter):
-            yield not_applicable(subject_of(gpu), why=f"{counter}: not told by this GPU or driver")
-            continue
-        many = [each for each in active if (getattr(each, counter) or 0) > most]
-        if many:
-            found = [(each, getattr(each, counter)) for each in many]
-            yield of_links(gpu, counter, f"at most {most}", found)
-        if doubt := doubt_of(active, counter):
-            yield unknown(subject_of(gpu), why=doubt)
+        if (most := getattr(params, counter)) is not None:
+            yield Limit(counter, f"at most {most}", partial(lt, most))
+
+
+def judge_limit(gpu: Gpu, active: Sequence[NvLink], limit: Limit) -> Iterator[Finding]:
+    """The failure of the links beyond it, and what is not known of others."""
+    if untold(active, limit.field):
+        yield not_applicable(subject_of(gpu), why=f"{limit.name}: {NOT_TOLD_HERE}")
+        return
+    values = [(each, getattr(each, limit.field)) for each in active]
+    wrong = [(each, limit.show(value)) for each, value in values
+             if value is not None and limit.is_wrong(value)]  # fmt: skip
+    if wrong:
+        yield of_links(gpu, limit.name, limit.expected, wrong, advice=limit.advice, unit=limit.unit)
+    if doubt := doubt_of(active, limit.field):
+        yield unknown(subject_of(gpu), why=doubt)
 
 
 def judge_growth(
     evidence: Evidence, gpu: Gpu, active: Sequence[NvLink], params: Params
 ) -> Iterator[Finding]:
     """How fast errors come. A link that recovers while it is sampled needs no limit to fail."""
-    before = gpu_before(evidence, gpu)
+    earlier = before_of(evidence, gpu, active)
     for counter in COUNTERS:
         most = getattr(params, f"{counter}_per_hour")
-        fresh = counter == RECOVERIES and before is not None and getattr(params, counter) is None
+        fresh = counter == RECOVERIES and earlier is not None and getattr(params, counter) is None
         if most is None and not fresh:
             continue
         if untold(active, counter):
-            yield not_applicable(subject_of(gpu), why=f"{counter}: not told by this GPU or driver")
+            yield not_applicable(subject_of(gpu), why=f"{counter}: {NOT_TOLD_HERE}")
         elif doubt := doubt_of(active, counter):
             yield unknown(subject_of(gpu), why=doubt)
         else:
-            yield from judge_paces(evidence, gpu, active, (counter, most), before)
+            found = paces(evidence, active, counter, most, earlier)
+            yield from judge_paces(gpu, counter, most, earlier, list(found))
+
+
+def before_of(evidence: Evidence, gpu: Gpu, active: Sequence[NvLink]) -> Before | None:
+    """The counters of its active links at an earlier reading, by counter and link."""
+    reading = gpu_before(evidence, gpu)
+    then = (reading.gpu.nvlinks if reading and reading.gpu else None) or ()
+    return before(reading, counts_of(then), counts_of(active)) if reading else None
+
+
+def counts_of(links: Iterable[NvLink]) -> Counts:
+    return {(counter, each.link): getattr(each, counter) for each in links for counter in COUNTERS}
+
+
+def paces(
+    evidence: Evidence,
+    active: Sequence[NvLink],
+    counter: str,
+    most: float | None,
+    earlier: Before | None,
+) -> Iterator[tuple[NvLink, Pace]]:
+    """How fast a counter of each link grows; without a most in an hour it may not grow at all."""
+    for each in active:
+        grown = earlier.grown((counter, each.link)) if earlier else None
+        if most is not None:
+            yield each, pace(getattr(each, counter), grown, most, evidence)
+        elif grown is not None and not grown.again:
+            yield each, standstill(grown)
 
 
 def judge_paces(
-    evidence: Evidence,
     gpu: Gpu,
-    active: Sequence[NvLink],
-    limit: tuple[str, float | None],
-    before: GpuBefore | None,
+    counter: str,
+    most: float | None,
+    earlier: Before | None,
+    found: Sequence[tuple[NvLink, Pace]],
 ) -> Iterator[Finding]:
-    """One counter of every link; without a most in an hour it may not grow at all."""
-    counter, most = limit
-    found: list[tuple[NvLink, Pace]] = []
-    again = began_again(active, before)
-    for each in active:
-        count, grown = getattr(each, counter), growth_of(each, counter, before, again=again)
-        if most is not None:
-            found.append((each, pace(count, grown, most, evidence)))
-        elif grown is not None and not grown.again:
-            found.append((each, standstill(grown)))
     many = [(each, told.actual) for each, told in found if told.right is False]
     if many and most is None:
-        look = before is not None and before.look
-        yield of_links(gpu, counter, none_meanwhile(look=look), many)
+        expected = none_meanwhile(look=earlier is not None and earlier.reading.look)
+        yield of_links(gpu, counter, expected, many)
     elif many:
         yield of_links(gpu, f"{counter} per hour", f"at most {most:g}", many)
     doubts = [f"link {each.link}: {counter}: {told.why}" for each, told in found
@@ -469,32 +469,6 @@ def of_links(
         advice=advice,
         details=board(gpu),
     )
-
-
-def growth_of(
-    link: NvLink, counter: str, before: GpuBefore | None, *, again: bool
-) -> Growth | None:
-    """How much it grew meanwhile; None without an earlier reading. `again`: since the last look the
-    counts of its GPU began again at 0."""
-    if before is None:
-        return None
-    if before.gpu is None:
-        return Growth(why=before.why)
-    earlier = {each.link: getattr(each, counter) for each in before.gpu.nvlinks or ()}
-    then, now = earlier.get(link.link), getattr(link, counter)
-    if before.look:
-        return since_look(then, now, before.seconds, again=again)
-    return growth(then, now, before.seconds)
-
-
-def began_again(active: Sequence[NvLink], before: GpuBefore | None) -> bool:
-    """Whether a count of the GPU's links went back, so that it was reset, or its driver loaded."""
-    earlier = {
-        each.link: each for each in (before.gpu.nvlinks if before and before.gpu else None) or ()
-    }
-    pairs = ((getattr(earlier[each.link], counter), getattr(each, counter))
-             for each in active if each.link in earlier for counter in COUNTERS)  # fmt: skip
-    return any(old is not None and new is not None and new < old for old, new in pairs)
 
 
 def untold(links: Sequence[NvLink], field: str) -> bool:

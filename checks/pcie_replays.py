@@ -23,13 +23,14 @@ from typing import Annotated, ClassVar
 
 from msgspec import Meta
 
+from nodevet.checking.before import grown
 from nodevet.checking.pace import pace
 from nodevet.checking.sampled_gpus import SAMPLED_GPUS, gpu_before
 from nodevet.evidence.across import IN_HAND, each_gpu
 from nodevet.evidence.core import unread, unsupported
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.gpu import Gpu, board, subject_of
-from nodevet.evidence.rates import Growth, growth, since_look
+from nodevet.evidence.rates import Growth
 from nodevet.model import (
     Area,
     Check,
@@ -101,10 +102,7 @@ def grown_of(evidence: Evidence, gpu: Gpu, count: int) -> Growth | None:
         return None
     if before.gpu is None:
         return Growth(why=before.why)
-    earlier = before.gpu.pcie_replay_counter
-    if before.look:
-        return since_look(earlier, count, before.seconds)
-    return growth(earlier, count, before.seconds)
+    return grown(before, before.gpu.pcie_replay_counter, count)
 
 
 def verdict(gpu: Gpu, right: bool, *, expected: Value, actual: Value) -> Finding:

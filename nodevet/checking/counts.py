@@ -2,13 +2,14 @@
 hour."""
 
 from collections.abc import Iterator, Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from nodevet.checking.aspects import Aspect, met
+from nodevet.checking.before import Before, Counts, before
 from nodevet.checking.pace import none_meanwhile, pace, standstill
 from nodevet.evidence.counters import Counter
 from nodevet.evidence.document import Evidence
-from nodevet.evidence.rates import Growth, growth, since_look
+from nodevet.evidence.rates import Growth, Sample
 from nodevet.model import Verdict
 
 BYTE, WORD = 255, 65535
@@ -28,10 +29,6 @@ HIGHEST = {  # at which a counter of an InfiniBand port stays: PortCounters of t
 }
 
 
-Key = str | tuple[str, int]
-"""What has the counters: an interface by its name, a port by its device and number."""
-
-
 class CountWish(NamedTuple):
     """What a baseline says of counters, by their names."""
 
@@ -42,23 +39,27 @@ class CountWish(NamedTuple):
     """May not grow at all between two readings, where nothing else is said of them."""
 
 
-class SampledCounters(NamedTuple):
-    """The counters of all subjects as an earlier reading had them."""
-
-    sampled: bool = False
-    seconds: float = 0.0
-    why: str = ""  # the section as a whole was not read
-    counters: Mapping[Key, tuple[Counter, ...]] = {}
-    look: bool = False  # at the last look
-
-
 class Counted(NamedTuple):
     """The counters of a subject now, and as they were before."""
 
     now: tuple[Counter, ...] | None
     why: str  # if none were read
-    key: Key  # in `earlier`
-    earlier: SampledCounters
+    before: Before | None  # None: no earlier reading
+
+
+def counted(
+    counters: tuple[Counter, ...] | None,
+    why: str,
+    sample: Sample[Any] | None,
+    earlier: tuple[Counter, ...] | None,
+) -> Counted:
+    """`earlier`: what the sample has of the same subject."""
+    known = before(sample, by_name(earlier), by_name(counters)) if sample else None
+    return Counted(counters, why, known)
+
+
+def by_name(counters: tuple[Counter, ...] | None) -> Counts:
+    return {counter.name: counter.value for counter in counters or ()}
 
 
 def counts(counted: Counted, wish: CountWish, evidence: Evidence) -> Iterator[Aspect]:
@@ -79,17 +80,18 @@ def counts(counted: Counted, wish: CountWish, evidence: Evidence) -> Iterator[As
             if isinstance(value, Aspect)
             else paced(name, value, limit, counted, wish, evidence)
         )
-    for name in wish.still if counted.earlier.sampled else ():
+    if counted.before is None:
+        return
+    for name in wish.still:
         if name not in wish.maximum and name not in wish.maximum_per_hour:
-            yield from at_rest(name, found, counted, wish)
+            yield from at_rest(name, found, counted, counted.before, wish)
 
 
 def at_rest(
-    name: str, found: Mapping[str, Counter], counted: Counted, wish: CountWish
+    name: str, found: Mapping[str, Counter], counted: Counted, before: Before, wish: CountWish
 ) -> Iterator[Aspect]:
     """Whether a counter stood still meanwhile; nothing of what is not counted here."""
-    before = counted.earlier.counters.get(counted.key, ())
-    if counted.now is not None and name not in found and name not in [each.name for each in before]:
+    if counted.now is not None and name not in found and name not in before.then:
         return
     value = value_of(name, found, counted)
     if isinstance(value, Aspect):
@@ -97,14 +99,14 @@ def at_rest(
     elif value == HIGHEST.get(name):
         yield stands(name, value)
     else:
-        grown = grown_of(name, value, counted)
-        if counted.earlier.look and (grown is None or grown.again):
+        grown = before.grown(name)
+        if before.reading.look and (grown is None or grown.again):
             return  # as without: an interface that was created since counts its own first changes
         told = standstill(grown or Growth())
         if told.right is None:
             yield Aspect(Verdict.UNKNOWN, name, why=f"{name}, sampled: {told.why}")
         else:
-            expected = none_meanwhile(look=counted.earlier.look)
+            expected = none_meanwhile(look=before.reading.look)
             yield above(name, told.right, expected, told.actual, wish)
 
 
@@ -135,7 +137,7 @@ def paced(
     """How fast a counter grows: by a sample that is long enough to tell, else since boot."""
     label, expected = f"{name} per hour", f"at most {most:g}"
     full = value == HIGHEST.get(name)
-    grown = None if full else grown_of(name, value, counted)
+    grown = counted.before.grown(name) if counted.before and not full else None
     found = pace(value, grown, most, evidence)
     if full and found.right is not False:
         return stands(name, value)
@@ -143,23 +145,3 @@ def paced(
         sampled = f"{name}, sampled: " if grown is not None and grown.by is None else ""
         return Aspect(Verdict.UNKNOWN, label, why=f"{sampled}{found.why}")
     return above(label, found.right, expected, found.actual, wish)
-
-
-def grown_of(name: str, value: int | None, counted: Counted) -> Growth | None:
-    """How much a counter grew meanwhile; None without an earlier reading."""
-    earlier = counted.earlier
-    if not earlier.sampled:
-        return None
-    if earlier.why:
-        return Growth(why=earlier.why)
-    before = {each.name: each.value for each in earlier.counters.get(counted.key, ())}
-    if earlier.look:
-        return since_look(before.get(name), value, earlier.seconds, again=_again(counted, before))
-    return growth(before.get(name), value, earlier.seconds)
-
-
-def _again(counted: Counted, before: Mapping[str, int | None]) -> bool:
-    """Whether a counter of the subject went back: then all of them began again at 0."""
-    now = {each.name: each.value for each in counted.now or ()}
-    pairs = ((count, now.get(name)) for name, count in before.items())
-    return any(old is not None and new is not None and new < old for old, new in pairs)
