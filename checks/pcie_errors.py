@@ -30,20 +30,23 @@ healthy node of the kind has at boot, or leave this check out.
 hands (reseat, riser, cable, retimer), protocol errors need firmware or driver updates.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Annotated
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Annotated, NamedTuple
 
-import msgspec
-from msgspec import Meta
+from msgspec import UNSET, Meta
 
+from nodevet.checking.before import Counts, before
+from nodevet.checking.expected import joined
+from nodevet.checking.one_value import values_at
+from nodevet.checking.pace import since_boot
 from nodevet.evidence.across import located, logged
-from nodevet.evidence.document import Evidence, once
+from nodevet.evidence.document import Evidence
 from nodevet.evidence.gpu import Gpu, board, subject_of
 from nodevet.evidence.host import HostInfo
 from nodevet.evidence.kernel_log import KernelEvent, KernelLog, line_of
 from nodevet.evidence.last_look import SEEN_LINES, Seen, covered, differ, seen_lines
 from nodevet.evidence.pci import Pci, PciFunction
-from nodevet.evidence.rates import HOUR, Growth, Sample, growth, sampled, since_look
+from nodevet.evidence.rates import Growth, Sample, sampled
 from nodevet.model import (
     NODE,
     Area,
@@ -63,7 +66,6 @@ PHYSICAL = frozenset({"RxErr", "BadTLP", "BadDLLP", "Rollover", "Timeout", "DLP"
 """Kinds that bad contact and weak signals cause, as the kernel names them, aer.c."""
 FIELDS = ("correctable", "nonfatal", "fatal")
 UNCORRECTED = FIELDS[1:]
-UNCOUNTED = (None, None, None)
 LINES_EACH = 2  # of the log, at most, for one corrected error
 
 Most = Annotated[int, Meta(ge=0)]
@@ -81,67 +83,200 @@ class Params(CheckParams):
 
 
 def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
-    section = evidence[Pci]
-    if section.data is None:
-        yield unknown(why=f"PCI: {section.why}")
-        return
-    if section.data.functions is None:
-        yield unknown(why=f"functions: {section.data.why('functions')}")
-        return
-    if not section.data.functions:
-        yield unknown(why="no NVIDIA function, NIC or NVMe was found on the PCI bus")
-        return
-    hours, doubt = uptime(evidence, params)
-    recent, sample_doubt = sample_of(evidence, params)
-    gpus = {gpu.bus_id: gpu for gpu in located(evidence)}
-    logged = by_address(evidence)
-    seen, same = seen_lines(evidence), same_counts(evidence)
-    ports = frozenset(section.data.aer_ports or ())
-    below = partners(section.data.functions, gpus)
-    counted: list[PciFunction] = []
-    silent: list[PciFunction] = []
-    bad, old = 0, []
-    doubts = [doubt, sample_doubt, log_doubt(evidence), short(section.data.functions)]
-    doubts += unserved(section.data)
-    for function in section.data.functions:
-        events = logged.pop(function.address, [])
-        tells = function.address in ports or not ports.isdisjoint(function.upstream or ())
-        grown = recent.get(function.address) if recent and tells else None
-        known = function.address in same and not serious_of(new_of(events, seen))
-        if known and (told := uncorrected(function, events)):
-            old.append(told)
-        above = excess(function, events, params, hours, tells, grown, known=known)
-        if above:
-            bad += 1
-            found = fault(function, gpus.get(function.address), *above)
-            device = "gpu_lost" if function.revision == "ff" else below.get(function.address)
-            yield msgspec.structs.replace(found, cause=device) if device else found
-        doubts += unread(function)
-        if recent and tells and function.aer.correctable is not None:
-            doubts += unsampled(function, grown)
-        if not above and counts_of(function) != UNCOUNTED:
-            (counted if tells else silent).append(function)
-    for found in elsewhere(logged, seen):
-        bad += 1
+    found = values_at(evidence, (Pci, "functions"), label="PCI")
+    if isinstance(found, Finding):
         yield found
-    told = "; ".join(dict.fromkeys(filter(None, doubts)))
-    if told:
-        yield unknown(why=told)
-    elif bad:
-        return
-    elif evidence[KernelLog].status == "absent":
-        yield not_applicable(why=f"no errors were counted, and {evidence[KernelLog].why}")
-    elif counted and not silent:
-        yield within(evidence, old)
+    elif not found[0]:
+        yield unknown(why="no NVIDIA function, NIC or NVMe was found on the PCI bus")
     else:
-        yield from by_log(evidence, params, len(counted), len(silent), old)
+        yield from judge_functions(evidence, params, found[0])
 
 
-def elsewhere(logged: Mapping[str, Sequence[KernelEvent]], seen: Seen | None) -> Iterator[Finding]:
+def judge_functions(
+    evidence: Evidence, params: Params, functions: Sequence[PciFunction]
+) -> Iterator[Finding]:
+    node = node_of(evidence, params, functions)
+    errors = [errors_of(each, node) for each in functions]
+    faults = [*faults_of(errors, node), *elsewhere(node, {each.address for each in functions})]
+    yield from faults
+    doubts = [*node.doubts, log_doubt(evidence), short(functions), *unserved(node.ports, evidence)]
+    doubts += (doubt for each in errors for doubt in doubts_of(each))
+    if doubt := joined(dict.fromkeys(doubts)):
+        yield unknown(why=doubt)
+    elif not faults:
+        yield from without_faults(evidence, params, errors)
+
+
+class Node(NamedTuple):
+    """What is known of the node beside the counters of a function."""
+
+    params: Params
+    events: Mapping[str, Sequence[KernelEvent]]  # lines of the log, by address; "": of none
+    ports: frozenset[str]  # that tell the kernel of errors
+    gpus: Mapping[str | None, Gpu]  # by address
+    below: Mapping[str, str]  # by address of a port, the finding of the device at its link
+    seen: Seen | None  # the lines that were there at the last look
+    sample: Sample[Pci] | None
+    hours: float | None  # since boot, if the baseline limits errors of an hour
+    doubts: tuple[str, ...]  # why it is not known how fast errors come
+
+
+def node_of(evidence: Evidence, params: Params, functions: Sequence[PciFunction]) -> Node:
+    bus, sample = evidence[Pci].data, sampled(evidence, Pci)
+    gpus = {gpu.bus_id: gpu for gpu in located(evidence)}
+    hourly = params.corrected_per_hour is not None
+    hours, doubt = since_boot(evidence) if hourly else (None, "")
+    return Node(
+        params=params,
+        events=by_address(evidence),
+        ports=frozenset((bus.aer_ports if bus else None) or ()),
+        gpus=gpus,
+        below=partners(functions, gpus),
+        seen=seen_lines(evidence),
+        sample=sample,
+        hours=hours,
+        doubts=(doubt, doubt_of_sample(sample) if hourly else ""),
+    )
+
+
+class Errors(NamedTuple):
+    """The errors of one function."""
+
+    function: PciFunction
+    events: Sequence[KernelEvent]  # lines of the log about it
+    is_counted: bool  # below a port that tells the kernel: its counters are raised
+    is_old: bool  # all uncorrected ones were there at the last look
+    grown: Growth | None  # the corrected ones since an earlier reading; None without one
+
+    @property
+    def uncorrected(self) -> str:
+        """As `0000:5d:00.0 fatal 1, logged ×2`; empty if there are none."""
+        counts = {name: getattr(self.function.aer, name) for name in UNCORRECTED}
+        parts = [f"{name} {count}" for name, count in counts.items() if count]
+        serious = serious_of(self.events)
+        parts += [f"logged {lines(serious)}"] if serious else []
+        return f"{self.function.address} {', '.join(parts)}" if parts else ""
+
+
+def errors_of(function: PciFunction, node: Node) -> Errors:
+    events = node.events.get(function.address, ())
+    is_counted = not node.ports.isdisjoint((function.address, *(function.upstream or ())))
+    grown = grown_of(function, node) if is_counted else None
+    return Errors(function, events, is_counted, is_old(function, events, node), grown)
+
+
+def grown_of(function: PciFunction, node: Node) -> Growth | None:
+    """How many corrected errors came since an earlier reading; None if that does not say."""
+    then, sample = earlier(function, node.sample), node.sample
+    if node.params.corrected_per_hour is None or sample is None or doubt_of_sample(sample):
+        return None
+    if sample.look and (then is None or is_another(then, function)):
+        return None
+    return before(sample, counters(then), counters(function)).grown("correctable")
+
+
+def earlier(function: PciFunction, sample: Sample[Pci] | None) -> PciFunction | None:
+    return sample.data.by_address.get(function.address) if sample and sample.data else None
+
+
+def is_another(then: PciFunction, now: PciFunction) -> bool:
+    return differ((then.vendor, now.vendor), (then.device, now.device))
+
+
+def is_old(function: PciFunction, events: Sequence[KernelEvent], node: Node) -> bool:
+    """Whether as many uncorrected errors were there at the last look, and none was logged since. If
+    the log does not hold all since, it may lack one from before its device was reset."""
+    then = earlier(function, node.sample) if node.sample and node.sample.look else None
+    if then is None or node.seen is None or serious_of(new_of(events, node.seen)):
+        return False
+    return (then.vendor, then.device) == (function.vendor, function.device) and all(
+        getattr(then.aer, name) == getattr(function.aer, name) for name in UNCORRECTED
+    )
+
+
+# --- faults
+
+
+def faults_of(errors: Iterable[Errors], node: Node) -> Iterator[Finding]:
+    for each in errors:
+        if above := [*uncorrected_above(each, node.params), *corrected_above(each, node)]:
+            yield fault(each, node, above)
+
+
+Above = tuple[str, str, object]
+"""What there is too much of: its name, what is expected, what there is."""
+
+
+def above(name: str, most: float, count: float | None) -> Iterator[Above]:
+    if count is not None and count > most:
+        yield name, f"at most {most:g}", count
+
+
+def uncorrected_above(errors: Errors, params: Params) -> Sequence[Above]:
+    """By the counters, which tell more; by the log where they are not above."""
+    if errors.is_old:
+        return ()
+    aer, serious = errors.function.aer, serious_lines(errors, params)
+    counted = [*above("fatal", 0, aer.fatal), *above("nonfatal", params.nonfatal, aer.nonfatal)]
+    if serious and not counted:
+        return [("logged", "none uncorrected", lines(serious))]
+    return counted
+
+
+def serious_lines(errors: Errors, params: Params) -> list[KernelEvent]:
+    """The lines of new uncorrected errors; not of nonfatal ones that a counter is judged by."""
+    by_counter = params.nonfatal > 0 and errors.function.aer.nonfatal is not None
+    kinds = ("fatal",) if by_counter else UNCORRECTED
+    return [] if errors.is_old else [event for event in errors.events if event.severity in kinds]
+
+
+def corrected_above(errors: Errors, node: Node) -> Iterator[Above]:
+    count, grown = corrected_count(errors), errors.grown
+    if node.params.corrected is not None:
+        yield from above("corrected", node.params.corrected, count)
+    most = node.params.corrected_per_hour
+    if most is None or node.hours is None:
+        return
+    too_fast = grown.is_above(most) if grown else None
+    if grown and too_fast:
+        yield "corrected per hour", f"at most {most:g}", grown.text
+    elif too_fast is None:
+        yield from above("corrected per hour", most, round(count / node.hours, 1))
+
+
+def corrected_count(errors: Errors) -> int:
+    """By the counter; where that is not raised, by the lines of the log, if they are more."""
+    count = errors.function.aer.correctable
+    if errors.is_counted and count is not None:
+        return count
+    logged = sum(event.count or 0 for event in errors.events if event.severity == "corrected")
+    return max(count or 0, logged // LINES_EACH)
+
+
+def fault(errors: Errors, node: Node, above: Sequence[Above]) -> Finding:
+    function, address = errors.function, errors.function.address
+    gpu = node.gpus.get(address)
+    kinds = {kind: count for kind, count in function.aer.kinds.items() if count > 0}
+    shown = ", ".join(f"{kind} {count}" for kind, count in sorted(kinds.items()))
+    actual = {name: found for name, _, found in above}
+    line = line_of(serious_lines(errors, node.params) or errors.events)
+    is_lost = not actual.keys().isdisjoint((*UNCORRECTED, "logged"))
+    return fail(
+        subject_of(gpu) if gpu else Subject(kind="pci", id=address, bus_id=address),
+        expected={name: expected for name, expected, _ in above},
+        actual=actual,
+        why=shown,
+        advice=advice("the GPU" if gpu else "the device", kinds, is_lost),
+        details={**(board(gpu) if gpu else {}), **logs(address, line)},
+        cause="gpu_lost" if function.revision == "ff" else node.below.get(address, UNSET),
+    )
+
+
+def elsewhere(node: Node, known: Collection[str]) -> Iterator[Finding]:
     """What the log says of devices that are not on the bus, or not named."""
-    for address, events in sorted(logged.items()):
-        serious = serious_of(events if address else new_of(events, seen))
-        if serious:
+    for address, events in sorted(node.events.items()):
+        serious = serious_of(events if address else new_of(events, node.seen))
+        if serious and address not in known:
             yield fail(
                 Subject(kind="pci", id=address, bus_id=address) if address else NODE,
                 expected={"logged": "none uncorrected"},
@@ -151,47 +286,134 @@ def elsewhere(logged: Mapping[str, Sequence[KernelEvent]], seen: Seen | None) ->
             )
 
 
+def partners(functions: Sequence[PciFunction], gpus: Mapping[str | None, Gpu]) -> Mapping[str, str]:
+    """By the address of a port the finding of the device at the other end of its link: both ends
+    count the errors of one link."""
+    found: dict[str, str] = {}
+    for function in functions:
+        if function.upstream and function.kind != "port":
+            gpu = gpus.get(function.address)
+            label = subject_of(gpu).label if gpu else f"pci {function.address}"
+            found.setdefault(function.upstream[0], f"pcie_errors {label}")
+    return found
+
+
+def logs(address: str, line: str) -> dict[str, str]:
+    told = {"bus id": address, "kernel log": line}
+    return {word: text for word, text in told.items() if text}
+
+
+def advice(named: str, kinds: Mapping[str, int], is_lost: bool) -> str:
+    """`is_lost`: whether errors were not corrected."""
+    first = "drain the node, run nvidia-bug-report.sh and reboot; " if is_lost else ""
+    if kinds and not PHYSICAL & set(kinds):
+        return (
+            f"{first}these are protocol errors, not signal errors: update firmware, BIOS and "
+            f"driver; if only {named} has them, in other nodes too, RMA it"
+        )
+    return (
+        f"{first}power the node off and reseat {named}, then its riser, cable or retimer; if the "
+        f"count keeps rising, swap it with a neighbour: if the errors follow it, RMA the board. "
+        f"For the RMA keep `lspci -vvv` of both ends and the counts before and after"
+    )
+
+
+# --- doubts
+
+
+def doubt_of_sample(sample: Sample[Pci] | None) -> str:
+    if sample is None or (sample.data and sample.data.functions):
+        return ""
+    why = f"functions: {sample.data.why('functions')}" if sample.data else sample.why
+    return f"sample of PCI: {why}"
+
+
+def doubts_of(errors: Errors) -> Iterator[str]:
+    """Why the errors of a function are not known."""
+    function, grown = errors.function, errors.grown
+    for field in FIELDS:
+        count = getattr(function.aer, field)
+        if count is None and function.aer.errors.get(field) != NO_COUNTER:
+            yield f"aer {field}: {function.aer.why(field)}"
+        elif count is not None and count < 0:
+            yield f"aer {field}: {count} is not a valid count"
+    if grown is not None and grown.by is None and function.aer.correctable is not None:
+        yield f"corrected errors of {function.address}: {grown.why}"
+
+
+def log_doubt(evidence: Evidence) -> str:
+    """Why the kernel log may hold errors that were not seen; nothing without a log to read."""
+    log = logged(evidence)
+    if isinstance(log, Finding):
+        return "" if log.verdict is Verdict.NOT_APPLICABLE else log.why
+    seen = seen_lines(evidence)
+    untold = [each for each in new_of(log.events or (), seen)
+              if each.kind == "aer" and not each.severity]  # fmt: skip
+    if untold:
+        return f"a line without a severity: {line_of(untold)}"
+    return covered(evidence, log)[0]
+
+
+def short(functions: Sequence[PciFunction]) -> str:
+    """Which ports are above a function, and not among those that were read."""
+    untold = [function for function in functions if function.upstream is None]
+    if untold:
+        return f"{untold[0].address}: upstream: {untold[0].why('upstream')}"
+    named = {port for function in functions for port in function.upstream or ()}
+    left = sorted(named - {function.address for function in functions})
+    if not left:
+        return ""
+    there = len(functions) + len(left)
+    return f"{len(functions)} of {there} PCI functions were read: not {', '.join(left[:8])}"
+
+
+def unserved(served: frozenset[str], evidence: Evidence) -> Iterator[str]:
+    """Root ports that count errors and are not among those that tell the kernel of them, while
+    others are: of a host bridge the firmware keeps all of them or none."""
+    bus = evidence[Pci].data or Pci()
+    if bus.aer_ports is None:
+        yield f"aer_ports: {bus.why('aer_ports')}"
+    domains = {domain_of(address) for address in served}
+    for address in sorted({each.upstream[-1] for each in bus.functions or () if each.upstream}):
+        port = bus.by_address.get(address)
+        counts = port is not None and has_counters(port)
+        if counts and address not in served and domain_of(address) in domains:
+            yield f"port {address} counts errors and is not in aer_ports, which has others"
+
+
+def domain_of(address: str) -> str:
+    """Of a PCI address.
+
+    >>> domain_of("0000:17:01.0")
+    '0000'
+    """
+    return address.partition(":")[0]
+
+
+# --- no fault, and no doubt
+
+
+def without_faults(
+    evidence: Evidence, params: Params, errors: Sequence[Errors]
+) -> Iterator[Finding]:
+    old = [each.uncorrected for each in errors if each.is_old and each.uncorrected]
+    counting = [each for each in errors if has_counters(each.function)]
+    silent = sum(not each.is_counted for each in counting)
+    if evidence[KernelLog].status == "absent":
+        yield not_applicable(why=f"no errors were counted, and {evidence[KernelLog].why}")
+    elif counting and not silent:
+        yield within(evidence, old)
+    else:
+        yield from by_log(evidence, params, len(counting) - silent, silent, old)
+
+
 def within(evidence: Evidence, old: Sequence[str], why: str = "") -> Finding:
     """The ok finding; `why`: on what it rests, beside the time that the log covers. `old`: the
     uncorrected errors that were there at the last look."""
-    seen = seen_lines(evidence)
+    seen, log = seen_lines(evidence), evidence[KernelLog].data
     before = seen.before(old) if seen else ""
-    told = "; ".join(filter(None, (why, before or since_of(evidence))))
-    return ok(expected="within limits", actual="within limits", why=told)
-
-
-def new_of(events: Sequence[KernelEvent], seen: Seen | None) -> list[KernelEvent]:
-    return [event for event in events if not (seen and seen.has(event))]
-
-
-def serious_of(events: Sequence[KernelEvent]) -> list[KernelEvent]:
-    return [event for event in events if event.severity in UNCORRECTED]
-
-
-def uncorrected(function: PciFunction, events: Sequence[KernelEvent]) -> str:
-    """As `0000:5d:00.0 fatal 1, logged ×2`; empty if there are none."""
-    counts = {name: getattr(function.aer, name) for name in UNCORRECTED}
-    told = [f"{name} {count}" for name, count in counts.items() if count]
-    serious = serious_of(events)
-    told += [f"logged {lines(serious)}"] if serious else []
-    return f"{function.address} {', '.join(told)}" if told else ""
-
-
-@once
-def same_counts(evidence: Evidence) -> frozenset[str]:
-    """The functions that had as many uncorrected errors at the last look, by address; none if the
-    log does not hold all that came since: it tells of one that came after its device was reset."""
-    sample, now = sampled(evidence, Pci), evidence[Pci].data
-    if sample is None or not sample.look or sample.data is None or seen_lines(evidence) is None:
-        return frozenset()
-    then = sample.data.by_address
-    return frozenset(
-        each.address
-        for each in (now.functions if now else None) or ()
-        if (one := then.get(each.address)) is not None
-        and (one.vendor, one.device) == (each.vendor, each.device)
-        and all(getattr(one.aer, name) == getattr(each.aer, name) for name in UNCORRECTED)
-    )
+    since = before or (covered(evidence, log)[1] if log else "")
+    return ok(expected="within limits", actual="within limits", why=joined((why, since)))
 
 
 def by_log(
@@ -228,112 +450,7 @@ def by_log(
         yield not_applicable(why=f"corrected errors are not counted; {why}")
 
 
-def unserved(data: Pci) -> Iterator[str]:
-    """Root ports that count errors and are not among those that tell the kernel of them, while
-    others are: of a host bridge the firmware keeps all of them or none."""
-    if data.aer_ports is None:
-        yield f"aer_ports: {data.why('aer_ports')}"
-    served = frozenset(data.aer_ports or ())
-    domains = {domain_of(address) for address in served}
-    for address in sorted({each.upstream[-1] for each in data.functions or () if each.upstream}):
-        port = data.by_address.get(address)
-        counts = port is not None and counts_of(port) != UNCOUNTED
-        if counts and address not in served and domain_of(address) in domains:
-            yield f"port {address} counts errors and is not in aer_ports, which has others"
-
-
-def domain_of(address: str) -> str:
-    """Of a PCI address.
-
-    >>> domain_of("0000:17:01.0")
-    '0000'
-    """
-    return address.partition(":")[0]
-
-
-def short(functions: Sequence[PciFunction]) -> str:
-    """Which ports are above a function, and not among those that were read."""
-    untold = [function for function in functions if function.upstream is None]
-    if untold:
-        return f"{untold[0].address}: upstream: {untold[0].why('upstream')}"
-    named = {port for function in functions for port in function.upstream or ()}
-    left = sorted(named - {function.address for function in functions})
-    if not left:
-        return ""
-    there = len(functions) + len(left)
-    return f"{len(functions)} of {there} PCI functions were read: not {', '.join(left[:8])}"
-
-
-def uptime(evidence: Evidence, params: Params) -> tuple[float | None, str]:
-    """Hours since boot, at least one; or why they cannot be told, where they are needed."""
-    if params.corrected_per_hour is None:
-        return None, ""
-    host = evidence[HostInfo]
-    if host.data is None:
-        return None, f"host: {host.why}"
-    if host.data.uptime_s is None or host.data.uptime_s < 0:
-        return None, f"uptime_s: {host.data.why('uptime_s')}"
-    return max(1.0, host.data.uptime_s / HOUR), ""
-
-
-def sample_of(evidence: Evidence, params: Params) -> tuple[Mapping[str, Growth], str]:
-    """What each function's counter grew by, by address; or why that is not known. Empty without an
-    earlier reading, or a limit for it."""
-    sample = sampled(evidence, Pci) if params.corrected_per_hour is not None else None
-    if sample is None:
-        return {}, ""
-    if sample.data is None:
-        return {}, f"sample of PCI: {sample.why}"
-    if not sample.data.functions:
-        return {}, f"sample of PCI: functions: {sample.data.why('functions')}"
-    now = evidence[Pci].data
-    if sample.look:
-        return since_last_look(sample, now), ""
-    before = {each.address: each.aer.correctable for each in sample.data.functions}
-    listed = now.functions if now else None
-    return {
-        each.address: growth(before.get(each.address), each.aer.correctable, sample.seconds)
-        for each in listed or ()
-    }, ""
-
-
-def since_last_look(sample: Sample[Pci], now: Pci | None) -> Mapping[str, Growth]:
-    """What corrected errors came since the last look, of the functions that were there then."""
-    found = {}
-    for each in (now.functions if now else None) or ():
-        then = sample.data.by_address.get(each.address) if sample.data else None
-        if then is None or differ((then.vendor, each.vendor), (then.device, each.device)):
-            continue
-        pairs = [(getattr(then.aer, name), getattr(each.aer, name)) for name in FIELDS]
-        again = any(None not in pair and pair[1] < pair[0] for pair in pairs)
-        grown = since_look(*pairs[0], sample.seconds, again=again)
-        if grown is not None:
-            found[each.address] = grown
-    return found
-
-
-def unsampled(function: PciFunction, grown: Growth | None) -> Iterator[str]:
-    if grown is not None and grown.by is None:
-        yield f"corrected errors of {function.address}: {grown.why}"
-
-
-def log_doubt(evidence: Evidence) -> str:
-    """Why the kernel log may hold errors that were not seen; nothing without a log to read."""
-    log = logged(evidence)
-    if isinstance(log, Finding):
-        return "" if log.verdict is Verdict.NOT_APPLICABLE else log.why
-    seen = seen_lines(evidence)
-    untold = [each for each in new_of(log.events or (), seen)
-              if each.kind == "aer" and not each.severity]  # fmt: skip
-    if untold:
-        return f"a line without a severity: {line_of(untold)}"
-    return covered(evidence, log)[0]
-
-
-def since_of(evidence: Evidence) -> str:
-    """Since when the log tells, where it begins after boot."""
-    log = evidence[KernelLog].data
-    return covered(evidence, log)[1] if log else ""
+# --- lines of the log, and counters
 
 
 def by_address(evidence: Evidence) -> dict[str, list[KernelEvent]]:
@@ -345,131 +462,25 @@ def by_address(evidence: Evidence) -> dict[str, list[KernelEvent]]:
     return found
 
 
-def excess(
-    function: PciFunction,
-    events: Sequence[KernelEvent],
-    params: Params,
-    hours: float | None,
-    tells: bool,
-    grown: Growth | None,
-    *,
-    known: bool,
-) -> tuple[dict[str, object], dict[str, object], str] | None:
-    """What is wanted, what is there, and a line of the log, where a function had too many.
-
-    `tells`: whether its counters are raised; else corrected errors are counted by lines. `grown`:
-    what an earlier reading says, if there is one. `known`: whether all of its uncorrected errors
-    were there at the last look."""
-    if not events and not any(counts_of(function)):
-        return None
-    aer = function.aer
-    expected: dict[str, object] = {}
-    actual: dict[str, object] = {}
-
-    def take(name: str, most: float, count: float | None) -> None:
-        if count is not None and count > most:
-            expected[name], actual[name] = f"at most {most:g}", count
-
-    take("fatal", 0, None if known else aer.fatal)
-    take("nonfatal", params.nonfatal, None if known else aer.nonfatal)
-    judged = params.nonfatal > 0 and aer.nonfatal is not None  # by the counter, which tells more
-    serious = [
-        event
-        for event in (() if known else events)
-        if event.severity == "fatal" or (event.severity == "nonfatal" and not judged)
-    ]
-    if serious and not actual:
-        expected["logged"], actual["logged"] = "none uncorrected", lines(serious)
-    corrected = aer.correctable or 0
-    if not tells or aer.correctable is None:
-        logged = sum(event.count or 0 for event in events if event.severity == "corrected")
-        corrected = max(corrected, logged // LINES_EACH)
-    if params.corrected is not None:
-        take("corrected", params.corrected, corrected)
-    most = params.corrected_per_hour
-    if most is not None and hours:
-        now = grown.is_above(most) if grown else None
-        if grown and now:
-            expected["corrected per hour"] = f"at most {most:g}"
-            actual["corrected per hour"] = grown.text
-        elif now is None:
-            take("corrected per hour", most, round(corrected / hours, 1))
-    return (expected, actual, line_of(serious or events)) if actual else None
+def new_of(events: Sequence[KernelEvent], seen: Seen | None) -> list[KernelEvent]:
+    return [event for event in events if not (seen and seen.has(event))]
 
 
-def counts_of(function: PciFunction) -> tuple[int | None, int | None, int | None]:
-    """In the order of FIELDS."""
-    return function.aer.correctable, function.aer.nonfatal, function.aer.fatal
-
-
-def unread(function: PciFunction) -> Iterator[str]:
-    counts = counts_of(function)
-    if all(count is not None and count >= 0 for count in counts):
-        return
-    for field, count in zip(FIELDS, counts, strict=True):
-        if count is None and function.aer.errors.get(field) != NO_COUNTER:
-            yield f"aer {field}: {function.aer.why(field)}"
-        elif count is not None and count < 0:
-            yield f"aer {field}: {count} is not a valid count"
-
-
-def partners(functions: Sequence[PciFunction], gpus: Mapping[str | None, Gpu]) -> Mapping[str, str]:
-    """By the address of a port the finding of the device at the other end of its link: both ends
-    count the errors of one link."""
-    found: dict[str, str] = {}
-    for function in functions:
-        if function.upstream and function.kind != "port":
-            gpu = gpus.get(function.address)
-            label = subject_of(gpu).label if gpu else f"pci {function.address}"
-            found.setdefault(function.upstream[0], f"pcie_errors {label}")
-    return found
-
-
-def fault(
-    function: PciFunction,
-    gpu: Gpu | None,
-    expected: Mapping[str, object],
-    actual: Mapping[str, object],
-    line: str,
-) -> Finding:
-    address = function.address
-    subject = subject_of(gpu) if gpu else Subject(kind="pci", id=address, bus_id=address)
-    kinds = {kind: count for kind, count in function.aer.kinds.items() if count > 0}
-    shown = ", ".join(f"{kind} {count}" for kind, count in sorted(kinds.items()))
-    lost = any(name in actual for name in ("fatal", "nonfatal", "logged"))
-    return fail(
-        subject,
-        expected=expected,
-        actual=actual,
-        why=shown,
-        advice=advice("the GPU" if gpu else "the device", kinds, lost),
-        details={**(board(gpu) if gpu else {}), **logs(address, line)},
-    )
-
-
-def logs(address: str, line: str) -> dict[str, str]:
-    told = {"bus id": address, "kernel log": line}
-    return {word: text for word, text in told.items() if text}
-
-
-def advice(named: str, kinds: Mapping[str, int], lost: bool) -> str:
-    """`lost`: whether errors were not corrected."""
-    first = "drain the node, run nvidia-bug-report.sh and reboot; " if lost else ""
-    if kinds and not PHYSICAL & set(kinds):
-        return (
-            f"{first}these are protocol errors, not signal errors: update firmware, BIOS and "
-            f"driver; if only {named} has them, in other nodes too, RMA it"
-        )
-    return (
-        f"{first}power the node off and reseat {named}, then its riser, cable or retimer; if the "
-        f"count keeps rising, swap it with a neighbour: if the errors follow it, RMA the board. "
-        f"For the RMA keep `lspci -vvv` of both ends and the counts before and after"
-    )
+def serious_of(events: Sequence[KernelEvent]) -> list[KernelEvent]:
+    return [event for event in events if event.severity in UNCORRECTED]
 
 
 def lines(events: Sequence[KernelEvent]) -> str:
     """How many lines of the log, as `×3`."""
     return f"×{sum(event.count or 0 for event in events) or '?'}"
+
+
+def counters(function: PciFunction | None) -> Counts:
+    return {name: getattr(function.aer, name) for name in FIELDS} if function else {}
+
+
+def has_counters(function: PciFunction) -> bool:
+    return any(count is not None for count in counters(function).values())
 
 
 CHECK = Check(
