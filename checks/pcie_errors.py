@@ -37,6 +37,7 @@ from msgspec import UNSET, Meta
 
 from nodevet.checking.before import Counts, before
 from nodevet.checking.expected import joined
+from nodevet.checking.log_events import by_address
 from nodevet.checking.one_value import values_at
 from nodevet.checking.pace import since_boot
 from nodevet.evidence.across import located, logged
@@ -128,7 +129,7 @@ def node_of(evidence: Evidence, params: Params, functions: Sequence[PciFunction]
     hours, doubt = since_boot(evidence) if hourly else (None, "")
     return Node(
         params=params,
-        events=by_address(evidence),
+        events=by_address(aer_events(evidence)),
         ports=frozenset((bus.aer_ports if bus else None) or ()),
         gpus=gpus,
         below=partners(functions, gpus),
@@ -453,13 +454,9 @@ def by_log(
 # --- lines of the log, and counters
 
 
-def by_address(evidence: Evidence) -> dict[str, list[KernelEvent]]:
+def aer_events(evidence: Evidence) -> Iterator[KernelEvent]:
     log = evidence[KernelLog].data
-    found: dict[str, list[KernelEvent]] = {}
-    for event in (log.events if log else None) or ():
-        if event.kind == "aer":
-            found.setdefault(event.bus_id or "", []).append(event)
-    return found
+    return (event for event in (log.events if log else None) or () if event.kind == "aer")
 
 
 def new_of(events: Sequence[KernelEvent], seen: Seen | None) -> list[KernelEvent]:

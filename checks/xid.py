@@ -48,21 +48,32 @@ from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Annotated, Literal, NamedTuple
 
-import msgspec
-from msgspec import UNSET, Meta
+from msgspec import UNSET, Meta, UnsetType
+from msgspec.structs import replace
 
-from nodevet.checking.recovery import BY_NUMBER, REPORT, Remedy
+from nodevet.checking.expected import joined
+from nodevet.checking.log_events import by_address, last_of
+from nodevet.checking.recovery import REPORT, Remedy
+from nodevet.checking.xid_events import (
+    Xids,
+    advice,
+    by_code,
+    code_of,
+    describe,
+    first_causes,
+    is_recovered,
+    last_times,
+    latest_of,
+    recovered_s,
+)
 from nodevet.checking.xids import (
     MILD,
-    NAMES,
     NVLINK5,
     OFF_BUS,
     RECOVERY,
     TOLERATED,
     Cure,
     cure_of,
-    follows,
-    follows_soon,
     link_error,
     remedy_of,
 )
@@ -79,8 +90,8 @@ from nodevet.evidence.across import (
 from nodevet.evidence.core import unread
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.gpu import Gpu, board, lost, subject_of
-from nodevet.evidence.host import HostInfo, at_uptime, boot_time
-from nodevet.evidence.kernel_log import KernelEvent, KernelLog, coverage, line_of, span
+from nodevet.evidence.host import HostInfo, boot_time
+from nodevet.evidence.kernel_log import KernelEvent, KernelLog, coverage, span
 from nodevet.evidence.last_look import SEEN_LINES, Seen, covered, seen_lines
 from nodevet.model import (
     NODE,
@@ -98,28 +109,23 @@ from nodevet.model import (
 )
 
 LINK = re.compile(r" link ([0-9]{1,3})\b")  # in the detail of an Xid of NVLink
+LINK_XIDS = frozenset({74, *range(144, 151)})
+TOGETHER_S = 60.0  # what NVSwitches and GPUs log within this is of one fault
+LOSS = "gpu_lost"  # the check that tells of a GPU that is lost, whatever Xids say so too
+LOST = "it is lost, and the log covers only what happened {}"
+REMAPS = frozenset({63, 64})  # what row_remapping tells of, too
+MEMORY = frozenset({48, 94, 95, 140, 171, 172})  # what ecc_errors counts, too
+LASTING = (Remedy.POWER, Remedy.REBOOT, Remedy.RESET, Remedy.LINK, Remedy.SYSTEM)
+"""What does not end by itself: until its cure, what was there at the last look is there still."""
 SWITCH = (
     f"{REPORT}, then reset all GPUs and NVSwitches together, or reboot: a restart of "
     "nvidia-fabricmanager alone clears nothing. If it comes back, suspect the baseboard"
 )
-REMAPPING = "row_remapping"
-ECC = "ecc_errors"
-LOSS = "gpu_lost"  # the check that tells of a GPU that is lost, whatever Xids say so too
-REMAPS = frozenset({63, 64})  # what row_remapping tells of, too
-MEMORY = frozenset({48, 94, 95, 140, 171, 172})  # what ecc_errors counts, too
-LINK_XIDS = frozenset({74, *range(144, 151)})
-TOGETHER_S = 60.0  # what NVSwitches and GPUs log within this is of one fault
-LASTING = (Remedy.POWER, Remedy.REBOOT, Remedy.RESET, Remedy.LINK, Remedy.SYSTEM)
-"""What does not end by itself: until its cure, what was there at the last look is there still."""
 UNMATCHED = (
     "not judged: {} lines of the kernel log begin like an Xid or SXid and have another form, as "
     "those do in which a process names itself so; `dmesg | grep Xid` shows them"
 )
-CASCADE_S = 600.0  # within which what follows from an Xid comes
-EARLIER_S = 5.0  # lines of one fault are not always in their order
 Code = Annotated[int, Meta(ge=1, le=65535)]
-
-
 Xid = Annotated[str, Meta(pattern=r"^[1-9][0-9]{0,4}$", title="the number of an Xid")]
 
 
@@ -144,129 +150,112 @@ class Params(CheckParams):
         return self.repeats.get(str(code))
 
 
+def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
+    log = logged(evidence)
+    if isinstance(log, Finding):
+        yield log
+        return
+    if log.unmatched:
+        yield not_applicable(why=UNMATCHED.format(log.unmatched))
+    context = context_of(evidence, log, params)
+    yield from judge_gpus(evidence, log, context)
+    yield from judge_switches(log, context.booted)
+
+
 class Context(NamedTuple):
-    """What else tells of the Xids of a GPU."""
+    """By what else the Xids of a GPU are judged. Times are seconds after boot."""
 
-    ends: Mapping[Cure, float | None]  # when what ends an Xid happened last, seconds after boot
-    switches: Sequence[tuple[float, str]] = ()  # when there was a fatal SXid, and its name
-    resets: Mapping[str, float] = {}  # when a function was reset, by address
+    params: Params
+    booted: float | None  # when the node booted; None: not known
+    seen: Seen | None  # the lines that were there at the last look
+    switches: Sequence[tuple[float, str]]  # fatal SXids: when, and their names
+    loaded_s: float | None  # when the driver was loaded last
+    resets: Mapping[str, float]  # when a function was reset last, by address
+    reset_s: float | None = None  # when this GPU was
     architecture: str | None = None  # None: not known
-    seen: Seen | None = None  # at the last look
-
-    def known(self, event: KernelEvent) -> bool:
-        """Whether an Xid was there at the last look, and leaves nothing behind."""
-        code = number(event)
-        if self.seen is None or code in (None, RECOVERY) or not self.seen.has(event):
-            return False
-        return remedy_of(code or 0) not in LASTING
 
     def of(self, gpu: Gpu) -> "Context":
         return self.at(gpu.bus_id or "")._replace(architecture=gpu.gpu_architecture)
 
     def at(self, address: str) -> "Context":
-        moment = self.resets.get(address) if address else None
-        both = latest_of(self.ends.get(Cure.LOAD), moment)
-        return self._replace(ends={Cure.RESET: moment, Cure.LOAD: both})
+        return self._replace(reset_s=self.resets.get(address) if address else None)
 
-    def together(self, own: Mapping[int, Sequence[KernelEvent]]) -> str:
-        """Which switches logged a fatal error when this GPU logged one of its links."""
-        moments = [m for code in LINK_XIDS & own.keys() for event in own[code]
-                   for m in event.times_s]  # fmt: skip
-        near = {
-            self.switches[place][1]
-            for moment in moments
-            if (place := bisect_left(self.switches, (moment - TOGETHER_S, ""))) < len(self.switches)
-            and self.switches[place][0] <= moment + TOGETHER_S
-        }
-        return f"at the same time {', '.join(sorted(near)[:4])}" if near else ""
+    def cured_s(self, code: int, recovered: float | None) -> float | None:
+        """When an Xid was ended last. `recovered`: when the driver said that all is well."""
+        cure = cure_of(code, self.architecture)
+        if cure is Cure.BOOT:
+            return None
+        loaded = self.loaded_s if cure is Cure.LOAD else None
+        return latest_of(loaded, self.reset_s, recovered)
+
+    def is_old(self, event: KernelEvent) -> bool:
+        """Whether an Xid was there at the last look, and leaves nothing behind."""
+        code = code_of(event)
+        if self.seen is None or code in (None, RECOVERY) or not self.seen.has(event):
+            return False
+        return remedy_of(code or 0) not in LASTING
 
 
-def context_of(events: Sequence[KernelEvent], seen: Seen | None) -> Context:
-    def moments(kind: str) -> dict[str, float]:
-        last: dict[str, float] = {}
-        for event in events:
-            if event.kind == kind and event.last_s is not None:
-                address = event.bus_id or ""
-                last[address] = max(event.last_s, last.get(address, 0.0))
-        return last
-
-    fatal = sorted(
+def context_of(evidence: Evidence, log: KernelLog, params: Params) -> Context:
+    events = log.events or ()
+    switches = sorted(
         (moment, f"SXid {each.code} of nvswitch {each.bus_id}")
         for each in events
         if each.kind == "sxid" and each.severity == "fatal"
         for moment in each.times_s
     )
-    ends = {Cure.LOAD: moments("driver_load").get("")}
-    return Context(ends, fatal, moments("gpu_reset"), seen=seen)
+    loaded = last_moments(events, "driver_load").get("")
+    booted, seen = boot_time(evidence[HostInfo].data), seen_lines(evidence)
+    return Context(params, booted, seen, switches, loaded, last_moments(events, "gpu_reset"))
 
 
-def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
-    log = logged(evidence)
-    if isinstance(log, Finding):
-        yield log
-    else:
-        events = log.events or ()
-        if log.unmatched:
-            yield not_applicable(why=UNMATCHED.format(log.unmatched))
-        about_gpus = [event for event in events if event.kind in ("xid", "off_bus")]
-        context = context_of(events, seen_lines(evidence))
-        yield from judge_gpus(evidence, log, about_gpus, params, context)
-        switches = [event for event in events if event.kind == "sxid"]
-        probed = {event.bus_id: event.last_s for event in events
-                  if event.kind == "nvswitch_probe" and event.bus_id and event.last_s}  # fmt: skip
-        yield from judge_switches(switches, probed, boot_time(evidence[HostInfo].data))
+def last_moments(events: Iterable[KernelEvent], kind: str) -> dict[str, float]:
+    """When the last event of a kind was at each address."""
+    last: dict[str, float] = {}
+    for event in events:
+        if event.kind == kind and event.last_s is not None:
+            address = event.bus_id or ""
+            last[address] = max(event.last_s, last.get(address, 0.0))
+    return last
 
 
-def judge_gpus(
-    evidence: Evidence,
-    log: KernelLog,
-    events: Sequence[KernelEvent],
-    params: Params,
-    context: Context,
-) -> Iterator[Finding]:
-    (doubt, since), gone = covered(evidence, log), off_the_bus(evidence)
-    begins = coverage(log)[1]
-    gpus = located(evidence)
-    at = by_address(events)
-    join(evidence, gpus, at)
-    booted = boot_time(evidence[HostInfo].data)
-    nameless = [*faults(NODE, at.pop("", []), params, booted, context)]
-    if nameless:
-        doubt = "an Xid names no GPU"
-        yield from nameless
+# --- GPUs
+
+
+def judge_gpus(evidence: Evidence, log: KernelLog, context: Context) -> Iterator[Finding]:
+    """Of what NVML lists, and of what the log names besides."""
+    gpus, gone = located(evidence), off_the_bus(evidence)
+    at = at_addresses(evidence, log, gpus)
+    nameless = [*judge_events(NODE, at.pop("", []), context)]
+    yield from nameless
     if not gpus:
         yield from (found for found in each_gpu(evidence) if isinstance(found, Finding))
+    doubt, since = covered(evidence, log)
+    doubt = "an Xid names no GPU" if nameless else doubt
+    begins = coverage(log)[1]
     for gpu, loss in zip(gpus, losses(evidence), strict=True):
-        off = loss is not None or gpu.bus_id in gone
-        before = begins if off else ""
-        why = f"it is lost, and the log covers only what happened {before}" if before else doubt
-        events_of = at.get(gpu.bus_id or "", [])
-        for found in judge_gpu(gpu, events_of, params, why, since, booted, context):
-            yield msgspec.structs.replace(found, cause=LOSS) if off else found
-            if found.verdict is Verdict.FAIL and doubt and not off:
+        is_off = loss is not None or gpu.bus_id in gone
+        why = LOST.format(begins) if is_off and begins else doubt
+        for found in judge_gpu(gpu, at.get(gpu.bus_id or "", []), context, why, since):
+            yield replace(found, cause=LOSS) if is_off else found
+            if found.verdict is Verdict.FAIL and doubt and not is_off:
                 yield unknown(subject_of(gpu), why=doubt)
     for address in sorted(at.keys() - {gpu.bus_id for gpu in gpus}):
         subject = Subject(kind="pci", id=address, bus_id=address)
-        details, here = {"bus id": address}, context.at(address)
-        for found in faults(subject, at[address], params, booted, here, details):
-            yield msgspec.structs.replace(found, cause=LOSS) if address in gone else found
+        for found in judge_events(subject, at[address], context.at(address), {"bus id": address}):
+            yield replace(found, cause=LOSS) if address in gone else found
     short = unlisted(evidence, at) if gpus else None
     if short is not None:
         yield short
 
 
-def by_address(events: Sequence[KernelEvent]) -> dict[str, list[KernelEvent]]:
-    """The events of each PCI address; those that name none under an empty one."""
-    found: dict[str, list[KernelEvent]] = {}
-    for event in events:
-        found.setdefault(event.bus_id or "", []).append(event)
-    return found
-
-
-def join(evidence: Evidence, gpus: Sequence[Gpu], at: dict[str, list[KernelEvent]]) -> None:
-    """Move lines that say "off the bus", and not of which GPU, to the one that is: the one that
-    has the Xid of it, or else the only one that NVML or the PCI bus has lost."""
-    spare = [event for event in at.get("", []) if event.kind == "off_bus"]
+def at_addresses(
+    evidence: Evidence, log: KernelLog, gpus: Sequence[Gpu]
+) -> dict[str, list[KernelEvent]]:
+    """The Xids of each address. A line that says "off the bus", and not of which GPU, is of the
+    one that is: that has the Xid of it, or else alone is lost to NVML or to the PCI bus."""
+    at = by_address(event for event in log.events or () if event.kind in ("xid", "off_bus"))
+    lines = [event for event in at.get("", []) if event.kind == "off_bus"]
     where = {
         address
         for address, own in at.items()
@@ -274,32 +263,18 @@ def join(evidence: Evidence, gpus: Sequence[Gpu], at: dict[str, list[KernelEvent
     }
     if not where and all(function.revision for function in gpu_functions(evidence)):
         where = {gpu.bus_id or "" for gpu in gpus if lost(gpu)} | off_the_bus(evidence)
-    if len(where) == 1 and "" not in where and spare:
-        at.setdefault(next(iter(where)), []).extend(spare)
-        at[""] = [event for event in at[""] if event not in spare]
-
-
-class Told(NamedTuple):
-    """The events of one GPU: those that count, and those that a reset has ended."""
-
-    now: list[KernelEvent]
-    past: list[KernelEvent]
-    ended: float  # when the last reset was that ended some
-    old: list[KernelEvent]  # of the others, those that were there at the last look
+    if lines and len(where) == 1 and "" not in where:
+        at.setdefault(where.pop(), []).extend(lines)
+        at[""] = [event for event in at[""] if event not in lines]
+    return at
 
 
 def judge_gpu(
-    gpu: Gpu,
-    events: list[KernelEvent],
-    params: Params,
-    doubt: str,
-    since: str,
-    booted: float | None,
-    context: Context,
+    gpu: Gpu, events: Sequence[KernelEvent], context: Context, doubt: str, since: str
 ) -> Iterator[Finding]:
     """`since`: what silence is about, where the log begins after boot."""
-    subject, own = subject_of(gpu), context.of(gpu) if events else context
-    found = [*faults(subject, events, params, booted, own, board(gpu))] if events else []
+    subject, own = subject_of(gpu), context.of(gpu)
+    found = [*judge_events(subject, events, own, board(gpu))] if events else []
     if found:
         yield from found
     elif "handle" in gpu.errors:
@@ -311,39 +286,64 @@ def judge_gpu(
     elif not events:
         yield ok(subject, expected=[], actual=[], why=since)
     else:
-        split = by_resets(events, own)
-        old = known(split, booted, own)
-        said = (told(split.now, booted), before(split, booted), *(old or (since,)))
-        why = "; ".join(filter(None, said))
+        split = split_by_cures(events, own)
+        now = describe(split.now, own.booted)
+        why = joined((now, split.describe_past(own), split.describe_old(own) or since))
         yield ok(subject, expected=[], actual=[], why=why)
 
 
-def number(event: KernelEvent) -> int | None:
-    return OFF_BUS if event.kind == "off_bus" else event.code
+def judge_events(
+    subject: Subject,
+    events: Sequence[KernelEvent],
+    context: Context,
+    details: Mapping[str, str] = {},
+) -> Iterator[Finding]:
+    """What is to be said against these Xids, if anything. `details`: what identifies the board."""
+    split = split_by_cures(events, context)
+    if xids := faults(split, context):
+        yield fault(subject, split, xids, context, details)
+    unclear = next((event for event in events if code_of(event) is None), None)
+    if unclear:
+        yield unknown(subject, why=f"an Xid line that cannot be read: {unclear.text}")
 
 
-def by_resets(events: Sequence[KernelEvent], context: Context) -> Told:
-    """What happened since the last reset that ends it, and what before."""
-    own = {cure: context.ends.get(cure) for cure in Cure}
-    done = recovered(events)
-    for cure in (Cure.RESET, Cure.LOAD):
-        own[cure] = latest_of(own[cure], done)
-    result = Told([], [], 0.0, [])
+# --- what is over
+
+
+class Split(NamedTuple):
+    """The Xids of one GPU: those that count, and those that are over."""
+
+    now: list[KernelEvent]
+    old: list[KernelEvent]  # there at the last look, and no fault any more
+    past: list[KernelEvent]  # before what ended them
+    ended_s: float  # when that was, the last time
+
+    def describe_past(self, context: Context) -> str:
+        if not self.past:
+            return ""
+        past = describe(self.past, context.booted)
+        return f"before a reset {span(self.ended_s)} after boot: {past}"
+
+    def describe_old(self, context: Context) -> str:
+        if not self.old or context.seen is None:
+            return ""
+        return context.seen.before([describe(self.old, context.booted)])
+
+
+def split_by_cures(events: Sequence[KernelEvent], context: Context) -> Split:
+    split = Split([], [], [], 0.0)
+    recovered = recovered_s(events)
     for event in events:
-        code = number(event)
-        end = None if code is None else own[cure_of(code, context.architecture)]
-        if code == RECOVERY and action(event) is Remedy.NOTHING:
+        code = code_of(event)
+        end = None if code is None else context.cured_s(code, recovered)
+        if is_recovered(event):
             continue
         if end is None or event.last_s is None or event.last_s >= end:
-            (result.old if context.known(event) else result.now).append(trimmed(event, end))
+            (split.old if context.is_old(event) else split.now).append(trimmed(event, end))
         else:
-            result.past.append(event)
-            result = result._replace(ended=max(end, result.ended))
-    return result
-
-
-def latest_of(*moments: float | None) -> float | None:
-    return max((moment for moment in moments if moment is not None), default=None)
+            split.past.append(event)
+            split = split._replace(ended_s=max(end, split.ended_s))
+    return split
 
 
 def trimmed(event: KernelEvent, end: float | None) -> KernelEvent:
@@ -351,87 +351,70 @@ def trimmed(event: KernelEvent, end: float | None) -> KernelEvent:
     times = tuple(moment for moment in event.times_s if end is None or moment >= end)
     if len(times) == len(event.times_s):
         return event
-    count = len(times) or None
-    return msgspec.structs.replace(
-        event, times_s=times, count=count, first_s=times[0] if times else event.last_s
-    )
+    first = times[0] if times else event.last_s
+    return replace(event, times_s=times, count=len(times) or None, first_s=first)
 
 
-def recovered(events: Iterable[KernelEvent]) -> float | None:
-    """When the driver said that no recovery is needed any more, if that was its last word."""
-    own = [event for event in events if event.code == RECOVERY and event.kind == "xid"]
-    done = latest_of(*(event.last_s for event in own if action(event) is Remedy.NOTHING))
-    other = [event for event in own if action(event) is not Remedy.NOTHING]
-    if done is None or any(event.last_s is None or event.last_s >= done for event in other):
-        return None
-    return done
+# --- what is a fault
 
 
-def action(event: KernelEvent) -> Remedy | None:
-    """What the driver itself recommends, in an Xid 154; None if that cannot be read."""
-    digits = (event.detail or "").partition(" ")[0]
-    try:
-        number = int(digits, 16) if digits.startswith("0x") else None
-    except ValueError:
-        return None
-    return None if number is None else BY_NUMBER.get(number, Remedy.SUPPORT)
+def faults(split: Split, context: Context) -> Xids:
+    """The Xids that are a fault, by number: each that is never right, and all of a number that
+    came too often."""
+    xids = by_code(split.now)
+    bad = {code: [event for event in same if is_fault(event, context.params)]
+           for code, same in xids.items()}  # fmt: skip
+    often = {code: same for code, same in xids.items() if too_many(code, same, split, context)}
+    return {code: same for code, same in {**bad, **often}.items() if same}
 
 
-def faults(
-    subject: Subject,
-    events: list[KernelEvent],
-    params: Params,
-    booted: float | None,
-    context: Context,
-    details: Mapping[str, str] = {},
-) -> Iterator[Finding]:
-    """What is to be said against these Xids, if anything. `details`: what identifies the board."""
-    found = fault(subject, events, params, booted, context, details)
-    if found:
-        yield found
-    unclear = next((event for event in events if number(event) is None), None)
-    if unclear:
-        yield unknown(subject, why=f"an Xid line that cannot be read: {unclear.text}")
+def is_fault(event: KernelEvent, params: Params) -> bool:
+    """Whether it is a fault, however rare."""
+    code = code_of(event)
+    if code is None or params.tolerates(code) or params.allowed(code) is not None:
+        return False
+    if code in NVLINK5:
+        return link_error(event.severity, event.detail).fatal
+    return not is_recovered(event)
+
+
+def too_many(code: int, events: Sequence[KernelEvent], split: Split, context: Context) -> bool:
+    """Whether it came more often within the hours than the baseline allows, the last time of them
+    since the last look."""
+    most, within_s = context.params.allowed(code), context.params.hours * 3600
+    if most is None:
+        return False
+    events = [*events, *(event for event in split.old if code_of(event) == code)]
+    seen = context.seen.latest(events) if context.seen else -1.0
+    if any(not event.times_s for event in events):
+        return sum(most + 1 if event.count is None else event.count for event in events) > most
+    moments = sorted(moment for event in events for moment in event.times_s)
+    pairs = zip(moments, moments[most:], strict=False)
+    return any(last - first <= within_s and last > seen for first, last in pairs)
 
 
 def fault(
-    subject: Subject,
-    events: list[KernelEvent],
-    params: Params,
-    booted: float | None,
-    context: Context,
-    details: Mapping[str, str],
-) -> Finding | None:
-    split = by_resets(events, context)
-    own = by_code(split.now)
-    bad = {code: [e for e in same if counts(e, params)] for code, same in own.items()}
-    often = [code for code in own if too_many(own[code], code, params, split, context)]
-    bad.update({code: own[code] for code in often})
-    bad = {code: same for code, same in bad.items() if same}
-    if bad:
-        roots = first_causes(bad, context.architecture or "")
-        after = bad.keys() - set(roots)
-        told_first = told([event for event in split.now if number(event) not in after], booted)
-        told_then = told([event for event in split.now if number(event) in after], booted)
-        why = f"{told_first}; then {told_then}" if told_then else told_first
-        limits = [f"Xid {code} may come {told_limit(params, code)}" for code in sorted(bad)
-                  if params.allowed(code) is not None]  # fmt: skip
-        also = (context.together(own), before(split, booted), *known(split, booted, context))
-        why = "; ".join(filter(None, [why, *limits, *also, stricter(roots, params)]))
-        found = fail(
-            subject,
-            expected=[],
-            actual=[name for code in roots for name in by_link(code, bad[code])],
-            why=why,
-            advice=advice(bad, context.architecture or ""),
-            details={**details, **times_of(split.now, booted)},
-            last=last_of(split.now, booted) or UNSET,
-        )
-        if set(roots) <= REMAPS | MEMORY:
-            cause = REMAPPING if set(roots) <= REMAPS else ECC
-            return msgspec.structs.replace(found, cause=cause)
-        return found
-    return None
+    subject: Subject, split: Split, xids: Xids, context: Context, details: Mapping[str, str]
+) -> Finding:
+    architecture = context.architecture or ""
+    roots = first_causes(xids, architecture)
+    return fail(
+        subject,
+        expected=[],
+        actual=[value for code in roots for value in by_link(code, xids[code])],
+        why=why_of(split, xids, roots, context),
+        advice=advice(xids, architecture),
+        details={**details, **last_times(split.now, context.booted)},
+        last=last_of(split.now, context.booted) or UNSET,
+        cause=cause_of(roots),
+    )
+
+
+def cause_of(roots: Iterable[int]) -> str | UnsetType:
+    """The check that tells of the same memory."""
+    if REMAPS.issuperset(roots):
+        return "row_remapping"
+    return "ecc_errors" if (REMAPS | MEMORY).issuperset(roots) else UNSET
 
 
 def by_link(code: int, events: Iterable[KernelEvent]) -> list[Value]:
@@ -441,202 +424,80 @@ def by_link(code: int, events: Iterable[KernelEvent]) -> list[Value]:
     return [f"{code} link {link}" for link in links] or [code]
 
 
-def stricter(codes: Sequence[int], params: Params) -> str:
+def why_of(split: Split, xids: Xids, roots: Sequence[int], context: Context) -> str:
+    """Which came first and what followed, by what limits, and what is over."""
+    after = xids.keys() - set(roots)
+    first = describe([each for each in split.now if code_of(each) not in after], context.booted)
+    then = describe([each for each in split.now if code_of(each) in after], context.booted)
+    return joined(
+        (
+            f"{first}; then {then}" if then else first,
+            *limits(xids, context.params),
+            near_switches(by_code(split.now), context.switches),
+            split.describe_past(context),
+            split.describe_old(context),
+            milder(roots, context.params),
+        )
+    )
+
+
+def limits(xids: Iterable[int], params: Params) -> Iterator[str]:
+    for code in sorted(xids):
+        if (most := params.allowed(code)) is not None:
+            yield f"Xid {code} may come at most {most} times in {params.hours:g} h"
+
+
+def near_switches(xids: Xids, switches: Sequence[tuple[float, str]]) -> str:
+    """Which switches logged a fatal error when this GPU logged one of its links."""
+    moments = [moment for code in LINK_XIDS & xids.keys() for event in xids[code]
+               for moment in event.times_s]  # fmt: skip
+    near = {
+        switches[place][1]
+        for moment in moments
+        if (place := bisect_left(switches, (moment - TOGETHER_S, ""))) < len(switches)
+        and switches[place][0] <= moment + TOGETHER_S
+    }
+    return f"at the same time {', '.join(sorted(near)[:4])}" if near else ""
+
+
+def milder(codes: Sequence[int], params: Params) -> str:
     """Where NVIDIA's own action for these is milder than a failure; empty if nowhere."""
-    milder = [f"{MILD[code]} for {code}" for code in codes
-              if code in MILD and params.allowed(code) is None]  # fmt: skip
-    action = ", ".join(milder)
-    return f"NVIDIA's action is {action}: `policy: nvidia` follows it" if milder else ""
-
-
-def by_code(events: Iterable[KernelEvent]) -> dict[int, list[KernelEvent]]:
-    found: dict[int, list[KernelEvent]] = {}
-    for event in events:
-        code = number(event)
-        if code is not None:
-            found.setdefault(code, []).append(event)
-    return found
-
-
-def counts(event: KernelEvent, params: Params) -> bool:
-    """Whether it is a fault, however rare."""
-    code = number(event)
-    if code is None or params.tolerates(code) or params.allowed(code) is not None:
-        return False
-    if code in NVLINK5:
-        return link_error(event.severity, event.detail).fatal
-    return not (code == RECOVERY and action(event) is Remedy.NOTHING)
-
-
-def too_many(
-    events: Sequence[KernelEvent], code: int, params: Params, split: Told, context: Context
-) -> bool:
-    """Whether it came more often within the hours than the baseline allows, the last time of them
-    since the last look."""
-    most = params.allowed(code)
-    if most is None:
-        return False
-    events = [*events, *(event for event in split.old if number(event) == code)]
-    seen = context.seen.latest(events) if context.seen else -1.0
-    if any(not event.times_s for event in events):
-        return sum(most + 1 if event.count is None else event.count for event in events) > most
-    moments = sorted(moment for event in events for moment in event.times_s)
-    pairs = zip(moments, moments[most:], strict=False)
-    return any(last - first <= params.hours * 3600 and last > seen for first, last in pairs)
-
-
-def told_limit(params: Params, code: int) -> str:
-    return f"at most {params.allowed(code)} times in {params.hours:g} h"
-
-
-def first_causes(bad: Mapping[int, Sequence[KernelEvent]], architecture: str) -> list[int]:
-    """The numbers that no other one explains, which came before it and asks for no less."""
-    known = [code for code in bad if code in NAMES]
-    first = {code: first_of(bad[code]) for code in known}
-    rank = {code: remedy_of(code, architecture).rank for code in known}
-
-    def explained(code: int) -> bool:
-        return any(
-            follows(code, root)
-            and (rank[root] <= rank[code] or code == RECOVERY)
-            and first[root] - EARLIER_S <= first[code]
-            and (not follows_soon(code, root) or is_soon(first[code], bad[root]))
-            and not (follows(root, code) and (first[code], code) < (first[root], root))
-            for root in known
-            if code in NAMES
-        )
-
-    return sorted(code for code in bad if not explained(code)) or sorted(bad)
-
-
-def is_soon(moment: float, events: Iterable[KernelEvent]) -> bool:
-    """Whether something came within CASCADE_S after one of these; so it is if it cannot be told."""
-    times = [at for event in events for at in (event.first_s, event.last_s)]
-    known = [at for at in times if at is not None]
-    return not known or any(at - EARLIER_S <= moment <= at + CASCADE_S for at in known)
-
-
-def first_of(events: Iterable[KernelEvent]) -> float:
-    return min((event.first_s for event in events if event.first_s is not None), default=0.0)
-
-
-def advice(bad: Mapping[int, Sequence[KernelEvent]], architecture: str) -> str:
-    """The advice of the worst of these; what the driver recommends itself counts for its 154."""
-    found = []
-    for code, events in bad.items():
-        own = {action(event) for event in events} if code == RECOVERY else set()
-        found += [each for each in own if each] or [remedy_of(code, architecture)]
-    return min(found, key=lambda remedy: remedy.rank).value
-
-
-def before(split: Told, booted: float | None) -> str:
-    if not split.past:
+    actions = [f"{MILD[code]} for {code}" for code in codes
+               if code in MILD and params.allowed(code) is None]  # fmt: skip
+    if not actions:
         return ""
-    return f"before a reset {span(split.ended)} after boot: {told(split.past, booted)}"
+    return f"NVIDIA's action is {', '.join(actions)}: `policy: nvidia` follows it"
 
 
-def known(split: Told, booted: float | None, context: Context) -> tuple[str, ...]:
-    """What was there at the last look and is no fault by now; nothing if there is none."""
-    if not split.old or context.seen is None:
-        return ()
-    return (context.seen.before([told(split.old, booted)]),)
+# --- NVSwitches
 
 
-def last_of(events: Sequence[KernelEvent], booted: float | None) -> str:
-    """When the last of them was logged, ISO 8601; empty if that is not known."""
-    seconds = latest(events)
-    return "" if seconds is None else at_uptime(booted, seconds)
-
-
-def times_of(events: Sequence[KernelEvent], booted: float | None) -> dict[str, str]:
-    """Of each number, if there are several, when it was logged last."""
-    codes = sorted({code for code in map(number, events) if code is not None})
-    last = {code: last_of([e for e in events if number(e) == code], booted) for code in codes}
-    return {f"Xid {code}": f"last {at}" for code, at in last.items() if at and len(codes) > 1}
-
-
-def told(
-    events: Sequence[KernelEvent], booted: float | None, names: Mapping[int, str] = NAMES
-) -> str:
-    """As `79 GPU_HAS_FALLEN_OFF_THE_BUS ×2; 13 ...`; with times after boot, if `booted`, the time
-    of that, is not known."""
-    parts = []
-    by_code: dict[int, list[KernelEvent]] = {}
-    for event in events:
-        by_code.setdefault(number(event) or 0, []).append(event)
-    unread = by_code.pop(0, [])
-    for code, same in sorted(by_code.items()):
-        name = names.get(code, "unknown to nodevet" if names else "")
-        said = said_of(code, same)
-        parts.append(f"{code} {name}".rstrip() + times(same) + when(same, booted) + said)
-    if unread:
-        text = line_of(unread)
-        shown = f": {text}" if text else ""
-        parts.append(
-            f"a line whose number cannot be read{times(unread)}{when(unread, booted)}{shown}"
-        )
-    return "; ".join(parts)
-
-
-def said_of(code: int, same: Sequence[KernelEvent]) -> str:
-    """What the lines of an Xid say further: the units of a link, the driver's recommendation."""
-    if code in NVLINK5:
-        words = [link_error(event.severity, event.detail).words for event in same]
-    elif code == RECOVERY:
-        words = [(event.detail or "").partition(" ")[2] for event in same]
-    else:
-        words = []
-    said = list(dict.fromkeys(filter(None, words)))
-    return f" ({', '.join(said)})" if said else ""
-
-
-def times(same: Sequence[KernelEvent]) -> str:
-    """How often, as ` ×2`. A loss has an Xid and further lines, which are no further loss."""
-    counted = [event for event in same if event.kind != "off_bus"]
-    if not counted:
-        return " ×1"
-    counts = [event.count for event in counted if event.count is not None]
-    return f" ×{sum(counts)}" if counts else ""
-
-
-def when(same: Sequence[KernelEvent], booted: float | None) -> str:
-    seconds = latest(same)
-    return "" if seconds is None or booted is not None else f", last {span(seconds)} after boot"
-
-
-def latest(same: Sequence[KernelEvent]) -> float | None:
-    """Of the last line, seconds after boot."""
-    seconds = max((event.last_s for event in same if event.last_s is not None), default=None)
-    return None if seconds is None or not 0 <= seconds < 1e10 else seconds
-
-
-def judge_switches(
-    events: Sequence[KernelEvent], probed: Mapping[str, float], booted: float | None
-) -> Iterator[Finding]:
-    """`probed`: when the driver took each switch last, which resets it, by address."""
-    for address, own in sorted(by_address(events).items()):
+def judge_switches(log: KernelLog, booted: float | None) -> Iterator[Finding]:
+    """By their SXids, which end when the driver takes the switch again, as that resets it."""
+    events = log.events or ()
+    probed = last_moments(events, "nvswitch_probe")
+    switches = by_address(event for event in events if event.kind == "sxid")
+    for address, own in sorted(switches.items()):
         subject = Subject(kind="nvswitch", id=address, bus_id=address) if address else NODE
-        end = probed.get(address, 0.0)
-        serious = [event for event in own if event.severity != "nonfatal"]
-        serious = [event for event in serious if event.last_s is None or event.last_s >= end]
-        codes = sorted({event.code for event in serious if event.code is not None})
-        why = told(own, booted, {})
-        if codes:
-            yield fail(
-                subject,
-                expected=[],
-                actual=codes,
-                why=f"SXid {why}",
-                advice=SWITCH,
-                last=last_of(serious, booted) or UNSET,
-            )
-        elif serious:
-            yield unknown(subject, why=f"an SXid line that cannot be read: {serious[0].text}")
-        elif any(event.severity != "nonfatal" for event in own):
-            reset = f"before the switch was initialised {span(end)} after boot"
-            yield not_applicable(subject, why=f"{reset}: SXid {why}")
-        else:
-            yield not_applicable(subject, why=f"non-fatal according to the driver: SXid {why}")
+        yield judge_switch(subject, own, probed.get(address, 0.0) if address else 0.0, booted)
+
+
+def judge_switch(
+    subject: Subject, events: Sequence[KernelEvent], probed_s: float, booted: float | None
+) -> Finding:
+    serious = [event for event in events if event.severity != "nonfatal"]
+    now = [event for event in serious if event.last_s is None or event.last_s >= probed_s]
+    codes = sorted({event.code for event in now if event.code is not None})
+    why = f"SXid {describe(events, booted, {})}"
+    if codes:
+        last = last_of(now, booted) or UNSET
+        return fail(subject, expected=[], actual=codes, why=why, advice=SWITCH, last=last)
+    if now:
+        return unknown(subject, why=f"an SXid line that cannot be read: {now[0].text}")
+    if serious:
+        reset = f"before the switch was initialised {span(probed_s)} after boot"
+        return not_applicable(subject, why=f"{reset}: {why}")
+    return not_applicable(subject, why=f"non-fatal according to the driver: {why}")
 
 
 CHECK = Check(

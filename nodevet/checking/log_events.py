@@ -40,10 +40,23 @@ def in_brackets(events: Iterable[KernelEvent]) -> str:
     return f" ({parts})" if parts else ""
 
 
+def by_address(events: Iterable[KernelEvent]) -> dict[str, list[KernelEvent]]:
+    """The events of each PCI address; those that name none under an empty one."""
+    found: dict[str, list[KernelEvent]] = {}
+    for event in events:
+        found.setdefault(event.bus_id or "", []).append(event)
+    return found
+
+
+def latest(events: Iterable[KernelEvent]) -> float | None:
+    """When the last of them was logged, seconds after boot; None if that is not known."""
+    moments = [event.last_s for event in events if event.last_s is not None]
+    return max((moment for moment in moments if 0 <= moment < 1e10), default=None)
+
+
 def last_of(events: Iterable[KernelEvent], booted: float | None) -> str:
     """When the last of them was logged, ISO 8601; empty if that is not known."""
-    moments = [event.last_s for event in events if event.last_s is not None]
-    seconds = max((moment for moment in moments if 0 <= moment < 1e10), default=None)
+    seconds = latest(events)
     return "" if seconds is None else at_uptime(booted, seconds)
 
 
