@@ -55,6 +55,7 @@ from msgspec import UNSET, Meta, Struct
 
 from nodevet.checking.aspects import Aspect, judged, met, unread_aspect
 from nodevet.checking.counts import Counted, CountWish, counted, counts
+from nodevet.checking.one_value import values_at
 from nodevet.checking.outages import READS, outage
 from nodevet.evidence.core import unread
 from nodevet.evidence.document import Evidence
@@ -148,51 +149,59 @@ class Params(CheckParams):
 
 
 def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
-    section = evidence[Network]
-    if section.data is None:
-        yield unknown(why=f"network: {section.why}")
+    found = values_at(evidence, (Network, "interfaces"), (Network, "found"))
+    if isinstance(found, Finding):
+        yield found
         return
-    data = section.data
-    if data.interfaces is None or data.found is None:
-        field = "interfaces" if data.interfaces is None else "found"
-        yield unknown(why=f"{field}: {data.why(field)}")
-        return
-    missing = sorted(set(data.found) - set(data.by_name))
+    data = evidence[Network].data or Network()
+    missing = sorted(set(data.found or ()) - set(data.by_name))
     if missing:
         yield unknown(why=f"interfaces that were not read: {', '.join(missing[:8])}")
+    if params.interfaces or params.drivers:
+        yield from judge_wishes(evidence, data, params, unsure=bool(missing))
+    else:
+        yield from judge_all(evidence, data, unsure=bool(missing))
+
+
+def judge_wishes(
+    evidence: Evidence, data: Network, params: Params, *, unsure: bool
+) -> Iterator[Finding]:
+    """What the baseline says of names and drivers. `unsure`: there are more interfaces."""
     wishes: dict[str, list[LinkWish]] = {}
     for pattern, wish in params.interfaces.items():
-        fitting = [each for each in data.interfaces if fits(each.name, pattern, params)]
-        yield from present(pattern, wish, fitting, unsure=bool(missing))
+        fitting = [each for each in data.by_name.values() if fits(each.name, pattern, params)]
+        yield from present(pattern, wish, fitting, unsure=unsure)
         for each in fitting:
             wishes.setdefault(each.name, []).append(wish)
-    physical = [each for each in data.interfaces if each.kind != "virtual_function"]
-    unread = [each for each in physical if each.kind is None or each.driver is None]
+    physical = [each for each in data.by_name.values() if each.kind != "virtual_function"]
+    unclear = [each for each in physical if each.kind is None or each.driver is None]
     for driver, wish in params.drivers.items():
-        fitting = [each for each in physical if each.driver == driver and each not in unread]
-        yield from driven(driver, wish, fitting, unread, unsure=bool(missing))
+        fitting = [each for each in physical if each.driver == driver and each.kind is not None]
+        yield from driven(driver, wish, fitting, unclear, unsure=unsure)
         for each in fitting:
             if each.name not in params.interfaces:
                 wishes.setdefault(each.name, []).append(wish)
-    unnamed = not params.interfaces and not params.drivers
-    if unnamed:
-        unsure = [each for each in data.interfaces if each.kind is None]
-        for each in unsure:
-            yield unknown(subject_of(each.name), why=f"kind: {each.why('kind')}")
-        wishes = {each.name: [own] for each in data.interfaces if (own := by_itself(each))}
-        lost = [*without_driver(evidence)]
-        yield from lost
-        if not wishes and not unsure and not missing and not lost:
-            yield not_applicable(why="no physical interface and no bond is up")
     for name, several in wishes.items():
-        aspects = [
-            aspect
-            for wish in several
-            for aspect in aspects_of(evidence, data, data.by_name[name], wish)
-        ]
-        if unnamed and data.by_name[name].kind == "physical":
-            aspects.append(full_duplex(data.by_name[name]))
-        yield from judged(subject_of(name), dict.fromkeys(aspects), details(data.by_name[name]))
+        interface = data.by_name[name]
+        aspects = (aspect for wish in several
+                   for aspect in aspects_of(evidence, data, interface, wish))  # fmt: skip
+        yield from judged(subject_of(name), dict.fromkeys(aspects), details(interface))
+
+
+def judge_all(evidence: Evidence, data: Network, *, unsure: bool) -> Iterator[Finding]:
+    """What holds of any interface that is up, and of any NIC."""
+    unclear = [each for each in data.by_name.values() if each.kind is None]
+    for each in unclear:
+        yield unknown(subject_of(each.name), why=f"kind: {each.why('kind')}")
+    lost = [*without_driver(evidence)]
+    yield from lost
+    wishes = [(each, own) for each in data.by_name.values() if (own := by_itself(each))]
+    if not wishes and not unclear and not unsure and not lost:
+        yield not_applicable(why="no physical interface and no bond is up")
+    for interface, wish in wishes:
+        aspects = [*aspects_of(evidence, data, interface, wish)]
+        aspects += [full_duplex(interface)] if interface.kind == "physical" else []
+        yield from judged(subject_of(interface.name), dict.fromkeys(aspects), details(interface))
 
 
 def subject_of(name: str) -> Subject:
@@ -268,15 +277,15 @@ def driven(
     driver: str,
     wish: LinkWish,
     fitting: list[Interface],
-    unread: list[Interface],
+    unclear: list[Interface],
     *,
     unsure: bool,
 ) -> Iterator[Finding]:
-    """Whether a driver has as many interfaces as expected."""
-    for each in unread:
+    """Whether a driver has as many interfaces as expected. `unclear`: others that may be of it."""
+    for each in unclear:
         field = "kind" if each.kind is None else "driver"
         yield unknown(subject_of(each.name), why=f"{field}: {each.why(field)}")
-    unsure = unsure or bool(unread)
+    unsure = unsure or bool(unclear)
     yield number(f"interfaces of {driver}", wish.count, len(fitting), unsure=unsure)
 
 
