@@ -21,7 +21,7 @@ import pytest
 from nodevet.inventory import read
 from nodevet.model import Host
 from nodevet_sim.nspawn.needs import missing
-from nodevet_sim.nspawn.place import FleetFolder
+from nodevet_sim.nspawn.place import FleetFolder, kept
 
 Done = subprocess.CompletedProcess[str]
 
@@ -150,8 +150,17 @@ def booting(folders: pytest.TempPathFactory) -> Iterator[Boot]:
         yield boot
 
 
+@pytest.fixture(scope="session")
+def _compiled() -> Iterator[None]:
+    """What the fleets of this session need is compiled once."""
+    with ExitStack() as stack:
+        if not missing():
+            stack.enter_context(kept())
+        yield
+
+
 @pytest.fixture(scope="module")
-def boot(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Boot]:
+def boot(_compiled: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Boot]:
     """Boots nodes: `boot(name, scenario)`, or `boot(name, scenario, baseline)` with a baseline
     `base` in the project. After the module's tests they are down, however those ended."""
     with booting(tmp_path_factory) as boot:
@@ -159,7 +168,7 @@ def boot(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Boot]:
 
 
 @pytest.fixture(scope="session")
-def boot_once(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Boot]:
+def boot_once(_compiled: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Boot]:
     """The same for the tests of several modules: the nodes are up to the end."""
     with booting(tmp_path_factory) as boot:
         yield boot

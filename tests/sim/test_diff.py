@@ -93,6 +93,7 @@ def test_changes_are_told_with_what_was_and_what_is(disk: Disk) -> None:
         ("/var/log/journal", True),
         ("/var/lib/systemd/random-seed", True),
         ("/tmp/systemd-private-0a-ssh.service-x", True),
+        ("/usr/lib/python3/__pycache__", True),
         ("/etc/systemd-private-x", False),
         ("/var/log/messages", False),
         ("/var/lib/systemd/linger", False),

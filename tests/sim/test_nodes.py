@@ -18,10 +18,12 @@ import pytest
 from nodevet.cli import UserError
 from nodevet.inventory import read
 from nodevet_sim import cli
-from nodevet_sim.nspawn import cgroups, control, place
+from nodevet_sim.nspawn import cgroups, control, links, place
 from nodevet_sim.nspawn.needs import missing
 from nodevet_sim.nspawn.network import NodeNetwork
+from nodevet_sim.nspawn.packages import installed, of_a_node
 from nodevet_sim.nspawn.supervisor import Supervisor
+from nodevet_sim.software_files import DPKG
 
 pytestmark = [
     pytest.mark.skipif(bool(missing()), reason="; ".join(missing())),
@@ -144,6 +146,25 @@ def test_no_hardware_of_this_machine_shows(on: Callable[[str, str], str]) -> Non
     assert not ours & theirs or ours <= theirs  # an address may be the same, by chance
     for path in filter(Path.exists, map(Path, ("/proc/cmdline", "/proc/modules"))):
         assert on("gpu001", f"cat {path}") != path.read_text()
+
+
+def test_no_software_or_user_of_this_machine_shows(
+    on: Callable[[str, str], str], tmp_path: Path
+) -> None:
+    listed = on("gpu001", "dpkg-query -W -f '${Package}\\n' || true").split()
+    if Path(DPKG).exists():
+        packages = of_a_node(installed(Path(DPKG).read_text()))
+        assert set(listed) - {package.name for package in packages} == {"nvidia-driver-580"}
+        units = on("gpu001", "ls /usr/lib/systemd/system /usr/lib/systemd/system-generators")
+        files = links.PackageFiles(Path("/"), packages).owned
+        ours = {f"/usr/lib/systemd/{name}" for name in ("system", "system-generators")}
+        brought = {path.rpartition("/")[2] for path in files if path.rpartition("/")[0] in ours}
+        own = {name for name in units.split() if name.startswith("nvidia-")}
+        assert {name for name in units.split() if not name.endswith(":")} <= brought | own
+    assert on("gpu001", "getent passwd | awk -F: '$3 >= 1000 && $3 != 65534'") == ""
+    assert on("gpu001", "ls -A /home /media /mnt /srv /etc/init.d | grep -v ':$' | xargs") == "\n"
+    assert on("gpu001", f"ls {tmp_path} 2>/dev/null || true") == ""
+    assert on("gpu001", "cat /etc/fstab /etc/environment; printenv TZ || true") == ""
 
 
 def test_the_kernel_refuses_what_it_would_refuse(on: Callable[[str, str], str]) -> None:
@@ -350,7 +371,7 @@ def test_down_leaves_the_machine_as_it_was(tmp_path: Path, ending: str) -> None:
     assert not where.folder.exists()
     assert added(before, state_of_this_machine(name)) == {}
     with place.alone():
-        assert place.fleets() or not place.CACHE.exists()
+        assert place.fleets() or place.is_kept() or not place.CACHE.exists()
     with contextlib.suppress(OSError):
         place.TOP.rmdir()
     left = {entry.name for entry in Path("/sys/class/net").iterdir()}

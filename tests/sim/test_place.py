@@ -34,3 +34,21 @@ def test_what_others_keep_there_stays(folders: tuple[Path, Path]) -> None:
         place.remove(place.FleetFolder(fleet))
     assert [entry.name for entry in cache.parent.iterdir()] == ["other"]
     assert not top.exists()
+
+
+def test_what_was_compiled_stays_where_somebody_keeps_it(folders: tuple[Path, Path]) -> None:
+    top, cache = folders
+    with place.kept():
+        with place.kept():
+            assert place.is_kept()
+        for fleet in ("one", "two"):
+            place.remove(place.FleetFolder(fleet))
+        assert place.is_kept() and [entry.name for entry in cache.iterdir()] == ["0123456789abcdef"]
+    assert not cache.parent.exists() and not top.exists() and not place.is_kept()
+
+
+def test_what_is_no_longer_kept_stays_as_long_as_a_fleet(folders: tuple[Path, Path]) -> None:
+    _, cache = folders
+    with place.kept():
+        pass
+    assert cache.exists() and not place.is_kept()

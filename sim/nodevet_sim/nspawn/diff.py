@@ -30,6 +30,7 @@ OF_SYSTEMD = {  # paths that may differ, with all below them: who writes there w
     "/var/log/private": "systemd, for units with DynamicUser=",
     "/var/log/wtmp": "sshd and systemd: logins and boots",
 }
+COMPILED = "__pycache__"  # folders in which Python keeps what it imports
 PRIVATE = "systemd-private-"  # folders of units with a /tmp of their own, in /tmp and /var/tmp
 HIDES = "trusted.overlay.opaque"
 _KINDS = {
@@ -131,14 +132,14 @@ def _paths(upper: Path) -> Iterator[str]:
 
 
 def left_out(path: str) -> bool:
-    """Whether systemd itself writes there.
+    """Whether systemd itself writes there, or Python when it runs.
 
     >>> left_out("/var/log/journal"), left_out("/var/log/journals"), left_out("/etc/fstab")
     (True, False, False)
     """
     folder, _, name = path.rpartition("/")
     private = folder in ("/tmp", "/var/tmp") and name.startswith(PRIVATE)  # noqa: S108
-    return private or path in OF_SYSTEMD
+    return private or name == COMPILED or path in OF_SYSTEMD
 
 
 def changes(before: Listing, after: Listing, below: Path) -> list[DiskChange]:

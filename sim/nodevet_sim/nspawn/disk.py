@@ -1,7 +1,8 @@
-"""The writable part of a node's root disk: what differs from the machine that it runs on.
+"""What is on a node's root disk beside the programs of this machine.
 
-A node's root is an overlay: this machine's root file system below, read-only, and on top
-a tmpfs of the node's own. What is written here stays over reboots of the node.
+A node's root is an overlay of three layers: `root.build` makes the lowest; `write_common` makes
+the next, for all nodes of a fleet; both are read-only. `write` fills the uppermost, a tmpfs of
+the node's own: what is written there stays over reboots of the node.
 """
 
 import os
@@ -22,6 +23,7 @@ from nodevet_sim.software_files import DPKG, dpkg_rows, driver_package
 LIBRARY = "/usr/lib/nodevet-sim"  # programs of the sim, inside the node
 SHARED = "/run/nodevet-sim"  # inside the node: what the sim and the node both write
 OPAQUE = (  # folders of this machine that a node does not inherit
+    "/etc/init.d",
     "/etc/systemd/system",
     "/etc/systemd/journald.conf.d",
     "/etc/systemd/system.conf.d",
@@ -72,6 +74,18 @@ MASKED = (  # units that a container has no use for, or that would slow its boot
     "tmp.mount",
     "var-lib-machines.mount",
 )
+IDLE = (  # generators that find nothing in a container
+    "systemd-bless-boot-generator",
+    "systemd-cryptsetup-generator",
+    "systemd-debug-generator",
+    "systemd-gpt-auto-generator",
+    "systemd-hibernate-resume-generator",
+    "systemd-integritysetup-generator",
+    "systemd-ssh-generator",
+    "systemd-system-update-generator",
+    "systemd-tpm2-generator",
+    "systemd-veritysetup-generator",
+)
 SSHD_CONFIG = f"""\
 Port 22
 HostKey /etc/ssh/ssh_host_ed25519_key
@@ -100,49 +114,77 @@ class NodeIdentity:
     hosts: str  # /etc/hosts
 
 
-def write(
-    upper: Path, node: SimulatedNode, identity: NodeIdentity, tools: Mapping[str, Path]
-) -> None:
-    """Fill the upper layer of a node that was never booted.
+@dataclass(frozen=True)
+class SharedLayers:
+    """What the nodes of a fleet have below their own layers."""
 
-    `tools` are built programs by the path that they have inside the node.
+    folders: tuple[Path, ...]  # the uppermost first
+    merged: Path  # where all of them are mounted as one, read-only
+
+    @property
+    def option(self) -> str:
+        """Of mount(8)."""
+        return f"lowerdir={':'.join(map(str, self.folders))}"
+
+
+def write_common(layer: Path, tools: Mapping[str, Path], below: Path) -> None:
+    """Fill the layer that all nodes of a fleet have above `below`.
+
+    `tools` are built programs by the path that they have inside a node.
     """
     for folder in OPAQUE:
-        place = inside(upper, folder)
+        place = inside(layer, folder)
         place.mkdir(parents=True, exist_ok=True)
         os.setxattr(place, "trusted.overlay.opaque", b"y")
-    for path in GONE:
-        place = inside(upper, path)
-        place.parent.mkdir(parents=True, exist_ok=True)
-        os.mknod(place, stat.S_IFCHR, os.makedev(0, 0))  # a whiteout; see overlayfs.rst
-    inside(upper, "/root").chmod(0o700)
+    for path in filter(lambda path: inside(below, path).exists(), GONE):
+        inside(layer, path).parent.mkdir(parents=True, exist_ok=True)
+        os.mknod(inside(layer, path), stat.S_IFCHR, os.makedev(0, 0))  # a whiteout; overlayfs.rst
+    inside(layer, "/root").chmod(0o700)
+    inside(layer, "/var/tmp").chmod(0o1777)  # noqa: S108  (a folder of the node)
+    for path, built in tools.items():
+        put(layer, path, built.read_bytes(), 0o755)
+    for name in ("hardware", "sshd-signal", "session", "swap", "kmod"):
+        put(layer, f"{LIBRARY}/{name}", _unit(name), 0o755)
+    for link in Path(sys.executable).parent.glob("python*"):
+        if link.is_symlink() and inside(below, str(link)).is_symlink():
+            put(layer, str(link), PYTHON.format(shlex.quote(str(link.resolve()))), 0o755)
+    put(layer, "/usr/sbin/nvme", _unit("nvme"), 0o755)
+    put(layer, "/usr/bin/mlxlink", _unit("mlxlink"), 0o755)
+    for path in KMOD:
+        symlink(layer, path, f"{LIBRARY}/kmod")
+    for path, content in _common_files():
+        put(layer, path, content, mode_of(content))
+    for unit in MASKED:
+        symlink(layer, f"/etc/systemd/system/{unit}", "/dev/null")
+    for generator in IDLE:
+        symlink(layer, f"/etc/systemd/system-generators/{generator}", "/dev/null")
+    symlink(layer, "/etc/systemd/system/default.target", f"{VENDOR}/multi-user.target")
+    sessions = "systemd-user-sessions.service"
+    symlink(layer, f"{WANTS}/{sessions}", f"{VENDOR}/{sessions}")
+    for unit, target in OWN.items():
+        symlink(layer, f"/etc/systemd/system/{target}.wants/{unit}", f"/etc/systemd/system/{unit}")
+
+
+def write(
+    upper: Path,
+    node: SimulatedNode,
+    identity: NodeIdentity,
+    tools: Mapping[str, Path],
+    below: Path,
+) -> None:
+    """Fill the upper layer of a node that was never booted."""
     for path, built in tools.items():
         put_tool(upper, path, built, _driver_version(node))
-    for name in ("hardware", "sshd-signal", "session", "swap", "kmod"):
-        put(upper, f"{LIBRARY}/{name}", _unit(name), 0o755)
-    for link in Path(sys.executable).parent.glob("python*"):
-        if link.is_symlink():
-            put(upper, str(link), PYTHON.format(shlex.quote(str(link.resolve()))), 0o755)
-    put(upper, "/usr/sbin/nvme", _unit("nvme"), 0o755)
-    put(upper, "/usr/bin/mlxlink", _unit("mlxlink"), 0o755)
-    for path in KMOD:
-        inside(upper, path).parent.mkdir(parents=True, exist_ok=True)
-        inside(upper, path).symlink_to(f"{LIBRARY}/kmod")
     put(upper, "/etc/ssh/ssh_host_ed25519_key", identity.host_key.read_bytes(), 0o600)
-    for path, content in {**dict(_files(node, identity)), **node.root_files}.items():
+    own = {**dict(_files(node, identity)), **dict(_packages(node, below)), **node.root_files}
+    for path, content in own.items():
         put(upper, path, content, mode_of(content))
     for each in node.swap:
         put_swap(upper, each)
-    for unit in MASKED:
-        inside(upper, f"/etc/systemd/system/{unit}").symlink_to("/dev/null")
-    inside(upper, "/etc/systemd/system/default.target").symlink_to(
-        "/usr/lib/systemd/system/multi-user.target"
-    )
-    for target, unit in _enabled(node):
-        place = inside(upper, f"/etc/systemd/system/{target}.wants/{unit}")
-        place.parent.mkdir(parents=True, exist_ok=True)
-        own = inside(upper, f"/etc/systemd/system/{unit}").exists()
-        place.symlink_to(f"{'/etc/systemd/system' if own else VENDOR}/{unit}")
+    for unit in node.services:
+        own_unit = f"/etc/systemd/system/{unit}"
+        there = inside(upper, own_unit).exists()
+        symlink(upper, f"{WANTS}/{unit}", own_unit if there else f"{VENDOR}/{unit}")
 
 
 PYTHON = f"""#!/bin/bash
@@ -160,7 +202,7 @@ def put_tool(upper: Path, path: str, built: Path, version: str) -> None:
         return
     file = f"{path.removesuffix('1')}{version}"
     put(upper, file, built.read_bytes(), 0o755)
-    inside(upper, path).symlink_to(Path(file).name)
+    symlink(upper, path, Path(file).name)
 
 
 def _driver_version(node: SimulatedNode) -> str:
@@ -170,21 +212,22 @@ def _driver_version(node: SimulatedNode) -> str:
 
 
 def _files(node: SimulatedNode, identity: NodeIdentity) -> Iterator[tuple[str, Content]]:
-    yield from _packages(node)
     yield "/etc/hostname", f"{node.name}\n"
     yield "/etc/hosts", identity.hosts
     yield "/etc/machine-id", f"{identity.machine_id}\n"
-    yield "/etc/resolv.conf", ""
-    yield "/etc/sysctl.conf", ""
-    yield "/etc/modules", ""
-    yield "/etc/ld.so.preload", ""
+    yield "/etc/ssh/authorized_keys", identity.authorized_keys
+    for name in programs.UNITS if node.state is not None else ():
+        yield f"{VENDOR}/{name}", programs.unit(name)
+
+
+def _common_files() -> Iterator[tuple[str, Content]]:
+    for path in EMPTY:
+        yield path, ""
     yield (
         "/etc/shadow",
         "root:*:19000:0:99999:7:::\nsshd:!:19000::::::\nnobody:*:19000:0:99999:7:::\n",
     )
     yield "/etc/ssh/sshd_config", SSHD_CONFIG
-    yield "/etc/ssh/authorized_keys", identity.authorized_keys
-    yield "/root/.profile", ""
     yield (
         "/etc/systemd/journald.conf",
         "[Journal]\nStorage=persistent\nReadKMsg=yes\nSystemMaxUse=32M\n",
@@ -203,19 +246,26 @@ def _files(node: SimulatedNode, identity: NodeIdentity) -> Iterator[tuple[str, C
     yield "/etc/systemd/system.conf", "[Manager]\nDefaultTimeoutStopSec=5s\nShowStatus=no\n"
     for name in OWN:
         yield f"/etc/systemd/system/{name}", _unit(name)
-    for name in programs.UNITS if node.state is not None else ():
-        yield f"{VENDOR}/{name}", programs.unit(name)
 
 
-def _packages(node: SimulatedNode) -> Iterator[tuple[str, Content]]:
-    """What dpkg says of this machine, where it is used, and of the driver: its package is held."""
-    version, status = _driver_version(node), Path(DPKG)
+def _packages(node: SimulatedNode, below: Path) -> Iterator[tuple[str, Content]]:
+    """What dpkg lists below, where it is used, and the driver's package, which is held."""
+    version, status = _driver_version(node), inside(below, DPKG)
     if version and status.exists():
         rows = dpkg_rows(driver_package(version), version, held=True)
         text = "".join(f"{row}\n" for row in (*rows, ""))
         yield DPKG, status.read_bytes().rstrip() + f"\n\n{text}".encode()
 
 
+EMPTY = (  # files
+    "/etc/environment",
+    "/etc/fstab",
+    "/etc/ld.so.preload",
+    "/etc/modules",
+    "/etc/resolv.conf",
+    "/etc/sysctl.conf",
+    "/root/.profile",
+)
 KMOD = (  # the names that it goes by
     "/usr/sbin/modprobe",
     "/usr/sbin/rmmod",
@@ -237,13 +287,7 @@ OWN = {  # units of the sim -> the target that wants each
 VENDOR = "/usr/lib/systemd/system"  # where packages install units
 
 
-def _enabled(node: SimulatedNode) -> Iterator[tuple[str, str]]:
-    """(target, unit) of everything that starts at boot."""
-    yield "multi-user.target", "systemd-user-sessions.service"
-    for unit, target in OWN.items():
-        yield target, unit
-    for unit in node.services:
-        yield "multi-user.target", unit
+WANTS = "/etc/systemd/system/multi-user.target.wants"
 
 
 def _unit(name: str) -> str:
@@ -260,6 +304,12 @@ def put(upper: Path, path: str, content: Content, mode: int = 0o644) -> None:
     place.parent.mkdir(parents=True, exist_ok=True)
     place.write_bytes(content if isinstance(content, bytes) else content.encode())
     place.chmod(mode)
+
+
+def symlink(upper: Path, path: str, to: str) -> None:
+    place = inside(upper, path)
+    place.parent.mkdir(parents=True, exist_ok=True)
+    place.symlink_to(to)
 
 
 def mode_of(content: Content) -> int:

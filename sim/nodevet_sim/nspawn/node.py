@@ -60,6 +60,7 @@ class RunningNode:
     network: NodeNetwork
     identity: disk.NodeIdentity
     tools: BuiltTools
+    below: disk.SharedLayers
     groups: tuple[Path, ...]
     state: str = BOOTS
     why: str = ""
@@ -98,10 +99,9 @@ class RunningNode:
         await run("mount", "-t", "tmpfs", "-o", size, "nodevet-sim", place)
         (place / "upper").mkdir()
         (place / "work").mkdir()
-        await asyncio.to_thread(
-            disk.write, place / "upper", self.node, self.identity, self.tools.of(self.node)
-        )
-        layers = f"lowerdir=/,upperdir={place}/upper,workdir={place}/work"
+        tools, below = self.tools.of(self.node), self.below.merged
+        await asyncio.to_thread(disk.write, place / "upper", self.node, self.identity, tools, below)
+        layers = f"{self.below.option},upperdir={place}/upper,workdir={place}/work"
         await run("mount", "-t", "overlay", "-o", layers, "nodevet-sim", self.folder / "root")
         for command in network.up(self.network, self.node.name):
             await run(*command)
@@ -187,8 +187,9 @@ class RunningNode:
         return ending
 
     def disk(self) -> Listing:
-        """What on its disk is not as on this machine."""
-        return diff.listing(self.folder / "disk" / "upper", self.folder / "root", Path("/"))
+        """What on its disk is not as in the layers below."""
+        upper, root = self.folder / "disk" / "upper", self.folder / "root"
+        return diff.listing(upper, root, self.below.merged)
 
     async def _await_ready(self, notify: socket.socket, ending: "asyncio.Task[int]") -> None:
         loop = asyncio.get_running_loop()

@@ -134,13 +134,49 @@ def remove(place: FleetFolder) -> None:
     with alone():
         if place.folder.exists() and not place.lives():
             shutil.rmtree(place.folder)
-        if fleets():
-            return
-        with suppress(OSError):  # others may keep something there
+        _clear()
+
+
+def _clear() -> None:
+    """Remove what fleets share, unless one is there or what was compiled is to stay."""
+    if fleets():
+        return
+    with suppress(OSError):  # others may keep something there
+        if not is_kept():
             shutil.rmtree(CACHE)
             CACHE.parent.rmdir()
-        with suppress(OSError):
-            TOP.rmdir()
+    with suppress(OSError):
+        TOP.rmdir()
+
+
+@contextmanager
+def kept() -> Iterator[None]:
+    """What fleets have compiled stays meanwhile, also after the last of them."""
+    with alone():
+        CACHE.mkdir(mode=0o700, parents=True, exist_ok=True)
+        descriptor = os.open(CACHE, os.O_RDONLY | os.O_CLOEXEC)
+        fcntl.flock(descriptor, fcntl.LOCK_SH)
+    try:
+        yield
+    finally:
+        with alone():
+            os.close(descriptor)
+            _clear()
+
+
+def is_kept() -> bool:
+    """Whether anybody wants what was compiled to stay."""
+    try:
+        descriptor = os.open(CACHE, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(descriptor)
+    return False
 
 
 @contextmanager

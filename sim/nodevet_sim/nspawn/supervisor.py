@@ -21,13 +21,13 @@ from pathlib import Path
 from typing import Any
 
 from nodevet_sim import kernel, library, programs
-from nodevet_sim.nspawn import cgroups, diff, disk, place
+from nodevet_sim.nspawn import cgroups, diff, disk, place, root
 from nodevet_sim.nspawn.boot import NodeError, run
 from nodevet_sim.nspawn.change import apply
 from nodevet_sim.nspawn.network import NodeNetwork
 from nodevet_sim.nspawn.node import FAILED, OFF, RUNS, RunningNode, reason
 from nodevet_sim.nspawn.place import FleetFolder
-from nodevet_sim.nspawn.tools import build
+from nodevet_sim.nspawn.tools import BuiltTools, build
 from nodevet_sim.scenario import (
     LoadedScenario,
     ScenarioError,
@@ -57,6 +57,7 @@ class Supervisor:
         """Boot all nodes. Raises NodeError and what the builders of the tools raise."""
         await self._private_mounts()
         tools = await asyncio.to_thread(build, place.CACHE)
+        below = await self._shared_layers(tools)
         key = make_key(self.where.key)
         number = int(self.where.number.read_text(encoding="ascii"))
         networks = {name: NodeNetwork(number, index) for index, name in enumerate(self.specs)}
@@ -77,6 +78,7 @@ class Supervisor:
                     hosts=f"127.0.0.1 localhost\n{hosts}",
                 ),
                 tools=tools,
+                below=below,
                 groups=cgroups.make(self.groups, f"node-{networks[name].node}"),
             )
         self.where.known_hosts.write_text("".join(known), encoding="utf-8")
@@ -93,6 +95,16 @@ class Supervisor:
         await run("mount", "--bind", place.TOP, shown)
         await run("mount", "--rbind", nodes / "run", place.TOP.parent)
         await run("mount", *tmpfs, nodes)
+
+    async def _shared_layers(self, tools: BuiltTools) -> disk.SharedLayers:
+        lowest = await asyncio.to_thread(root.build, place.CACHE)
+        common, merged = self.where.nodes / "common", self.where.nodes / "below"
+        for folder in (common, merged):
+            folder.mkdir()
+        await asyncio.to_thread(disk.write_common, common, tools.common, lowest)
+        layers = disk.SharedLayers((common, lowest), merged)
+        await run("mount", "-t", "overlay", "-o", f"ro,{layers.option}", "nodevet-sim", merged)
+        return layers
 
     async def _live(self, node: RunningNode) -> None:
         try:
@@ -137,7 +149,7 @@ class Supervisor:
                 if node.made is None:
                     raise NodeError(f"{node.node.name} has not booted yet")
                 now = await asyncio.to_thread(node.disk)
-                return {"changes": diff.changes(node.made, now, Path("/"))}
+                return {"changes": diff.changes(node.made, now, node.below.merged)}
             if what == "set":
                 spec = self.specs[node.node.name]
                 for key, value in request["values"]:
@@ -193,10 +205,10 @@ async def serve(where: FleetFolder) -> None:
         loop.add_signal_handler(number, supervisor.ending.set)
     try:
         await supervisor.start()
-        server = await asyncio.start_unix_server(
-            supervisor.converse, where.control, limit=REQUEST_LIMIT
-        )
-        where.control.chmod(0o600)
+        early = where.control.with_name("control.new")  # whoever sees its name may connect
+        server = await asyncio.start_unix_server(supervisor.converse, early, limit=REQUEST_LIMIT)
+        early.chmod(0o600)
+        early.rename(where.control)
         await supervisor.ending.wait()
         server.close()  # who still waits for an answer is told by the end
     finally:
@@ -206,6 +218,7 @@ async def serve(where: FleetFolder) -> None:
 def main() -> int:
     where, held = FleetFolder(sys.argv[1]), int(sys.argv[2])
     os.set_inheritable(held, False)  # the lock is this process's alone
+    os.umask(0o022)  # what it writes is a node's
     try:
         asyncio.run(serve(where))
     except (

@@ -30,12 +30,12 @@ class BuiltTools:
     """What was built: path inside a node -> built file, but for `kernelfs`, which runs outside."""
 
     kernelfs: Path
-    common: Mapping[str, Path]
+    common: Mapping[str, Path]  # what every node has
     driver: Mapping[str, Path]  # what the NVIDIA driver and its tools install
 
-    def of(self, node: SimulatedNode) -> dict[str, Path]:
-        """What this node has."""
-        return {**self.common, **(self.driver if node.state is not None else {})}
+    def of(self, node: SimulatedNode) -> Mapping[str, Path]:
+        """What this node has beside."""
+        return self.driver if node.state is not None else {}
 
 
 def build(cache: Path) -> BuiltTools:

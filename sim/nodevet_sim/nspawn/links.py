@@ -1,0 +1,194 @@
+"""The programs, libraries and pristine configuration of a node's packages, in their own folder.
+
+A node sees nothing else of this machine: no other package, no unit, user, setting or file. What is
+in the folder stays as it is while apt replaces files here: dpkg writes new files.
+
+Paths are text here: a `Path` for each of the thousands would take longer than all the rest.
+"""
+
+import hashlib
+import os
+import shutil
+import stat
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from nodevet_sim.nspawn.packages import Package
+
+INFO = "/var/lib/dpkg/info"
+UNREAD = (  # what only people read
+    "/usr/share/bash-completion/",
+    "/usr/share/bug/",
+    "/usr/share/doc/",
+    "/usr/share/doc-base/",
+    "/usr/share/info/",
+    "/usr/share/lintian/",
+    "/usr/share/locale/",
+    "/usr/share/man/",
+)
+MOST_LINKS = 40  # in a row; see path_resolution(7)
+
+
+@dataclass(frozen=True)
+class PackageFiles:
+    """The files of some packages of a machine whose root is `machine`."""
+
+    machine: Path
+    packages: tuple[Package, ...]
+
+    @cached_property
+    def aliases(self) -> dict[str, str]:
+        """lib -> usr/lib, where the machine's /lib is that link."""
+        links = (path for path in self.machine.iterdir() if path.is_symlink())
+        return {path.name: str(path.readlink()).strip("/") for path in links}
+
+    @cached_property
+    def owned(self) -> frozenset[str]:
+        """Every path of the packages, under its real name."""
+        lists = (name for package in self.packages for name in package.lists)
+        return frozenset(
+            self.real(row)
+            for name in lists
+            for row in self._list(name)
+            if row.startswith("/") and row != "/."
+        )
+
+    def _list(self, name: str) -> list[str]:
+        place = Path(self.at(f"{INFO}/{name}.list"))
+        with suppress(FileNotFoundError):
+            return place.read_text(encoding="utf-8", errors="replace").splitlines()
+        return []
+
+    def at(self, path: str) -> str:
+        """Where a path of the machine is."""
+        return f"{self.top}{path}"
+
+    @cached_property
+    def top(self) -> str:
+        """The machine's root, as what goes before a path."""
+        return str(self.machine).rstrip("/")
+
+    def real(self, path: str) -> str:
+        """The same path without a link to /usr at its start."""
+        first, slash, rest = path.lstrip("/").partition("/")
+        return f"/{self.aliases.get(first, first)}{slash}{rest}"
+
+    def target(self, path: str) -> str:
+        """Where a chain of links ends, on the machine."""
+        for _ in range(MOST_LINKS):
+            try:
+                to = os.readlink(self.at(path))
+            except OSError:
+                break
+            path = self.real(os.path.normpath(os.path.join(os.path.dirname(path), to)))
+        return path
+
+    def made(self) -> Iterator[str]:
+        """What the packages' scripts made of their files: links to them, and compiled Python."""
+        for folder in sorted({os.path.dirname(path) for path in self.owned}):
+            if folder.startswith("/usr/") and not f"{folder}/".startswith(UNREAD):
+                yield from self._made_in(folder)
+
+    def _made_in(self, folder: str) -> Iterator[str]:
+        with suppress(FileNotFoundError, NotADirectoryError), os.scandir(self.at(folder)) as found:
+            for entry in found:
+                path = f"{folder}/{entry.name}"
+                if entry.name == "__pycache__":
+                    yield from self._compiled(folder)
+                elif entry.is_symlink() and path not in self.owned:
+                    yield from self._alternative(path)
+
+    def _alternative(self, path: str) -> Iterator[str]:
+        """A link to a file of the packages, and the one of /etc/alternatives on the way there."""
+        if self.target(path) in self.owned:
+            yield path
+            first = os.readlink(self.at(path))
+            if first.startswith("/etc/alternatives/"):
+                yield first
+
+    def _compiled(self, folder: str) -> Iterator[str]:
+        yield f"{folder}/__pycache__"
+        for name in sorted(os.listdir(self.at(f"{folder}/__pycache__"))):
+            if f"{folder}/{name.partition('.')[0]}.py" in self.owned:
+                yield f"{folder}/__pycache__/{name}"
+
+    def pristine(self) -> Iterator[str]:
+        """What is in /etc as the packages brought it."""
+        conffiles = {path: md5 for each in self.packages for path, md5 in each.conffiles.items()}
+        for path in sorted(self.owned):
+            if path.startswith("/etc/") and path not in conffiles:
+                yield path
+        yield from (path for path, md5 in sorted(conffiles.items()) if self._md5(path) == md5)
+
+    def _md5(self, path: str) -> str:
+        with suppress(OSError):
+            content = Path(self.at(path)).read_bytes()
+            return hashlib.md5(content, usedforsecurity=False).hexdigest()
+        return ""
+
+
+def copy(files: PackageFiles, into: Path) -> None:
+    """Make `into` a root with these files: links to the machine's, copies of configuration."""
+    for name, to in sorted(files.aliases.items()):
+        if to.startswith("usr/"):
+            (into / name).symlink_to(to)
+    shown = [path for path in sorted(files.owned) if not path.startswith(UNREAD)]
+    made = list(files.made())
+    folders = [path for path in [*shown, *made] if _is_folder(files, path)]
+    for path in folders:
+        _folder(files, path, into)
+    programs = (path for path in shown if not path.startswith(("/etc/", "/var/")))
+    lists = (f"{INFO}/{name}.list" for package in files.packages for name in package.lists)
+    _each(files, into, _but(programs, folders), _link)
+    _each(files, into, _but(made, folders), _link)
+    _each(files, into, _but(files.pristine(), folders), _copy)
+    _each(files, into, (f"{INFO}/format", *lists), _copy)
+
+
+def _but(paths: Iterable[str], out: Iterable[str]) -> Iterator[str]:
+    left_out = frozenset(out)
+    return (path for path in paths if path not in left_out)
+
+
+def _is_folder(files: PackageFiles, path: str) -> bool:
+    """Whether it is one, or a link to one that no package brings."""
+    source = files.at(path)
+    link = os.path.islink(source) and files.target(path) in files.owned
+    return not link and os.path.isdir(source)
+
+
+def _folder(files: PackageFiles, path: str, into: Path) -> None:
+    """The same folder, empty."""
+    source, place = files.at(path), f"{into}{path}"
+    os.mkdir(place)
+    status = os.stat(source)
+    os.chown(place, status.st_uid, status.st_gid)
+    os.chmod(place, stat.S_IMODE(status.st_mode))
+
+
+def _each(
+    files: PackageFiles, into: Path, paths: Iterable[str], put: Callable[[str, str], None]
+) -> None:
+    for path in paths:
+        with suppress(FileNotFoundError):  # it was removed from the machine
+            put(files.at(path), f"{into}{path}")
+
+
+def _link(source: str, place: str) -> None:
+    """The same file; a copy where the machine's lies on another file system."""
+    try:
+        os.link(source, place, follow_symlinks=False)
+    except FileNotFoundError:
+        raise
+    except OSError:
+        _copy(source, place)
+
+
+def _copy(source: str, place: str) -> None:
+    status = os.lstat(source)
+    shutil.copyfile(source, place, follow_symlinks=False)
+    os.chown(place, status.st_uid, status.st_gid, follow_symlinks=False)
+    shutil.copystat(source, place, follow_symlinks=False)
