@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from nodevet_sim.nspawn.needs import HEADERS, PROGRAMS
+from nodevet_sim.nspawn.needs import FILES, PROGRAMS
 
 REPO = Path(__file__).parents[1]
 LIST = REPO / ".ci" / "programs"
@@ -75,7 +75,7 @@ def test_what_the_scripts_call_is_listed(file: str) -> None:
 
 def test_the_simulator_and_the_list_name_the_same_packages() -> None:
     assert {name: PACKAGES.get(name) for name in PROGRAMS} == PROGRAMS
-    assert {path: PACKAGES.get(path) for path in HEADERS} == HEADERS
+    assert {path: PACKAGES.get(path) for path in FILES} == FILES
 
 
 def test_what_is_missing_is_named_by_its_packages(tmp_path: Path) -> None:

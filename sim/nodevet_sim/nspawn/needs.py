@@ -19,7 +19,11 @@ PROGRAMS = {  # program -> package on Debian and Ubuntu
     "pkg-config": "pkg-config",
     "fusermount3": "fuse3",
 }
-HEADERS = {"/usr/include/fuse3/fuse.h": "libfuse3-dev", "/usr/include/stdio.h": "libc6-dev"}
+FILES = {
+    "/usr/bin/python3": "python3",  # nodes see nothing of /usr/local
+    "/usr/include/fuse3/fuse.h": "libfuse3-dev",
+    "/usr/include/stdio.h": "libc6-dev",
+}
 INOTIFY = Path("/proc/sys/fs/inotify/max_user_instances")
 INOTIFY_EACH = 3  # of a node: its systemd has two, D-Bus one
 INIT = Path("/usr/lib/systemd/systemd")
@@ -44,7 +48,7 @@ def _missing() -> Iterator[str]:
     if os.geteuid() != 0:
         yield "simulated nodes need root (namespaces, mounts); run this with sudo"
     packages = {package for name, package in PROGRAMS.items() if program(name) is None}
-    packages |= {package for path, package in HEADERS.items() if not Path(path).exists()}
+    packages |= {package for path, package in FILES.items() if not Path(path).exists()}
     if not INIT.exists():
         packages.add("systemd")
     if packages:
