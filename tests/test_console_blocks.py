@@ -25,6 +25,7 @@ from pathlib import Path
 
 import pytest
 from console_blocks import SHELL, Block, alike, blocks, plain, rewritten
+from shown_folders import show
 
 from nodevet.inventory import read
 from nodevet_sim.nspawn.needs import missing
@@ -46,21 +47,6 @@ SHOWN_PLAN = "7f3a91c2"  # what pages call their plan, and -1 its run
 WIDTH = "100"
 ASKED = re.compile(rb"(?:Type (\S+) to [^\n]*|\[y/N\]): $")
 LONGEST = 150  # seconds that a command may take
-UNPACK = "tar -C / -xf - --skip-old-files"  # the node has interpreters with its own clock
-NOT_COPIED = (
-    "test",
-    "*.a",
-    "__pycache__",
-    "mypy*",
-    "*mypyc*",
-    "selenium",
-    "material",
-    "babel",
-    "include",
-    "idlelib",
-    "ensurepip",
-    ".git",
-)
 SOONER = (  # what pages leave at its default, and how long is printed, which is not compared
     (r"\bnodevet (plan|rollback) (?=[^-]|-\w|--[^h])", r"nodevet \1 --settle 1s "),
     (
@@ -165,22 +151,14 @@ class World:
         return done
 
     def ready(self, fleet: str, node: str) -> None:
-        """A node that can run nodevet: what of it the node does not see is copied there. The
-        workstation is booted when a page first asks for it."""
+        """A node that can run nodevet. The workstation is booted when a page first asks for it."""
         if not FleetFolder(fleet).folder.exists():
             (self.home / "desk.yaml").write_text(WORKSTATION)
             done = self.shell(f"nodevet sim up {self.home}/desk.yaml --name {fleet}")
             assert done.returncode == 0, done.stdout
         ssh = f"nodevet sim ssh --fleet {fleet} {node}"
-        parts = {str(REPO): "pyproject.toml", sys.prefix: "bin", sys.base_prefix: "bin"}
-        for folder, part in parts.items():  # one may lie in another
-            if self.shell(f"{ssh} test -e {folder}/{part}").returncode:
-                others = ("site-packages",) if folder not in {sys.prefix, str(REPO)} else ()
-                left_out = " ".join(
-                    f"--exclude={shlex.quote(name)}" for name in NOT_COPIED + others
-                )
-                copied = self.shell(f"tar -C / -cf - {left_out} {folder[1:]} | {ssh} {UNPACK}")
-                assert copied.returncode == 0, copied.stdout
+        if self.shell(f"{ssh} test -e {REPO}/pyproject.toml").returncode:
+            show(fleet, node, self.home)
 
     def carry(self, fleet: str, node: str) -> None:
         """The page's files into /root, where a command of the node begins, if any is new."""
@@ -268,7 +246,7 @@ def _chunk(descriptor: int, seconds: float) -> bytes:
 
 
 @pytest.fixture(scope="module")
-def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+def world(compiled_once: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     if missing():
         pytest.skip("; ".join(missing()))
     with ExitStack() as stack:

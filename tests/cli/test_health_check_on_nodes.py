@@ -9,7 +9,11 @@ from nodevet_on_node import install, write
 from simulated_fleet import Boot, SimulatedFleet
 
 pytestmark = pytest.mark.timeout(900)
-SCENARIO = "sim: 1\nnodes: {n1: {gpus: {profile: h100-sxm, count: 1}}}\n"
+SCENARIO = """\
+sim: 1
+nodes:
+  n1: {gpus: {profile: h100-sxm, count: 1}, sockets: 1, cores: 2}
+"""
 SITE = "nodevet: 1\nexpect: {packages: {installed: {dpkg: {minimum: '1'}}}, gpu_count: 1}\n"
 GUIDE = Path(__file__).parents[2] / "docs" / "gate.md"
 PACKAGE = """

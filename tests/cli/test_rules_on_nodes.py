@@ -7,7 +7,11 @@ import pytest
 from simulated_fleet import Boot, SimulatedFleet
 
 pytestmark = pytest.mark.timeout(900)
-SCENARIO = "sim: 1\nnodes: {n1: {gpus: {profile: h100-sxm, count: 1}}}\n"
+SCENARIO = """\
+sim: 1
+nodes:
+  n1: {gpus: {profile: h100-sxm, count: 1}, sockets: 1, cores: 2}
+"""
 BASELINE = r"""nodevet: 1
 allow_commands: true
 allow_file_text: true

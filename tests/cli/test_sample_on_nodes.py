@@ -7,7 +7,11 @@ import pytest
 from simulated_fleet import Boot
 
 pytestmark = pytest.mark.timeout(900)
-SCENARIO = "sim: 1\nnodes: {n1: {gpus: {profile: h100-sxm, count: 1}}}\n"
+SCENARIO = """\
+sim: 1
+nodes:
+  n1: {gpus: {profile: h100-sxm, count: 1}, sockets: 1, cores: 2}
+"""
 BASELINE = "nodevet: 1\nexpect: {pcie_errors: {corrected_per_hour: 10}}\n"
 
 

@@ -151,7 +151,7 @@ def booting(folders: pytest.TempPathFactory) -> Iterator[Boot]:
 
 
 @pytest.fixture(scope="session")
-def _compiled() -> Iterator[None]:
+def compiled_once() -> Iterator[None]:
     """What the fleets of this session need is compiled once."""
     with ExitStack() as stack:
         if not missing():
@@ -160,7 +160,7 @@ def _compiled() -> Iterator[None]:
 
 
 @pytest.fixture(scope="module")
-def boot(_compiled: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Boot]:
+def boot(compiled_once: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Boot]:
     """Boots nodes: `boot(name, scenario)`, or `boot(name, scenario, baseline)` with a baseline
     `base` in the project. After the module's tests they are down, however those ended."""
     with booting(tmp_path_factory) as boot:
@@ -168,7 +168,7 @@ def boot(_compiled: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
 
 
 @pytest.fixture(scope="session")
-def boot_once(_compiled: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Boot]:
+def boot_once(compiled_once: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Boot]:
     """The same for the tests of several modules: the nodes are up to the end."""
     with booting(tmp_path_factory) as boot:
         yield boot

@@ -41,6 +41,7 @@ def test_without_root_it_says_so(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(bool(missing()), reason="; ".join(missing()))
 @pytest.mark.timeout(1500)
+@pytest.mark.usefixtures("compiled_once")
 def test_the_demo_vets_eight_nodes_and_leaves_a_report(tmp_path: Path) -> None:
     done = subprocess.run(DEMO, cwd=tmp_path, capture_output=True, text=True, timeout=500)
     assert done.returncode == 0, done.stdout + done.stderr
