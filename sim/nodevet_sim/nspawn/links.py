@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from nodevet_sim.nspawn.packages import Package
+from nodevet_sim.nspawn.packages import PackageOfNode
 
 INFO = "/var/lib/dpkg/info"
 UNREAD = (  # what only people read
@@ -37,7 +37,7 @@ class PackageFiles:
     """The files of some packages of a machine whose root is `machine`."""
 
     machine: Path
-    packages: tuple[Package, ...]
+    packages: tuple[PackageOfNode, ...]
 
     @cached_property
     def aliases(self) -> dict[str, str]:

@@ -34,7 +34,7 @@ NAME = re.compile(r"\s*([a-z0-9][a-z0-9+.-]*)")
 
 
 @dataclass(frozen=True)
-class Package:
+class PackageOfNode:
     """A package that is installed on this machine."""
 
     name: str
@@ -79,16 +79,16 @@ def names(text: str) -> tuple[str, ...]:
     return tuple(match[1] for match in found if match)
 
 
-def installed(status: str) -> tuple[Package, ...]:
+def installed(status: str) -> tuple[PackageOfNode, ...]:
     """Every package whose files are here, from the text of /var/lib/dpkg/status."""
     return tuple(_installed(status))
 
 
-def _installed(status: str) -> Iterator[Package]:
+def _installed(status: str) -> Iterator[PackageOfNode]:
     for paragraph in status.split("\n\n"):
         fields = _fields(paragraph)
         if fields.get("Status", "not-installed").split()[-1] not in ABSENT and "Package" in fields:
-            yield Package(fields["Package"], fields)
+            yield PackageOfNode(fields["Package"], fields)
 
 
 def _fields(paragraph: str) -> dict[str, str]:
@@ -103,7 +103,7 @@ def _fields(paragraph: str) -> dict[str, str]:
     return fields
 
 
-def of_a_node(packages: Iterable[Package]) -> tuple[Package, ...]:
+def of_a_node(packages: Iterable[PackageOfNode]) -> tuple[PackageOfNode, ...]:
     """Those that a node has, by name."""
     by_name, providers = defaultdict(list), defaultdict(list)
     for package in packages:
@@ -115,7 +115,7 @@ def of_a_node(packages: Iterable[Package]) -> tuple[Package, ...]:
         for name, each in by_name.items()
         if any(one.fields.get("Essential") == "yes" for one in each)
     )
-    found: dict[str, list[Package]] = {}
+    found: dict[str, list[PackageOfNode]] = {}
     waiting = [*WANTED, *essential]
     while waiting:
         name = waiting.pop()
