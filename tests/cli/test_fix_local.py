@@ -19,7 +19,7 @@ Run = Callable[..., subprocess.CompletedProcess[str]]
 SCENARIO = """\
 sim: 1
 nodes:
-  g1: {gpus: h100-sxm, cores: 8, governor: powersave}
+  g1: {gpus: {profile: h100-sxm, count: 1}, sockets: 1, cores: 2, governor: powersave}
 """
 BASE = """\
 nodevet: 1

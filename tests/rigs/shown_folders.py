@@ -21,14 +21,9 @@ HERE, CLONE, EMPTY_PATH = -100, 1, 4  # AT_FDCWD, OPEN_TREE_CLONE, MOVE_MOUNT_F_
 
 def show(fleet: str, node: str, scratch: Path) -> None:
     """Mount them on a node, as long as it does not reboot; `scratch` stays meanwhile."""
-    wrappers = scratch / "interpreters"
-    for path, text in _wrappers():
-        (wrappers / path.lstrip("/")).parent.mkdir(parents=True, exist_ok=True)
-        (wrappers / path.lstrip("/")).write_text(text)
-        (wrappers / path.lstrip("/")).chmod(0o755)
     command = ["unshare", "--mount", "--propagation", "private", sys.executable, __file__]
-    words = [*command, str(leader(fleet, node)), str(wrappers), *map(str, folders())]
-    subprocess.run(words, check=True)
+    words = [str(leader(fleet, node)), str(scratch / "interpreters"), *map(str, folders())]
+    subprocess.run([*command, *words], check=True)
 
 
 def folders() -> list[Path]:
@@ -67,6 +62,12 @@ def _done(result: int) -> int:
 
 
 def main(pid: str, wrappers: str, *shown: str) -> None:
+    os.umask(0o022)  # any user of the node may read them
+    for path, text in _wrappers():
+        place = Path(wrappers, path.lstrip("/"))
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_text(text)
+        place.chmod(0o755)
     libc = ctypes.CDLL(None, use_errno=True)
     trees = []
     for folder in shown:
