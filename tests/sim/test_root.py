@@ -45,12 +45,13 @@ Architecture: amd64
 Version: 252
 """
 LISTS = {
-    "bash": "/.\n/bin\n/bin/bash\n/etc\n/etc/bash.bashrc\n/etc/skel\n/etc/skel/.bashrc\n",
+    "bash": "/.\n/bin\n/bin/bash\n/home\n/etc\n/etc/bash.bashrc\n/etc/skel\n/etc/skel/.bashrc\n",
     "libc6:amd64": "/.\n/lib\n/lib/libc.so.6\n/etc\n/etc/alternatives\n",
     "gawk": "/.\n/usr\n/usr/bin\n/usr/bin/gawk\n/usr/share\n/usr/share/doc\n/usr/share/doc/gawk\n",
     "systemd": "/.\n/lib\n/lib/systemd\n/lib/systemd/system\n/lib/systemd/system/a.service\n"
     "/usr/lib/py\n/usr/lib/py/one.py\n/etc/systemd\n/var\n/var/lib\n/var/lib/systemd\n"
-    "/usr/lib/tool\n/usr/lib/ours\n",
+    "/usr/lib/tool\n/usr/lib/ours\n/usr/lib/whole\n/usr/lib/whole/__pycache__\n"
+    "/usr/lib/whole/__pycache__/a.cpython-311.pyc\n/usr/lib/whole/a.py\n/tmp\n/var/tmp\n",
 }
 FILES = {
     "usr/bin/bash": SHELL,
@@ -60,6 +61,8 @@ FILES = {
     "usr/lib/py/__pycache__/one.cpython-311.pyc": "",
     "usr/lib/systemd/system/a.service": "[Service]\n",
     "usr/lib/tool/part": "",
+    "usr/lib/whole/a.py": "",
+    "usr/lib/whole/__pycache__/a.cpython-311.pyc": "",
     "usr/share/doc/gawk": "",
     "etc/bash.bashrc": "PS1=x\n",
     "etc/skel/.bashrc": "as it was\n",
@@ -91,7 +94,8 @@ def machine(tmp_path: Path) -> Path:
     for name in ("bin", "lib"):
         (root / name).symlink_to(f"usr/{name}")
     (root / "usr/lib/ours").symlink_to("/usr/lib/tool")
-    (root / "usr/bin/awk").symlink_to("/etc/alternatives/awk")
+    for name in ("awk", "nawk"):
+        (root / "usr/bin" / name).symlink_to("/etc/alternatives/awk")
     for name in ("alternatives", "systemd"):
         (root / "etc" / name).mkdir()
     (root / "etc/alternatives/awk").symlink_to("/usr/bin/gawk")
@@ -177,14 +181,23 @@ def test_nothing_else_of_the_machine_shows(machine: Path, tmp_path: Path, busy: 
     status.write_text(during.rstrip() + PACKAGE)
     (machine / "usr/bin/slurmd").symlink_to("/usr/bin/scontrol")
     (machine / "usr/lib/systemd/system/multi-user.target.wants").mkdir()
-    found = tree(build(tmp_path / "full", machine))
-    assert found == bare
+    before = tree(machine)
+    assert tree(build(tmp_path / "full", machine)) == bare
+    assert tree(machine) == before
 
 
 def test_configuration_that_was_edited_is_left_out(machine: Path, tmp_path: Path) -> None:
     (machine / "etc/skel/.bashrc").write_text("exec fish\n")
     found = tree(build(tmp_path / "cache", machine))
     assert "etc/bash.bashrc" in found and "etc/skel/.bashrc" not in found
+
+
+def test_a_folder_that_was_moved_is_empty_too(machine: Path, tmp_path: Path) -> None:
+    bare = tree(build(tmp_path / "bare", machine))
+    put(machine, {"data/home/ann/.profile": "", "var/tmp/left": ""})
+    (machine / "home").symlink_to("data/home")
+    (machine / "tmp").symlink_to("/var/tmp")
+    assert tree(build(tmp_path / "moved", machine)) == bare
 
 
 def test_it_stays_as_it_is_while_dpkg_replaces_files(machine: Path, tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ in the folder stays as it is while apt replaces files here: dpkg writes new file
 Paths are text here: a `Path` for each of the thousands would take longer than all the rest.
 """
 
+import errno
 import hashlib
 import os
 import shutil
@@ -43,7 +44,8 @@ class PackageFiles:
     def aliases(self) -> dict[str, str]:
         """lib -> usr/lib, where the machine's /lib is that link."""
         links = (path for path in self.machine.iterdir() if path.is_symlink())
-        return {path.name: str(path.readlink()).strip("/") for path in links}
+        targets = {path.name: str(path.readlink()).strip("/") for path in links}
+        return {name: target for name, target in targets.items() if target.startswith("usr/")}
 
     @cached_property
     def owned(self) -> frozenset[str]:
@@ -133,13 +135,11 @@ class PackageFiles:
 def copy(files: PackageFiles, into: Path) -> None:
     """Make `into` a root with these files: links to the machine's, copies of configuration."""
     for name, to in sorted(files.aliases.items()):
-        if to.startswith("usr/"):
-            (into / name).symlink_to(to)
+        (into / name).symlink_to(to)
     shown = [path for path in sorted(files.owned) if not path.startswith(UNREAD)]
-    made = list(files.made())
+    made = [path for path in dict.fromkeys(files.made()) if path not in files.owned]
     folders = [path for path in [*shown, *made] if _is_folder(files, path)]
-    for path in folders:
-        _folder(files, path, into)
+    _each(files, into, folders, _folder)
     programs = (path for path in shown if not path.startswith(("/etc/", "/var/")))
     lists = (f"{INFO}/{name}.list" for package in files.packages for name in package.lists)
     _each(files, into, _but(programs, folders), _link)
@@ -154,19 +154,10 @@ def _but(paths: Iterable[str], out: Iterable[str]) -> Iterator[str]:
 
 
 def _is_folder(files: PackageFiles, path: str) -> bool:
-    """Whether it is one, or a link to one that no package brings."""
+    """Whether it is one, or a link to one; in /usr, to one that no package brings."""
     source = files.at(path)
-    link = os.path.islink(source) and files.target(path) in files.owned
-    return not link and os.path.isdir(source)
-
-
-def _folder(files: PackageFiles, path: str, into: Path) -> None:
-    """The same folder, empty."""
-    source, place = files.at(path), f"{into}{path}"
-    os.mkdir(place)
-    status = os.stat(source)
-    os.chown(place, status.st_uid, status.st_gid)
-    os.chmod(place, stat.S_IMODE(status.st_mode))
+    kept = path.startswith("/usr/") and files.target(path) in files.owned
+    return os.path.isdir(source) and not (kept and os.path.islink(source))
 
 
 def _each(
@@ -177,17 +168,28 @@ def _each(
             put(files.at(path), f"{into}{path}")
 
 
+def _folder(source: str, place: str) -> None:
+    """The same folder, empty."""
+    os.mkdir(place)
+    status = os.stat(source)
+    os.chown(place, status.st_uid, status.st_gid)
+    os.chmod(place, stat.S_IMODE(status.st_mode))
+
+
 def _link(source: str, place: str) -> None:
     """The same file; a copy where the machine's lies on another file system."""
     try:
         os.link(source, place, follow_symlinks=False)
-    except FileNotFoundError:
-        raise
-    except OSError:
+    except OSError as error:
+        if error.errno not in (errno.EXDEV, errno.EPERM, errno.EMLINK):
+            raise
         _copy(source, place)
 
 
 def _copy(source: str, place: str) -> None:
+    """A new file: one that is there may be a file of the machine."""
+    if os.path.lexists(place):
+        raise FileExistsError(errno.EEXIST, "it would be written over", place)
     status = os.lstat(source)
     shutil.copyfile(source, place, follow_symlinks=False)
     os.chown(place, status.st_uid, status.st_gid, follow_symlinks=False)

@@ -79,10 +79,13 @@ def write(files: links.PackageFiles, into: Path, status: str) -> None:
     for path, to in LINKS.items():
         with suppress(FileExistsError):
             (into / path.lstrip("/")).symlink_to(to)
-    for path, text in {**FILES, **dict(_accounts(files.machine)), DPKG: status}.items():
+    profile = into / PROFILE.lstrip("/")
+    own = {**FILES, **dict(_accounts(files.machine)), DPKG: status}
+    if profile.exists():
+        own["/etc/profile"] = profile.read_text(encoding="utf-8")
+    for path, text in own.items():
+        (into / path.lstrip("/")).unlink(missing_ok=True)  # it may be a link
         put(into, path, text)
-    if (into / PROFILE.lstrip("/")).exists():
-        put(into, "/etc/profile", (into / PROFILE.lstrip("/")).read_bytes())
     _index_libraries(into)
 
 
