@@ -14,6 +14,7 @@ from nodevet_sim.nspawn import links
 from nodevet_sim.nspawn.boot import NodeError, last_words
 from nodevet_sim.nspawn.disk import put
 from nodevet_sim.nspawn.packages import installed, of_a_node
+from nodevet_sim.nspawn.tools import version
 from nodevet_sim.software_files import DPKG
 
 MACHINE = Path("/")
@@ -56,7 +57,8 @@ def build(cache: Path, machine: Path = MACHINE) -> Path:
         return machine
     packages = of_a_node(installed(status))
     text = "".join(f"{package.paragraph}\n" for package in packages)
-    folder = cache / f"root-{hashlib.sha256(text.encode()).hexdigest()[:16]}"
+    digest = hashlib.sha256(f"{version()}{text}".encode()).hexdigest()
+    folder = cache / f"root-{digest[:16]}"
     if not folder.exists():
         cache.mkdir(mode=0o700, parents=True, exist_ok=True)
         with TemporaryDirectory(dir=cache) as scratch:

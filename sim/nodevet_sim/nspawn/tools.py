@@ -41,7 +41,7 @@ class BuiltTools:
 def build(cache: Path) -> BuiltTools:
     """Compile everything, or take it from the cache, where each version of the sources has
     a folder. Raises library.LibraryError, programs.ProgramError, kernel.KernelError."""
-    folder = cache / _version()
+    folder = cache / version()
     if not folder.exists():
         cache.mkdir(mode=0o700, parents=True, exist_ok=True)
         with TemporaryDirectory(dir=cache) as scratch:
@@ -73,7 +73,7 @@ def _compile(into: Path) -> None:
             job.result()
 
 
-def _version() -> str:
+def version() -> str:
     """A hash over the C sources and the Python that says how they are compiled."""
     digest = hashlib.sha256()
     with as_file(files("nodevet_sim")) as room:
