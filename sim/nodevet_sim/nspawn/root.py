@@ -22,7 +22,6 @@ FOLDERS: Mapping[str, int] = {  # those that no package brings, or for which it 
     **dict.fromkeys(("/boot", "/dev", "/home", "/media", "/mnt", "/opt", "/proc"), 0o755),
     **dict.fromkeys(("/run", "/srv", "/sys", "/usr/lib/modules", "/var/local"), 0o755),
     **{f"/etc/cron.{name}": 0o755 for name in ("d", "hourly", "daily", "weekly", "monthly")},
-    "/etc/udev/rules.d": 0o755,
     **{f"/usr/local{name}": 0o755 for name in ("", "/bin", "/lib", "/sbin", "/share")},
     **dict.fromkeys(("/tmp", "/var/tmp"), 0o1777),  # noqa: S108  (folders of the node)
     "/root": 0o700,
