@@ -22,6 +22,7 @@ WANTED = (  # what is not installed here, a node does not have either
     "passwd",
     "procps",
     "python3",
+    "sudo",
     "systemd",
     "systemd-sysv",
     "udev",

@@ -38,6 +38,7 @@ PAM = {  # what Debian's configuration of su, login and others includes
 FILES = {
     "/etc/nsswitch.conf": "passwd: files\ngroup: files\nshadow: files\nhosts: files dns\n",
     "/etc/shells": "/bin/sh\n/bin/bash\n/usr/bin/bash\n",
+    "/etc/sudoers": "Defaults env_reset\nroot ALL=(ALL:ALL) ALL\n@includedir /etc/sudoers.d\n",
     "/etc/timezone": "Etc/UTC\n",
     **{f"/etc/pam.d/common-{name}": text for name, text in PAM.items()},
 }
