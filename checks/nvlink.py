@@ -39,7 +39,7 @@ from typing import Annotated, Any, ClassVar, Literal, NamedTuple, get_args
 
 from msgspec import Meta
 
-from nodevet.checking.before import Before, Counts, before
+from nodevet.checking.before import Counts, CountsBefore, before
 from nodevet.checking.pace import Pace, none_meanwhile, pace, standstill
 from nodevet.checking.sampled_gpus import SAMPLED_GPUS, gpu_before
 from nodevet.evidence.across import IN_HAND, each_gpu, every_gpu
@@ -401,7 +401,7 @@ def judge_growth(
             yield from judge_paces(gpu, counter, most, earlier, list(found))
 
 
-def before_of(evidence: Evidence, gpu: Gpu, active: Sequence[NvLink]) -> Before | None:
+def before_of(evidence: Evidence, gpu: Gpu, active: Sequence[NvLink]) -> CountsBefore | None:
     """The counters of its active links at an earlier reading, by counter and link."""
     reading = gpu_before(evidence, gpu)
     then = (reading.gpu.nvlinks if reading and reading.gpu else None) or ()
@@ -417,7 +417,7 @@ def paces(
     active: Sequence[NvLink],
     counter: str,
     most: float | None,
-    earlier: Before | None,
+    earlier: CountsBefore | None,
 ) -> Iterator[tuple[NvLink, Pace]]:
     """How fast a counter of each link grows; without a most in an hour it may not grow at all."""
     for each in active:
@@ -432,7 +432,7 @@ def judge_paces(
     gpu: Gpu,
     counter: str,
     most: float | None,
-    earlier: Before | None,
+    earlier: CountsBefore | None,
     found: Sequence[tuple[NvLink, Pace]],
 ) -> Iterator[Finding]:
     many = [(each, told.actual) for each, told in found if told.right is False]

@@ -9,7 +9,7 @@ Counts = Mapping[Hashable, int | None]
 """Where counters stand, by name; None: not read."""
 
 
-class Reading(Protocol):
+class EarlierReading(Protocol):
     """An earlier reading: nodevet.evidence.rates.Sample, or what there is of one of its parts."""
 
     @property
@@ -22,10 +22,10 @@ class Reading(Protocol):
     def look(self) -> bool: ...
 
 
-class Before(NamedTuple):
+class CountsBefore(NamedTuple):
     """The counters of a part at an earlier reading."""
 
-    reading: Reading
+    reading: EarlierReading
     then: Counts
     now: Counts
     again: bool  # since the last look they began again at 0, as one that went back says
@@ -37,14 +37,14 @@ class Before(NamedTuple):
         return grown(self.reading, self.then.get(name), self.now.get(name), again=self.again)
 
 
-def before(reading: Reading, then: Counts, now: Counts) -> Before:
+def before(reading: EarlierReading, then: Counts, now: Counts) -> CountsBefore:
     pairs = ((count, now.get(name)) for name, count in then.items())
     again = any(old is not None and new is not None and new < old for old, new in pairs)
-    return Before(reading, then, now, again)
+    return CountsBefore(reading, then, now, again)
 
 
 def grown(
-    reading: Reading, then: int | None, now: int | None, *, again: bool = False
+    reading: EarlierReading, then: int | None, now: int | None, *, again: bool = False
 ) -> Growth | None:
     """How much one counter grew since a reading; None if the last look does not say."""
     if reading.look:

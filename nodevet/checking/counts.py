@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from nodevet.checking.aspects import Aspect, met
-from nodevet.checking.before import Before, Counts, before
+from nodevet.checking.before import Counts, CountsBefore, before
 from nodevet.checking.pace import none_meanwhile, pace, standstill
 from nodevet.evidence.counters import Counter
 from nodevet.evidence.document import Evidence
@@ -44,7 +44,7 @@ class Counted(NamedTuple):
 
     now: tuple[Counter, ...] | None
     why: str  # if none were read
-    before: Before | None  # None: no earlier reading
+    before: CountsBefore | None  # None: no earlier reading
 
 
 def counted(
@@ -88,7 +88,7 @@ def counts(counted: Counted, wish: CountWish, evidence: Evidence) -> Iterator[As
 
 
 def at_rest(
-    name: str, found: Mapping[str, Counter], counted: Counted, before: Before, wish: CountWish
+    name: str, found: Mapping[str, Counter], counted: Counted, before: CountsBefore, wish: CountWish
 ) -> Iterator[Aspect]:
     """Whether a counter stood still meanwhile; nothing of what is not counted here."""
     if counted.now is not None and name not in found and name not in before.then:
