@@ -32,7 +32,7 @@ in the kernel log; reset all GPUs together, or power cycle. With bridges: power 
 A link that stays down, or whose errors come again: replace bridge, GPU or baseboard.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from operator import lt
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple, get_args
@@ -170,31 +170,49 @@ def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
     found = tuple(each_gpu(evidence))
     gpus = [gpu for gpu in found if isinstance(gpu, Gpu)]
     node, firsts, every = of_node(gpus), other_ends(gpus), every_gpu(evidence)
-    short: set[int] = set()  # GPUs that were told to lack links
+    short: set[int] = set()  # GPUs that lack links
     for gpu in found:
         if isinstance(gpu, Finding):
             yield gpu
-            continue
-        links = links_of(gpu)
-        if gpu.virtualization_mode == "VGPU":
-            yield not_applicable(subject_of(gpu), why="a vGPU has no NVLink of its own")
-        elif gpu.mig_current and not links.active:
-            yield not_applicable(subject_of(gpu), why="NVLink is not used in MIG mode")
-        elif gpu.nvlinks is None and not unsupported(gpu, "nvlinks"):
-            yield unread(subject_of(gpu), gpu, "nvlinks")
-        elif not any(links):
+        elif why_not := unjudged(gpu):
+            yield why_not
+        elif not any(links_of(gpu)):
             yield without_links(gpu, params, node, with_links(gpu, gpus))
         else:
-            there = max(sum(map(len, links_of(each))) for each in gpus if alike(each, gpu))
-            expected = expected_of(gpu, links, there, node, params)
-            if params.active is None and (doubt := unlisted_links(gpu, every)):
-                expected = doubt if expected == len(links.active) else expected
-            first, cause = firsts.get(gpu.index), FABRIC
+            links, expected = links_of(gpu), expected_among(gpu, gpus, node, params, every)
             if isinstance(expected, int) and len(links.active) < expected:
                 short.add(gpu.index)
-                if first is not None and first.index in short:
-                    cause = f"nvlink {subject_of(first).label}"
+            cause = cause_of(gpu, firsts.get(gpu.index), short)
             yield from judge_gpu(evidence, gpu, links, params, expected, cause)
+
+
+def unjudged(gpu: Gpu) -> Finding | None:
+    """Why nothing is expected of the links of a GPU, or is known of them."""
+    if gpu.virtualization_mode == "VGPU":
+        return not_applicable(subject_of(gpu), why="a vGPU has no NVLink of its own")
+    if gpu.mig_current and not links_of(gpu).active:
+        return not_applicable(subject_of(gpu), why="NVLink is not used in MIG mode")
+    if gpu.nvlinks is None and not unsupported(gpu, "nvlinks"):
+        return unread(subject_of(gpu), gpu, "nvlinks")
+    return None
+
+
+def cause_of(gpu: Gpu, first: Gpu | None, short: Collection[int]) -> str:
+    """From what follows that it lacks links. `first`: the GPU at the other end of those."""
+    if first is not None and first.index in short and gpu.index in short:
+        return f"nvlink {subject_of(first).label}"
+    return FABRIC
+
+
+def expected_among(
+    gpu: Gpu, gpus: Iterable[Gpu], node: NodeLinks, params: Params, every: Iterable[Gpu]
+) -> int | Finding:
+    """As `expected_of`; not known if it is like the others, and another one may have more."""
+    links = links_of(gpu)
+    there = max(sum(map(len, links_of(each))) for each in gpus if alike(each, gpu))
+    expected = expected_of(gpu, links, there, node, params)
+    doubt = unlisted_links(gpu, every) if params.active is None else None
+    return doubt if doubt and expected == len(links.active) else expected
 
 
 def unlisted_links(gpu: Gpu, others: Iterable[Gpu]) -> Finding | None:
