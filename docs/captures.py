@@ -19,7 +19,7 @@ from nodevet.checking.catalog import Catalog
 from nodevet.checking.judge import judge
 from nodevet.evidence.document import Evidence
 from nodevet.model import Baseline, Expectation, Finding, Host, Verdict
-from nodevet.report.parts.words import difference
+from nodevet.vet.findings.words import difference
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "rigs"))
 

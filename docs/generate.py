@@ -35,7 +35,7 @@ from nodevet.model import (
     Suspicion,
     Verdict,
 )
-from nodevet.report import prometheus
+from nodevet.vet.formats import prometheus
 from nodevet.vet.use import heartbeat
 from nodevet_sim.faults import FAULTS, describe
 

@@ -8,8 +8,8 @@ import pytest
 from nodevet.checking.facts import LONGEST, MOST_KINDS, facts_of
 from nodevet.evidence.document import decode
 from nodevet.model import HostFacts
-from nodevet.report.parts.facts import rows
 from nodevet.sheet.json import encode
+from nodevet.vet.findings.facts import rows
 
 H100 = {
     "name": "NVIDIA H100 80GB HBM3",

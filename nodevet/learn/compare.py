@@ -13,7 +13,7 @@ from nodevet.learn.agree import Agreement, Difference, majority
 from nodevet.learn.alike import Alike, alike
 from nodevet.learn.learn import learn
 from nodevet.model import Finding, HostReport, Severity, Status, Value, Verdict
-from nodevet.report.parts.causes import causes_of
+from nodevet.vet.findings.causes import causes_of
 
 
 class Odd(msgspec.Struct, frozen=True, kw_only=True):

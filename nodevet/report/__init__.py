@@ -15,7 +15,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from nodevet.base.modules import names_in
-from nodevet.report.parts.errors import ReportError
+from nodevet.sheet.errors import ReportError
 
 if TYPE_CHECKING:
     from nodevet.fixing.result import Result
@@ -108,6 +108,6 @@ def read(text: str | bytes) -> "tuple[Run, tuple[str, ...]]":
 
     Raises ReportError if it is neither.
     """
-    from nodevet.report import json, jsonl
+    from nodevet.vet.formats import json, jsonl
 
     return jsonl.parse(text) if jsonl.is_jsonl(text) else (json.parse(text), ())

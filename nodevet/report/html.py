@@ -13,17 +13,18 @@ from markupsafe import Markup
 
 from nodevet.base.durations import elapsed
 from nodevet.base.printable import brief, plain
+from nodevet.fix import result_text as fixes
 from nodevet.fixing.result import Result
 from nodevet.model import HostOutcome, Run
 from nodevet.report import table
-from nodevet.report.parts import fix_data, fixes, page_data
-from nodevet.report.parts.ages import evidence_age
-from nodevet.report.parts.fold import Line, findings_in_words, narrowing, totals
-from nodevet.report.parts.shadow import SHADOW, shadowed
-from nodevet.report.parts.suspected import suspicions
+from nodevet.report.parts import fix_data, page_data
 from nodevet.resource import Contents
 from nodevet.sheet import page
 from nodevet.sheet.text import count, name, nodeset
+from nodevet.vet.findings.ages import evidence_age
+from nodevet.vet.findings.fold import Line, findings_in_words, narrowing, totals
+from nodevet.vet.findings.shadow import SHADOW, shadowed
+from nodevet.vet.findings.suspected import suspicions
 from nodevet.vet.news import again, fixed, flapping, resolved, words
 
 ENDING = ".html"

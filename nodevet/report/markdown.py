@@ -10,14 +10,14 @@ from itertools import accumulate
 from typing import TYPE_CHECKING
 
 from nodevet.base.printable import brief, plain
+from nodevet.fix import result_text as fixes
 from nodevet.model import Run, Severity
-from nodevet.report import diff
-from nodevet.report.parts import fixes
-from nodevet.report.parts.fold import Line, lines, summary, totals
-from nodevet.report.parts.shadow import shadowed
-from nodevet.report.parts.suspected import suspicions
 from nodevet.sheet.spans import cell, code, longest, table
 from nodevet.sheet.text import count, name, nodeset
+from nodevet.vet.findings.fold import Line, lines, summary, totals
+from nodevet.vet.findings.shadow import shadowed
+from nodevet.vet.findings.suspected import suspicions
+from nodevet.vet.formats import diff
 from nodevet.vet.news import again, fixed, flapping, resolved, words
 
 if TYPE_CHECKING:

@@ -8,14 +8,14 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from nodevet.model import Run
-from nodevet.report.parts.facts import above, judged_by
-from nodevet.report.parts.fold import lines, summary, totals
 from nodevet.report.parts.grid import grid
-from nodevet.report.parts.passed import passed
-from nodevet.report.parts.shadow import shadowed
-from nodevet.report.parts.suspected import suspected
 from nodevet.sheet.colours import BOLD, GREEN, sgr
 from nodevet.sheet.text import count, wrap
+from nodevet.vet.findings.facts import above, judged_by
+from nodevet.vet.findings.fold import lines, summary, totals
+from nodevet.vet.findings.passed import passed
+from nodevet.vet.findings.shadow import shadowed
+from nodevet.vet.findings.suspected import suspected
 
 if TYPE_CHECKING:
     from nodevet.fixing.result import Result

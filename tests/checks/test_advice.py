@@ -7,7 +7,7 @@ import msgspec
 from nodevet.evidence.document import decode
 from nodevet.fixing.model import FixError
 from nodevet.model import Verdict
-from nodevet.report.parts.words import ADVICE
+from nodevet.vet.findings.words import ADVICE
 
 SENTENCES = 3
 LEFT_OUT = ("not in the evidence", "did not read", "could not be read")

@@ -9,7 +9,7 @@ from nodevet.checking.catalog import Catalog
 from nodevet.checking.judge import judge
 from nodevet.evidence.document import decode
 from nodevet.model import Baseline, Expectation, HostReport, Run, Status
-from nodevet.report.parts import fold
+from nodevet.vet.findings import fold
 
 CATALOG = Catalog()
 SAID = {

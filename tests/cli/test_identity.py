@@ -12,7 +12,8 @@ from nodevet.checking.identity import is_same_name, told_apart
 from nodevet.cli import nodevet as command_line
 from nodevet.fleet import Options, Visit
 from nodevet.model import Host, HostReport, Status
-from nodevet.report import formats, jsonl
+from nodevet.report import formats
+from nodevet.vet.formats import jsonl
 
 CHECK = '''"""A check."""
 from nodevet.model import Check, CheckParams, ok
@@ -97,7 +98,7 @@ def test_d4_one_machine_under_two_names_fails_both_hosts(
 
 
 def json_hosts(path: Path) -> tuple[HostReport, ...]:
-    from nodevet.report import json as form
+    from nodevet.vet.formats import json as form
 
     return form.parse(path.read_bytes()).hosts
 

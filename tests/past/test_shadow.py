@@ -30,8 +30,8 @@ from nodevet.model import (
     Status,
     Verdict,
 )
-from nodevet.report.parts.fold import totals
-from nodevet.report.parts.shadow import shadowed
+from nodevet.vet.findings.fold import totals
+from nodevet.vet.findings.shadow import shadowed
 from nodevet.vet.use.context import VetContext
 from nodevet.vet.use.vet import judge_visit, vet_saved
 from planned_fleet import NOW, capped, evidence

@@ -7,8 +7,8 @@ import pytest
 
 from nodevet.fix.journal import owner
 from nodevet.fix.journal.owner import Controller
+from nodevet.fix.next_steps import next_steps
 from nodevet.fixing.result import BY_HAND, CONFIRMED, HostResult, Outcome, Result
-from nodevet.report.parts.fix_next import next_steps
 
 
 @pytest.fixture

@@ -8,9 +8,9 @@ import pytest
 from nodevet import report
 from nodevet.checking.changes import Marks
 from nodevet.model import NODE, Severity, Subject, Verdict, fail, unknown
-from nodevet.report import diff
-from nodevet.report.parts import fold
-from nodevet.report.parts.causes import causes_of, follows_from
+from nodevet.vet.findings import fold
+from nodevet.vet.findings.causes import causes_of, follows_from
+from nodevet.vet.formats import diff
 
 DRIVER = Subject(kind="module", id="nvidia")
 WHY = "NVML: NVML_ERROR_DRIVER_NOT_LOADED"

@@ -19,8 +19,8 @@ from nodevet.diagnose.sheet import diagnosis_sheet, strips
 from nodevet.diagnose.suspects import REASONS, ranked
 from nodevet.document.json_schema import kinds
 from nodevet.document.kinds import DocumentKind, recognize
-from nodevet.report.parts.errors import ReportError
 from nodevet.sheet import ENDINGS, FORMATS, render
+from nodevet.sheet.errors import ReportError
 from nodevet.sheet.model import TimeBlock
 from nodevet.sheet.timestrip import WIDTH
 from nodevet.sheet.timestrip import strips as drawn

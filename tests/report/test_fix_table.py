@@ -8,6 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from nodevet.base.printable import cells
+from nodevet.fix.next_steps import next_steps
 from nodevet.fixing.model import Risk
 from nodevet.fixing.result import (
     CANARY_NOT_REBOOTED,
@@ -24,7 +25,6 @@ from nodevet.fixing.result import (
 )
 from nodevet.model import Value
 from nodevet.report import render
-from nodevet.report.parts.fix_next import next_steps
 from nodevet.resource import Resource, RunCommand, State
 
 UNIT = "/etc/systemd/system/nodevet-power-limit.service"

@@ -12,10 +12,10 @@ from junitparser import JUnitXml
 from msgspec.structs import replace
 from prometheus_client.parser import text_string_to_metric_families
 
+from nodevet.fix import result_text as fixes
 from nodevet.fixing.model import Risk
 from nodevet.fixing.result import Approval, HostResult, Outcome, Ran, Refusal, Result, StepResult
 from nodevet.report import endings, formats, render
-from nodevet.report.parts import fixes
 from nodevet.resource import Resource, RunCommand, State, kept
 from nodevet.resource.file import WriteFile
 

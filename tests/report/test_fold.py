@@ -24,8 +24,8 @@ from nodevet.model import (
     fail,
     unknown,
 )
-from nodevet.report.parts import fold, words
 from nodevet.sheet.text import cut_pair, name, nodeset, pad, wrap
+from nodevet.vet.findings import fold, words
 
 QUICK = settings(deadline=None, max_examples=50)
 NAMES = st.from_regex(

@@ -10,7 +10,7 @@ from remembered import remembered
 
 from nodevet import report
 from nodevet.model import Subject, fail
-from nodevet.report.parts.errors import ReportError
+from nodevet.sheet.errors import ReportError
 
 CASES = ("healthy", "mixed", "one", "empty", "interrupted", "hostile")
 FORMATS = report.formats()

@@ -10,8 +10,8 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from nodevet import report
 from nodevet.model import Severity, Status, compare, fail, unknown
-from nodevet.report import nagios, prometheus
-from nodevet.report.parts.causes import follows_from
+from nodevet.vet.findings.causes import follows_from
+from nodevet.vet.formats import nagios, prometheus
 
 CASES = ("healthy", "mixed", "one", "empty", "interrupted", "hostile")
 

@@ -24,9 +24,9 @@ from nodevet.model import (
     exit_code,
 )
 from nodevet.report import markdown
-from nodevet.report.parts.fold import lines, totals
 from nodevet.report.table import render_checks
 from nodevet.sheet.text import nodeset
+from nodevet.vet.findings.fold import lines, totals
 
 TROUBLE = (Verdict.FAIL, Verdict.UNKNOWN, Verdict.WAIVED)
 CHECKS = st.sampled_from(["gpu_lost", "xid", "gpu_count", "power_limit", "my check"])

@@ -2,6 +2,7 @@
 
 import pytest
 
+from nodevet.author.host_sheet import render
 from nodevet.base.printable import cells
 from nodevet.model import (
     Finding,
@@ -16,7 +17,6 @@ from nodevet.model import (
     ok,
     unknown,
 )
-from nodevet.report.parts.one_host import render
 
 EVIL = "\x1b[2J\n\u202eFAIL <script>"
 

@@ -9,9 +9,9 @@ from msgspec.structs import replace
 
 from nodevet import report
 from nodevet.model import Finding, HostReport, Run, Severity, Status, Subject, Verdict
-from nodevet.report import json as report_json
-from nodevet.report import jsonl
-from nodevet.report.parts.errors import ReportError
+from nodevet.sheet.errors import ReportError
+from nodevet.vet.formats import json as report_json
+from nodevet.vet.formats import jsonl
 
 QUICK = settings(deadline=None, max_examples=40)
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)

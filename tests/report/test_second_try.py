@@ -4,8 +4,8 @@ from importlib import import_module
 
 import pytest
 
+from nodevet.author import host_sheet as one_host
 from nodevet.model import Finding, HostReport, Run, Status, Verdict
-from nodevet.report.parts import one_host
 
 FIRST = "timed out after 10 s (waiting for the SSH banner)"
 VETTED = HostReport(

@@ -12,8 +12,8 @@ from remembered import remembered
 from nodevet import report
 from nodevet.base.printable import cells
 from nodevet.model import Severity, Status, Subject, Verdict, fail, unknown
-from nodevet.report import diff
-from nodevet.report.parts.hunks import hunks
+from nodevet.sheet.hunks import hunks
+from nodevet.vet.formats import diff
 
 
 @pytest.mark.parametrize("width", [60, 80, 100, 132, 200])

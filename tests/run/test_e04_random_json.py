@@ -14,7 +14,7 @@ from random_json import mangled
 from nodevet import report
 from nodevet.fleet import Visit
 from nodevet.model import Finding, Host, HostReport, Run, Severity, Status, Subject, Verdict
-from nodevet.report.parts.errors import ReportError
+from nodevet.sheet.errors import ReportError
 from nodevet.vet.use.context import VetContext
 from nodevet.vet.use.saved import SavedEvidenceError, document_of, read_visit
 from nodevet.vet.use.vet import judge_visit

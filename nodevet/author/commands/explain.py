@@ -177,9 +177,9 @@ def _show_host(
     reach: dict[str, Any],
 ) -> None:
     """A host of a saved run, or as it is now; of one check if that is named."""
+    from nodevet.author.host_sheet import render
     from nodevet.author.use.explain import host_of, saved_host
     from nodevet.model import Severity
-    from nodevet.report.parts.one_host import render
     from nodevet.vet.use.context import open_context
     from nodevet.vet.use.reach import fleet_options
     from nodevet.vet.use.vet import vet

@@ -16,8 +16,8 @@ from nodevet.fix.plan.candidates import Candidate, Draft, Left, Rules, Withheld
 from nodevet.fix.rollout.preconditions import own_name, users
 from nodevet.fixing.model import Risk
 from nodevet.model import Finding, HostReport, Verdict
-from nodevet.report.parts.words import difference, subjects_of
 from nodevet.resource import Resource, RestoreError, State, holds, kept, restore, unit
+from nodevet.vet.findings.words import difference, subjects_of
 
 
 class FixStates(msgspec.Struct, frozen=True, kw_only=True):

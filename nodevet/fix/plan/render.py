@@ -26,11 +26,11 @@ from nodevet.fix.plan.alike import (
 from nodevet.fix.plan.screen import Row, table
 from nodevet.fix.settings import told
 from nodevet.model import Finding, Subject, Verdict
-from nodevet.report.parts.words import ADVICE, LIMIT, in_ranges, subjects_of, values
 from nodevet.resource import Contents, filled
 from nodevet.resource import diff as actions_diff
 from nodevet.resource.file import WriteFile
 from nodevet.sheet.text import count, cut_pair, nodeset
+from nodevet.vet.findings.words import ADVICE, LIMIT, in_ranges, subjects_of, values
 
 EFFECT = {
     "restart": "in force after a restart",

@@ -7,10 +7,10 @@ import msgspec
 
 from nodevet.base.printable import brief, plain
 from nodevet.fix.model import Plan, PlannedNode, Step
-from nodevet.report.parts.words import in_ranges
 from nodevet.resource import Contents, Resource, State, describe, filled, kind_of
 from nodevet.resource.kernel import folded
 from nodevet.sheet.text import count, nodeset
+from nodevet.vet.findings.words import in_ranges
 
 MOST = 8  # of one kind that are listed
 DIGEST = 16  # hex digits

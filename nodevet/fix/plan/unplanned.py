@@ -9,8 +9,8 @@ from nodevet.fix.plan.candidates import Left, Withheld
 from nodevet.fix.plan.planner import Proposal
 from nodevet.fix.plan.screen import Row, table
 from nodevet.model import Finding, HostReport, Run, Status
-from nodevet.report.parts.fold import Line, lines
 from nodevet.sheet.text import count, nodeset
+from nodevet.vet.findings.fold import Line, lines
 
 
 def rest(proposal: Proposal, width: int | None = None) -> list[str]:

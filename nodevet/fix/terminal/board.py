@@ -13,8 +13,8 @@ from nodevet.base.durations import elapsed
 from nodevet.base.printable import brief, plain
 from nodevet.cli.live import Said
 from nodevet.fix.events import Doing, Event, HostBegun, HostEnded, Phase, Resting, RunBegun
+from nodevet.fix.result_text import line
 from nodevet.fixing.result import Outcome
-from nodevet.report.parts.fixes import line
 from nodevet.sheet.text import count, name
 
 FEW = 4  # hosts that one line of a log names

@@ -85,8 +85,8 @@ def finish(
 ) -> None:
     """Show the report, say what is next, and end with the run's exit code. `inventories`: as they
     were named now; if none was, those that the run was begun with."""
+    from nodevet.fix.next_steps import baselines_of, next_steps
     from nodevet.fix.use.fix_run import inventories_of, rendered
-    from nodevet.report.parts.fix_next import baselines_of, next_steps
 
     inventories = inventories or inventories_of(run)
     text = rendered(

@@ -8,10 +8,11 @@ from msgspec.structs import replace
 
 from nodevet.base.durations import elapsed
 from nodevet.base.printable import plain
+from nodevet.fix import result_text as fixes
+from nodevet.fix.next_steps import FIX_AGAIN, baselines_of
 from nodevet.fix.use.status import InHand, RunStanding, RunStatus, seconds_since
 from nodevet.fixing.result import CONFIRMED, LEFT_OUT
-from nodevet.report.parts import fix_table, fixes
-from nodevet.report.parts.fix_next import FIX_AGAIN, baselines_of
+from nodevet.report.parts import fix_table
 from nodevet.report.parts.fix_table import BOLD, DIM, GREEN, MAGENTA, YELLOW, Styled
 from nodevet.sheet.text import GAP, count, nodeset, pad
 

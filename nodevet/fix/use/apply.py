@@ -16,6 +16,7 @@ from nodevet.fix.journal.folder import NOTHING, Opening, RunFolder, SavedReach
 from nodevet.fix.journal.journal import Journal, JournalRecord, RunBegin, read, state
 from nodevet.fix.listener import FixListener
 from nodevet.fix.model import Plan
+from nodevet.fix.next_steps import FIX_AGAIN
 from nodevet.fix.rollout import preconditions
 from nodevet.fix.rollout.apply import ApplyOrder, Stop, unproven_canaries
 from nodevet.fix.rollout.apply import apply as roll_out
@@ -29,7 +30,6 @@ from nodevet.fix.use.rollout import carried_out
 from nodevet.fixing.result import NAMED, ONLY, Approval, Result, chosen_of
 from nodevet.fleet.controller import ssh_executor
 from nodevet.model import Baseline
-from nodevet.report.parts.fix_next import FIX_AGAIN
 from nodevet.sheet.text import count, nodeset
 from nodevet.vet.use.context import VetContext
 from nodevet.vet.use.reach import fleet_options

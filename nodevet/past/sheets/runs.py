@@ -11,8 +11,6 @@ from nodevet.model import Finding, HostOutcome, Severity
 from nodevet.past.listing import RunLine, troubles
 from nodevet.past.moves import PartMove
 from nodevet.past.run_diff import FactDiff, FindingDiff, HostDiff, RunDiff
-from nodevet.report.parts.fold import Line, lines
-from nodevet.report.parts.words import in_ranges
 from nodevet.sheet.clock import Clock
 from nodevet.sheet.model import (
     Cell,
@@ -25,6 +23,8 @@ from nodevet.sheet.model import (
 )
 from nodevet.sheet.text import count, nodeset
 from nodevet.store.records.model import FindingSpan, RecordedRun, RecordedVisit, RunState
+from nodevet.vet.findings.fold import Line, lines
+from nodevet.vet.findings.words import in_ranges
 
 LONGEST = 120  # columns of one value
 STATES = {RunState.COMPLETE: "quiet", RunState.RUNNING: "warning", RunState.INCOMPLETE: "warning"}

@@ -10,8 +10,6 @@ from nodevet.past.passport import PartFault, Passport, Stay
 from nodevet.past.sheets.fixes import likeness, repairs, tone, what_changed, words
 from nodevet.past.sheets.runs import KINDS, Since, findings, short
 from nodevet.past.story import FixedSince, HostStory, Night, StoryEvent, StoryKind
-from nodevet.report.parts.fold import lines
-from nodevet.report.parts.words import difference, subjects_of
 from nodevet.sheet.clock import Clock
 from nodevet.sheet.model import Cell, FactBlock, Sheet, TableBlock
 from nodevet.sheet.text import count, name
@@ -23,6 +21,8 @@ from nodevet.store.records.model import (
     RecordedRun,
     RunState,
 )
+from nodevet.vet.findings.fold import lines
+from nodevet.vet.findings.words import difference, subjects_of
 
 LONGEST = 200  # columns of one text
 MOST_NIGHTS = 60  # marks of runs

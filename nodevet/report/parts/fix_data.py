@@ -11,14 +11,14 @@ import msgspec
 
 from nodevet.base.durations import elapsed
 from nodevet.base.printable import brief, plain
+from nodevet.fix import result_text as fixes
 from nodevet.fixing.result import HostResult, Outcome, Result, StepResult
 from nodevet.model import Finding, Verdict
-from nodevet.report.parts import fixes
-from nodevet.report.parts.facts import watts
 from nodevet.report.parts.page_data import Shared, given, shortened, text
-from nodevet.report.parts.words import in_ranges
 from nodevet.resource import Contents, State, describe, kind_of
 from nodevet.sheet.text import count, name, nodeset
+from nodevet.vet.findings.facts import watts
+from nodevet.vet.findings.words import in_ranges
 
 TONES = {
     Outcome.ROLLBACK_FAILED: "fail critical",

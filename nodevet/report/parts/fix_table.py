@@ -11,9 +11,9 @@ from itertools import groupby
 import msgspec
 
 from nodevet.base.printable import brief, cells, plain
+from nodevet.fix import result_text as fixes
+from nodevet.fix.next_steps import next_steps
 from nodevet.fixing.result import HostResult, Outcome, Result, StepResult
-from nodevet.report.parts import fixes
-from nodevet.report.parts.fix_next import next_steps
 from nodevet.sheet.text import GAP, count, name, nodeset, pad, wrap
 
 ALIKE = 3  # more changes of one kind than that are counted, not listed

@@ -11,9 +11,9 @@ from typing import NamedTuple
 
 from nodevet.base.printable import cells
 from nodevet.model import Severity
-from nodevet.report.parts.fold import Line
 from nodevet.sheet.colours import DIM, MAGENTA, RED, YELLOW, sgr
 from nodevet.sheet.text import GAP, WIDEST, nodeset, pad, wrap
+from nodevet.vet.findings.fold import Line
 
 NARROWEST = 24  # columns for hosts beside a difference, or they stand below it
 MOST = 3  # lines of hosts beside a difference, or they stand below it

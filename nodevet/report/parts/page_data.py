@@ -11,14 +11,14 @@ from nodevet.base.durations import elapsed
 from nodevet.base.printable import brief
 from nodevet.checking.changes import Marks
 from nodevet.model import Finding, HostReport, Run, Status, Verdict
-from nodevet.report.diff import value_lines
-from nodevet.report.parts import facts
-from nodevet.report.parts.ages import read_at
-from nodevet.report.parts.causes import with_causes
-from nodevet.report.parts.fold import Line, came_back, lines, totals
-from nodevet.report.parts.hunks import hunks
-from nodevet.report.parts.words import difference, in_ranges, values
+from nodevet.sheet.hunks import hunks
 from nodevet.sheet.text import count, name, nodeset
+from nodevet.vet.findings import facts
+from nodevet.vet.findings.ages import read_at
+from nodevet.vet.findings.causes import with_causes
+from nodevet.vet.findings.fold import Line, came_back, lines, totals
+from nodevet.vet.findings.words import difference, in_ranges, values
+from nodevet.vet.formats.diff import value_lines
 from nodevet.vet.news import marks_of, since_words
 
 MOST_LINES = 200  # of one finding's differences

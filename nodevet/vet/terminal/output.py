@@ -128,7 +128,7 @@ class Sinks:
 
     def _close(self, run: Run) -> None:
         """If every report went to a file: the totals, and what was written where."""
-        from nodevet.report.parts.fold import summary
+        from nodevet.vet.findings.fold import summary
 
         if all(sink.file for sink in self.sinks):
             written = ", ".join(f"{sink.format} {sink.file}" for sink in self.sinks)

@@ -13,9 +13,9 @@ from nodevet.base.files import read_input
 from nodevet.base.printable import brief
 from nodevet.document.kinds import DocumentKind, mistaken, recognize
 from nodevet.model import Run
-from nodevet.report.parts.errors import ReportError
-from nodevet.report.parts.saved import Decoded, Schema, decode
+from nodevet.sheet.errors import ReportError
 from nodevet.sheet.model import Sheet
+from nodevet.vet.saved_schema import Decoded, Schema, decode
 
 Parsed = TypeVar("Parsed")
 DAY = 86400.0  # seconds: a run that is rendered again is of today

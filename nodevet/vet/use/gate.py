@@ -19,7 +19,7 @@ from nodevet.document.kinds import DocumentKind, mistaken, recognize
 from nodevet.evidence.host import HostInfo
 from nodevet.fleet import Options, visit
 from nodevet.model import Host, HostReport, Run, Severity, Status, exit_code
-from nodevet.report.parts.fold import lines
+from nodevet.vet.findings.fold import lines
 from nodevet.vet.use.context import VetContext
 from nodevet.vet.use.listener import VetListener, Waiting
 from nodevet.vet.use.looks import AGAIN, UNKNOWN

@@ -12,9 +12,9 @@ from nodevet.base.errors import UserError
 from nodevet.base.files import read_input
 from nodevet.base.printable import brief, plain
 from nodevet.model import HostReport, Run, RunNews, Severity
-from nodevet.report.parts.fold import Line, lines, totals
-from nodevet.report.parts.suspected import sentence
 from nodevet.sheet.text import count, nodeset
+from nodevet.vet.findings.fold import Line, lines, totals
+from nodevet.vet.findings.suspected import sentence
 from nodevet.vet.news import again, fixed, resolved
 
 SECONDS = 30.0  # for all that are told, together

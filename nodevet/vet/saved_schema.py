@@ -7,7 +7,7 @@ import msgspec
 from nodevet.base import typed
 from nodevet.base.upgrades import Document, Upgrades, leads, stepped
 from nodevet.model import RUN_SCHEMA, Run
-from nodevet.report.parts.errors import ReportError
+from nodevet.sheet.errors import ReportError
 
 UPGRADES: Upgrades = {}
 

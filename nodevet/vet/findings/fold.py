@@ -20,11 +20,11 @@ from nodevet.model import (
     Status,
     Verdict,
 )
-from nodevet.report.parts.ages import evidence_age, last_time
-from nodevet.report.parts.causes import causes_of
-from nodevet.report.parts.ranges import shape, spanned
-from nodevet.report.parts.words import ADVICE, LIMIT, SENTENCE, difference, subjects_of, values
 from nodevet.sheet.text import after_label, count
+from nodevet.vet.findings.ages import evidence_age, last_time
+from nodevet.vet.findings.causes import causes_of
+from nodevet.vet.findings.ranges import shape, spanned
+from nodevet.vet.findings.words import ADVICE, LIMIT, SENTENCE, difference, subjects_of, values
 from nodevet.vet.news import marks_of, since_words
 from nodevet.vet.news import words as news_in_words
 
@@ -159,7 +159,7 @@ def lines(run: Run) -> tuple[Line, ...]:
     """Every difference and every host that could not be judged, worst first.
 
     What is alike on several hosts is one line, and so is what has one cause: see
-    `nodevet.report.parts.causes`.
+    `nodevet.vet.findings.causes`.
     """
     marks = marks_of(run)
     folded = [*_about_hosts(run, marks), *over_checks(_about_findings(run, marks))]

@@ -2,9 +2,9 @@
 
 from nodevet.base.printable import brief
 from nodevet.model import Run, Suspicion
-from nodevet.report.parts.fold import listed
 from nodevet.sheet.colours import BOLD, sgr
 from nodevet.sheet.text import count, nodeset, wrap
+from nodevet.vet.findings.fold import listed
 
 LONGEST = 400  # columns of the hosts of one
 FIRST = "suspect the rule, the controller or the site first"

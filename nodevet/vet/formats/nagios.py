@@ -10,12 +10,12 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from nodevet.base.printable import plain
+from nodevet.fix import result_text as fixes
 from nodevet.model import Run, Severity, Verdict
-from nodevet.report.parts import fixes
-from nodevet.report.parts.ages import evidence_age
-from nodevet.report.parts.fold import Totals, findings_in_words, lines, second_tries, totals
-from nodevet.report.parts.suspected import suspicions
 from nodevet.sheet.text import count, nodeset
+from nodevet.vet.findings.ages import evidence_age
+from nodevet.vet.findings.fold import Totals, findings_in_words, lines, second_tries, totals
+from nodevet.vet.findings.suspected import suspicions
 from nodevet.vet.news import count_new, fixed, words
 
 if TYPE_CHECKING:

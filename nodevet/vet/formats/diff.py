@@ -13,16 +13,16 @@ import msgspec
 
 from nodevet.base.printable import brief, plain
 from nodevet.checking.changes import Marks
+from nodevet.fix import result_text as fixes
 from nodevet.fixing.result import HostResult, Result, StepResult
 from nodevet.model import Finding, HostReport, Run, Severity, Verdict, show
-from nodevet.report.parts import fixes
-from nodevet.report.parts.causes import causes_of
-from nodevet.report.parts.fold import lines, listed, summary
-from nodevet.report.parts.hunks import Pair
-from nodevet.report.parts.hunks import hunks as hunks_of
-from nodevet.report.parts.words import values
 from nodevet.resource import Contents, State, describe, filled, kind_of
+from nodevet.sheet.hunks import Pair
+from nodevet.sheet.hunks import hunks as hunks_of
 from nodevet.sheet.text import nodeset, wrap
+from nodevet.vet.findings.causes import causes_of
+from nodevet.vet.findings.fold import lines, listed, summary
+from nodevet.vet.findings.words import values
 
 ENDING = ".diff"
 

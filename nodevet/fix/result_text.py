@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 from nodevet.base.durations import elapsed
 from nodevet.base.printable import brief, plain
 from nodevet.model import Finding, Verdict
-from nodevet.report.parts.hunks import hunks
-from nodevet.report.parts.words import in_ranges
+from nodevet.sheet.hunks import hunks
 from nodevet.sheet.text import count, name, nodeset
+from nodevet.vet.findings.words import in_ranges
 
 if TYPE_CHECKING:
     from nodevet.fixing.result import HostResult, Outcome, Ran, Result, StepResult

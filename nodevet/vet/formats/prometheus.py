@@ -13,11 +13,11 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 
 from nodevet.base.age import seconds_of
 from nodevet.base.printable import plain
+from nodevet.fix import result_text as fixes
 from nodevet.model import Finding, HostReport, Run, RunNews, Severity, Verdict
-from nodevet.report.parts import fixes
-from nodevet.report.parts.ages import read_at
-from nodevet.report.parts.fold import totals
 from nodevet.sheet.text import name
+from nodevet.vet.findings.ages import read_at
+from nodevet.vet.findings.fold import totals
 from nodevet.vet.packed import PackedText
 
 if TYPE_CHECKING:

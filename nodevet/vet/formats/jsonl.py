@@ -14,18 +14,18 @@ from msgspec.structs import replace
 
 from nodevet.base import typed
 from nodevet.base.upgrades import Document, Upgrades
+from nodevet.fix import result_text as fixes
 from nodevet.model import HostReport, Run, RunNews, Severity, Status
-from nodevet.report.parts import fixes
-from nodevet.report.parts.errors import ReportError
-from nodevet.report.parts.fold import totals
-from nodevet.report.parts.saved import (
+from nodevet.sheet.errors import ReportError
+from nodevet.sheet.json import encode
+from nodevet.vet.findings.fold import totals
+from nodevet.vet.saved_schema import (
     UPGRADES,
     Schema,
     decode,
     is_current,
     upgraded,
 )
-from nodevet.sheet.json import encode
 
 if TYPE_CHECKING:
     from nodevet.fixing.result import Result

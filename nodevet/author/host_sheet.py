@@ -8,12 +8,12 @@ from collections.abc import Iterator, Sequence
 
 from nodevet.base.printable import plain
 from nodevet.model import Finding, HostReport, Run, Severity, Status, Verdict
-from nodevet.report.parts.ages import read_at
-from nodevet.report.parts.causes import with_causes
-from nodevet.report.parts.facts import baseline_of, rows
-from nodevet.report.parts.passed import passed
-from nodevet.report.parts.words import in_ranges, values
 from nodevet.sheet.text import columns, name, wrap
+from nodevet.vet.findings.ages import read_at
+from nodevet.vet.findings.causes import with_causes
+from nodevet.vet.findings.facts import baseline_of, rows
+from nodevet.vet.findings.passed import passed
+from nodevet.vet.findings.words import in_ranges, values
 
 WORST = (Verdict.FAIL, Verdict.UNKNOWN, Verdict.WAIVED)
 TINTS = {Verdict.FAIL: "31", Verdict.UNKNOWN: "35", Verdict.WAIVED: "2"}

@@ -18,15 +18,15 @@ from junitparser import Error, Failure, JUnitXml, Skipped, TestCase, TestSuite
 from junitparser.junitparser import FinalResult
 
 from nodevet.base.printable import plain
+from nodevet.fix import result_text as fixes
 from nodevet.fixing.result import HostResult, Outcome, Result, StepResult
 from nodevet.model import Finding, HostReport, Run, StandingTrouble, Verdict
-from nodevet.report.parts import fixes
-from nodevet.report.parts.ages import read_at
-from nodevet.report.parts.causes import follows_from
-from nodevet.report.parts.fold import came_back
-from nodevet.report.parts.words import difference
 from nodevet.resource import Contents
 from nodevet.sheet.text import name
+from nodevet.vet.findings.ages import read_at
+from nodevet.vet.findings.causes import follows_from
+from nodevet.vet.findings.fold import came_back
+from nodevet.vet.findings.words import difference
 from nodevet.vet.news import ByHost, by_host, since_words
 from nodevet.vet.packed import PackedText
 

@@ -4,8 +4,8 @@ from msgspec import UNSET
 from msgspec.structs import replace
 
 from nodevet.model import Run, Severity, Status
-from nodevet.report.parts.fold import Line, lines
-from nodevet.report.parts.passed import passed
+from nodevet.vet.findings.fold import Line, lines
+from nodevet.vet.findings.passed import passed
 
 SHADOW = "SHADOW"
 

@@ -2,8 +2,8 @@
 
 from nodevet.base.printable import brief, cells
 from nodevet.model import Finding, Run, Verdict, show
-from nodevet.report.parts.fold import Line
-from nodevet.report.parts.words import LIMIT, SENTENCE, subjects_of, values
+from nodevet.vet.findings.fold import Line
+from nodevet.vet.findings.words import LIMIT, SENTENCE, subjects_of, values
 
 LABELS = {Verdict.OK: "OK", Verdict.NOT_APPLICABLE: "N/A"}
 

@@ -7,14 +7,14 @@ from msgspec.structs import replace
 
 from nodevet.base.upgrades import Document, Upgrades
 from nodevet.model import Run
-from nodevet.report.parts.saved import (
+from nodevet.sheet.json import indented
+from nodevet.vet.saved_schema import (
     UPGRADES,
     Schema,
     decode,
     is_current,
     upgraded,
 )
-from nodevet.sheet.json import indented
 
 if TYPE_CHECKING:
     from nodevet.fixing.result import Result
