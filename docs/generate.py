@@ -20,6 +20,7 @@ from nodevet.baseline.param_fields import examples, param_fields
 from nodevet.checking.catalog import Catalog
 from nodevet.diagnose.rules import RULES
 from nodevet.document.json_schema import kinds
+from nodevet.fix import formats as fix_formats
 from nodevet.fixing.model import Risk
 from nodevet.fixing.result import HostResult, Outcome, Result, StepResult
 from nodevet.model import (
@@ -35,7 +36,7 @@ from nodevet.model import (
     Suspicion,
     Verdict,
 )
-from nodevet.vet.formats import prometheus
+from nodevet.vet import formats
 from nodevet.vet.use import heartbeat
 from nodevet_sim.faults import FAULTS, describe
 
@@ -198,8 +199,8 @@ def metrics_page() -> str:
         nodevet="1", plan="1", digest="1", author="a", started=AT, seconds=1.0, hosts=(host,)
     )
     runs = {
-        "A run of checks": prometheus.render_checks(checks),
-        "A run of fixes": prometheus.render_fixes(fixes),
+        "A run of checks": formats.render("prometheus", checks),
+        "A run of fixes": fix_formats.render("prometheus", fixes),
         "A sweep": heartbeat.text("nightly", dict.fromkeys(heartbeat.METRICS, 0.0)),
     }
     blocks = [METRICS_HEAD.rstrip()]

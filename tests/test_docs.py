@@ -8,7 +8,7 @@ import pytest
 
 from nodevet.baseline import lint
 from nodevet.checking.catalog import Catalog
-from nodevet.report import formats
+from nodevet.vet.formats import formats
 
 REPO = Path(__file__).parents[1]
 ARCHITECTURE = (REPO / "docs/architecture.md").read_text()

@@ -15,7 +15,6 @@ from typing import Any
 import pytest
 import yaml
 
-from nodevet import report
 from nodevet.baseline.choose import choose
 from nodevet.checking.catalog import Catalog
 from nodevet.checking.params import params_of
@@ -34,6 +33,7 @@ from nodevet.model import (
     Subject,
     Verdict,
 )
+from nodevet.vet import formats
 
 CATALOG = Catalog()
 CASES = Path(__file__).parent / "checks"
@@ -278,6 +278,6 @@ def run_of(size: int, shift: int = 0) -> Run:
 RUNS = {(size, shift): run_of(size, shift) for size in (1, TIMES) for shift in (0, 1)}
 
 
-@pytest.mark.parametrize("name", report.formats())
+@pytest.mark.parametrize("name", formats.formats())
 def test_d1_a_report_grows_with_its_findings(name: str) -> None:
-    grows_with_size(lambda size: report.render(name, RUNS[size, 0]))
+    grows_with_size(lambda size: formats.render(name, RUNS[size, 0]))

@@ -6,11 +6,12 @@ from pathlib import Path
 import pytest
 
 from nodevet.document.kinds import DocumentKind, kind_of, mistaken, recognize, way
+from nodevet.fix import formats as fix_formats
 from nodevet.fix import model
 from nodevet.fix.plan import plan_file
 from nodevet.fixing.result import Result
 from nodevet.model import Run
-from nodevet.report import render
+from nodevet.vet.formats import render
 
 ROOT = Path(__file__).parent.parent
 RUN = Run(id="20261122T040012.345Z-1f3a9c2e", nodevet="0", started="2026-11-22", seconds=1.0)
@@ -23,7 +24,7 @@ RESULT = Result(nodevet="0", plan="7f3a91c2", digest="", author="bob", started="
 @pytest.mark.parametrize("form", ["json", "jsonl"])
 def test_runs_and_results_are_told_apart(form: str) -> None:
     assert recognize(render(form, RUN).encode()) is DocumentKind.RUN
-    assert recognize(render(form, RESULT).encode()) is DocumentKind.RESULT
+    assert recognize(fix_formats.render(form, RESULT).encode()) is DocumentKind.RESULT
 
 
 def test_a_plan() -> None:

@@ -12,12 +12,12 @@ from pathlib import Path
 import pytest
 
 import nodevet
-from nodevet import report
 from nodevet.base.errors import UserError
 from nodevet.base.project import Project
 from nodevet.baseline import load
 from nodevet.checking.catalog import Catalog, RefusedCodeError
 from nodevet.model import Finding, HostReport, Run, Status, Verdict
+from nodevet.vet import formats
 from nodevet.vet.use.context import open_context, open_project
 
 ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file away")
@@ -182,7 +182,7 @@ def test_e01_a_file_of_a_shipped_name_is_named_by_its_file(folder: Path) -> None
     assert shipped.label == "generic"
 
 
-@pytest.mark.parametrize("form", report.formats())
+@pytest.mark.parametrize("form", formats.formats())
 def test_e01_every_format_names_the_file(folder: Path, form: str) -> None:
     (own,) = open_context(folder, ["generic"]).baselines
     finding = Finding(check="gpu_count", verdict=Verdict.FAIL, expected=8, actual=7)
@@ -195,7 +195,7 @@ def test_e01_every_format_names_the_file(folder: Path, form: str) -> None:
         baselines={own.label: own.sha256},
         hosts=(host,),
     )
-    assert "generic (./baselines/generic.yaml)" in report.render(form, done)
+    assert "generic (./baselines/generic.yaml)" in formats.render(form, done)
 
 
 def test_e01_a_check_says_in_its_header_whose_baseline_it_used(folder: Path) -> None:
@@ -223,7 +223,7 @@ def test_e01_a_check_that_is_no_file_stops_nothing(folder: Path, kind: str, name
     assert run(folder, "explain", name).returncode == 2
 
 
-@pytest.mark.parametrize("form", [form for form in report.formats() if form != "prometheus"])
+@pytest.mark.parametrize("form", [form for form in formats.formats() if form != "prometheus"])
 def test_e14_every_format_with_reasons_says_what_passes_by_itself(form: str) -> None:
     why = "installed: the package manager is at work, which passes by itself"
     finding = Finding(check="packages", verdict=Verdict.UNKNOWN, why=why, transient=True)
@@ -231,7 +231,7 @@ def test_e14_every_format_with_reasons_says_what_passes_by_itself(form: str) -> 
     done = Run(
         id="r1", nodevet="0", started="2026-01-01T00:00:00+00:00", seconds=1.0, hosts=(host,)
     )
-    assert "passes by itself" in report.render(form, done)
+    assert "passes by itself" in formats.render(form, done)
 
 
 def test_e01_links_in_a_circle_are_refused_in_words(tmp_path: Path) -> None:

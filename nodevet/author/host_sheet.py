@@ -1,4 +1,4 @@
-"""One host of a run in full, for people: what it is, and every finding with all that it says. Pure.
+"""One host of a run in full, as a sheet: what it is, and every finding with all that it says. Pure.
 
 Findings that say the same are told once, with all their subjects; nothing is cut.
 """
@@ -8,7 +8,17 @@ from collections.abc import Iterator, Sequence
 
 from nodevet.base.printable import plain
 from nodevet.model import Finding, HostReport, Run, Severity, Status, Verdict
-from nodevet.sheet.text import columns, name, wrap
+from nodevet.sheet.model import (
+    AnyBlock,
+    Cell,
+    FactBlock,
+    GroupBlock,
+    Medium,
+    Sheet,
+    TableBlock,
+    TextBlock,
+)
+from nodevet.sheet.text import GAP, name
 from nodevet.vet.findings.ages import read_at
 from nodevet.vet.findings.causes import with_causes
 from nodevet.vet.findings.facts import baseline_of, rows
@@ -16,40 +26,49 @@ from nodevet.vet.findings.passed import passed
 from nodevet.vet.findings.words import in_ranges, values
 
 WORST = (Verdict.FAIL, Verdict.UNKNOWN, Verdict.WAIVED)
-TINTS = {Verdict.FAIL: "31", Verdict.UNKNOWN: "35", Verdict.WAIVED: "2"}
-INDENT = "  "
-LABELS = 10  # columns of the labels below a finding
-NARROWEST = 24  # columns of what stands beside them
 
 
-def render(
-    run: Run, host: HostReport, *, check: str = "", colour: bool = False, width: int | None = None
-) -> str:
-    """The host with its findings, of one check if `check` names it."""
+def host_sheet(run: Run, host: HostReport) -> Sheet:
+    """The host with all of its findings."""
+    return Sheet(
+        title=_title(host),
+        kind="explain",
+        media=Medium.DOCUMENT,
+        blocks=tuple(host_blocks(run, host)),
+    )
+
+
+def host_blocks(run: Run, host: HostReport, check: str = "") -> Iterator[AnyBlock]:
+    """What the host is and its findings; only those of one check if `check` names it."""
     told = (*with_causes(host, run.fail_on), *(host.shadow or ()))
     findings = [one for one in told if not check or one.check == check]
-    blocks = [_head(run, host, colour)] if not check else []
-    for group in _alike(findings):
-        blocks.append([_title(group, colour), *_below(group, width)])
+    if not check:
+        facts = FactBlock(rows=tuple(_facts(run, host)))
+        yield GroupBlock(title=_title(host), blocks=(facts,))
+    yield from map(_finding, _alike(findings))
     only = Run(
         id=run.id, nodevet=run.nodevet, started=run.started, seconds=0.0,
         hosts=(HostReport(host=host.host, status=host.status, findings=tuple(findings)),),
     )  # fmt: skip
-    rest = [[line.label, line.check, line.what, line.subjects] for line in passed(only)]
-    if rest:
-        blocks.append(columns(rest))
+    rows = tuple(
+        tuple(map(Cell, (line.label, line.check, line.what, line.subjects)))
+        for line in passed(only)
+    )
+    if rows:
+        yield TableBlock(rows=rows)
     if not findings:
         what = f"the check {plain(check)}" if check else "any check"
-        blocks.append([f"{name(host.host)}: nothing was said by {what}"])
-    return "\n\n".join("\n".join(block) for block in blocks) + "\n"
+        yield TextBlock(text=f"{name(host.host)}: nothing was said by {what}")
 
 
-def _head(run: Run, host: HostReport, colour: bool) -> list[str]:
+def _title(host: HostReport) -> str:
     counts = Counter(finding.verdict for finding in host.findings)
     order = (*WORST, Verdict.OK, Verdict.NOT_APPLICABLE)
     told = [f"{counts[each]} {each.value.replace('_', ' ')}" for each in order if counts[each]]
-    outcome = host.outcome.words.upper()
-    title = f"{name(host.host)}  {outcome}  {', '.join(told)}".rstrip()
+    return f"{name(host.host)}  {host.outcome.words.upper()}  {', '.join(told)}".rstrip()
+
+
+def _facts(run: Run, host: HostReport) -> Iterator[tuple[str, str]]:
     known = {
         "why": host.why,
         "first try": host.first_try or "",
@@ -63,8 +82,9 @@ def _head(run: Run, host: HostReport, colour: bool) -> list[str]:
     }
     if host.status is not Status.VETTED:
         known["baseline"] = host.baseline
-    shown = columns([[label, plain(text)] for label, text in known.items() if text])
-    return [f"\x1b[1m{title}\x1b[0m" if colour else title, *(INDENT + row for row in shown)]
+    for label, text in known.items():
+        if text:
+            yield label, plain(text)
 
 
 def _alike(findings: Sequence[Finding]) -> list[list[Finding]]:
@@ -80,18 +100,11 @@ def _alike(findings: Sequence[Finding]) -> list[list[Finding]]:
     return list(groups.values())
 
 
-def _title(group: Sequence[Finding], colour: bool) -> str:
-    one = group[0]
-    word = one.verdict.value.upper()
-    tint = "33" if one.verdict is Verdict.FAIL and one.severity is not Severity.CRITICAL else ""
-    label = f"\x1b[{tint or TINTS[one.verdict]}m{word}\x1b[0m" if colour else word
-    subjects = plain(in_ranges(each.subject.label for each in group if each.subject.label))
-    return "  ".join(filter(None, (label, plain(one.check), subjects, one.severity.value)))
-
-
-def _below(group: Sequence[Finding], width: int | None) -> Iterator[str]:
+def _finding(group: Sequence[Finding]) -> GroupBlock:
     """All that the findings say, a label and a text each."""
     one = group[0]
+    lesser = one.verdict is Verdict.FAIL and one.severity is not Severity.CRITICAL
+    subjects = plain(in_ranges(each.subject.label for each in group if each.subject.label))
     expected, actual = values(one)
     valued = not (one.expected is one.actual is None)
     told = [
@@ -104,9 +117,12 @@ def _below(group: Sequence[Finding], width: int | None) -> Iterator[str]:
         *((plain(each.subject.label) or "node", _part(each)) for each in group),
         ("from", plain(one.origin)),
     ]
-    for label, text in told:
-        if text:
-            yield from _row(label, text, width)
+    return GroupBlock(
+        title=GAP.join(filter(None, (plain(one.check), subjects))),
+        tag=Cell(one.verdict.value.upper(), "warning" if lesser else one.verdict.value),
+        note=one.severity.value,
+        blocks=(FactBlock(rows=tuple((label, text) for label, text in told if text)),),
+    )
 
 
 def _part(finding: Finding) -> str:
@@ -119,13 +135,3 @@ def _part(finding: Finding) -> str:
         f"last at {finding.last}" if finding.last else "",
     ]
     return plain(", ".join(part for part in said if part))
-
-
-def _row(label: str, text: str, width: int | None) -> Iterator[str]:
-    lead = f"{INDENT}{label:{LABELS}}"
-    if not lead.endswith(" "):
-        lead += INDENT
-    room = max(NARROWEST, (width or 1 << 30) - len(lead))
-    first, *rest = wrap(text, room)
-    yield f"{lead}{first}"
-    yield from (" " * len(lead) + line for line in rest)

@@ -14,6 +14,8 @@ from nodevet.sheet import FORMATS
 if TYPE_CHECKING:
     from nodevet.sheet.model import Sheet
 
+OLD_NAMES = {"text": "table"}
+
 
 def formats(shown: Sequence[str] = FORMATS) -> Callable[[Any], Any]:
     """`--format NAME[:FILE]`."""
@@ -42,6 +44,7 @@ class FormParam(click.ParamType):  # type: ignore[type-arg, unused-ignore]
         if isinstance(value, tuple):
             return value
         name, colon, file = str(value).partition(":")
+        name = OLD_NAMES.get(name, name)
         if name not in self.shown:
             from nodevet.base.problems import did_you_mean
 
@@ -63,22 +66,29 @@ def show(document: Any, sheet: "Sheet", form: tuple[str, Path | None], display: 
     the kind of the document first."""
     import msgspec
 
+    told = {"kind": sheet.kind, **msgspec.to_builtins(document)}
+    show_bare(told, lambda: sheet, form, display)
+
+
+def show_bare(
+    document: Any, sheet: "Callable[[], Sheet]", form: tuple[str, Path | None], display: Display
+) -> bool:
+    """As `show`, of a document whose JSON names no kind."""
     from nodevet.sheet import render
 
     name, file = form
-    told = {"kind": sheet.kind, **msgspec.to_builtins(document)}
     screen = Screen() if file else display.out
-    write(render(name, told, lambda: sheet, colour=screen.colour, width=screen.width), form)
+    return write(render(name, document, sheet, colour=screen.colour, width=screen.width), form)
 
 
-def write(text: str, form: tuple[str, Path | None]) -> None:
-    """Write what a format made. Raises FileError."""
+def write(text: str, form: tuple[str, Path | None]) -> bool:
+    """Write what a format made; whether that could be done. Raises FileError."""
     from nodevet.base.outputs import replace, tried
 
     name, file = form
     if file is None:
-        tell(text, nl=False)
-        return
+        return tell(text, nl=False)
     with tried(file):
         replace(file, text)
     say(f"written: {name} {file}")
+    return True

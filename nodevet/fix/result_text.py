@@ -1,7 +1,4 @@
-"""What every format says of a run: its facts, its hosts folded, its steps in words. Pure.
-
-A format that renders checks loads this too, and none of what only a run of fixes needs.
-"""
+"""What formats say of a run of fixes: its facts, its hosts folded, its steps in words. Pure."""
 
 import re
 from collections import Counter

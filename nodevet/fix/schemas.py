@@ -21,7 +21,7 @@ def _result(_: Project) -> Document:
 
 
 def _status(_: Project) -> Document:
-    from nodevet.fix.use.status import STATUS_SCHEMA, StatusAnswer
+    from nodevet.fix.standing import STATUS_SCHEMA, StatusAnswer
 
     about = "How a run of fixes stands: `nodevet status --format json`"
     return of_struct("status", about, StatusAnswer, "schema", STATUS_SCHEMA)

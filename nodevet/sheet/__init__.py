@@ -12,6 +12,8 @@ if TYPE_CHECKING:
 ENDINGS = {"table": ".txt", "json": ".json", "markdown": ".md", "html": ".html"}
 """Every format, and how the name of its file ends."""
 FORMATS = tuple(ENDINGS)
+RENDERERS = {"table": "terminal", "json": "json", "markdown": "markdown", "html": "page"}
+"""The module here of each format."""
 
 
 def render(

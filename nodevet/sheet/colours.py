@@ -6,6 +6,8 @@ TONES = {
     "warning": YELLOW,
     "unknown": MAGENTA,
     "unreached": MAGENTA,
+    "info": DIM,
+    "alert": BOLD,
     "ok": GREEN,
     "waived": DIM,
     "quiet": DIM,

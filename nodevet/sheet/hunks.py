@@ -103,3 +103,14 @@ def _shared(one: list[str], other: list[str]) -> int:
     """How many lines both begin with."""
     ends = zip(one, other, strict=False)
     return next((place for place, (a, b) in enumerate(ends) if a != b), min(len(one), len(other)))
+
+
+def labelled(parts: Iterable[tuple[str, list[Pair]]], context: int) -> Iterator[str]:
+    """The hunks of (label, pairs of lines that answer one another), one document each side, each
+    hunk with its label behind the `@@`."""
+    before = after = 0
+    for label, pairs in parts:
+        for line in hunks(pairs, context, (before, after)):
+            yield f"{line} {label}" if line.startswith("@@") else line
+        before += sum(len(one) for one, _ in pairs)
+        after += sum(len(other) for _, other in pairs)

@@ -8,16 +8,24 @@ out, details first, and counted.
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from functools import singledispatch
+from itertools import accumulate
 
+from nodevet.base.printable import brief
+from nodevet.sheet import excerpts
 from nodevet.sheet.model import (
     AnyBlock,
     Cell,
     ChartBlock,
     CodeBlock,
+    DifferenceBlock,
+    DifferenceRow,
+    ExcerptBlock,
     FactBlock,
     GroupBlock,
+    HostRowBlock,
     ListBlock,
     Medium,
+    ProseBlock,
     Sheet,
     SheetBlock,
     TableBlock,
@@ -26,10 +34,14 @@ from nodevet.sheet.model import (
 )
 from nodevet.sheet.spans import cell, code, longest, table
 from nodevet.sheet.terminal import bars
+from nodevet.sheet.text import count, nodeset
 
 MOST = 65_000  # characters of a document
 LEFT_OUT = 100  # characters of the sentence that counts what has no room
 LONGEST = 2_000  # characters of one paragraph or item
+MOST_ROWS = 40_000  # characters of differences
+MOST_ADVICE = 10_000
+MOST_HOSTS = 2_000  # columns of the hosts of one difference, or of all that is left out
 _WORDS = re.compile(
     r"(?:[A-Za-z0-9 .,;()%/+=–…·≤≥×→?'°-]"
     r"|: "
@@ -48,15 +60,29 @@ def render(sheet: Sheet) -> str:
     """The document, in at most MOST characters."""
     text = "\n".join(_head(sheet)) + "\n"
     end = f"{words(sheet.end)}\n" if sheet.end else ""
-    room = MOST - len(end) - LEFT_OUT
     blocks = list(_shown(sheet.blocks))
+    room = MOST - len(end) - LEFT_OUT - len(_lost(blocks))
     for place, block in enumerate(blocks):
         made = _fitting(block, room - len(text))
         if made is None:
-            text += f"{len(blocks) - place:,} {sheet.more} have no room here.\n\n"
+            left = blocks[place:]
+            text += f"{len(left):,} {sheet.more} have no room here{_lost(left)}.\n\n"
             break
         text += made
     return (text + end).rstrip("\n") + "\n"
+
+
+def _lost(blocks: Sequence[AnyBlock]) -> str:
+    """The hosts of groups that are left out: `: 12 hosts, gpu[001-012]`."""
+    groups = (block for block in blocks if isinstance(block, GroupBlock))
+    hosts = [host for group in groups for host in group.hosts]
+    return f": {_hosts(hosts)}" if hosts else ""
+
+
+def _hosts(hosts: Sequence[str]) -> str:
+    """`gpu001`; of several how many they are, too."""
+    shown = cell(brief(nodeset(hosts), MOST_HOSTS))
+    return f"{len(hosts):,} hosts, {shown}" if len(hosts) > 1 else shown
 
 
 def words(text: str) -> str:
@@ -80,8 +106,8 @@ def _shown(blocks: Iterable[AnyBlock]) -> Iterator[AnyBlock]:
 
 def _fitting(block: AnyBlock, room: int) -> str | None:
     """The block; without its details if they have no room; None if that has none either."""
-    for brief in (False, True):
-        text = "\n".join(_titled(block, 2, brief)) + "\n"
+    for short in (False, True):
+        text = "\n".join(_titled(block, 2, short)) + "\n"
         if len(text) <= room:
             return text
     return None
@@ -113,8 +139,14 @@ def _lines(block: SheetBlock) -> Iterator[str]:
 
 @_lines.register
 def _text(block: TextBlock) -> Iterator[str]:
-    strong = "**" if block.tone == "strong" else ""
-    yield from (f"{strong}{words(block.text[:LONGEST])}{strong}", "")
+    strong = "**" if block.tone in ("strong", "alert") else ""
+    quoted = "> " if block.tone == "alert" else ""
+    yield from (f"{quoted}{strong}{words(block.text[:LONGEST])}{strong}", "")
+
+
+@_lines.register
+def _prose(block: ProseBlock) -> Iterator[str]:
+    yield from (block.text, "")
 
 
 @_lines.register
@@ -161,6 +193,56 @@ def _time(block: TimeBlock) -> Iterator[str]:
 @_lines.register
 def _code(block: CodeBlock) -> Iterator[str]:
     yield from _fenced(block.text, block.language)
+
+
+@_lines.register
+def _host_rows(block: HostRowBlock) -> Iterator[str]:
+    several = max((len(row.cells) for row in block.rows), default=0)
+    rows = [
+        (*map(cell, row.cells), _hosts(row.hosts), cell(row.subjects), cell(row.note))
+        for row in block.rows
+    ]
+    yield from table(("",) * several + ("hosts", "of them", "note"), rows)
+
+
+@_lines.register
+def _excerpts(block: ExcerptBlock) -> Iterator[str]:
+    for row in block.rows:
+        yield from (words(excerpts.sentence(row)[:LONGEST]), "")
+        if lines := list(excerpts.marked(row)):
+            yield from _fenced("\n".join(lines), "text")
+
+
+@_lines.register
+def _differences(block: DifferenceBlock) -> Iterator[str]:
+    """A table of what has room, then the advice, once for each kind of difference."""
+    rows = [(row.label, *_difference(row)) for row in block.rows]
+    kept = _first(rows, MOST_ROWS)
+    if rows:
+        yield from table((*block.heads, "hosts", "of them", "note"), rows[:kept])
+    if left := block.rows[kept:]:
+        hosts = list(dict.fromkeys(host for row in left for host in row.hosts))
+        yield from (f"Left out: {count(len(left), 'difference')} on {_hosts(hosts)}.", "")
+    told = [f"- {code(row.name)}: {code(text)}" for row in block.rows for text in row.advice]
+    told = list(dict.fromkeys(told))
+    if kept := _first([(line,) for line in told], MOST_ADVICE):
+        yield from ("## What to do", "", *told[:kept], "")
+    if block.note:
+        yield from (words(block.note), "")
+
+
+def _difference(row: DifferenceRow) -> Iterator[str]:
+    yield from map(cell, (row.name, row.text))
+    yield _hosts(row.hosts)
+    yield cell(row.parts)
+    new = f"**{row.new}**" if row.new else ""
+    remark = cell("; ".join(filter(None, (row.since, row.note))))
+    yield " ".join(filter(None, (new, row.level, remark)))
+
+
+def _first(rows: Sequence[Sequence[str]], room: int) -> int:
+    """How many of these, from the first on, have room together, in characters."""
+    return sum(total <= room for total in accumulate(sum(map(len, row)) for row in rows))
 
 
 def _fenced(text: str, language: str) -> Iterator[str]:

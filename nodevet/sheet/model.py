@@ -4,7 +4,8 @@ Texts are printable already. A renderer lays blocks out; it never decides what t
 """
 
 import enum
-from typing import NamedTuple
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -40,6 +41,12 @@ class TextBlock(SheetBlock, frozen=True, kw_only=True):
 
     text: str
     tone: str = ""
+
+
+class ProseBlock(SheetBlock, frozen=True, kw_only=True):
+    """Markdown that an author of checks wrote, not a node: strong words, code, lists."""
+
+    text: str
 
 
 class FactBlock(SheetBlock, frozen=True, kw_only=True):
@@ -130,10 +137,140 @@ class TimeBlock(SheetBlock, frozen=True, kw_only=True):
 
 
 class CodeBlock(SheetBlock, frozen=True, kw_only=True):
-    """Lines as they are: a diff, a file. `language`: diff, text."""
+    """Lines as they are: a diff, a file. `language`: diff, text. `sides`: of a diff, what its lines
+    with `-` and with `+` are; the second is what there is now."""
 
     text: str
     language: str = "text"
+    sides: tuple[str, str] = ("", "")
+    loud: tuple[tuple[str, str], ...] = ()  # words of remarks that stand out, and their tones
+
+
+class HostRow(NamedTuple):
+    """One row about hosts. `hosts` are raw names, which a renderer folds."""
+
+    cells: tuple[str, ...]
+    hosts: tuple[str, ...]
+    subjects: str = ""  # of the hosts: `GPU 4`, `56 GPUs`
+    note: str = ""
+
+
+class HostRowBlock(SheetBlock, frozen=True, kw_only=True):
+    """Rows about hosts under one another. `loud`: as of a `CodeBlock`."""
+
+    rows: tuple[HostRow, ...]
+    loud: tuple[tuple[str, str], ...] = ()
+
+
+class Excerpt(NamedTuple):
+    """What is said of a place in a file. `line` is raw, and None if it is not known."""
+
+    place: str  # site.yaml:4:9
+    text: str
+    note: str = ""
+    mark: str = ""  # a word between the place and the text: warning
+    number: int = 0  # of the line; 0: the file as a whole
+    column: int = 0  # from 1
+    line: str | None = None
+
+
+class ExcerptBlock(SheetBlock, frozen=True, kw_only=True):
+    """Places in files, each with its line."""
+
+    rows: tuple[Excerpt, ...]
+
+
+class DifferenceRow(msgspec.Struct, frozen=True, kw_only=True):
+    """One difference and every host that has it. `hosts` are raw names, which a renderer folds."""
+
+    label: str  # FAIL
+    tone: str = ""
+    name: str = ""  # of the check; empty if it is about hosts
+    text: str  # what differs
+    hosts: tuple[str, ...]
+    parts: str = ""  # of the hosts: `GPU 4`, `40 GPUs`
+    named: bool = False  # `parts` are named, not counted
+    new: str = ""  # `NEW`, `NEW: 3 of 4`
+    level: str = ""  # `warning`
+    since: str = ""
+    note: str = ""
+    advice: tuple[str, ...] = ()
+    command: str = ""  # which explains it
+    names: tuple[str, ...] = ()  # of every check that it is about
+
+
+class DifferenceBlock(SheetBlock, frozen=True, kw_only=True):
+    """Differences, worst first. `whole`: a terminal shows advice in full. `folded`: as a group."""
+
+    rows: tuple[DifferenceRow, ...]
+    heads: tuple[str, str, str] = ("verdict", "check", "difference")
+    whole: bool = False
+    note: str = ""
+    folded: bool = False
+
+
+class MatrixColumn(NamedTuple):
+    """A column. `fine`: a page hides it until it is asked to, for nothing in it is wrong."""
+
+    name: str
+    fine: bool = False
+
+
+class MatrixEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What one column says of rows. A cell shows the one of the highest `rank`."""
+
+    column: int
+    word: str  # fail
+    tone: str
+    rank: int
+    level: str = ""  # warning
+    label: str = ""  # `GPU 0-7`
+    text: str = ""  # in a few words
+    note: str = ""
+    origin: str = ""
+    blocks: "tuple[AnyBlock, ...]" = ()  # all that is said of it
+    data: Mapping[str, Any] = {}  # what a program reads of it
+    command: str = ""  # which explains it
+    fine: bool = False  # nobody has to read it
+
+
+class RowEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """An entry of a row, and what is of this row alone. `parts`: label and details."""
+
+    entry: int
+    new: bool = False
+    since: str = ""
+    parts: tuple[tuple[str, str], ...] = ()
+
+
+class MatrixRow(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A row, which a page opens. `ids`: label and ids of its parts."""
+
+    name: str
+    word: str
+    tone: str
+    why: str = ""
+    new: bool = False
+    groups: tuple[str, ...] = ()
+    facts: tuple[tuple[str, str], ...] = ()
+    ids: tuple[tuple[str, str], ...] = ()
+    entries: tuple[RowEntry, ...] = ()
+    data: Mapping[str, Any] = {}
+
+
+class MatrixBlock(SheetBlock, frozen=True, kw_only=True):
+    """Rows, worst first, and columns, with an entry or more where they meet. `fine`: what is said
+    in place of the fine columns. `compared`: entries may be new. `legend`: what tones mean.
+    `heads`: what a column, the word of an entry and the worst entry of a row are called."""
+
+    columns: tuple[MatrixColumn, ...]
+    entries: tuple[MatrixEntry, ...]
+    rows: tuple[MatrixRow, ...]
+    outcomes: tuple[tuple[str, str, int], ...]  # word, tone, how many rows; worst first
+    fine: str = ""
+    compared: bool = False
+    heads: tuple[str, str, str] = ("Check", "Verdict", "Worst finding")
+    legend: tuple[tuple[str, str], ...] = ()
 
 
 class GroupBlock(SheetBlock, frozen=True, kw_only=True):
@@ -144,10 +281,23 @@ class GroupBlock(SheetBlock, frozen=True, kw_only=True):
     blocks: "tuple[AnyBlock, ...]"
     anchor: str = ""
     folded: bool = False
+    hosts: tuple[str, ...] = ()  # raw names: a document without room for the group counts them
 
 
 AnyBlock = (
-    TextBlock | FactBlock | ListBlock | TableBlock | ChartBlock | TimeBlock | CodeBlock | GroupBlock
+    TextBlock
+    | ProseBlock
+    | FactBlock
+    | ListBlock
+    | TableBlock
+    | ChartBlock
+    | TimeBlock
+    | CodeBlock
+    | HostRowBlock
+    | ExcerptBlock
+    | DifferenceBlock
+    | MatrixBlock
+    | GroupBlock
 )
 
 
@@ -156,6 +306,7 @@ class Sheet(msgspec.Struct, frozen=True, kw_only=True):
 
     title: str
     kind: str  # the command
+    media: Medium = Medium.ALL  # where the title and the facts are shown
     facts: tuple[str, ...] = ()  # one line below the title
     blocks: tuple[AnyBlock, ...] = ()
     end: str = ""  # the last line

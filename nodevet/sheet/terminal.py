@@ -6,26 +6,33 @@ from functools import singledispatch
 from typing import NamedTuple
 
 from nodevet.base.printable import cells
+from nodevet.sheet import diffs, excerpts, prose
 from nodevet.sheet.chart import drawable
 from nodevet.sheet.colours import BOLD, TONES, sgr
+from nodevet.sheet.differences import grid
+from nodevet.sheet.host_rows import table
 from nodevet.sheet.model import (
     AnyBlock,
     Cell,
     ChartBlock,
     ChartLine,
     CodeBlock,
+    DifferenceBlock,
+    ExcerptBlock,
     FactBlock,
     GroupBlock,
+    HostRowBlock,
     ListBlock,
     ListItem,
     Medium,
+    ProseBlock,
     Sheet,
     SheetBlock,
     TableBlock,
     TextBlock,
     TimeBlock,
 )
-from nodevet.sheet.text import GAP, wrap
+from nodevet.sheet.text import GAP, broken, wrap
 
 BARS = "▁▂▃▄▅▆▇█"
 NARROWEST = 12  # columns: no column becomes narrower if it has more to say
@@ -56,13 +63,15 @@ class Paper(NamedTuple):
 def render(sheet: Sheet, *, colour: bool = False, width: int | None = None) -> str:
     """The sheet, in at most `width` columns if there is one."""
     paper = Paper(colour, width)
-    out = [paper.tinted(line, BOLD) for line in paper.wrapped(sheet.title)]
-    out += paper.wrapped(" · ".join(sheet.facts))
+    headed = Medium.TERMINAL in sheet.media
+    out = [paper.tinted(line, BOLD) for line in paper.wrapped(sheet.title) if headed]
+    out += paper.wrapped(" · ".join(sheet.facts)) if headed else []
     for block in shown(sheet.blocks):
         lines = _titled(block, paper)
         out += ["", *lines] if out and lines else lines
     out += ["", *paper.wrapped(sheet.end)] if sheet.end else []
-    return "\n".join(line.rstrip() for line in out).strip("\n") + "\n"
+    text = "\n".join(out).strip("\n")
+    return text + "\n" if text else ""
 
 
 def shown(blocks: Iterable[AnyBlock]) -> list[AnyBlock]:
@@ -89,9 +98,14 @@ def _text(block: TextBlock, paper: Paper) -> list[str]:
 
 
 @_lines.register
+def _prose(block: ProseBlock, paper: Paper) -> list[str]:
+    return prose.filled(block.text, paper.width)
+
+
+@_lines.register
 def _facts(block: FactBlock, paper: Paper) -> list[str]:
     rows = [(Cell(label, "quiet"), Cell(value)) for label, value in block.rows]
-    return _aligned(rows, paper)
+    return _aligned(rows, paper, firm=1)
 
 
 @_lines.register
@@ -117,7 +131,7 @@ def _table(block: TableBlock, paper: Paper) -> list[str]:
 
 @_lines.register
 def _chart(block: ChartBlock, paper: Paper) -> list[str]:
-    return bars(block)
+    return [line.rstrip() for line in bars(block)]
 
 
 @_lines.register
@@ -127,7 +141,26 @@ def _time(block: TimeBlock, paper: Paper) -> list[str]:
 
 @_lines.register
 def _code(block: CodeBlock, paper: Paper) -> list[str]:
-    return block.text.split("\n")
+    if block.language == "diff":
+        return list(diffs.drawn(block.text, block.loud, colour=paper.colour, width=paper.width))
+    return [part for line in block.text.split("\n") for part in broken(line, paper.width)]
+
+
+@_lines.register
+def _host_rows(block: HostRowBlock, paper: Paper) -> list[str]:
+    rows = table(block.rows, paper.width, " " * INDENT if block.title else "")
+    return [diffs.painted(row, block.loud) for row in rows] if paper.colour else list(rows)
+
+
+@_lines.register
+def _excerpts(block: ExcerptBlock, paper: Paper) -> list[str]:
+    drawn = (excerpts.lines(row, colour=paper.colour, width=paper.width) for row in block.rows)
+    return [line for lines in drawn for line in lines]
+
+
+@_lines.register
+def _differences(block: DifferenceBlock, paper: Paper) -> list[str]:
+    return [*grid(block, colour=paper.colour, width=paper.width), *paper.wrapped(block.note)]
 
 
 @_lines.register
@@ -138,7 +171,7 @@ def _group(block: GroupBlock, paper: Paper) -> list[str]:
         lines = _titled(inner, paper.less(INDENT))
         if out and lines and (apart or isinstance(inner, APART)):
             out.append("")
-        out += [" " * INDENT + line for line in lines]
+        out += [" " * INDENT + line if line else "" for line in lines]
         apart = isinstance(inner, APART) if lines else apart
     return out
 
@@ -148,10 +181,11 @@ def _heading(block: GroupBlock, paper: Paper) -> list[str]:
     tag = block.tag.text if block.tag else ""
     note = f" ({block.note})" if tag and block.note else block.note
     text = ": ".join(filter(None, (block.title, tag + note)))
+    *lines, last = paper.wrapped(text) or [""]
     if paper.colour and block.tag and tag:
         tinted = paper.tinted(tag, TONES.get(block.tag.tone, BOLD))
-        return [text.replace(f": {tag}", f": {tinted}", 1)]
-    return paper.wrapped(text)
+        last = last.replace(f": {tag}", f": {tinted}", 1)
+    return [*lines, last]
 
 
 def _fitting(
@@ -172,8 +206,9 @@ def _widest(rows: Sequence[Sequence[Cell]]) -> int:
     return sum(widths) + len(GAP) * (len(widths) - 1)
 
 
-def _aligned(rows: Sequence[Sequence[Cell]], paper: Paper) -> list[str]:
-    """Cells under one another; what is wider than its column goes on below in it."""
+def _aligned(rows: Sequence[Sequence[Cell]], paper: Paper, firm: int = 0) -> list[str]:
+    """Cells under one another; what is wider than its column goes on below in it. The first `firm`
+    columns are as wide as what they hold."""
     if not rows:
         return []
     several = max(map(len, rows))
@@ -184,7 +219,7 @@ def _aligned(rows: Sequence[Sequence[Cell]], paper: Paper) -> list[str]:
     if paper.width is not None:
         room = paper.width - len(GAP) * (len(kept) - 1)
         least = [_longest_word(row[place].text for row in filled) for place in range(several)]
-        _fit([place for place in kept if not right[place]], widths, least, room)
+        _fit([at for at in kept if at >= firm and not right[at]], widths, least, room)
     out: list[str] = []
     for row in filled:
         out += _row([row[place] for place in kept], widths, kept, right, paper)

@@ -1,7 +1,7 @@
 """Printable text laid out: padded, wrapped, folded as nodesets, numbers with their nouns. Pure."""
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from nodevet.base.printable import ELLIPSIS, cells, cut, plain
 
@@ -9,6 +9,9 @@ _FOLDABLE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _NUMBERS = re.compile(r"(\d+)")
 GAP = "  "
 WIDEST = 60  # columns that a column aligns to; a longer cell pushes its own line only
+MORE = "↪ "
+"""How the rest of a broken line begins, and no line of a file that nodevet shows."""
+NARROWEST = 24  # columns of lines that are broken, however narrow the terminal is
 _MANY = 200  # hosts; folding along every number takes time with the square of them
 
 
@@ -60,6 +63,27 @@ def wrap(text: str, room: int) -> list[str]:
             rows.append("")
         rows[-1] += piece
     return [row.rstrip() for row in rows]
+
+
+def broken(line: str, width: int | None) -> Iterator[str]:
+    """Rows that end after a space or a comma if there is one near, and in any case in time; all of
+    the line is in them, and each but the first begins with MORE."""
+    if width is None or cells(line) <= width:
+        yield line
+        return
+    room = max(NARROWEST, width)
+    row, used = "", 0
+    for character in line:
+        wide = cells(character)
+        if used + wide > room:
+            end = 1 + max(row.rfind(" "), row.rfind(","))
+            end = end if end > room // 2 else len(row)
+            yield row[:end]
+            row = MORE + row[end:]
+            used = cells(row)
+        row += character
+        used += wide
+    yield row
 
 
 def nodeset(hosts: Iterable[str]) -> str:

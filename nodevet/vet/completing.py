@@ -18,6 +18,6 @@ def formats(ctx: click.Context, param: click.Parameter, incomplete: str) -> Item
 
 
 def _formats() -> Iterator[words.Suggestion]:
-    from nodevet import report
+    from nodevet.vet.formats import formats as names
 
-    yield from map(words.Suggestion, report.formats())
+    yield from map(words.Suggestion, names())

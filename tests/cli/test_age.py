@@ -14,9 +14,8 @@ from nodevet.base.durations import coarse
 from nodevet.cli import nodevet as command_line
 from nodevet.fleet import Options, Visit
 from nodevet.model import Host, Status
-from nodevet.report import formats
+from nodevet.vet.formats import formats, jsonl
 from nodevet.vet.formats import json as report_json
-from nodevet.vet.formats import jsonl
 
 CHECK = '''"""A check."""
 from nodevet.model import Check, CheckParams, ok

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from nodevet import report
+from nodevet.fix import formats as fix_formats
 from simulated_fleet import Boot, SimulatedFleet
 
 pytestmark = pytest.mark.timeout(1500)
@@ -106,7 +106,7 @@ def test_the_whole_loop(rig: Rig) -> None:
     assert [host["outcome"] for host in result["hosts"]] == ["changed", "changed"]
     assert result["approvals"][0]["who"] == "ann"
     kept = {path.name for path in run.iterdir() if path.is_file()}
-    assert {f"result{ending}" for ending in report.endings().values()} <= kept
+    assert {f"result{ending}" for ending in fix_formats.endings().values()} <= kept
     assert not any("part" in name.split(".") for name in kept)
     assert "approved by" in (run / "result.html").read_text()
     shown = rig.fleet.nodevet("report", run, "--format", "diff")

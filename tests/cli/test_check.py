@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from nodevet.report import formats
+from nodevet.vet.formats import formats
 
 pytestmark = pytest.mark.timeout(600)  # nodes are booted first
 Run = Callable[..., subprocess.CompletedProcess[str]]

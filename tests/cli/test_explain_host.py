@@ -9,7 +9,7 @@ import pytest
 
 from nodevet.model import HostReport, Status, fail
 from nodevet.model import Run as Checks
-from nodevet.report import render
+from nodevet.vet.formats import render
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
 HOSTS = (
@@ -47,6 +47,7 @@ def test_of_a_saved_run(nodevet: Run, project: Path, file: str) -> None:
     done = nodevet("explain", "gpu1", "--from", file, cwd=project)
     assert done.returncode == 0
     assert done.stdout.startswith("gpu1  FAIL  1 fail\n")
+    assert "swap: FAIL (critical)\n" in done.stdout
     for part in ("baseline  site", "expected  none", "actual    8 GiB", "from      site.yaml:3"):
         assert f"  {part}\n" in done.stdout
 
@@ -55,7 +56,7 @@ def test_of_saved_evidence_which_is_judged_again(nodevet: Run, project: Path) ->
     done = nodevet("explain", "gpu2", "--from", "saved", "-b", "./site.yaml", cwd=project)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.startswith("gpu2  UNKNOWN  1 unknown\n")
-    assert "UNKNOWN  swap" in done.stdout and "from      site.yaml:2" in done.stdout
+    assert "swap: UNKNOWN" in done.stdout and "from  site.yaml:2" in done.stdout
 
 
 def test_of_this_machine(nodevet: Run, project: Path) -> None:
@@ -78,6 +79,26 @@ def test_a_check_wins_over_a_host_of_its_name(nodevet: Run, project: Path) -> No
     done = nodevet("explain", "swap", "--from", "last.json", cwd=project)
     assert "**Why it matters.**" in done.stdout and "no route" not in done.stdout
     assert done.stderr.endswith("swap is a check; for a host of last.json: --host NAME\n")
+
+
+def test_every_explanation_is_json_and_a_document(nodevet: Run, project: Path) -> None:
+    def told(*words: object, form: str = "json") -> str:
+        done = nodevet("explain", *words, "--format", form, cwd=project)
+        assert done.returncode == 0, done
+        return done.stdout
+
+    (finding,) = json.loads(told("gpu1", "--from", "last.json"))["host"]["findings"]
+    assert (finding["check"], finding["actual"]) == ("swap", "8 GiB")
+    check = json.loads(told("swap", "--host", "gpu1", "--from", "last.json"))
+    assert (check["kind"], check["check"], check["fix"]) == ("explain", "swap", "drain")
+    assert check["host"]["findings"] == [finding]
+    (expected,) = json.loads(told("swap", "-b", "./site.yaml"))["expected"]
+    assert expected["because"][0]["origin"] == "site.yaml:2"
+    (baseline,) = json.loads(told("-b", "./site.yaml"))["baselines"]
+    assert [wish["check"] for wish in baseline["expects"]] == ["swap"]
+    for words in (["gpu1", "--from", "last.json"], ["swap"], ["-b", "./site.yaml"]):
+        assert told(*words, form="markdown").startswith("# ")
+        assert told(*words, form="html").startswith("<!doctype html>")
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from nodevet import report
 from nodevet.base import bounds
+from nodevet.vet import formats
 
 BASELINE = """\
 nodevet: 1
@@ -48,7 +48,7 @@ def judged(nodevet: Callable[..., Any], tmp_path: Path) -> Callable[..., dict[st
     def run(**sections: Any) -> dict[str, str]:
         (tmp_path / "site.yaml").write_text(BASELINE)
         write(tmp_path / "n1.json", **sections)
-        outputs = {name: tmp_path / f"out.{name}" for name in report.formats()}
+        outputs = {name: tmp_path / f"out.{name}" for name in formats.formats()}
         given = ["-b", tmp_path / "site.yaml"]
         given += [f"--format={name}:{path}" for name, path in outputs.items()]
         done = nodevet("check", "--evidence", tmp_path / "n1.json", "--max-age=none", *given)

@@ -12,8 +12,7 @@ from nodevet.checking.identity import is_same_name, told_apart
 from nodevet.cli import nodevet as command_line
 from nodevet.fleet import Options, Visit
 from nodevet.model import Host, HostReport, Status
-from nodevet.report import formats
-from nodevet.vet.formats import jsonl
+from nodevet.vet.formats import formats, jsonl
 
 CHECK = '''"""A check."""
 from nodevet.model import Check, CheckParams, ok

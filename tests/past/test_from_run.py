@@ -17,8 +17,8 @@ from nodevet.base.last_few import FEW, LastFew
 from nodevet.base.processes import Killed
 from nodevet.fleet import Visit
 from nodevet.model import Host, HostReport, Run, Severity, Status, Verdict
+from nodevet.sheet.packed import Packer
 from nodevet.store import open_store
-from nodevet.vet.packed import Packer
 from nodevet.vet.use.context import VetContext, open_context
 from nodevet.vet.use.from_run import (
     BATCH,

@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 from msgspec import UNSET
 from msgspec.structs import replace
 
-from nodevet import report
 from nodevet.baseline import load
 from nodevet.checking.catalog import Catalog
 from nodevet.fix.plan.candidates import Draft, Rules, VettedNode, draft
@@ -30,6 +29,7 @@ from nodevet.model import (
     Status,
     Verdict,
 )
+from nodevet.vet import formats
 from nodevet.vet.findings.fold import totals
 from nodevet.vet.findings.shadow import shadowed
 from nodevet.vet.use.context import VetContext
@@ -113,7 +113,7 @@ def test_nothing_follows_from_what_is_in_shadow(
     assert with_it.exit_code == without.exit_code
     assert totals(with_it) == totals(without)
     for name in ("table", "markdown", "diff", "junit", "nagios"):
-        assert report.render(name, with_it) == report.render(name, without)
+        assert formats.render(name, with_it) == formats.render(name, without)
     before, after = planned(plain), planned(tried)
     assert after.candidates == before.candidates
     assert (after.conflicts, after.withheld, after.left) == (
@@ -161,15 +161,15 @@ def test_it_is_shown_when_it_is_asked_for(tmp_path: Path) -> None:
     assert rows["SHADOW UNKNOWN"].hosts == ("blind",)
     assert not any(row.fails for row in rows.values())
     for name in ("table", "markdown"):
-        assert "SHADOW FAIL" in report.render(name, run, shadow=True)
-        assert "cpu_governor" not in report.render(name, run)
-    assert "In shadow" in report.render("html", run)
+        assert "SHADOW FAIL" in formats.render(name, run, shadow=True)
+        assert "cpu_governor" not in formats.render(name, run)
+    assert "In shadow" in formats.render("html", run)
     assert 'nodevet_shadow_findings{check="cpu_governor",host="slow",verdict="fail"} 1.0' in (
-        report.render("prometheus", run)
+        formats.render("prometheus", run)
     )
-    back, _ = report.read(report.render("json", run).encode())
+    back, _ = formats.read(formats.render("json", run).encode())
     assert [one.verdict for one in back.hosts[2].shadow] == [Verdict.FAIL]
-    assert report.read(report.render("jsonl", run).encode())[0].hosts == run.hosts
+    assert formats.read(formats.render("jsonl", run).encode())[0].hosts == run.hosts
 
 
 @pytest.fixture

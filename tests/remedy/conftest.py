@@ -647,7 +647,7 @@ PARENT = """\
 import json, os, sys
 import nodevet.fix.commands.apply, nodevet.fix.commands.plan, nodevet.fix.commands.rollback
 import nodevet.fleet.controller.ssh_executor
-import nodevet.fix.rollout.apply, nodevet.fix.approval.verify, nodevet.report
+import nodevet.fix.rollout.apply, nodevet.fix.approval.verify, nodevet.fix.formats
 import nodevet.vet.terminal.output, nodevet.vet.terminal.progress
 import nodevet.fix.use.apply, nodevet.fix.use.plan
 import nodevet.fix.use.rollback, nodevet.fix.use.approve

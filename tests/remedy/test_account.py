@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from nodevet import report
+from nodevet.fix import formats as fix_formats
 from nodevet.fleet.executor import WorkError
 
 CommandRig = Any
@@ -23,7 +23,7 @@ def gone(name: str) -> Callable[..., None]:
 
 def in_doubt(rig: CommandRig, *, nagios: int = 2) -> None:
     """In every format, and by every exit code."""
-    for form in report.formats():
+    for form in fix_formats.formats():
         said = rig.report(form)
         assert said.code == (nagios if form == "nagios" else 3), (form, said)
         words = {"nagios": "CRITICAL", "prometheus": "exit_code 3.0", "junit": "<error"}
@@ -45,13 +45,13 @@ def test_r2_what_is_told_at_the_end_is_what_the_journal_says(
     assert d.outcomes() == {"n1": "changed", "n2": "failed_and_rolled_back", "n3": "refused"}
     (step,) = json.loads(done.out)["hosts"][0]["steps"]
     assert [ran["ok"] for ran in step["ran"]] == [True] * 4 and step["before"] != step["after"]
-    for form in report.formats():
+    for form in fix_formats.formats():
         name = (
             "result"
             if form == "table"
-            else f"result{report.endings()[form]}".removesuffix(report.endings()[form])
+            else f"result{fix_formats.endings()[form]}".removesuffix(fix_formats.endings()[form])
         )
-        assert d.report(form).out == (d.run / f"{name}{report.endings()[form]}").read_text()
+        assert d.report(form).out == (d.run / f"{name}{fix_formats.endings()[form]}").read_text()
     back = d.rollback("--format", "json")
     assert (back.code, back.out) == (0, d.report().out)
 
@@ -128,7 +128,7 @@ def test_r12_what_was_in_doubt_stays_so_until_somebody_looked(
 def test_r2_a_report_of_a_rollback_lists_its_steps(rig: Callable[..., CommandRig]) -> None:
     d = rig("n1")
     d.apply()
-    for form in report.formats():
+    for form in fix_formats.formats():
         if form not in ("nagios", "prometheus"):
             said = d.rollback("--format", form) if form == "table" else d.report(form)
             assert "pages" in said.out and "never" in said.out, (form, said.out)
@@ -151,7 +151,7 @@ def test_r6_a_node_that_apply_never_had_is_told_as_that(rig: Callable[..., Comma
     assert "not attempted" in said.out and "KeyError" not in said.out + said.err
     assert d.outcomes() == {"n1": "rolled_back", "n2": "unchanged"}
     assert d.reached == {"n1"}
-    for form in report.formats():
+    for form in fix_formats.formats():
         assert "not attempted" in d.report(form).out or form in ("prometheus", "junit")
 
 
@@ -163,7 +163,7 @@ def test_r10_every_node_is_in_the_report_of_a_rollback_of_one(
     said = d.rollback("--host", "n1")
     assert said.code == 0 and "n2" in said.out, said
     assert d.outcomes() == {"n1": "rolled_back", "n2": "changed"}
-    for form in report.formats():
+    for form in fix_formats.formats():
         assert "n2" in d.report(form).out, form
     assert d.rollback("--host", "n2").code == 0
     assert d.outcomes() == {"n1": "rolled_back", "n2": "rolled_back"}
@@ -190,7 +190,7 @@ def test_r11_a_resumed_run_says_that_it_was_rolled_back(rig: Callable[..., Comma
     assert "canary failed" not in said.out and "ROLLED BACK  n[1-2]" in said.out
     assert "by `nodevet rollback`" in said.out and not d.reached
     assert d.outcomes() == {"n1": "rolled_back", "n2": "rolled_back"}
-    for form in report.formats():
+    for form in fix_formats.formats():
         assert d.report(form).code == 1, form
 
 
@@ -259,4 +259,4 @@ def test_r2_a_rollback_that_did_nothing_shows_nothing_of_the_one_before(
     assert "never → always" in d.rollback().out
     said = d.rollback()
     assert said.code == 0 and "nothing is left" in said.out, said
-    assert " → always" not in said.out and "  now  " not in said.out
+    assert " → always" not in said.out and "    now" not in said.out

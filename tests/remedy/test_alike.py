@@ -13,15 +13,18 @@ from msgspec.structs import replace
 from nodevet.base.printable import cells
 from nodevet.fix.approval.judge import Standing
 from nodevet.fix.model import Plan, PlannedNode, Step
-from nodevet.fix.plan import alike, render, summary
+from nodevet.fix.plan import alike, summary
 from nodevet.fix.plan.alike import Folded, fold_texts, same_steps, unfold
 from nodevet.fix.plan.render import View
-from nodevet.fix.plan.screen import MORE, screen
+from nodevet.fix.plan_sheet import plan_blocks
 from nodevet.fixing.model import Risk
 from nodevet.resource import Actions, Contents, Resource, RunCommand, State, kept
 from nodevet.resource.file import WriteFile
 from nodevet.resource.gpu import nvidia_smi, setting
 from nodevet.resource.unit import SetUnit
+from nodevet.sheet import terminal
+from nodevet.sheet.model import Sheet
+from nodevet.sheet.text import MORE
 from planned_fleet import capped, proposal, uuids
 
 HOSTS = [f"gpu{n:03}" for n in range(1, 501)]
@@ -35,8 +38,13 @@ def fleet(tmp_path_factory: pytest.TempPathFactory) -> Plan:
     return proposal(tmp_path_factory.mktemp("site"), gpus, governor=slow).plan
 
 
+def drawn(plan: Plan, view: View, contents: Contents = {}.get, width: int | None = None) -> str:
+    blocks = tuple(plan_blocks(plan, view, contents))
+    return terminal.render(Sheet(title="", kind="plan", blocks=blocks), width=width)
+
+
 def shown(plan: Plan, view: View = View.DIFF, width: int | None = None) -> str:
-    return screen(render.show(plan, view, width=width), width=width)
+    return drawn(plan, view, width=width)
 
 
 def given_back(plan: Plan) -> dict[str, list[Actions]]:
@@ -196,7 +204,7 @@ def test_a_line_that_is_wrapped_cannot_pass_for_another() -> None:
     text = "x" * 75 + " " * 4 + "$ reboot" + "y" * 200 + "\n"
     step = one("n1", WriteFile(path="/etc/x", content=text), subjects=())
     for width in (24, 80, 81, 120):
-        rows = screen(render.show(hand_made(nodes, [step]), View.DIFF, width=width), width=width)
+        rows = drawn(hand_made(nodes, [step]), View.DIFF, width=width)
         assert "\n$ reboot" not in rows
         assert all(cells(row) <= width for row in rows.splitlines() if row[:1] in "+-$↪")
         joined = rows.replace(f"\n{MORE}", "")
@@ -271,7 +279,7 @@ def test_a_file_that_is_there_on_some_hosts_is_compared_on_these(tmp_path: Path)
     made = proposal(
         tmp_path, hosts, governor=dict.fromkeys(hosts, "powersave"), held={"n3": held, "n5": held}
     )
-    text = screen(render.show(made.plan, View.DIFF, made.contents.get))
+    text = drawn(made.plan, View.DIFF, made.contents.get)
     assert "## on n[1-2,4]:\n--- /dev/null\n" in text
     assert f"## on n[3,5]:\n--- {path}\n+++ {path}\n@@\n-old\n+# Written by nodevet.\n" in text
     assert text.count("$ systemd-tmpfiles") == 1
@@ -323,7 +331,7 @@ def fstabs(*hosts: str, swap: str = "#/dev/swap", **other: str) -> tuple[Plan, C
 
 def test_files_of_which_each_host_has_its_own_are_one_change() -> None:
     plan, contents = fstabs(*(f"n{n}" for n in range(1, 101)))
-    text = screen(render.show(plan, View.DIFF, contents))
+    text = drawn(plan, View.DIFF, contents)
     assert (
         "# x on 100 hosts: n[1-100] (b)\n## risk live; wrong\n-x: 1\n+x: 2\n"
         "## the lines around these, which stay, differ between the hosts; see --full\n"
@@ -337,7 +345,7 @@ def test_files_of_which_each_host_has_its_own_are_one_change() -> None:
 def test_a_line_that_is_changed_otherwise_on_one_host_is_shown_with_its_name() -> None:
     for other in ("/dev/other", "#/dev/swap\n/dev/more", ""):
         plan, contents = fstabs("n1", "n2", "n3", n2=other)
-        text = screen(render.show(plan, View.DIFF, contents))
+        text = drawn(plan, View.DIFF, contents)
         assert "# x on 2 hosts: n[1,3] (b)\n" in text and "# x on n2 (b)\n" in text
         steps = same_steps(plan, contents)
         found = {host: each.actions(host) for each in steps for host in each.hosts}

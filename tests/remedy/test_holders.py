@@ -13,11 +13,11 @@ from msgspec.structs import replace
 from nodevet.checking.judge import judge
 from nodevet.evidence.document import decode
 from nodevet.fix import model
-from nodevet.fix.plan import plan_file, render
+from nodevet.fix.plan import plan_file
 from nodevet.fix.plan.candidates import Rules, VettedNode, draft
 from nodevet.fix.plan.planner import FixStates, make
 from nodevet.fix.plan.render import View
-from nodevet.fix.plan.screen import screen
+from nodevet.fix.plan_sheet import plan_blocks
 from nodevet.fix.settings import Rollout
 from nodevet.fixing.model import Risk
 from nodevet.fixing.result import Outcome, Refusal
@@ -25,6 +25,8 @@ from nodevet.fleet.executor import Acted
 from nodevet.model import HostReport, Status
 from nodevet.resource import Resource, RunCommand, State
 from nodevet.resource.unit import SetUnit
+from nodevet.sheet import terminal
+from nodevet.sheet.model import Sheet
 
 World = Any
 DCGM = "nvidia-dcgm.service"
@@ -130,7 +132,10 @@ def planned(w: World, holders: str = "") -> Any:
 
 
 def told(plan: Any) -> str:
-    return "".join(screen(render.show(plan, view)) for view in View)
+    return "".join(
+        terminal.render(Sheet(title="", kind="", blocks=tuple(plan_blocks(plan, view, {}.get))))
+        for view in View
+    )
 
 
 def test_d22_dcgm_is_stopped_and_started_around_the_step_and_the_plan_says_so(node: Any) -> None:

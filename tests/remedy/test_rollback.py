@@ -9,8 +9,9 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from nodevet import report
 from nodevet.evidence.document import Evidence, decode
+from nodevet.fix import formats as fix_formats
+from nodevet.fix.formats import render as rendered
 from nodevet.fix.journal.account import account
 from nodevet.fix.journal.journal import read
 from nodevet.fix.journal.records import StepState
@@ -314,8 +315,8 @@ def test_r3_a_mode_that_came_into_force_is_pending_once_it_is_put_back(
     assert result.outcome is Outcome.PENDING and "in force after a reboot" in result.why, result
     told = account(plan, read(w.folder / "run"))
     assert told.hosts[0].outcome is Outcome.PENDING
-    for form in report.formats():
-        text = report.render(form, told)
+    for form in fix_formats.formats():
+        text = rendered(form, told)
         assert "pending" in text.lower(), form
         assert "in force after a reboot" in text or form == "prometheus", form
     resumed = account(plan, read(w.folder / "run"), kind="apply")

@@ -2,6 +2,7 @@
 
 import base64
 import re
+from collections.abc import Iterable
 from typing import Any
 
 import pytest
@@ -13,7 +14,7 @@ from nodevet.fix.plan import render, unplanned
 from nodevet.fix.plan.candidates import Left, Withheld
 from nodevet.fix.plan.planner import Proposal
 from nodevet.fix.plan.render import View
-from nodevet.fix.plan.screen import screen
+from nodevet.fix.plan_sheet import plan_blocks
 from nodevet.fix.settings import Rollout
 from nodevet.fixing.model import Risk
 from nodevet.model import Finding, HostReport, Status, Subject, fail
@@ -21,6 +22,9 @@ from nodevet.resource import Action, Resource, RunCommand, State, kernel
 from nodevet.resource.file import WriteFile
 from nodevet.resource.kernel import WriteKernel
 from nodevet.resource.unit import SetUnit
+from nodevet.sheet import terminal
+from nodevet.sheet.host_rows import table
+from nodevet.sheet.model import AnyBlock, Sheet
 from nodevet.sheet.text import nodeset
 
 
@@ -53,16 +57,24 @@ def plan(*steps: Step, conflicts: tuple[Conflict, ...] = ()) -> Plan:
     )
 
 
+def drawn(blocks: Iterable[AnyBlock], *, colour: bool = False) -> str:
+    return terminal.render(Sheet(title="", kind="plan", blocks=tuple(blocks)), colour=colour)
+
+
+def nothing(sha256: str) -> None:
+    """Contents that are not known."""
+
+
 def folded(plan: Plan) -> str:
-    return screen(render.show(plan, View.FOLD))
+    return drawn(plan_blocks(plan, View.FOLD, nothing))
 
 
 def diff(plan: Plan) -> str:
-    return screen(render.show(plan, View.DIFF))
+    return drawn(plan_blocks(plan, View.DIFF, nothing))
 
 
 def rest(proposal: Proposal) -> str:
-    return screen(unplanned.rest(proposal))
+    return drawn(unplanned.rest(proposal))
 
 
 GPUS = tuple(f"GPU {n}" for n in range(8))
@@ -362,7 +374,7 @@ def test_what_is_not_planned_is_told_with_its_reason() -> None:
 
 def test_the_conclusion_of_nothing_to_do() -> None:
     assert unplanned.conclusion(Proposal(plan=plan())) == "Nothing to do"
-    assert unplanned.rest(Proposal(plan=plan())) == []
+    assert [*unplanned.rest(Proposal(plan=plan()))] == []
     left = Proposal(plan=plan(), left=(Left(host="n", finding=finding("a", "1")),))
     assert unplanned.conclusion(left) == "Nothing to do: what fails has no fix that is allowed"
 
@@ -372,12 +384,12 @@ def test_hosts_are_cut_before_reasons() -> None:
     why = "conflict: kernel /sys/a is also managed by unit tuned.service, /etc/cron.d/power:3"
     found = tuple(Conflict(host=h, fix="power_limit", why=why, advice="disable it") for h in hosts)
     for width in (40, 80, 120):
-        rows = [*render.conflicts(found, width)]
+        rows = [*table(render.conflicts(found), width, "  ")]
         assert all(cells(row) <= width for row in rows)
-        assert rows[1].startswith("  power_limit  gpu[1,8,15,")
-        assert rows[1].endswith("… (129 hosts)")
-        assert " ".join(row.strip() for row in rows[2:]) == f"{why}; advice: disable it"
-    (_, row) = render.conflicts(found)
+        assert rows[0].startswith("  power_limit  gpu[1,8,15,")
+        assert rows[0].endswith("… (129 hosts)")
+        assert " ".join(row.strip() for row in rows[1:]) == f"{why}; advice: disable it"
+    (row,) = table(render.conflicts(found))
     assert nodeset(hosts) in row and row.endswith(f"{why}; advice: disable it")
 
 
@@ -387,10 +399,7 @@ def test_reasons_that_differ_in_a_gpu_are_one() -> None:
         Conflict(host=f"n{n}", fix="x", why=f"conflict: gpu {uuid.format(n)}:power_limit_mw")
         for n in (1, 2)
     )
-    assert [*render.conflicts(found)] == [
-        "Not planned:",
-        "  x  n[1-2]  conflict: gpu GPU-…:power_limit_mw",
-    ]
+    assert [*table(render.conflicts(found))] == ["x  n[1-2]  conflict: gpu GPU-…:power_limit_mw"]
 
 
 def test_many_present_values_are_few_rows() -> None:
@@ -404,10 +413,10 @@ def test_many_present_values_are_few_rows() -> None:
     ("risk", "code"), [(Risk.LIVE, ""), (Risk.DRAIN, "33"), (Risk.REBOOT, "31")]
 )
 def test_a_risk_that_ends_jobs_is_coloured(risk: Risk, code: str) -> None:
-    lines = render.show(plan(step(risk=risk)), View.FOLD)
-    plain, colour = screen(lines), screen(lines, colour=True)
+    blocks = [*plan_blocks(plan(step(risk=risk)), View.FOLD, nothing)]
+    plain, colour = drawn(blocks), drawn(blocks, colour=True)
     told = f"risk {risk.value}"
-    assert colour.count("\x1b") == (4 if code else 0)
+    assert colour.count("\x1b") == (2 if code else 0)
     assert (f"\x1b[{code}m{told}\x1b[0m" in colour) is bool(code)
     assert re.sub(r"\x1b\[[0-9]*m", "", colour) == plain
 

@@ -20,8 +20,10 @@ from nodevet.document.json_schema import kinds
 from nodevet.fix.journal import journal, owner
 from nodevet.fix.journal.journal import RunBegin
 from nodevet.fix.journal.owner import Controller
-from nodevet.fix.terminal.status_text import text
-from nodevet.fix.use.status import RunStanding, newest, status
+from nodevet.fix.standing import RunStanding
+from nodevet.fix.status_sheet import status_sheet
+from nodevet.fix.use.status import newest, status
+from nodevet.sheet.terminal import render
 
 GONE = 4194304  # above the largest process id that Linux gives
 
@@ -225,5 +227,5 @@ def test_who_is_at_a_run(rig: Callable[..., Any], monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(owner, "controller", lambda *_: (Controller.UNKNOWN, "ask ops9"))
     found = status(d.run)
     assert (found.standing, found.exit_code) == (RunStanding.UNKNOWN, 3)
-    shown = text(found, now=datetime.now(timezone.utc))
+    shown = render(status_sheet(found, now=datetime.now(timezone.utc)))
     assert f"if its controller is gone: nodevet apply --resume {d.run}" in shown

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from nodevet import report
+from nodevet.fix import formats as fix_formats
 
 CommandRig = Any
 EVIL = "/etc/cron.d/evil"
@@ -81,7 +81,7 @@ def test_r13_a_rollback_restores_only_what_the_signed_plan_says_was_there(
         other = ({"n1", "n2"} - {host}).pop()
         assert d.outcomes() == {host: "unknown", other: "rolled_back"}
         assert "look at it by hand" in d.report("table").out
-        for form in report.formats():
+        for form in fix_formats.formats():
             assert d.report(form).code == (2 if form == "nagios" else 3), form
 
 

@@ -200,7 +200,7 @@ def test_every_report_accounts_for_every_node(story: Story) -> None:
         }
         assert listed == {name: Outcome(outcome).words for name, outcome in told.outcomes.items()}
         for nodes, outcome in folded.items():
-            assert f"| {outcome} | `{nodes}` |" in told.texts["md"]
+            assert f"| `{outcome}` | `{nodes}` |" in told.texts["md"]
             assert nodes in told.texts["html"] and outcome in told.texts["html"]
         for outcome, number in Counter(told.outcomes.values()).items():
             words = f"{number} {Outcome(outcome).words}"

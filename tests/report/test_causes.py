@@ -5,9 +5,9 @@ from xml.etree import ElementTree
 import msgspec
 import pytest
 
-from nodevet import report
 from nodevet.checking.changes import Marks
 from nodevet.model import NODE, Severity, Subject, Verdict, fail, unknown
+from nodevet.vet import formats
 from nodevet.vet.findings import fold
 from nodevet.vet.findings.causes import causes_of, follows_from
 from nodevet.vet.formats import diff
@@ -53,7 +53,7 @@ def test_what_follows_counts_as_before(make):
 
 def test_junit_has_one_failure_for_one_fault_and_says_of_the_rest_what_it_follows_from(make):
     run = make.run_of(make.vetted("gpu1", without_a_driver()))
-    suite = ElementTree.fromstring(report.render("junit", run)).find("testsuite")
+    suite = ElementTree.fromstring(formats.render("junit", run)).find("testsuite")
     assert (suite.get("tests"), suite.get("failures"), suite.get("errors")) == ("7", "1", "0")
     told = [each.get("message") for each in suite.iter("skipped")]
     assert f"follows from kernel_modules module nvidia: unknown: {WHY}" in told
@@ -72,12 +72,12 @@ def test_a_diff_has_one_hunk_for_one_fault(make):
 def test_other_reports_name_a_missing_driver_once(make, form, times):
     """Markdown in its table and in its diff."""
     run = make.run_of(make.vetted("gpu1", without_a_driver()))
-    assert report.render(form, run).count("NVML_ERROR_DRIVER_NOT_LOADED") == times
+    assert formats.render(form, run).count("NVML_ERROR_DRIVER_NOT_LOADED") == times
 
 
 def test_json_keeps_all_and_what_follows_says_so(make):
     run = make.run_of(make.vetted("gpu1", without_a_driver()))
-    (host,) = msgspec.json.decode(report.render("json", run))["hosts"]
+    (host,) = msgspec.json.decode(formats.render("json", run))["hosts"]
     assert len(host["findings"]) == 7
     assert [each.get("cause") for each in host["findings"]].count(None) == 3
 

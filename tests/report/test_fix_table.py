@@ -8,6 +8,8 @@ import pytest
 from msgspec.structs import replace
 
 from nodevet.base.printable import cells
+from nodevet.fix.formats import FixRun
+from nodevet.fix.formats import render as rendered
 from nodevet.fix.next_steps import next_steps
 from nodevet.fixing.model import Risk
 from nodevet.fixing.result import (
@@ -24,13 +26,18 @@ from nodevet.fixing.result import (
     StepResult,
 )
 from nodevet.model import Value
-from nodevet.report import render
 from nodevet.resource import Resource, RunCommand, State
 
 UNIT = "/etc/systemd/system/nodevet-power-limit.service"
 OLD = "[Unit]\nAfter=a.service\n[Service]\nExecStart=/bin/old\n"
 NEW = "[Unit]\nAfter=a.service\n[Service]\nExecStart=/bin/new\n"
 TEXTS = {hashlib.sha256(text.encode()).hexdigest(): text.encode() for text in (OLD, NEW)}
+
+
+def render(
+    form: str, result: Result, *, colour: bool = False, width: int | None = None, **run: Any
+) -> str:
+    return rendered(form, result, FixRun(**run), colour=colour, width=width)
 
 
 def uuid(number: int) -> str:
@@ -86,8 +93,8 @@ def test_500_alike_hosts_are_one_screen() -> None:
     text = render("table", run(hosts), contents=TEXTS.get, width=100)
     assert text.startswith("CHANGED  gpu[001-500]\n\ngpu[001-500] (canary: gpu001)\n")
     assert len(text.splitlines()) <= 24, text
-    assert "      ran  nvidia-smi -i GPU-… -pl 700 ×8\n" in text
-    assert "      now  gpu GPU-…:power_limit_mw: 500 W → 700 W ×8\n" in text
+    assert "    ran    nvidia-smi -i GPU-… -pl 700 ×8\n" in text
+    assert "    now    gpu GPU-…:power_limit_mw: 500 W → 700 W ×8\n" in text
 
 
 def test_what_only_some_hosts_have_names_them() -> None:
@@ -138,7 +145,7 @@ def test_what_a_file_holds_ends_no_block_of_markdown() -> None:
     texts = dict(TEXTS) | {hashlib.sha256(hostile.encode()).hexdigest(): hostile.encode()}
     step = replace(power("n1", 1), after=(file(hostile),), before=(file(OLD),))
     text = render("markdown", run([host("n1", Outcome.CHANGED, step)]), contents=texts.get)
-    assert "    `````diff\n" in text
+    assert "\n`````diff\n" in text
     assert "\n# a heading" not in text
 
 
@@ -146,12 +153,15 @@ def test_contents_of_changed_files_are_a_diff() -> None:
     text = render("table", run([changed("n1", 1), changed("n2", 2)]), contents=TEXTS.get)
     assert (
         f"""\
-      now  file {UNIT}: changed
-           @@ -2,3 +2,3 @@
-            After=a.service
-            [Service]
-           -ExecStart=/bin/old
-           +ExecStart=/bin/new
+    now    file {UNIT}: changed
+    now    gpu GPU-…:power_limit_mw: 500 W → 700 W ×8
+
+    file {UNIT}
+    @@ -2,3 +2,3 @@
+     After=a.service
+     [Service]
+    -ExecStart=/bin/old
+    +ExecStart=/bin/new
 """
         in text
     )
@@ -177,8 +187,8 @@ def test_lines_fit_the_terminal(width: int) -> None:
 def test_colours_tell_outcomes_apart_and_a_diff() -> None:
     hosts = [changed("n1", 1), host("n2", Outcome.ROLLBACK_FAILED, why="odd\x1b[2K")]
     text = render("table", run(hosts), colour=True, contents=TEXTS.get)
-    assert "\x1b[31mROLLBACK FAILED  \x1b[0mn2  odd\\x1b[2K" in text
-    assert "\x1b[32mCHANGED          \x1b[0mn1" in text
+    assert "\x1b[31mROLLBACK FAILED\x1b[0m  n2  odd\\x1b[2K" in text
+    assert "\x1b[32mCHANGED\x1b[0m          n1" in text
     assert "\x1b[31m-ExecStart=/bin/old\x1b[0m" in text
     assert "\x1b[32m+ExecStart=/bin/new\x1b[0m" in text
     assert "\x1b" not in render("table", run(hosts), contents=TEXTS.get)

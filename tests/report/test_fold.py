@@ -8,7 +8,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from nodevet import report
 from nodevet.base.printable import cells, cut, plain
 from nodevet.model import (
     Finding,
@@ -25,6 +24,7 @@ from nodevet.model import (
     unknown,
 )
 from nodevet.sheet.text import cut_pair, name, nodeset, pad, wrap
+from nodevet.vet import formats
 from nodevet.vet.findings import fold, words
 
 QUICK = settings(deadline=None, max_examples=50)
@@ -342,7 +342,7 @@ def test_e19_what_came_back_after_a_fix_is_told_with_the_plan(make):
     assert line.remark == "came back on 2 of 3 after the fix by plan 5f1c00aa, plan 0b2d"
     (line,) = fold.lines(came_back(make, "a\x1b[31m"))
     assert "\x1b" not in line.remark
-    told = report.render("junit", came_back(make, "5f1c00aa"))
+    told = formats.render("junit", came_back(make, "5f1c00aa"))
     assert "new, came back after the fix by plan 5f1c00aa" in told
 
 

@@ -9,13 +9,13 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from nodevet import report
 from nodevet.base.printable import cells
 from nodevet.baseline import load_resolved
 from nodevet.checking.catalog import Catalog
 from nodevet.checking.judge import judge
 from nodevet.evidence.document import decode
 from nodevet.model import HostReport, Run, Status, Verdict
+from nodevet.vet import formats
 
 REPO = Path(__file__).parents[2]
 CATALOG = Catalog()
@@ -128,7 +128,7 @@ def run() -> Run:
 
 @pytest.mark.parametrize("width", [120, 200, None])
 def test_forty_hosts_with_two_mixes_of_faults_are_four_rows(run: Run, width: int | None) -> None:
-    text = report.render("table", run, width=width)
+    text = formats.render("table", run, width=width)
     lines = text.split("\n\n")[1].splitlines()
     rows = [line.split()[:2] for line in lines if not line.startswith(" ")]
     checks = ["ecc_errors", "gpu_lost", "pcie_link", "throttle_reasons"]
@@ -138,7 +138,7 @@ def test_forty_hosts_with_two_mixes_of_faults_are_four_rows(run: Run, width: int
 
 
 def test_nothing_of_it_is_left_out_of_the_saved_run(run: Run) -> None:
-    saved, _ = report.read(report.render("json", run))
+    saved, _ = formats.read(formats.render("json", run))
     assert saved == run
     failed = [f for host in saved.hosts for f in host.findings if f.verdict is Verdict.FAIL]
     serials = {(finding.details or {}).get("serial") for finding in failed}

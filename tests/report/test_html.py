@@ -12,12 +12,14 @@ from browser import chromium, needs_chromium
 from msgspec.structs import replace
 from remembered import remembered
 
-from nodevet import report
+from nodevet.fix.formats import FixRun
+from nodevet.fix.formats import render as rendered
 from nodevet.fixing.model import Risk
 from nodevet.fixing.result import HostResult, Outcome, Ran, Result, StepResult
 from nodevet.model import HostFacts, Subject, fail
 from nodevet.resource import Resource, RunCommand, State, kept
 from nodevet.sheet.text import name
+from nodevet.vet import formats
 
 pytestmark = needs_chromium
 
@@ -131,13 +133,13 @@ def racks(make):
 @pytest.fixture(scope="module")
 def pages(tmp_path_factory, cases, previous, fleet, fixed, make):
     folder = tmp_path_factory.mktemp("pages")
-    made = {name: report.render("html", run) for name, run in cases.items()}
-    made["since"] = report.render("html", remembered(cases["mixed"], previous))
-    made["fleet"] = report.render("html", fleet)
-    made["fixes"] = report.render("html", fixed)
+    made = {name: formats.render("html", run) for name, run in cases.items()}
+    made["since"] = formats.render("html", remembered(cases["mixed"], previous))
+    made["fleet"] = formats.render("html", fleet)
+    made["fixes"] = rendered("html", fixed)
     result, contents = rollout()
-    made["rollout"] = report.render("html", result, contents=contents.get, folder="runs/7f3a91c2-1")
-    made["racks"] = report.render("html", racks(make))
+    made["rollout"] = rendered("html", result, FixRun(contents.get, "runs/7f3a91c2-1"))
+    made["racks"] = formats.render("html", racks(make))
     for page, text in made.items():
         (folder / f"{page}.html").write_text(text, encoding="utf-8")
     return folder
@@ -175,12 +177,20 @@ class Page:
         return self.browser.find_element("css selector", selector)
 
     def hosts(self):
+        """The hosts that are shown, those that are folded among them."""
         return self.script(
-            "[...document.querySelectorAll('#matrix tbody a')].map(a => a.textContent)"
+            "(() => { const all = what => [...document.querySelectorAll(`#matrix tbody ${what}`)];"
+            " for (let fold; (fold = all('a.fold')[0]);) fold.click();"
+            " return all('a').map(link => link.textContent); })()"
         )
 
+    def folded(self):
+        """The rows as they are shown."""
+        rows = "document.querySelectorAll('#matrix tbody th')"
+        return self.script(f"[...{rows}].map(row => row.textContent.replace(/\\s+/g, ' ').trim())")
+
     def lines(self):
-        rows = "document.querySelectorAll('#lines tbody tr')"
+        rows = "document.querySelectorAll('#lines tbody tr:not([hidden])')"
         return self.script(f"[...{rows}].map(row => row.innerText)")
 
     def shown(self):
@@ -211,13 +221,59 @@ def test_totals_and_differences_come_first(page):
     assert len(here.lines()) == 10
     first = " ".join(here.lines()[0].split())
     assert first.startswith(
-        "fail power_limit 500 W, expected 700 W gpu[001-004,007] 5 hosts, 40 GPUs"
+        "fail power_limit 500 W, expected 700 W 5 hosts gpu[001-004,007] 40 GPUs"
     )
     assert "Advice: reseat the riser" in here.lines()[1]
     top = "document.querySelector('{}').getBoundingClientRect().top"
-    assert here.script(f"{top.format('#matrix')} < {top.format('#lines')}")
+    assert here.script(f"{top.format('#lines')} < {top.format('#matrix')}")
     assert len(here.hosts()) == 128
     assert here.hosts()[0] == "gpu001"
+
+
+def test_hosts_that_look_alike_are_one_row_until_it_is_opened(page):
+    here = page("mixed")
+    rows = here.folded()
+    assert len(rows) == 11
+    assert rows[0] == "5 hosts gpu[001-004,007]" and rows[-1].startswith("81 hosts gpu[005-006,")
+    assert len(here.script("[...document.querySelectorAll('#matrix tbody .outcome')]")) == 11
+    here.find("#matrix a.fold").click()
+    assert here.folded()[:5] == ["gpu001", "gpu002", "gpu003", "gpu004", "gpu007"]
+    assert here.focused() == "gpu001"
+    here = page("mixed", "#host=gpu033")
+    assert "gpu033" in here.folded() and "32 hosts gpu[031-062]" not in here.folded()
+
+
+def test_checks_that_are_ok_everywhere_are_hidden_and_counted(page):
+    here = page("racks")
+    shown = "[...document.querySelectorAll('#matrix .named')].filter(e => e.offsetWidth).length"
+    assert here.script(shown) == 3
+    assert here.find("#fine").text == "6 checks ok on all hosts, 1 not applicable: show"
+    here.find("#fine").click()
+    assert here.script(shown) == 10 and here.fragment() == "#all=1"
+    assert "4 checks ok wherever they were judged, 1 not" in page("mixed").find("#fine").text
+    here = page("mixed", "#check=numa_locality")
+    assert here.script(shown) == 9 and here.find("#fine").text.endswith("hide")
+
+
+@pytest.mark.parametrize("which", ["mixed", "since", "racks"])
+def test_a_phone_shows_the_first_difference_and_every_outcome(which, page, browser):
+    metrics = {"width": 390, "height": 844, "deviceScaleFactor": 1, "mobile": False}
+    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
+    try:
+        here = page(which)
+        row = "document.querySelector('#lines tbody tr').getBoundingClientRect()"
+        assert here.script(f"{row}.top > 0 && {row}.bottom < innerHeight")
+        here.script("(document.getElementById('matrix').scrollTo(500, 0), 1)")
+        hidden = here.script(
+            "(() => { const box = document.getElementById('matrix').getBoundingClientRect();"
+            " const tags = [...document.querySelectorAll('#matrix tbody .outcome .tag')];"
+            " return tags.filter(tag => { const r = tag.getBoundingClientRect();"
+            " return !r.width || r.left < box.left || r.right > box.right; }).length; })()"
+        )
+        assert hidden == 0
+        assert here.script("document.documentElement.scrollWidth <= innerWidth")
+    finally:
+        browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
 
 
 def test_the_outcome_filters(page):
@@ -263,7 +319,7 @@ def test_search_by_host_value_and_uuid(page):
 
 def test_a_line_shows_its_hosts(page):
     here = page("mixed")
-    here.find("#lines a[data-line='0']").click()
+    here.find("#lines a").click()
     assert here.hosts() == ["gpu001", "gpu002", "gpu003", "gpu004", "gpu007"]
     assert here.shown() == "5 of 128 hosts shown: fail power_limit 500 W, expected 700 W"
 
@@ -295,6 +351,7 @@ def test_a_deep_link_to_a_host_opens_it(page):
 
 def test_back_closes_the_host_and_a_changed_address_is_followed(page):
     here = page("mixed", "#verdict=fail")
+    assert here.hosts()[0] == "gpu001"
     here.find("#matrix tbody a").click()
     assert here.fragment() == "#verdict=fail&host=gpu001"
     here.browser.back()
@@ -308,6 +365,8 @@ def test_back_closes_the_host_and_a_changed_address_is_followed(page):
 
 def test_a_cell_leads_to_its_check(page):
     here = page("mixed")
+    assert here.hosts()
+    here.script("(document.getElementById('matrix').scrollTo(0, 0), 1)")
     here.find("#matrix td.fail").click()
     assert here.focused().startswith("power_limit")
 
@@ -319,6 +378,8 @@ def test_keyboard(page):
     here.keys("/")
     assert here.script("document.activeElement.id") == "q"
     here.keys("gpu03", Keys.ARROW_DOWN)
+    assert here.focused() == "9 hosts"
+    here.keys(Keys.ENTER)
     assert here.focused() == "gpu031"
     here.keys(Keys.ARROW_DOWN, Keys.ARROW_DOWN, Keys.ARROW_UP)
     assert here.focused() == "gpu032"
@@ -331,7 +392,7 @@ def test_keyboard(page):
     assert not here.find("#panel").is_displayed()
     assert here.focused() == "gpu032"
     here.keys(Keys.END)
-    assert here.focused() == here.hosts()[-1]
+    assert here.focused() == here.hosts()[-1] == "gpu030"
     here.keys("/", Keys.ESCAPE)
     assert here.script("document.getElementById('q').value") == ""
     assert len(here.hosts()) == 128
@@ -364,8 +425,9 @@ def test_it_can_be_read_without_seeing_it(page):
 
 def test_what_is_new_is_marked_and_can_be_filtered(page):
     here = page("since")
-    assert here.find(".since h2").text == "Since 2026-07-13 02:00:04+02:00"
-    assert "Fixed 1\ngpu060" in here.find(".since").text
+    since = here.find("main > section").text
+    assert since.startswith("Since 2026-07-13 02:00:04+02:00\nNew since last run: 73")
+    assert "fixed 1 gpu060" in since
     here.find("#new").click()
     assert "gpu002" not in here.hosts()
     assert {"gpu013", "gpu124"} <= set(here.hosts())
@@ -476,35 +538,40 @@ def test_without_script_the_table_is_there(browser, pages, cases):
     browser.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": True})
     try:
         browser.get((pages / "mixed.html").as_uri())
-        text = browser.find_element("css selector", "noscript pre").text
+        rows = browser.find_elements("css selector", "#lines tbody tr")
+        told = [" ".join(row.text.split()) for row in rows]
     finally:
         browser.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": False})
-    assert text.strip() == report.render("table", cases["mixed"]).strip()
+    assert len(told) == 10
+    assert "fail power_limit 500 W, expected 700 W 5 hosts gpu[001-004,007] 40 GPUs" in told[0]
+    assert "probe failed python3: command not found gpu123" in told[8]
 
 
 def test_a_page_of_hostile_fixes_shows_its_hosts_and_runs_nothing_of_them(page, fixed):
     here = page("fixes")
-    assert sorted(here.hosts()) == sorted(name(host.host) for host in fixed.hosts)
-    assert here.hosts()[-1] == "gpu001"
+    shown = here.find("main").text
+    assert all(name(host.host) in shown for host in fixed.hosts)
     assert here.script("document.scripts.length") == 2
     assert here.script("document.querySelectorAll('img, b[onclick], iframe, svg').length") == 0
 
 
-def test_a_page_of_fixes_has_the_design_of_a_page_of_checks(page):
+def test_a_page_of_fixes_tells_outcomes_hosts_steps_and_files(page):
     here = page("rollout")
     assert here.find("h1").text == "1 of 12 hosts: failed and rolled back"
-    assert here.hosts()[:3] == ["gpu011", "gpu012", "gpu001"]
-    lines = here.lines()
-    assert len(lines) == 3
-    assert "power_limit 490 W → 700 W on GPU 0-7" in lines[2] and "gpu[001-010]" in lines[2]
-    here.find("#matrix tbody tr:nth-child(3) a").click()
-    panel = here.find("#panel").text
-    assert "490 W → 700 W · risk live" in panel
-    assert "The check says ok: GPU 0-7" in panel
-    assert "power limit GPU 0-7 490 W 700 W" in " ".join(panel.split())
-    assert "before\nold\nafter\nnew" in panel
-    assert "700000" not in panel and "GPU-3:power_limit_mw" not in panel
-    assert here.find("#command").text == "nodevet rollback runs/7f3a91c2-1"
+    rows = here.find(".rows tbody").find_elements("css selector", "tr")
+    assert [row.text for row in rows] == [
+        "failed and rolled back gpu011 the driver refused",
+        "refused gpu012 in use by python",
+        "changed gpu[001-010]",
+    ]
+    text = " ".join(here.find("main").text.split())
+    assert "gpu[001-010] (canary: gpu001)" in text
+    assert "power_limit 490 W → 700 W on GPU 0-7 changed" in text and "check ok: GPU 0-7" in text
+    assert here.find("main .code .before").text == "-old"
+    assert "Undo nodevet rollback runs/7f3a91c2-1" in text
+    panel = " ".join(page("rollout", "#host=gpu001").find("#panel").text.split())
+    assert "490 W → 700 W on GPU 0-7" in panel and "risk live" in panel, panel
+    assert "check ok: GPU 0-7" in panel and "-old +new" in panel
     here.choose("verdict", "refused")
     assert here.hosts() == ["gpu012"]
 
@@ -516,11 +583,14 @@ COLOUR = "getComputedStyle(document.querySelector('{}')).color.match(/\\d+/g).ma
 def test_what_is_expected_is_green_and_what_is_there_red(scheme, page, browser):
     emulated = {"features": [{"name": "prefers-color-scheme", "value": scheme}]}
     browser.execute_cdp_cmd("Emulation.setEmulatedMedia", emulated)
-    for which, good, bad in (("racks", ".expected", ".actual"), ("rollout", ".after", ".before")):
+    for which, good, bad in (
+        ("racks", "#panel .diff .expected", "#panel .diff .actual"),
+        ("rollout", ".code .after", ".code .before"),
+    ):
         here = page(which, "#host=gpu004")
-        red, green, _ = here.script(COLOUR.format(f"#panel .diff {good}"))
+        red, green, _ = here.script(COLOUR.format(good))
         assert green > red
-        red, green, _ = here.script(COLOUR.format(f"#panel .diff {bad}"))
+        red, green, _ = here.script(COLOUR.format(bad))
         assert red > green
 
 
@@ -603,11 +673,6 @@ def test_hosts_commands_and_findings_can_be_copied(page):
     assert buttons["Copy JSON"].text == "Copied"
     row = here.find("#lines tbody .copy")
     assert copied(here, row) in ("gpu002", "gpu003", "gpu004")
-    here = page("rollout", "#host=gpu001")
-    button = here.script(
-        "[...document.querySelectorAll('#panel .copy')].find(b => b.textContent == 'Copy actions')"
-    )
-    assert copied(here, button).splitlines()[0] == "nvidia-smi -i GPU-0 -pl 700"
 
 
 def test_a_page_without_a_clipboard_copies_by_hand(page):
@@ -626,10 +691,12 @@ COVERED = """(() => {
   const cells = [...document.querySelectorAll('#matrix thead th button, #matrix thead .outcome')];
   const seen = cells.map(cell => [cell, cell.getBoundingClientRect()]).filter(([, r]) =>
     r.width && r.top >= 0 && r.bottom <= innerHeight && r.left >= box.left && r.right <= box.right);
-  const corner = document.querySelector('#matrix thead .host').getBoundingClientRect();
+  const heads = [...document.querySelectorAll('#matrix thead th')];
+  const sticky = heads.filter(head => getComputedStyle(head).left !== 'auto');
+  const corner = sticky.at(-1).getBoundingClientRect();
   return [seen.length, seen.filter(([cell, r]) => {
     const x = (r.left + r.right) / 2, y = (r.top + r.bottom) / 2;
-    if (!cell.closest('.host') && x < corner.right) return false;
+    if (!sticky.includes(cell.closest('th')) && x < corner.right) return false;
     const top = document.elementFromPoint(x, y);
     return !cell.closest('th').contains(top);
   }).map(([cell]) => cell.textContent)];
@@ -637,15 +704,14 @@ COVERED = """(() => {
 
 
 @pytest.mark.parametrize("width", [1440, 390])
-@pytest.mark.parametrize("which", ["fleet", "rollout"])
-def test_nothing_covers_the_head_of_the_matrix(which, width, page, browser):
+def test_nothing_covers_the_head_of_the_matrix(width, page, browser):
     height = 900
     metrics = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False}
     browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
     try:
-        here = page(which)
+        here = page("fleet")
         head = here.script("document.querySelector('#matrix thead').getBoundingClientRect().top")
-        for down in (0, head / 2, max(0, head - 5)):
+        for down in (max(0, head - above) for above in (600, 300, 5)):
             here.script(f"(window.scrollTo(0, {down}), 1)")
             for inside, across in ((0, 0), (700, 0), (700, 90)):
                 here.script(f"(document.getElementById('matrix').scrollTo({across}, {inside}), 1)")
@@ -675,7 +741,7 @@ def test_no_word_is_broken_in_its_middle(page):
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize(
     ("which", "fragment"),
-    [("racks", ""), ("racks", "#host=gpu003&by=1"), ("rollout", ""), ("rollout", "#host=gpu001")],
+    [("racks", ""), ("racks", "#host=gpu003&by=1"), ("rollout", "")],
 )
 def test_axe_finds_nothing(which, fragment, scheme, page, browser):
     package = pytest.importorskip("axe_playwright_python", reason="axe-core is not installed")

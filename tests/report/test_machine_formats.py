@@ -8,8 +8,9 @@ from junitparser import Error, Failure, JUnitXml, Skipped
 from markdown_it import MarkdownIt
 from prometheus_client.parser import text_string_to_metric_families
 
-from nodevet import report
 from nodevet.model import Severity, Status, compare, fail, unknown
+from nodevet.sheet import plugin
+from nodevet.vet import formats
 from nodevet.vet.findings.causes import follows_from
 from nodevet.vet.formats import nagios, prometheus
 
@@ -19,7 +20,7 @@ CASES = ("healthy", "mixed", "one", "empty", "interrupted", "hostile")
 @pytest.mark.parametrize("case", CASES)
 def test_junit_has_a_suite_per_host_and_a_case_per_finding(case, cases):
     run = cases[case]
-    text = report.render("junit", run)
+    text = formats.render("junit", run)
     ElementTree.fromstring(text)
     xml = JUnitXml.fromstring(text)
     suites = list(xml)
@@ -40,7 +41,7 @@ def test_junit_has_a_suite_per_host_and_a_case_per_finding(case, cases):
 
 def series(run):
     found = {}
-    for family in text_string_to_metric_families(report.render("prometheus", run)):
+    for family in text_string_to_metric_families(formats.render("prometheus", run)):
         assert family.documentation
         for sample in family.samples:
             key = (sample.name, frozenset(sample.labels.items()))
@@ -75,7 +76,7 @@ def test_prometheus_says_what_the_run_says(cases):
 
 
 def test_prometheus_survives_a_start_that_is_no_time(make):
-    assert "nodevet_run_timestamp_seconds" not in report.render(
+    assert "nodevet_run_timestamp_seconds" not in formats.render(
         "prometheus", make.run_of(started="yesterday\n# HELP x")
     )
 
@@ -106,7 +107,7 @@ def test_nagios_status(severity, verdict, fail_on, code, make):
     fine = replace(findings["ok"], check="d")
     run = make.run_of(make.vetted("a", (found, fine)), fail_on=Severity(fail_on))
     assert nagios.exit_code(run) == code
-    assert report.render("nagios", run).startswith(f"NODEVET {nagios.WORDS[code]} - ")
+    assert formats.render("nagios", run).startswith(f"NODEVET {plugin.WORDS[code]} - ")
 
 
 def test_nagios_is_never_ok_for_a_host_that_nobody_judged(make, cases):
@@ -118,7 +119,7 @@ def test_nagios_is_never_ok_for_a_host_that_nobody_judged(make, cases):
 
 @pytest.mark.parametrize("case", CASES)
 def test_nagios_has_one_pipe_and_fits_its_buffer(case, cases):
-    text = report.render("nagios", cases[case])
+    text = formats.render("nagios", cases[case])
     assert text.count("|") == 1
     assert "|" in text.splitlines()[0]
     assert len(text.encode()) < 8192
@@ -130,7 +131,7 @@ def test_nagios_has_one_pipe_and_fits_its_buffer(case, cases):
 
 def test_nagios_says_what_it_leaves_out(make):
     hosts = [make.failed(f"n{i}", Status.TIMEOUT, f"reason {i} " + "x" * 90) for i in range(500)]
-    text = report.render("nagios", make.run_of(*hosts))
+    text = formats.render("nagios", make.run_of(*hosts))
     shown = len(text.splitlines()) - 2
     assert text.endswith(f"and {500 - shown} lines more\n") or f"{500 - shown} lines" in text
 
@@ -144,7 +145,7 @@ def tokens(text):
 
 @pytest.mark.parametrize("case", CASES)
 def test_markdown_has_no_live_text_from_a_node(case, cases):
-    found = list(tokens(report.render("markdown", cases[case])))
+    found = list(tokens(formats.render("markdown", cases[case])))
     kinds = {token.type for token in found}
     assert not kinds & {"html_inline", "html_block", "link_open", "image", "code_block"}
     live = "".join(token.content for token in found if token.type == "text")
@@ -154,7 +155,7 @@ def test_markdown_has_no_live_text_from_a_node(case, cases):
 @pytest.mark.parametrize("case", CASES)
 def test_markdown_tables_keep_their_columns(case, cases):
     rows, cells = [], 0
-    for token in tokens(report.render("markdown", cases[case])):
+    for token in tokens(formats.render("markdown", cases[case])):
         if token.type == "tr_open":
             cells = 0
         elif token.type in ("td_open", "th_open"):
@@ -167,7 +168,7 @@ def test_markdown_tables_keep_their_columns(case, cases):
 def test_markdown_code_holds_the_hostile_text_whole(cases, make):
     from nodevet.sheet.text import name
 
-    found = list(tokens(report.render("markdown", cases["hostile"])))
+    found = list(tokens(formats.render("markdown", cases["hostile"])))
     code = "\n".join(token.content for token in found if token.type == "code_inline")
     for nasty in make.nasty:
         shown = name(nasty).replace("\\\\|", "\\\\x5c\\x7c") if "|" in nasty else name(nasty)

@@ -2,6 +2,7 @@
 width."""
 
 import re
+from typing import Any
 
 import msgspec
 from ClusterShell.NodeSet import RESOLVER_NOGROUP, NodeSet
@@ -17,15 +18,16 @@ from nodevet.model import (
     HostFacts,
     HostReport,
     Run,
+    RunNews,
     Severity,
+    StandingTrouble,
     Status,
     Subject,
     Verdict,
     exit_code,
 )
-from nodevet.report import markdown
-from nodevet.report.table import render_checks
 from nodevet.sheet.text import nodeset
+from nodevet.vet import formats
 from nodevet.vet.findings.fold import lines, totals
 
 TROUBLE = (Verdict.FAIL, Verdict.UNKNOWN, Verdict.WAIVED)
@@ -135,10 +137,10 @@ def test_every_trouble_that_is_new_has_a_row_that_says_so(before: Run, after: Ru
 @settings(deadline=None, max_examples=60)
 @given(runs(), st.sampled_from([None, 40, 80, 120, 200]), st.sampled_from(["", "advice", "quiet"]))
 def test_every_row_is_whole_at_any_width(run: Run, width: int | None, asked: str) -> None:
-    text = render_checks(run, width=width, **{asked: True} if asked else {})
+    text = formats.render("table", run, width=width, **{asked: True} if asked else {})
     for line in lines(run):
         if line.fails or asked != "quiet":
-            for part in (line.what, nodeset(line.hosts), line.subjects, line.remark):
+            for part in (line.what, nodeset(line.hosts), line.subjects, line.reason):
                 assert squashed(part) in squashed(text)
     if width and width >= 80:
         wide = [line for line in text.splitlines() if cells(line) > width]
@@ -148,7 +150,7 @@ def test_every_row_is_whole_at_any_width(run: Run, width: int | None, asked: str
 @settings(deadline=None, max_examples=40)
 @given(runs())
 def test_markdown_names_what_the_table_names(run: Run) -> None:
-    text = markdown.render_checks(run)
+    text = formats.render("markdown", run)
     assert len(text) <= 65_536
     assert all(line.label in text for line in lines(run))
 
@@ -163,7 +165,7 @@ def test_markdown_counts_the_hosts_that_it_cannot_all_name() -> None:
         HostReport(host=f"a{n}-{n * n}", status=Status.VETTED, findings=failed) for n in range(900)
     )
     run = Run(id="r", started="2026-11-22", nodevet="0", seconds=1.0, hosts=hosts)
-    assert "`900 hosts: a" in markdown.render_checks(run)
+    assert "| 900 hosts, `a" in formats.render("markdown", run)
 
 
 def test_quiet_shows_what_alone_is_unknown_of_a_host() -> None:
@@ -172,14 +174,57 @@ def test_quiet_shows_what_alone_is_unknown_of_a_host() -> None:
     host = HostReport(host="a", status=Status.VETTED, findings=(unknown,))
     run = Run(id="r", started="2026-11-22", nodevet="0", seconds=1.0, hosts=(host,))
     assert run.exit_code == 3
-    assert render_checks(run, quiet=True).startswith("UNKNOWN  c  not read  a  info\n")
+    assert formats.render("table", run, quiet=True).startswith("UNKNOWN  c  not read  a  info\n")
 
 
 def test_what_a_host_is_goes_on_below_if_it_has_no_room() -> None:
     facts = HostFacts(links={"Gen5 x16": 7, "Gen5 x8 now, up to Gen5 x16": 1}, driver="580.105.08")
     host = HostReport(host="a", status=Status.VETTED, facts=facts)
     run = Run(id="r", started="2026-11-22", nodevet="0", seconds=1.0, hosts=(host,))
-    text = render_checks(run, width=40)
+    text = formats.render("table", run, width=40)
     assert text.startswith(
         "PCIe    7 × Gen5 x16, 1 × Gen5 x8 now,\n        up to Gen5 x16\ndriver  580.105.08\n\n"
     )
+
+
+LONG = ", ".join(f"module_{number:02}" for number in range(40))
+
+
+def of_host(name: str, *findings: Finding) -> HostReport:
+    return HostReport(host=name, status=Status.VETTED, findings=findings)
+
+
+def run_of(*hosts: HostReport, **rest: Any) -> Run:
+    return Run(id="r", started="2026-11-22", nodevet="0", seconds=1.0, hosts=hosts, **rest)
+
+
+def test_everything_in_a_pipe_cuts_no_value_and_folds_what_was_measured() -> None:
+    wrong = Finding(verdict=Verdict.FAIL, check="modules", expected=LONG, actual=f"{LONG}, more")
+    whole = Finding(verdict=Verdict.OK, check="loaded", expected=LONG, actual=LONG)
+    none = Finding(verdict=Verdict.NOT_APPLICABLE, check="mig", why=f"there is none {LONG}")
+    warm = {"verdict": Verdict.OK, "check": "heat", "unit": "C"}
+    hot = [Finding(expected=40 + n, actual=40 + n, **warm) for n in range(8)]
+    hosts = [of_host(f"n{n}", wrong, whole, none, hot[n]) for n in range(8)]
+    text = formats.render("table", run_of(*hosts), everything=True)
+    assert f"{LONG}, more, expected {LONG}  8 hosts  n[0-7]" in text
+    assert f"OK    loaded   {LONG}  8 hosts  n[0-7]" in text
+    assert f"N/A   mig      there is none {LONG}  8 hosts  n[0-7]" in text
+    (heat,) = [line.split() for line in text.splitlines() if " heat " in line]
+    assert " ".join(heat) == "OK heat 40 to 47 C 8 hosts n[0-7]"
+    few = run_of(*hosts[:3])
+    assert formats.render("table", few, everything=True).count(" heat ") == 3
+
+
+def test_since_has_a_line_of_its_own_only_for_what_is_new() -> None:
+    failed = Finding(verdict=Verdict.FAIL, check="power_limit", expected="x" * 20, actual="y" * 20)
+    hosts = [of_host(f"gpu{n}", failed) for n in range(2)]
+    since = "2026-11-03T02:00:00Z"
+    for new in (False, True):
+        standing = [
+            StandingTrouble(host=f"gpu{n}", place=0, since=since, new=new and n == 0)
+            for n in range(2)
+        ]
+        news = RunNews(since="2026-11-21T02:00:00Z", standing=tuple(standing))
+        run = run_of(*hosts, news=news)
+        assert ("since Nov 3" in formats.render("table", run, width=80)) == new
+        assert "since Nov 3, 19 nights" in formats.render("table", run)

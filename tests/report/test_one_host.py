@@ -2,7 +2,7 @@
 
 import pytest
 
-from nodevet.author.host_sheet import render
+from nodevet.author.host_sheet import host_blocks
 from nodevet.base.printable import cells
 from nodevet.model import (
     Finding,
@@ -17,6 +17,16 @@ from nodevet.model import (
     ok,
     unknown,
 )
+from nodevet.sheet.model import Sheet
+from nodevet.sheet.terminal import render as drawn
+
+
+def render(
+    run: Run, host: HostReport, check: str = "", *, colour: bool = False, width: int | None = None
+) -> str:
+    sheet = Sheet(title="", kind="explain", blocks=tuple(host_blocks(run, host, check)))
+    return drawn(sheet, colour=colour, width=width)
+
 
 EVIL = "\x1b[2J\n\u202eFAIL <script>"
 
@@ -60,29 +70,29 @@ gpu1  FAIL  4 fail, 1 unknown, 1 waived, 1 ok, 1 not applicable
   read at   unknown
   run       r1, started 2026-11-22T05:00:00+00:00
 
-FAIL  power_limit  GPU 0-1  critical
+power_limit  GPU 0-1: FAIL (critical)
   expected  700 W
   actual    490 W
   GPU 0     0000:10:00.0, GPU-0, serial 1650
   GPU 1     0000:11:00.0, GPU-1, serial 1651
   from      site.yaml:4
 
-FAIL  power_limit  GPU 2  critical
+power_limit  GPU 2: FAIL (critical)
   expected  700 W
   actual    500 W
   GPU 2     0000:12:00.0, GPU-2, serial 1652
   from      site.yaml:4
 
-FAIL  cpu_governor  warning
+cpu_governor: FAIL (warning)
   expected  performance
   actual    powersave
   advice    look at tuned
 
-UNKNOWN  xid  critical
-  why       kernel log: denied
-  from      site.yaml:9
+xid: UNKNOWN (critical)
+  why   kernel log: denied
+  from  site.yaml:9
 
-WAIVED  pcie_link  GPU 3  critical
+pcie_link  GPU 3: WAIVED (critical)
   expected  x16
   actual    x8
   waiver    until 2026-12-31 (ops: riser)
@@ -102,7 +112,7 @@ def test_a_baseline_that_only_stands_in_is_told_as_that() -> None:
 
 def test_one_check_of_a_host() -> None:
     shown = render(RUN, HOST, check="xid")
-    assert shown.startswith("UNKNOWN  xid") and "power_limit" not in shown
+    assert shown.startswith("xid: UNKNOWN") and "power_limit" not in shown
     assert render(RUN, HOST, check="swap") == "gpu1: nothing was said by the check swap\n"
 
 

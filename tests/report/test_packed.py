@@ -6,9 +6,9 @@ from itertools import islice
 import pytest
 from msgspec.structs import replace
 
-from nodevet import report
 from nodevet.model import Severity, compare, exit_code
-from nodevet.vet.packed import FEW, PackedHosts, PackedText
+from nodevet.sheet.packed import FEW, PackedHosts, PackedText
+from nodevet.vet import formats
 
 CASES = ("healthy", "mixed", "one", "empty", "interrupted", "hostile")
 
@@ -26,8 +26,8 @@ def test_every_format_is_the_same(case, cases, make):
     kept = replace(run, hosts=hosts.ordered(hosts.names))
     assert isinstance(kept.hosts, PackedHosts)
     assert kept.exit_code == run.exit_code == exit_code(run.hosts, run.fail_on)
-    for name in report.formats():
-        assert "".join(report.pieces(name, kept)) == report.render(name, run), name
+    for name in formats.formats():
+        assert "".join(formats.pieces(name, kept)) == formats.render(name, run), name
 
 
 def test_the_last_report_of_a_host_counts_in_its_first_place(make):
@@ -69,8 +69,8 @@ def test_a_thousand_hosts_take_little_room(make):
 
 
 def test_the_severity_of_a_finding_is_always_said(cases):
-    text = report.render("json", cases["one"])
-    run, _ = report.read(text)
+    text = formats.render("json", cases["one"])
+    run, _ = formats.read(text)
     assert run == cases["one"]
     findings = [finding for host in run.hosts for finding in host.findings]
     assert text.count('"severity": "') == len(findings)

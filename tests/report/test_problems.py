@@ -3,30 +3,33 @@
 import json
 from typing import Any
 
-import msgspec
 import pytest
 
+from nodevet.author import lint_formats
+from nodevet.author.lint_sheet import lint_sheet
+from nodevet.author.use.lint import Linted, LintProblem
 from nodevet.base.printable import cells
 from nodevet.base.problems import Place, Problem
-from nodevet.report.parts import problems
-from nodevet.report.parts.problems import window
+from nodevet.sheet import markdown, page, terminal
+from nodevet.sheet.excerpts import window
 
 
-class Found(msgspec.Struct):
-    problem: Problem
-    kind: str = "baseline"
-    line: str | None = None
+def text(found: list[LintProblem], *, colour: bool = False) -> str:
+    return terminal.render(lint_sheet(Linted(files={}, found=tuple(found))), colour=colour)
 
 
-WRONG = Found(
-    Problem(Place(4, 9, "b/site 1.yaml"), "expect.a", "must be b: 50%, or c", "write b"),
+WRONG = LintProblem(
+    problem=Problem(Place(4, 9, "b/site 1.yaml"), "expect.a", "must be b: 50%, or c", "write b"),
+    kind="baseline",
     line="  a:    d",
 )
-ODD = Found(Problem(Place(file="fleet.yaml"), "", "a\nb", warning=True), kind="inventory")
+ODD = LintProblem(
+    problem=Problem(Place(file="fleet.yaml"), "", "a\nb", warning=True), kind="inventory"
+)
 
 
 def test_text_shows_the_line_with_a_caret() -> None:
-    assert problems.text([WRONG, ODD]) == (
+    assert text([WRONG, ODD]) == (
         "b/site 1.yaml:4:9: expect.a: must be b: 50%, or c; write b\n"
         "    4 |   a:    d\n"
         "      |         ^\n"
@@ -34,12 +37,19 @@ def test_text_shows_the_line_with_a_caret() -> None:
     )
 
 
+def test_documents_show_the_line_too() -> None:
+    sheet = lint_sheet(Linted(files={"baseline": ("b/site 1.yaml",)}, found=(WRONG, ODD)))
+    assert markdown.render(sheet).startswith("# 1 error, 1 warning\n")
+    for shown in (markdown.render(sheet), page.render(sheet)):
+        assert "    4 |   a:    d\n      |         ^" in shown and "write b" in shown
+
+
 def test_text_is_coloured_and_nothing_else_changes() -> None:
-    shown = problems.text([WRONG], colour=True)
+    shown = text([WRONG], colour=True)
     for code in (31, 1, 2, 0):
         assert f"\x1b[{code}m" in shown
         shown = shown.replace(f"\x1b[{code}m", "")
-    assert shown == problems.text([WRONG])
+    assert shown == text([WRONG])
 
 
 @pytest.mark.parametrize("room", [20, 72, 150])
@@ -62,7 +72,7 @@ def test_a_short_line_is_whole() -> None:
 
 
 def test_json() -> None:
-    told = json.loads(problems.json([WRONG, ODD], {"baseline": ["b/site 1.yaml"]}))
+    told = lint_formats.document([WRONG, ODD], {"baseline": ["b/site 1.yaml"]})
     assert told["files"] == {"baseline": ["b/site 1.yaml"]}
     assert told["problems"][0] == {
         "file": "b/site 1.yaml", "line": 4, "column": 9, "severity": "error", "kind": "baseline",
@@ -72,7 +82,7 @@ def test_json() -> None:
 
 
 def test_github_commands_are_one_line_each_and_escaped() -> None:
-    assert problems.github([WRONG, ODD]) == (
+    assert lint_formats.github([WRONG, ODD]) == (
         "::error file=b/site 1.yaml,line=4,col=9,title=nodevet%3A expect.a"
         "::must be b: 50%25, or c; write b\n"
         "::warning file=fleet.yaml,title=nodevet%3A inventory::a%0Ab\n"
@@ -91,7 +101,7 @@ REQUIRED: dict[str, tuple[str, ...]] = {  # of sarif-schema-2.1.0.json, by defin
 
 
 def test_sarif_has_what_its_schema_requires() -> None:
-    log = json.loads(problems.sarif([WRONG, ODD]))
+    log = json.loads(lint_formats.sarif([WRONG, ODD]))
 
     def of(kind: str, value: dict[str, Any]) -> dict[str, Any]:
         assert set(REQUIRED[kind]) <= value.keys()
@@ -117,6 +127,6 @@ def test_sarif_has_what_its_schema_requires() -> None:
 
 
 def test_without_problems_every_form_is_valid() -> None:
-    assert problems.text([]) == problems.github([]) == ""
-    assert json.loads(problems.json([], {})) == {"files": {}, "problems": []}
-    assert json.loads(problems.sarif([]))["runs"][0]["results"] == []
+    assert text([]) == lint_formats.github([]) == ""
+    assert lint_formats.document([], {}) == {"files": {}, "problems": []}
+    assert json.loads(lint_formats.sarif([]))["runs"][0]["results"] == []

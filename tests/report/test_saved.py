@@ -7,9 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from nodevet import report
 from nodevet.model import Finding, HostReport, Run, Severity, Status, Subject, Verdict
 from nodevet.sheet.errors import ReportError
+from nodevet.vet import formats
 from nodevet.vet.formats import json as report_json
 from nodevet.vet.formats import jsonl
 
@@ -66,30 +66,30 @@ RUNS = st.builds(
 @QUICK
 @given(RUNS)
 def test_json_reads_back(run):
-    text = report.render("json", run)
-    assert report.read(text) == (run, ())
-    assert report.read(text.encode()) == (run, ())
+    text = formats.render("json", run)
+    assert formats.read(text) == (run, ())
+    assert formats.read(text.encode()) == (run, ())
     assert text.replace("\n", "").isprintable()
 
 
 @QUICK
 @given(RUNS)
 def test_jsonl_reads_back(run):
-    text = report.render("jsonl", run)
-    assert report.read(text) == (run, ())
+    text = formats.render("jsonl", run)
+    assert formats.read(text) == (run, ())
     assert text.replace("\n", "").isprintable()
 
 
 @QUICK
 @given(RUNS)
 def test_every_format_renders_any_run(run):
-    for name in report.formats():
-        report.render(name, run).encode()
+    for name in formats.formats():
+        formats.render(name, run).encode()
 
 
 def test_lone_surrogates_become_visible(make):
-    text = report.render("json", make.run_of(make.failed("a\ud800", Status.TIMEOUT, "late")))
-    run, _ = report.read(text)
+    text = formats.render("json", make.run_of(make.failed("a\ud800", Status.TIMEOUT, "late")))
+    run, _ = formats.read(text)
     assert run.hosts[0].host == "a\\ud800"
 
 
@@ -111,7 +111,7 @@ def test_lone_surrogates_become_visible(make):
 )
 def test_what_is_no_saved_run_is_refused(text, message):
     with pytest.raises(ReportError, match=message):
-        report.read(text)
+        formats.read(text)
 
 
 def of_schema_2(document):
@@ -139,7 +139,7 @@ def from_2(document):
 
 def test_a_run_of_the_schema_before_is_read_through_its_step(cases):
     run = replace(cases["mixed"], id=ID)
-    older = of_schema_2(json.loads(report.render("json", run))) | {"schema": 2}
+    older = of_schema_2(json.loads(formats.render("json", run))) | {"schema": 2}
     assert report_json.parse(json.dumps(older), {2: from_2}) == run
     with pytest.raises(ReportError, match="schema 2, this nodevet reads 3; "):
         report_json.parse(json.dumps(older))
@@ -151,7 +151,7 @@ def test_a_run_of_the_schema_before_is_read_through_its_step(cases):
 
 def test_lines_of_the_schema_before_are_read_through_the_same_step_also_when_cut_short(cases):
     run = replace(cases["mixed"], id=ID)
-    rows = [of_schema_2(json.loads(row)) for row in report.render("jsonl", run).splitlines()]
+    rows = [of_schema_2(json.loads(row)) for row in formats.render("jsonl", run).splitlines()]
     rows[0]["schema"] = 2
     lines = [json.dumps(row) + "\n" for row in rows]
     assert jsonl.parse("".join(lines), {2: from_2}) == (run, ())
@@ -163,7 +163,7 @@ def test_lines_of_the_schema_before_are_read_through_the_same_step_also_when_cut
 
 
 def test_jsonl_is_the_run_then_a_line_per_host_then_totals(cases):
-    first, *hosts, last = map(json.loads, report.render("jsonl", cases["mixed"]).splitlines())
+    first, *hosts, last = map(json.loads, formats.render("jsonl", cases["mixed"]).splitlines())
     assert first["record"] == "run"
     assert first["hosts"] == [f"gpu{n:03d}" for n in range(1, 129)]
     assert [host["record"] for host in hosts] == ["host"] * 128
@@ -172,16 +172,16 @@ def test_jsonl_is_the_run_then_a_line_per_host_then_totals(cases):
 
 def test_lines_can_be_streamed(cases):
     run = cases["healthy"]
-    begun = report_json.parse(report.render("json", run))
+    begun = report_json.parse(formats.render("json", run))
     text = jsonl.head(begun, ["gpu001", "gpu002"])
     text += "".join(jsonl.line(host) for host in run.hosts) + jsonl.tail(run)
-    assert report.read(text) == (run, ())
+    assert formats.read(text) == (run, ())
 
 
 def test_a_file_cut_short_accounts_for_every_host(cases):
-    whole = report.render("jsonl", cases["healthy"])
+    whole = formats.render("jsonl", cases["healthy"])
     for end in range(whole.index("\n") + 1, len(whole) - 1):
-        run, notes = report.read(whole[:end])
+        run, notes = formats.read(whole[:end])
         assert [host.host for host in run.hosts] == ["gpu001", "gpu002"]
         lines = whole[:end].count("\n") + (whole[end] == "\n")
         if lines < 4:
@@ -194,10 +194,10 @@ def test_a_file_cut_short_accounts_for_every_host(cases):
 
 
 def test_a_broken_line_in_the_middle_is_an_error(cases):
-    rows = report.render("jsonl", cases["healthy"]).splitlines(keepends=True)
+    rows = formats.render("jsonl", cases["healthy"]).splitlines(keepends=True)
     rows[1] = rows[1][:50] + "\n"
     with pytest.raises(ReportError, match="line 2"):
-        report.read("".join(rows))
+        formats.read("".join(rows))
     rows[1] = '{"record": "cheese"}\n'
     with pytest.raises(ReportError, match="line 2: no record is named 'cheese'"):
-        report.read("".join(rows))
+        formats.read("".join(rows))

@@ -1,11 +1,11 @@
 """Every format tells that a host took two visits, and how the first one ended."""
 
-from importlib import import_module
-
 import pytest
 
-from nodevet.author import host_sheet as one_host
+from nodevet.author.host_sheet import host_sheet
 from nodevet.model import Finding, HostReport, Run, Status, Verdict
+from nodevet.sheet.terminal import render
+from nodevet.vet import formats
 
 FIRST = "timed out after 10 s (waiting for the SSH banner)"
 VETTED = HostReport(
@@ -29,8 +29,7 @@ def run(*hosts: HostReport) -> Run:
     ["table", "html", "json", "jsonl", "markdown", "diff", "junit", "nagios", "prometheus"],
 )
 def test_every_format_tells_it(name: str) -> None:
-    render = import_module(f"nodevet.report.{name}").render_checks
-    both = render(run(VETTED, GONE, SAME, ONCE))
+    both = formats.render(name, run(VETTED, GONE, SAME, ONCE))
     if name == "prometheus":
         assert 'nodevet_host_tries{host="gpu1"} 2.0' in both
         assert 'nodevet_host_tries{host="gpu4"}' not in both
@@ -42,10 +41,10 @@ def test_every_format_tells_it(name: str) -> None:
         assert "name not found (" not in both
     if name in ("table", "markdown", "diff", "nagios"):
         assert "second try: 3 hosts, 1 of them vetted" in both
-        assert "second try" not in render(run(ONCE))
+        assert "second try" not in formats.render(name, run(ONCE))
 
 
 def test_a_host_that_is_explained_tells_it() -> None:
-    told = one_host.render(run(VETTED), VETTED)
+    told = render(host_sheet(run(VETTED), VETTED))
     assert f"first try  {FIRST}" in told
-    assert "first try" not in one_host.render(run(ONCE), ONCE)
+    assert "first try" not in render(host_sheet(run(ONCE), ONCE))

@@ -2,12 +2,14 @@
 
 import pytest
 
-from nodevet.sheet import chart, markdown, terminal, timestrip
+from nodevet.sheet import chart, markdown, page, terminal, timestrip
 from nodevet.sheet.model import (
     Cell,
     ChartBlock,
     ChartLine,
     ChartPoint,
+    DifferenceBlock,
+    DifferenceRow,
     FactBlock,
     Sheet,
     TableBlock,
@@ -56,3 +58,20 @@ def test_a_number_that_no_scale_has_costs_no_chart(value: float) -> None:
         TimeBlock(strips=(TimeStrip(unit="%", lines=(line,)),), seconds=1.0)
     )
     assert "nan" not in strip.lines[0].points and "nan" not in strip.lines[0].mean
+
+
+def test_differences_without_a_matrix_need_no_script() -> None:
+    row = DifferenceRow(label="FAIL", tone="fail", name="c", text="<b>", hosts=("n1", "n2"))
+    blocks = (DifferenceBlock(title="Differences", rows=(row,)),)
+    made = page.render(Sheet(title="t", kind="test", blocks=blocks))
+    assert "<script" not in made and "script-src" not in made
+    assert "<b>2 hosts</b>" in made and "&lt;b&gt;" in made
+
+
+def test_an_alert_is_seen_in_every_format() -> None:
+    blocks = (TextBlock(text="all is well"), TextBlock(text="SUSPICIOUS: look", tone="alert"))
+    sheet = Sheet(title="t", kind="test", blocks=blocks)
+    made = page.render(sheet)
+    assert made.index("SUSPICIOUS: look") < made.index("<main") < made.index("all is well")
+    assert "> **SUSPICIOUS: look**" in markdown.render(sheet)
+    assert "\x1b[1mSUSPICIOUS: look" in terminal.render(sheet, colour=True)

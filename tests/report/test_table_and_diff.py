@@ -9,16 +9,16 @@ from ClusterShell.NodeSet import expand
 from msgspec.structs import replace
 from remembered import remembered
 
-from nodevet import report
 from nodevet.base.printable import cells
 from nodevet.model import Severity, Status, Subject, Verdict, fail, unknown
 from nodevet.sheet.hunks import hunks
+from nodevet.vet import formats
 from nodevet.vet.formats import diff
 
 
 @pytest.mark.parametrize("width", [60, 80, 100, 132, 200])
 def test_width_is_kept_and_no_host_is_lost(width, cases):
-    text = report.render("table", cases["mixed"], width=width)
+    text = formats.render("table", cases["mixed"], width=width)
     assert all(cells(row) <= width for row in text.splitlines())
     told = {host for part in re.findall(r"gpu[\[\]\d,-]+", text) for host in expand(part)}
     assert told == {h.host for h in cases["mixed"].hosts if h.verdict is not Verdict.OK}
@@ -28,30 +28,31 @@ def test_a_long_host_list_goes_on_over_more_lines(make):
     hosts = [
         make.vetted(f"gpu{n * 7}", (fail(check="c", expected=1, actual=2),)) for n in range(200)
     ]
-    wide = report.render("table", make.run_of(*hosts))
-    narrow = report.render("table", make.run_of(*hosts), width=80)
+    wide = formats.render("table", make.run_of(*hosts))
+    narrow = formats.render("table", make.run_of(*hosts), width=80)
     assert "".join(narrow.split()) == "".join(wide.split())
     assert max(map(cells, narrow.splitlines())) <= 80
 
 
 def test_columns_are_aligned(cases):
-    head, _, *rows = report.render("table", cases["mixed"]).splitlines()
+    head, _, *rows = formats.render("table", cases["mixed"]).splitlines()
     assert head == "baseline: nvidia-h100-sxm"
     rows = [row for row in rows[:-2] if not row.startswith(" ")]
     assert len(rows) == 10
-    assert {row.index("gpu") for row in rows} == {61}
+    assert {row.index("gpu") for row in rows} == {71}
+    assert [row[61:69] for row in rows][:4] == [" 5 hosts", " 1 host ", " 1 host ", "32 hosts"]
 
 
 def test_colour_is_only_there_when_asked_for(cases):
-    plain = report.render("table", cases["mixed"])
-    coloured = report.render("table", cases["mixed"], colour=True)
+    plain = formats.render("table", cases["mixed"])
+    coloured = formats.render("table", cases["mixed"], colour=True)
     assert "\x1b" not in plain
     assert re.sub(r"\x1b\[\d+m", "", coloured) == plain
     assert "\x1b[31mFAIL" in coloured
 
 
 def test_hostile_text_colours_nothing(cases):
-    coloured = report.render("table", cases["hostile"], colour=True)
+    coloured = formats.render("table", cases["hostile"], colour=True)
     assert set(re.findall(r"\x1b.{5}", coloured)) <= {
         "\x1b[31mF",
         "\x1b[35mU",
@@ -62,19 +63,19 @@ def test_hostile_text_colours_nothing(cases):
 
 
 def test_all_ok_is_one_line_below_the_baseline(cases):
-    text = report.render("table", cases["healthy"])
+    text = formats.render("table", cases["healthy"])
     total = "All ok: 2 hosts · 26 findings judged, 2 not applicable · 4.1 s\n"
     assert text == f"baseline: nvidia-h100-sxm\n\n{total}"
-    assert report.render("table", cases["healthy"], quiet=True) == total
+    assert formats.render("table", cases["healthy"], quiet=True) == total
 
 
 def test_below_fail_on_and_an_expired_waiver_are_said(cases):
-    assert "info: below fail-on warning" in report.render("table", cases["one"])
-    assert "waiver expired 2026-06-30" in report.render("table", cases["mixed"])
+    assert "info: below fail-on warning" in formats.render("table", cases["one"])
+    assert "waiver expired 2026-06-30" in formats.render("table", cases["mixed"])
 
 
 def test_what_is_new_is_marked(cases, previous):
-    text = report.render("table", remembered(cases["mixed"], previous))
+    text = formats.render("table", remembered(cases["mixed"], previous))
     assert "40 GPUs  NEW: 32 of 40" in text
     assert "new since last run: 73, changed: 8, fixed: 1" in text
 
@@ -130,7 +131,7 @@ TOLD = "drain the node, " + "look at this and that, " * 20 + "and keep the repor
 def test_advice_is_told_whole_below_its_line(width, make):
     finding = fail(check="c", expected=1, actual=2, why="because", advice=TOLD)
     run = make.run_of(make.vetted("gpu1", (finding,)))
-    text = report.render("table", run, width=width, advice=True)
+    text = formats.render("table", run, width=width, advice=True)
     assert "".join(TOLD.split()) in "".join(text.split())
     rows = text.split("\n\n")[1].splitlines()
     assert rows[0].endswith("because") and rows[1].startswith("        advice: drain")
@@ -156,7 +157,7 @@ def test_advice_is_as_short_as_its_line(width, said, make):
         fail(make.gpu(0), check="c", expected=1, actual=2, advice=LONG),
         fail(make.gpu(1), check="c", expected=1, actual=3, advice=LONG),
     )
-    text = report.render("table", make.run_of(make.vetted("a", findings)), width=width)
+    text = formats.render("table", make.run_of(make.vetted("a", findings)), width=width)
     told = [line.strip() for line in text.splitlines() if "advice:" in line]
     assert told == ([f"advice: {said}"] if said else [])
 
@@ -168,7 +169,7 @@ WORDS += "to judge what every GPU needs, `-b generic`; or write a baseline that 
 @pytest.mark.parametrize("width", [60, 80, 120, 200])
 def test_a_reason_is_wrapped_and_not_cut(width, make):
     hosts = [make.vetted(f"gpu{n}", (unknown(check="baseline", why=WORDS),)) for n in range(3)]
-    text = report.render("table", make.run_of(*hosts), width=width)
+    text = formats.render("table", make.run_of(*hosts), width=width)
     assert "".join(WORDS.split()) in "".join(text.split())
     assert "gpu[0-2]" in text and "…" not in text
     assert max(map(cells, text.splitlines())) <= width
@@ -179,10 +180,10 @@ def test_the_head_says_what_each_host_is_judged_by(make):
         replace(make.vetted(f"gpu{n:03}"), baseline="h100" if n < 6 else "site.yaml")
         for n in range(1, 9)
     ]
-    first = report.render("table", make.run_of(*hosts, make.failed("x", Status.TIMEOUT, "no")))
+    first = formats.render("table", make.run_of(*hosts, make.failed("x", Status.TIMEOUT, "no")))
     assert first.startswith("baseline: h100 gpu[001-005], site.yaml gpu[006-008]\n\n")
     hosts[5:] = [replace(host, baseline="") for host in hosts[5:]]
-    text = report.render("table", make.run_of(*hosts))
+    text = formats.render("table", make.run_of(*hosts))
     assert text.startswith("baseline: h100 gpu[001-005], none gpu[006-008]\n\n")
 
 
@@ -191,16 +192,16 @@ def test_a_warning_is_told_from_a_failure_without_colour(make):
         fail(check=check, expected=1, actual=2, severity=severity)
         for check, severity in (("a", Severity.CRITICAL), ("b", Severity.WARNING))
     ]
-    text = report.render("table", make.run_of(make.vetted("gpu1", tuple(findings))))
+    text = formats.render("table", make.run_of(make.vetted("gpu1", tuple(findings))))
     rows = [line.split() for line in text.splitlines()[2:4]]
     assert [row[5:] for row in rows] == [["gpu1"], ["gpu1", "warning"]]
 
 
-@pytest.mark.parametrize("name", [name for name in report.formats() if name != "prometheus"])
+@pytest.mark.parametrize("name", [name for name in formats.formats() if name != "prometheus"])
 def test_no_format_cuts_advice(name, make):
     finding = fail(check="c", expected=1, actual=2, advice=TOLD)
     options = {"advice": True} if name == "table" else {}
-    text = report.render(name, make.run_of(make.vetted("gpu1", (finding,))), **options)
+    text = formats.render(name, make.run_of(make.vetted("gpu1", (finding,))), **options)
     assert "".join(TOLD.split()) in re.sub(r"\s|\n[+ ]", "", text).replace("+", "")
 
 

@@ -11,10 +11,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from random_json import mangled
 
-from nodevet import report
 from nodevet.fleet import Visit
 from nodevet.model import Finding, Host, HostReport, Run, Severity, Status, Subject, Verdict
 from nodevet.sheet.errors import ReportError
+from nodevet.vet import formats
 from nodevet.vet.use.context import VetContext
 from nodevet.vet.use.saved import SavedEvidenceError, document_of, read_visit
 from nodevet.vet.use.vet import judge_visit
@@ -70,18 +70,18 @@ RUN = Run(
 
 @pytest.mark.parametrize("form", ["json", "jsonl"])
 def test_e04_a_saved_run_with_anything_in_it_is_rendered_or_refused(form: str) -> None:
-    rows = [json.loads(row) for row in report.render(form, RUN).splitlines() if form == "jsonl"]
-    document = rows or json.loads(report.render(form, RUN))
+    rows = [json.loads(row) for row in formats.render(form, RUN).splitlines() if form == "jsonl"]
+    document = rows or json.loads(formats.render(form, RUN))
 
     @OFTEN
     @given(mangled(document) | st.just(DEEP))
     def holds(changed: Any) -> None:
         text = json.dumps(changed) if form == "json" else "\n".join(map(json.dumps, changed)) + "\n"
         try:
-            run, _ = report.read(text.encode())
+            run, _ = formats.read(text.encode())
         except ReportError:
             return
-        for each in report.formats():
-            report.render(each, run)
+        for each in formats.formats():
+            formats.render(each, run)
 
     holds()

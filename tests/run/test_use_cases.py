@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from nodevet.author.use.explain import expected, resolve
+from nodevet.author.explain_sheet import explained
+from nodevet.author.use.explain import resolve
 from nodevet.base.errors import UserError
 from nodevet.base.outputs import FileError, try_out
 from nodevet.fix.listener import FixListener
@@ -228,4 +229,4 @@ def test_what_a_baseline_expects_is_told_without_a_warning(tmp_path: Path) -> No
     catalog, folders = open_project(tmp_path)
     for one in resolve(("nvidia-h100-sxm", "generic", "nvidia-t4"), folders, catalog):
         for check in catalog.ids:
-            assert expected(one, check, catalog)[0].endswith("expects:")
+            assert explained(check, catalog, [one]).expected[0].baseline == one.baseline.name

@@ -48,7 +48,7 @@ def test_what_is_new_stands_and_is_fixed(fleet: AnsweringFleet) -> None:
     news = json.loads((fleet.folder / "last.json").read_text())["news"]
     assert {each["host"] for each in news["ended"]} == {"gpu003", "gpu004"}
     again = fleet.run("report", "last.json", "--format", "markdown")
-    assert "| fixed | `gpu[003-004]` |" in again.stdout
+    assert "| `fixed` | 9 | `gpu[003-004]` |" in again.stdout
 
 
 def test_another_machine_of_the_same_name_inherits_nothing(fleet: AnsweringFleet) -> None:

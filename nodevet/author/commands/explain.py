@@ -1,7 +1,6 @@
 """`nodevet explain`: a check, what is expected by it and why; a baseline; or a host, in full."""
 
 import shutil
-import textwrap
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -11,7 +10,7 @@ import click
 
 from nodevet.base.errors import UserError
 from nodevet.base.project import Project
-from nodevet.cli import completing, options
+from nodevet.cli import completing, options, sheets
 from nodevet.cli.display import Display, display_options
 from nodevet.cli.help import Command
 from nodevet.cli.speech import say
@@ -20,7 +19,8 @@ from nodevet.vet import options as vetting
 if TYPE_CHECKING:
     from nodevet.baseline import Resolved
     from nodevet.checking.catalog import Catalog
-    from nodevet.model import Host
+    from nodevet.model import Host, HostReport, Run
+    from nodevet.sheet.model import AnyBlock
 
 WRITTEN = 100  # columns of the pages, and of what is not a terminal
 
@@ -63,6 +63,7 @@ WRITTEN = 100  # columns of the pages, and of what is not a terminal
     help="Inventory that names the host.",
 )
 @options.baselines
+@sheets.formats()
 @display_options()
 @vetting.reach
 @vetting.elsewhere
@@ -73,6 +74,7 @@ def command(
     source: Path | None,
     inventories: tuple[str, ...],
     names: tuple[str, ...],
+    form: tuple[str, Path | None],
     project: Project,
     display: Display,
     **reach: Any,
@@ -95,7 +97,12 @@ def command(
     (--from), or it is visited (-i). A word that names a check is always the check, and one that
     names a baseline is that, unless --from or -i says where a host is.
     """
-    from nodevet.author.use.explain import expected, is_baseline, is_check, not_known, page
+    from msgspec import to_builtins
+    from msgspec.structs import replace
+
+    from nodevet.author.explain_sheet import check_sheet, explained
+    from nodevet.author.host_sheet import host_blocks, host_sheet
+    from nodevet.author.use.explain import is_baseline, is_check, not_known
     from nodevet.vet.use.context import open_project
 
     catalog, folders = open_project(project)
@@ -105,33 +112,44 @@ def command(
     if what is None:
         if source or not (host or names):
             raise UserError("name a check, a baseline or a host: `nodevet explain --help`")
-        _show_baselines(_resolved(catalog, folders, host, inventories, names, reach), catalog)
+        resolved = _resolved(catalog, folders, host, inventories, names, reach)
+        _show_baselines(resolved, catalog, form, _page(display))
         return
     if not is_check(what, catalog):
         if host or not (source or inventories):
             raise not_known(what, catalog)
-        _show_host(what, "", source, inventories, names, project, display, reach)
+        run, found = _host(what, source, inventories, names, project, reach)
+        document = {"run": run.id, "host": found}
+        sheets.show(document, host_sheet(run, found), form, display)
         return
     asked = (host or names) and what in catalog.ids and not source
     resolved = _resolved(catalog, folders, host, inventories, names, reach) if asked else ()
-    click.echo(_fitted(page(what, catalog)))
+    check = explained(what, catalog, resolved)
+    document = to_builtins(check)
+    more: tuple[AnyBlock, ...] = ()
     if source and host:
-        click.echo()
-        _show_host(host, what, source, inventories, names, project, display, reach)
+        run, found = _host(host, source, inventories, names, project, reach)
+        findings = [each for each in found.findings if each.check == what]
+        document |= {"run": run.id, "host": replace(found, findings=tuple(findings))}
+        more = tuple(host_blocks(run, found, what))
     elif source:
         say(f"{what} is a check; for a host of {source}: --host NAME")
-    for one in resolved:
-        click.echo()
-        click.echo("\n".join(expected(one, what, catalog)))
+    sheets.show(document, check_sheet(check, more), form, _page(display))
 
 
-def _show_baselines(found: "Sequence[Resolved]", catalog: "Catalog") -> None:
-    from nodevet.author.use.explain_baseline import page_of
+def _page(display: Display) -> Display:
+    """Pages have lines of some length, also where they do not go to a terminal."""
+    width = display.width or shutil.get_terminal_size((WRITTEN, 24)).columns
+    return display._replace(out=display.out._replace(width=width))
 
-    for number, one in enumerate(found):
-        if number:
-            click.echo()
-        click.echo(page_of(one, catalog, _columns()))
+
+def _show_baselines(
+    found: "Sequence[Resolved]", catalog: "Catalog", form: tuple[str, Path | None], display: Display
+) -> None:
+    from nodevet.author.baseline_sheet import baselines_sheet, explained_baseline
+
+    baselines = [explained_baseline(one, catalog) for one in found]
+    sheets.show({"baselines": baselines}, baselines_sheet(baselines), form, display)
 
 
 def _resolved(
@@ -166,18 +184,15 @@ def _one_host(host: str, inventories: tuple[str, ...]) -> "Host":
     return hosts[0]
 
 
-def _show_host(
+def _host(
     host: str,
-    check: str,
     source: Path | None,
     inventories: tuple[str, ...],
     names: tuple[str, ...],
     project: Project,
-    display: Display,
     reach: dict[str, Any],
-) -> None:
-    """A host of a saved run, or as it is now; of one check if that is named."""
-    from nodevet.author.host_sheet import render
+) -> "tuple[Run, HostReport]":
+    """A host of a saved run, or as it is now."""
     from nodevet.author.use.explain import host_of, saved_host
     from nodevet.model import Severity
     from nodevet.vet.use.context import open_context
@@ -188,44 +203,9 @@ def _show_host(
         run, note = saved_host(source, host, project, names)
         if note:
             say(note)
-        found = host_of(run, host, source)
-    else:
-        target = _one_host(host, inventories)
-        context = open_context(project, names)
-        reached = fleet_options(context=context, choosing=True, **reach)
-        run = vet([target], context, reached, fail_on=Severity.WARNING)
-        (found,) = run.hosts
-    click.echo(
-        render(run, found, check=check, colour=display.colour, width=display.width), nl=False
-    )
-
-
-def _fitted(page: str) -> str:
-    """A page whose paragraphs fit the terminal's columns; as it was written if they do.
-
-    Lines that are indented are to be typed, and stay.
-    """
-    columns = _columns()
-    return "\n\n".join(_filled(paragraph, columns) for paragraph in page.split("\n\n"))
-
-
-def _columns() -> int:
-    return shutil.get_terminal_size((WRITTEN, 24)).columns
-
-
-def _filled(paragraph: str, columns: int) -> str:
-    lines = paragraph.split("\n")
-    if max(map(len, lines)) <= columns or paragraph.startswith(" "):
-        return paragraph
-    parts = lines if paragraph.startswith("- ") else [paragraph]
-    indent = "  " if paragraph.startswith("- ") else ""
-    return "\n".join(
-        textwrap.fill(
-            part,
-            columns,
-            subsequent_indent=indent,
-            break_long_words=False,
-            break_on_hyphens=False,
-        )
-        for part in parts
-    )
+        return run, host_of(run, host, source)
+    target = _one_host(host, inventories)
+    context = open_context(project, names)
+    reached = fleet_options(context=context, choosing=True, **reach)
+    run = vet([target], context, reached, fail_on=Severity.WARNING)
+    return run, run.hosts[0]

@@ -1,19 +1,20 @@
 """`nodevet lint`: every problem of a project's files, at once."""
 
 from datetime import date
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from nodevet.base.project import Project
-from nodevet.cli import USAGE, completing, options
+from nodevet.cli import USAGE, completing, options, sheets
 from nodevet.cli.display import Display, display_options
 from nodevet.cli.help import Command
+from nodevet.sheet import FORMATS
 
 if TYPE_CHECKING:
     from nodevet.author.use.lint import Linted
 
-FORMS = ("text", "json", "github", "sarif")
 SHOWN = 6  # names of files in a line
 
 
@@ -30,15 +31,7 @@ SHOWN = 6  # names of files in a line
 )
 @click.argument("names", nargs=-1, metavar="[NAME|FILE]...", shell_complete=completing.baselines)
 @click.option("--strict", is_flag=True, help="Treat warnings as errors.")
-@click.option(
-    "--format",
-    "form",
-    type=click.Choice(FORMS),
-    default="text",
-    show_default=True,
-    help="How problems are printed: for people, for programs, as GitHub workflow commands, or as "
-    "SARIF 2.1.0.",
-)
+@sheets.formats((*FORMATS, "github", "sarif"))
 @click.option(
     "--suggest",
     is_flag=True,
@@ -49,7 +42,7 @@ SHOWN = 6  # names of files in a line
 def command(
     names: tuple[str, ...],
     strict: bool,
-    form: str,
+    form: tuple[str, Path | None],
     suggest: bool,
     project: Project,
     display: Display,
@@ -67,19 +60,19 @@ def command(
       0  no errors
       2  errors, or with --strict warnings
     """
-    if suggest and form != "text":
+    if suggest and form != ("table", None):
         raise click.UsageError("--suggest is for people: leave out --format")
+    from nodevet.author import lint_formats
+    from nodevet.author.lint_sheet import lint_sheet
     from nodevet.author.use.lint import lint
-    from nodevet.report.parts import problems
 
     linted = lint(names, project, date.today())
-    if form == "json":
-        shown = problems.json(linted.found, linted.files)
-    elif form == "text":
-        shown = problems.text(linted.found, colour=display.colour, width=display.width)
+    own = {"github": lint_formats.github, "sarif": lint_formats.sarif}.get(form[0])
+    if own:
+        sheets.write(own(linted.found), form)
     else:
-        shown = {"github": problems.github, "sarif": problems.sarif}[form](linted.found)
-    click.echo(shown, nl=False)
+        document = lint_formats.document(linted.found, linted.files)
+        sheets.show_bare(document, lambda: lint_sheet(linted), form, display)
     _tell(linted, named=bool(names))
     if suggest:
         _suggest(names, project)

@@ -1,13 +1,13 @@
 """`nodevet list`: what there is."""
 
-import json
-from collections.abc import Mapping
+from pathlib import Path
 
 import click
 
 from nodevet.author.use import listing
 from nodevet.base.project import Project
-from nodevet.cli import options
+from nodevet.cli import options, sheets
+from nodevet.cli.display import Display, display_options
 from nodevet.cli.help import Command
 
 
@@ -26,14 +26,16 @@ from nodevet.cli.help import Command
 )
 @click.argument("kind", type=click.Choice((*listing.KINDS, "hosts")), metavar="KIND")
 @options.hosts
-@options.form(("text", "json"), "A line for each, or a JSON list of objects.")
+@sheets.formats()
+@display_options()
 @options.project
 def command(
     kind: str,
     targets: tuple[str, ...],
     inventories: tuple[str, ...],
     limit: tuple[str, ...],
-    form: str,
+    form: tuple[str, Path | None],
+    display: Display,
     project: Project,
 ) -> None:
     """List checks, fixes, baselines, formats, hosts and so on.
@@ -49,8 +51,7 @@ def command(
       resources  the kinds of things that a fix can change
       hosts      the hosts that HOSTS, -i and --limit select: groups
     """
-    from nodevet.base.printable import plain
-    from nodevet.sheet.text import columns
+    from nodevet.author.listing_sheet import listing_sheet
     from nodevet.vet.use.targets import Targets
 
     if kind != "hosts" and (targets or inventories or limit):
@@ -61,30 +62,6 @@ def command(
     else:
         found = list(listing.KINDS[kind](project))
     unasked = listing.left_out(project) if kind == "baselines" else {}
-    if form == "json":
-        more = [{"left_out": unasked[row["name"]]} if unasked else {} for row in found]
-        click.echo(
-            json.dumps([row | rest for row, rest in zip(found, more, strict=True)], indent=2)
-        )
-        return
-    for line in columns([[plain(cell) for cell in row.values()] for row in found]):
-        click.echo(line)
-    if unasked:
-        _tell_unasked(unasked)
-
-
-def _tell_unasked(baselines: Mapping[str, Mapping[str, str]]) -> None:
-    """The checks that not all of the baselines ask for: which do not, and why."""
-    from nodevet.base.printable import plain
-    from nodevet.sheet.text import columns, count
-
-    whys = {check: why for left in baselines.values() for check, why in left.items()}
-    rows = []
-    for check, why in sorted(whys.items()):
-        without = [name for name, left in baselines.items() if check in left]
-        asking = len(baselines) - len(without)
-        rows.append([f"  {check}", f"asked by {asking}" if asking else "", plain(why)])
-    if rows:
-        click.echo(f"\n{count(len(rows), 'check')} that not all of them ask for:")
-        for line in columns(rows):
-            click.echo(line)
+    more = [{"left_out": unasked[row["name"]]} if unasked else {} for row in found]
+    document = [row | rest for row, rest in zip(found, more, strict=True)]
+    sheets.show_bare(document, lambda: listing_sheet(kind, found, unasked), form, display)

@@ -1,9 +1,9 @@
-"""Explain: what a check is about, what is expected of a host by it, and why."""
+"""Explain: find the check, the baselines or the host that is to be explained."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from msgspec import Struct, to_builtins
+from msgspec import Struct
 
 from nodevet.base import age
 from nodevet.base.errors import UserError
@@ -12,24 +12,21 @@ from nodevet.base.problems import did_you_mean
 from nodevet.base.project import Project
 from nodevet.baseline import (
     Resolved,
-    Statement,
     available,
     choose,
     load_resolved,
     none_fits,
-    provenance,
 )
 from nodevet.baseline.choose import CHECK as CHOICE
 from nodevet.baseline.choose import PAGE as OF_CHOICE
 from nodevet.baseline.library import is_path
-from nodevet.baseline.param_fields import ParamField, examples, param_fields
 from nodevet.checking import identity
 from nodevet.checking.catalog import Catalog
 from nodevet.checking.identity import in_words, judge_hostname
 from nodevet.document.kinds import DocumentKind, kind_of
 from nodevet.evidence.document import decode
 from nodevet.fleet import Options, visit
-from nodevet.model import Check, Expectation, Host, HostReport, Run, Severity, show
+from nodevet.model import Host, HostReport, Run, Severity
 from nodevet.sheet.text import count
 from nodevet.vet.use.context import candidates, open_context
 from nodevet.vet.use.earlier import DAY, read_run
@@ -46,41 +43,6 @@ class Fitting(Struct, frozen=True, kw_only=True):
 
     resolved: Resolved
     doubt: str = ""
-
-
-def page(check: str, catalog: Catalog) -> str:
-    """The pages of a check, of what a baseline may say about it, and of its fix.
-
-    Raises CatalogError.
-    """
-    if check in PAGES and check not in catalog.ids:
-        return PAGES[check]
-    parts = [catalog.page(check), *_params(catalog.check(check), check), _fix(check, catalog)]
-    return "\n\n".join(parts)
-
-
-def _params(check: Check, name: str) -> Iterator[str]:
-    """Examples, fields and severity."""
-    told = "".join(f"\n    {line}" for line in examples(check.params) or [f"{name}: {{}}"])
-    yield f"**In a baseline**, under `expect`:\n{told}"
-    fields = [_field(each) for each in param_fields(check.params)]
-    yield "\n".join(fields) if fields else "It takes no fields."
-    yield (
-        f"**Severity** {check.severity.value}, unless the baseline says otherwise. "
-        f"**Area** {check.area.value}."
-    )
-
-
-def _field(field: ParamField) -> str:
-    """`- watts: number or default; required; a plain value fills it. In watts.`"""
-    said = [
-        f"- {field.name or 'any name'}: {field.form}",
-        "required" if field.required else "",
-        f"default {field.default}" if field.default else "",
-        "a plain value fills it" if field.bare else "",
-    ]
-    told = "; ".join(part for part in said if part)
-    return f"{told}. {' '.join(field.note.split())}" if field.note else told
 
 
 def resolve(
@@ -171,52 +133,3 @@ def fitting(
         doubt = f"{told}; until then judged by the shipped {chosen.name}"
     found = next(each for each in resolved if each.baseline is chosen)
     return Fitting(resolved=found, doubt=doubt)
-
-
-def expected(resolved: Resolved, check: str, catalog: Catalog) -> list[str]:
-    """The value that a baseline expects, and every line that had a say in it."""
-    baseline = resolved.baseline
-    lines = [f"{baseline.name} ({baseline.path}) expects:"]
-    found = [wish for wish in baseline.expectations if wish.check == check]
-    lines += [f"  {line}" for wish in found for line in _values(wish)] or ["  nothing"]
-    runs = catalog.check(check).runs
-    commands = [command for wish in found for command in (runs(wish.params) if runs else ())]
-    if commands:
-        lines += [
-            "and runs these commands on every host, where it is root as nobody:",
-            *(f"  {each}" for each in commands),
-        ]
-    said = provenance(resolved, check)
-    if said:
-        width = max(len(_said(one)) for one in said)
-        lines.append("because:")
-        lines += [
-            f"  {_said(one):{width}}  ← {one.origin}{'' if one.stands else '  (overridden)'}"
-            for one in said
-        ]
-    if found and not any(one.key == "severity" for one in said):
-        lines.append(f"  severity: {catalog.check(check).severity.value} is the check's own")
-    return lines
-
-
-def _fix(check: str, catalog: Catalog) -> str:
-    """The fix's risk and page."""
-    fix = catalog.fix(check)
-    if fix is None:
-        return "No fix available."
-    return f"Fix available, at risk {fix.risk.value} or below.\n\n{catalog.fix_page(check)}"
-
-
-def _values(wish: Expectation) -> list[str]:
-    fields = to_builtins(wish.params)
-    if whole := wish.params.whole:
-        fields = fields[whole]
-    lines = [f"{name}: {show(value)}" for name, value in fields.items() if value is not None]
-    return [*lines, f"severity: {wish.severity.value}"]
-
-
-def _said(one: Statement) -> str:
-    subject = f"{one.check}.{one.field}" if one.field else one.check
-    null = one.key == "expect" and one.value is None
-    gone = "off" if one.off else "removed"
-    return f"{one.key}.{subject}: {gone if null else show(one.value)}"

@@ -104,10 +104,13 @@ def _title(path: Path) -> str:
 
 def formats(project: Project | Path) -> Iterator[Row]:
     """Every report format."""
-    from nodevet import report
+    from nodevet.sheet import RENDERERS
+    from nodevet.vet.formats import formats as names
+    from nodevet.vet.formats import has_module, module
 
-    for name in report.formats():
-        yield {"name": name, "about": _said_of(f"nodevet.report.{name}")}
+    for name in names():
+        file = module(name).__name__ if has_module(name) else f"nodevet.sheet.{RENDERERS[name]}"
+        yield {"name": name, "about": _said_of(file)}
 
 
 def sources(project: Project | Path) -> Iterator[Row]:

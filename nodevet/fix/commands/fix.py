@@ -131,14 +131,12 @@ def command(
 
 def _show(proposal: "Proposal", display: Display) -> None:
     """The plan with every file and command, and what is not in it."""
-    from nodevet.fix.plan import render, unplanned
+    from nodevet.fix.plan import unplanned
     from nodevet.fix.plan.render import View
-    from nodevet.fix.plan.screen import screen
+    from nodevet.fix.plan_sheet import proposal_sheet
+    from nodevet.sheet import terminal
 
-    plan, lines = proposal.plan, []
-    if plan.steps or plan.conflicts:
-        lines += render.show(plan, View.DIFF, proposal.contents.get, display.width)
-    lines += unplanned.rest(proposal, display.width)
-    click.echo(screen(lines, colour=display.colour, width=display.width), nl=False)
-    if not plan.steps:
+    sheet = proposal_sheet(proposal, View.DIFF)
+    click.echo(terminal.render(sheet, colour=display.colour, width=display.width), nl=False)
+    if not proposal.plan.steps:
         click.echo(f"{unplanned.conclusion(proposal)}.", err=True)

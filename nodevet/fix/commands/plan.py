@@ -135,9 +135,9 @@ def command(
       2  usage or configuration error
       3  nothing is planned, but not everything could be judged or planned
     """
-    from nodevet.fix.plan import render, unplanned
+    from nodevet.fix.plan import unplanned
     from nodevet.fix.plan.render import View
-    from nodevet.fix.plan.screen import screen
+    from nodevet.fix.plan_sheet import proposal_sheet
     from nodevet.fix.terminal.speaker import Speaker
     from nodevet.fix.use.plan import (
         PlanRequest,
@@ -150,6 +150,7 @@ def command(
     )
     from nodevet.fix.use.remember_fixes import meant, remember_plan
     from nodevet.fixing.model import Risk
+    from nodevet.sheet import terminal
     from nodevet.vet.terminal.progress import watched
     from nodevet.vet.use.context import open_context
     from nodevet.vet.use.reach import fleet_options
@@ -170,11 +171,8 @@ def command(
         reached = fleet_options(context=context, choosing=True, fixes=True, **reach)
         proposal = propose(hosts, context, reached, rules, listener)
     plan = proposal.plan
-    lines = []
-    if plan.steps or plan.conflicts:
-        lines += render.show(plan, View(form), proposal.contents.get, display.width)
-    lines += unplanned.rest(proposal, display.width)
-    click.echo(screen(lines, colour=display.colour, width=display.width), nl=False)
+    sheet = proposal_sheet(proposal, View(form))
+    click.echo(terminal.render(sheet, colour=display.colour, width=display.width), nl=False)
     hookless = undrained(proposal)
     if not plan.steps:
         click.echo(f"{unplanned.conclusion(proposal)}.", err=True)

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 import click
 
 from nodevet.base.project import Project
-from nodevet.cli import completing, options
+from nodevet.cli import completing, options, sheets
 from nodevet.cli.display import Display, display_options
 from nodevet.cli.help import Command
 
 if TYPE_CHECKING:
-    from nodevet.fix.use.status import RunStatus
+    from nodevet.fix.standing import RunStatus
 
 EVERY = 2.0  # seconds between two looks of --watch
 
@@ -36,12 +36,20 @@ EVERY = 2.0  # seconds between two looks of --watch
     shell_complete=completing.runs,
     type=options.RUN_FOLDER,
 )
-@click.option("--watch", is_flag=True, help="Show it again whenever it changes, until it ends.")
-@options.form(("text", "json"), "json: for programs; with --watch a line for each change.")
+@click.option(
+    "--watch",
+    is_flag=True,
+    help="Show it again whenever it changes, until it ends; in JSON a line each time.",
+)
+@sheets.formats()
 @display_options()
 @options.project
 def command(
-    folder: Path | None, watch: bool, form: str, display: Display, project: Project
+    folder: Path | None,
+    watch: bool,
+    form: tuple[str, Path | None],
+    display: Display,
+    project: Project,
 ) -> None:
     """Say how a run of fixes stands, and what to do next.
 
@@ -58,6 +66,7 @@ def command(
       4  goes on
     """
     from nodevet.cli.speech import say
+    from nodevet.fix.standing import GOES_ON
     from nodevet.fix.use.status import newest, status, unfinished
 
     if folder is None:
@@ -65,24 +74,25 @@ def command(
         for other in unfinished(others):
             say(f"{other}: has no end either: nodevet status {shlex.quote(str(other))}")
     found = status(folder)
-    click.echo(_shown(found, form, display, watch=watch), nl=False)
-    while watch and found.exit_code == 4:
+    read = _show(found, form, display, watch=watch)
+    while watch and read and found.exit_code == GOES_ON:
         time.sleep(EVERY)
         found, before = status(folder), found
         if found != before:
-            between = "\n" if form == "text" else ""
-            click.echo(between + _shown(found, form, display, watch=True), nl=False)
+            if form == ("table", None):
+                click.echo()
+            read = _show(found, form, display, watch=True)
     click.get_current_context().exit(found.exit_code)
 
 
-def _shown(found: "RunStatus", form: str, display: Display, *, watch: bool) -> str:
-    if form == "text":
-        from nodevet.fix.terminal.status_text import text
+def _show(
+    found: "RunStatus", form: tuple[str, Path | None], display: Display, *, watch: bool
+) -> bool:
+    """Whether it could be written."""
+    from nodevet.fix.standing import answer
+    from nodevet.fix.status_sheet import status_sheet
+    from nodevet.sheet.json import encode
 
-        return text(found, colour=display.colour, width=display.width)
-    import msgspec
-
-    from nodevet.fix.use.status import answer
-
-    told = msgspec.json.encode(answer(found))
-    return (told if watch else msgspec.json.format(told, indent=1)).decode() + "\n"
+    if watch and form[0] == "json":
+        return sheets.write(encode(answer(found)) + "\n", form)
+    return sheets.show_bare(answer(found), lambda: status_sheet(found), form, display)

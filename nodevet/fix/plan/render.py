@@ -23,12 +23,12 @@ from nodevet.fix.plan.alike import (
     own_gpus,
     same_steps,
 )
-from nodevet.fix.plan.screen import Row, table
 from nodevet.fix.settings import told
 from nodevet.model import Finding, Subject, Verdict
 from nodevet.resource import Contents, filled
 from nodevet.resource import diff as actions_diff
 from nodevet.resource.file import WriteFile
+from nodevet.sheet.model import HostRow
 from nodevet.sheet.text import count, cut_pair, nodeset
 from nodevet.vet.findings.words import ADVICE, LIMIT, in_ranges, subjects_of, values
 
@@ -57,32 +57,12 @@ class View(Enum):
     FULL = "full"  # each host by itself
 
 
-def show(
-    plan: Plan, view: View, contents: Contents = _known, width: int | None = None
-) -> list[str]:
-    """A plan, what is not in it, and its totals, as lines for `screen`, the last of them empty.
-
-    `contents`: what files held when it was made.
-    """
-    lines = [*body(plan, view, contents, width)]
-    lines += [""] if lines else []
-    return [*lines, *left_out(plan, width), summary(plan), *carried_out(plan), ""]
-
-
-def body(
-    plan: Plan, view: View, contents: Contents = _known, width: int | None = None
-) -> Iterator[str]:
-    """What is done, as lines for `screen`."""
-    if view is View.FOLD:
-        rows = [row for steps in _changes(plan.steps) for row in _change(steps)]
-        yield from table(rows, width)
-    elif view is View.DIFF:
-        yield from actions(plan, contents)
-    else:
-        yield from each_host(plan, contents)
-
-
 # --- one line per change ----------------------------------------------------------------
+
+
+def changes(plan: Plan) -> list[HostRow]:
+    """A row for each change, and for each present value of it."""
+    return [row for steps in _changes(plan.steps) for row in _change(steps)]
 
 
 def _changes(steps: Iterable[Step]) -> Iterable[list[Step]]:
@@ -93,7 +73,7 @@ def _changes(steps: Iterable[Step]) -> Iterable[list[Step]]:
     return groups.values()
 
 
-def _change(steps: list[Step]) -> Iterator[Row]:
+def _change(steps: list[Step]) -> Iterator[HostRow]:
     """The rows of one change: one per present value, and one for all that are left of many."""
     by_value: dict[str, list[Step]] = {}
     for step in steps:
@@ -109,9 +89,9 @@ def _change(steps: list[Step]) -> Iterator[Row]:
         first = some[0]
         old, new = cut_pair(*_values(first), LIMIT)
         was = many if many and place == len(rows) - 1 else old
-        hosts = list(dict.fromkeys(step.host for step in some))
-        what = [f"set {plain(first.fix)}", f"{was} → {new}"]
-        yield Row(what, hosts, _subjects(some)[0], _notes(first))
+        hosts = tuple(dict.fromkeys(step.host for step in some))
+        what = (f"set {plain(first.fix)}", f"{was} → {new}")
+        yield HostRow(what, hosts, _subjects(some)[0], _notes(first))
 
 
 # --- each action once -------------------------------------------------------------------
@@ -431,12 +411,6 @@ def _subjects(steps: Iterable[Step]) -> tuple[str, bool]:
 # --- what stands below ------------------------------------------------------------------
 
 
-def left_out(plan: Plan, width: int | None = None) -> Iterator[str]:
-    """What is not planned although there is a fix, and an empty line below it."""
-    lines = [*conflicts(plan.conflicts, width)]
-    yield from [*lines, ""] if lines else []
-
-
 def summary(plan: Plan) -> str:
     """The totals line: steps, hosts, the highest risk, who made it and until when it holds."""
     if not plan.steps:
@@ -457,7 +431,7 @@ def carried_out(plan: Plan) -> list[str]:
     return [plain(f"carried out by nodevet {plan.nodevet or '?'}: {said}")]
 
 
-def conflicts(found: Sequence[Conflict], width: int | None = None) -> Iterator[str]:
+def conflicts(found: Sequence[Conflict]) -> list[HostRow]:
     """What is not planned although there is a fix, and why; equal reasons once, whatever the UUID
     of a GPU in them."""
     groups: dict[tuple[str, str, str], list[str]] = {}
@@ -465,14 +439,11 @@ def conflicts(found: Sequence[Conflict], width: int | None = None) -> Iterator[s
         groups.setdefault((each.fix, _any_gpu(each.why), _any_gpu(each.advice)), []).append(
             each.host
         )
-    if not groups:
-        return
-    yield "Not planned:"
     rows = []
     for (fix, why, advice), hosts in sorted(groups.items(), key=lambda item: -len(item[1])):
         note = f"; advice: {brief(advice, ADVICE)}" if advice else ""
-        rows.append(Row([plain(fix)], hosts, note=f"{brief(why, ADVICE)}{note}"))
-    yield from table(rows, width, "  ")
+        rows.append(HostRow((plain(fix),), tuple(hosts), note=f"{brief(why, ADVICE)}{note}"))
+    return rows
 
 
 def _any_gpu(text: str) -> str:

@@ -1,4 +1,4 @@
-"""What fails and is not in a plan, with the reason for each: the lines below it. Pure."""
+"""What fails and is not in a plan, with the reason for each: the blocks below it. Pure."""
 
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -7,14 +7,14 @@ from nodevet import __version__
 from nodevet.base.printable import LONGEST, cells, plain
 from nodevet.fix.plan.candidates import Left, Withheld
 from nodevet.fix.plan.planner import Proposal
-from nodevet.fix.plan.screen import Row, table
 from nodevet.model import Finding, HostReport, Run, Status
+from nodevet.sheet.model import AnyBlock, HostRow, HostRowBlock, TextBlock
 from nodevet.sheet.text import count, nodeset
 from nodevet.vet.findings.fold import Line, lines
 
 
-def rest(proposal: Proposal, width: int | None = None) -> list[str]:
-    """Every part under its heading, as lines for `screen`; none if all that fails is planned."""
+def rest(proposal: Proposal) -> Iterator[AnyBlock]:
+    """Every part under its heading; none if all that fails is planned."""
     parts = {
         "No fix available:": _left(proposal.left),
         "Fix available, not allowed by the baseline:": _not_allowed(
@@ -25,11 +25,12 @@ def rest(proposal: Proposal, width: int | None = None) -> list[str]:
         "Fix available, many hosts at once:": _suspected(proposal.withheld),
         "Not checked, so not planned:": _unvetted(proposal.unvetted),
     }
-    out = [[head, *table(rows, width, "  ")] for head, rows in parts.items() if rows]
+    for head, rows in parts.items():
+        if rows:
+            yield HostRowBlock(title=head, rows=tuple(rows))
     if proposal.unknown:
         told = count(proposal.unknown, "finding")
-        out.append([f"{told} could not be judged; `nodevet check` names them"])
-    return [line for part in out for line in (*part, "")][:-1]
+        yield TextBlock(text=f"{told} could not be judged; `nodevet check` names them")
 
 
 def conclusion(proposal: Proposal) -> str:
@@ -63,7 +64,7 @@ def ways(proposal: Proposal, baselines: Mapping[str, str]) -> Iterator[str]:
         yield f"plan again once they can be checked{f': --limit {hosts}' if short else ''}"
 
 
-def _left(left: Iterable[Left]) -> list[Row]:
+def _left(left: Iterable[Left]) -> list[HostRow]:
     findings: dict[str, list[Finding]] = {}
     for each in left:
         findings.setdefault(each.host, []).append(each.finding)
@@ -72,14 +73,14 @@ def _left(left: Iterable[Left]) -> list[Row]:
         for host, some in findings.items()
     ]
     return [
-        Row([line.check, line.what], line.hosts, line.subjects, line.note)
+        HostRow((line.check, line.what), line.hosts, line.subjects, line.note)
         for line in _folded(reports)
     ]
 
 
-def _unvetted(reports: Iterable[HostReport]) -> list[Row]:
+def _unvetted(reports: Iterable[HostReport]) -> list[HostRow]:
     return [
-        Row([line.label.lower()], line.hosts, note=line.what)
+        HostRow((line.label.lower(),), line.hosts, note=line.what)
         for line in _folded(reports)
         if not line.check
     ]
@@ -89,11 +90,11 @@ def _folded(reports: Iterable[HostReport]) -> tuple[Line, ...]:
     return lines(Run(id="", nodevet=__version__, started="", seconds=0, hosts=tuple(reports)))
 
 
-def _not_allowed(withheld: Iterable[Withheld]) -> list[Row]:
+def _not_allowed(withheld: Iterable[Withheld]) -> list[HostRow]:
     return _grouped(withheld, lambda each: f"--fix {plain(each.fix)}")
 
 
-def _above(withheld: Iterable[Withheld]) -> list[Row]:
+def _above(withheld: Iterable[Withheld]) -> list[HostRow]:
     def way(each: Withheld) -> str:
         risk = each.risk.value if each.risk else ""
         return f"its risk is {risk}: --max-risk {risk}"
@@ -101,7 +102,7 @@ def _above(withheld: Iterable[Withheld]) -> list[Row]:
     return _grouped((each for each in withheld if each.risk), way)
 
 
-def _failed(withheld: Iterable[Withheld]) -> list[Row]:
+def _failed(withheld: Iterable[Withheld]) -> list[HostRow]:
     def way(each: Withheld) -> str:
         runs = ", ".join(map(plain, each.runs))
         return f"it failed in {runs}: look at why (nodevet report), then --again"
@@ -109,7 +110,7 @@ def _failed(withheld: Iterable[Withheld]) -> list[Row]:
     return _grouped((each for each in withheld if each.runs), way)
 
 
-def _suspected(withheld: Iterable[Withheld]) -> list[Row]:
+def _suspected(withheld: Iterable[Withheld]) -> list[HostRow]:
     def way(each: Withheld) -> str:
         if (found := each.suspected) is None:
             return ""
@@ -122,15 +123,15 @@ def _suspected(withheld: Iterable[Withheld]) -> list[Row]:
     return _grouped((each for each in withheld if each.suspected), way)
 
 
-def _grouped(withheld: Iterable[Withheld], way: Callable[[Withheld], str]) -> list[Row]:
+def _grouped(withheld: Iterable[Withheld], way: Callable[[Withheld], str]) -> list[HostRow]:
     """Fix, findings, hosts, and how it can be planned all the same; equal ones once."""
     groups: dict[tuple[str, str], list[Withheld]] = {}
     for each in sorted(withheld, key=lambda each: (each.fix, way(each))):
         groups.setdefault((each.fix, way(each)), []).append(each)
     return [
-        Row(
-            [plain(fix), count(sum(each.findings for each in members), "finding")],
-            list(dict.fromkeys(each.host for each in members)),
+        HostRow(
+            (plain(fix), count(sum(each.findings for each in members), "finding")),
+            tuple(dict.fromkeys(each.host for each in members)),
             note=told,
         )
         for (fix, told), members in groups.items()

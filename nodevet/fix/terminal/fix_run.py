@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
-from nodevet import report
 from nodevet.cli import options, speech
 from nodevet.cli.display import Display
 from nodevet.cli.speech import say
+from nodevet.fix import formats
 
 if TYPE_CHECKING:
     from nodevet.fix.journal.folder import RunFolder, SavedReach
@@ -25,7 +25,7 @@ inventories = options.inventory(
 shown = click.option(
     "--format",
     "form",
-    type=click.Choice(report.formats()),
+    type=click.Choice(formats.formats()),
     metavar="NAME",
     default="table",
     show_default=True,

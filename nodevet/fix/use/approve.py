@@ -16,10 +16,11 @@ from nodevet.fix.approval.verify import Approvable, Approved, Signature
 from nodevet.fix.journal.contents import ContentStore, beside
 from nodevet.fix.journal.folder import RunFolder
 from nodevet.fix.model import Plan, PlanError
-from nodevet.fix.plan import render, summary
+from nodevet.fix.plan import summary
 from nodevet.fix.plan.plan_file import read
 from nodevet.fix.plan.render import View
-from nodevet.fix.plan.screen import labelled, screen
+from nodevet.fix.plan_sheet import approval_sheet
+from nodevet.sheet import terminal
 
 LARGEST = 64 * 1024 * 1024  # bytes of a plan
 SIGNATURE = b"-----BEGIN SSH SIGNATURE-----"
@@ -148,17 +149,14 @@ def shown(
     plan, now, rollback = asked.judged, _now(), asked.rollback
     found = verify.signatures(asked.file)
     standing = verify.how_far(asked.approvable, found, rollback=rollback)
-    contents = asked.contents.known
-    lines = [
-        f"# {summary.heading(plan, now, rollback=rollback)}",
-        *labelled(summary.facts(plan, standing, now, rollback=rollback), width),
-        "",
-        *render.body(plan, view, contents, width),
-        "",
-        *render.left_out(plan, width),
-        render.summary(plan),
-    ]
-    return screen(lines, colour=colour, width=width)
+    sheet = approval_sheet(
+        plan,
+        view,
+        asked.contents.known,
+        summary.heading(plan, now, rollback=rollback),
+        summary.facts(plan, standing, now, rollback=rollback),
+    )
+    return terminal.render(sheet, colour=colour, width=width)
 
 
 def _read(file: Path, *, rollback: bool) -> tuple[bytes, Plan]:

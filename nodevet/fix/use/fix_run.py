@@ -7,15 +7,15 @@ import socket
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 from msgspec.structs import replace
 
-from nodevet import report
 from nodevet.base.errors import UserError
 from nodevet.base.files import read_input
 from nodevet.base.printable import brief
 from nodevet.document.kinds import DocumentKind, mistaken
+from nodevet.fix import formats
+from nodevet.fix.formats import FixRun
 from nodevet.fix.journal.folder import RunError, RunFolder
 from nodevet.fix.journal.journal import JournalState
 from nodevet.fix.listener import FixListener
@@ -137,7 +137,7 @@ def user() -> str:
 
 def keep(run: RunFolder, result: Result, stem: str) -> Result:
     """Keep the reports in the run's folder; the result, which says so if not all could be kept."""
-    endings = report.endings()
+    endings = formats.endings()
     run.keep({f"{stem}{endings[each]}": rendered(run, each, result) for each in endings})
     return unkept(result, tuple(run.lost)) if run.lost else result
 
@@ -152,15 +152,9 @@ def rendered(
     width: int | None = None,
 ) -> str:
     """The report in this format, with what files held as the run's folder has it."""
-    known: dict[str, Any] = {
-        "contents": run.contents.known,
-        "folder": shlex.quote(str(run.path)),
-        "inventories": inventories_of(run) if inventories is None else inventories,
-        "colour": colour,
-        "width": width,
-    }
-    given = {name: known[name] for name in report.fix_options(form) & known.keys()}
-    return report.render(form, result, **given)
+    inventories = inventories_of(run) if inventories is None else inventories
+    shown = FixRun(run.contents.known, shlex.quote(str(run.path)), inventories)
+    return formats.render(form, result, shown, colour=colour, width=width)
 
 
 def unkept(result: Result, lost: Sequence[str]) -> Result:

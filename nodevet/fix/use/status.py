@@ -3,127 +3,18 @@
 Nothing is locked and nothing is written.
 """
 
-from collections.abc import Iterator, Sequence
-from datetime import datetime, timezone
-from enum import Enum
+from collections.abc import Sequence
 from pathlib import Path
 
-import msgspec
 from msgspec.structs import replace
 
 from nodevet.base.errors import UserError
 from nodevet.fix.journal import journal, owner
 from nodevet.fix.journal.folder import RunFolder
-from nodevet.fix.journal.journal import JournalError, JournalRecord
-from nodevet.fix.journal.owner import Controller
-from nodevet.fix.journal.records import (
-    ActionBegin,
-    ActionEnd,
-    ActionUnknown,
-    HostBegin,
-    HostEnd,
-    RunBegin,
-    RunEnd,
-    StepReverted,
-    StepReverting,
-    StepVerified,
-)
-from nodevet.fix.model import Plan
+from nodevet.fix.journal.journal import JournalError
+from nodevet.fix.journal.records import RunBegin, RunEnd
+from nodevet.fix.standing import RunStatus, of_records, seconds_since
 from nodevet.fix.use.fix_run import inventories_of
-from nodevet.fixing.result import HostResult, Outcome, Result
-
-GOES_ON = 4  # exit code
-UNREADABLE = "its controller was killed, or is still at it"
-
-
-class RunStanding(str, Enum):
-    """Of a run."""
-
-    GOES_ON = "goes on"
-    ENDED = "ended"
-    INTERRUPTED = "interrupted"  # no end in its journal, and its controller is gone
-    UNKNOWN = "unknown"  # no end in its journal, and whether its controller is gone is not known
-
-
-class InHand(msgspec.Struct, frozen=True, kw_only=True):
-    """A host that was begun and has no end in the journal."""
-
-    host: str
-    number: int = 0  # of the step, from 1; 0: none was begun
-    steps: int = 0
-    fix: str = ""
-    doing: str = ""
-    at: str = ""  # ISO 8601 in UTC: the host's last record
-
-
-class RunStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """How a run stands."""
-
-    folder: str
-    standing: RunStanding
-    controller: str  # where it is, or why that is not known
-    begun: str  # ISO 8601: the last try
-    by: str  # who began that
-    last: str  # ISO 8601: the last record
-    result: Result  # by the journal, as if its controller were gone
-    in_hand: tuple[InHand, ...] = ()
-    inventories: tuple[str, ...] = ()  # by which its hosts are reached; none: by their names
-    expired: bool = False  # the plan, by now
-
-    @property
-    def exit_code(self) -> int:
-        """That of the run if it ended; 4 while it goes on; 3 if it was interrupted."""
-        if self.standing is RunStanding.GOES_ON:
-            return GOES_ON
-        return self.result.exit_code if self.standing is RunStanding.ENDED else 3
-
-    @property
-    def waiting(self) -> tuple[HostResult, ...]:
-        """The hosts that a run that goes on has not begun."""
-        begun = {host.host for host in self.in_hand}
-        return tuple(
-            host
-            for host in self.result.asked
-            if host.outcome is Outcome.NOT_ATTEMPTED and host.host not in begun
-        )
-
-
-STATUS_SCHEMA = 1
-
-
-class StatusAnswer(msgspec.Struct, frozen=True, kw_only=True):
-    """How a run of fixes stands, as `nodevet status --format json` says it."""
-
-    schema: int = STATUS_SCHEMA
-    folder: str
-    standing: RunStanding
-    exit_code: int  # of `nodevet status`: that of the run if it ended; 4 while it goes on
-    controller: str  # where it is, or why that is not known; empty if the run ended
-    begun: str  # ISO 8601: the last try
-    by: str  # who began that
-    last: str  # ISO 8601: the last record
-    in_hand: tuple[InHand, ...]  # hosts that were begun and have no end
-    waiting: tuple[str, ...]  # hosts that a run that goes on has not begun
-    inventories: tuple[str, ...]  # by which its hosts are reached; none: by their names
-    result: Result  # by the journal, as if its controller were gone
-
-
-def answer(found: RunStatus) -> StatusAnswer:
-    """The same, as programs read it."""
-    going = found.standing is RunStanding.GOES_ON
-    return StatusAnswer(
-        folder=found.folder,
-        standing=found.standing,
-        exit_code=found.exit_code,
-        controller=found.controller,
-        begun=found.begun,
-        by=found.by,
-        last=found.last,
-        in_hand=found.in_hand,
-        waiting=tuple(host.host for host in found.waiting) if going else (),
-        inventories=found.inventories,
-        result=found.result,
-    )
 
 
 def status(folder: Path) -> RunStatus:
@@ -137,78 +28,6 @@ def status(folder: Path) -> RunStatus:
     found = of_records(folder, plan, records, result, owner.controller(file, begun))
     expired = (seconds_since(plan.expires) or 0.0) > 0
     return replace(found, inventories=tuple(inventories_of(run)), expired=expired)
-
-
-def of_records(
-    folder: Path,
-    plan: Plan,
-    records: Sequence[JournalRecord],
-    result: Result,
-    controller: tuple[Controller, str],
-) -> RunStatus:
-    """How a run stands by its records; pure."""
-    starts = [place for place, one in enumerate(records) if isinstance(one, RunBegin)]
-    start = records[starts[-1]]
-    assert isinstance(start, RunBegin)  # noqa: S101  (for the type)
-    this_try = records[starts[-1] :]
-    ended = isinstance(records[-1], RunEnd)
-    known, where = controller
-    if known is Controller.RUNNING:
-        standing = RunStanding.GOES_ON
-    elif ended:
-        standing, where = RunStanding.ENDED, ""
-    else:
-        standing = RunStanding.INTERRUPTED if known is Controller.GONE else RunStanding.UNKNOWN
-    return RunStatus(
-        folder=str(folder),
-        standing=standing,
-        controller=where,
-        begun=start.started or start.at,
-        by=f"{start.user}@{start.controller}" if start.user else start.controller,
-        last=records[-1].at,
-        result=result,
-        in_hand=() if ended else tuple(in_hand(plan, this_try)),
-    )
-
-
-def in_hand(plan: Plan, records: Sequence[JournalRecord]) -> Iterator[InHand]:
-    """The hosts that these records, of one try, begin and do not end. Pure."""
-    found: dict[str, InHand] = {}
-    steps = {step.id: step for step in plan.steps}
-    for record in records:
-        if isinstance(record, HostBegin):
-            found[record.host] = InHand(
-                host=record.host, steps=len(plan.of(record.host)), doing="begun", at=record.at
-            )
-        elif isinstance(record, HostEnd):
-            found.pop(record.host, None)
-        elif not isinstance(record, (RunBegin, RunEnd)) and (step := steps.get(record.step)):
-            ids = [each.id for each in plan.of(step.host)]
-            found[step.host] = InHand(
-                host=step.host,
-                number=ids.index(step.id) + 1,
-                steps=len(ids),
-                fix=step.fix,
-                doing=_doing(record),
-                at=record.at,
-            )
-    yield from found.values()
-
-
-def _doing(record: JournalRecord) -> str:
-    if isinstance(record, ActionBegin):
-        return "writing"
-    if isinstance(record, ActionEnd):
-        return "written" if record.ok else "failed"
-    if isinstance(record, ActionUnknown):
-        return "the end of an action is not known"
-    if isinstance(record, StepVerified):
-        return "verified"
-    if isinstance(record, StepReverting):
-        return "rolling back"
-    if isinstance(record, StepReverted):
-        return "rolled back" if record.ok else "rollback failed"
-    return "looked at"
 
 
 def newest(runs: Path) -> tuple[Path, tuple[Path, ...]]:
@@ -239,12 +58,3 @@ def unfinished(folders: Sequence[Path], most: int = 20) -> list[Path]:
         if not (records and isinstance(records[-1], RunEnd)):
             found.append(folder)
     return found
-
-
-def seconds_since(at: str, now: datetime | None = None) -> float | None:
-    """Seconds from a time of a journal until now; None if it is not a valid one."""
-    try:
-        then = datetime.fromisoformat(at.replace("Z", "+00:00"))
-        return ((now or datetime.now(timezone.utc)) - then).total_seconds()
-    except (ValueError, TypeError):
-        return None

@@ -5,21 +5,17 @@ from collections.abc import Iterator, Mapping
 from nodevet.base.durations import elapsed
 from nodevet.base.printable import brief
 from nodevet.model import HostFacts, HostReport, Run, Status, Verdict
-from nodevet.sheet.text import GAP, column, columns, count, nodeset, wrap
+from nodevet.sheet.text import count, nodeset
 
 CHOICE = "baseline"  # nodevet.baseline.choose.CHECK: a finding under it says that none was chosen
 NONE = "none"  # said of hosts that answered, and for which there was no baseline
 LONGEST = 120  # columns of one value
 MOST_BASELINES = 6  # that are named above a report
-NARROWEST = 24  # columns for what is said beside a label
 SHORT = 40  # columns of the hosts of one baseline
 
 
-def above(run: Run, width: int | None) -> list[str]:
-    """What stands above the report of one host: what it is, then an empty line.
-
-    Nothing for several hosts, or if nothing was read. `width` is in columns.
-    """
+def of_one_host(run: Run) -> list[tuple[str, str]]:
+    """What the one host of a run is, label and text; empty for several, or if nothing was read."""
     if len(run.hosts) != 1 or not run.hosts[0].facts:
         return []
     found = dict(rows(run.hosts[0].facts))
@@ -29,21 +25,12 @@ def above(run: Run, width: int | None) -> list[str]:
     told = {"machine": machine, **found} if machine else found
     if run.hosts[0].baseline:
         told["baseline"] = brief(baseline_of(run.hosts[0]), LONGEST)
-    lines = columns(list(told.items()))
-    if width:
-        lines = [part for line in lines for part in _hanging(line, column(told) + len(GAP), width)]
-    return [*lines, ""] if lines else []
+    return list(told.items())
 
 
-def _hanging(line: str, indent: int, width: int) -> list[str]:
-    """A line that goes on below its text, not below its label."""
-    first, *more = wrap(line[indent:], max(NARROWEST, width - indent))
-    return [line[:indent] + first, *(" " * indent + each for each in more)]
-
-
-def judged_by(run: Run, width: int | None) -> list[str]:
-    """The baselines of several hosts, `baseline: h100 gpu[001-100], none gpu[101-128]`, then
-    an empty line. Nothing if no host was judged by one."""
+def judged_by(run: Run) -> str:
+    """The baselines of several hosts, `baseline: h100 gpu[001-100], none gpu[101-128]`; empty if no
+    host was judged by one."""
     hosts: dict[str, list[str]] = {}
     for place, host in enumerate(run.summaries):
         if host.status is Status.VETTED:
@@ -51,7 +38,7 @@ def judged_by(run: Run, width: int | None) -> list[str]:
             baseline = baseline_of(run.hosts[place]) if doubted else host.baseline
             hosts.setdefault(baseline or NONE, []).append(host.host)
     if not hosts.keys() - {NONE}:
-        return []
+        return ""
     groups = sorted(hosts.items(), key=lambda group: (group[0] == NONE, -len(group[1])))
     told = [
         f"{brief(baseline)} {_hosts(names)}" if len(groups) > 1 else brief(baseline)
@@ -60,8 +47,7 @@ def judged_by(run: Run, width: int | None) -> list[str]:
     if more := groups[MOST_BASELINES:]:
         rest = sum(len(names) for _, names in more)
         told.append(f"{len(more)} more for {count(rest, 'host')}")
-    text = f"baseline: {', '.join(told)}"
-    return [*(wrap(text, width) if width else [text]), ""]
+    return f"baseline: {', '.join(told)}"
 
 
 def baseline_of(report: HostReport) -> str:

@@ -47,7 +47,8 @@ class Line(msgspec.Struct, frozen=True, kw_only=True):
     severity: Severity = Severity.CRITICAL
     fails: bool = True  # whether it counts for the exit code
     what: str = ""
-    remark: str = ""  # reason, waiver, severity, what follows from it
+    since: str = ""
+    reason: str = ""  # and waiver, severity, what follows from it
     advice: tuple[str, ...] = ()  # mostly one; what to do may depend on the neighbours
     hosts: tuple[str, ...] = ()
     subjects: str = ""  # `40 GPUs`, `GPU 4`, or empty for the nodes themselves
@@ -59,6 +60,11 @@ class Line(msgspec.Struct, frozen=True, kw_only=True):
     def advised(self) -> str:
         """All advice as one text."""
         return " / ".join(self.advice)
+
+    @property
+    def remark(self) -> str:
+        """Since when it stands, and why."""
+        return "; ".join(filter(None, (self.since, self.reason)))
 
     @property
     def note(self) -> str:
@@ -155,14 +161,15 @@ def findings_in_words(found: Totals) -> str:
     return words + (f", {not_applicable:,} not applicable" if not_applicable else "")
 
 
-def lines(run: Run) -> tuple[Line, ...]:
-    """Every difference and every host that could not be judged, worst first.
+def lines(run: Run, limit: int = LIMIT) -> tuple[Line, ...]:
+    """Every difference and every host that could not be judged, worst first. A value has at most
+    `limit` columns.
 
     What is alike on several hosts is one line, and so is what has one cause: see
     `nodevet.vet.findings.causes`.
     """
     marks = marks_of(run)
-    folded = [*_about_hosts(run, marks), *over_checks(_about_findings(run, marks))]
+    folded = [*_about_hosts(run, marks), *over_checks(_about_findings(run, marks, limit))]
     return tuple(sorted(folded, key=_worst_first))
 
 
@@ -186,7 +193,7 @@ def _joined(group: list[Line]) -> Line:
         check=count(len(names), "check"),
         checks=tuple(names),
         severity=max((row.severity for row in group), key=lambda severity: severity.rank),
-        remark="; ".join(filter(None, (first.remark, listed(names)))),
+        reason="; ".join(filter(None, (first.reason, listed(names)))),
         advice=tuple(dict.fromkeys(text for row in group for text in row.advice)),
         new=sum(row.new for row in group),
         count=sum(row.count for row in group),
@@ -217,10 +224,12 @@ def _about_hosts(run: Run, marks: Marks) -> Iterator[Line]:
         if why := host.told:
             groups.setdefault((host.outcome.words.upper(), why), []).append(host.host)
     for (label, why), hosts in groups.items():
+        since, again = _standing([marks.standing.get((host, -1)) for host in hosts], run)
         yield Line(
             label=label,
             what=brief(after_label(label, why), SENTENCE),
-            remark=_standing([marks.standing.get((host, -1)) for host in hosts], run),
+            since=since,
+            reason=again,
             hosts=tuple(hosts),
             new=len(marks.hosts.intersection(hosts)),
             count=len(hosts),
@@ -259,7 +268,7 @@ class _Fold(msgspec.Struct, frozen=True, kw_only=True):
     members: tuple[_Folded, ...]
 
 
-def _about_findings(run: Run, marks: Marks) -> Iterator[Line]:
+def _about_findings(run: Run, marks: Marks, limit: int) -> Iterator[Line]:
     groups: dict[_Key, list[_Folded]] = {}
     for report in differing(run):
         causes = causes_of(report, run.fail_on, marks)
@@ -282,7 +291,7 @@ def _about_findings(run: Run, marks: Marks) -> Iterator[Line]:
             members[cause].effects.append(report.findings[place])
     told = []
     for key, found in groups.items():
-        what, why = difference(found[0].finding)
+        what, why = difference(found[0].finding, limit)
         told.append(_Fold(key=key, what=what, why=why, members=tuple(found)))
     for group in _in_ranges(told):
         yield _line(group, run)
@@ -336,6 +345,7 @@ def _line(group: _Fold, run: Run) -> Line:
     subjects, named = subjects_of([(member.host, member.finding) for member in members])
     effects = [finding for member in members for finding in member.effects]
     checks = dict.fromkeys((key.check, *(finding.check for finding in effects)))
+    since, again = _standing([member.standing for member in members], run)
     return Line(
         label=key.verdict.value.upper(),
         check=brief(key.check, LIMIT),
@@ -343,7 +353,8 @@ def _line(group: _Fold, run: Run) -> Line:
         severity=key.severity,
         fails=_fails(group),
         what=group.what,
-        remark=_remark(group, effects, run),
+        since=since,
+        reason=_reason(group, effects, run, again),
         advice=tuple(
             brief(text, ADVICE) for text in dict.fromkeys(f.advice for f in findings) if text
         ),
@@ -362,7 +373,7 @@ def _fails(group: _Fold) -> bool:
     return not waived and any(member.counts for member in group.members)
 
 
-def _remark(group: _Fold, effects: list[Finding], run: Run) -> str:
+def _reason(group: _Fold, effects: list[Finding], run: Run, again: str) -> str:
     key = group.key
     below = not _fails(group) and key.verdict is not Verdict.WAIVED
     waiver = f"waiver {key.waiver}" if key.waiver.startswith("expired") else key.waiver
@@ -370,7 +381,7 @@ def _remark(group: _Fold, effects: list[Finding], run: Run) -> str:
     notes = [
         f"{key.severity.value}: below fail-on {run.fail_on.value}" if below else "",
         brief(group.why, SENTENCE),
-        _standing([member.standing for member in group.members], run),
+        again,
         last_time([finding.last for finding in findings if finding.last], run.started),
         with_it(effects),
         brief(waiver, SENTENCE),
@@ -378,14 +389,14 @@ def _remark(group: _Fold, effects: list[Finding], run: Run) -> str:
     return "; ".join(note for note in notes if note)
 
 
-def _standing(members: Iterable[StandingTrouble | None], run: Run) -> str:
-    """Since when it stands, and whether it comes and goes: `since Nov 3, 19 nights`."""
+def _standing(members: Iterable[StandingTrouble | None], run: Run) -> tuple[str, str]:
+    """Since when it stands, `since Nov 3, 19 nights`, and whether it comes and goes."""
     known = [each for each in members if each is not None]
     old = since_words([each.since for each in known if not each.new], run.started)
     flaps = [each.began for each in known if each.began]
     on = f" on {len(flaps):,} of {len(known):,}" if len(flaps) < len(known) else ""
     flapping = f"flapping{on}: began {max(flaps)} times in 10 visits" if flaps else ""
-    return ", ".join(filter(None, (old, came_back(known), flapping)))
+    return old, ", ".join(filter(None, (came_back(known), flapping)))
 
 
 def came_back(known: Sequence[StandingTrouble]) -> str:

@@ -1,29 +1,52 @@
 """What passed and what does not apply, as lines: for whoever asks for every check. Pure."""
 
+from collections.abc import Iterator, Mapping
+
 from nodevet.base.printable import brief, cells
 from nodevet.model import Finding, Run, Verdict, show
-from nodevet.vet.findings.fold import Line
-from nodevet.vet.findings.words import LIMIT, SENTENCE, subjects_of, values
+from nodevet.vet.findings.fold import ALIKE, Line
+from nodevet.vet.findings.ranges import shape, spanned
+from nodevet.vet.findings.words import LIMIT, WHOLE, subjects_of, values
 
+_Members = list[tuple[str, Finding]]  # with their hosts
 LABELS = {Verdict.OK: "OK", Verdict.NOT_APPLICABLE: "N/A"}
 
 
-def passed(run: Run) -> tuple[Line, ...]:
-    """Equal values of one check once, with their hosts; in the order of the findings."""
-    groups: dict[Verdict, dict[tuple[str, str], list[tuple[str, Finding]]]] = {}
+def passed(run: Run, *, ranges: bool = False) -> tuple[Line, ...]:
+    """Equal values of one check once, with their hosts; in the order of the findings. `ranges`:
+    many values of a check that differ in their numbers alone are one."""
+    groups: dict[Verdict, dict[tuple[str, str], _Members]] = {}
     for report in run.hosts:
         for finding in report.findings:
             if finding.verdict in LABELS:
                 some = groups.setdefault(finding.verdict, {})
                 some.setdefault((finding.check, _value(finding)), []).append((report.host, finding))
     return tuple(
-        _line(verdict, *key, members)
+        _line(verdict, *each)
         for verdict in LABELS
-        for key, members in groups.get(verdict, {}).items()
+        for each in _folded(groups.get(verdict, {}), least=ALIKE if ranges else None)
     )
 
 
-def _line(verdict: Verdict, check: str, value: str, members: list[tuple[str, Finding]]) -> Line:
+def _folded(
+    groups: Mapping[tuple[str, str], _Members], least: int | None
+) -> Iterator[tuple[str, str, _Members]]:
+    """Check, value and members; more than `least` values of one shape as a range."""
+    alike: dict[object, list[tuple[str, _Members]]] = {}
+    for (check, value), members in groups.items():
+        names = isinstance(members[0][1].actual, (list, tuple))  # Xids, not counts
+        kind = check, value if names or least is None else shape(value)
+        alike.setdefault(kind, []).append((value, members))
+    for some in alike.values():
+        check = some[0][1][0][1].check
+        if least is None or len(some) <= least:
+            yield from ((check, value, members) for value, members in some)
+            continue
+        told = spanned([value for value, _ in some])
+        yield check, told, [member for _, members in some for member in members]
+
+
+def _line(verdict: Verdict, check: str, value: str, members: _Members) -> Line:
     subjects, named = subjects_of(members)
     return Line(
         label=LABELS[verdict],
@@ -41,7 +64,7 @@ def _line(verdict: Verdict, check: str, value: str, members: list[tuple[str, Fin
 def _value(finding: Finding) -> str:
     """`700 W`; of a short range `550.120, expected >=550.90`; if there is no value the reason."""
     if finding.verdict is not Verdict.OK or finding.expected is finding.actual is None:
-        return brief(finding.why, SENTENCE) or show(None)
+        return brief(finding.why, WHOLE) or show(None)
     expected, actual = values(finding)
     both = f"{actual}, expected {expected}"
-    return brief(both if actual != expected and cells(both) <= LIMIT else actual, LIMIT)
+    return brief(both if actual != expected and cells(both) <= LIMIT else actual, WHOLE)

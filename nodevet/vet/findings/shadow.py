@@ -6,6 +6,7 @@ from msgspec.structs import replace
 from nodevet.model import Run, Severity, Status
 from nodevet.vet.findings.fold import Line, lines
 from nodevet.vet.findings.passed import passed
+from nodevet.vet.findings.words import LIMIT, WHOLE
 
 SHADOW = "SHADOW"
 
@@ -23,6 +24,6 @@ def shadowed(run: Run, *, everything: bool = False) -> tuple[Line, ...]:
             if report.shadow
         ),
     )
-    rows = [row for row in lines(alone) if row.check]
-    rows += passed(alone) if everything else ()
+    rows = [row for row in lines(alone, WHOLE if everything else LIMIT) if row.check]
+    rows += passed(alone, ranges=True) if everything else ()
     return tuple(replace(row, label=f"{SHADOW} {row.label}", fails=False) for row in rows)

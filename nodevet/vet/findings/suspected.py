@@ -2,8 +2,7 @@
 
 from nodevet.base.printable import brief
 from nodevet.model import Run, Suspicion
-from nodevet.sheet.colours import BOLD, sgr
-from nodevet.sheet.text import count, nodeset, wrap
+from nodevet.sheet.text import count, nodeset
 from nodevet.vet.findings.fold import listed
 
 LONGEST = 400  # columns of the hosts of one
@@ -23,9 +22,3 @@ def sentence(each: Suspicion) -> str:
     return (
         f"SUSPICIOUS: {share} {what} at once: {FIRST}{why}: {brief(nodeset(each.hosts), LONGEST)}"
     )
-
-
-def suspected(run: Run, width: int | None, *, colour: bool) -> list[str]:
-    """The lines at the top of a table, with an empty one below."""
-    rows = [row for text in suspicions(run) for row in (wrap(text, width) if width else [text])]
-    return [*(sgr(row, BOLD) if colour else row for row in rows), *([""] if rows else [])]

@@ -13,6 +13,7 @@ from nodevet.sheet.text import count, cut_pair, plural
 DIGITS = 9  # of a number that is shown in a range
 LIMIT = 56  # columns of one value in a folded line
 SENTENCE = 400  # columns of one reason or waiver
+WHOLE = 2000  # columns of a value, for whoever asks for everything
 ADVICE = 600  # columns of one piece of advice: up to three sentences
 
 
@@ -30,15 +31,16 @@ def _exact(value: Any) -> str:
     return json.dumps(value, default=repr)
 
 
-def difference(finding: Finding) -> tuple[str, str]:
-    """What differs, in a few words, and the reason if those words do not hold it."""
+def difference(finding: Finding, limit: int = LIMIT) -> tuple[str, str]:
+    """What differs, in a few words, and the reason if those words do not hold it. A value has at
+    most `limit` columns."""
     why = finding.why
     if finding.verdict is Verdict.UNKNOWN or finding.expected is finding.actual is None:
-        return brief(why, SENTENCE) or "no reason was recorded", ""
-    if lists := _lists(finding):
+        return brief(why, max(SENTENCE, limit)) or "no reason was recorded", ""
+    if lists := _lists(finding, limit):
         return lists, why
     narrowed = _narrowed(finding)
-    expected, actual = cut_pair(*values(narrowed), LIMIT)
+    expected, actual = cut_pair(*values(narrowed), limit)
     sole = _sole_key(narrowed)
     if sole and expected.startswith(sole) and actual.startswith(sole):
         expected = expected.removeprefix(sole)
@@ -69,7 +71,7 @@ def _narrowed(finding: Finding) -> Finding:
     )
 
 
-def _lists(finding: Finding) -> str:
+def _lists(finding: Finding, limit: int) -> str:
     """Of two long lists what is missing and what is too much; empty if that says nothing."""
     expected, actual = finding.expected, finding.actual
     if not (isinstance(expected, (list, tuple)) and isinstance(actual, (list, tuple))):
@@ -78,7 +80,7 @@ def _lists(finding: Finding) -> str:
         return ""
     missing, extra = _without(expected, actual), _without(actual, expected)
     told = {"missing": missing, "not expected": extra}
-    return "; ".join(f"{word} {brief(show(some), LIMIT)}" for word, some in told.items() if some)
+    return "; ".join(f"{word} {brief(show(some), limit)}" for word, some in told.items() if some)
 
 
 def _without(items: Iterable[Any], others: Iterable[Any]) -> list[Any]:

@@ -1,0 +1,94 @@
+"""Formats of a run of checks: those that show a sheet, and one file for each that carries its data.
+
+A file here is a format, named after it and imported when it is asked for. It has `pieces(run)`; if
+it can be written host by host while the run goes on, its `head`, `line` and `tail`; and if it has
+an exit code of its own on standard output, `exit_code(run)`.
+"""
+
+from collections.abc import Iterator, Sequence
+from functools import cache
+from importlib import import_module
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+from nodevet.base.modules import names_in
+from nodevet.sheet import ENDINGS
+from nodevet.sheet.errors import ReportError
+
+if TYPE_CHECKING:
+    from nodevet.model import Run
+
+
+@cache
+def formats() -> tuple[str, ...]:
+    """The names of all formats, sorted."""
+    return tuple(sorted({*ENDINGS, *names_in(__path__)}))
+
+
+def require(name: str, known: Sequence[str] = ()) -> None:
+    """Raises ReportError for a format that is not among the `known`, or among all if none are
+    named."""
+    among = sorted(known) or formats()
+    if name in among:
+        return
+    listed = ", ".join(among)
+    if name in formats():
+        raise ReportError(f"the format {name} does not render this; these do: {listed}")
+    from nodevet.base.problems import did_you_mean
+
+    hint = did_you_mean(name, among, f"there are {listed}")
+    raise ReportError(f"no report format is named {name!r}; {hint}")
+
+
+def has_module(name: str) -> bool:
+    """Whether a format carries the data, and does not show the sheet. Raises ReportError for an
+    unknown name."""
+    require(name)
+    return name in names_in(__path__)
+
+
+def module(name: str) -> ModuleType:
+    """The module of a format that has one."""
+    return import_module(f"{__name__}.{name}")
+
+
+def streamed(name: str) -> bool:
+    """Whether the format can be written host by host, while a run goes on."""
+    return has_module(name) and hasattr(module(name), "head")
+
+
+def render(name: str, run: "Run", **shown: Any) -> str:
+    """The run in this format; see `pieces`."""
+    return "".join(pieces(name, run, **shown))
+
+
+def pieces(
+    name: str, run: "Run", *, colour: bool = False, width: int | None = None, **view: bool
+) -> Iterator[str]:
+    """The run, piece by piece if the format has that. `colour`, `width` (columns) and `view`, the
+    fields of a `RunView`, are for formats that show the sheet. Raises ReportError for an unknown
+    name."""
+    if has_module(name):
+        yield from module(name).pieces(run)
+        return
+    from nodevet.sheet import render as rendered
+    from nodevet.vet.check_sheet import MEDIA, RunView, check_sheet
+
+    sheet = check_sheet(run, MEDIA[name], RunView(**view))
+    yield rendered(name, None, lambda: sheet, colour=colour, width=width)
+
+
+def exit_code(name: str, run: "Run") -> int:
+    """The exit code of a command that prints this format: the format's own, or the run's."""
+    own = getattr(module(name), "exit_code", None) if has_module(name) else None
+    return int(own(run) if own else run.exit_code)
+
+
+def read(text: str | bytes) -> "tuple[Run, tuple[str, ...]]":
+    """A saved run of checks, json or jsonl, and what the reader must know about it.
+
+    Raises ReportError if it is neither.
+    """
+    from nodevet.vet.formats import json, jsonl
+
+    return jsonl.parse(text) if jsonl.is_jsonl(text) else (json.parse(text), ())

@@ -1,37 +1,31 @@
-"""Per host a unified diff: from what is expected to what is there, or from before a fix to after.
+"""Per host a unified diff: from what is expected to what is there.
 
-One hunk or more per check, with the place in the baseline behind its `@@`, or per fix; files line
-by line. Hosts that differ in the same way share one diff under their nodeset. Lines that start
-with `#` belong to no diff: hosts without findings, the commands of fixes, and the totals.
+One hunk or more per check, with the place in the baseline behind its `@@`. Hosts that differ in the
+same way share one diff under their nodeset. Lines that start with `#` belong to no diff: hosts
+without findings, and the totals.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Any
 
 import msgspec
 
-from nodevet.base.printable import brief, plain
+from nodevet.base.printable import plain
 from nodevet.checking.changes import Marks
-from nodevet.fix import result_text as fixes
-from nodevet.fixing.result import HostResult, Result, StepResult
 from nodevet.model import Finding, HostReport, Run, Severity, Verdict, show
-from nodevet.resource import Contents, State, describe, filled, kind_of
-from nodevet.sheet.hunks import Pair
-from nodevet.sheet.hunks import hunks as hunks_of
+from nodevet.sheet.hunks import Pair, labelled
 from nodevet.sheet.text import nodeset, wrap
 from nodevet.vet.findings.causes import causes_of
 from nodevet.vet.findings.fold import lines, listed, summary
 from nodevet.vet.findings.words import values
-
-ENDING = ".diff"
 
 CONTEXT = 1  # unchanged lines around a difference
 ROOM = 96  # columns of a line of advice
 _ALIKE = (Verdict.OK, Verdict.NOT_APPLICABLE)
 
 
-def render_checks(run: Run) -> str:
+def pieces(run: Run) -> Iterator[str]:
     """The diffs in the order of the run, then the hosts without findings, then the totals."""
     diffs = [f"{group.text}\n" for group in groups(run)]
     notes = [
@@ -39,7 +33,7 @@ def render_checks(run: Run) -> str:
         for line in lines(run)
         if not line.check
     ]
-    return "\n".join([*diffs, *notes, f"# {summary(run)}"]) + "\n"
+    yield "\n".join([*diffs, *notes, f"# {summary(run)}"]) + "\n"
 
 
 class AlikeHosts(msgspec.Struct, frozen=True):
@@ -80,18 +74,7 @@ def hunks(report: HostReport, fail_on: Severity = Severity.WARNING) -> Iterator[
     """The hunks of one host, without file header; none if nothing differs."""
     if all(finding.verdict in _ALIKE for finding in report.findings):
         return
-    yield from labelled(_parts(report, fail_on))
-
-
-def labelled(parts: Iterable[tuple[str, list[Pair]]]) -> Iterator[str]:
-    """The hunks of (label, pairs of lines that answer one another), one document each side, each
-    hunk with its label behind the `@@`."""
-    before = after = 0
-    for label, pairs in parts:
-        for line in hunks_of(pairs, CONTEXT, (before, after)):
-            yield f"{line} {label}" if line.startswith("@@") else line
-        before += sum(len(one) for one, _ in pairs)
-        after += sum(len(other) for _, other in pairs)
+    yield from labelled(_parts(report, fail_on), CONTEXT)
 
 
 def _parts(report: HostReport, fail_on: Severity) -> Iterator[tuple[str, list[Pair]]]:
@@ -174,52 +157,3 @@ def value_lines(finding: Finding, value: Any, side: int) -> list[str]:
     if len(members) > 1:
         return [plain(member) for member in members]
     return [values(finding)[side]]
-
-
-def render_fixes(result: Result, *, contents: Contents = lambda name: None) -> str:
-    """`contents`: what files held before and after; one that is not there is a size and a hash."""
-    hosts: dict[tuple[str, ...], list[str]] = {}
-    for host in result.hosts:
-        hosts.setdefault((*_notes(host), "", *_fix_hunks(host, contents)), []).append(host.host)
-    told = [
-        f"# nodevet {plain(result.kind)}",
-        *(f"# {key}: {value}" for key, value in fixes.facts(result)),
-    ]
-    for body, members in hosts.items():
-        where = nodeset(members)
-        told += ["", f"# {where}: {body[0]}", *body[1 : body.index("")]]
-        if hunks := body[body.index("") + 1 :]:
-            told += [f"--- {where} before", f"+++ {where} after", *hunks]
-    return "\n".join([*told, "", f"# {fixes.summary(result)}"]) + "\n"
-
-
-def _notes(host: HostResult) -> Iterator[str]:
-    why = f": {brief(host.why, fixes.LONGEST)}" if host.why else ""
-    yield f"{host.outcome.words}{why}"
-    for step in host.steps:
-        yield f"#   {plain(step.fix)} {fixes.change(step)}: {step.outcome.words}"
-        if step.why and step.why != host.why:
-            yield f"#     {brief(step.why, fixes.LONGEST)}"
-        yield from (f"#     ran {fixes.ran(one)}" for one in step.ran)
-        if step.verdicts:
-            yield f"#     the check says {fixes.verdicts(step)}"
-
-
-def _fix_hunks(host: HostResult, contents: Contents) -> Iterator[str]:
-    """Of each step that left something other than it found, one hunk or more."""
-    return labelled((plain(step.fix), _sides(step, contents)) for step in host.steps)
-
-
-def _sides(step: StepResult, contents: Contents) -> list[Pair]:
-    return [
-        (list(_state_lines(then)), list(_state_lines(now)))
-        for then, now in (filled(pair, contents) for pair in fixes.changed(step))
-    ]
-
-
-def _state_lines(seen: State) -> Iterator[str]:
-    """A resource that does not exist has no lines."""
-    if seen.why:
-        yield f"{plain(seen.resource.label)}: {plain(describe(seen))}"
-    elif seen.exists:
-        yield from kind_of(seen.resource).lines(seen)

@@ -1,7 +1,6 @@
-"""A whole run as one JSON document; `nodevet report` reads a run of checks again."""
+"""A whole run as one JSON document; `nodevet report` reads it again."""
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
@@ -16,21 +15,12 @@ from nodevet.vet.saved_schema import (
     upgraded,
 )
 
-if TYPE_CHECKING:
-    from nodevet.fixing.result import Result
-
-ENDING = ".json"
 NO_HOSTS = "[]\n}\n"  # how a run without any ends: they are its last field
 INDENT = "    "
 
 
-def render_checks(run: Run) -> str:
-    """The run, indented, with a newline at the end."""
-    return "".join(pieces_of_checks(run))
-
-
-def pieces_of_checks(run: Run) -> Iterator[str]:
-    """The same, host by host."""
+def pieces(run: Run) -> Iterator[str]:
+    """The run, indented, host by host, with a newline at the end."""
     whole = indented(replace(run, hosts=()))
     head = whole.removesuffix(NO_HOSTS)
     if not run.hosts or head == whole:
@@ -50,8 +40,3 @@ def parse(text: str | bytes, upgrades: Upgrades = UPGRADES) -> Run:
     if is_current(decode(text, Schema, "run").schema, upgrades):
         return decode(text, Run, "run")
     return upgraded(decode(text, Document, "run"), upgrades)
-
-
-def render_fixes(result: "Result") -> str:
-    """The same; see `nodevet.fixing.result` for its shape."""
-    return indented(result)

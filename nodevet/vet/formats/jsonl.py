@@ -7,14 +7,12 @@ another host's.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING
 
 import msgspec
 from msgspec.structs import replace
 
 from nodevet.base import typed
 from nodevet.base.upgrades import Document, Upgrades
-from nodevet.fix import result_text as fixes
 from nodevet.model import HostReport, Run, RunNews, Severity, Status
 from nodevet.sheet.errors import ReportError
 from nodevet.sheet.json import encode
@@ -26,11 +24,6 @@ from nodevet.vet.saved_schema import (
     is_current,
     upgraded,
 )
-
-if TYPE_CHECKING:
-    from nodevet.fixing.result import Result
-
-ENDING = ".jsonl"
 
 Rows = Iterable[tuple[int, bytes]]  # lines with their numbers
 
@@ -65,13 +58,8 @@ class _Record(msgspec.Struct, frozen=True):
     record: str
 
 
-def render_checks(run: Run) -> str:
-    """All lines of a finished run."""
-    return "".join(pieces_of_checks(run))
-
-
-def pieces_of_checks(run: Run) -> Iterator[str]:
-    """The same, line by line."""
+def pieces(run: Run) -> Iterator[str]:
+    """A finished run, line by line."""
     yield head(run)
     yield from map(line, run.hosts)
     yield tail(run)
@@ -236,28 +224,3 @@ def _missing(names: Iterable[str], hosts: Iterable[HostReport]) -> Iterator[Host
 
 def _bytes(text: str | bytes) -> bytes:
     return text if isinstance(text, bytes) else text.encode("utf-8", "surrogatepass")
-
-
-def render_fixes(result: "Result") -> str:
-    hosts = [host.host for host in result.hosts]
-    totals = {
-        "seconds": result.seconds,
-        "stopped": result.stopped,
-        "unknown": result.unknown,
-        "hosts": {
-            outcome.value: number for outcome, number in fixes.tally(result).items() if number
-        },
-        "exit_code": result.exit_code,
-    }
-    records = [
-        {"record": "run", **_without_hosts(result), "hosts": hosts},
-        *({"record": "host", **msgspec.to_builtins(host)} for host in result.hosts),
-        {"record": "totals", **totals},
-    ]
-    return "".join(f"{encode(record)}\n" for record in records)
-
-
-def _without_hosts(result: "Result") -> dict[str, object]:
-    ended = ("hosts", "seconds", "stopped", "unknown")
-    fields: dict[str, object] = msgspec.to_builtins(result)
-    return {key: value for key, value in fields.items() if key not in ended}

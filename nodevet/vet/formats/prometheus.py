@@ -1,30 +1,23 @@
 """Metrics for the node exporter's textfile collector, in Prometheus' text format.
 
-One series per host, and per host and check or fix; single GPUs are counted, not listed.
+One series per host, and per host and check; single GPUs are counted, not listed.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
 
-from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import GaugeMetricFamily, Metric
 
 from nodevet.base.age import seconds_of
 from nodevet.base.printable import plain
-from nodevet.fix import result_text as fixes
 from nodevet.model import Finding, HostReport, Run, RunNews, Severity, Verdict
+from nodevet.sheet import metrics
+from nodevet.sheet.packed import PackedText
 from nodevet.sheet.text import name
 from nodevet.vet.findings.ages import read_at
 from nodevet.vet.findings.fold import totals
-from nodevet.vet.packed import PackedText
 
-if TYPE_CHECKING:
-    from nodevet.fixing.result import Result
-
-ENDING = ".prom"
-FIX_RUN = "nodevet_fix_run"
 MOST_SAMPLES = 1000  # that are held before they are text
 RANK = {
     Verdict.OK: 0,
@@ -36,32 +29,11 @@ RANK = {
 _RANKS = ", ".join(f"{rank} {verdict.value}" for verdict, rank in RANK.items())
 
 
-def render_checks(run: Run) -> str:
-    return "".join(pieces_of_checks(run))
-
-
-def pieces_of_checks(run: Run) -> Iterator[str]:
-    """The same, some series at a time."""
-    yield _page(_about_run(run))
+def pieces(run: Run) -> Iterator[str]:
+    """The run, some series at a time."""
+    yield metrics.page(_about_run(run))
     for series in (*_about_hosts(run), *_about_checks(run)):
         yield from series.pieces()
-
-
-def _page(metrics: Iterable[Metric]) -> str:
-    """Metrics as a file of the textfile collector."""
-    registry = CollectorRegistry(auto_describe=False)
-    registry.register(_Collector(metrics))
-    return str(generate_latest(registry).decode())
-
-
-class _Collector:
-    """What prometheus_client asks for metrics."""
-
-    def __init__(self, metrics: Iterable[Metric]) -> None:
-        self._metrics = metrics
-
-    def collect(self) -> Iterable[Metric]:
-        return self._metrics
 
 
 class _Series:
@@ -70,7 +42,7 @@ class _Series:
     def __init__(self, metric: str, help_: str, labels: Sequence[str]) -> None:
         self._fresh = partial(GaugeMetricFamily, metric, help_, labels=labels)
         self._metric = self._fresh()
-        self._head = _page([self._metric])
+        self._head = metrics.page([self._metric])
         self._text = PackedText()
         self.empty = True
 
@@ -86,21 +58,25 @@ class _Series:
         yield from self._text
 
     def _pack(self) -> None:
-        self._text.add(_page([self._metric]).removeprefix(self._head))
+        self._text.add(metrics.page([self._metric]).removeprefix(self._head))
         self._metric = self._fresh()
 
 
 def _about_run(run: Run) -> Iterator[Metric]:
     started = seconds_of(run.started)
     if started is not None:
-        yield _gauge("nodevet_run_timestamp_seconds", "When the run started, Unix time.", started)
-    yield _gauge("nodevet_run_duration_seconds", "How long the run took.", run.seconds)
-    yield _gauge(
+        yield metrics.gauge(
+            "nodevet_run_timestamp_seconds", "When the run started, Unix time.", started
+        )
+    yield metrics.gauge("nodevet_run_duration_seconds", "How long the run took.", run.seconds)
+    yield metrics.gauge(
         "nodevet_run_exit_code",
         "0 all ok, 1 a failure, 3 something could not be judged.",
         run.exit_code,
     )
-    yield _gauge("nodevet_run_interrupted", "1 if the run was ended early.", int(run.interrupted))
+    yield metrics.gauge(
+        "nodevet_run_interrupted", "1 if the run was ended early.", int(run.interrupted)
+    )
     info = GaugeMetricFamily("nodevet_run_info", "Version of nodevet.", labels=["version"])
     info.add_metric([plain(run.nodevet)], 1)
     yield info
@@ -240,64 +216,3 @@ def _by_check(report: HostReport) -> dict[str, list[Finding]]:
     for finding in report.findings:
         found.setdefault(finding.check, []).append(finding)
     return found
-
-
-def _gauge(metric: str, help_: str, value: float) -> Metric:
-    return GaugeMetricFamily(metric, help_, value=value)
-
-
-def render_fixes(result: "Result") -> str:
-    return _page([*_about_fix_run(result), *_about_fixed_hosts(result)])
-
-
-def _about_fix_run(result: "Result") -> Iterator[Metric]:
-    started = seconds_of(result.started)
-    if started is not None:
-        yield _gauge(f"{FIX_RUN}_timestamp_seconds", "When the run started, Unix time.", started)
-    yield _gauge(f"{FIX_RUN}_duration_seconds", "How long the run took.", result.seconds)
-    yield _gauge(
-        f"{FIX_RUN}_exit_code",
-        "0 every host ended as asked, 1 failed, partial, refused or not attempted, "
-        "3 rollback failed or unknown.",
-        result.exit_code,
-    )
-    yield _gauge(
-        f"{FIX_RUN}_stopped",
-        "1 if the run was stopped before every host was attempted.",
-        int(bool(result.stopped)),
-    )
-    yield _gauge(f"{FIX_RUN}_approvals", "Signatures that count.", len(result.approvals))
-    labels = {"kind": result.kind, "plan": result.plan, "sha256": result.digest}
-    labels |= {"author": result.author, "version": result.nodevet}
-    info = GaugeMetricFamily(
-        f"{FIX_RUN}_info", "The plan that was carried out.", labels=list(labels)
-    )
-    info.add_metric([plain(value) for value in labels.values()], 1)
-    yield info
-    nodes = GaugeMetricFamily(
-        f"{FIX_RUN}_hosts", "Hosts of the run by outcome.", labels=["outcome"]
-    )
-    for outcome, number in fixes.tally(result).items():
-        nodes.add_metric([outcome.value], number)
-    yield nodes
-
-
-def _about_fixed_hosts(result: "Result") -> Iterator[Metric]:
-    ended = GaugeMetricFamily(
-        "nodevet_fix_host_outcome",
-        "How the host ended, as a label; always 1.",
-        labels=["host", "outcome"],
-    )
-    steps = GaugeMetricFamily(
-        "nodevet_fix_steps", "Steps of a fix by outcome.", labels=["host", "fix", "outcome"]
-    )
-    seconds = GaugeMetricFamily(
-        "nodevet_fix_host_duration_seconds", "How long the host took.", labels=["host"]
-    )
-    for host in result.hosts:
-        label = name(host.host)
-        ended.add_metric([label, host.outcome.value], 1)
-        seconds.add_metric([label], host.seconds)
-        for (fix, outcome), number in Counter((s.fix, s.outcome) for s in host.steps).items():
-            steps.add_metric([label, plain(fix), outcome.value], number)
-    yield from (ended, steps, seconds)

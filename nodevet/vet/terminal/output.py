@@ -11,7 +11,6 @@ from typing import IO, TYPE_CHECKING, Any
 import click
 import msgspec
 
-from nodevet import report
 from nodevet.base.errors import UserError
 from nodevet.base.outputs import open_to_append, replace, tried, try_out
 from nodevet.cli.display import Display, Screen
@@ -19,6 +18,7 @@ from nodevet.cli.interrupts import Interrupts
 from nodevet.cli.speech import needs_output, say, silence
 from nodevet.model import Host, Run
 from nodevet.sheet import render
+from nodevet.vet import formats as run_formats
 from nodevet.vet.use.saved import keep
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ class Sink(msgspec.Struct, frozen=True):
     @property
     def streamed(self) -> bool:
         """Whether it is written host by host, while the run goes on."""
-        return report.streamed(self.format)
+        return run_formats.streamed(self.format)
 
     def __str__(self) -> str:
         return str(self.file or "standard output")
@@ -121,7 +121,9 @@ class Sinks:
         Raises UserError that names whatever could not be written, since the run began.
         """
         self.write(
-            lambda sink: report.pieces(sink.format, run, **self._options(sink, everything, shadow)),
+            lambda sink: run_formats.pieces(
+                sink.format, run, everything=everything, shadow=shadow, **self._shown(sink)
+            ),
             [sink for sink in self.sinks if not (streamed and sink.streamed)],
         )
         self._close(run)
@@ -134,14 +136,17 @@ class Sinks:
             written = ", ".join(f"{sink.format} {sink.file}" for sink in self.sinks)
             say(f"{summary(run)} · written: {written}")
 
-    def _options(self, sink: Sink, everything: bool, shadow: bool) -> dict[str, Any]:
-        """What this sink's format can be told about where it goes."""
-        known: dict[str, Any] = {"everything": everything, "shadow": shadow}
-        if sink.file is None:
-            shown = self.display
-            known |= {"colour": shown.colour, "width": shown.width}
-            known |= {"quiet": shown.quiet, "advice": shown.advice}
-        return {key: value for key, value in known.items() if key in report.options(sink.format)}
+    def _shown(self, sink: Sink) -> dict[str, Any]:
+        """How a sink is drawn: on standard output as the display has it."""
+        if sink.file is not None:
+            return {}
+        shown = self.display
+        return {
+            "colour": shown.colour,
+            "width": shown.width,
+            "quiet": shown.quiet,
+            "advice": shown.advice,
+        }
 
     def write(self, render: Callable[[Sink], str | Iterable[str]], sinks: Sequence[Sink]) -> None:
         """Write what `render` makes for each of the `sinks`, whole or in pieces. Raises as `finish`
@@ -198,7 +203,13 @@ class Sinks:
     def code(self, document: "Run | Result") -> int:
         """The exit code: that of the format on standard output, if it has one of its own."""
         shown = next((sink.format for sink in self.sinks if sink.file is None), None)
-        return report.exit_code(shown, document) if shown else document.exit_code
+        if shown is None:
+            return document.exit_code
+        if isinstance(document, Run):
+            return run_formats.exit_code(shown, document)
+        from nodevet.fix import formats as fix_formats
+
+        return fix_formats.exit_code(shown, document)
 
 
 class Streams:
@@ -224,7 +235,7 @@ class Streams:
                     self._begun.add(sink)
                     if sink.file is not None and sink.file.is_file():
                         file.truncate(0)
-                file.write(lines(report.module(sink.format)))
+                file.write(lines(run_formats.module(sink.format)))
                 file.flush()
             except OSError as error:
                 del self._files[sink]
@@ -240,7 +251,7 @@ def _sinks(words: Sequence[str], known: Sequence[str]) -> Iterator[Sink]:
         name, colon, path = word.partition(":")
         if colon and not path:
             raise click.UsageError(f"--format {word} needs a file after the colon")
-        report.require(name, known)
+        run_formats.require(name, known)
         sink = Sink(name, Path(path) if path else None)
         place = sink.file.resolve() if sink.file else None
         if place in seen:

@@ -5,7 +5,6 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
-from nodevet import report
 from nodevet.base.age import AHEAD, seconds_of
 from nodevet.base.durations import coarse
 from nodevet.base.features import answers
@@ -15,6 +14,7 @@ from nodevet.document.kinds import DocumentKind, mistaken, recognize
 from nodevet.model import Run
 from nodevet.sheet.errors import ReportError
 from nodevet.sheet.model import Sheet
+from nodevet.vet import formats
 from nodevet.vet.saved_schema import Decoded, Schema, decode
 
 Parsed = TypeVar("Parsed")
@@ -72,7 +72,7 @@ def of_schema(text: bytes, current: int, kind: type[Decoded], what: str) -> Deco
 
 
 def _run(data: bytes, path: Path, most: float) -> tuple[Run, Sequence[str]]:
-    run, notes = _parsed(data, report.read, path, DocumentKind.RUN, "check")
+    run, notes = _parsed(data, formats.read, path, DocumentKind.RUN, "check")
     return run, [f"{path}: {note}" for note in (*notes, *_age("run", run.started, most))]
 
 

@@ -16,8 +16,8 @@ from nodevet.checking.identity import HOSTNAME
 from nodevet.evidence.document import Evidence, EvidenceError, opened
 from nodevet.fleet import Visit
 from nodevet.model import Host, HostReport, Run, Severity, Status
+from nodevet.sheet.packed import PackedReport, Packer
 from nodevet.store.records.model import RecordedRun, RecordedVisit
-from nodevet.vet.packed import PackedReport, Packer
 from nodevet.vet.use.context import VetContext
 from nodevet.vet.use.last_look import Ignored, LastLook
 from nodevet.vet.use.listener import VetListener

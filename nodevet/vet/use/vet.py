@@ -22,7 +22,7 @@ from nodevet.evidence.document import Evidence, EvidenceError, opened
 from nodevet.evidence.host import HostInfo
 from nodevet.fleet import Options, Visit, visit
 from nodevet.model import Baseline, Host, HostReport, Run, Severity, Status, new_run_id, unknown
-from nodevet.vet.packed import FEW, PackedHosts, PackedReport
+from nodevet.sheet.packed import FEW, PackedHosts, PackedReport
 from nodevet.vet.use.context import VetContext
 from nodevet.vet.use.listener import VetListener
 from nodevet.vet.use.max_age import MaxAge

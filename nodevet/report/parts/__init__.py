@@ -1,1 +1,0 @@
-"""What the formats share: folding, words, hunks, layout, the pieces of a page."""
