@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from nodevet.cli.display import Screen
+from nodevet.fix.formats import exit_code
 from nodevet.fix.use.fix_run import open_run, rendered
 from nodevet.vet.terminal.output import Sink, Sinks
 
@@ -17,4 +18,4 @@ def show_folder(folder: Path, sinks: Sinks) -> int:
         return rendered(opened, sink.format, result, colour=screen.colour, width=screen.width)
 
     sinks.write(render, sinks.sinks)
-    return sinks.code(result)
+    return exit_code(sinks.printed, result) if sinks.printed else result.exit_code

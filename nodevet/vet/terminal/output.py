@@ -22,7 +22,6 @@ from nodevet.vet import formats as run_formats
 from nodevet.vet.use.saved import keep
 
 if TYPE_CHECKING:
-    from nodevet.fixing.result import Result
     from nodevet.fleet import Visit
     from nodevet.sheet.model import Sheet
 
@@ -200,16 +199,14 @@ class Sinks:
         screen = Screen() if sink.file else self.display.out
         return render(sink.format, document, sheet, colour=screen.colour, width=screen.width)
 
-    def code(self, document: "Run | Result") -> int:
-        """The exit code: that of the format on standard output, if it has one of its own."""
-        shown = next((sink.format for sink in self.sinks if sink.file is None), None)
-        if shown is None:
-            return document.exit_code
-        if isinstance(document, Run):
-            return run_formats.exit_code(shown, document)
-        from nodevet.fix import formats as fix_formats
+    @property
+    def printed(self) -> str | None:
+        """The format on standard output."""
+        return next((sink.format for sink in self.sinks if sink.file is None), None)
 
-        return fix_formats.exit_code(shown, document)
+    def code(self, run: Run) -> int:
+        """The exit code: that of the format on standard output, if it has one of its own."""
+        return run_formats.exit_code(self.printed, run) if self.printed else run.exit_code
 
 
 class Streams:
