@@ -5,9 +5,10 @@ It is read from the source, where it is shown; a run of checks has no use for it
 
 import ast
 import inspect
+import sys
 from collections.abc import Mapping
+from functools import lru_cache
 from itertools import pairwise
-from textwrap import dedent
 
 import msgspec
 
@@ -23,10 +24,10 @@ def field_notes(model: type[msgspec.Struct]) -> Mapping[str, str]:
 
 def _docstrings(model: type) -> Mapping[str, str]:
     try:
-        (tree,) = ast.parse(dedent(inspect.getsource(model))).body
-    except (OSError, TypeError, SyntaxError):  # made without a file
+        classes = _classes(inspect.getsource(sys.modules[model.__module__]))
+    except (KeyError, OSError, TypeError, SyntaxError):  # made without a file
         return {}
-    body = tree.body if isinstance(tree, ast.ClassDef) else []
+    body = classes[model.__qualname__].body if model.__qualname__ in classes else []
     return {
         field.target.id: inspect.cleandoc(note.value.value)
         for field, note in pairwise(body)
@@ -36,3 +37,8 @@ def _docstrings(model: type) -> Mapping[str, str]:
         and isinstance(note.value, ast.Constant)
         and isinstance(note.value.value, str)
     }
+
+
+@lru_cache(maxsize=8)  # of the modules that classes of one check derive from
+def _classes(source: str) -> Mapping[str, ast.ClassDef]:
+    return {each.name: each for each in ast.parse(source).body if isinstance(each, ast.ClassDef)}

@@ -89,6 +89,11 @@ def test_shipped_baselines_keep_it(path, shipped_schema):
     assert valid(shipped_schema, plain(file.root), shipped_schema)
 
 
+@pytest.fixture(scope="module")
+def rule(catalog):
+    return schema(catalog)
+
+
 WAIVER = {"check": "link", "owner": "a", "reason": "b", "until": "2026-12-31"}
 
 
@@ -111,8 +116,7 @@ def document(**keys):
         document(waivers=[WAIVER | {"accepts": "x8"}, WAIVER | {"any": True}]),
     ],
 )
-def test_what_loads_keeps_it(catalog, good):
-    rule = schema(catalog)
+def test_what_loads_keeps_it(rule, good):
     assert valid(rule, good, rule)
 
 
@@ -140,13 +144,11 @@ def test_what_loads_keeps_it(catalog, good):
         document(waivers=[WAIVER | {"accepts": 7, "check": "x"}]),
     ],
 )
-def test_what_does_not_load_breaks_it(catalog, bad):
-    rule = schema(catalog)
+def test_what_does_not_load_breaks_it(rule, bad):
     assert not valid(rule, bad, rule)
 
 
-def test_it_says_what_each_key_and_check_is(catalog):
-    rule = schema(catalog)
+def test_it_says_what_each_key_and_check_is(rule):
     assert rule["$schema"] == "https://json-schema.org/draft/2020-12/schema"
     assert rule["properties"]["expect"]["properties"]["switch"]["description"] == "It is on or off."
     assert all("description" in part for part in rule["properties"].values())
