@@ -8,6 +8,7 @@ from nodevet.evidence.document import decode
 from nodevet.fixing.model import FixError
 from nodevet.model import Verdict
 from nodevet.vet.findings.words import ADVICE
+from tests.checks.every_case import every_case
 
 SENTENCES = 3
 LEFT_OUT = ("not in the evidence", "did not read", "could not be read")
@@ -40,16 +41,19 @@ def identified(document):
     return document
 
 
-def test_what_no_fix_answers_has_advice(case, catalog, ask, make_params):
+@every_case
+def test_what_no_fix_answers_has_advice(case, catalog, make_params):
     case = case._replace(document=identified(case.document))
-    found = ask(case.check_id, make_params(case.check_id, case.params), case.document)
-    for finding in left(catalog, case, found, make_params):
-        assert finding.advice or case.check_id in LATER, finding
+    for finding in left(catalog, case, case.said, make_params):
+        assert finding.advice or case.check_id in LATER, (
+            f"has no advice: add `advice` to what checks/{case.check_id}.py says of {finding}"
+        )
 
 
-def test_advice_is_short_and_one_line(case, ask, make_params):
-    for finding in ask(case.check_id, make_params(case.check_id, case.params), case.document):
-        assert finding.advice.isprintable()
-        assert len(finding.advice) <= ADVICE
-        assert finding.advice.count(". ") < SENTENCES
-        assert not finding.advice.endswith((".", " ", ";"))
+@every_case
+def test_advice_is_short_and_one_line(case):
+    for finding in case.said:
+        assert finding.advice.isprintable(), f"has advice that cannot be printed: {finding}"
+        assert len(finding.advice) <= ADVICE, f"has advice over {ADVICE} characters: {finding}"
+        assert finding.advice.count(". ") < SENTENCES, f"has advice to shorten: {finding}"
+        assert not finding.advice.endswith((".", " ", ";")), f"has advice with an end: {finding}"

@@ -1,9 +1,13 @@
 """Every check against its cases; adding one needs no Python."""
 
+from pathlib import Path
+
 import msgspec
 
 from nodevet.model import Finding, Verdict
+from tests.checks.every_case import every_case
 
+CASES = Path(__file__).parent
 DEFAULTS = {
     field.name: field.default
     for field in msgspec.structs.fields(Finding)
@@ -11,9 +15,9 @@ DEFAULTS = {
 }
 
 
-def test_findings(case, ask, make_params):
-    found = ask(case.check_id, make_params(case.check_id, case.params), case.document)
-    told = [fields(finding) | {"subject": finding.subject.label} for finding in found]
+@every_case
+def test_findings(case):
+    told = [fields(finding) | {"subject": finding.subject.label} for finding in case.said]
     given = [
         {key: said(finding[key], wanted[key]) for key in wanted}
         for finding, wanted in zip(told, case.findings, strict=False)
@@ -34,31 +38,28 @@ def said(text, wanted):
     return text
 
 
-def test_every_check_has_an_ok_a_wrong_and_an_unknown_case(check_id, cases):
-    seen = {
-        finding["verdict"]
-        for case in cases
-        if case.check_id == check_id
-        for finding in case.findings
-    }
-    assert seen >= {"ok", "fail", "unknown"}
+def test_every_check_has_an_ok_a_wrong_and_an_unknown_case(check_id, own_cases):
+    seen = {finding["verdict"] for case in own_cases for finding in case.findings}
+    lacking = {"ok", "fail", "unknown"} - seen
+    assert not lacking, f"{check_id}: add a case to tests/checks/{check_id}/ of each of {lacking}"
 
 
-def test_every_case_belongs_to_a_check(cases, catalog):
-    assert {case.check_id for case in cases} <= set(catalog.ids)
+def test_every_case_belongs_to_a_check(catalog):
+    strangers = {path.parent.name for path in CASES.glob("*/*.yaml")} - set(catalog.ids)
+    assert not strangers, "no check has these names: rename or delete the folders"
 
 
-def test_unknown_and_exempt_say_why(case, ask, make_params):
-    for finding in ask(case.check_id, make_params(case.check_id, case.params), case.document):
+@every_case
+def test_unknown_and_exempt_say_why(case):
+    for finding in case.said:
         if finding.verdict in (Verdict.UNKNOWN, Verdict.NOT_APPLICABLE):
-            assert finding.why
+            assert finding.why, f"has no reason: add `why` to {finding}"
         if finding.verdict is Verdict.FAIL:
-            assert finding.expected != finding.actual
+            assert finding.expected != finding.actual, f"fails by what is expected: {finding}"
 
 
-def test_an_empty_document_is_never_ok(check_id, cases, ask, make_params, make_document):
-    for case in cases:
-        if case.check_id == check_id:
-            found = ask(check_id, make_params(check_id, case.params), make_document({}))
-            assert found
-            assert {finding.verdict for finding in found} == {Verdict.UNKNOWN}
+@every_case
+def test_an_empty_document_is_never_ok(case, make_document):
+    found = case.ask(make_document({}))
+    assert found, "says nothing of an empty document: it is unknown"
+    assert {finding.verdict for finding in found} == {Verdict.UNKNOWN}

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from nodevet.model import Verdict
+from tests.checks.every_case import every_case
 
 Ask = Callable[[dict[str, Any]], list[Any]]
 Keys = tuple[str, ...]
@@ -41,7 +42,8 @@ def without(gpu: dict[str, Any], keys: Keys, why: str) -> None:
 
 def three(case: Any, ask: Ask) -> dict[str, Any] | None:
     """The case's evidence with three GPUs like its first one that is ok; only one is on the bus."""
-    fine = [index for index in range(64) if of_gpu(ask(case.document), index) == {Verdict.OK}]
+    found = ask(case.document)
+    fine = [index for index in range(64) if of_gpu(found, index) == {Verdict.OK}]
     section = case.document["sections"].get("gpu", {}).get("data") or {}
     first = next((gpu for gpu in section.get("gpus") or () if gpu["index"] in fine), None)
     if first is None or first.get("mig_current"):  # in MIG mode there is no NVLink
@@ -75,14 +77,9 @@ def of_gpu(findings: list[Any], index: int) -> set[Verdict]:
 
 
 @pytest.mark.parametrize("why", ["NVML_ERROR_NOT_SUPPORTED", "NVML_ERROR_FUNCTION_NOT_FOUND"])
-def test_e08_a_feature_that_one_gpu_lacks_is_not_inapplicable(
-    case: Any, why: str, ask: Any, make_params: Any
-) -> None:
-    params = make_params(case.check_id, case.params)
-
-    def said(document: dict[str, Any]) -> list[Any]:
-        return list(ask(case.check_id, params, document))
-
+@every_case
+def test_e08_a_feature_that_one_gpu_lacks_is_not_inapplicable(case: Any, why: str) -> None:
+    said = case.ask
     document = three(case, said)
     if document is None or of_gpu(said(document), 0) != {Verdict.OK}:
         return

@@ -4,9 +4,8 @@ whose verdict is about a state by any look."""
 import copy
 from typing import Any
 
-import pytest
-
 from nodevet.model import Verdict
+from tests.checks.every_case import every_case
 
 COUNTED = frozenset(
     {
@@ -22,12 +21,6 @@ def look(sections: dict[str, Any]) -> dict[str, Any]:
     return {"before_s": DAY, "sections": sections}
 
 
-@pytest.fixture
-def say(case, ask, make_params):
-    params = make_params(case.check_id, case.params)
-    return lambda document: ask(case.check_id, params, document)
-
-
 def without_look(document: dict[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in document.items() if key not in ("since", "earlier")}
 
@@ -36,22 +29,25 @@ def told(findings: list[Any]) -> list[tuple[str, str]]:
     return sorted((finding.subject.label, finding.verdict.value) for finding in findings)
 
 
-def test_a_look_that_read_nothing_says_nothing(case, say):
+@every_case
+def test_a_look_that_read_nothing_says_nothing(case):
     document = without_look(case.document)
     broken = {name: {"status": "error", "why": "spoiled"} for name in document["sections"]}
     for sections in ({}, broken):
-        assert told(say({**document, "since": look(sections)})) == told(say(document))
+        assert told(case.ask({**document, "since": look(sections)})) == told(case.ask(document))
 
 
-def test_a_state_is_what_it_is_whatever_was_there_before(case, say):
+@every_case
+def test_a_state_is_what_it_is_whatever_was_there_before(case):
     if case.check_id in COUNTED:
         return
     document = without_look(case.document)
     same = copy.deepcopy(document["sections"])
-    assert told(say({**document, "since": look(same)})) == told(say(document))
+    assert told(case.ask({**document, "since": look(same)})) == told(case.ask(document))
 
 
-def test_what_is_all_new_is_no_better_than_without_a_look(case, say):
+@every_case
+def test_what_is_all_new_is_no_better_than_without_a_look(case):
     """At the last look every counter was 0, and the log was read and empty."""
     document = without_look(case.document)
     then = zeroed(copy.deepcopy(document["sections"]))
@@ -60,7 +56,7 @@ def test_what_is_all_new_is_no_better_than_without_a_look(case, say):
     uptime = (then.get("host", {}).get("data") or {}).get("uptime_s") or 2 * DAY
     covered = (then.get("kernel_log", {}).get("data") or {}).get("covered_s") or uptime
     since = {**look(then), "before_s": min(uptime, covered) / 2}
-    before, after = say(document), say({**document, "since": since})
+    before, after = case.ask(document), case.ask({**document, "since": since})
     ok = {finding.subject.label for finding in after if finding.verdict is Verdict.OK}
     failed = {finding.subject.label for finding in before if finding.verdict is Verdict.FAIL}
     assert not failed & (

@@ -13,7 +13,6 @@ from itertools import chain
 from typing import Any, NamedTuple
 
 import msgspec
-import pytest
 
 from nodevet.checking.catalog import Catalog
 from nodevet.checking.expected import matches
@@ -23,6 +22,7 @@ from nodevet.evidence.gpu import LIKENESS
 from nodevet.evidence.lists import numbers, spans
 from nodevet.evidence.sections import each_key, sections
 from nodevet.model import Verdict, Waiver, show
+from tests.checks.every_case import every_case
 
 CATALOG = Catalog()
 
@@ -174,13 +174,6 @@ def verdicts(findings: list[Any]) -> list[tuple[str, str]]:
     return sorted((finding.subject.label, finding.verdict.value) for finding in findings)
 
 
-@pytest.fixture
-def say(case, ask, make_params):
-    """What the case's check says of a document."""
-    params = make_params(case.check_id, case.params)
-    return lambda document: ask(case.check_id, params, document)
-
-
 def faults(findings: list[Any]) -> set[tuple[str, str]]:
     """What fails of each subject, whatever was found instead: by the name of a value that differs,
     by an item of a list that is to be empty, else by what was expected."""
@@ -196,8 +189,9 @@ def faults(findings: list[Any]) -> set[tuple[str, str]]:
     return found
 
 
-def test_no_ok_without_a_decisive_value(case, say):
-    fine = oks(say(case.document))
+@every_case
+def test_no_ok_without_a_decisive_value(case):
+    say, fine = case.ask, oks(case.said)
     check_decisive_values(case.document, say, fine, lambda told: fine - oks(told))
 
 
@@ -248,10 +242,11 @@ def waivers(findings: list[Any]) -> dict[str, list[Waiver]]:
     return found
 
 
-def test_what_was_accepted_hides_nothing_unread(case, say):
+@every_case
+def test_what_was_accepted_hides_nothing_unread(case):
     """Who waives all that fails waives no more: what was not read beside it, and might have been
     one fault more, is unknown."""
-    found = say(case.document)
+    say, found = case.ask, case.said
     accepted, known, doubts = waivers(found), faults(found), of_the_node(found)
 
     def told(document: dict[str, Any]) -> list[Any]:
@@ -276,15 +271,17 @@ def needed_below(keys: tuple[Any, ...], needs: dict[Place, set[str]]) -> set[str
     return set().union(*inside)
 
 
-def test_losing_evidence_never_makes_ok(case, say):
-    fine = oks(say(case.document))
+@every_case
+def test_losing_evidence_never_makes_ok(case):
+    say, fine = case.ask, oks(case.said)
     for place in evidence_places(case.document):
         for document in lost(case.document, place):
             assert oks(say(document)) <= fine, (place.name, document)
 
 
-def test_a_failed_section_never_makes_ok(case, say):
-    fine = oks(say(case.document))
+@every_case
+def test_a_failed_section_never_makes_ok(case):
+    say, fine = case.ask, oks(case.said)
     for name in SECTIONS:
         for section in broken_sections():
             document = with_section(case.document, name, section)
@@ -311,8 +308,9 @@ def broken_sections() -> list[Any]:
     ]
 
 
-def test_nothing_outside_reads_changes_a_verdict(case, say):
-    told = [finding.verdict for finding in say(case.document)]
+@every_case
+def test_nothing_outside_reads_changes_a_verdict(case):
+    say, told = case.ask, [finding.verdict for finding in case.said]
     for place in (*evidence_places(case.document), *since_places(case.document)):
         if is_read(place.name, case.check.reads):
             continue
@@ -333,23 +331,22 @@ def is_read(name: str, reads: tuple[str, ...]) -> bool:
     return any(read == name or read.startswith((f"{name}.", f"{name}[")) for read in reads)
 
 
-def test_everything_in_reads_changes_a_verdict(check_id, cases, ask, make_params):
-    own = [case for case in cases if case.check_id == check_id]
+def test_everything_in_reads_changes_a_verdict(own_cases):
+    reads = frozenset(own_cases[0].check.reads)
     needed = set()
-    for case in own:
-        params = make_params(check_id, case.params)
-        told = verdicts(ask(check_id, params, case.document))
+    for case in own_cases:
+        say, told = case.ask, verdicts(case.said)
         for place in (*evidence_places(case.document), *since_places(case.document)):
-            if place.name not in needed and any(
-                verdicts(ask(check_id, params, other)) != told
-                for other in others(case.document, place)
+            if place.name in reads - needed and any(
+                verdicts(say(other)) != told for other in others(case.document, place)
             ):
                 needed.add(place.name)
-    assert set(own[0].check.reads) <= needed
+    assert reads <= needed, "delete these from `reads`, or add a case that one of them decides"
 
 
-def test_a_gpu_without_a_handle_is_never_ok(case, say):
-    fine = oks(say(case.document))
+@every_case
+def test_a_gpu_without_a_handle_is_never_ok(case):
+    say, fine = case.ask, oks(case.said)
     gpus = case.document["sections"].get("gpu", {}).get("data", {}).get("gpus") or []
     for index in range(len(gpus)):
         for why in REASONS:
@@ -661,9 +658,11 @@ def is_fine(findings: list[Any]) -> bool:
     return Verdict.OK in seen and seen <= {Verdict.OK, Verdict.NOT_APPLICABLE}
 
 
-def test_d15_more_gpus_than_nvml_lists_is_never_ok(case, say):
-    if ("gpu", "gpus") not in lists_read(case.check_id) or not is_fine(say(case.document)):
+@every_case
+def test_d15_more_gpus_than_nvml_lists_is_never_ok(case):
+    if ("gpu", "gpus") not in lists_read(case.check_id) or not is_fine(case.said):
         return
+    say = case.ask
     document = copy.deepcopy(case.document)
     data_of(document, "gpu")["count"] = len(data_of(document, "gpu")["gpus"]) + 1
     assert not is_fine(say(document))
@@ -696,15 +695,15 @@ def test_e10_every_list_within_a_record_is_counted_by_something_else(check_id):
     assert lists_within(check_id) <= SAID_WITHIN.keys()
 
 
-def test_d15_fewer_items_than_there_are_is_never_ok(check_id, cases, ask, make_params):
+def test_d15_fewer_items_than_there_are_is_never_ok(check_id, own_cases, make_params):
     tried = set()
-    for case in cases:
-        params = make_params(check_id, case.params) if case.check_id == check_id else None
-        for listed in lists_read(check_id) & COUNTED.keys() if params else ():
+    for case in own_cases:
+        say = case.ask
+        for listed in lists_read(check_id) & COUNTED.keys():
             for whole, without in fewer(case, make_params, listed):
-                if is_fine(ask(check_id, params, whole)):
+                if is_fine(say(whole)):
                     tried.add(listed)
-                    assert not is_fine(ask(check_id, params, without)), (case.name, without)
+                    assert not is_fine(say(without)), (case.name, without)
     needed = lists_read(check_id) & COUNTED.keys()
     beyond = [read for read in CATALOG.check(check_id).reads if read not in IN_HAND]
     if check_id in NO_MORE_OF_THE_BUS or not any(read.startswith("pci.") for read in beyond):

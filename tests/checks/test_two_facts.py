@@ -198,19 +198,18 @@ def hidden(check_id: str, own: list[Any], ask: Any, make_params: Any) -> tuple[i
 
 
 def test_e06_who_accepts_one_fact_of_a_part_accepts_no_other(
-    check_id: str, cases: list[Any], ask: Any, make_params: Any
+    check_id: str, own_cases: list[Any], ask: Any, make_params: Any
 ) -> None:
-    own = [case for case in cases if case.check_id == check_id]
-    count, wrong = hidden(check_id, own, ask, make_params)
+    count, wrong = hidden(check_id, own_cases, ask, make_params)
     assert not wrong, "\n".join(wrong)
     assert bool(count) is (check_id not in ALONE)
 
 
 @pytest.mark.parametrize(("later", "shown"), [(60.0, [48]), (3600.0, [48, 64])])
 def test_e06_an_xid_that_was_accepted_hides_none_that_comes_much_later(
-    later: float, shown: list[int], cases: list[Any], make_params: Any, ask: Any
+    later: float, shown: list[int], find_case: Any, make_params: Any, ask: Any
 ) -> None:
-    (case,) = [each for each in cases if (each.check_id, each.name) == ("xid", "cascades")]
+    case = find_case("xid", "cascades")
     document = deepcopy(case.document)
     at = 600.0 + later
     remap = {"kind": "xid", "code": 64, "bus_id": "0000:3b:00.0", "count": 1}
@@ -222,9 +221,9 @@ def test_e06_an_xid_that_was_accepted_hides_none_that_comes_much_later(
 
 
 def test_e06_a_limit_that_was_accepted_hides_none_that_is_enforced(
-    cases: list[Any], make_params: Any, catalog: Any
+    find_case: Any, make_params: Any, catalog: Any
 ) -> None:
-    (case,) = [each for each in cases if each.name == "lowered" and each.check_id == "power_limit"]
+    case = find_case("power_limit", "lowered")
     case = case._replace(document=deepcopy(case.document))
     params = make_params("power_limit", 700)
     gpu = case.document["sections"]["gpu"]["data"]["gpus"][0]

@@ -11,6 +11,7 @@ import pytest
 from nodevet.checking.judge import judge
 from nodevet.evidence.document import decode
 from nodevet.model import Baseline, Expectation, Finding, Severity, Verdict, Waiver
+from tests.checks.every_case import every_case
 
 
 def shown(finding: Finding) -> str:
@@ -28,6 +29,7 @@ def waived(case: Any, params: Any, catalog: Any, accepts: str) -> list[Finding]:
     return list(judge(evidence, baseline, catalog, host="n", today=until, most=None))
 
 
+@every_case
 def test_d12_a_waiver_covers_what_is_shown_and_nothing_else(
     case: Any, make_params: Callable[..., Any], catalog: Any
 ) -> None:
@@ -42,9 +44,9 @@ def test_d12_a_waiver_covers_what_is_shown_and_nothing_else(
 
 
 def test_d12_a_link_that_was_accepted_at_x8_fails_at_gen1_x1(
-    cases: list[Any], make_params: Callable[..., Any], catalog: Any
+    find_case: Callable[..., Any], make_params: Callable[..., Any], catalog: Any
 ) -> None:
-    (case,) = [each for each in cases if each.name == "lanes-lost-on-one-of-two"]
+    case = find_case("pcie_link", "lanes-lost-on-one-of-two")
     params = make_params("pcie_link", case.params)
     told = [f for f in waived(case, params, catalog, "x8") if f.verdict is not Verdict.OK]
     assert {f.verdict for f in told} == {Verdict.WAIVED}
@@ -65,14 +67,14 @@ def test_d12_a_link_that_was_accepted_at_x8_fails_at_gen1_x1(
     ],
 )
 def test_d12_a_waiver_covers_nothing_that_was_not_read(
-    cases: list[Any],
+    find_case: Callable[..., Any],
     make_params: Callable[..., Any],
     catalog: Any,
     check: str,
     name: str,
     accepts: str,
 ) -> None:
-    (case,) = [each for each in cases if (each.check_id, each.name) == (check, name)]
+    case = find_case(check, name)
     case = case._replace(document=deepcopy(case.document))
     for gpu in case.document["sections"]["gpu"]["data"]["gpus"]:
         if check == "pcie_link":
