@@ -2,9 +2,10 @@
 of the model is missing."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TypeVar
+from functools import cache
+from typing import Any, TypeVar, get_args
 
-from msgspec.structs import replace
+from msgspec.structs import fields, replace
 
 from nodevet.evidence.core import NOT_SUPPORTED, Record
 
@@ -62,9 +63,20 @@ def _lacking(record: Record) -> dict[Path, str]:
 
 def _records(record: Record, path: Path = ()) -> Iterator[tuple[Path, Record]]:
     yield path, record
-    for name in record.__struct_fields__:
+    for name in _holders(type(record)):
         for each in _below(record, name):
             yield from _records(each, (*path, name))
+
+
+@cache
+def _holders(kind: type[Record]) -> tuple[str, ...]:
+    """The fields of such a record that may hold records."""
+    return tuple(each.name for each in fields(kind) if _holds_records(each.type))
+
+
+def _holds_records(kind: Any) -> bool:
+    is_record = isinstance(kind, type) and issubclass(kind, Record)
+    return is_record or any(map(_holds_records, get_args(kind)))
 
 
 def _below(record: Record, name: str) -> Sequence[Record]:
