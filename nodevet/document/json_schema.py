@@ -105,5 +105,10 @@ def _notes(kind: type) -> Mapping[str, str]:
     found: dict[str, str] = {}
     for each in reversed(kind.__mro__):
         if each is not msgspec.Struct and issubclass(each, msgspec.Struct):
-            found.update(_NOTED.findall(inspect.getsource(each)))
+            found.update(_comments(each))
     return {name: note.strip() for name, note in found.items()}
+
+
+@cache
+def _comments(kind: type) -> list[tuple[str, str]]:
+    return _NOTED.findall(inspect.getsource(kind))
