@@ -29,9 +29,16 @@ demo: .venv/ready ## boot eight simulated nodes, vet them over SSH and leave the
 .PHONY: test
 test: .venv/ready ## run all tests
 	@./.ci/setup sshd sim test browser
-	export NODEVET_SET_UP=1; $(BIN)/pytest -n 3 --dist loadscope --no-loadscope-reorder || \
-		{ echo "once more, what failed, one at a time:"; \
-		$(BIN)/pytest -v --last-failed --last-failed-no-failures none; }
+	NODEVET_SET_UP=1 $(BIN)/python .ci/tests.py $(if $(STRICT),--strict)
+
+OF_CHECK = $(wildcard checks/$(CHECK).py fixes/$(CHECK).py tests/checks/test_$(CHECK)*.py)
+
+.PHONY: check
+check: .venv/ready ## make check CHECK=xid: lint one check, write its page and run its tests
+	$(BIN)/python docs/generate.py $(CHECK)
+	$(BIN)/ruff check $(OF_CHECK)
+	$(BIN)/ruff format --check $(OF_CHECK)
+	$(BIN)/pytest -q tests/checks --check $(CHECK)
 
 .PHONY: fresh
 fresh: ## make demo and make test in a clone on a minimal Debian, booted for it
@@ -43,12 +50,15 @@ lint: .venv/ready ## style, types, import rules, Python 3.6 syntax of the probe
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/vermin --quiet --no-tips --eval-annotations -t=3.6- --violations nodevet/remote
-	rm -rf build/wheel build/dist
+	rm -rf build/types build/wheel build/dist
+	mkdir -p build/types
+	cp -a nodevet sim/nodevet_sim build/types
+	cp -a checks fixes build/types/nodevet # where the wheel has them
+	MYPYPATH=build/types $(BIN)/mypy --strict -p nodevet -p nodevet_sim
 	for project in . sim; do \
 		$(BIN)/python -m build --quiet --no-isolation --outdir build/dist $$project || exit; \
 	done
 	for wheel in build/dist/*.whl; do $(BIN)/python -m zipfile -e $$wheel build/wheel; done
-	MYPYPATH=build/wheel $(BIN)/mypy --strict -p nodevet -p nodevet_sim
 	cd build/wheel && ../../$(BIN)/lint-imports --no-cache --config ../../pyproject.toml
 
 .PHONY: docs

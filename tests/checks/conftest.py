@@ -83,9 +83,25 @@ def cases_of(check_id: str) -> list[Case]:
     return [load(path) for path in sorted((HERE / check_id).glob("*.yaml"))]
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--check", help="run the tests of this check only")
+
+
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "check_id" in metafunc.fixturenames:
-        metafunc.parametrize("check_id", CATALOG.ids)
+        only = metafunc.config.getoption("--check", None)
+        metafunc.parametrize("check_id", [CATALOG.path(only).stem] if only else CATALOG.ids)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if only := config.getoption("--check", None):
+        items[:] = [item for item in items if is_of(item, only)]
+
+
+def is_of(item: pytest.Item, check: str) -> bool:
+    """Whether a test is about this check: one of those of each check, or of a module of its own."""
+    params = item.callspec.params if hasattr(item, "callspec") else {}
+    return check in (params.get("check_id"), params.get("check"), item.path.stem[len("test_") :])
 
 
 def want_of(check_id: str, value: Any) -> Any:

@@ -1,0 +1,71 @@
+"""`make test` runs what failed once more and names what passes only then; `.ci/run` fails by it."""
+
+from collections.abc import Callable
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+
+import pytest
+
+SCRIPT = Path(__file__).parents[1] / ".ci" / "tests.py"
+STEADY = "def test_steady():\n    pass\n"
+UNSTEADY = """
+from pathlib import Path
+
+def test_unsteady():
+    seen = Path("seen")
+    try:
+        assert seen.exists(), "the first time"
+    finally:
+        seen.touch()
+"""
+BROKEN = "def test_broken():\n    assert False\n"
+
+
+Run = Callable[..., tuple[int, str]]
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Run:
+    """How the script ends and what it prints where these are all tests, with one worker."""
+    spec = spec_from_file_location("second_run", SCRIPT)
+    assert spec and spec.loader
+    script = module_from_spec(spec)
+    spec.loader.exec_module(script)
+    monkeypatch.setattr(script, "ALL", ("-p", "no:xdist"))
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "pytest.ini").write_text("[pytest]\n")
+
+    def of(tests: str, *options: str) -> tuple[int, str]:
+        (tmp_path / "test_some.py").write_text(tests)
+        monkeypatch.setattr("sys.argv", [str(SCRIPT), *options])
+        code = script.main()
+        return code, capfd.readouterr().out
+
+    return of
+
+
+@pytest.mark.parametrize(("options", "code"), [((), 0), (("--strict",), 1)])
+def test_what_passes_only_the_second_time_is_named(
+    run: Run, options: tuple[str, ...], code: int
+) -> None:
+    ended, told = run(STEADY + UNSTEADY, *options)
+    assert "passed only the second time: test_some.py::test_unsteady\n" in told
+    assert ended == code, told
+
+
+def test_what_fails_twice_fails(run: Run) -> None:
+    ended, told = run(STEADY + UNSTEADY + BROKEN)
+    assert "passed only the second time: test_some.py::test_unsteady\n" in told
+    assert ended == 1
+
+
+def test_what_passes_runs_once(run: Run) -> None:
+    ended, told = run(STEADY, "--strict")
+    assert ended == 0
+    assert "second time" not in told and "once more" not in told
+
+
+def test_ci_run_is_strict() -> None:
+    assert "make test STRICT=1" in (SCRIPT.parent / "run").read_text()
+    makefile = (SCRIPT.parents[1] / "Makefile").read_text()
+    assert ".ci/tests.py $(if $(STRICT),--strict)" in makefile
