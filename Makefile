@@ -53,7 +53,7 @@ lint: .venv/ready ## style, types, import rules, Python 3.6 syntax of the probe
 	rm -rf build/types build/wheel build/dist
 	mkdir -p build/types
 	cp -a nodevet sim/nodevet_sim build/types
-	cp -a checks fixes build/types/nodevet # where the wheel has them
+	cp -a baselines checks fixes build/types/nodevet # where the wheel has them
 	MYPYPATH=build/types $(BIN)/mypy --strict -p nodevet -p nodevet_sim
 	for project in . sim; do \
 		$(BIN)/python -m build --quiet --no-isolation --outdir build/dist $$project || exit; \
