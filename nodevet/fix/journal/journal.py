@@ -155,8 +155,8 @@ class Journal:
             descriptor = os.open(path, os.O_RDWR | os.O_APPEND | os.O_NONBLOCK | os.O_NOFOLLOW)
         except OSError as error:
             raise JournalError(f"{path}: cannot be opened: {error.strerror}") from error
-        _check_owner(path)
         try:
+            _check_owner(path)
             _own(descriptor, path)
             data = _contents(path)
             records, torn = parse(data, str(path))
