@@ -20,7 +20,7 @@ from nodevet.base.project import Project
 from nodevet.baseline.param_fields import examples, param_fields
 from nodevet.checking.catalog import Catalog
 from nodevet.diagnose.rules import RULES
-from nodevet.document.json_schema import kinds
+from nodevet.document.schema_kinds import kinds
 from nodevet.fix import formats as fix_formats
 from nodevet.fixing.model import Risk
 from nodevet.fixing.result import HostResult, Outcome, Result, StepResult

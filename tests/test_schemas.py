@@ -10,7 +10,7 @@ import jsonschema
 import pytest
 
 from nodevet.base.project import Project
-from nodevet.document.json_schema import kinds as schema_kinds
+from nodevet.document.schema_kinds import kinds as schema_kinds
 from nodevet.fix.model import Plan, PlannedNode, Step
 from nodevet.fix.plan import plan_file
 from nodevet.fixing.model import Risk

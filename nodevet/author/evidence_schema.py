@@ -4,7 +4,8 @@ from typing import Any
 
 import msgspec
 
-from nodevet.document.json_schema import REFERENCE, Document, annotate, titled
+from nodevet.document.json_schema import REFERENCE, annotate, titled
+from nodevet.document.schema_kinds import Document
 from nodevet.evidence import core
 from nodevet.evidence.core import Section
 from nodevet.evidence.sections import sections

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from nodevet.base.project import Project
-from nodevet.document.json_schema import Document, SchemaKind
+from nodevet.document.schema_kinds import Document, SchemaKind
 
 
 def _baseline(project: Project) -> Document:

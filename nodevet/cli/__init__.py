@@ -187,7 +187,7 @@ def _after_mistake(words: list[str]) -> None:
     """Features that left something of an earlier run, such as a verdict, put that right."""
     from nodevet.base.features import answers
 
-    for feature in answers("mistakes"):
+    for feature in answers("after_mistake"):
         try:
             feature.after_mistake(words)
         except Exception as error:  # the mistake itself was said

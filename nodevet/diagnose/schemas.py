@@ -3,11 +3,12 @@
 from collections.abc import Mapping
 
 from nodevet.base.project import Project
-from nodevet.document.json_schema import Document, SchemaKind, of_struct
+from nodevet.document.schema_kinds import Document, SchemaKind
 
 
 def _diagnosis(_: Project) -> Document:
     from nodevet.diagnose.model import SCHEMA, Diagnosis
+    from nodevet.document.json_schema import of_struct
 
     about = "What GPUs wait for, as `nodevet diagnose` answers it"
     return of_struct("diagnosis", about, Diagnosis, "schema", SCHEMA)

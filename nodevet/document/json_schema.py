@@ -3,35 +3,17 @@ beside a field in its class is the field's description."""
 
 import inspect
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from functools import cache
-from typing import Any, NamedTuple, get_args, get_type_hints
+from typing import Any, get_args, get_type_hints
 
 import msgspec
 
-from nodevet.base.features import answers
-from nodevet.base.project import Project
+from nodevet.document.schema_kinds import Document
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
-Document = dict[str, Any]
 REFERENCE = "#/$defs/{name}"
 _NOTED = re.compile(r"^    (\w+): [^#\n]*#(.*)$", re.MULTILINE)
-
-
-class SchemaKind(NamedTuple):
-    """A kind of document that `nodevet schema` knows: what it is, and how its schema is made."""
-
-    about: str
-    schema: Callable[[Project], Document]
-
-
-@cache
-def kinds() -> Mapping[str, SchemaKind]:
-    """Every kind of document by its name: those that each feature lists in its schemas.py."""
-    found: dict[str, SchemaKind] = {}
-    for feature in answers("schemas"):
-        found |= feature.SCHEMAS
-    return found
 
 
 def of_struct(

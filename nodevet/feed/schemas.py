@@ -3,12 +3,13 @@
 from collections.abc import Mapping
 
 from nodevet.base.project import Project
-from nodevet.document.json_schema import Document, SchemaKind, of_struct, titled
+from nodevet.document.schema_kinds import Document, SchemaKind
 
 
 def _workload(_: Project) -> Document:
     from nodevet.baseline.schema import struct_definitions
     from nodevet.checking.feeding.workload import WorkloadFile
+    from nodevet.document.json_schema import titled
 
     about = "A job whose GPUs are to be fed: docs/feed.md"
     found = struct_definitions(WorkloadFile, "")
@@ -16,6 +17,7 @@ def _workload(_: Project) -> Document:
 
 
 def _feed(_: Project) -> Document:
+    from nodevet.document.json_schema import of_struct
     from nodevet.feed.answer import FEED_SCHEMA, FeedAnswer
 
     about = "Whether nodes can feed their GPUs, as `nodevet feed` answers it"

@@ -3,10 +3,11 @@
 from collections.abc import Mapping
 
 from nodevet.base.project import Project
-from nodevet.document.json_schema import Document, SchemaKind, of_struct
+from nodevet.document.schema_kinds import Document, SchemaKind
 
 
 def _plan(_: Project) -> Document:
+    from nodevet.document.json_schema import of_struct
     from nodevet.fix.model import VERSION, Plan
 
     about = "What fixes would change, as `nodevet plan -o` writes it"
@@ -14,6 +15,7 @@ def _plan(_: Project) -> Document:
 
 
 def _result(_: Project) -> Document:
+    from nodevet.document.json_schema import of_struct
     from nodevet.fixing.result import SCHEMA, Result
 
     about = "How a run of fixes ended: result.json of its folder"
@@ -21,6 +23,7 @@ def _result(_: Project) -> Document:
 
 
 def _status(_: Project) -> Document:
+    from nodevet.document.json_schema import of_struct
     from nodevet.fix.standing import STATUS_SCHEMA, StatusAnswer
 
     about = "How a run of fixes stands: `nodevet status --format json`"

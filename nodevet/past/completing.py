@@ -6,7 +6,6 @@ import click
 
 from nodevet.cli import words
 from nodevet.cli.completing import Items, offered
-from nodevet.past.listing import refs
 
 
 def runs(ctx: click.Context, param: click.Parameter, incomplete: str) -> Items:
@@ -27,6 +26,7 @@ def _runs(url: str | None) -> Iterator[words.Suggestion]:
     """What names the runs of a store, the newest first."""
 
     yield words.Suggestion("last", "the last run")
+    from nodevet.past.listing import refs
     from nodevet.vet.use.open_store import open_history
 
     with open_history(url) as store:

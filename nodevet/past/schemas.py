@@ -1,14 +1,14 @@
 """The JSON Schema of what is remembered."""
 
 from collections.abc import Mapping
-
-from msgspec import Struct
+from typing import Any
 
 from nodevet.base.project import Project
-from nodevet.document.json_schema import Document, SchemaKind, of_answers
+from nodevet.document.schema_kinds import Document, SchemaKind
 
 
 def _history(_: Project) -> Document:
+    from nodevet.document.json_schema import of_answers
     from nodevet.past.backtest import Backtest
     from nodevet.past.blame import Blame
     from nodevet.past.passport import Passport
@@ -18,7 +18,7 @@ def _history(_: Project) -> Document:
     from nodevet.past.use.recall import RunFound, RunsFound
 
     about = "What is remembered, as the commands of the history answer it with --format json"
-    documents: dict[type[Struct], tuple[str, ...]] = {
+    documents: dict[type[Any], tuple[str, ...]] = {
         RunsFound: ("runs",),
         RunFound: ("run",),
         HostStory: ("history",),

@@ -3,11 +3,12 @@
 from collections.abc import Mapping
 
 from nodevet.base.project import Project
-from nodevet.document.json_schema import Document, SchemaKind, of_struct
+from nodevet.document.schema_kinds import Document, SchemaKind
 
 
 def _run(_: Project) -> Document:
     from nodevet import model
+    from nodevet.document.json_schema import of_struct
 
     about = "A run of checks, as --format json writes it"
     return of_struct("run", about, model.Run, "schema", model.RUN_SCHEMA)

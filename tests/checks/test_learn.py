@@ -8,7 +8,7 @@ import msgspec
 from nodevet.baseline import params_of
 from nodevet.checking.catalog import Catalog
 from nodevet.evidence.document import decode
-from nodevet.learn import learn
+from nodevet.learn.learn import learn
 from nodevet.model import Verdict
 from tests.checks.every_case import every_case
 

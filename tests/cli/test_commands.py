@@ -21,6 +21,7 @@ from nodevet.base import age
 from nodevet.baseline.choose import CHECK
 from nodevet.checking import identity
 from nodevet.cli import options
+from nodevet.cli.found import modules
 from nodevet.cli.help import GROUPS, Command
 from nodevet.fix.commands import plan
 from nodevet.fix.journal import journal
@@ -35,8 +36,7 @@ pytestmark = pytest.mark.timeout(600)  # nodes are booted first
 Run = Callable[..., subprocess.CompletedProcess[str]]
 
 
-OWN = sorted(path.stem for path in Path(cli.__file__).parent.glob("[a-z]*.py"))
-COMMANDS = tuple(sorted([*OWN, "sim"]))
+COMMANDS = tuple(sorted([*modules(), "sim"]))
 
 
 @pytest.mark.parametrize("command", COMMANDS)

@@ -16,7 +16,7 @@ from pyarrow import parquet
 
 from nodevet.base.project import Project
 from nodevet.cli import nodevet as command_line
-from nodevet.document.json_schema import kinds
+from nodevet.document.schema_kinds import kinds
 
 Past = Callable[..., Any]
 PART = five_nights.board(five_nights.BAD_GPU)["uuid"]

@@ -17,8 +17,8 @@ from nodevet.diagnose.model import Cause, Confidence, Diagnosis
 from nodevet.diagnose.saved import parse_diagnosis
 from nodevet.diagnose.sheet import diagnosis_sheet, strips
 from nodevet.diagnose.suspects import REASONS, ranked
-from nodevet.document.json_schema import kinds
 from nodevet.document.kinds import DocumentKind, recognize
+from nodevet.document.schema_kinds import kinds
 from nodevet.sheet import ENDINGS, FORMATS, render
 from nodevet.sheet.errors import ReportError
 from nodevet.sheet.model import TimeBlock

@@ -7,7 +7,7 @@ import click
 from nodevet.base.project import Project
 from nodevet.cli import options
 from nodevet.cli.help import Command
-from nodevet.document.json_schema import kinds
+from nodevet.document.schema_kinds import kinds
 
 LISTED = "\n".join(f"      {name:9} {kind.about}" for name, kind in kinds().items())
 

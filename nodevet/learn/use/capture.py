@@ -15,7 +15,9 @@ from nodevet.checking.catalog import Catalog
 from nodevet.document import kinds
 from nodevet.document.kinds import DocumentKind
 from nodevet.evidence.document import Evidence
-from nodevet.learn import Agreement, alike, learn, unanimous
+from nodevet.learn.agree import Agreement, unanimous
+from nodevet.learn.alike import alike
+from nodevet.learn.learn import learn
 from nodevet.learn.text import baseline_text
 from nodevet.model import Applies, GpuMatch
 from nodevet.sheet.text import nodeset
