@@ -74,7 +74,7 @@ sys.addaudithook(_hold)
 
 PROCESS = ("cmdline", "status")
 GRACE = 10.0  # seconds for a process that a test ended to be gone
-SHARED: set[object] = set()  # what fixtures of several tests hold; a test may start it again
+SHARED: set[str] = set()  # what fixtures of several tests hold; a test may start it again
 STATE: pytest.StashKey[str] = pytest.StashKey()
 
 
@@ -176,9 +176,8 @@ def after_grace(before: Set[tuple[str, str]]) -> dict[tuple[str, str], str]:
 
 
 def left_since(before: Set[tuple[str, str]]) -> dict[tuple[str, str], str]:
-    known = before | SHARED
     now = held().items()
-    return {each: text for each, text in now if each not in known and text not in SHARED}
+    return {each: text for each, text in now if each not in before and text not in SHARED}
 
 
 @pytest.fixture(scope="session")
@@ -210,8 +209,7 @@ class SharedFixtures:
             return (yield)
         finally:
             if before is not None:
-                new = {each: text for each, text in held().items() if each not in before}
-                SHARED.update(new.keys(), new.values())
+                SHARED.update(text for each, text in held().items() if each not in before)
 
 
 @pytest.hookimpl(wrapper=True)
