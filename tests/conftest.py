@@ -2,15 +2,12 @@
 ran (`make test` says so in NODEVET_SET_UP) it is skipped for few reasons only. Long modules run
 first."""
 
-import gc
 import os
 import re
 import shutil
 import signal
 import sys
-import time
-from collections.abc import Iterator, Set
-from contextlib import suppress
+from collections.abc import Iterator
 from functools import cache
 from itertools import count
 from pathlib import Path
@@ -72,9 +69,6 @@ _LISTED = listed()
 sys.addaudithook(_hold)
 
 
-PROCESS = ("cmdline", "status")
-GRACE = 10.0  # seconds for a process that a test ended to be gone
-SHARED: set[str] = set()  # what fixtures of several tests hold; a test may start it again
 STATE: pytest.StashKey[str] = pytest.StashKey()
 
 
@@ -92,7 +86,6 @@ def pytest_configure(config: pytest.Config) -> None:
     """What nodevet keeps of its runs goes nowhere near the home folder: also what is run by
     fixtures that several tests share."""
     heed_signals()
-    config.pluginmanager.register(SharedFixtures())  # a conftest's hooks miss those of the session
     config.stash[STATE] = os.environ["XDG_STATE_HOME"] = mkdtemp(prefix="nodevet-state-")
     os.environ.pop("NODEVET_STORE", None)
 
@@ -140,76 +133,9 @@ def _own_state(
     monkeypatch.setenv("XDG_STATE_HOME", f"{request.config.stash[STATE]}/{next(_tests)}")
 
 
-def held() -> dict[tuple[str, str], str]:
-    """The processes that this one started and that still run, and the files that it has open."""
-    return {**children(), **open_files()}
-
-
-def open_files() -> dict[tuple[str, str], str]:
-    found = {}
-    for place in Path("/proc/self/fd").iterdir():
-        with suppress(OSError):  # closed by now
-            target = place.readlink()
-            if target.is_absolute() and target.parts[1] not in {"dev", "proc"}:
-                found["file", f"{place.name} {target}"] = f"the open file {target}"
-    return found
-
-
-def children() -> dict[tuple[str, str], str]:
-    found = {}
-    for task in Path("/proc/self/task").iterdir():
-        with suppress(OSError):
-            for pid in (task / "children").read_text().split():
-                words, status = ((Path("/proc") / pid / name).read_bytes() for name in PROCESS)
-                if b"\nState:\tZ" not in status:
-                    text = words.replace(b"\0", b" ").decode(errors="replace").strip()
-                    found["process", pid] = f"the process {text}"
-    return found
-
-
-def after_grace(before: Set[tuple[str, str]]) -> dict[tuple[str, str], str]:
-    """What a test left behind when processes that were told to end had time for it."""
-    end = time.monotonic() + GRACE
-    while any(kind == "process" for kind, _ in left_since(before)) and time.monotonic() < end:
-        time.sleep(0.05)
-    return left_since(before)
-
-
-def left_since(before: Set[tuple[str, str]]) -> dict[tuple[str, str], str]:
-    now = held().items()
-    return {each: text for each, text in now if each not in before and text not in SHARED}
-
-
 @pytest.fixture(scope="session")
 def _tests() -> Iterator[int]:
     return count()
-
-
-@pytest.fixture(autouse=True)
-def _nothing_left(_own_state: None) -> Iterator[None]:
-    """A test that leaves a process or an open file behind fails itself, not the next one."""
-    before = set(held())
-    yield
-    if held().keys() - before:
-        gc.collect()  # what is closed only now warns, and fails this test
-    left = after_grace(before)
-    for what, name in left:
-        if what == "process":
-            os.kill(int(name), signal.SIGKILL)
-    assert not left, f"the test leaves behind {', '.join(left.values())}: close or end it there"
-
-
-class SharedFixtures:
-    """What a fixture of several tests starts or opens is none of the test that asks first."""
-
-    @pytest.hookimpl(wrapper=True)
-    def pytest_fixture_setup(self, fixturedef: pytest.FixtureDef[Any]) -> Any:
-        before = set(held()) if fixturedef.scope != "function" else None
-        try:
-            return (yield)
-        finally:
-            if before is not None:
-                SHARED.update(text for each, text in held().items() if each not in before)
 
 
 @pytest.hookimpl(wrapper=True)
