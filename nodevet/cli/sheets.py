@@ -72,23 +72,25 @@ def show(document: Any, sheet: "Sheet", form: tuple[str, Path | None], display: 
 
 def show_bare(
     document: Any, sheet: "Callable[[], Sheet]", form: tuple[str, Path | None], display: Display
-) -> bool:
+) -> None:
     """As `show`, of a document whose JSON names no kind."""
     from nodevet.sheet import render
 
     name, file = form
     screen = Screen() if file else display.out
-    return write(render(name, document, sheet, colour=screen.colour, width=screen.width), form)
+    write(render(name, document, sheet, colour=screen.colour, width=screen.width), form)
 
 
-def write(text: str, form: tuple[str, Path | None]) -> bool:
-    """Write what a format made; whether that could be done. Raises FileError."""
+def write(text: str, form: tuple[str, Path | None]) -> None:
+    """Write what a format made. Raises FileError, and BrokenPipeError if nobody reads standard
+    output any more: what was asked for is lost then."""
     from nodevet.base.outputs import replace, tried
 
     name, file = form
     if file is None:
-        return tell(text, nl=False)
+        if not tell(text, nl=False):
+            raise BrokenPipeError
+        return
     with tried(file):
         replace(file, text)
     say(f"written: {name} {file}")
-    return True

@@ -14,7 +14,9 @@ from nodevet.fleet.ssh.words import WordError, home
 NODEVET = [sys.executable, "-m", "nodevet"]
 
 
-@pytest.mark.parametrize("words", ["list checks", "schema", "--help", "check --help", "version"])
+@pytest.mark.parametrize(
+    "words", ["list checks", "explain smt", "lint", "schema", "--help", "check --help", "version"]
+)
 def test_e21_a_reader_that_leaves_is_no_failed_check(words: str) -> None:
     read, write = os.pipe()
     os.close(read)

@@ -7,7 +7,6 @@ import click
 import msgspec
 import pytest
 
-from nodevet.cli import options
 from nodevet.fix.journal.folder import RunError, RunFolder, SavedReach
 from nodevet.fix.journal.journal import Journal, RunBegin
 from nodevet.fix.model import Plan
@@ -16,6 +15,7 @@ from nodevet.fix.use import saved_reach
 from nodevet.fix.use.fix_run import inventories_of
 from nodevet.fleet import Options
 from nodevet.model import Host
+from nodevet.vet import options as vetting
 from nodevet.vet.use.reach import fleet_options
 
 
@@ -67,7 +67,7 @@ def test_d3_accept_new_is_never_taken_from_a_stored_run(
         assert "accept_new" not in (run.path / "reach.json").read_text()
 
     @click.command()
-    @options.reach
+    @vetting.reach
     def resume(**reach: object) -> Options:
         kept = reached_before(run, (), reach)
         return fleet_options(**kept.options)

@@ -74,25 +74,26 @@ def command(
         for other in unfinished(others):
             say(f"{other}: has no end either: nodevet status {shlex.quote(str(other))}")
     found = status(folder)
-    read = _show(found, form, display, watch=watch)
-    while watch and read and found.exit_code == GOES_ON:
+    _show(found, form, display, watch=watch)
+    while watch and found.exit_code == GOES_ON:
         time.sleep(EVERY)
         found, before = status(folder), found
         if found != before:
             if form == ("table", None):
                 click.echo()
-            read = _show(found, form, display, watch=True)
+            _show(found, form, display, watch=True)
     click.get_current_context().exit(found.exit_code)
 
 
 def _show(
     found: "RunStatus", form: tuple[str, Path | None], display: Display, *, watch: bool
-) -> bool:
-    """Whether it could be written."""
+) -> None:
+    """Raises BrokenPipeError if nobody reads it any more."""
     from nodevet.fix.standing import answer
     from nodevet.fix.status_sheet import status_sheet
     from nodevet.sheet.json import encode
 
     if watch and form[0] == "json":
-        return sheets.write(encode(answer(found)) + "\n", form)
-    return sheets.show_bare(answer(found), lambda: status_sheet(found), form, display)
+        sheets.write(encode(answer(found)) + "\n", form)
+        return
+    sheets.show_bare(answer(found), lambda: status_sheet(found), form, display)
