@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from msgspec.structs import replace
+from shown_plan import drawn
 
 from nodevet.fix.journal.attempts import Failure, failures, recent, runs_of
 from nodevet.fix.journal.journal import Journal, state
@@ -140,6 +141,6 @@ def test_attempts_what_failed_twice_is_withheld_with_its_runs(
         return
     assert proposal.plan.steps == () and proposal.exit_code == 3
     why = "it failed in r-1, r-2: look at why (nodevet report), then --again"
-    assert f"  pages  1 finding  n1  {why}" in rest(proposal)
+    assert f"  pages  1 finding  n1  {why}" in drawn(rest(proposal))
     again = replace(rules, failed=())
     assert draft([node], w.catalog, again).candidates and state(()).run is None

@@ -11,13 +11,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from random_json import mangled
+from shown_plan import shown_plan
 
 from nodevet.fix.journal import journal
 from nodevet.fix.journal.account import account
 from nodevet.fix.journal.folder import RunError, RunFolder
 from nodevet.fix.model import PlanError
 from nodevet.fix.plan import plan_file
-from nodevet.fix.plan.render import View, show
+from nodevet.fix.plan.render import View
 from nodevet.fixing.result import Outcome
 
 CommandRig = Any
@@ -54,7 +55,7 @@ def test_e04_a_plan_with_anything_in_it_is_shown_or_refused(ended: Path) -> None
             read = plan_file.read(json.dumps(document).encode())
         except PlanError:
             return
-        assert all(show(read, view) for view in View)
+        assert all(shown_plan(read, view) for view in View)
 
     holds()
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from shown_plan import shown_plan
 
 from nodevet.checking.catalog import Catalog, CatalogError
 from nodevet.checking.judge import judge
@@ -16,7 +17,7 @@ from nodevet.evidence.document import Evidence, decode
 from nodevet.fix.plan import plan_file
 from nodevet.fix.plan.candidates import Draft, Rules, VettedNode, draft
 from nodevet.fix.plan.planner import FixStates, Proposal, make
-from nodevet.fix.plan.render import View, show
+from nodevet.fix.plan.render import View
 from nodevet.fix.use.plan import warning
 from nodevet.fixing.model import FixError, PlannedChange, Risk
 from nodevet.fleet.protocol.answers import RunningAgent
@@ -678,7 +679,7 @@ def test_e22_what_works_on_a_host_is_named_in_each_of_its_steps(shop: Shop) -> N
     made = make(drafted, RULES, seen)
     assert [told in step.note for step in made.plan.steps] == [True, True, False]
     for view in View:
-        assert told in "\n".join(show(made.plan, view))
+        assert told in shown_plan(made.plan, view)
 
 
 @pytest.mark.parametrize(

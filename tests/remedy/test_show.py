@@ -2,11 +2,11 @@
 
 import base64
 import re
-from collections.abc import Iterable
 from typing import Any
 
 import pytest
 from msgspec.structs import replace
+from shown_plan import drawn, shown_plan, unknown
 
 from nodevet.base.printable import cells
 from nodevet.fix.model import Conflict, Plan, PlannedNode, Step
@@ -22,9 +22,7 @@ from nodevet.resource import Action, Resource, RunCommand, State, kernel
 from nodevet.resource.file import WriteFile
 from nodevet.resource.kernel import WriteKernel
 from nodevet.resource.unit import SetUnit
-from nodevet.sheet import terminal
 from nodevet.sheet.host_rows import table
-from nodevet.sheet.model import AnyBlock, Sheet
 from nodevet.sheet.text import nodeset
 
 
@@ -57,20 +55,12 @@ def plan(*steps: Step, conflicts: tuple[Conflict, ...] = ()) -> Plan:
     )
 
 
-def drawn(blocks: Iterable[AnyBlock], *, colour: bool = False) -> str:
-    return terminal.render(Sheet(title="", kind="plan", blocks=tuple(blocks)), colour=colour)
-
-
-def nothing(sha256: str) -> None:
-    """Contents that are not known."""
-
-
 def folded(plan: Plan) -> str:
-    return drawn(plan_blocks(plan, View.FOLD, nothing))
+    return shown_plan(plan, View.FOLD)
 
 
 def diff(plan: Plan) -> str:
-    return drawn(plan_blocks(plan, View.DIFF, nothing))
+    return shown_plan(plan, View.DIFF)
 
 
 def rest(proposal: Proposal) -> str:
@@ -413,7 +403,7 @@ def test_many_present_values_are_few_rows() -> None:
     ("risk", "code"), [(Risk.LIVE, ""), (Risk.DRAIN, "33"), (Risk.REBOOT, "31")]
 )
 def test_a_risk_that_ends_jobs_is_coloured(risk: Risk, code: str) -> None:
-    blocks = [*plan_blocks(plan(step(risk=risk)), View.FOLD, nothing)]
+    blocks = [*plan_blocks(plan(step(risk=risk)), View.FOLD, unknown)]
     plain, colour = drawn(blocks), drawn(blocks, colour=True)
     told = f"risk {risk.value}"
     assert colour.count("\x1b") == (2 if code else 0)
