@@ -80,6 +80,8 @@ def main(pid: str, wrappers: str, *shown: str) -> None:
         _done(libc.setns(space.fileno(), CLONE_NEWNS))
     for folder, tree in zip(shown, trees, strict=True):
         Path(folder).mkdir(parents=True, exist_ok=True)
+        for above in Path(folder).parents:  # of the node: /root is closed to its other users
+            above.chmod(above.stat().st_mode | 0o011)
         _done(libc.syscall(MOVE_MOUNT, tree, b"", HERE, folder.encode(), EMPTY_PATH))
 
 
