@@ -168,7 +168,7 @@ def test_the_page_and_the_tests_of_a_check(tree: Tree) -> None:
     tree.python("docs/generate.py")
     pages = [*(tree.folder / "docs").rglob("*.md")]
     assert any(NAME in page.read_text() for page in pages)
-    for name in ("conftest.py", "test_cases.py"):
+    for name in ("conftest.py", "every_case.py", "test_cases.py"):
         shutil.copy(REPO / "tests/checks" / name, tree.folder / "tests/checks" / name)
     words = ("-q", "-p", "no:cacheprovider", "--import-mode=importlib", "tests/checks")
     told = tree.python("-m", "pytest", *words, "-k", NAME)
