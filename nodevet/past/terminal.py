@@ -11,12 +11,6 @@ if TYPE_CHECKING:
     from nodevet.sheet.clock import Clock
     from nodevet.store import Store
 
-EXITS = """\
-    \b
-    Exit codes:
-      0  found and shown
-      2  usage or configuration error, or nothing has been recorded
-"""
 Found = TypeVar("Found")
 store = options.store_option("The history to read: sqlite:///PATH or postgresql://USER@HOST/DB.")
 

@@ -4,7 +4,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-import click
 from msgspec import Struct, structs
 
 from nodevet.base.errors import UserError
@@ -24,14 +23,6 @@ if TYPE_CHECKING:
     from nodevet.vet.use.recording import Budget, Recording
 
 UNRECORDED = 2  # exit code: the run is reported, and not recorded as was asked
-
-
-class FailOnParam(click.Choice):  # type: ignore[type-arg, unused-ignore]
-    """`warning`, `new`, `new:critical`, with what is near if it is none of them."""
-
-    def __init__(self) -> None:
-        severities = ("info", "warning", "critical")
-        super().__init__([*severities, "new", *(f"new:{each}" for each in severities)])
 
 
 class Remembering(Struct, frozen=True, kw_only=True):

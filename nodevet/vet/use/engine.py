@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from nodevet.base.errors import UserError
 from nodevet.base.printable import brief
-from nodevet.fleet.launchers import NOT_ELSEWHERE, DaskPool, Engine, Launcher, Launchers, launcher
+from nodevet.fleet.launchers import DaskPool, Engine, Launcher, Launchers, launcher
 
 DASK = "dask://"
 TLS = "tls://"
@@ -48,11 +48,6 @@ def placed(
         raise UserError("--launcher: a name is given twice")
     groups = (_pair(text, "--site", "@dc1=eu,eu2") for text in sites)
     return engine(address, commands, {site: names.split(",") for site, names in groups})
-
-
-def why_not() -> str:
-    """Why what changes hosts takes no engine."""
-    return NOT_ELSEWHERE
 
 
 def _pair(text: str, option: str, example: str) -> tuple[str, str]:
