@@ -1,17 +1,15 @@
 """JSON Schema (draft 2020-12) of a baseline file, for editors."""
 
-from collections.abc import Iterator
 from inspect import cleandoc
-from typing import Any, get_args
+from typing import Any
 
 import msgspec
 from msgspec.json import schema_components
-from msgspec.structs import fields
 
 from nodevet.baseline.field_notes import field_notes
 from nodevet.baseline.format import FilePart
 from nodevet.checking.catalog import Catalog
-from nodevet.document.json_schema import DIALECT
+from nodevet.document.json_schema import DIALECT, structs
 from nodevet.model import CheckParams
 
 EITHER = [{"required": ["accepts"]}, {"required": ["any"]}]  # of a waiver
@@ -54,7 +52,7 @@ def struct_definitions(kind: type[msgspec.Struct], prefix: str) -> dict[str, dic
     """A struct and those inside it, by name, each field with what stands below it."""
     _, made = schema_components([kind], ref_template=f"#/$defs/{prefix}{{name}}")
     found: dict[str, dict[str, Any]] = msgspec.json.decode(msgspec.json.encode(made))
-    for each in _structs(kind):
+    for each in structs(kind):
         told = found[each.__name__]
         for name, text in field_notes(each).items():
             told["properties"][name]["description"] = text
@@ -64,16 +62,6 @@ def struct_definitions(kind: type[msgspec.Struct], prefix: str) -> dict[str, dic
             told["description"] = cleandoc(told["description"])
     _titles_as_descriptions(found)
     return found
-
-
-def _structs(kind: Any) -> Iterator[type[msgspec.Struct]]:
-    """Every struct that a type speaks of."""
-    if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
-        yield kind
-        for field in fields(kind):
-            yield from _structs(field.type)
-    for argument in get_args(kind):
-        yield from _structs(argument)
 
 
 def _by_check(expect: dict[str, Any], description: str | None) -> dict[str, Any]:

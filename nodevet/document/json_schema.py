@@ -60,7 +60,7 @@ def annotate(definitions: Document, kinds: tuple[type[Any], ...]) -> None:
         for field in found.get("properties", {}).values():
             if isinstance(field.get("default"), dict):
                 del field["default"]
-    for each in _structs(kinds):
+    for each in structs(*kinds):
         found = definitions.get(each.__name__)
         if found is None:
             continue
@@ -70,7 +70,7 @@ def annotate(definitions: Document, kinds: tuple[type[Any], ...]) -> None:
                 found["properties"][name].setdefault("description", note)
 
 
-def _structs(kinds: tuple[Any, ...]) -> Iterator[type[msgspec.Struct]]:
+def structs(*kinds: Any) -> Iterator[type[msgspec.Struct]]:
     """The structs among these types, and in their fields, each once."""
     left, seen = list(kinds), set()
     while left:
