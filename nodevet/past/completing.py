@@ -24,11 +24,10 @@ def parts(ctx: click.Context, param: click.Parameter, incomplete: str) -> Items:
 
 def _runs(url: str | None) -> Iterator[words.Suggestion]:
     """What names the runs of a store, the newest first."""
-
-    yield words.Suggestion("last", "the last run")
     from nodevet.past.listing import refs
     from nodevet.vet.use.open_store import open_history
 
+    yield words.Suggestion("last", "the last run")
     with open_history(url) as store:
         found = store.runs(limit=200)
         named = refs([run.id for run in found])
@@ -37,7 +36,6 @@ def _runs(url: str | None) -> Iterator[words.Suggestion]:
 
 
 def _hosts(url: str | None) -> Iterator[words.Suggestion]:
-
     from nodevet.vet.use.open_store import open_history
 
     with open_history(url) as store:
@@ -45,7 +43,6 @@ def _hosts(url: str | None) -> Iterator[words.Suggestion]:
 
 
 def _parts(url: str | None, start: str) -> Iterator[words.Suggestion]:
-
     from nodevet.vet.use.open_store import open_history
 
     with open_history(url) as store:

@@ -53,7 +53,8 @@ def read_report(path: Path, *, most: float) -> tuple[Any, SavedKind | None, Sequ
     must know of it, as `read_run` tells it. Raises SavedRunError."""
     data = _data(path)
     kind = recognize(data)
-    for feature in answers("saved"):
+    of_features = answers("saved") if kind is not DocumentKind.RUN else ()  # a run needs none
+    for feature in of_features:
         saved: SavedKind = feature.SAVED
         if saved.kind is kind:
             found = _parsed(data, saved.parse, path, kind, saved.command)
