@@ -387,7 +387,7 @@ def limits(active: Sequence[NvLink], params: Params) -> Iterator[Limit]:
 
 
 def judge_limit(gpu: Gpu, active: Sequence[NvLink], limit: Limit) -> Iterator[Finding]:
-    """The failure of the links beyond it, and what is not known of others."""
+    """One failure of all links beyond the limit, and one unknown if some were not read."""
     if untold(active, limit.field):
         yield not_applicable(subject_of(gpu), why=f"{limit.name}: {NOT_TOLD_HERE}")
         return
