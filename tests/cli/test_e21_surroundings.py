@@ -15,7 +15,16 @@ NODEVET = [sys.executable, "-m", "nodevet"]
 
 
 @pytest.mark.parametrize(
-    "words", ["list checks", "explain smt", "lint", "schema", "--help", "check --help", "version"]
+    "words",
+    [
+        "list checks",
+        "explain smt",
+        "lint --format json",
+        "schema",
+        "--help",
+        "check --help",
+        "version",
+    ],
 )
 def test_e21_a_reader_that_leaves_is_no_failed_check(words: str) -> None:
     read, write = os.pipe()
