@@ -131,10 +131,11 @@ def command(
     from nodevet.diagnose.sheet import diagnosis_sheet
     from nodevet.diagnose.use import diagnosed, diagnosed_again
     from nodevet.sheet import FORMATS
-    from nodevet.vet.terminal.output import Sinks, Streams, distinct
+    from nodevet.vet.terminal.output import Sinks
     from nodevet.vet.terminal.progress import Bar
     from nodevet.vet.use.context import open_context
     from nodevet.vet.use.reach import fleet_options
+    from nodevet.vet.use.reports import distinct
     from nodevet.vet.use.targets import Targets
 
     if redact and not capture:
@@ -159,7 +160,7 @@ def command(
             from nodevet.diagnose.watch import watch_rounds
 
             click.get_current_context().exit(watch_rounds(look, display, duration))
-        with Bar(len(hosts), Streams({}, Sinks((), display=display)), display) as bar:
+        with Bar(len(hosts), display) as bar:
             bar.start()
             found = look(save=captured.keep if capture else None, done=bar.advance)
     try:

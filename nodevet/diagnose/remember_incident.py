@@ -5,7 +5,7 @@ from pathlib import Path
 from nodevet.base.errors import UserError
 from nodevet.base.files import open_regular
 from nodevet.diagnose.model import Diagnosis, HostDiagnosis
-from nodevet.vet.use.open_store import NoHistoryError, NothingRecordedError, open_history
+from nodevet.vet.use.stores import NoHistoryError, NothingRecordedError, open_history
 
 
 def remember(found: Diagnosis, path: Path) -> str:

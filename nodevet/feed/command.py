@@ -205,11 +205,10 @@ def _nodes(
 
     if evidence:
         return nodes.saved(evidence, targets)
-    from nodevet.vet.terminal.output import Sinks, Streams
     from nodevet.vet.terminal.progress import Bar
     from nodevet.vet.use.reach import fleet_options
 
     hosts = targets.hosts()
-    with Bar(len(hosts), Streams({}, Sinks((), display=display)), display) as bar:
+    with Bar(len(hosts), display) as bar:
         bar.start()
         return nodes.visited(hosts, fleet_options(**reach), bar.advance)

@@ -5,7 +5,8 @@ from pathlib import Path
 from nodevet.cli.display import Screen
 from nodevet.fix.formats import exit_code
 from nodevet.fix.use.fix_run import open_run, rendered
-from nodevet.vet.terminal.output import Sink, Sinks
+from nodevet.vet.terminal.output import Sinks
+from nodevet.vet.use.reports import Sink
 
 
 def show_folder(folder: Path, sinks: Sinks) -> int:

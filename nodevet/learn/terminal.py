@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 from nodevet.base.project import Project
 from nodevet.cli.display import Display
-from nodevet.vet.terminal.output import Sinks, Streams
 from nodevet.vet.terminal.progress import Bar
 from nodevet.vet.use.targets import Targets
 
@@ -39,6 +38,6 @@ def read_nodes(
     context = open_context(project, list(names) or every)
     hosts = targets.hosts()
     options = fleet_options(context=context, commands=False, **reach)
-    with Bar(len(hosts), Streams({}, Sinks((), display=display)), display) as bar:
+    with Bar(len(hosts), display) as bar:
         bar.start()
         return context.catalog, nodes.visited(hosts, options, bar.advance)

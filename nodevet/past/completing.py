@@ -25,7 +25,7 @@ def parts(ctx: click.Context, param: click.Parameter, incomplete: str) -> Items:
 def _runs(url: str | None) -> Iterator[words.Suggestion]:
     """What names the runs of a store, the newest first."""
     from nodevet.past.listing import refs
-    from nodevet.vet.use.open_store import open_history
+    from nodevet.vet.use.stores import open_history
 
     yield words.Suggestion("last", "the last run")
     with open_history(url) as store:
@@ -36,14 +36,14 @@ def _runs(url: str | None) -> Iterator[words.Suggestion]:
 
 
 def _hosts(url: str | None) -> Iterator[words.Suggestion]:
-    from nodevet.vet.use.open_store import open_history
+    from nodevet.vet.use.stores import open_history
 
     with open_history(url) as store:
         yield from map(words.Suggestion, store.hosts())
 
 
 def _parts(url: str | None, start: str) -> Iterator[words.Suggestion]:
-    from nodevet.vet.use.open_store import open_history
+    from nodevet.vet.use.stores import open_history
 
     with open_history(url) as store:
         for part in store.parts(start) if start else ():

@@ -6,11 +6,13 @@ from typing import Any
 
 import click
 
+from nodevet.base.durations import written
 from nodevet.cli import completing
 from nodevet.cli.durations import Duration
 from nodevet.cli.help import Option, WholeNumber
 from nodevet.cli.options import SEVERITIES, apply
 from nodevet.vet.completing import formats as complete_formats
+from nodevet.vet.defaults import CONNECT_TIMEOUT, DEADLINE, PARALLEL
 
 narrowing = apply(
     click.option(
@@ -38,21 +40,21 @@ reach = apply(
     _connection(
         "--parallel",
         type=WholeNumber(),
-        default=200,
+        default=PARALLEL,
         show_default=True,
         help="Hosts to visit at the same time.",
     ),
     _connection(
         "--connect-timeout",
         type=Duration(0.1),
-        default="10s",
+        default=written(CONNECT_TIMEOUT),
         show_default=True,
         help="SSH connect timeout.",
     ),
     _connection(
         "--deadline",
         type=Duration(1),
-        default="2m",
+        default=written(DEADLINE),
         show_default=True,
         help="Total time limit per host.",
     ),

@@ -12,7 +12,7 @@ from nodevet.past.listing import refs
 from nodevet.past.sheets.runs import diff_sheet
 from nodevet.past.use.recall import diff_found
 from nodevet.sheet.terminal import render
-from nodevet.vet.use.open_store import open_history
+from nodevet.vet.use.stores import open_history
 
 Say = Callable[..., str]
 

@@ -24,7 +24,7 @@ import nodevet.store.recorder
 from nodevet.store import Store, StoreError, engine, open_store
 from nodevet.store.blobs import unpacked
 from nodevet.store.records.model import RunState
-from nodevet.vet.use.open_store import open_history
+from nodevet.vet.use.stores import open_history
 
 HOSTS = 30
 KILLS = int(os.environ.get("NODEVET_KILLS", "6"))

@@ -7,7 +7,7 @@ from nodevet.fix.journal import journal
 from nodevet.fix.journal.attempts import Failure
 from nodevet.fix.rollout.limits import FAILURES
 from nodevet.fixing.result import Outcome
-from nodevet.vet.use.asked_store import asked_store
+from nodevet.vet.use.stores import asked_store
 
 
 def failed_elsewhere(store: str | None, runs: Path, since: datetime) -> tuple[Failure, ...]:

@@ -43,8 +43,8 @@ from nodevet.model import Host, HostReport, Severity, Verdict
 from nodevet.resource import Resource
 from nodevet.vet.use.context import VetContext
 from nodevet.vet.use.listener import VetListener
+from nodevet.vet.use.stores import NONE
 from nodevet.vet.use.vet import collect, vetted
-from nodevet.vet.use.which_store import NONE
 
 LOOKERS = 32  # hosts that are looked at for a second time at once
 _AUTHOR = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@+-]*")  # one word of allowed_signers

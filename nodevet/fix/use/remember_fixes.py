@@ -19,7 +19,7 @@ from nodevet.fix.listener import FixListener
 from nodevet.fix.model import Plan, PlanError
 from nodevet.fix.plan.plan_file import digest, write
 from nodevet.settings import SettingsError, settings
-from nodevet.vet.use.which_store import recorded_in
+from nodevet.vet.use.stores import recorded_in
 
 if TYPE_CHECKING:
     from nodevet.store import Store

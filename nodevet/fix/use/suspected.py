@@ -6,8 +6,8 @@ from nodevet.fix.plan.candidates import Suspected
 from nodevet.settings import SiteSettings, settings
 from nodevet.store.records.model import BegunTogether
 from nodevet.vet.suspicion import over
-from nodevet.vet.use.asked_store import asked_store
-from nodevet.vet.use.sweep import budget_of
+from nodevet.vet.use.stores import asked_store
+from nodevet.vet.use.sweep_order import budget_of
 
 
 def suspected(store: str | None, checks: Collection[str]) -> tuple[Suspected, ...]:

@@ -91,7 +91,7 @@ def command(
     from nodevet.vet.terminal.from_run import tell_killed
     from nodevet.vet.terminal.progress import watched
     from nodevet.vet.use.context import open_context
-    from nodevet.vet.use.open_store import open_history, read_from
+    from nodevet.vet.use.stores import open_history, read_from
     from nodevet.vet.use.targets import Targets
 
     with open_history(store):  # which says what is wrong with it

@@ -54,7 +54,7 @@ def command(
     from nodevet.past.use.blame import blame
     from nodevet.vet.terminal.from_run import tell_killed
     from nodevet.vet.use.context import open_project
-    from nodevet.vet.use.open_store import open_history, read_from
+    from nodevet.vet.use.stores import open_history, read_from
 
     catalog, _ = open_project(project)
     those = frozenset(name for word in hosts for name in expand(word)) if hosts else None

@@ -55,7 +55,7 @@ def command(
     """
     from nodevet.past.sheets.runs import diff_sheet
     from nodevet.past.use.recall import diff_found
-    from nodevet.vet.use.open_store import open_history
+    from nodevet.vet.use.stores import open_history
 
     with open_history(store) as history:
         found = diff_found(history, before, after)

@@ -55,7 +55,7 @@ def command(
     """
     from nodevet.past.sheets.runs import export_sheet
     from nodevet.past.use.export import export
-    from nodevet.vet.use.open_store import open_history
+    from nodevet.vet.use.stores import open_history
 
     with open_history(store, fixes=True) as history:
         found = export(history, folder, after=since, redact=redact)

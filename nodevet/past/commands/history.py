@@ -48,7 +48,7 @@ def command(
     from nodevet.past.passport import Passport
     from nodevet.past.sheets.story import passport_sheet, story_sheet
     from nodevet.past.use.story import story_found
-    from nodevet.vet.use.open_store import open_history
+    from nodevet.vet.use.stores import open_history
 
     clock = recalled.clock()
     with open_history(store, fixes=True) as history:

@@ -49,7 +49,7 @@ def command(
     """
     from nodevet.past.sheets.story import passport_sheet
     from nodevet.past.use.story import passport_found
-    from nodevet.vet.use.open_store import open_history
+    from nodevet.vet.use.stores import open_history
 
     with open_history(store) as history:
         found = passport_found(history, part)

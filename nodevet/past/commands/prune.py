@@ -64,7 +64,7 @@ def command(
       2  usage or configuration error, or nothing has been recorded
     """
     from nodevet.past.use.prune import policy_of, prune
-    from nodevet.vet.use.open_store import open_history
+    from nodevet.vet.use.stores import open_history
 
     policy = policy_of(daily, weekly, monthly)
     with open_history(store) as history:

@@ -58,7 +58,7 @@ def command(
     from nodevet.past.sheets.fixes import fix_runs_sheet
     from nodevet.past.sheets.runs import run_sheet, runs_sheet
     from nodevet.past.use.recall import fix_runs_found, run_found, runs_found
-    from nodevet.vet.use.open_store import open_history
+    from nodevet.vet.use.stores import open_history
 
     if fixes and (run or series is not None):
         raise click.UsageError("--fixes lists runs of fixes: leave out RUN and --series")

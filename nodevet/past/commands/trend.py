@@ -67,7 +67,7 @@ def command(
     from nodevet.past.trend import CheckTrend, FieldTrend
     from nodevet.past.use.trend import trend_found
     from nodevet.vet.use.context import open_project
-    from nodevet.vet.use.open_store import open_history
+    from nodevet.vet.use.stores import open_history
 
     catalog, _ = open_project(project)
     with open_history(store) as history:

@@ -23,10 +23,10 @@ if TYPE_CHECKING:
     from nodevet.model import Host, Run
     from nodevet.settings.model import FailOn
     from nodevet.vet.terminal.output import Sinks
-    from nodevet.vet.terminal.recording import Visited
     from nodevet.vet.use.context import VetContext
     from nodevet.vet.use.keep_verdict import Keeping
     from nodevet.vet.use.looks import Looks
+    from nodevet.vet.use.visited import Visited
 
 
 @click.command(
@@ -151,7 +151,6 @@ def command(
     """
     from nodevet.settings.model import fail_on as asked
     from nodevet.vet.terminal.output import Sinks
-    from nodevet.vet.terminal.recording import Visited
     from nodevet.vet.terminal.since import asks_store, tell_not_compared, with_since
     from nodevet.vet.use import saved
     from nodevet.vet.use.context import open_context
@@ -160,6 +159,7 @@ def command(
     from nodevet.vet.use.narrow import narrowed
     from nodevet.vet.use.reach import check_options
     from nodevet.vet.use.targets import Targets
+    from nodevet.vet.use.visited import Visited
 
     began = clocks()
     least = asked(fail_on)
@@ -230,20 +230,28 @@ def _visited(
     last_look: bool,
 ) -> "tuple[Visited, VetContext]":
     """Visit hosts. Recorded are those of SSH; this machine alone if a store is named."""
-    from nodevet.vet.terminal.recording import opened, since_store, visited
+    from nodevet.vet.terminal.progress import Watcher
+    from nodevet.vet.use.stores import named, recorded_in
+    from nodevet.vet.use.visited import open_memory, since_store, visited
 
     reaches = any(not host.local for host in hosts)
-    named = None
+    site = None
     if reaches and store is None:
         from nodevet.settings import settings
 
-        named = settings().store_url
-    with opened(store, named, reaches=reaches) as memory:
+        site = settings().store_url
+    url = recorded_in(store, site, reaches=reaches)
+    with (
+        Watcher(sinks, len(hosts)) as watcher,
+        open_memory(url, watcher, asked=bool(named(store, site))) as memory,
+    ):
         if resume and not memory:
             raise UserError("--resume needs the store in which the run was recorded")
         if last_look:
             context = since_store(context, memory)
-        done = visited(hosts, context, reached, sinks, memory, fail_on=least, resume=resume)
+        done = visited(
+            hosts, context, reached, sinks, memory, watcher, fail_on=least, resume=resume
+        )
         return done, context
 
 

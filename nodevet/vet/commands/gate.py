@@ -101,13 +101,21 @@ def command(
     """
     from nodevet.model import Severity
     from nodevet.vet.terminal.gate_watch import gate_watched
-    from nodevet.vet.terminal.output import Sinks, distinct
-    from nodevet.vet.terminal.recording import UNRECORDED, opened, recorded, since_store, told
+    from nodevet.vet.terminal.output import Sinks
     from nodevet.vet.terminal.since import asks_store, tell_not_compared, with_since
     from nodevet.vet.use.context import open_context
     from nodevet.vet.use.gate import Attempts, begin, gate, verdict_of
     from nodevet.vet.use.reach import fleet_options
+    from nodevet.vet.use.reports import distinct
+    from nodevet.vet.use.stores import recorded_in
     from nodevet.vet.use.targets import Targets
+    from nodevet.vet.use.visited import (
+        UNRECORDED,
+        open_memory,
+        recording_of,
+        since_store,
+        with_news,
+    )
 
     if verdict_file:
         begin(verdict_file)
@@ -120,11 +128,12 @@ def command(
     ).hosts()
     attempts = Attempts(wait=wait, settle=settle, interval=interval, fail_on=Severity(fail_on))
     reached = fleet_options(context=context, choosing=True, **reach)
-    with opened(store, None, reaches=False) as memory:
-        if asks_store(since):
-            context = since_store(context, memory)
-        with gate_watched(sinks) as listener:
-            recording = recorded(memory, hosts, listener)
+    with gate_watched(sinks) as listener:
+        url = recorded_in(store, None, reaches=False)
+        with open_memory(url, listener, asked=True) as memory:
+            if asks_store(since):
+                context = since_store(context, memory)
+            recording = recording_of(memory, hosts, listener)
             run = gate(
                 hosts,
                 context,
@@ -134,7 +143,7 @@ def command(
                 verdict_file,
                 save=recording.keep if recording else None,
             )
-        done = told(recording, run, memory)
+            done = with_news(recording, run, memory, listener)
     tell_not_compared(context, quiet=display.quiet)
     verdict = verdict_of(done.run)
     if verdict_file:

@@ -16,7 +16,7 @@ from nodevet.vet.terminal.replayed import tell_left_out, tell_not_asked
 from nodevet.vet.use import saved
 from nodevet.vet.use.context import VetContext
 from nodevet.vet.use.from_run import RecordedLook, Rejudge, recorded_hosts, rejudge
-from nodevet.vet.use.open_store import open_history, read_from
+from nodevet.vet.use.stores import open_history, read_from
 from nodevet.vet.use.targets import Targets
 
 if TYPE_CHECKING:

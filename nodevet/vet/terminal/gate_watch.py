@@ -8,9 +8,10 @@ from nodevet.base.durations import elapsed
 from nodevet.cli.display import Screen
 from nodevet.cli.live import Live, Said
 from nodevet.sheet.text import count, nodeset
-from nodevet.vet.terminal.output import Sinks, Streams
-from nodevet.vet.terminal.progress import Bar, Watcher
+from nodevet.vet.terminal.output import Sinks
+from nodevet.vet.terminal.progress import Watcher
 from nodevet.vet.use.listener import VetListener
+from nodevet.vet.use.reports import Streaming
 
 if TYPE_CHECKING:
     from nodevet.vet.use.listener import Waiting
@@ -81,11 +82,14 @@ def _about(seconds: float) -> str:
 
 
 class GateWatcher(Watcher):
-    """Writes to the streams, and tells what is waited for."""
+    """Shows what the gate waits for, and no bar."""
 
-    def __init__(self, streams: Streams, sinks: Sinks, live: Live) -> None:
-        super().__init__(streams, Bar(1, streams, sinks.display), sinks.interrupts)
+    def __init__(self, sinks: Sinks, live: Live) -> None:
+        super().__init__(sinks)
         self._live = live
+
+    def visiting(self) -> None:
+        pass
 
     def waiting(self, waiting: "Waiting") -> None:
         self._live.tell(waiting)
@@ -93,9 +97,9 @@ class GateWatcher(Watcher):
 
 @contextmanager
 def gate_watched(sinks: Sinks) -> Iterator[VetListener]:
-    """Streams to the sinks, and shows what a gate waits for; quietly if that was asked for."""
+    """Streams to the sinks, and shows what a gate waits for unless --quiet was given."""
     with sinks.streams() as streams:
         screen = Screen() if streams.at_terminal else sinks.display.err
         live = Live(GateBoard(), sinks.display._replace(err=screen), EVERY)
         with nullcontext() if sinks.display.quiet else live:
-            yield GateWatcher(streams, sinks, live)
+            yield Streaming(streams, GateWatcher(sinks, live))

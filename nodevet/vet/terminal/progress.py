@@ -7,11 +7,11 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from nodevet.cli.display import Display, display_of
-from nodevet.cli.interrupts import Interrupts
-from nodevet.cli.speech import silence
-from nodevet.model import HostReport, Run
-from nodevet.vet.terminal.output import Sinks, Streams
+from nodevet.cli.speech import say, silence
+from nodevet.model import Run
+from nodevet.vet.terminal.output import Sinks
 from nodevet.vet.use.listener import VetListener
+from nodevet.vet.use.reports import Streaming
 
 if TYPE_CHECKING:
     from rich.progress import Progress
@@ -22,64 +22,73 @@ INTERRUPTS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 @contextmanager
 def watched(total: int, sinks: Sinks | None = None) -> Iterator[VetListener]:
     """Streams to the sinks, and draws a bar, while so many hosts are vetted."""
-    held = sinks.interrupts if sinks else None
-    sinks = sinks or Sinks((), display=display_of())
-    with sinks.streams() as streams, Bar(total, streams, sinks.display) as bar:
-        yield Watcher(streams, bar, held)
+    shown = sinks or Sinks((), display=display_of())
+    with shown.streams() as streams, Watcher(shown, total, holds=sinks is not None) as watcher:
+        yield Streaming(streams, watcher)
 
 
 class Watcher(VetListener):
-    """Writes each report to the streams as it comes in."""
+    """Draws a bar, and prints what went wrong. With `holds` an interrupt after the last visit waits
+    until the sinks have written their files."""
 
-    def __init__(self, streams: Streams, bar: "Bar", interrupts: Interrupts | None = None) -> None:
-        self._streams = streams
-        self._bar = bar
-        self._interrupts = interrupts
+    def __init__(self, sinks: Sinks, total: int = 0, *, holds: bool = True) -> None:
+        self._sinks = sinks
+        self._bar = Bar(total, sinks.display, streaming=sinks.at_terminal)
+        self._holds = holds
+
+    def __enter__(self) -> "Watcher":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._bar.stop()
 
     def began(self, run: Run, hosts: tuple[str, ...]) -> None:
-        self._streams.emit(lambda format: str(format.head(run, hosts=list(hosts))))
+        self._bar.total = len(hosts)
 
     def visiting(self) -> None:
         self._bar.start()
-
-    def took(self, host: HostReport) -> None:
-        self._streams.emit(lambda format: str(format.line(host)))
-
-    def took_packed(self, whole: Callable[[], HostReport]) -> None:
-        if self._streams:  # without one there is no need to unpack it
-            self.took(whole())
 
     def advanced(self, host: str) -> None:
         self._bar.advance()
 
     def visited(self) -> None:
-        if self._interrupts is not None:
-            self._interrupts.hold()
+        if self._holds:
+            self._sinks.interrupts.hold()
 
     def ended(self, run: Run) -> None:
-        self._streams.emit(lambda format: str(format.tail(run)))
+        self._bar.stop()
+
+    def warned(self, text: str) -> None:
+        say(text)
+
+    def noted(self, text: str) -> None:
+        if not self._sinks.display.quiet:
+            say(text)
 
 
 class Bar:
-    """A bar on standard error if that is a terminal, and no report is streamed to one."""
+    """A bar on standard error if that is a terminal, and nothing else is `streaming` to one."""
 
-    def __init__(self, total: int, streams: Streams, display: Display) -> None:
-        self._total = total
+    def __init__(self, total: int, display: Display, *, streaming: bool = False) -> None:
+        self.total = total
         self._colour = display.err.colour
-        self._shown = sys.stderr.isatty() and not streams.at_terminal and total > 1
-        self._shown = self._shown and not display.quiet
+        self._shown = sys.stderr.isatty() and not streaming and not display.quiet
         self._drawn: Progress | None = None
 
     def __enter__(self) -> "Bar":
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._drawn is not None:
+        self.stop()
+
+    def stop(self) -> None:
+        drawn, self._drawn = self._drawn, None
+        if drawn is not None:
             with _whole():
-                _while_written(self._drawn.stop)
+                _while_written(drawn.stop)
 
     def start(self) -> None:
-        if not self._shown:
+        if not self._shown or self.total < 2:
             return
         from rich.console import Console
         from rich.progress import (
@@ -93,7 +102,7 @@ class Bar:
         columns = (TextColumn("vetting"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
         console = Console(stderr=True, no_color=not self._colour)
         drawn = Progress(*columns, console=console, transient=True)
-        drawn.add_task("", total=self._total)
+        drawn.add_task("", total=self.total)
         with _whole():
             if _while_written(drawn.start):  # rich cannot stop what did not start
                 self._drawn = drawn

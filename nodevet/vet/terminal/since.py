@@ -7,16 +7,11 @@ from typing import Any
 from msgspec import structs
 
 from nodevet.base.errors import UserError
-from nodevet.base.printable import brief
 from nodevet.cli.speech import say
-from nodevet.sheet.text import count, nodeset
 from nodevet.vet.terminal.replayed import tell_doubts
 from nodevet.vet.use.context import VetContext
 from nodevet.vet.use.last_look import LastLook
-
-SINCE_STORE = "store"  # the word in place of a folder
-MOST = 10  # reasons
-LONGEST = 400  # characters of one
+from nodevet.vet.use.visited import SINCE_STORE
 
 
 def with_since(context: VetContext, paths: Sequence[Path], sample: Any) -> VetContext:
@@ -45,14 +40,6 @@ def asks_store(paths: Sequence[Path]) -> bool:
 
 def tell_not_compared(context: VetContext, *, quiet: bool) -> None:
     """For which hosts --since was ignored, one line for each reason."""
-    if context.since is None or quiet:
-        return
-    told = context.since.ignored.items()
-    reasons = [each for each in told if each[0].why != context.since.expected]
-    reasons.sort(key=lambda each: -len(each[1]))
-    for (why, part), hosts in reasons[:MOST]:
-        of_part = f" for {part}" if part else ""
-        named = f"{count(len(hosts), 'host')}, {nodeset(hosts)}"
-        say(f"--since ignored{of_part}: {brief(why, LONGEST)} ({named})")
-    if len(reasons) > MOST:
-        say(f"--since ignored: {len(reasons) - MOST} more reasons are not listed")
+    if context.since is not None and not quiet:
+        for line in context.since.not_compared():
+            say(line)

@@ -1,11 +1,12 @@
 """The last look at each host, which `--since` names: read as new evidence of the host comes in."""
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import quote
 
+from nodevet.base.printable import brief
 from nodevet.document.kinds import DocumentKind, mistaken
 from nodevet.evidence.core import SectionRecord
 from nodevet.evidence.document import Evidence, EvidenceError, opened
@@ -16,12 +17,15 @@ from nodevet.evidence.last_look import compared, gap
 from nodevet.evidence.network import Network
 from nodevet.evidence.nfs import Nfs
 from nodevet.evidence.pci import Pci
+from nodevet.sheet.text import count, nodeset
 from nodevet.vet.use.saved import SavedEvidenceError, read_visit
 
 if TYPE_CHECKING:
     from nodevet.store import Store
 
 NOTHING = "no earlier evidence"
+MOST_REASONS = 10
+LONGEST = 400  # characters of a reason
 COUNTING: tuple[type[SectionRecord], ...] = (Gpus, Pci, Network, Infiniband, Nfs, Edac)
 
 
@@ -103,6 +107,18 @@ class LastLook:
             for reason in reasons:
                 found.setdefault(reason, []).append(host)
         return {reason: tuple(hosts) for reason, hosts in found.items()}
+
+    def not_compared(self) -> Iterator[str]:
+        """One line for each reason why hosts are judged as without a last look, the most frequent
+        first."""
+        reasons = [pair for pair in self.ignored.items() if pair[0].why != self.expected]
+        reasons.sort(key=lambda pair: -len(pair[1]))
+        for (why, part), hosts in reasons[:MOST_REASONS]:
+            of_part = f" for {part}" if part else ""
+            hosts_text = f"{count(len(hosts), 'host')}, {nodeset(hosts)}"
+            yield f"--since ignored{of_part}: {brief(why, LONGEST)} ({hosts_text})"
+        if (rest := len(reasons) - MOST_REASONS) > 0:
+            yield f"--since ignored: {rest} more reasons are not listed"
 
 
 class StoredLook(LastLook):

@@ -52,3 +52,9 @@ class VetListener:
 
     def ended(self, run: Run) -> None:
         """The whole run."""
+
+    def warned(self, text: str) -> None:
+        """Something went wrong that does not end the run."""
+
+    def noted(self, text: str) -> None:
+        """Something to know about the run, unless its reader wants to hear less."""

@@ -138,6 +138,12 @@ class Recording(VetListener):
     def waiting(self, waiting: "Waiting") -> None:
         self._inner.waiting(waiting)
 
+    def warned(self, text: str) -> None:
+        self._inner.warned(text)
+
+    def noted(self, text: str) -> None:
+        self._inner.noted(text)
+
     def ended(self, run: Run) -> None:
         self._over.set()
         run = self._whole_run(run)

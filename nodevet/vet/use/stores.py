@@ -1,15 +1,37 @@
-"""The store, opened to be read."""
+"""Which store is meant, by an option, the environment or nodevet.toml; and the store, opened to be
+read."""
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from nodevet.base.errors import UserError
 from nodevet.settings import settings
-from nodevet.vet.use.which_store import NONE, named
 
 if TYPE_CHECKING:
     from nodevet.store import Store
+
+VARIABLE = "NODEVET_STORE"
+NONE = "none"  # the store that keeps nothing
+
+
+def named(option: str | None, site: str | None = None) -> str | None:
+    """The URL that someone asked for, maybe NONE; None: no one did, so it is the user's own.
+
+    `site`: what nodevet.toml says.
+    """
+    return option or os.environ.get(VARIABLE) or site
+
+
+def recorded_in(option: str | None, site: str | None, *, reaches: bool) -> str | None:
+    """Where a run is recorded: as was asked, or in the user's own store if it `reaches` other
+    hosts. None: nowhere; empty: the user's own.
+    """
+    if option is None and not reaches:
+        return None
+    url = named(option, site) or ""
+    return None if url == NONE else url
 
 
 class NothingRecordedError(UserError):
@@ -48,3 +70,21 @@ def read_from(option: str | None) -> str | None:
     if asked == NONE:
         raise NoHistoryError("--store none: no history is kept, so there is none to read")
     return asked
+
+
+@contextmanager
+def asked_store(option: str | None, *, fixes: bool = False) -> "Iterator[Store | None]":
+    """None: nothing is recorded. `fixes`: see open_history. Raises UserError."""
+    url = None if option == NONE else recorded_in(option, settings().store_url, reaches=True)
+    if url is None:
+        yield None
+        return
+    from nodevet.store import StoreError
+
+    try:
+        with open_history(url or None, fixes=fixes) as store:
+            yield store
+    except NothingRecordedError:
+        yield None
+    except StoreError as error:
+        raise UserError(str(error)) from error

@@ -1,19 +1,17 @@
-"""Visits that are recorded in the store that an option, the environment or nodevet.toml names."""
+"""Visit hosts and record the run in the store that an option, the environment or nodevet.toml
+names."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from msgspec import Struct, structs
+from msgspec import Struct, field, structs
 
 from nodevet.base.errors import UserError
-from nodevet.cli.speech import say
 from nodevet.model import Host, Run
-from nodevet.vet.terminal.output import Sinks
-from nodevet.vet.terminal.progress import watched
-from nodevet.vet.terminal.since import SINCE_STORE
 from nodevet.vet.use.context import VetContext
 from nodevet.vet.use.listener import VetListener
+from nodevet.vet.use.reports import Reports, Streaming
 from nodevet.vet.use.vet import vet
 
 if TYPE_CHECKING:
@@ -22,11 +20,12 @@ if TYPE_CHECKING:
     from nodevet.store import Store
     from nodevet.vet.use.recording import Budget, Recording
 
-UNRECORDED = 2  # exit code: the run is reported, and not recorded as was asked
+SINCE_STORE = "store"  # the word of `--since` in place of a folder
+UNRECORDED = 2  # exit code: the run is reported, but not recorded as was asked
 
 
-class Remembering(Struct, frozen=True, kw_only=True):
-    """What is remembered and recorded. Without a store, nothing."""
+class Memory(Struct, frozen=True, kw_only=True):
+    """The store that a run is compared with and recorded in; None: neither."""
 
     store: "Store | None" = None
     url: str | None = None
@@ -37,19 +36,14 @@ class Remembering(Struct, frozen=True, kw_only=True):
 
 
 @contextmanager
-def opened(
-    option: str | None, settings: str | None, *, reaches: bool, asked: bool = False
-) -> Iterator[Remembering]:
-    """The store; see `nodevet.vet.use.which_store.recorded_in`. `asked`: by the command itself.
+def open_memory(url: str | None, listener: VetListener, *, asked: bool) -> Iterator[Memory]:
+    """The store at this URL; empty: the user's own, None: none. `asked`: the user named it.
 
-    One that cannot be opened is told, and the run goes on without. Raises StoreError for an address
-    that is not valid.
+    If it cannot be opened, the listener is warned and the run goes on without. Raises StoreError
+    for an address that is not valid.
     """
-    from nodevet.vet.use.which_store import named, recorded_in
-
-    url = recorded_in(option, settings, reaches=reaches)
     if url is None:
-        yield Remembering()
+        yield Memory()
         return
     from nodevet.store import StoreError, open_store
     from nodevet.store.engine import parsed
@@ -59,26 +53,26 @@ def opened(
     try:
         store = open_store(url or None)
     except StoreError as error:
-        asked = asked or bool(named(option, settings))
         hint = "" if asked else "; `--store none` records nothing"
-        say(f"this run is not recorded: {error}{hint}")
-        yield Remembering(lost=asked)
+        listener.warned(f"this run is not recorded: {error}{hint}")
+        yield Memory(lost=asked)
         return
     with store:
-        yield Remembering(store=store, url=url)
+        yield Memory(store=store, url=url)
 
 
 class Visited(Struct, frozen=True, kw_only=True):
     """A run, and whether it could be recorded as was asked."""
 
     run: Run
+    listener: VetListener = field(default_factory=VetListener)
     broken: str = ""
     store: str | None = None  # where it is recorded; empty: the user's own
 
     @contextmanager
     def reporting(self) -> Iterator[None]:
-        """While reports are written. Only then is the run recorded as reported: what it saw is
-        news to the next one if a report could not be written, or it was killed before."""
+        """Record the run as reported once its reports are written. If that fails, or the run is
+        killed before, the next run takes what this one saw as new."""
         yield
         if self.store is None or self.broken:
             return
@@ -88,18 +82,20 @@ class Visited(Struct, frozen=True, kw_only=True):
             with open_store(self.store or None, create=False) as store:
                 store.reported_with(self.run.id, self.run.exit_code)
         except StoreError as error:
-            say(f"the next run takes what this one saw for new: {error}")
+            self.listener.warned(f"the next run takes what this one saw as new: {error}")
 
-    def code(self, sinks: Sinks) -> int:
-        return UNRECORDED if self.broken else sinks.code(self.run)
+    def code(self, reports: Reports) -> int:
+        """The exit code of the command."""
+        return UNRECORDED if self.broken else reports.code(self.run)
 
 
 def visited(
     hosts: Sequence[Host],
     context: VetContext,
     options: "Options",
-    sinks: Sinks,
-    memory: Remembering,
+    reports: Reports,
+    memory: Memory,
+    listener: VetListener,
     *,
     fail_on: "FailOn",
     series: str = "",
@@ -108,23 +104,24 @@ def visited(
     resume: str | None = None,
     alone: bool = False,
 ) -> Visited:
-    """Vet the hosts, and record each as it comes in if anything is remembered.
+    """Vet the hosts; stream each report, and record it if anything is recorded.
 
     `alone`: see Store.begin. Raises StoreHeldError.
     """
     if fail_on.new and not memory:
-        raise UserError(f"--fail-on {fail_on} needs a store: what is new is told by what it holds")
-    with watched(len(hosts), sinks) as listener:
+        raise UserError(f"--fail-on {fail_on} needs a store to compare with")
+    with reports.streams() as streams:
+        streaming = Streaming(streams, listener)
         if memory.store is None:
             run = vet(
                 hosts,
                 context,
                 options,
                 fail_on=fail_on.severity,
-                save=sinks.keep,
-                listener=listener,
+                save=reports.keep,
+                listener=streaming,
             )
-            return told(None, run, memory)
+            return with_news(None, run, memory, listener)
         from nodevet.vet.use.recording import Recording
         from nodevet.vet.use.resume import resumed
 
@@ -133,7 +130,7 @@ def visited(
             hosts = earlier.left
         recording = Recording(
             memory.store,
-            listener,
+            streaming,
             series=earlier.recorded.series if earlier else series,
             whole=whole,
             fail_on_new=fail_on.new,
@@ -141,7 +138,7 @@ def visited(
             budget=budget,
             addresses=_addresses(hosts),
             earlier=earlier,
-            keep=sinks.keep,
+            keep=reports.keep,
         )
         with recording:
             run = vet(
@@ -152,13 +149,13 @@ def visited(
                 save=recording.keep,
                 listener=recording,
             )
-    return told(recording, run, memory)
+    return with_news(recording, run, memory, listener)
 
 
-def recorded(
-    memory: Remembering, hosts: Sequence[Host], listener: VetListener
+def recording_of(
+    memory: Memory, hosts: Sequence[Host], listener: VetListener
 ) -> "Recording | None":
-    """What records a run of these hosts by hand, if anything is remembered."""
+    """What records a run of these hosts, if anything is recorded."""
     if memory.store is None:
         return None
     from nodevet.vet.use.recording import Recording
@@ -166,32 +163,37 @@ def recorded(
     return Recording(memory.store, listener, addresses=_addresses(hosts))
 
 
-def told(recording: "Recording | None", run: Run, memory: Remembering) -> Visited:
-    """The run with its news. What is not recorded is said."""
+def with_news(
+    recording: "Recording | None", run: Run, memory: Memory, listener: VetListener
+) -> Visited:
+    """The run with its news. The listener is warned if a part is not recorded."""
     if recording is None:
-        return Visited(run=run, broken="not opened" if memory.lost else "")
+        return Visited(run=run, listener=listener, broken="not opened" if memory.lost else "")
     if recording.broken is not None:
-        say(f"this run is not all recorded: {recording.broken}")
-    broken = str(recording.broken or "")
-    return Visited(run=recording.run or run, broken=broken, store=memory.url)
+        listener.warned(f"a part of this run is not recorded: {recording.broken}")
+    return Visited(
+        run=recording.run or run,
+        listener=listener,
+        broken=str(recording.broken or ""),
+        store=memory.url,
+    )
 
 
 def _addresses(hosts: Sequence[Host]) -> Mapping[str, str]:
     return {host.name: host.address or host.name for host in hosts}
 
 
-def since_store(context: VetContext, memory: Remembering) -> VetContext:
-    """The context of a run with `--since store`. Raises UserError if nothing is remembered."""
+def since_store(context: VetContext, memory: Memory) -> VetContext:
+    """The context of a run with `--since store`. Raises UserError if nothing is recorded."""
     if not memory and not memory.lost:
         raise UserError(f"--since {SINCE_STORE} needs a store: name one with --store")
-    return with_store(context, memory, None, None)
+    return with_store(context, memory, None)
 
 
-def with_store(
-    context: VetContext, memory: Remembering, series: str | None, sample: Any
-) -> VetContext:
-    """The context of a run that judges by what came since the last one that was reported."""
-    if memory.store is None or sample:
+def with_store(context: VetContext, memory: Memory, series: str | None) -> VetContext:
+    """The context of a run that judges counters and the kernel log by what came since the last
+    reported run of the `series`, or of any."""
+    if memory.store is None:
         return context
     from nodevet.vet.use.last_look import StoredLook
 
