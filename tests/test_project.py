@@ -123,7 +123,7 @@ def test_e01_another_user_accepts_code_by_its_own_option(
 def test_e01_no_run_of_fixes_is_kept_where_others_may_change_it(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     os.chown(tmp_path / "empty", NOBODY.pw_uid, NOBODY.pw_gid)
-    done = run(tmp_path / "empty", "fix", "@local")
+    done = run(tmp_path / "empty", "apply", "@local")
     assert done.returncode == 2
     assert "empty (owner nobody, mode 0755) belongs to another user" in done.stderr
 

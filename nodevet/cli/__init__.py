@@ -5,7 +5,6 @@ exit codes only. It is imported when it is run, so that a command pays only for 
 """
 
 import contextlib
-import importlib
 import io
 import os
 import signal
@@ -38,10 +37,7 @@ class Commands(click.Group):
             from nodevet.cli import plugins
 
             return plugins.find(cmd_name)
-        command = importlib.import_module(module).command
-        if not isinstance(command, click.Command):
-            raise TypeError(f"{module} defines no command")
-        return command
+        return found.load(module)
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """The commands first, which is what the help of `nodevet` is asked for."""
@@ -54,7 +50,7 @@ class Commands(click.Group):
 
         names = self.list_commands(ctx)
         known = {name: command for name in names if (command := self.get_command(ctx, name))}
-        shown = {name: command for name, command in known.items() if not command.hidden}
+        shown = {name: command for name, command in known.items() if _is_listed(name, command)}
         widest = max(map(len, shown))
         limit = formatter.width - 6 - widest
         for group, members in grouped(shown).items():
@@ -75,6 +71,12 @@ class Commands(click.Group):
         """As click does, which prints the help here."""
         with _reader_left():
             return super().make_context(*words, **extra)
+
+
+def _is_listed(name: str, command: click.Command) -> bool:
+    """Whether `nodevet --help` lists it: a command of a group only if it is short for that."""
+    in_group = name in found.grouped_names() and not getattr(command, "short", False)
+    return not command.hidden and not in_group
 
 
 class ReaderLeftError(Exception):

@@ -1,32 +1,56 @@
 """Which commands there are, by their files alone: nothing is imported to list them.
 
 What a feature adds to the command line is in FEATURE/command.py, a command of the feature's name,
-or in FEATURE/commands/NAME.py for each of several commands.
+or in FEATURE/commands/NAME.py for each of several commands. FEATURE/groups/NAME.py is a group in
+which the feature's commands stand, too.
 """
 
+import importlib
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 
-from nodevet.base.features import folders
+import click
+
+from nodevet.base.features import TOP, folders
 from nodevet.base.modules import names_in
 
 
 @cache
 def modules() -> Mapping[str, str]:
     """Each command's name, with the module that holds it."""
-    found: dict[str, str] = {}
+    commands: dict[str, str] = {}
     for folder in folders():
-        found |= _of_feature(folder)
-    return found
+        if (folder / "command.py").is_file():
+            commands[folder.name] = f"nodevet.{folder.name}.command"
+        else:
+            commands |= members(folder.name) | _modules_of(folder / "groups")
+    return commands
 
 
-def _of_feature(folder: Path) -> dict[str, str]:
-    package = f"nodevet.{folder.name}"
-    if (folder / "command.py").is_file():
-        return {folder.name: f"{package}.command"}
+def members(feature: str) -> dict[str, str]:
+    """The commands of one feature, by name."""
+    return _modules_of(TOP / feature / "commands")
+
+
+@cache
+def grouped_names() -> frozenset[str]:
+    """The commands that stand in a group."""
+    features = (folder.name for folder in folders() if (folder / "groups").is_dir())
+    return frozenset(name for feature in features for name in members(feature))
+
+
+def load(module: str) -> click.Command:
+    """The command that a module holds."""
+    command = importlib.import_module(module).command
+    if not isinstance(command, click.Command):
+        raise TypeError(f"{module} defines no command")
+    return command
+
+
+def _modules_of(folder: Path) -> dict[str, str]:
+    package = ".".join(("nodevet", *folder.relative_to(TOP).parts))
     try:
-        names = names_in([str(folder / "commands")])
+        return {name: f"{package}.{name}" for name in names_in([str(folder)])}
     except (FileNotFoundError, NotADirectoryError):
         return {}
-    return {name: f"{package}.commands.{name}" for name in names}

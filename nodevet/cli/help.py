@@ -53,9 +53,11 @@ class Command(click.Command):
         group: Group = "Tools",
         order: int = LAST,  # within the group; then by name
         examples: tuple[tuple[str, str], ...] = (),  # what it does, and the command line
+        short: bool = False,  # of a command in a group: `nodevet --help` lists it, too
         **rest: Any,
     ) -> None:
         super().__init__(*arguments, **rest)
+        self.short = short
         self.place: tuple[str, int] = group, order
         self.examples = examples
 

@@ -58,6 +58,11 @@ MEANT = {  # words of other tools, and what nodevet has instead
     "validate": "`nodevet lint` checks baselines, `nodevet check` vets hosts",
     **dict.fromkeys(("remediate", "repair", "converge"), "`nodevet plan` plans fixes"),
     **dict.fromkeys(("undo", "revert"), "`nodevet rollback` reverts a run"),
+    "passport": "`nodevet history part` writes what an RMA needs",
+    "fix": "`nodevet apply @local` fixes this machine; `nodevet plan` plans fixes for hosts",
+    **dict.fromkeys(
+        ("--launcher", "--site", "--engine"), "nodevet.toml says where hosts are visited from"
+    ),
     "drain": "your --drain-hook drains nodes (docs/fixes.md), or Slurm does (docs/gate.md)",
 }
 

@@ -90,7 +90,6 @@ from nodevet.vet import options as vetting
 )
 @options.baselines
 @vetting.reach
-@vetting.elsewhere
 @display_options()
 @options.project
 def command(
@@ -134,6 +133,7 @@ def command(
     from nodevet.vet.terminal.output import Sinks
     from nodevet.vet.terminal.progress import Bar
     from nodevet.vet.use.context import open_context
+    from nodevet.vet.use.engine import engine_for
     from nodevet.vet.use.reach import fleet_options
     from nodevet.vet.use.reports import distinct
     from nodevet.vet.use.targets import Targets
@@ -154,7 +154,7 @@ def command(
         found = diagnosed_again(incident.read(bundle), context)
     else:
         hosts = Targets(names=targets, inventories=inventories, limit=limit).hosts()
-        reached = fleet_options(context=context, commands=False, **reach)
+        reached = fleet_options(context=context, commands=False, engine=engine_for(hosts), **reach)
         look = partial(diagnosed, hosts, context, reached, seconds=duration, interval=interval)
         if watch:
             from nodevet.diagnose.watch import watch_rounds

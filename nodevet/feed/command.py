@@ -91,7 +91,6 @@ _measuring = partial(click.option, cls=Option, heading="Measuring")
     help="User that runs it, if nodevet is root there.  [default: nobody]",
 )
 @vetting.reach
-@vetting.elsewhere
 @display_options()
 def command(
     workload: str,
@@ -155,7 +154,7 @@ def command(
 
 
 MEASURING = ("on", "seconds", "workers", "user")
-ANSWERING = ("evidence", "batch", "plot", "limit", "launchers", "sites", "engine")
+ANSWERING = ("evidence", "batch", "plot", "limit")
 
 
 def _refuse_mixed(context: click.Context, *, measure: bool) -> None:
@@ -206,9 +205,10 @@ def _nodes(
     if evidence:
         return nodes.saved(evidence, targets)
     from nodevet.vet.terminal.progress import Bar
+    from nodevet.vet.use.engine import engine_for
     from nodevet.vet.use.reach import fleet_options
 
     hosts = targets.hosts()
     with Bar(len(hosts), display) as bar:
         bar.start()
-        return nodes.visited(hosts, fleet_options(**reach), bar.advance)
+        return nodes.visited(hosts, fleet_options(engine=engine_for(hosts), **reach), bar.advance)

@@ -74,7 +74,7 @@ RESUME = "nodevet apply --resume {folder}{named}"
 PLAN_AGAIN = "nodevet plan {targets}{named}"
 PLAN_FAILED = f"{PLAN_AGAIN} --again"  # what failed lately is not planned without it
 APPLY_AGAIN = "nodevet apply {plan} {reach}--host {hosts}{named}"
-FIX_AGAIN = "nodevet fix @local"
+FIX_AGAIN = "nodevet apply @local"
 FIX_FAILED = f"{FIX_AGAIN} --again"
 CHECK = "nodevet check {targets}{named}"
 CHECK_HERE = "nodevet check @local{named}"
@@ -106,7 +106,7 @@ def _after_apply(host: HostResult) -> Iterator[tuple[str, str]]:
 
 
 def _at_hand(host: HostResult, why: str, command: str) -> tuple[str, str]:
-    """The same after `nodevet fix @local`: what it has not begun is planned and confirmed again."""
+    """The same after `nodevet apply @local`: the rest is planned and confirmed again."""
     if command == CHECK:
         return why, CHECK_HERE
     begun = host.outcome is Outcome.UNKNOWN or command == ROLL_BACK

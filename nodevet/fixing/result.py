@@ -13,7 +13,7 @@ from nodevet.resource import AnyAction, State
 SCHEMA = 3
 ONLY = "only"  # of a run's options: the hosts that --host chose; without it, all
 NAMED = "baselines"  # of a run's options: what -b named, which later commands must name again
-CONFIRMED = "confirmed"  # of the options of a run that `nodevet fix @local` began
+CONFIRMED = "confirmed"  # of the options of a run that `nodevet apply @local` began
 LEFT_OUT = "left out by --host"
 CANARY_PENDING = "the canary is pending"
 CANARY_NOT_REBOOTED = "the canary was not rebooted"

@@ -28,6 +28,7 @@ def read_nodes(
     from nodevet.baseline import available
     from nodevet.vet.use import nodes
     from nodevet.vet.use.context import open_context, open_project
+    from nodevet.vet.use.engine import engine_for
     from nodevet.vet.use.reach import fleet_options
 
     if evidence:
@@ -37,7 +38,7 @@ def read_nodes(
     every = [name for name, _ in available(folders)]
     context = open_context(project, list(names) or every)
     hosts = targets.hosts()
-    options = fleet_options(context=context, commands=False, **reach)
+    options = fleet_options(context=context, commands=False, engine=engine_for(hosts), **reach)
     with Bar(len(hosts), display) as bar:
         bar.start()
         return context.catalog, nodes.visited(hosts, options, bar.advance)

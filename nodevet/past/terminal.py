@@ -1,11 +1,12 @@
-"""What the commands of the history share: which store is read, and by which clock."""
+"""What the commands of `nodevet history` share."""
 
 from datetime import datetime
 from typing import TYPE_CHECKING, TypeVar
 
 import click
 
-from nodevet.cli import options
+from nodevet.cli import options, sheets
+from nodevet.cli.display import display_options
 
 if TYPE_CHECKING:
     from nodevet.sheet.clock import Clock
@@ -17,8 +18,11 @@ store = options.store_option("The history to read: sqlite:///PATH or postgresql:
 redact = click.option(
     "--redact",
     is_flag=True,
-    help="For what leaves the site: no host names, no files, no owners; ids of parts stay.",
+    help="Name no host, file or owner, so that the answer may leave the site; ids of parts stay.",
 )
+
+answer = options.apply(redact, sheets.formats(), store, display_options())
+"""How the answer is shown, and from which store it comes."""
 
 
 def clock() -> "Clock":

@@ -2,7 +2,6 @@
 
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import click
 
@@ -91,48 +90,6 @@ run_limits = apply(
     ),
 )
 """How often hosts are tried, and when all of it ends."""
-
-
-elsewhere = apply(
-    _connection(
-        "--launcher",
-        "launchers",
-        multiple=True,
-        metavar="NAME=COMMAND",
-        help="Visit hosts from elsewhere: eu='ssh bastion-eu', us='kubectl exec -i POD --'. "
-        "nodevet must be installed there.",
-    ),
-    _connection(
-        "--site",
-        "sites",
-        multiple=True,
-        metavar="@GROUP=NAMES",
-        help="Launchers that reach a group: @dc1=eu,eu2; *=us: all others.  "
-        "[default: each reaches every host]",
-    ),
-    _connection(
-        "--engine",
-        metavar="URL",
-        help="Visit hosts from a pool of Dask workers: dask://HOST:PORT, tls://HOST:PORT.",
-    ),
-)
-"""From where hosts are visited."""
-
-
-def _refuse(context: click.Context, _: click.Parameter, value: Any) -> None:
-    if value:
-        from nodevet.fleet.launchers import NOT_ELSEWHERE
-
-        raise click.UsageError(NOT_ELSEWHERE, context)
-
-
-no_engine = apply(
-    *(
-        click.option(name, multiple=True, hidden=True, expose_value=False, callback=_refuse)
-        for name in ("--launcher", "--site", "--engine")
-    )
-)
-"""What no command takes that writes, and why."""
 
 
 sample = click.option(

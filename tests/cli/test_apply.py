@@ -152,7 +152,7 @@ def remembered(rig: Rig, plan: str) -> None:
     fixed = {e["finding"]["check"]: e["by"]["plan"] for e in events if e["kind"] == "fixed"}
     assert fixed == {"power_limit": plan, "cpu_governor": plan}
     uuid = rig.fleet.on("gpu1", "nvidia-smi --query-gpu=uuid --format=csv,noheader").split()[0]
-    passport = rig.asked("passport", uuid)
+    passport = rig.asked("part", uuid)
     assert [
         (each["kind"], each["resource"], each["before"], each["after"])
         for each in passport["repairs"]
@@ -161,7 +161,7 @@ def remembered(rig: Rig, plan: str) -> None:
         ("rollback", f"gpu {uuid}:power_limit_mw", "700 W", "500 W"),
     ]
     assert {each["fix"] for each in passport["around"]} >= {"cpu_governor"}
-    shown = rig.fleet.nodevet("passport", uuid, "--redact").stdout
+    shown = rig.fleet.nodevet("part", uuid, "--redact").stdout
     assert "500 W → 700 W" in shown and "gpu1" not in shown and plan not in shown
 
 

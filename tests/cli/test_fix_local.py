@@ -1,4 +1,4 @@
-"""`nodevet fix @local` on a simulated node, by its root, at a terminal; and `rollback` after it."""
+"""`nodevet apply @local` on a simulated node, by its root, at a terminal; and `rollback` after it."""
 
 import json
 import os
@@ -92,7 +92,7 @@ def machine(boot: Boot) -> Machine:
     return Machine(boot("fixlocal", SCENARIO))
 
 
-FIX = "nodevet fix @local -i fleet.yaml -b base --color never"
+FIX = "nodevet apply @local -i fleet.yaml -b base --color never"
 
 
 def test_what_is_not_confirmed_is_not_done(machine: Machine) -> None:
@@ -113,7 +113,7 @@ def test_without_a_terminal_it_says_what_to_do(machine: Machine) -> None:
 
 def test_other_users_are_told_to_use_sudo(machine: Machine) -> None:
     said = machine.on(f"su nobody -s /bin/sh -c {shlex.quote(FIX)}")
-    assert "only root may fix this machine: sudo nodevet fix @local" in said
+    assert "only root may fix this machine: sudo nodevet apply @local" in said
 
 
 def test_a_project_that_says_who_approves_is_heard(machine: Machine) -> None:
@@ -214,6 +214,6 @@ def test_a_run_is_taken_up_by_root_on_the_same_machine_alone(machine: Machine) -
 
 @pytest.mark.parametrize("hosts", [(), ("gpu1",), ("@local", "gpu1")])
 def test_other_hosts_are_not_fixed(nodevet: Run, hosts: tuple[str, ...]) -> None:
-    done = nodevet("fix", *hosts)
+    done = nodevet("apply", *hosts)
     assert done.returncode == 2
     assert "nodevet plan HOSTS -o plan.json, then nodevet approve plan.json" in done.stderr

@@ -13,7 +13,7 @@ Say = Callable[..., str]
 @pytest.mark.timeout(120)
 def test_pages_are_drawn_in_light_and_dark(say: Say, tmp_path: Path) -> None:
     pages = {"run": ("runs", "last"), "heat": ("trend", "gpu.gpus[].temperature_gpu_c")}
-    pages["part"] = ("passport", "GPU-2b40377d")
+    pages["part"] = ("part", "GPU-2b40377d")
     for name, words in pages.items():
         say(*words, "--format", f"html:{tmp_path / name}.html")
     with chromium(tmp_path / "profile", 1200, 900) as driver:

@@ -173,7 +173,7 @@ def test_a_kernel_command_line_is_said_to_differ(say: Say, marked: str) -> None:
         ("diff", "last~2", "last"),
         *(("history", host) for host in HOSTS),
         ("history", GPU),
-        ("passport", GPU),
+        ("part", GPU),
         ("blame", CHECK),
         ("trend", CHECK),
         ("trend", CHECK, "--host", HOSTS[0]),

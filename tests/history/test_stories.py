@@ -78,7 +78,7 @@ def test_a_link_that_comes_and_goes(say: Say) -> None:
 
 
 def test_a_passport_has_what_an_rma_asks_for(say: Say) -> None:
-    found = json.loads(say("passport", BAD["serial"], "--format", "json"))
+    found = json.loads(say("part", BAD["serial"], "--format", "json"))
     assert found["part"]["id"] == BAD["uuid"]
     assert BAD["serial"] in found["part"]["names"]
     stays = [(each["host"], each["slot"], each["open"]) for each in found["stays"]]
@@ -102,7 +102,7 @@ def test_a_passport_has_what_an_rma_asks_for(say: Say) -> None:
 @pytest.mark.parametrize(
     ("words", "stays"),
     [
-        (("passport", BAD["uuid"]), BAD["uuid"]),
+        (("part", BAD["uuid"]), BAD["uuid"]),
         (("history", BAD["uuid"]), BAD["uuid"]),
         (("history", "gpu003"), BAD["uuid"][:12]),
         (("history", "a100-04"), "unreachable"),
@@ -126,7 +126,7 @@ def test_what_leaves_the_site_names_none_of_it(
         assert stays in text, form
         if words[0] != "runs":
             assert "host 1" in text or "host [1" in text, form
-        if words[0] == "passport":
+        if words[0] == "part":
             assert "host 2" in text, form
         people = ("5f1c00aa", "ctl1", "bob", "/home/ann")
         for word in (*five_nights.HOSTS, "site-", "five_nights", "nightly", "port 22", *people):
@@ -176,7 +176,7 @@ def test_the_trend_of_a_check_and_of_a_field(say: Say) -> None:
     ("words", "told"),
     [
         (("history", "gpu03"), "no host or part 'gpu03' is known; did you mean gpu003?"),
-        (("passport", "GPU-"), "'GPU-' is the beginning of several parts: gpu GPU-"),
+        (("part", "GPU-"), "'GPU-' is the beginning of several parts: gpu GPU-"),
         (("trend", "gpu.gpus[].temperatur"), "did you mean temperature_gpu_c?"),
         (("trend", "power_limi"), "no check is named 'power_limi'; did you mean power_limit?"),
         (("trend", "gpu.count", "--host", "gpu999"), "no kept evidence of these 5 runs"),

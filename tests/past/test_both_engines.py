@@ -62,7 +62,7 @@ def document(text: str, kind: str = "history") -> Any:
         ("trend", "power_limit"),
         ("trend", "power_limit", "--host", "gpu005"),
         ("trend", "gpu.gpus[].temperature_gpu_c", "--host", "gpu001"),
-        ("passport", PART),
+        ("part", PART),
     ],
     ids=" ".join,
 )

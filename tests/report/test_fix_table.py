@@ -236,9 +236,9 @@ def test_each_outcome_says_the_next_command(
 @pytest.mark.parametrize(
     ("outcome", "rest", "command"),
     [
-        (Outcome.FAILED, {}, "nodevet fix @local --again"),
-        (Outcome.REFUSED, {"refusal": Refusal.LOCKED}, "nodevet fix @local"),
-        (Outcome.NOT_ATTEMPTED, {"why": "interrupted"}, "nodevet fix @local"),
+        (Outcome.FAILED, {}, "nodevet apply @local --again"),
+        (Outcome.REFUSED, {"refusal": Refusal.LOCKED}, "nodevet apply @local"),
+        (Outcome.NOT_ATTEMPTED, {"why": "interrupted"}, "nodevet apply @local"),
         (Outcome.UNKNOWN, {}, "nodevet apply --resume runs/x-1"),
         (Outcome.ROLLBACK_FAILED, {}, "nodevet rollback runs/x-1 --host n1"),
         (Outcome.PENDING, {}, "nodevet check @local"),
@@ -250,7 +250,7 @@ def test_after_a_fix_of_the_machine_at_hand_it_is_fixed_again(
     one = run([host("n1", outcome, **rest)], options={CONFIRMED: {"user": "root", "uid": 0}})
     (found,) = next_steps(one, "runs/x-1", ())
     assert found.command == command
-    assert ("with the same options" in found.why) is command.startswith("nodevet fix @local")
+    assert ("with the same options" in found.why) is command.startswith("nodevet apply @local")
 
 
 def test_hosts_whose_names_are_not_found_need_an_inventory() -> None:

@@ -102,8 +102,8 @@ def test_nor_where_it_cannot_be_told_which_machine_this_is(tmp_path: Path) -> No
 
 def test_nor_by_any_other_user(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
-    assert "sudo nodevet fix @local" in confirmed.refusal(PLAN, [HERE])
-    with pytest.raises(UserError, match="sudo nodevet fix @local"):
+    assert "sudo nodevet apply @local" in confirmed.refusal(PLAN, [HERE])
+    with pytest.raises(UserError, match="sudo nodevet apply @local"):
         fix.this_machine(["@local"], [], tmp_path)
 
 

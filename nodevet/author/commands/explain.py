@@ -66,7 +66,6 @@ WRITTEN = 100  # columns of the pages, and of what is not a terminal
 @sheets.formats()
 @display_options()
 @vetting.reach
-@vetting.elsewhere
 @options.project
 def command(
     what: str | None,
@@ -162,13 +161,16 @@ def _resolved(
 ) -> "Sequence[Resolved]":
     """The baselines; only that of the host, if one is named."""
     from nodevet.author.use.explain import fitting, resolve, stand_ins
+    from nodevet.vet.use.engine import engine_for
     from nodevet.vet.use.reach import fleet_options
 
     resolved = resolve(names, folders, catalog)
     if host and len(names) != 1:
         target = _one_host(host, inventories)
         others = partial(stand_ins, names, folders, catalog)
-        found = fitting(resolved, target, fleet_options(**reach), others)
+        found = fitting(
+            resolved, target, fleet_options(engine=engine_for([target]), **reach), others
+        )
         resolved = (found.resolved,)
         if found.doubt:
             say(found.doubt)
@@ -196,6 +198,7 @@ def _host(
     from nodevet.author.use.explain import host_of, saved_host
     from nodevet.model import Severity
     from nodevet.vet.use.context import open_context
+    from nodevet.vet.use.engine import engine_for
     from nodevet.vet.use.reach import fleet_options
     from nodevet.vet.use.vet import vet
 
@@ -206,6 +209,6 @@ def _host(
         return run, host_of(run, host, source)
     target = _one_host(host, inventories)
     context = open_context(project, names)
-    reached = fleet_options(context=context, choosing=True, **reach)
+    reached = fleet_options(context=context, choosing=True, engine=engine_for([target]), **reach)
     run = vet([target], context, reached, fail_on=Severity.WARNING)
     return run, run.hosts[0]

@@ -1,4 +1,4 @@
-"""`nodevet apply`: carry out an approved plan, and prove it."""
+"""`nodevet apply`: apply an approved plan, or fix this machine."""
 
 from pathlib import Path
 from typing import Any
@@ -10,7 +10,7 @@ from nodevet.base.project import Project
 from nodevet.cli import completing, options
 from nodevet.cli.display import Display, display_options
 from nodevet.cli.help import Command
-from nodevet.fix.terminal import fix_run
+from nodevet.fix.terminal import fix_local, fix_run
 from nodevet.fix.terminal.rollout import override, rollout_options, split
 from nodevet.vet import options as vetting
 
@@ -21,13 +21,17 @@ from nodevet.vet import options as vetting
     group="Fix",
     order=3,
     examples=(
-        ("Carry out an approved plan", "nodevet apply plan.json -i fleet.yaml"),
+        ("Apply an approved plan", "nodevet apply plan.json -i fleet.yaml"),
         ("Go on with a run that was interrupted", "nodevet apply --resume runs/7f3a91c2-1"),
+        (
+            "Fix this machine: plan, show, ask at the terminal, apply",
+            "sudo nodevet apply @local -b site.yaml",
+        ),
     ),
 )
 @click.argument(
     "file",
-    metavar="[PLAN]",
+    metavar="[PLAN|@local]",
     shell_complete=completing.plans,
     required=False,
     type=click.Path(dir_okay=False, path_type=Path),
@@ -38,7 +42,7 @@ from nodevet.vet import options as vetting
     type=options.RUN_FOLDER,
     metavar="RUN",
     shell_complete=completing.runs,
-    help="Go on with a run that was interrupted: hosts that it left in the middle are read first.",
+    help="Go on with a run that was interrupted; hosts that it left midway come first.",
 )
 @click.option(
     "--host",
@@ -46,7 +50,18 @@ from nodevet.vet import options as vetting
     multiple=True,
     metavar="NODESET",
     shell_complete=completing.hosts,
-    help="Only these hosts of the plan; the others are not attempted.",
+    help="Only these hosts of the plan.",
+)
+@click.option(
+    "--fix",
+    "fixes",
+    multiple=True,
+    metavar="ID",
+    shell_complete=completing.fixes,
+    help="With @local: only this fix; may be repeated.  [default: what the baseline allows]",
+)
+@click.option(
+    "--again", is_flag=True, help="With @local: plan also what failed within the last 24 hours."
 )
 @options.baselines
 @rollout_options(planned=False)
@@ -61,7 +76,6 @@ from nodevet.vet import options as vetting
 @fix_run.shown
 @options.store
 @vetting.reach
-@vetting.no_engine
 @display_options()
 @options.project
 def command(
@@ -72,35 +86,57 @@ def command(
     folder: Path | None,
     resume: Path | None,
     only: tuple[str, ...],
+    fixes: tuple[str, ...],
+    again: bool,
     form: str,
     store: str | None,
     project: Project,
     display: Display,
     **given: Any,
 ) -> None:
-    """Carry out an approved PLAN: the canary first, then batches.
+    """Apply an approved PLAN: the canary first, then batches. Or fix this machine.
 
     It stops when more nodes fail than --max-fail allows.
 
-    Each node is locked, probed and compared with what the plan was made on; if the check does not
-    pass right after a step, the step is rolled back at once. After Ctrl-C no
-    further node is begun.
+    nodevet locks and probes each node, and compares it with what the plan was made on. If the check
+    does not pass right after a step, nodevet rolls the step back at once. After Ctrl-C it begins no
+    further node. Limits, times, reboots and the drain hook come from the plan; a resumed run keeps
+    its own.
 
-    Limits, times, reboots and the drain hook come from the plan; a resumed run keeps its own.
+    With @local nodevet plans for this machine, shows the plan, asks at the terminal, and applies
+    it. Only root can do so, and only with fixes of risk live (jobs may run). No signature is
+    needed; if the project has an approval.yaml, it must say `local: true`. The run is recorded if
+    you name a --store.
 
     \b
     Exit codes:
       0  every node of the plan, or of --host, is as expected, or pending a
-         reboot that the plan names
-      1  something failed and was rolled back, was refused, or not attempted
+         reboot that the plan names; with @local also: there was nothing to do
+      1  something failed and was rolled back, was refused, or not attempted;
+         with @local also: not confirmed
       2  usage or configuration error, or the plan is not approved
-      3  a rollback failed or an outcome is unknown: look at the node
+      3  a rollback failed or an outcome is unknown: look at the node; with
+         @local also: nothing is planned, but not everything could be judged
     """
     from nodevet.fix.terminal.watch import FixWatcher
     from nodevet.fix.use.apply import apply, earlier_application, new_application
     from nodevet.vet.use.context import open_context, require_accepted
 
+    fix_local.check_options(local=str(file) == fix_local.LOCAL)
     rollout, reach = split(given)
+    if str(file) == fix_local.LOCAL:
+        fix_local.fix_local(
+            inventories,
+            names,
+            fixes,
+            again=again,
+            deadline=reach["deadline"],
+            form=form,
+            store=store,
+            display=display,
+            project=project,
+        )
+        return
     require_accepted(project, keeps_runs=not (folder or resume))
     context = open_context(project, names)
     if resume and not file:
@@ -110,7 +146,7 @@ def command(
         what = new_application(file, project.folder, folder)
         reached = fix_run.reached_now(what.plan, inventories, reach)
     else:
-        raise UserError("name either a PLAN, or a run to --resume")
+        raise UserError("name a PLAN, @local, or a run to --resume")
     with fix_run.recorded(what.run, reached, store) as recording:
         with FixWatcher(display) as watcher:
             result = apply(

@@ -105,7 +105,6 @@ LONGEST = 30 * 86400.0  # seconds
 @vetting.expect_hostname
 @rollout_options(planned=True)
 @vetting.reach
-@vetting.no_engine
 @options.project
 @display_options()
 def command(

@@ -44,7 +44,6 @@ from nodevet.vet import options as vetting
 @fix_run.shown
 @options.store
 @vetting.reach
-@vetting.no_engine
 @display_options()
 @options.project
 def command(

@@ -1,6 +1,6 @@
 """Fixes of the machine at hand that its root confirmed at the terminal, instead of a signature.
 
-Only `nodevet fix @local` confirms, for the plan that it has just made and shown. A run's journal
+Only `nodevet apply @local` confirms, for the plan that it has just made and shown. A run's journal
 says that it was so, and what a later `apply --resume` or `rollback` makes of that is no more than
 root on the same machine could do anyway: a run that is resumed begins nothing new.
 """
@@ -26,7 +26,7 @@ LOCAL = CONFIRMED
 """The key in a journal's options under which a confirmation is kept."""
 MACHINE_ID = Path("/etc/machine-id")
 OTHERWISE = "use nodevet plan, approve and apply"
-ONCE = "it was confirmed once, for what was begun then: for the rest run nodevet fix @local again"
+ONCE = "it was confirmed once, for what was begun then: for the rest run nodevet apply @local again"
 
 
 class Confirmation(msgspec.Struct, frozen=True, kw_only=True):
@@ -57,7 +57,7 @@ def before(records: Sequence[JournalRecord]) -> bool:
 
 def not_root() -> str:
     """Why this process may not change the machine; empty if it may."""
-    return "" if os.geteuid() == 0 else "only root may fix this machine: sudo nodevet fix @local"
+    return "" if os.geteuid() == 0 else "only root may fix this machine: sudo nodevet apply @local"
 
 
 def refused_by(project: Path) -> str:

@@ -22,8 +22,8 @@ from nodevet.vet.use.reach import fleet_options
 from nodevet.vet.use.targets import Targets
 
 OTHERS = (
-    "fix is for the machine at hand alone: nodevet fix @local; for other hosts: nodevet plan HOSTS "
-    "-o plan.json, then nodevet approve plan.json and nodevet apply plan.json"
+    "@local is this machine; for other hosts: nodevet plan HOSTS -o plan.json, then nodevet "
+    "approve plan.json and nodevet apply plan.json"
 )
 
 

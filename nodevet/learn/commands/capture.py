@@ -37,7 +37,6 @@ from nodevet.vet import options as vetting
 @click.option("--title", default="", help="What kind of node this is, in one line.")
 @options.learning
 @vetting.reach
-@vetting.elsewhere
 @display_options(QUIET)
 @options.project
 def command(

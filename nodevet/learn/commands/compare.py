@@ -30,7 +30,6 @@ from nodevet.vet import options as vetting
 @options.learning
 @sheets.formats((*FORMATS, "nodeset"))
 @vetting.reach
-@vetting.elsewhere
 @display_options(QUIET)
 @options.project
 def command(

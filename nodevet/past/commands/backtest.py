@@ -16,14 +16,14 @@ from nodevet.vet import options as vetting
     "backtest",
     cls=Command,
     group="History",
-    order=8,
+    order=7,
     examples=(
         (
-            "What tomorrow's baseline would have done these 90 nights",
+            "What tomorrow's baseline would have found in the last 90 nights",
             "nodevet backtest -b tomorrow.yaml",
         ),
         (
-            "One rule, on one rack, as a page",
+            "One check, on one rack, as an HTML page",
             "nodevet backtest -b tomorrow.yaml --check row_remapping --limit @rack1 \\\n"
             "  --format html:rule.html",
         ),
@@ -32,7 +32,11 @@ from nodevet.vet import options as vetting
 @options.hosts
 @options.baselines
 @click.option(
-    "--nights", type=WholeNumber(), default=90, show_default=True, help="Days before the last run."
+    "--nights",
+    type=WholeNumber(),
+    default=90,
+    show_default=True,
+    help="Days before the last run.",
 )
 @click.option(
     "--check",
@@ -48,7 +52,7 @@ from nodevet.vet import options as vetting
     type=WholeNumber(),
     default=14,
     show_default=True,
-    help="Days within which a failure must follow an alarm.",
+    help="Count an alarm as right if a failure follows within N days.",
 )
 @vetting.fail_on
 @sheets.formats()
@@ -70,19 +74,19 @@ def command(
     project: Project,
     display: Display,
 ) -> None:
-    """Say what a baseline would have done to nights that are recorded.
+    """Show what a baseline would have found in recorded nights.
 
-    Every visit of the runs is judged again by -b, from its recorded evidence, and compared with
-    what was said then. No node is visited, and nothing is recorded.
+    nodevet judges the recorded evidence of every visit again, by -b, and compares the result with
+    the recorded findings. It visits no node and records nothing.
 
-    An alarm is a stretch of nights in which a host fails something that it did not fail then. A
-    failure is something critical that began then, an Xid, a lost GPU or a host that did not answer.
-    GPU-hours are those from a visit that fails to the next one that is judged. Nights whose
-    evidence was pruned are told as not judged, never as passed.
+    An alarm is a row of nights in which a host fails a check that it passed at the time. A failure
+    is a critical finding that began then, an Xid, a lost GPU, or a host that did not answer.
+    GPU-hours run from a visit that fails to the next one that is judged. Nights without evidence
+    (pruned) count as not judged, never as passed.
 
     \b
     Exit codes:
-      0  told, whatever was found
+      0  answered, whatever was found
       2  usage or configuration error, or nothing is recorded
     """
     from nodevet.model import Severity

@@ -1,4 +1,4 @@
-"""`nodevet blame`: since when hosts fail a check, and what changed with it."""
+"""`nodevet blame`: since when hosts fail a check, and what changed then."""
 
 from pathlib import Path
 
@@ -6,7 +6,7 @@ import click
 
 from nodevet.base.project import Project
 from nodevet.cli import completing, options, sheets
-from nodevet.cli.display import Display, display_options
+from nodevet.cli.display import Display
 from nodevet.cli.help import Command
 from nodevet.past import terminal as recalled
 
@@ -15,19 +15,16 @@ from nodevet.past import terminal as recalled
     "blame",
     cls=Command,
     group="History",
-    order=7,
+    order=6,
     examples=(
-        ("What came with the lost persistence mode", "nodevet blame persistence_mode"),
-        ("Of one rack, for a ticket", "nodevet blame cpu_governor gpu[01-16] --format markdown"),
+        ("What changed when persistence mode was lost", "nodevet blame persistence_mode"),
+        ("One rack, for a ticket", "nodevet blame cpu_governor gpu[01-16] --format markdown"),
     ),
 )
 @click.argument("check", shell_complete=completing.checks_and_baselines)
 @click.argument("hosts", nargs=-1, metavar="[HOSTS]...")
-@recalled.redact
-@sheets.formats()
-@recalled.store
+@recalled.answer
 @options.project
-@display_options()
 def command(
     check: str,
     hosts: tuple[str, ...],
@@ -39,14 +36,14 @@ def command(
 ) -> None:
     """Say what changed on the hosts that began to fail a CHECK.
 
-    The evidence of each host's last good look and of its first bad one is compared, value by value:
-    packages, kernel, its command line, units, driver, firmware, boots. What changed on the hosts
-    that began to fail together is counted on all others that were looked at in the same two runs.
-    Without a host that fails now it is told of the last time.
+    nodevet compares the evidence of each host's last good visit with that of its first bad one,
+    value by value: packages, kernel, kernel command line, units, driver, firmware, boots. It counts
+    how often the same change came on hosts that still pass in the same two runs. If no host fails
+    now, the answer is about the last time that one did.
 
     \b
     Exit codes:
-      0  told, whatever was found
+      0  answered, whatever was found
       2  usage or configuration error, or the check never failed
     """
     from nodevet.inventory.nodeset import expand

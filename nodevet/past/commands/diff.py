@@ -5,7 +5,7 @@ from pathlib import Path
 import click
 
 from nodevet.cli import sheets
-from nodevet.cli.display import Display, display_options
+from nodevet.cli.display import Display
 from nodevet.cli.help import Command
 from nodevet.past import completing as recorded
 from nodevet.past import terminal as recalled
@@ -16,6 +16,7 @@ from nodevet.past import terminal as recalled
     cls=Command,
     group="History",
     order=2,
+    short=True,
     examples=(
         ("What changed last night", "nodevet diff"),
         ("What changed since a day", "nodevet diff 2026-11-16 last"),
@@ -24,10 +25,7 @@ from nodevet.past import terminal as recalled
 )
 @click.argument("before", required=False, metavar="[RUN]", shell_complete=recorded.runs)
 @click.argument("after", required=False, metavar="[RUN]", shell_complete=recorded.runs)
-@recalled.redact
-@sheets.formats()
-@recalled.store
-@display_options()
+@recalled.answer
 def command(
     before: str | None,
     after: str | None,
@@ -36,17 +34,17 @@ def command(
     store: str | None,
     display: Display,
 ) -> None:
-    """Say what differs between two recorded runs.
+    """Compare two recorded runs.
 
-    Without any RUN: the last two nights of the sweep that ran last, each with all its hosts visited
-    and about the same hosts; checks by hand count only if there is no sweep. With one RUN: that and
-    the last night of its series and hosts. A RUN is an id or its beginning, `last`, `last~1`, or a
-    day; one that is named is compared even if it is incomplete.
+    Without a RUN: the last two complete nights of the last sweep, of about the same hosts; checks
+    by hand count only if there is no sweep. With one RUN: that run and the last night of its series
+    and hosts. A RUN is an id or its beginning, `last`, `last~1`, or a day. nodevet compares a run
+    that you name even if it is incomplete.
 
-    It tells what is new, changed, fixed (the check says ok), resolved (it was unknown) or no longer
-    judged; which hosts can no
-    longer be judged, or can again, or are other machines; which GPUs, NICs and drives moved, are
-    new, or gone; and what hosts run that is not as it was: driver, kernel, firmware, packages.
+    The answer lists what is new, changed, fixed (the check says ok), resolved (it was unknown) or
+    no longer judged; hosts that can no longer be judged, can be judged again, or are other
+    machines; GPUs, NICs and drives that moved, are new, or are gone; and changes of driver, kernel,
+    firmware and packages.
 
     \b
     Exit codes:

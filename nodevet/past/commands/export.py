@@ -16,7 +16,7 @@ from nodevet.past import terminal as recalled
     group="History",
     order=9,
     examples=(
-        ("All that is remembered, as Parquet", "nodevet export --parquet history/"),
+        ("Everything, as Parquet", "nodevet export --parquet history/"),
         ("Only this month", "nodevet export --parquet history/ --since 2026-11-01"),
     ),
 )
@@ -26,7 +26,7 @@ from nodevet.past import terminal as recalled
     required=True,
     type=options.FolderParam(),
     metavar="DIR",
-    help="Folder for the files; those of an earlier export are replaced.",
+    help="Folder for the files; an earlier export there is replaced.",
 )
 @click.option("--since", metavar="DAY", help="Only runs from this day on: 2026-11-20.")
 @recalled.redact
@@ -44,8 +44,8 @@ def command(
     """Write the history as Parquet files.
 
     One file for each table: runs, visits, findings (a row for as long as one stayed the same),
-    parts, places and counters (a row where one moved). Times are UTC. Without --redact hosts
-    are named. The files are for you alone (mode 0600).
+    parts, places and counters (a row for each change). Times are UTC. Without --redact the files
+    name hosts. Only you can read them (mode 0600).
     It needs pyarrow: pip install 'nodevet[parquet]'.
 
     \b

@@ -1,4 +1,4 @@
-"""`nodevet prune`: evidence that is no longer needed goes, findings stay."""
+"""`nodevet prune`: delete old evidence; findings stay."""
 
 import json
 
@@ -19,7 +19,7 @@ MOST = 36_500 * DAY
     group="History",
     order=8,
     examples=(
-        ("What would go", "nodevet prune --dry-run"),
+        ("What would be deleted", "nodevet prune --dry-run"),
         (
             "Every night for a month, then one a week for half a year",
             "nodevet prune --daily 30d --weekly 182d",
@@ -29,19 +29,19 @@ MOST = 36_500 * DAY
 @click.option(
     "--daily",
     type=Duration(DAY, MOST, bare=False),
-    help="For how long the evidence of every visit is kept.  [default: nodevet.toml, 90d]",
+    help="Keep the evidence of every visit for this long.  [default: nodevet.toml, 90d]",
 )
 @click.option(
     "--weekly",
     type=Duration(0, MOST, bare=False),
-    help="For how long after that one visit of each week.  [default: nodevet.toml, 52 weeks]",
+    help="After that, keep one visit a week for this long.  [default: nodevet.toml, 52 weeks]",
 )
 @click.option(
     "--monthly",
     type=Duration(0, MOST, bare=False),
-    help="For how long after that one visit of each month.  [default: nodevet.toml, 5 years]",
+    help="After that, keep one visit a month for this long.  [default: nodevet.toml, 5 years]",
 )
-@click.option("--dry-run", is_flag=True, help="Say what would go; nothing is changed.")
+@click.option("--dry-run", is_flag=True, help="Show what would be deleted; change nothing.")
 @options.form(("table", "json"), "For people, or for programs.")
 @recalled.store
 def command(
@@ -52,11 +52,11 @@ def command(
     form: str,
     store: str | None,
 ) -> None:
-    """Let go of old evidence.
+    """Delete old evidence.
 
-    Findings with their times, parts, places, counters and what was judged stay for good; so does
-    the last evidence of each host. Without its evidence a night can no longer be judged by another
-    baseline, nor its fields be told.
+    Findings with their times, parts, places and counters stay, and so does the last evidence of
+    each host. A night without evidence can no longer be judged by another baseline, and `trend`
+    cannot show its fields.
 
     \b
     Exit codes:

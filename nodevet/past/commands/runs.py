@@ -1,11 +1,11 @@
-"""`nodevet runs`: what was recorded, run by run."""
+"""`nodevet runs`: the recorded runs."""
 
 from pathlib import Path
 
 import click
 
 from nodevet.cli import sheets
-from nodevet.cli.display import Display, display_options
+from nodevet.cli.display import Display
 from nodevet.cli.help import Command, WholeNumber
 from nodevet.past import completing as recorded
 from nodevet.past import terminal as recalled
@@ -16,24 +16,22 @@ from nodevet.past import terminal as recalled
     cls=Command,
     group="History",
     order=1,
+    short=True,
     examples=(
-        ("The last runs: what began, what was fixed", "nodevet runs"),
-        ("One run: its hosts, and what is wrong with them since when", "nodevet runs last"),
+        ("The last runs: what is new, what was fixed", "nodevet runs"),
+        ("One run: its hosts, what they fail and since when", "nodevet runs last"),
         ("What was applied and rolled back, and by whom", "nodevet runs --fixes"),
         ("The runs of one sweep since a day", "nodevet runs --series nightly --since 2026-11-01"),
     ),
 )
 @click.argument("run", required=False, shell_complete=recorded.runs)
-@click.option("--series", metavar="NAME", help="Only runs of this sweep; '' are those by hand.")
-@click.option("--fixes", is_flag=True, help="The runs of fixes: apply, fix and rollback.")
+@click.option("--series", metavar="NAME", help="Only runs of this sweep; '' for checks by hand.")
+@click.option("--fixes", is_flag=True, help="List runs of fixes: apply and rollback.")
 @click.option("--since", metavar="DAY", help="Only runs from this day on: 2026-11-20.")
 @click.option(
-    "-n", "most", type=WholeNumber(), default=20, show_default=True, help="At most so many."
+    "-n", "most", type=WholeNumber(), default=20, show_default=True, help="Show at most N runs."
 )
-@recalled.redact
-@sheets.formats()
-@recalled.store
-@display_options()
+@recalled.answer
 def command(
     run: str | None,
     series: str | None,
@@ -48,7 +46,7 @@ def command(
     """List recorded runs, or show one RUN.
 
     RUN is an id or its beginning, `last`, `last~1` for the one before, or a day, 2026-11-20, for
-    the last run of it. NEW counts what began in a run, FIXED what the check said was ok again.
+    its last run. NEW counts findings that began in a run, FIXED those that are ok again.
 
     \b
     Exit codes:

@@ -1,4 +1,4 @@
-"""`nodevet trend`: how something went from run to run."""
+"""`nodevet trend`: a check or a value from run to run."""
 
 from pathlib import Path
 
@@ -6,7 +6,7 @@ import click
 
 from nodevet.base.project import Project
 from nodevet.cli import completing, options, sheets
-from nodevet.cli.display import Display, display_options
+from nodevet.cli.display import Display
 from nodevet.cli.help import Command, WholeNumber
 from nodevet.past import completing as recorded
 from nodevet.past import terminal as recalled
@@ -16,11 +16,11 @@ from nodevet.past import terminal as recalled
     "trend",
     cls=Command,
     group="History",
-    order=4,
+    order=5,
     examples=(
-        ("On how many hosts a check fails, run by run", "nodevet trend power_limit"),
+        ("How many hosts fail a check, run by run", "nodevet trend power_limit"),
         (
-            "How hot the GPUs of the fleet are, drawn",
+            "A chart of the GPU temperatures of the fleet",
             "nodevet trend gpu.gpus[].temperature_gpu_c --format html:heat.html",
         ),
         (
@@ -30,16 +30,13 @@ from nodevet.past import terminal as recalled
     ),
 )
 @click.argument("what", metavar="CHECK|FIELD", shell_complete=completing.checks)
-@click.option("--host", shell_complete=recorded.hosts, help="Only this host: part by part.")
+@click.option("--host", shell_complete=recorded.hosts, help="Only this host, part by part.")
 @click.option("--series", metavar="NAME", help="Runs of this sweep.  [default: the last sweep's]")
 @click.option(
-    "-n", "most", type=WholeNumber(), default=30, show_default=True, help="At most so many runs."
+    "-n", "most", type=WholeNumber(), default=30, show_default=True, help="Show at most N runs."
 )
-@recalled.redact
-@sheets.formats()
-@recalled.store
+@recalled.answer
 @options.project
-@display_options()
 def command(
     what: str,
     host: str | None,
@@ -53,8 +50,9 @@ def command(
 ) -> None:
     """Show a CHECK or a FIELD of the evidence from run to run.
 
-    Of a check: how many hosts failed it in each run. Of a field, `section.list[].field`: its least,
-    median and most over all hosts; with --host each part; of words, how often each was read.
+    For a check: how many hosts failed it in each run. For a field, `section.list[].field`: its
+    minimum, median and maximum over all hosts, or with --host each part; for a text, how often each
+    value was read.
 
     \b
     Exit codes:

@@ -105,7 +105,6 @@ if TYPE_CHECKING:
 @vetting.expect_hostname
 @vetting.reach
 @vetting.run_limits
-@vetting.elsewhere
 @display_options(QUIET, ADVICE)
 @options.project
 def command(
@@ -205,7 +204,7 @@ def command(
         counted = Looks(sys.argv[1:], hosts, looks) if looks else None
         if save and not display.quiet:
             _tell_strangers(save, saved.strangers(save, hosts, chosen), inventories)
-        reached = check_options(reach, context, len(hosts))
+        reached = check_options(reach, context, hosts)
         done, context = _visited(
             hosts, context, reached, sinks, least, store, resume, last_look=asks_store(since)
         )

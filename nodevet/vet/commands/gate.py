@@ -62,7 +62,6 @@ from nodevet.vet import options as vetting
 @vetting.sample
 @vetting.expect_hostname
 @vetting.reach
-@vetting.elsewhere
 @display_options(QUIET, ADVICE)
 @options.project
 def command(
@@ -104,6 +103,7 @@ def command(
     from nodevet.vet.terminal.output import Sinks
     from nodevet.vet.terminal.since import asks_store, tell_not_compared, with_since
     from nodevet.vet.use.context import open_context
+    from nodevet.vet.use.engine import engine_for
     from nodevet.vet.use.gate import Attempts, begin, gate, verdict_of
     from nodevet.vet.use.reach import fleet_options
     from nodevet.vet.use.reports import distinct
@@ -127,7 +127,7 @@ def command(
         names=targets, inventories=inventories, limit=limit, expect_hostname=expect_hostname
     ).hosts()
     attempts = Attempts(wait=wait, settle=settle, interval=interval, fail_on=Severity(fail_on))
-    reached = fleet_options(context=context, choosing=True, **reach)
+    reached = fleet_options(context=context, choosing=True, engine=engine_for(hosts), **reach)
     with gate_watched(sinks) as listener:
         url = recorded_in(store, None, reaches=False)
         with open_memory(url, listener, asked=True) as memory:

@@ -15,8 +15,7 @@ from nodevet.cli.help import Command
 @click.command(
     "probe",
     cls=Command,
-    group="Vet",
-    order=5,
+    hidden=True,  # `check --save` reads evidence; this is for a node without SSH, and for a look
     examples=(
         ("What nodevet reads of the GPUs here", "nodevet probe gpu"),
         (

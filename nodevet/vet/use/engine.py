@@ -1,10 +1,15 @@
-"""What visits hosts, from what people wrote of it: launchers, sites, the address of a pool."""
+"""What visits hosts, by nodevet.toml: launchers, sites, the address of a pool."""
 
 from collections.abc import Mapping, Sequence
+
+from msgspec import structs
 
 from nodevet.base.errors import UserError
 from nodevet.base.printable import brief
 from nodevet.fleet.launchers import DaskPool, Engine, Launcher, Launchers, launcher
+from nodevet.model import Host
+from nodevet.settings import SiteSettings, settings
+from nodevet.settings.model import LauncherSettings
 
 DASK = "dask://"
 TLS = "tls://"
@@ -36,25 +41,30 @@ def engine(
         raise UserError(str(error)) from error
 
 
-def placed(
-    address: Engine | str | None, launchers: Sequence[str], sites: Sequence[str]
-) -> Engine | None:
-    """From `--launcher eu='ssh bastion-eu'`, `--site @dc1=eu,eu2` and `--engine`; an engine is
-    itself. Raises UserError."""
-    if address is not None and not isinstance(address, str):
-        return address
-    commands = dict(_pair(text, "--launcher", "eu='ssh bastion-eu'") for text in launchers)
-    if len(commands) < len(launchers):
-        raise UserError("--launcher: a name is given twice")
-    groups = (_pair(text, "--site", "@dc1=eu,eu2") for text in sites)
-    return engine(address, commands, {site: names.split(",") for site, names in groups})
+def site_engine(site: SiteSettings) -> Engine | None:
+    """What visits hosts by nodevet.toml; None: this machine. Raises UserError."""
+    settings = site.settings
+    launchers = {
+        name: _command_of(launcher) if isinstance(launcher, LauncherSettings) else launcher
+        for name, launcher in settings.launchers.items()
+    }
+    sites = {
+        group: (names,) if isinstance(names, str) else names
+        for group, names in settings.sites.items()
+    }
+    try:
+        return engine(settings.engine, launchers, sites)
+    except UserError as error:
+        raise UserError(f"{site.file}: {error}") from error
 
 
-def _pair(text: str, option: str, example: str) -> tuple[str, str]:
-    name, equals, value = text.partition("=")
-    if not equals:
-        raise UserError(f"{option} {brief(text)}: write it as {option} {example}")
-    return name.strip(), value.strip()
+def engine_for(hosts: Sequence[Host]) -> Engine | None:
+    """What visits these hosts by the nodevet.toml here or above. Raises UserError."""
+    return None if all(host.local for host in hosts) else site_engine(settings())
+
+
+def _command_of(launcher: LauncherSettings) -> Mapping[str, str]:
+    return {key: value for key, value in structs.asdict(launcher).items() if value is not None}
 
 
 def _launcher(name: str, told: str | Mapping[str, str]) -> Launcher:

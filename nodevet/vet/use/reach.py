@@ -6,18 +6,20 @@ from typing import Any
 
 from nodevet.fleet import Options
 from nodevet.fleet.launchers import Engine
+from nodevet.model import Host
 from nodevet.vet.use.asks import asks, asks_each
 from nodevet.vet.use.context import VetContext
-from nodevet.vet.use.engine import placed
+from nodevet.vet.use.engine import engine_for
 
 MANY = 100  # hosts, from which on a run is a sweep
 
 
-def check_options(reach: Mapping[str, Any], context: VetContext, hosts: int) -> Options:
-    """The options of a check of so many hosts, from those of its command line. Raises AskError
-    and UserError."""
-    again = hosts >= MANY if reach["second_try"] is None else reach["second_try"]
-    return fleet_options(context=context, choosing=True, **{**reach, "second_try": again})
+def check_options(reach: Mapping[str, Any], context: VetContext, hosts: Sequence[Host]) -> Options:
+    """The options of a check of these hosts, from those of its command line. Raises AskError and
+    UserError."""
+    again = len(hosts) >= MANY if reach["second_try"] is None else reach["second_try"]
+    options = {**reach, "second_try": again}
+    return fleet_options(context=context, choosing=True, engine=engine_for(hosts), **options)
 
 
 def fleet_options(
@@ -34,17 +36,14 @@ def fleet_options(
     fixes: bool = False,
     commands: bool = True,
     choosing: bool = False,
-    launchers: Sequence[str] = (),
-    sites: Sequence[str] = (),
-    engine: Engine | str | None = None,
+    engine: Engine | None = None,
     second_try: bool = False,
     within: float | None = None,
 ) -> Options:
     """The options of a visit, which takes `sample` seconds longer. `context`: what baselines ask
     the probe for; `fixes`: and what the fixes of their checks ask for; `commands`: and what they
     have run. `choosing`: each host has its baseline chosen from these, and is asked for those alone
-    that may fit it. `launchers`, `sites`, `engine`: see nodevet.vet.use.engine. Raises
-    AskError and UserError."""
+    that may fit it. `engine`: see nodevet.vet.use.engine. Raises AskError and UserError."""
     told = {"fixes": fixes, "commands": commands}
     return Options(
         parallel=parallel,
@@ -56,7 +55,7 @@ def fleet_options(
         known_hosts=Path(known_hosts) if known_hosts is not None else None,
         host_keys="accept-new" if accept_new else "strict",
         sudo=sudo,
-        engine=placed(engine, launchers, sites),
+        engine=engine,
         second_try=second_try,
         within=within,
         asks=asks(context, **told) if context and not choosing else {},

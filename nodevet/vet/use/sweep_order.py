@@ -11,12 +11,10 @@ from nodevet.base.errors import UserError
 from nodevet.base.problems import did_you_mean
 from nodevet.base.project import Project
 from nodevet.fleet import Options
-from nodevet.fleet.launchers import Engine
 from nodevet.settings import NAME, SiteSettings
 from nodevet.settings.model import (
     BudgetSettings,
     FailOn,
-    LauncherSettings,
     NotifySettings,
     RetentionSettings,
     SweepSettings,
@@ -24,7 +22,7 @@ from nodevet.settings.model import (
 )
 from nodevet.vet import defaults
 from nodevet.vet.use.context import VetContext
-from nodevet.vet.use.engine import engine
+from nodevet.vet.use.engine import site_engine
 from nodevet.vet.use.notify import Wanted, addresses
 from nodevet.vet.use.reach import fleet_options
 from nodevet.vet.use.recording import Budget
@@ -107,20 +105,6 @@ class SweepOrder(Struct, frozen=True, kw_only=True):
         notices = own if isinstance(own, NotifySettings) else self.site.settings.notify
         return notices if own is not False and notices.urls else None
 
-    @property
-    def engine(self) -> Engine | None:
-        """What visits the hosts; None: this machine. Raises UserError."""
-        settings = self.site.settings
-        launchers = {
-            name: _launcher(launcher) if isinstance(launcher, LauncherSettings) else launcher
-            for name, launcher in settings.launchers.items()
-        }
-        sites = {
-            group: (names,) if isinstance(names, str) else names
-            for group, names in settings.sites.items()
-        }
-        return engine(settings.engine, launchers, sites)
-
     def seconds(self, field: str) -> float | None:
         """A length of time of the settings."""
         text = getattr(self.settings, field)
@@ -140,7 +124,7 @@ class SweepOrder(Struct, frozen=True, kw_only=True):
             sample=self.seconds("sample"),
             context=context,
             choosing=True,
-            engine=self.engine,
+            engine=site_engine(self.site),
             second_try=settings.second_try,
             within=self.seconds("within"),
         )
@@ -211,10 +195,6 @@ def choose_sweep(
         project=project or Project(folder=site.path(settings.project or site.settings.project)),
         store=recorded_in(store, site.store_url, reaches=True),
     )
-
-
-def _launcher(settings: LauncherSettings) -> Mapping[str, str]:
-    return {key: value for key, value in structs.asdict(settings).items() if value is not None}
 
 
 def _absolute(fields: Mapping[str, Any]) -> dict[str, Any]:

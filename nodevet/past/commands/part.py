@@ -1,34 +1,31 @@
-"""`nodevet passport`: what an RMA asks of a part."""
+"""`nodevet history part`: what a vendor asks about a part for an RMA."""
 
 from pathlib import Path
 
 import click
 
 from nodevet.cli import sheets
-from nodevet.cli.display import Display, display_options
+from nodevet.cli.display import Display
 from nodevet.cli.help import Command
 from nodevet.past import completing as recorded
 from nodevet.past import terminal as recalled
 
 
 @click.command(
-    "passport",
+    "part",
     cls=Command,
     group="History",
-    order=5,
+    order=4,
     examples=(
         (
             "For the vendor: no host is named",
-            "nodevet passport GPU-d5b35768 --redact --format html:gpu.html",
+            "nodevet history part GPU-d5b35768 --redact --format html:gpu.html",
         ),
-        ("For your own ticket", "nodevet passport 1659993044202 --format markdown"),
+        ("For your own ticket", "nodevet history part 1659993044202 --format markdown"),
     ),
 )
 @click.argument("part", shell_complete=recorded.parts)
-@recalled.redact
-@sheets.formats()
-@recalled.store
-@display_options()
+@recalled.answer
 def command(
     part: str,
     redact: bool,
@@ -36,11 +33,10 @@ def command(
     store: str | None,
     display: Display,
 ) -> None:
-    """Write what an RMA asks of a PART.
+    """Write what a vendor asks about a PART for an RMA.
 
-    Its identity, places, faults and repairs, and its counters before and after each move.
-    PART is a UUID, GUID or serial number, or the beginning of one. Counters stand as they were when
-    it came to a place and when it was last read there.
+    Its identity, hosts, faults and repairs, and its counters when it came to each host and when
+    they were last read there. PART is a UUID, GUID or serial number, or the beginning of one.
 
     \b
     Exit codes:

@@ -1,31 +1,28 @@
-"""`nodevet history`: the story of a host, or of a part."""
+"""`nodevet history host`: what happened to a host, or to a part."""
 
 from pathlib import Path
 
 import click
 
 from nodevet.cli import sheets
-from nodevet.cli.display import Display, display_options
+from nodevet.cli.display import Display
 from nodevet.cli.help import Command
 from nodevet.past import completing as recorded
 from nodevet.past import terminal as recalled
 
 
 @click.command(
-    "history",
+    "host",
     cls=Command,
     group="History",
     order=3,
     examples=(
-        ("What happened to a host", "nodevet history gpu003"),
-        ("A GPU from host to host, by UUID or serial number", "nodevet history GPU-d5b35768"),
+        ("What happened to a host", "nodevet history host gpu003"),
+        ("A GPU, by its UUID or serial number", "nodevet history host GPU-d5b35768"),
     ),
 )
 @click.argument("what", metavar="HOST|PART", shell_complete=recorded.hosts)
-@recalled.redact
-@sheets.formats()
-@recalled.store
-@display_options()
+@recalled.answer
 def command(
     what: str,
     redact: bool,
@@ -33,17 +30,17 @@ def command(
     store: str | None,
     display: Display,
 ) -> None:
-    """Tell what is remembered of a HOST or a PART.
+    """Show what happened to a HOST or a PART.
 
-    Of a host: boots, what failed from when to when, parts in and out, what was planned, fixed and
-    rolled back, nights in which it could not be vetted. Of a part (GPU, NIC, drive): where it was,
-    what it had and what was fixed there. A part is named by its UUID, GUID or serial number, or the
-    beginning of one.
+    For a host: boots, what failed from when to when, parts that came and went, what was planned,
+    fixed and rolled back, and nights in which it could not be vetted. For a part (GPU, NIC, drive):
+    its hosts, its faults and its repairs. PART is a UUID, GUID or serial number, or the beginning
+    of one.
 
     \b
     Exit codes:
       0  shown
-      2  usage or configuration error, or nothing is known of it
+      2  usage or configuration error, or nothing is recorded of it
     """
     from nodevet.past.passport import Passport
     from nodevet.past.sheets.story import passport_sheet, story_sheet
