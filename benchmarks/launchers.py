@@ -87,6 +87,7 @@ def cost(command: Sequence[str], report: Path, hosts: int, elsewhere: Sequence[i
         capture_output=True,
         text=True,
         stdin=subprocess.DEVNULL,
+        cwd=report.parent,
         env={**os.environ, "XDG_STATE_HOME": str(report.parent / "state")},
     )
     wall, after = time.monotonic() - clock, resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -143,7 +144,7 @@ def measure(folder: Path, options: argparse.Namespace) -> dict[str, Cost]:
             stack.enter_context(server)
             lines.append(server.known_hosts)
             servers.append(server.pid)
-            launchers.append(f"b{number}={command.format(port=server.port)}")
+            launchers.append((f"b{number}", command.format(port=server.port)))
         (folder / "bastions").write_text("".join(lines), encoding="utf-8")
         config = f"Host *\n  IdentityFile {key.path}\n  UserKnownHostsFile {folder}/bastions\n"
         (folder / "bastions.conf").write_text(config, encoding="utf-8")
@@ -153,16 +154,18 @@ def measure(folder: Path, options: argparse.Namespace) -> dict[str, Cost]:
         plain = [str(NODEVET), "check", "-i", str(inventory), "--deadline", "600"]
         plain += ["-b", str(eight_gpus.BASELINE)]
         plain += ["--format", f"json:{report}", "--parallel", str(AT_A_TIME), "--store", "none"]
-        through = [["--launcher", each] for each in launchers]
-        ways: dict[str, tuple[list[str], list[int]]] = {
-            "from here": (["--known-hosts", str(known)], []),
-            "one launcher": (through[0], servers[:1]),
-            "three launchers": ([word for each in through for word in each], servers),
-            "a Dask pool of two workers": (["--engine", address], processes),
+        named = [f"launchers.{name} = {json.dumps(text)}" for name, text in launchers]
+        ways: dict[str, tuple[str, list[int]]] = {
+            "from here": ("", []),
+            "one launcher": (named[0], servers[:1]),
+            "three launchers": ("\n".join(named), servers),
+            "a Dask pool of two workers": (f'engine = "{address}"', processes),
         }
         found: dict[str, list[Cost]] = {name: [] for name in ways}
         for turn in range(options.rounds):
-            for name, (words, elsewhere) in ways.items():
+            for name, (settings, elsewhere) in ways.items():
+                (folder / "nodevet.toml").write_text(settings, encoding="utf-8")
+                words = [] if elsewhere else ["--known-hosts", str(known)]
                 one = cost([*plain, *words], report, options.hosts, elsewhere)
                 print(f"round {turn + 1}: {name}: {one}", file=sys.stderr, flush=True)
                 found[name].append(one)

@@ -39,11 +39,15 @@ def test_e21_an_inventory_of_ansible_or_a_list_of_names_is_read(
 
 @pytest.mark.parametrize(("given", "advice"), [("h:8786", "h:8786"), ("tcp://h:1", "h:1")])
 def test_e21_the_address_of_a_pool_without_its_scheme_is_told_with_it(
-    nodevet: Callable[..., Any], given: str, advice: str
+    nodevet: Callable[..., Any], tmp_path: Path, given: str, advice: str
 ) -> None:
-    done = nodevet("check", "n1", "-b", "generic", "--engine", given)
+    (tmp_path / "nodevet.toml").write_text(f'engine = "{given}"\n')
+    done = nodevet("check", "n1", "-b", "generic", cwd=tmp_path)
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == f"nodevet: not a valid engine: {given}; type dask://{advice}\n"
+    assert (
+        done.stderr
+        == f"nodevet: {tmp_path}/nodevet.toml: not a valid engine: {given}; type dask://{advice}\n"
+    )
 
 
 @pytest.mark.parametrize("given", ["", " "])

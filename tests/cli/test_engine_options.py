@@ -1,25 +1,40 @@
-"""Where hosts are visited from, as a command line says it."""
+"""Where hosts are visited from, as nodevet.toml says it."""
 
 from collections.abc import Callable
+from pathlib import Path
 from subprocess import CompletedProcess
 
 import pytest
 
+Run = Callable[..., CompletedProcess[str]]
+
 
 @pytest.mark.parametrize(
-    ("args", "why"),
+    ("text", "why"),
     [
-        (["plan", "gpu1", "--engine", "dask://x:1"], "would write twice"),
-        (["apply", "plan.json", "--launcher", "eu=ssh eu"], "would write twice"),
-        (["rollback", "runs", "--engine", "dask://x:1"], "would write twice"),
-        (["check", "gpu1", "--launcher", "ssh eu"], "write it as --launcher eu='ssh bastion-eu'"),
-        (["check", "gpu1", "--site", "@dc1=eu"], "sites are given, and no launcher"),
-        (["check", "gpu1", "--engine", "dask://x"], "not a valid engine: dask://x"),
+        ('[sites]\n"@dc1" = "eu"\n', "sites are given, and no launcher"),
+        ('engine = "dask://x"\n', "not a valid engine: dask://x"),
+        ('engine = "dask://x:1"\nlaunchers.eu = "ssh eu"\n', "cannot be used together"),
     ],
 )
-def test_what_is_refused_says_why(
-    nodevet: Callable[..., CompletedProcess[str]], args: list[str], why: str
+@pytest.mark.parametrize("command", ["check", "gate", "capture", "diagnose"])
+def test_what_is_refused_says_why_and_where(
+    nodevet: Run, tmp_path: Path, text: str, why: str, command: str
 ) -> None:
-    done = nodevet(*args)
+    (tmp_path / "nodevet.toml").write_text(text)
+    done = nodevet(command, "gpu1", cwd=tmp_path)
     assert done.returncode == 2
-    assert why in " ".join(done.stderr.split())
+    assert "nodevet.toml: " in done.stderr and why in " ".join(done.stderr.split())
+
+
+def test_this_machine_is_visited_without_it(nodevet: Run, tmp_path: Path) -> None:
+    (tmp_path / "nodevet.toml").write_text('engine = "dask://x"\n')
+    done = nodevet("check", "@local", "-b", "generic", cwd=tmp_path)
+    assert "not a valid engine" not in done.stderr
+
+
+@pytest.mark.parametrize("words", ["check gpu1 --launcher eu=x", "apply plan.json --engine x"])
+def test_the_options_of_old_name_the_file(nodevet: Run, words: str) -> None:
+    done = nodevet(*words.split())
+    assert done.returncode == 2
+    assert "nodevet.toml says where hosts are visited from" in done.stderr

@@ -1,4 +1,4 @@
-"""`nodevet apply @local` on a simulated node, by its root, at a terminal; and `rollback` after it."""
+"""`nodevet apply @local` on a simulated node, by its root, at a terminal; and `rollback`."""
 
 import json
 import os
@@ -212,8 +212,21 @@ def test_a_run_is_taken_up_by_root_on_the_same_machine_alone(machine: Machine) -
     assert machine.governor == "powersave"
 
 
-@pytest.mark.parametrize("hosts", [(), ("gpu1",), ("@local", "gpu1")])
-def test_other_hosts_are_not_fixed(nodevet: Run, hosts: tuple[str, ...]) -> None:
-    done = nodevet("apply", *hosts)
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        ((), "name a PLAN, @local, or a run to --resume"),
+        (("gpu1",), "gpu1: there is no such file"),
+        (("@local", "gpu1"), "unexpected extra argument (gpu1)"),
+        (("@local", "--canary", "1"), "--canary does not go with @local"),
+        (("@local", "--resume", "/"), "--resume does not go with @local"),
+        (("plan.json", "--again"), "--again goes with @local: a plan names its fixes"),
+        (("plan.json", "--fix", "swap"), "--fix goes with @local: a plan names its fixes"),
+    ],
+)
+def test_what_does_not_go_with_this_machine_is_refused(
+    nodevet: Run, words: tuple[str, ...], why: str
+) -> None:
+    done = nodevet("apply", *words)
     assert done.returncode == 2
-    assert "nodevet plan HOSTS -o plan.json, then nodevet approve plan.json" in done.stderr
+    assert why in done.stderr

@@ -1,4 +1,4 @@
-"""Every command that only reads visits hosts by a launcher, if it is told to."""
+"""Every command that only reads visits hosts by the launcher that nodevet.toml names."""
 
 import json
 import signal
@@ -41,16 +41,20 @@ def there(server: Sshd, key: KeyPair, tmp_path: Path, monkeypatch: pytest.Monkey
     there.chmod(0o755)
     (tmp_path / "any.yaml").write_text("nodevet: 1\ntitle: any\nexpect: {clock_skew: 3600}\n")
     monkeypatch.setenv("HOME", str(tmp_path))
-    return f"there={there}"
+    return str(there)
 
 
 @pytest.fixture
 def run(there: str, tmp_path: Path) -> Run:
     def command(*words: str, by: str = there) -> subprocess.CompletedProcess[str]:
-        argv = (*NODEVET, words[0], "--launcher", by, *words[1:])
-        return subprocess.run(argv, cwd=tmp_path, capture_output=True, text=True)
+        settings(tmp_path, by)
+        return subprocess.run((*NODEVET, *words), cwd=tmp_path, capture_output=True, text=True)
 
     return command
+
+
+def settings(folder: Path, launcher: str) -> None:
+    (folder / "nodevet.toml").write_text(f"launchers.there = {json.dumps(launcher)}\n")
 
 
 @pytest.mark.parametrize(
@@ -75,7 +79,7 @@ def test_what_only_reads_goes_through_a_launcher(
 def test_a_gate_whose_launcher_fails_says_so_and_does_not_pass(run: Run, tmp_path: Path) -> None:
     verdict = tmp_path / "verdict.json"
     words = ("gate", NAME, "-b", "any.yaml", "--wait", "0s", "--verdict", str(verdict))
-    done = run(*words, by="there=/no/such/kubectl exec -i pod --")
+    done = run(*words, by="/no/such/kubectl exec -i pod --")
     assert done.returncode == 1
     assert "launcher there cannot start a child process" in done.stdout
     assert json.loads(verdict.read_text())["verdict"] == "fail"
@@ -90,7 +94,8 @@ def test_ctrl_c_ends_what_is_far(
 ) -> None:
     hosts = {NAME: {"python": fake["hangs"]}}
     (tmp_path / "fleet.yaml").write_text(json.dumps({"nodevet": 1, "hosts": hosts}))
-    argv = (*NODEVET, "check", "-i", "fleet.yaml", "-b", "any.yaml", "--launcher", there)
+    settings(tmp_path, there)
+    argv = (*NODEVET, "check", "-i", "fleet.yaml", "-b", "any.yaml")
     with subprocess.Popen(argv, cwd=tmp_path, stdout=subprocess.PIPE, text=True) as check:
         wait_for(server.sessions)
         (launcher,) = children_of(check.pid)
@@ -103,7 +108,6 @@ def test_ctrl_c_ends_what_is_far(
     assert not tools["lingering"]([server], 15)
 
 
-def test_a_loader_is_measured_from_here(run: Run) -> None:
-    done = run("feed", "--measure", "--on", NAME, "--", "true")
-    assert done.returncode == 2
-    assert "--launcher is for a workload; leave it out with --measure" in done.stderr
+def test_a_loader_is_measured_from_here(run: Run, tmp_path: Path) -> None:
+    run("feed", "--measure", "--on", NAME, "--", "true")
+    assert not (tmp_path / "started").exists()

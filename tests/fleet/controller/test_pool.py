@@ -241,8 +241,9 @@ def test_a_gate_does_not_wait_for_workers_that_never_come(pool: Pool, tmp_path: 
     (tmp_path / "any.yaml").write_text("nodevet: 1\ntitle: any\nexpect: {clock_skew: 3600}\n")
     words = ["gate", "gpu1", "-b", "any.yaml", "--wait", "0s", "--deadline", "4s"]
     address = pool.address.replace("tcp:", "dask:")
-    through = ["--engine", address, "--site", "*=nobody"]
-    argv = [sys.executable, "-m", "nodevet", *words, *through]
+    settings = f'engine = "{address}"\n[sites]\n"*" = "nobody"\n'
+    (tmp_path / "nodevet.toml").write_text(settings)
+    argv = [sys.executable, "-m", "nodevet", *words]
     done = subprocess.run(argv, cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 1
     assert "not done within 4 s" in done.stdout

@@ -114,9 +114,10 @@ def test_a_check_on_the_command_line(
     inventory = {"nodevet": 1, "defaults": {"user": "root"}, "hosts": {socket.gethostname(): place}}
     (tmp_path / "fleet.yaml").write_text(json.dumps(inventory))
     (tmp_path / "any.yaml").write_text("nodevet: 1\ntitle: any\nexpect: {clock_skew: 3600}\n")
-    through = ("--launcher", f"slurm=srun -N1 {SHARD}", "--format", "json")
+    form = ("--format", "json")
+    (tmp_path / "nodevet.toml").write_text(f'launchers.slurm = "srun -N1 {SHARD}"\n')
     done = subprocess.run(
-        [sys.executable, "-m", "nodevet", "check", "-i", "fleet.yaml", "-b", "any.yaml", *through],
+        [sys.executable, "-m", "nodevet", "check", "-i", "fleet.yaml", "-b", "any.yaml", *form],
         cwd=tmp_path,
         env={**os.environ, "SLURM_CONF": str(slurm.conf), "HOME": str(home.parent)},
         capture_output=True,
