@@ -50,13 +50,13 @@ class Commands(click.Group):
 
         names = self.list_commands(ctx)
         known = {name: command for name in names if (command := self.get_command(ctx, name))}
-        shown = {name: command for name, command in known.items() if _is_listed(name, command)}
-        widest = max(map(len, shown))
+        listed = {name: command for name, command in known.items() if _is_listed(name, command)}
+        widest = max(map(len, listed))
         limit = formatter.width - 6 - widest
-        for group, members in grouped(shown).items():
+        for group, members in grouped(listed).items():
             with formatter.section(group):
                 formatter.write_dl(
-                    [(f"{n:{widest}}", shown[n].get_short_help_str(limit)) for n in members]
+                    [(f"{n:{widest}}", listed[n].get_short_help_str(limit)) for n in members]
                 )
 
     def invoke(self, ctx: click.Context) -> object:
@@ -114,8 +114,8 @@ def main() -> NoReturn:
     if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # nohup
         signal.signal(signal.SIGHUP, _interrupt)
     _standard_streams()
-    if asked := os.environ.get("_NODEVET_COMPLETE"):
-        _complete(asked)
+    if request := os.environ.get("_NODEVET_COMPLETE"):
+        _complete(request)
     try:
         # not standalone: the errors come here, and an exit code comes back as the result
         code = nodevet.main(prog_name="nodevet", standalone_mode=False)
@@ -148,14 +148,14 @@ def main() -> NoReturn:
         sys.exit(USAGE)
 
 
-def _complete(asked: str) -> NoReturn:
+def _complete(request: str) -> NoReturn:
     """Answer a shell, and never with an error: it would show amid the line that is typed."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, 2)
     with contextlib.suppress(Exception):
         from nodevet.cli.completing import answer
 
-        answer(nodevet, asked)
+        answer(nodevet, request)
     sys.exit(0)
 
 

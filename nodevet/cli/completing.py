@@ -49,10 +49,10 @@ def hosts(ctx: click.Context, param: click.Parameter, incomplete: str) -> Items:
     """The last word of a nodeset: a host, or a group."""
     operators = re.match(r".*[,!&^]", incomplete)
     start = operators[0] if operators else ""
-    found = completion.hosts(ctx.params.get("inventories") or ())
+    suggestions = completion.hosts(ctx.params.get("inventories") or ())
     return [
         CompletionItem(f"{start}{one.word}", help=one.about or None)
-        for one in found
+        for one in suggestions
         if one.word.startswith(incomplete[len(start) :])
     ][:MOST]
 
@@ -68,14 +68,14 @@ def plans(ctx: click.Context, param: click.Parameter, incomplete: str) -> Items:
 
 def runs(ctx: click.Context, param: click.Parameter, incomplete: str) -> Items:
     """A run of fixes that the project keeps, else a folder."""
-    found = names(completion.runs)(ctx, param, incomplete)
-    return found or [CompletionItem(incomplete, type="dir")]
+    suggestions = names(completion.runs)(ctx, param, incomplete)
+    return suggestions or [CompletionItem(incomplete, type="dir")]
 
 
 def saved(ctx: click.Context, param: click.Parameter, incomplete: str) -> Items:
     """A run of fixes, or a saved run of checks, else a file."""
-    found = names(completion.runs)(ctx, param, incomplete)
-    return [*offered(completion.saved_runs(), incomplete), *found] or _file(incomplete)
+    suggestions = names(completion.runs)(ctx, param, incomplete)
+    return [*offered(completion.saved_runs(), incomplete), *suggestions] or _file(incomplete)
 
 
 def among(words: Iterable[str], incomplete: str) -> Items:
@@ -98,10 +98,10 @@ checks_and_baselines = names(
 )
 
 
-def offered(found: Iterable[Suggestion], incomplete: str) -> Items:
+def offered(suggestions: Iterable[Suggestion], incomplete: str) -> Items:
     return [
         CompletionItem(one.word, help=one.about or None)
-        for one in found
+        for one in suggestions
         if one.word.startswith(incomplete)
     ][:MOST]
 
@@ -167,7 +167,7 @@ def script(shell: str, program: click.Command) -> str:
 
 def answer(program: click.Command, instruction: str) -> None:
     """Print what a shell asks for. Never an error: a shell shows it amid the line that is typed."""
-    shell, _, asked = instruction.partition("_")
-    if shell not in SHELLS or asked != "complete":
+    shell, _, request = instruction.partition("_")
+    if shell not in SHELLS or request != "complete":
         return
     click.echo(SHELLS[shell](program, {}, PROGRAM, VARIABLE).complete())

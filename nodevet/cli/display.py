@@ -60,7 +60,7 @@ def display_options(quiet: str = "", advice: str = "") -> Callable[[Any], Any]:
                 context.color = True  # what is coloured is decided here: click strips nothing
             return function(*args, display=display_of(color, quiet=quiet, advice=advice), **rest)
 
-        shown: Any = click.option(
+        decorated: Any = click.option(
             "--color",
             type=click.Choice(CHOICES),
             default="auto",
@@ -69,10 +69,10 @@ def display_options(quiet: str = "", advice: str = "") -> Callable[[Any], Any]:
             "FORCE_COLOR is set.",
         )(command)
         if quiet:
-            shown = click.option("-q", "--quiet", is_flag=True, help=quiet)(shown)
+            decorated = click.option("-q", "--quiet", is_flag=True, help=quiet)(decorated)
         if advice:
-            shown = click.option("--advice", is_flag=True, help=advice)(shown)
-        return shown
+            decorated = click.option("--advice", is_flag=True, help=advice)(decorated)
+        return decorated
 
     return decorate
 

@@ -95,17 +95,21 @@ class Option(click.Option):
 
 def headed(command: click.Command, ctx: click.Context) -> dict[str, list[tuple[str, str]]]:
     """The options with their help by their headings; those without one come first."""
-    found: dict[str, list[tuple[str, str]]] = {"Options": []}
+    sections: dict[str, list[tuple[str, str]]] = {"Options": []}
     for param in command.get_params(ctx):
         record = param.get_help_record(ctx)
         if record and isinstance(param, click.Option):
-            found.setdefault(getattr(param, "heading", "Options"), []).append(record)
-    return found
+            sections.setdefault(getattr(param, "heading", "Options"), []).append(record)
+    return sections
 
 
 def grouped(commands: dict[str, click.Command]) -> dict[str, list[str]]:
     """The names of commands by their groups, each in its order; a group without any is left out."""
-    places = {name: getattr(found, "place", ("Tools", LAST)) for name, found in commands.items()}
+    places = {
+        name: getattr(command, "place", ("Tools", LAST)) for name, command in commands.items()
+    }
     names = sorted(commands, key=lambda name: (places[name][1], name))
-    found = {group: [name for name in names if places[name][0] == group] for group in GROUPS}
-    return {group: members for group, members in found.items() if members}
+    members_by_group = {
+        group: [name for name in names if places[name][0] == group] for group in GROUPS
+    }
+    return {group: members for group, members in members_by_group.items() if members}

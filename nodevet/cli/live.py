@@ -107,13 +107,13 @@ class Live:
     def _take(self, writer: "_Writer") -> bool:
         """What was told until now; False at the end."""
         try:
-            told = self._told.get(timeout=writer.pause)
+            event = self._told.get(timeout=writer.pause)
         except queue.Empty:
             return True
-        while told is not None:
-            writer.take(told[1], told[0])
+        while event is not None:
+            writer.take(event[1], event[0])
             try:
-                told = self._told.get_nowait()
+                event = self._told.get_nowait()
             except queue.Empty:
                 return True
         return False
@@ -127,7 +127,7 @@ def _lost(error: Exception) -> None:
 class _Writer(Protocol):
     pause: float  # the longest between two ticks, in seconds
 
-    def take(self, told: Any, now: float) -> None: ...
+    def take(self, event: Any, now: float) -> None: ...
 
     def tick(self, now: float) -> None: ...
 
@@ -137,7 +137,7 @@ class _Writer(Protocol):
 class _Nowhere:
     pause = 1.0
 
-    def take(self, told: Any, now: float) -> None:
+    def take(self, event: Any, now: float) -> None:
         pass
 
     def tick(self, now: float) -> None:
@@ -155,13 +155,13 @@ class _Log:
         self._board, self._every = board, every
         self._last = time.monotonic()
 
-    def take(self, told: Any, now: float) -> None:
-        if isinstance(told, str):
-            self._line(f"nodevet: {told}")
+    def take(self, event: Any, now: float) -> None:
+        if isinstance(event, str):
+            self._line(f"nodevet: {event}")
             return
-        self._board.take(told, now)
-        if said := self._board.said(told, terminal=False):
-            self._line(said.text)
+        self._board.take(event, now)
+        if line := self._board.said(event, terminal=False):
+            self._line(line.text)
 
     def tick(self, now: float) -> None:
         if self._board.waiting and now - self._last >= self._every:
@@ -194,13 +194,13 @@ class _Terminal:
         )
         self._live: RichLive | None = None
 
-    def take(self, told: Any, now: float) -> None:
-        if isinstance(told, str):
-            self._print(Said(f"nodevet: {told}"))
+    def take(self, event: Any, now: float) -> None:
+        if isinstance(event, str):
+            self._print(Said(f"nodevet: {event}"))
             return
-        self._board.take(told, now)
-        if said := self._board.said(told, terminal=True):
-            self._print(said)
+        self._board.take(event, now)
+        if line := self._board.said(event, terminal=True):
+            self._print(line)
 
     def tick(self, now: float) -> None:
         from rich.live import Live
@@ -223,14 +223,14 @@ class _Terminal:
         rows = max(1, min(ROWS, self._console.height - 2))
         lines = [self._board.head(now), *(f"  {row}" for row in self._board.rows(now, rows))]
         style = "dim" if self._colour else ""
-        told = Text("\n".join(lines), style=style, no_wrap=True, overflow="ellipsis")
-        self._live.update(told, refresh=True)
+        drawn = Text("\n".join(lines), style=style, no_wrap=True, overflow="ellipsis")
+        self._live.update(drawn, refresh=True)
 
     def close(self) -> None:
         if self._live is not None:
             live, self._live = self._live, None
             live.stop()
 
-    def _print(self, said: Said) -> None:
-        style = "" if said.good or not self._colour else "yellow"
-        self._console.print(said.text, style=style or None, soft_wrap=True)
+    def _print(self, line: Said) -> None:
+        style = "" if line.good or not self._colour else "yellow"
+        self._console.print(line.text, style=style or None, soft_wrap=True)

@@ -18,10 +18,10 @@ def reworded(error: click.ClickException) -> click.ClickException:
         known = _options(context.command)
         word = _whole(error.option_name, sys.argv[1:])
         return click.UsageError(_unknown("option", word, known, context), context)
-    said = re.match(r"No such command '(.*)'", error.message)
-    if said and isinstance(context.command, click.Group):
+    match = re.match(r"No such command '(.*)'", error.message)
+    if match and isinstance(context.command, click.Group):
         known = context.command.list_commands(context)
-        return click.UsageError(_unknown("command", said[1], known, context), context)
+        return click.UsageError(_unknown("command", match[1], known, context), context)
     if isinstance(error, click.MissingParameter) and error.param is not None:
         return _missing(error, error.param)
     if isinstance(error, click.BadParameter) and error.param is not None:
@@ -71,9 +71,9 @@ def _unknown(what: str, word: str, known: Sequence[str], context: click.Context)
     meant = MEANT.get(word.partition("=")[0], "")
     if meant and _applies(meant, known):
         return f"no such {what} {word!r}; {meant}"
-    said = {name.lstrip("-"): name for name in known}
-    best = nearest(word.lstrip("-"), said)
-    near = f"did you mean {said[best]}?" if best else f"see: {context.command_path} --help"
+    options = {name.lstrip("-"): name for name in known}
+    best = nearest(word.lstrip("-"), options)
+    near = f"did you mean {options[best]}?" if best else f"see: {context.command_path} --help"
     return f"no such {what} {word!r}; {near}"
 
 
@@ -92,10 +92,10 @@ def _missing(error: click.MissingParameter, param: click.Parameter) -> click.Cli
 
 def _choice(error: click.BadParameter, param: click.Parameter) -> click.ClickException:
     """Not one of the choices: which there are, and which is near."""
-    said = re.match(r"'(.*)' is not one of ", error.message)
-    if not said or not isinstance(param.type, click.Choice):
+    match = re.match(r"'(.*)' is not one of ", error.message)
+    if not match or not isinstance(param.type, click.Choice):
         return error
     choices = [str(choice) for choice in param.type.choices]
-    text = f"{said[1]!r} is not one of {', '.join(choices)}"
-    near = did_you_mean(said[1], choices)
+    text = f"{match[1]!r} is not one of {', '.join(choices)}"
+    near = did_you_mean(match[1], choices)
     return click.BadParameter(f"{text}; {near}" if near else text, error.ctx, param)

@@ -66,8 +66,8 @@ def show(document: Any, sheet: "Sheet", form: tuple[str, Path | None], display: 
     the kind of the document first."""
     import msgspec
 
-    told = {"kind": sheet.kind, **msgspec.to_builtins(document)}
-    show_bare(told, lambda: sheet, form, display)
+    named_document = {"kind": sheet.kind, **msgspec.to_builtins(document)}
+    show_bare(named_document, lambda: sheet, form, display)
 
 
 def show_bare(

@@ -13,15 +13,15 @@ PARTS = {"nodevet-sim": "nodevet-sim", "pyinfra": "pyinfra", "pynvml": "nvidia-m
 
 def versions() -> dict[str, str]:
     """What is installed by its name, with its version; what is not installed is left out."""
-    found = {"nodevet": __version__}
+    known = {"nodevet": __version__}
     for name, distribution in PARTS.items():
         try:
-            found[name] = version(distribution)
+            known[name] = version(distribution)
         except PackageNotFoundError:
             continue
-    found["python"] = platform.python_version()
-    found["executable"] = sys.executable
-    found["platform"] = f"{platform.system()} {platform.release()} {platform.machine()}"
+    known["python"] = platform.python_version()
+    known["executable"] = sys.executable
+    known["platform"] = f"{platform.system()} {platform.release()} {platform.machine()}"
     with suppress(OSError, KeyError):
-        found["system"] = platform.freedesktop_os_release()["PRETTY_NAME"]
-    return found
+        known["system"] = platform.freedesktop_os_release()["PRETTY_NAME"]
+    return known

@@ -39,13 +39,13 @@ def fixes(project: Path) -> Iterator[Suggestion]:
 
 def baselines(project: Path) -> Iterator[Suggestion]:
     """Every baseline that has a name, then the YAML files here."""
-    found: dict[str, str] = {}
+    names: dict[str, str] = {}
     for folder in (project / "baselines", *_folders("nodevet.baselines")):
         for path in _listed(folder):
             if path.suffix in YAML:
-                found.setdefault(path.stem, _title(path))
-    for name in sorted(found):
-        yield Suggestion(name, found[name])
+                names.setdefault(path.stem, _title(path))
+    for name in sorted(names):
+        yield Suggestion(name, names[name])
     for path in _listed(Path()):
         if path.suffix in YAML and _head(path).find("\nhosts:") < 0:
             yield Suggestion(path.name)
@@ -75,8 +75,8 @@ def saved_runs() -> Iterator[Suggestion]:
 def runs(project: Path) -> Iterator[Suggestion]:
     """The runs of fixes that the project keeps, the latest first."""
     folder = project / "runs"
-    found = [path for path in _listed(folder, files=False) if (path / "journal.jsonl").exists()]
-    for path in sorted(found, key=lambda path: path.stat().st_mtime, reverse=True):
+    folders = [path for path in _listed(folder, files=False) if (path / "journal.jsonl").exists()]
+    for path in sorted(folders, key=lambda path: path.stat().st_mtime, reverse=True):
         yield Suggestion(str(path))
 
 
@@ -101,9 +101,9 @@ def hosts(inventories: Sequence[str]) -> Iterator[Suggestion]:
                 continue
             from nodevet.inventory.sources import read
 
-            found = read(name)
-            yield from (Suggestion(f"@{group}", "group") for group in sorted(found.groups))
-            yield from (Suggestion(entry.name) for entry in found.entries)
+            document = read(name)
+            yield from (Suggestion(f"@{group}", "group") for group in sorted(document.groups))
+            yield from (Suggestion(entry.name) for entry in document.entries)
 
 
 def files(start: str) -> Iterator[Suggestion]:
@@ -125,18 +125,18 @@ def _ssh_hosts() -> Iterator[Suggestion]:
 
 
 def _modules(package: str, own: Path) -> Iterator[Suggestion]:
-    found: dict[str, Path] = {}
+    files_by_name: dict[str, Path] = {}
     for folder in (*_folders(package), own):
         for path in _listed(folder):
             if path.suffix == ".py" and path.stem.isidentifier() and path.stem[0] != "_":
-                found.setdefault(path.stem, path)
-    for name in sorted(found):
-        yield Suggestion(name, _head(found[name]).partition("\n")[0].strip('"'))
+                files_by_name.setdefault(path.stem, path)
+    for name in sorted(files_by_name):
+        yield Suggestion(name, _head(files_by_name[name]).partition("\n")[0].strip('"'))
 
 
 def _folders(package: str) -> list[Path]:
     spec = find_spec(package)
-    return [Path(each) for each in (spec and spec.submodule_search_locations) or ()]
+    return [Path(folder) for folder in (spec and spec.submodule_search_locations) or ()]
 
 
 def _listed(folder: Path, *, files: bool = True) -> list[Path]:
@@ -151,8 +151,8 @@ def _listed(folder: Path, *, files: bool = True) -> list[Path]:
 
 
 def _title(baseline: Path) -> str:
-    found = re.search(r"^title: *(.+)$", _head(baseline), re.MULTILINE)
-    return found[1] if found else ""
+    title = re.search(r"^title: *(.+)$", _head(baseline), re.MULTILINE)
+    return title[1] if title else ""
 
 
 def _head(path: Path) -> str:

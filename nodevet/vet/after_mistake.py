@@ -16,11 +16,11 @@ def after_mistake(words: Sequence[str]) -> None:
 def verdict_files(words: Sequence[str]) -> list[Path]:
     """The files that a command line gives to --verdict, as far as they can be told from one that
     is not valid."""
-    found: list[str] = []
+    stores: list[str] = []
     for place, word in enumerate(words):
         if word == "--":
             break
         option, equals, value = word.partition("=")
         if option == "--verdict":
-            found += [value] if equals else words[place + 1 : place + 2]
-    return [Path(path) for path in found if path]
+            stores += [value] if equals else words[place + 1 : place + 2]
+    return [Path(path) for path in stores if path]

@@ -49,7 +49,7 @@ TONES = {
     HostOutcome.OK: "ok",
 }
 """Of outcomes; a host with any other was not judged."""
-OUTCOMES = (*(each for each in HostOutcome if each is not HostOutcome.OK), HostOutcome.OK)
+OUTCOMES = (*(outcome for outcome in HostOutcome if outcome is not HostOutcome.OK), HostOutcome.OK)
 """Worst first."""
 LEGEND = (
     ("fail", "fail, critical"),
@@ -84,7 +84,7 @@ def matrix(run: Run) -> MatrixBlock:
         groups = _alike(with_causes(report, run.fail_on))
         entries = []
         for group in groups:
-            key = (_key(group.findings[0]), tuple(each.subject.id for each in group.findings))
+            key = (_key(group.findings[0]), tuple(finding.subject.id for finding in group.findings))
             if key not in places:
                 places[key] = len(shared)
                 shared.append(group)
@@ -142,16 +142,16 @@ def _fine(checks: Sequence[str], hosts: Sequence[_Host]) -> str:
         for check in {one.check for one in host.report.findings if one.verdict is Verdict.OK}:
             if check in ok:
                 ok[check] += 1
-    whole = sum(number == len(hosts) for number in ok.values())
+    everywhere = sum(number == len(hosts) for number in ok.values())
     none = sum(number == 0 for number in ok.values())
-    told = (
-        (whole, "ok on all hosts" if len(hosts) > 1 else "ok"),
-        (len(ok) - whole - none, "ok wherever they were judged"),
+    counts = (
+        (everywhere, "ok on all hosts" if len(hosts) > 1 else "ok"),
+        (len(ok) - everywhere - none, "ok wherever they were judged"),
         (none, "not applicable"),
     )
-    words = [(number, what) for number, what in told if number]
-    said = [f"{number:,} {what}" for number, what in words[1:]]
-    return ", ".join([f"{count(words[0][0], 'check')} {words[0][1]}", *said]) if words else ""
+    words = [(number, what) for number, what in counts if number]
+    texts = [f"{number:,} {what}" for number, what in words[1:]]
+    return ", ".join([f"{count(words[0][0], 'check')} {words[0][1]}", *texts]) if words else ""
 
 
 def text(of: str) -> str:
@@ -189,11 +189,11 @@ def _entry(group: _Group, checks: Sequence[str], run: Run) -> MatrixEntry:
         tone=severity.value if lesser else verdict.value,
         rank=_rank(finding),
         level=severity.value,
-        label=text(in_ranges(each.subject.label for each in group.findings)),
+        label=text(in_ranges(finding.subject.label for finding in group.findings)),
         text=(text(finding.why) if _unsaid(finding) else value) if fine else difference(finding)[0],
         note="" if fine or counts else f"{severity.value}, does not fail the run",
         origin=text(finding.origin),
-        blocks=() if fine else tuple(_told(finding)),
+        blocks=() if fine else tuple(_finding_blocks(finding)),
         data={} if fine else _data(finding),
         command="" if fine else f"nodevet explain {shlex.quote(text(finding.check))}",
         fine=fine,
@@ -204,7 +204,7 @@ def _unsaid(finding: Finding) -> bool:
     return finding.verdict in (Verdict.UNKNOWN, Verdict.NOT_APPLICABLE)
 
 
-def _told(finding: Finding) -> Iterator[AnyBlock]:
+def _finding_blocks(finding: Finding) -> Iterator[AnyBlock]:
     """What differs, line by line, and all that is said of it."""
     if lines := list(_diff(finding)):
         yield CodeBlock(text="\n".join(lines), language="diff", sides=("expected", "actual"))
@@ -236,9 +236,9 @@ def _diff(finding: Finding) -> Iterable[str]:
 def _data(finding: Finding) -> dict[str, Any]:
     """The finding as JSON, for whoever copies it; values are text if they are long."""
     raw = {"expected": finding.expected, "actual": finding.actual}
-    shown = dict(zip(raw, values(finding), strict=True))
-    told = {key: _bounded(value, shown[key]) for key, value in raw.items() if value is not None}
-    said = {
+    texts = dict(zip(raw, values(finding), strict=True))
+    bounded = {key: _bounded(value, texts[key]) for key, value in raw.items() if value is not None}
+    facts = {
         "unit": finding.unit,
         "why": finding.why,
         "cause": finding.cause or "",
@@ -250,8 +250,8 @@ def _data(finding: Finding) -> dict[str, Any]:
         "check": text(finding.check),
         "verdict": finding.verdict.value,
         "severity": finding.severity.value,
-        **told,
-        **{key: text(value) for key, value in said.items() if value},
+        **bounded,
+        **{key: text(value) for key, value in facts.items() if value},
     }
 
 
@@ -269,7 +269,7 @@ def _printable(value: Any) -> Any:
 
 def _row(host: _Host, run: Run, marks: Marks) -> MatrixRow:
     report = host.report
-    whole = zip(host.entries, host.groups, strict=True)
+    pairs = zip(host.entries, host.groups, strict=True)
     return MatrixRow(
         name=name(report.host),
         word=report.outcome.words,
@@ -280,7 +280,7 @@ def _row(host: _Host, run: Run, marks: Marks) -> MatrixRow:
         groups=tuple(text(group) for group in sorted(report.groups)),
         facts=tuple((label, value) for label, value in _facts(report) if value),
         ids=_ids(report),
-        entries=tuple(_row_entry(entry, group, report, marks, run) for entry, group in whole),
+        entries=tuple(_row_entry(entry, group, report, marks, run) for entry, group in pairs),
         data={"baseline": text(report.baseline)} if report.baseline else {},
     )
 
@@ -301,10 +301,10 @@ def _facts(report: HostReport) -> Iterator[tuple[str, str]]:
 def _ids(report: HostReport) -> tuple[tuple[str, str], ...]:
     """Every part that has an address or an id of its own: `GPU 4`, `0000:19:00.0 · GPU-5f1c…`."""
     subjects = {finding.subject for finding in report.findings}
-    found = {(one.label, one.bus_id or "", one.uuid or "") for one in subjects}
+    labels = {(one.label, one.bus_id or "", one.uuid or "") for one in subjects}
     return tuple(
         (text(label), " · ".join(text(each) for each in ids if each))
-        for label, *ids in sorted(found)
+        for label, *ids in sorted(labels)
         if any(ids)
     )
 
@@ -312,9 +312,9 @@ def _ids(report: HostReport) -> tuple[tuple[str, str], ...]:
 def _row_entry(entry: int, group: _Group, report: HostReport, marks: Marks, run: Run) -> RowEntry:
     keys = [(report.host, place) for place in group.places]
     known = [marks.standing.get(key) for key in keys]
-    old = [each for each in known if each is not None and not each.new]
-    words = since_words([each.since for each in old], run.started)
-    flapping = "flapping" if any(each.began for each in old) else ""
+    old = [trouble for trouble in known if trouble is not None and not trouble.new]
+    words = since_words([trouble.since for trouble in old], run.started)
+    flapping = "flapping" if any(trouble.began for trouble in old) else ""
     fine = group.findings[0].verdict in FINE
     return RowEntry(
         entry=entry,
@@ -330,6 +330,6 @@ def _parts(findings: Iterable[Finding]) -> Iterator[tuple[str, str]]:
         subject, details = finding.subject, finding.details or {}
         if subject.uuid or subject.bus_id or details or finding.last:
             ids = (subject.bus_id, subject.uuid)
-            said = [f"{key} {value}" for key, value in details.items() if value not in ids]
+            texts = [f"{key} {value}" for key, value in details.items() if value not in ids]
             last = [f"last at {finding.last}"] if finding.last else []
-            yield text(subject.label), text(", ".join([*said, *last]))
+            yield text(subject.label), text(", ".join([*texts, *last]))

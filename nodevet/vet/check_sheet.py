@@ -71,8 +71,8 @@ def _table(run: Run, view: RunView) -> Iterator[AnyBlock]:
     rows = lines(run, WHOLE if view.everything else LIMIT)
     hidden = 0
     if view.quiet:
-        shown = tuple(row for row in rows if row.fails)
-        rows, hidden = shown, len(rows) - len(shown)
+        failing = tuple(row for row in rows if row.fails)
+        rows, hidden = failing, len(rows) - len(failing)
     else:
         rows += passed(run, ranges=True) if view.everything else ()
         rows += shadowed(run, everything=view.everything) if view.shadow else ()
@@ -129,20 +129,22 @@ def _tone(line: Line) -> str:
 
 def headline(run: Run) -> str:
     """`39 of 128 hosts fail`, `All ok: 8 hosts`."""
-    found = totals(run)
+    run_totals = totals(run)
     hosts = count(len(run.hosts), "host")
     if not run.hosts:
         return "No hosts: nothing was vetted"
-    if found.all_ok:
+    if run_totals.all_ok:
         return f"{'Ok as far as judged' if narrowing(run) else 'All ok'}: {hosts}"
     if len(run.hosts) == 1:
         return f"{brief(name(run.hosts[0].host), 80)}: {run.hosts[0].outcome.words}"
-    if failed := found.hosts[HostOutcome.FAIL]:
+    if failed := run_totals.hosts[HostOutcome.FAIL]:
         return f"{failed:,} of {hosts} {'fails' if failed == 1 else 'fail'}"
-    unsaid = len(run.hosts) - found.hosts[HostOutcome.OK] - found.hosts[HostOutcome.WAIVED]
+    unsaid = (
+        len(run.hosts) - run_totals.hosts[HostOutcome.OK] - run_totals.hosts[HostOutcome.WAIVED]
+    )
     if unsaid:
         return f"{unsaid:,} of {hosts} could not be judged"
-    return f"No failures: {found.hosts[HostOutcome.WAIVED]:,} of {hosts} under a waiver"
+    return f"No failures: {run_totals.hosts[HostOutcome.WAIVED]:,} of {hosts} under a waiver"
 
 
 def _facts(run: Run) -> Iterator[str]:
@@ -160,8 +162,8 @@ def _facts(run: Run) -> Iterator[str]:
 def _document(run: Run, view: RunView) -> Iterator[AnyBlock]:
     """For an issue or a chat: the diffs of all hosts stand last."""
     yield TextBlock(text=summary(run), tone="strong")
-    if told := totals(run).told:
-        rows = tuple((Cell(word), Cell(f"{number:,}", right=True)) for word, number in told)
+    if counts := totals(run).told:
+        rows = tuple((Cell(word), Cell(f"{number:,}", right=True)) for word, number in counts)
         yield TableBlock(heads=("outcome", "hosts"), rows=rows)
     yield from _differences("Differences", lines(run))
     if view.shadow:
@@ -179,8 +181,8 @@ def _differences(
     title: str, rows: tuple[Line, ...], *, folded: bool = False, note: str = ""
 ) -> Iterator[DifferenceBlock]:
     if rows:
-        told = tuple(map(_difference, rows))
-        yield DifferenceBlock(title=title, rows=told, folded=folded, note=note)
+        differences = tuple(map(_difference, rows))
+        yield DifferenceBlock(title=title, rows=differences, folded=folded, note=note)
 
 
 def _page(run: Run) -> Iterator[AnyBlock]:
@@ -196,18 +198,18 @@ def _since(run: Run) -> Iterator[GroupBlock]:
         return
     standing = news.standing
     hosts = {
-        "new": [each.host for each in standing if each.new and each.place >= 0],
-        "changed": [each.host for each in standing if each.changed],
-        "fixed": [each.host for each in fixed(news)],
-        "resolved": [each.host for each in resolved(news)],
+        "new": [trouble.host for trouble in standing if trouble.new and trouble.place >= 0],
+        "changed": [trouble.host for trouble in standing if trouble.changed],
+        "fixed": [ended.host for ended in fixed(news)],
+        "resolved": [ended.host for ended in resolved(news)],
         "flapping": list(flapping(news)),
         "no longer judged": [e.host for e in standing if e.new and e.place < 0],
-        "judged again": [each.host for each in again(news)],
+        "judged again": [ended.host for ended in again(news)],
         "appeared": list(news.appeared),
         "replaced": list(news.replaced),
         "vanished": list(news.vanished),
     }
-    rows = [(word, some) for word, some in hosts.items() if some]
+    rows = [(word, names) for word, names in hosts.items() if names]
     yield GroupBlock(
         title=f"Since {plain(news.since).replace('T', ' ')}",
         blocks=(

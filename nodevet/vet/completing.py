@@ -14,7 +14,7 @@ def formats(ctx: click.Context, param: click.Parameter, incomplete: str) -> Item
     name, colon, file = incomplete.partition(":")
     if not colon:
         return offered(_formats(), incomplete)
-    return [CompletionItem(f"{name}:{found.word}") for found in words.files(file)]
+    return [CompletionItem(f"{name}:{suggestion.word}") for suggestion in words.files(file)]
 
 
 def _formats() -> Iterator[words.Suggestion]:

@@ -26,9 +26,9 @@ class Before(msgspec.Struct, frozen=True, kw_only=True):
     seen: Mapping[str, int] = {}  # the visit in which a host was reported last, by its number
 
 
-def news_of(run: Run, found: Iterable[HostNews], before: Before) -> RunNews:
+def news_of(run: Run, host_news: Iterable[HostNews], before: Before) -> RunNews:
     """What is new in this run. `found`: of each host that was recorded."""
-    by_host = {each.host: each for each in found}
+    by_host = {news.host: news for news in host_news}
     standing: list[StandingTrouble] = []
     ended: list[Ended] = []
     for place, summary in enumerate(run.summaries):
@@ -41,38 +41,38 @@ def news_of(run: Run, found: Iterable[HostNews], before: Before) -> RunNews:
                 ended.append(_ended(each, report))
             else:
                 standing.append(_standing(each, report, before))
-    here = {summary.host for summary in run.summaries}
+    visited = {summary.host for summary in run.summaries}
     return RunNews(
         since=before.started,
         run=before.id,
         standing=tuple(standing),
         ended=tuple(ended),
-        appeared=tuple(each.host for each in by_host.values() if each.first),
-        vanished=tuple(sorted(before.hosts - here)),
-        replaced=tuple(each.host for each in by_host.values() if each.replaced),
+        appeared=tuple(news.host for news in by_host.values() if news.first),
+        vanished=tuple(sorted(before.hosts - visited)),
+        replaced=tuple(news.host for news in by_host.values() if news.replaced),
     )
 
 
-def _standing(each: FindingNews, report: HostReport, before: Before) -> StandingTrouble:
-    finding = report.findings[each.place] if each.place >= 0 else None
-    new = each.news is News.NEW or each.since_visit > before.seen.get(report.host, 0)
+def _standing(news: FindingNews, report: HostReport, before: Before) -> StandingTrouble:
+    finding = report.findings[news.place] if news.place >= 0 else None
+    new = news.news is News.NEW or news.since_visit > before.seen.get(report.host, 0)
     return StandingTrouble(
         host=report.host,
-        place=each.place,
-        check=each.check,
+        place=news.place,
+        check=news.check,
         verdict=finding.verdict if finding else Verdict.UNKNOWN,
-        severity=each.severity,
+        severity=news.severity,
         new=new,
-        changed=each.news is News.CHANGED and not new,
-        since=each.since,
-        began=each.began,
-        after_plan=each.after_plan,
+        changed=news.news is News.CHANGED and not new,
+        since=news.since,
+        began=news.began,
+        after_plan=news.after_plan,
     )
 
 
-def _ended(each: FindingNews, report: HostReport) -> Ended:
-    before = each.before
-    what = each.why
+def _ended(news: FindingNews, report: HostReport) -> Ended:
+    before = news.before
+    what = news.why
     if before is not None:
         expected = (
             f", expected {before.text(before.expected)}" if before.expected is not None else ""
@@ -82,13 +82,13 @@ def _ended(each: FindingNews, report: HostReport) -> Ended:
         )
     return Ended(
         host=report.host,
-        check=each.check,
+        check=news.check,
         subject=before.subject if before else NODE,
-        severity=each.severity,
+        severity=news.severity,
         verdict=before.verdict if before else Verdict.UNKNOWN,
-        fixed=each.news is News.FIXED,
-        since=each.since,
-        began=each.began,
+        fixed=news.news is News.FIXED,
+        since=news.since,
+        began=news.began,
         what=brief(what, LONGEST),
     )
 
@@ -100,7 +100,7 @@ def marks_of(run: Run) -> Marks:
     return Marks(
         findings=frozenset((e.host, e.place) for e in run.news.standing if e.new and e.place >= 0),
         hosts=frozenset(e.host for e in run.news.standing if e.new and e.place < 0),
-        standing={(each.host, each.place): each for each in run.news.standing},
+        standing={(trouble.host, trouble.place): trouble for trouble in run.news.standing},
     )
 
 
@@ -110,56 +110,56 @@ def words(run: Run) -> str:
     if not news or not news.since:
         return ""
     numbers = {
-        "changed": sum(each.changed for each in news.standing),
+        "changed": sum(trouble.changed for trouble in news.standing),
         "fixed": len(fixed(news)),
         "resolved": len(resolved(news)),
-        "no longer judged": sum(not each.fixed for each in news.ended),
+        "no longer judged": sum(not ended.fixed for ended in news.ended),
         "flapping": len(flapping(news)),
         "hosts judged again": len(again(news)),
         "hosts appeared": len(news.appeared),
         "hosts replaced": len(news.replaced),
         "hosts vanished": len(news.vanished),
     }
-    told = [f"{word}: {number:,}" for word, number in numbers.items() if number]
-    return ", ".join([f"new since last run: {count_new(news):,}", *told])
+    texts = [f"{word}: {number:,}" for word, number in numbers.items() if number]
+    return ", ".join([f"new since last run: {count_new(news):,}", *texts])
 
 
 def by_host(run: Run) -> ByHost:
     """What is remembered of each host's troubles, by their places."""
-    found: dict[str, dict[int, StandingTrouble]] = {}
-    for each in run.news.standing if run.news else ():
-        found.setdefault(each.host, {})[each.place] = each
-    return found
+    troubles: dict[str, dict[int, StandingTrouble]] = {}
+    for trouble in run.news.standing if run.news else ():
+        troubles.setdefault(trouble.host, {})[trouble.place] = trouble
+    return troubles
 
 
 def count_new(news: RunNews) -> int:
     """New troubles: findings, and hosts that can no longer be judged."""
-    return sum(each.new for each in news.standing)
+    return sum(trouble.new for trouble in news.standing)
 
 
 def fixed(news: RunNews) -> tuple[Ended, ...]:
     """Failures that are ok now."""
-    return tuple(each for each in _over(news) if each.verdict is Verdict.FAIL)
+    return tuple(ended for ended in _over(news) if ended.verdict is Verdict.FAIL)
 
 
 def resolved(news: RunNews) -> tuple[Ended, ...]:
     """What was unknown and is ok now."""
-    return tuple(each for each in _over(news) if each.verdict is Verdict.UNKNOWN)
+    return tuple(ended for ended in _over(news) if ended.verdict is Verdict.UNKNOWN)
 
 
 def _over(news: RunNews) -> tuple[Ended, ...]:
-    return tuple(each for each in news.ended if each.fixed and each.check)
+    return tuple(ended for ended in news.ended if ended.fixed and ended.check)
 
 
 def again(news: RunNews) -> tuple[Ended, ...]:
     """Hosts that are judged again."""
-    return tuple(each for each in news.ended if each.fixed and not each.check)
+    return tuple(ended for ended in news.ended if ended.fixed and not ended.check)
 
 
 def flapping(news: RunNews) -> list[str]:
     """The host of each trouble that comes and goes."""
-    ended = [each.host for each in news.ended if each.began]
-    return [*(each.host for each in news.standing if each.began), *ended]
+    ended = [trouble.host for trouble in news.ended if trouble.began]
+    return [*(trouble.host for trouble in news.standing if trouble.began), *ended]
 
 
 def nights(since: str, until: str) -> int | None:
@@ -177,10 +177,10 @@ def since_words(times: Iterable[str], now: str) -> str:
         return ""
     passed = nights(known[0], now)
     first, last = _day(known[0], now), _day(known[-1], now)
-    told = first if first == last else f"{first} to {last}"
+    text = first if first == last else f"{first} to {last}"
     if not passed:
-        return f"since {told}"
-    return f"since {told}, {passed:,} {'night' if passed == 1 else 'nights'}"
+        return f"since {text}"
+    return f"since {text}, {passed:,} {'night' if passed == 1 else 'nights'}"
 
 
 def _day(at: str, now: str) -> str:

@@ -31,13 +31,13 @@ def suspicions(
     if not news.since:
         return ()
     strange = {*news.appeared, *news.replaced}
-    strange |= {each.host for each in run.summaries if each.status is Status.NOT_VISITED}
-    summaries = [each for each in run.summaries if each.host not in strange]
-    vetted = sum(each.status is Status.VETTED for each in summaries)
+    strange |= {report.host for report in run.summaries if report.status is Status.NOT_VISITED}
+    summaries = [report for report in run.summaries if report.host not in strange]
+    vetted = sum(report.status is Status.VETTED for report in summaries)
     begins: dict[str, dict[str, None]] = {}
-    for each in news.standing:
-        if each.new and each.host not in strange:
-            begins.setdefault(each.check, {})[each.host] = None
+    for trouble in news.standing:
+        if trouble.new and trouble.host not in strange:
+            begins.setdefault(trouble.check, {})[trouble.host] = None
     alike: dict[tuple[str, ...], list[str]] = {}
     for check, begun in begins.items():
         of = vetted if check else len(summaries)
@@ -45,12 +45,12 @@ def suspicions(
             alike.setdefault((*begun, "" if check else "-"), []).append(check)
     if not alike:
         return ()
-    found = []
+    suspected = []
     known = [report for report in run.hosts if report.host not in strange]
     by_name = {report.host: report for report in known}
     for (*hosts, _), checks in alike.items():
         reports = [by_name[host] for host in hosts]
-        found.append(
+        suspected.append(
             Suspicion(
                 checks=tuple(filter(None, sorted(checks))),
                 hosts=tuple(hosts),
@@ -58,7 +58,7 @@ def suspicions(
                 changed=tuple(_changed(run, before, reports, known, addresses or {})),
             )
         )
-    return tuple(sorted(found, key=lambda each: -len(each.hosts)))
+    return tuple(sorted(suspected, key=lambda trouble: -len(trouble.hosts)))
 
 
 def _changed(
@@ -77,15 +77,15 @@ def _changed(
         if then and now and then != now:
             yield f"baseline {name} has changed since"
     hosts = {report.host for report in reports}
-    others = [report for report in known if report.host not in hosts]
-    if not others:
+    passing = [report for report in known if report.host not in hosts]
+    if not passing:
         return
     shared = set.intersection(*(set(report.groups) for report in reports)) if reports else set()
     for group in sorted(shared):
-        if not any(group in report.groups for report in others):
+        if not any(group in report.groups for report in passing):
             yield f"all of group {group}, and no other"
     if network := _network([addresses.get(host, "") for host in hosts]):
-        outside = [_network([addresses.get(report.host, "")]) for report in others]
+        outside = [_network([addresses.get(report.host, "")]) for report in passing]
         if network not in outside:
             yield f"all in {network}, and no other"
 

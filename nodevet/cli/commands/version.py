@@ -29,12 +29,12 @@ def command(form: str) -> None:
     """
     from nodevet.cli.versions import versions
 
-    found = versions()
+    known = versions()
     if form == "json":
         import json
 
-        click.echo(json.dumps(found, indent=2))
+        click.echo(json.dumps(known, indent=2))
         return
-    width = max(map(len, found))
-    for name, value in found.items():
+    width = max(map(len, known))
+    for name, value in known.items():
         click.echo(f"{name:{width}}  {value}")

@@ -294,9 +294,13 @@ def _not_recorded(
     needed."""
     from nodevet.vet.terminal.since import asks_store
 
-    named = {"--store": store not in (None, "none"), "--resume": resume, "--fail-on new": least.new}
-    for option, given in {**named, "--since store": asks_store(since)}.items():
-        if given:
+    options = {
+        "--store": store not in (None, "none"),
+        "--resume": resume,
+        "--fail-on new": least.new,
+    }
+    for option, is_given in {**options, "--since store": asks_store(since)}.items():
+        if is_given:
             raise UserError(f"{option} cannot be used with --only or --skip: nothing is recorded")
     return "none"
 

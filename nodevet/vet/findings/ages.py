@@ -20,14 +20,14 @@ def evidence_age(run: Run) -> str:
         return ""
     read = [seconds_of(read_at(host)) for host in run.summaries if host.status is Status.VETTED]
     ages = [max(0.0, started - at) for at in read if at is not None]
-    told = []
+    texts = []
     if ages:
         youngest, oldest = coarse(min(ages)), coarse(max(ages))
         span = oldest if youngest == oldest else f"{youngest} to {oldest}"
-        told.append(f"evidence {span} old")
+        texts.append(f"evidence {span} old")
     if unknown := read.count(None):
-        told.append(f"evidence of unknown age: {count(unknown, 'host')}")
-    return ", ".join(told)
+        texts.append(f"evidence of unknown age: {count(unknown, 'host')}")
+    return ", ".join(texts)
 
 
 def last_time(times: Sequence[str], started: str) -> str:

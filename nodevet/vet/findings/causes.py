@@ -116,10 +116,10 @@ class _Failed:
             return self._by_check.get((part, check))
         if finding.verdict is Verdict.UNKNOWN:
             reason = finding.why.rpartition(": ")[2]
-            told = self._by_reason.get((_part(finding), reason))
-            if told is None and finding.subject == NODE:  # and so of no part alone
-                told = self._by_reason.get((ANYWHERE, finding.why))
-            return told
+            place = self._by_reason.get((_part(finding), reason))
+            if place is None and finding.subject == NODE:  # and so of no part alone
+                place = self._by_reason.get((ANYWHERE, finding.why))
+            return place
         return None
 
 
@@ -138,4 +138,4 @@ def _texts(value: object) -> Iterator[str]:
     if isinstance(value, str):
         yield from value.split(", ")
     elif isinstance(value, (list, tuple)):
-        yield from (each for each in value if isinstance(each, str))
+        yield from (item for item in value if isinstance(item, str))

@@ -18,11 +18,11 @@ def of_one_host(run: Run) -> list[tuple[str, str]]:
     """What the one host of a run is, label and text; empty for several, or if nothing was read."""
     if len(run.hosts) != 1 or not run.hosts[0].facts:
         return []
-    found = dict(rows(run.hosts[0].facts))
-    with_size = (found.pop(label, "") for label in ("machine", "memory"))
-    up = found.pop("uptime", "")
+    facts = dict(rows(run.hosts[0].facts))
+    with_size = (facts.pop(label, "") for label in ("machine", "memory"))
+    up = facts.pop("uptime", "")
     machine = ", ".join(filter(None, (*with_size, up and f"up {up}")))
-    told = {"machine": machine, **found} if machine else found
+    told = {"machine": machine, **facts} if machine else facts
     if run.hosts[0].baseline:
         told["baseline"] = brief(baseline_of(run.hosts[0]), LONGEST)
     return list(told.items())

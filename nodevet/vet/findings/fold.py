@@ -28,7 +28,7 @@ from nodevet.vet.findings.words import ADVICE, LIMIT, SENTENCE, difference, subj
 from nodevet.vet.news import marks_of, since_words
 from nodevet.vet.news import words as news_in_words
 
-ORDER = tuple(each.words.upper() for each in HostOutcome if each is not HostOutcome.OK)
+ORDER = tuple(outcome.words.upper() for outcome in HostOutcome if outcome is not HostOutcome.OK)
 """The labels of the lines, worst first."""
 
 ALIKE = 3  # differences in the same words that are told apart; more of them are one, in ranges
@@ -113,17 +113,17 @@ def totals(run: Run) -> Totals:
 
 def summary(run: Run) -> str:
     """The totals line: `128 hosts: 84 ok, 44 fail · new since last run: 1 · 4.1 s`."""
-    found = totals(run)
-    parts = [findings_in_words(found)]
+    run_totals = totals(run)
+    parts = [findings_in_words(run_totals)]
     if not run.hosts:
         head = "No hosts: nothing was vetted"
         parts = []
-    elif found.all_ok:
+    elif run_totals.all_ok:
         word = "Ok as far as judged" if narrowing(run) else "All ok"
         head = f"{word}: {count(len(run.hosts), 'host')}"
     else:
-        told = [f"{number:,} {word}" for word, number in found.told]
-        head = f"{count(len(run.hosts), 'host')}: {', '.join(told)}"
+        counts = [f"{number:,} {word}" for word, number in run_totals.told]
+        head = f"{count(len(run.hosts), 'host')}: {', '.join(counts)}"
         parts = []
     parts += [
         narrowing(run),
@@ -152,11 +152,11 @@ def second_tries(run: Run) -> str:
     return f"second try: {count(len(again), 'host')}, {vetted:,} of them vetted" if again else ""
 
 
-def findings_in_words(found: Totals) -> str:
+def findings_in_words(run_totals: Totals) -> str:
     """`1,920 findings judged, 3 unknown, 40 not applicable`."""
-    not_applicable = found.findings.get(Verdict.NOT_APPLICABLE, 0)
-    unknown = found.findings.get(Verdict.UNKNOWN, 0)
-    words = f"{count(found.judged, 'finding')} judged"
+    not_applicable = run_totals.findings.get(Verdict.NOT_APPLICABLE, 0)
+    unknown = run_totals.findings.get(Verdict.UNKNOWN, 0)
+    words = f"{count(run_totals.judged, 'finding')} judged"
     words += f", {unknown:,} unknown" if unknown else ""
     return words + (f", {not_applicable:,} not applicable" if not_applicable else "")
 
@@ -273,7 +273,7 @@ def _about_findings(run: Run, marks: Marks, limit: int) -> Iterator[Line]:
     for report in differing(run):
         causes = causes_of(report, run.fail_on, marks)
         members: dict[int, _Folded] = {}
-        nothing_judged = {each.verdict for each in report.findings} <= _UNSAID
+        nothing_judged = {finding.verdict for finding in report.findings} <= _UNSAID
         for place, finding in enumerate(report.findings):
             if finding.verdict in _SHOWN and place not in causes:
                 new = (report.host, place) in marks.findings
@@ -391,9 +391,9 @@ def _reason(group: _Fold, effects: list[Finding], run: Run, again: str) -> str:
 
 def _standing(members: Iterable[StandingTrouble | None], run: Run) -> tuple[str, str]:
     """Since when it stands, `since Nov 3, 19 nights`, and whether it comes and goes."""
-    known = [each for each in members if each is not None]
-    old = since_words([each.since for each in known if not each.new], run.started)
-    flaps = [each.began for each in known if each.began]
+    known = [standing for standing in members if standing is not None]
+    old = since_words([standing.since for standing in known if not standing.new], run.started)
+    flaps = [standing.began for standing in known if standing.began]
     on = f" on {len(flaps):,} of {len(known):,}" if len(flaps) < len(known) else ""
     flapping = f"flapping{on}: began {max(flaps)} times in 10 visits" if flaps else ""
     return old, ", ".join(filter(None, (came_back(known), flapping)))
@@ -401,7 +401,7 @@ def _standing(members: Iterable[StandingTrouble | None], run: Run) -> tuple[str,
 
 def came_back(known: Sequence[StandingTrouble]) -> str:
     """`came back after the fix by plan 5f1c00aa`; on how many of them."""
-    back = [each.after_plan for each in known if each.after_plan]
+    back = [standing.after_plan for standing in known if standing.after_plan]
     if not back:
         return ""
     on = f" on {len(back):,} of {len(known):,}" if len(back) < len(known) else ""
@@ -416,5 +416,5 @@ def with_it(effects: Iterable[Finding]) -> str:
         for verdict in (Verdict.FAIL, Verdict.UNKNOWN)
     )
     unsaid = f"{count(len(unknown), 'check')} unknown" if unknown else ""
-    told = ", ".join(filter(None, (listed(failed), unsaid)))
-    return f"with {told}" if told else ""
+    text = ", ".join(filter(None, (listed(failed), unsaid)))
+    return f"with {text}" if text else ""

@@ -42,8 +42,8 @@ def _folded(
         if least is None or len(some) <= least:
             yield from ((check, value, members) for value, members in some)
             continue
-        told = spanned([value for value, _ in some])
-        yield check, told, [member for _, members in some for member in members]
+        values = spanned([value for value, _ in some])
+        yield check, values, [member for _, members in some for member in members]
 
 
 def _line(verdict: Verdict, check: str, value: str, members: _Members) -> Line:

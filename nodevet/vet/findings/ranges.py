@@ -15,7 +15,7 @@ def shape(text: str) -> str:
     >>> shape("490 W at 0000:5d:00.0, x8, driver 550.90.07")
     '\\x01 W at \\x02, x8, driver 550.90.07'
     """
-    return _VARIES.sub(lambda found: "\x02" if found["address"] else "\x01", text)
+    return _VARIES.sub(lambda match: "\x02" if match["address"] else "\x01", text)
 
 
 def spanned(texts: Sequence[str]) -> str:
@@ -25,11 +25,11 @@ def spanned(texts: Sequence[str]) -> str:
     '1 to 3 of 8'
     """
     columns = list(zip(*(_VARIES.findall(text) for text in texts), strict=True))
-    told = iter([_told([address or number for address, number in column]) for column in columns])
-    return _VARIES.sub(lambda found: next(told), texts[0])
+    ranges = iter([_range([address or number for address, number in column]) for column in columns])
+    return _VARIES.sub(lambda match: next(ranges), texts[0])
 
 
-def _told(values: Sequence[str]) -> str:
+def _range(values: Sequence[str]) -> str:
     distinct = sorted(set(values), key=lambda value: (len(value), value))
     if len(distinct) == 1:
         return distinct[0]

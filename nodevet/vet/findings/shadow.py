@@ -14,13 +14,13 @@ SHADOW = "SHADOW"
 def shadowed(run: Run, *, everything: bool = False) -> tuple[Line, ...]:
     """What would be told if these checks counted, none of which does; `everything`: what passed,
     too."""
-    told = (run.hosts[place] for place, host in enumerate(run.summaries) if host.shadow)
+    reports = (run.hosts[place] for place, host in enumerate(run.summaries) if host.shadow)
     alone = replace(
         run,
         fail_on=Severity.SHADOW,
         hosts=tuple(
             replace(report, status=Status.VETTED, findings=report.shadow, shadow=UNSET)
-            for report in told
+            for report in reports
             if report.shadow
         ),
     )

@@ -11,14 +11,21 @@ FIRST = "suspect the rule, the controller or the site first"
 
 def suspicions(run: Run) -> list[str]:
     """A sentence for each, printable."""
-    return [sentence(each) for each in run.news.suspicions] if run.news else []
+    return [sentence(suspicion) for suspicion in run.news.suspicions] if run.news else []
 
 
-def sentence(each: Suspicion) -> str:
+def sentence(suspicion: Suspicion) -> str:
     """`SUSPICIOUS: 40 of 128 hosts begin to fail power_limit at once: suspect … first`."""
-    share = f"{len(each.hosts):,} of {count(each.judged, 'host')}"
-    what = f"begin to fail {listed(each.checks)}" if each.checks else "can no longer be vetted"
-    why = f" ({'; '.join(brief(text, LONGEST) for text in each.changed)})" if each.changed else ""
-    return (
-        f"SUSPICIOUS: {share} {what} at once: {FIRST}{why}: {brief(nodeset(each.hosts), LONGEST)}"
+    share = f"{len(suspicion.hosts):,} of {count(suspicion.judged, 'host')}"
+    what = (
+        f"begin to fail {listed(suspicion.checks)}"
+        if suspicion.checks
+        else "can no longer be vetted"
     )
+    why = (
+        f" ({'; '.join(brief(text, LONGEST) for text in suspicion.changed)})"
+        if suspicion.changed
+        else ""
+    )
+    hosts = brief(nodeset(suspicion.hosts), LONGEST)
+    return f"SUSPICIOUS: {share} {what} at once: {FIRST}{why}: {hosts}"

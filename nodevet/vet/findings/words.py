@@ -79,8 +79,10 @@ def _lists(finding: Finding, limit: int) -> str:
     if max(map(len, values(finding))) <= LIMIT:
         return ""
     missing, extra = _without(expected, actual), _without(actual, expected)
-    told = {"missing": missing, "not expected": extra}
-    return "; ".join(f"{word} {brief(show(some), limit)}" for word, some in told.items() if some)
+    lists = {"missing": missing, "not expected": extra}
+    return "; ".join(
+        f"{word} {brief(show(items), limit)}" for word, items in lists.items() if items
+    )
 
 
 def _without(items: Iterable[Any], others: Iterable[Any]) -> list[Any]:
@@ -109,9 +111,9 @@ def subjects_of(members: Iterable[tuple[str, Finding]]) -> tuple[str, bool]:
     hosts = {host for host, *_ in subjects}
     parts = []
     named = True
-    for (kind, said), keys in sorted(kinds.items()):
+    for (kind, text), keys in sorted(kinds.items()):
         ids, number = sorted({(len(key), key) for key in keys}), len(keys)
-        noun = brief(said, LIMIT)
+        noun = brief(text, LIMIT)
         if len(ids) == 1:
             parts.append(f"{noun} {brief(ids[0][1], LIMIT)}".strip())
         elif len(hosts) == 1 and all(_is_number(key) for _, key in ids):

@@ -83,15 +83,17 @@ def _parts(report: HostReport, fail_on: Severity) -> Iterator[tuple[str, list[Pa
     effects: dict[int, list[Finding]] = {}
     for place, cause in causes.items():
         effects.setdefault(cause, []).append(report.findings[place])
-    asked = (
+    entries = (
         (place, finding)
         for place, finding in enumerate(report.findings)
         if finding.verdict is not Verdict.NOT_APPLICABLE and place not in causes
     )
-    for check, some in groupby(asked, key=lambda entry: entry[1].check):
+    for check, some in groupby(entries, key=lambda entry: entry[1].check):
         findings = list(some)
-        origin = next((f"  {plain(each.origin)}" for _, each in findings if each.origin), "")
-        pairs = [_pair(each, effects.get(place, ())) for place, each in findings]
+        origin = next(
+            (f"  {plain(finding.origin)}" for _, finding in findings if finding.origin), ""
+        )
+        pairs = [_pair(finding, effects.get(place, ())) for place, finding in findings]
         yield f"{plain(check)}{origin}", pairs
 
 

@@ -215,10 +215,10 @@ def _unknown(number: int, kind: object) -> ReportError:
 
 
 def _missing(names: Iterable[str], hosts: Iterable[HostReport]) -> Iterator[HostReport]:
-    found = {report.host for report in hosts}
+    visited = {report.host for report in hosts}
     why = "the saved run ends before this host"
     for name in names:
-        if name not in found:
+        if name not in visited:
             yield HostReport(host=name, status=Status.INTERRUPTED, why=why)
 
 

@@ -75,9 +75,9 @@ def _stands(standing: StandingTrouble | None, run: Run) -> str:
     """`new`, `since Nov 3, 19 nights`, `since Nov 3, 19 nights, flapping`."""
     if standing is None or not run.news or not run.news.since:
         return ""
-    told = "new" if standing.new else since_words([standing.since], run.started)
+    text = "new" if standing.new else since_words([standing.since], run.started)
     flapping = "flapping" if standing.began else ""
-    return ", ".join(filter(None, (told, came_back([standing]), flapping)))
+    return ", ".join(filter(None, (text, came_back([standing]), flapping)))
 
 
 def _result(finding: Finding, stands: str) -> FinalResult | None:
@@ -100,6 +100,6 @@ def _result(finding: Finding, stands: str) -> FinalResult | None:
         "last": finding.last or "",
         **(finding.details or {}),
     }
-    told = (f"{plain(key)}: {plain(value)}" for key, value in details.items() if value)
-    result.text = "\n".join(told)
+    lines = (f"{plain(key)}: {plain(value)}" for key, value in details.items() if value)
+    result.text = "\n".join(lines)
     return result

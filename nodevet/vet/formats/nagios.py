@@ -34,32 +34,32 @@ def exit_code(run: Run) -> int:
 
 
 def pieces(run: Run) -> Iterator[str]:
-    found = totals(run)
+    run_totals = totals(run)
     yield plugin.page(
-        exit_code(run), _headline(run, found), _performance(run, found), _details(run)
+        exit_code(run), _headline(run, run_totals), _performance(run, run_totals), _details(run)
     )
 
 
-def _headline(run: Run, found: Totals) -> str:
-    told = [f"{number:,} {word}" for word, number in found.told]
-    if not told:
+def _headline(run: Run, run_totals: Totals) -> str:
+    counts = [f"{number:,} {word}" for word, number in run_totals.told]
+    if not counts:
         return "no hosts: nothing was vetted"
     hosts = count(len(run.hosts), "host")
     parts = (
-        f"{', '.join(told)} of {hosts}",
+        f"{', '.join(counts)} of {hosts}",
         words(run),
-        findings_in_words(found),
+        findings_in_words(run_totals),
         second_tries(run),
         evidence_age(run),
     )
     return ", ".join(part for part in parts if part)
 
 
-def _performance(run: Run, found: Totals) -> Iterator[str]:
+def _performance(run: Run, run_totals: Totals) -> Iterator[str]:
     yield f"hosts={len(run.hosts)};;;0"
-    for outcome, number in found.hosts.items():
+    for outcome, number in run_totals.hosts.items():
         yield f"{outcome.value}={number};;;0;{len(run.hosts)}"
-    for verdict, number in found.findings.items():
+    for verdict, number in run_totals.findings.items():
         yield f"findings_{verdict.value}={number};;;0"
     if run.news:
         yield f"new={count_new(run.news)};;;0"

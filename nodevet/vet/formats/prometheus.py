@@ -104,8 +104,8 @@ def _about_news(news: RunNews) -> Iterator[Metric]:
     ended = GaugeMetricFamily(
         "nodevet_run_fixed", "Troubles of the run before that are ok now.", labels=["severity"]
     )
-    begun = Counter(each.severity for each in news.standing if each.new)
-    over = Counter(each.severity for each in news.ended if each.fixed)
+    begun = Counter(standing.severity for standing in news.standing if standing.new)
+    over = Counter(ended.severity for ended in news.ended if ended.fixed)
     for severity in (Severity.INFO, Severity.WARNING, Severity.CRITICAL):
         new.add_metric([severity.value], begun[severity])
         ended.add_metric([severity.value], over[severity])
@@ -122,12 +122,12 @@ def _about_news(news: RunNews) -> Iterator[Metric]:
     )
     first: dict[tuple[str, str], float] = {}
     often: dict[tuple[str, str], int] = {}
-    for each in news.standing:
-        key = name(each.host), plain(each.check)
-        if (at := seconds_of(each.since)) is not None:
+    for family in news.standing:
+        key = name(family.host), plain(family.check)
+        if (at := seconds_of(family.since)) is not None:
             first[key] = min(at, first.get(key, at))
-        if each.began:
-            often[key] = max(each.began, often.get(key, 0))
+        if family.began:
+            often[key] = max(family.began, often.get(key, 0))
     for key, at in first.items():
         since.add_metric(list(key), at)
     for key, number in often.items():
@@ -167,16 +167,16 @@ def _about_hosts(run: Run) -> Iterator[_Series]:
         "Visits that the host took; a host that took one is left out.",
         labels=["host"],
     )
-    for each in run.summaries:
-        host = name(each.host)
-        if each.first_try:
+    for report in run.summaries:
+        host = name(report.host)
+        if report.first_try:
             tries.add([host], 2)
-        status.add([host, each.status.value], 1)
-        verdict.add([host], RANK[each.verdict])
-        seconds.add([host], each.seconds)
-        if (at := seconds_of(read_at(each))) is not None:
+        status.add([host, report.status.value], 1)
+        verdict.add([host], RANK[report.verdict])
+        seconds.add([host], report.seconds)
+        if (at := seconds_of(read_at(report))) is not None:
             read.add([host], at)
-    told = [each for each in (read, tries) if not each.empty]
+    told = [report for report in (read, tries) if not report.empty]
     yield from (status, verdict, seconds, *told)
 
 
@@ -212,7 +212,7 @@ def _about_checks(run: Run) -> Iterator[_Series]:
 
 
 def _by_check(report: HostReport) -> dict[str, list[Finding]]:
-    found: dict[str, list[Finding]] = {}
+    findings: dict[str, list[Finding]] = {}
     for finding in report.findings:
-        found.setdefault(finding.check, []).append(finding)
-    return found
+        findings.setdefault(finding.check, []).append(finding)
+    return findings

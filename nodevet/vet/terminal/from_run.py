@@ -45,24 +45,24 @@ def judged_again(
     if since and [str(path) for path in since] != [STORE]:
         raise UserError(SINCE)
     with open_history(store) as opened:
-        asked = recorded_hosts(opened, ref, chosen)
+        hosts = recorded_hosts(opened, ref, chosen)
     if chosen.inventories and not sinks.display.quiet:
-        tell_left_out("--from-run", asked.left_out, chosen.inventories)
-    if asked.lost:
+        tell_left_out("--from-run", hosts.left_out, chosen.inventories)
+    if hosts.lost:
         say(
-            f"run {asked.run.id} did not come to {asked.lost:,} of its {asked.run.hosts:,} hosts, "
+            f"run {hosts.run.id} did not come to {hosts.lost:,} of its {hosts.run.hosts:,} hosts, "
             "and what it did not come to is not vetted: with -i they are named"
         )
-    look = RecordedLook(None, asked.run.id) if since else None
+    look = RecordedLook(None, hosts.run.id) if since else None
     context = structs.replace(context, age=saved.limit_of(max_age), since=look)
     how = Rejudge(store=read_from(store), context=context)
-    with watched(len(asked.hosts), sinks) as listener:
-        run = rejudge(asked, how, fail_on=fail_on, killed=tell_killed, listener=listener)
+    with watched(len(hosts.hosts), sinks) as listener:
+        run = rejudge(hosts, how, fail_on=fail_on, killed=tell_killed, listener=listener)
     tell_not_asked("--from-run", *saved.not_asked(run))
     return run, context
 
 
 def tell_killed(killed: Killed, hosts: Sequence[str]) -> None:
     """That a process is gone, and what comes of its hosts."""
-    then = "another one judges them" if killed.again else "they are not judged"
-    say(f"process {killed.pid}, which judged {nodeset(hosts)}, was {killed.why}: {then}")
+    outcome = "another one judges them" if killed.again else "they are not judged"
+    say(f"process {killed.pid}, which judged {nodeset(hosts)}, was {killed.why}: {outcome}")

@@ -59,13 +59,13 @@ class GateBoard:
     def _parts(self, now: float) -> list[str]:
         if self._told is None:
             return [""]
-        told, spent = self._told, now - self._at
-        after = told.next_in - spent
-        hosts = f"{len(told.reasons):,} of {count(told.hosts, 'host')}"
+        waiting, spent = self._told, now - self._at
+        after = waiting.next_in - spent
+        hosts = f"{len(waiting.reasons):,} of {count(waiting.hosts, 'host')}"
         return [
-            f"{_about(told.since + spent)}: waiting for {hosts}",
+            f"{_about(waiting.since + spent)}: waiting for {hosts}",
             f"next try in {_about(after)}" if after >= 0.95 else "trying now",
-            f"gives up in {_about(max(0.0, told.left - spent))}",
+            f"gives up in {_about(max(0.0, waiting.left - spent))}",
         ]
 
     def _groups(self) -> list[str]:
@@ -73,8 +73,8 @@ class GateBoard:
         hosts: dict[str, list[str]] = {}
         for host, why in self._told.reasons.items() if self._told else ():
             hosts.setdefault(why, []).append(host)
-        ordered = sorted(hosts.items(), key=lambda each: (-len(each[1]), min(each[1])))
-        return [f"{nodeset(some)}: {why}" for why, some in ordered]
+        ordered = sorted(hosts.items(), key=lambda pair: (-len(pair[1]), min(pair[1])))
+        return [f"{nodeset(names)}: {why}" for why, names in ordered]
 
 
 def _about(seconds: float) -> str:

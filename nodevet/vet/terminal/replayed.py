@@ -62,10 +62,10 @@ def tell_left_out(option: str, names: Sequence[str], inventories: Sequence[str])
 def tell_not_asked(option: str, hosts: frozenset[str], names: frozenset[str]) -> None:
     """What baselines name by now, and nobody read then."""
     if hosts:
-        some = ", ".join(map(brief, sorted(names)[:SOME]))
+        few = ", ".join(map(brief, sorted(names)[:SOME]))
         more = f" and {len(names) - SOME} more" if len(names) > SOME else ""
-        then = ", and --save" if option == "--evidence" else ""
+        save = ", and --save" if option == "--evidence" else ""
         say(
             f"{option}: what is saved of {count(len(hosts), 'host')} was read before these "
-            f"baselines named {some}{more}: visit them again with the same -b{then}"
+            f"baselines named {few}{more}: visit them again with the same -b{save}"
         )

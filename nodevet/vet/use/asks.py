@@ -38,31 +38,40 @@ def asks(context: VetContext, *, fixes: bool = False, commands: bool = True) -> 
     Raises AskError if a check or a fix asks for what cannot be asked, for a command that the
     baseline does not allow, or all of them for more than the probe takes.
     """
-    found: dict[str, dict[str, Any]] = {}
+    questions_by_section: dict[str, dict[str, Any]] = {}
     for baseline in context.baselines:
         for wish in baseline.expectations:
             for section, asked in _asked(context.catalog, wish, fixes):
                 if section in RUN and not commands:
                     continue
                 if section in RUN and asked and not baseline.allow_commands:
-                    told = "has commands run, which this baseline does not allow (allow_commands)"
-                    raise AskError(f"{wish.origin}: {wish.check} {told}")
-                questions = [_allowed(section, each, baseline) for each in asked]
-                found.setdefault(section, {}).update({_text(each): each for each in questions})
-    count = sum(map(len, found.values()))
+                    why = "has commands run, which this baseline does not allow (allow_commands)"
+                    raise AskError(f"{wish.origin}: {wish.check} {why}")
+                questions = [_allowed(section, question, baseline) for question in asked]
+                questions_by_section.setdefault(section, {}).update(
+                    {_text(question): question for question in questions}
+                )
+    count = sum(map(len, questions_by_section.values()))
     if count > ASKS:
         raise AskError(
             f"the baselines name {count} kernel parameters, units, files and commands together, "
             f"and the probe reads {ASKS}; judge with fewer at a time (-b)"
         )
-    if sum(len(json.dumps(each)) for asked in found.values() for each in asked.values()) > WHOLE:
+    if (
+        sum(
+            len(json.dumps(each))
+            for asked in questions_by_section.values()
+            for each in asked.values()
+        )
+        > WHOLE
+    ):
         raise AskError(
             f"what the baselines ask for is more than {WHOLE >> 10} KiB; "
             "judge with fewer at a time (-b)"
         )
     return {
         section: tuple(each for _, each in sorted(asked.items()))
-        for section, asked in sorted(found.items())
+        for section, asked in sorted(questions_by_section.items())
     }
 
 
@@ -76,8 +85,8 @@ def asks_each(
 
     @cache
     def of(places: tuple[int, ...]) -> Mapping[str, Asked]:
-        some = replace(context, baselines=tuple(context.baselines[place] for place in places))
-        return asks(some, fixes=fixes, commands=commands)
+        narrowed = replace(context, baselines=tuple(context.baselines[place] for place in places))
+        return asks(narrowed, fixes=fixes, commands=commands)
 
     def asked(host: Host) -> Mapping[str, Asked]:
         chosen = context.chosen is not None
@@ -95,8 +104,12 @@ def _allowed(section: str, asked: str | Question, baseline: Baseline) -> str | Q
     return {**question, "private": True} if baseline.allow_file_text else question
 
 
-def _text(asked: str | Question) -> str:
-    return asked if isinstance(asked, str) else msgspec.json.encode(asked, order="sorted").decode()
+def _text(question: str | Question) -> str:
+    return (
+        question
+        if isinstance(question, str)
+        else msgspec.json.encode(question, order="sorted").decode()
+    )
 
 
 def _asked(catalog: Catalog, wish: Expectation, fixes: bool) -> list[tuple[str, Asked]]:

@@ -62,14 +62,14 @@ def require_accepted(project: Project, *, keeps_runs: bool = False) -> None:
 def open_context(project: Project | Path, names: Sequence[str]) -> VetContext:
     """The baselines to judge by; one named baseline is for every host."""
     catalog, folders = open_project(project)
-    asked = list(names) or candidates(folders)
-    found = load(asked, folders=folders, catalog=catalog)
-    others = () if names else sorted(name for name, _ in available([]) if name not in asked)
+    wanted_names = list(names) or candidates(folders)
+    baselines = load(wanted_names, folders=folders, catalog=catalog)
+    others = () if names else sorted(name for name, _ in available([]) if name not in wanted_names)
     return VetContext(
-        baselines=found,
+        baselines=baselines,
         catalog=catalog,
         today=date.today(),
-        chosen=found[0] if len(names) == 1 else None,
+        chosen=baselines[0] if len(names) == 1 else None,
         shipped=cache(lambda: load(others, catalog=catalog)),
     )
 

@@ -57,9 +57,9 @@ def read_report(path: Path, *, most: float) -> tuple[Any, SavedKind | None, Sequ
     for feature in of_features:
         saved: SavedKind = feature.SAVED
         if saved.kind is kind:
-            found = _parsed(data, saved.parse, path, kind, saved.command)
-            notes = _age(saved.noun, found.started, most) if saved.dated else ()
-            return found, saved, [f"{path}: {note}" for note in notes]
+            document = _parsed(data, saved.parse, path, kind, saved.command)
+            notes = _age(saved.noun, document.started, most) if saved.dated else ()
+            return document, saved, [f"{path}: {note}" for note in notes]
     run, notes = _run(data, path, most)
     return run, None, notes
 
@@ -92,8 +92,8 @@ def _parsed(
     try:
         return parse(data)
     except ReportError as error:
-        told = mistaken(path, kind) or f"{error}; {WRITTEN.format(command)}"
-        raise SavedRunError(f"{path}: {told}") from error
+        why = mistaken(path, kind) or f"{error}; {WRITTEN.format(command)}"
+        raise SavedRunError(f"{path}: {why}") from error
 
 
 def _age(what: str, began: str, most: float) -> Sequence[str]:

@@ -25,18 +25,18 @@ def engine(
     A launcher is its command, or a mapping of `command`, `ssh_config`, `known_hosts` and
     `key_file`; `address` is `local`, `dask://HOST:PORT` or `tls://HOST:PORT`.
     """
-    found = {site: tuple(names) for site, names in sites.items()}
+    sites_of_names = {site: tuple(names) for site, names in sites.items()}
     try:
         if address in (None, "local"):
             if not launchers:
-                if found:
+                if sites_of_names:
                     raise ValueError("sites are given, and no launcher")
                 return None
-            named = tuple(_launcher(name, told) for name, told in launchers.items())
-            return Launchers(named, found)
+            named = tuple(_launcher(name, settings_of) for name, settings_of in launchers.items())
+            return Launchers(named, sites_of_names)
         if launchers:
             raise ValueError("launchers and a Dask pool cannot be used together")
-        return DaskPool(_address(address or ""), found)
+        return DaskPool(_address(address or ""), sites_of_names)
     except ValueError as error:
         raise UserError(str(error)) from error
 
@@ -67,13 +67,17 @@ def _command_of(launcher: LauncherSettings) -> Mapping[str, str]:
     return {key: value for key, value in structs.asdict(launcher).items() if value is not None}
 
 
-def _launcher(name: str, told: str | Mapping[str, str]) -> Launcher:
-    if isinstance(told, str):
-        return launcher(name, told)
+def _launcher(name: str, settings_of: str | Mapping[str, str]) -> Launcher:
+    if isinstance(settings_of, str):
+        return launcher(name, settings_of)
     known = {"command", "ssh_config", "known_hosts", "key_file"}
-    if strange := sorted(set(told) - known):
+    if strange := sorted(set(settings_of) - known):
         raise ValueError(f"launcher {name}: unknown {strange[0]!r}; known are {sorted(known)}")
-    return launcher(name, told.get("command", ""), **{k: told[k] for k in told if k != "command"})
+    return launcher(
+        name,
+        settings_of.get("command", ""),
+        **{k: settings_of[k] for k in settings_of if k != "command"},
+    )
 
 
 def _address(text: str) -> str:

@@ -63,7 +63,7 @@ def recorded_hosts(store: "Store", ref: str, targets: Targets) -> RecordedHosts:
     """
     run = store.run(ref)
     refused = {span.host for span in store.spans(run=run.id, check=HOSTNAME)}
-    kept = [
+    kept_hosts = [
         Host(
             name=visit.host,
             groups=frozenset(visit.groups),
@@ -71,10 +71,10 @@ def recorded_hosts(store: "Store", ref: str, targets: Targets) -> RecordedHosts:
         )
         for visit in store.visits(run.id)
     ]
-    visited = frozenset(host.name for host in kept)
+    visited = frozenset(host.name for host in kept_hosts)
     if not targets:
-        found = targets.limited(kept)
-        hosts = found if targets.expect_hostname else any_hostname(found)
+        hosts_asked = targets.limited(kept_hosts)
+        hosts = hosts_asked if targets.expect_hostname else any_hostname(hosts_asked)
         lost = max(0, run.hosts - len(visited))
         return RecordedHosts(run=run, hosts=hosts, visited=visited, lost=lost)
     hosts = targets.hosts()
@@ -146,12 +146,12 @@ def _judging(asked: RecordedHosts, how: Rejudge) -> Callable[[Sequence[str]], _J
     def judge(names: Sequence[str]) -> _Judged:
         look = RecordedLook(store, asked.run.id) if how.context.since is not None else None
         context = replace(how.context, since=look)
-        found = visits_of(store, asked.run.id, names, sections)
+        recorded_visits = visits_of(store, asked.run.id, names, sections)
         reports = []
         for name in names:
-            visit = found.get(name) or Visit(name, Status.PROBE_FAILED, NOT_VISITED)
-            then = recorded(visit, context)
-            report = judge_visit(visit, hosts[name], context, then, alike=alike).report
+            visit = recorded_visits.get(name) or Visit(name, Status.PROBE_FAILED, NOT_VISITED)
+            earlier = recorded(visit, context)
+            report = judge_visit(visit, hosts[name], context, earlier, alike=alike).report
             reports.append(pack(report))
         return _Judged(tuple(reports), look.by_host if look else {})
 
@@ -171,22 +171,22 @@ def sections_of(
     all of it. What a check of the project's own reads is not known for sure."""
     own = context.catalog.own
     baselines = (*context.baselines, *context.shipped())
-    found = set(ALWAYS)
+    sections = set(ALWAYS)
     for name in {wish.check for baseline in baselines for wish in baseline.expectations}:
         if checks is not None and name not in checks:
             continue
         if name in own:
             return None
-        found |= context.catalog.check(name).sections
-    return frozenset(found)
+        sections |= context.catalog.check(name).sections
+    return frozenset(sections)
 
 
 def visits_of(
     store: "Store", run: str, names: Collection[str], sections: Collection[str] | None
 ) -> dict[str, Visit]:
     """What was recorded of some hosts in a run, as if they had been visited now."""
-    found = store.evidence(run, hosts=names, sections=sections)
-    return {visit.host: visit_of(visit, document) for visit, document in found}
+    evidence = store.evidence(run, hosts=names, sections=sections)
+    return {visit.host: visit_of(visit, document) for visit, document in evidence}
 
 
 def visit_of(visit: RecordedVisit, document: bytes | None) -> Visit:
@@ -207,13 +207,15 @@ class RecordedLook(LastLook):
 
     def read(self, host: str) -> Evidence | str:
         """See LastLook.read. Raises StoreError."""
-        found = self._store.last_evidence(host, before_run=self._before) if self._store else None
-        if found is None:
+        recorded_evidence = (
+            self._store.last_evidence(host, before_run=self._before) if self._store else None
+        )
+        if recorded_evidence is None:
             return NOTHING_BEFORE
         try:
-            return opened(found[1])
+            return opened(recorded_evidence[1])
         except EvidenceError as error:
-            return f"run {found[0].run}: {error}"
+            return f"run {recorded_evidence[0].run}: {error}"
 
     @property
     def by_host(self) -> Mapping[str, tuple[Ignored, ...]]:

@@ -67,12 +67,12 @@ def gate(
     `verdict`: the file that says, while the gate waits, for what. `save` has the visits whose
     results count.
     """
-    hears = listener or VetListener()
+    listener = listener or VetListener()
     known: Mapping[str, str] = {}
 
     def waits(waiting: Waiting) -> None:
         nonlocal known
-        hears.waiting(waiting)
+        listener.waiting(waiting)
         if verdict and waiting.gist != known:
             known = waiting.gist
             with suppress(OSError, FileError):  # it says pending already
@@ -118,8 +118,8 @@ def _try(
                 yield result
                 continue
             early = "" if result is vetted.report else reason(vetted.report, attempts.fail_on)
-            told = reason(result, attempts.fail_on)
-            reasons[one.host] = f"{told}; so far {early}" if early else told
+            why = reason(result, attempts.fail_on)
+            reasons[one.host] = f"{why}; so far {early}" if early else why
         if waiting:
             now = time.monotonic()
             waits(
@@ -139,8 +139,8 @@ def _bounded(options: Options, end: float) -> Options:
     and what one visit may take."""
     if options.engine is None:
         return options
-    left = max(0.0, end - time.monotonic())
-    return replaced(options, within=left + options.deadline)
+    remaining = max(0.0, end - time.monotonic())
+    return replaced(options, within=remaining + options.deadline)
 
 
 def reason(report: HostReport, fail_on: Severity) -> str:
@@ -148,12 +148,12 @@ def reason(report: HostReport, fail_on: Severity) -> str:
     if exit_code([report], fail_on) == 0:
         return ""
     if report.status is not Status.VETTED:
-        told = f"{report.status.value.replace('_', ' ')}: {report.why}"
-        return brief(report.why if report.status is Status.TIMEOUT else told, LONGEST)
+        why = f"{report.status.value.replace('_', ' ')}: {report.why}"
+        return brief(report.why if report.status is Status.TIMEOUT else why, LONGEST)
     run = Run(id="", nodevet="", started="", seconds=0.0, fail_on=fail_on, hosts=(report,))
     rows = [row for row in lines(run) if row.fails]
-    told = "; ".join(f"{row.check}: {row.what}" if row.check else row.what for row in rows[:MOST])
-    return f"{told}; and {len(rows) - MOST} more" if len(rows) > MOST else told
+    why = "; ".join(f"{row.check}: {row.what}" if row.check else row.what for row in rows[:MOST])
+    return f"{why}; and {len(rows) - MOST} more" if len(rows) > MOST else why
 
 
 def settled(vetted: Vetted, settle: float) -> HostReport:
@@ -165,8 +165,8 @@ def settled(vetted: Vetted, settle: float) -> HostReport:
     uptime = identity.uptime_s if identity else None
     if uptime is not None and uptime >= settle:
         return result
-    shown = "unknown" if uptime is None else elapsed(float(round(uptime)))
-    why = f"not settled: up for {shown}, expected {elapsed(settle)}"
+    uptime_text = "unknown" if uptime is None else elapsed(float(round(uptime)))
+    why = f"not settled: up for {uptime_text}, expected {elapsed(settle)}"
     return msgspec.structs.replace(result, status=Status.TIMEOUT, why=why, findings=())
 
 
@@ -204,9 +204,9 @@ def _spare(path: Path) -> None:
     with suppress(OSError):  # it is not there, or no file: see try_out_regular
         data = _data(path)
         if data.strip() and not _is_verdict(data) and recognize(data) is not DocumentKind.RUN:
-            told = mistaken(path) or "this is not a verdict"
+            why = mistaken(path) or "this is not a verdict"
             raise UserError(
-                f"{path}: {told}; --verdict would overwrite it: remove it, or name another file"
+                f"{path}: {why}; --verdict would overwrite it: remove it, or name another file"
             )
 
 

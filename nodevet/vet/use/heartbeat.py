@@ -30,10 +30,10 @@ def beat(path: Path, name: str, values: Mapping[str, float]) -> None:
 def text(name: str, known: Mapping[str, float]) -> str:
     """What the file says of a sweep."""
     rows = []
-    for metric, what in METRICS.items():
+    for metric, help_text in METRICS.items():
         if metric in known:
             full = f"{PREFIX}{metric}"
-            rows += [f"# HELP {full} {what}", f"# TYPE {full} gauge"]
+            rows += [f"# HELP {full} {help_text}", f"# TYPE {full} gauge"]
             rows.append(f'{full}{{sweep="{name}"}} {known[metric]!r}')
     return "\n".join(rows) + "\n"
 

@@ -66,8 +66,8 @@ class LastLook:
 
     def read(self, host: str) -> Evidence | str:
         """What was recorded of a host, or why that cannot be used."""
-        named = (folder / f"{quote(host, safe='')}.json" for folder in self._folders)
-        path = self._files.get(host) or next(filter(os.path.lexists, named), None)
+        paths = (folder / f"{quote(host, safe='')}.json" for folder in self._folders)
+        path = self._files.get(host) or next(filter(os.path.lexists, paths), None)
         if path is None:
             return self._nothing
         try:
@@ -87,12 +87,12 @@ class LastLook:
     def compared(self, host: str, evidence: Evidence, then: Evidence | str) -> Evidence:
         """A host's evidence, to be judged by what came since `then`; unchanged if that cannot be
         told, which is kept in `ignored`."""
-        found = then if isinstance(then, str) else compared(evidence, then)
-        if isinstance(found, str):
-            self._ignored[host] = (Ignored(found),)
+        since_then = then if isinstance(then, str) else compared(evidence, then)
+        if isinstance(since_then, str):
+            self._ignored[host] = (Ignored(since_then),)
             return evidence
-        self._ignored[host] = tuple(_left_out(found))
-        return found
+        self._ignored[host] = tuple(_left_out(since_then))
+        return since_then
 
     @property
     def expected(self) -> str:
@@ -102,11 +102,11 @@ class LastLook:
     @property
     def ignored(self) -> Mapping[Ignored, tuple[str, ...]]:
         """The hosts by reason."""
-        found: dict[Ignored, list[str]] = {}
+        hosts_by_reason: dict[Ignored, list[str]] = {}
         for host, reasons in self._ignored.items():
             for reason in reasons:
-                found.setdefault(reason, []).append(host)
-        return {reason: tuple(hosts) for reason, hosts in found.items()}
+                hosts_by_reason.setdefault(reason, []).append(host)
+        return {reason: tuple(hosts) for reason, hosts in hosts_by_reason.items()}
 
     def not_compared(self) -> Iterator[str]:
         """One line for each reason why hosts are judged as without a last look, the most frequent
@@ -140,8 +140,8 @@ class StoredLook(LastLook):
         from nodevet.store import StoreError
 
         try:
-            found = self._store.last_evidence(host, series=self._series, reported=True)
-            return opened(found[1]) if found else self._nothing
+            recorded_evidence = self._store.last_evidence(host, series=self._series, reported=True)
+            return opened(recorded_evidence[1]) if recorded_evidence else self._nothing
         except StoreError as error:
             return f"the store cannot be read: {error}"
         except EvidenceError as error:

@@ -35,15 +35,17 @@ def narrowed(context: VetContext, only: Sequence[str], skip: Sequence[str]) -> V
 
 def _without(baseline: Baseline, only: Sequence[str], skip: Sequence[str]) -> Baseline:
     expected = tuple(
-        each
-        for each in baseline.expectations
-        if each.check not in skip and (not only or each.check in only)
+        expectation
+        for expectation in baseline.expectations
+        if expectation.check not in skip and (not only or expectation.check in only)
     )
     return replace(baseline, expectations=expected)
 
 
 def _require_expected(baselines: Sequence[Baseline], names: Sequence[str], option: str) -> None:
-    known = sorted({each.check for baseline in baselines for each in baseline.expectations})
+    known = sorted(
+        {expectation.check for baseline in baselines for expectation in baseline.expectations}
+    )
     for name in names:
         if name not in known:
             hint = did_you_mean(name, known, "`nodevet list checks` names all checks")

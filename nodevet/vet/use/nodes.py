@@ -26,8 +26,8 @@ def visited(hosts: Sequence[Host], options: Options, done: Callable[[], None]) -
     """Read them now; `done` is called after each. Raises KeyboardInterrupt."""
 
     def visits() -> Iterable[Visit]:
-        with closing(visit(hosts, options)) as found:
-            for one in found:
+        with closing(visit(hosts, options)) as visits:
+            for one in visits:
                 done()
                 yield one
 

@@ -47,20 +47,20 @@ def message(run: Run, name: str, wanted: Wanted) -> Notice | None:
     news = run.news
     if not news:
         return None
-    suspected = {check for each in news.suspicions for check in each.checks or ("",)}
-    rows = [sentence(each) for each in news.suspicions]
-    begun = [*_begun(run, news, wanted, suspected)] if wanted.new else []
-    over = [*_over(news, wanted)] if wanted.fixed else []
-    if not rows and not begun and not over:
+    suspected = {check for suspicion in news.suspicions for check in suspicion.checks or ("",)}
+    rows = [sentence(suspicion) for suspicion in news.suspicions]
+    new = [*_begun(run, news, wanted, suspected)] if wanted.new else []
+    ended = [*_over(news, wanted)] if wanted.fixed else []
+    if not rows and not new and not ended:
         return None
-    rows += [*begun, *over]
-    found = totals(run)
-    told = ", ".join(f"{number:,} {word}" for word, number in found.told)
-    heads = [f"{len(begun):,} new" if begun else "", f"{len(over):,} fixed" if over else ""]
+    rows += [*new, *ended]
+    run_totals = totals(run)
+    counts = ", ".join(f"{number:,} {word}" for word, number in run_totals.told)
+    heads = [f"{len(new):,} new" if new else "", f"{len(ended):,} fixed" if ended else ""]
     heads.insert(0, "SUSPICIOUS" if news.suspicions else "")
     title = f"nodevet {plain(name)}: {', '.join(filter(None, heads))}"
     end = [
-        f"{count(len(run.hosts), 'host')}: {told}",
+        f"{count(len(run.hosts), 'host')}: {counts}",
         *([plain(wanted.link)] if wanted.link else []),
     ]
     return Notice(title=brief(title, 200), body=_bounded(rows, end, wanted.length))
@@ -69,24 +69,24 @@ def message(run: Run, name: str, wanted: Wanted) -> Notice | None:
 def _bounded(rows: Sequence[str], end: Sequence[str], length: int) -> str:
     """As many lines as have room, how many are left out, and the end."""
     room = length - sum(len(row) + 1 for row in end) - 40
-    kept: list[str] = []
+    lines_kept: list[str] = []
     for row in rows:
         if room < len(row) + 1:
             break
-        kept.append(row)
+        lines_kept.append(row)
         room -= len(row) + 1
-    if left := len(rows) - len(kept):
-        kept.append(f"and {count(left, 'line')} more, in the reports")
-    return "\n".join([*kept, *end])[:length]
+    if left := len(rows) - len(lines_kept):
+        lines_kept.append(f"and {count(left, 'line')} more, in the reports")
+    return "\n".join([*lines_kept, *end])[:length]
 
 
 def _begun(run: Run, news: RunNews, wanted: Wanted, suspected: set[str]) -> Iterator[str]:
     """The faults that are new, each with the hosts on which it is."""
     fresh: dict[str, set[int]] = {}
-    for each in news.standing:
-        counts = each.place < 0 or each.severity.rank >= wanted.severity.rank
-        if each.new and counts and each.check not in suspected:
-            fresh.setdefault(each.host, set()).add(each.place)
+    for trouble in news.standing:
+        counts = trouble.place < 0 or trouble.severity.rank >= wanted.severity.rank
+        if trouble.new and counts and trouble.check not in suspected:
+            fresh.setdefault(trouble.host, set()).add(trouble.place)
     hosts = [
         _only(run.hosts[place], fresh[summary.host])
         for place, summary in enumerate(run.summaries)
@@ -97,7 +97,7 @@ def _begun(run: Run, news: RunNews, wanted: Wanted, suspected: set[str]) -> Iter
 
 
 def _only(report: HostReport, places: set[int]) -> HostReport:
-    kept = tuple(each for place, each in enumerate(report.findings) if place in places)
+    kept = tuple(host for place, host in enumerate(report.findings) if place in places)
     return structs.replace(report, findings=kept)
 
 
@@ -110,11 +110,11 @@ def _row(word: str, line: Line) -> str:
 def _over(news: RunNews, wanted: Wanted) -> Iterator[str]:
     groups: dict[tuple[str, str, str], list[str]] = {}
     for word, ended in (("FIXED", fixed(news)), ("RESOLVED", resolved(news))):
-        for each in ended:
-            if each.severity.rank >= wanted.severity.rank and not each.began:
-                groups.setdefault((word, each.check, each.what), []).append(each.host)
-    for each in again(news):
-        groups.setdefault(("VETTED AGAIN", "", f"was: {each.what}"), []).append(each.host)
+        for end in ended:
+            if end.severity.rank >= wanted.severity.rank and not end.began:
+                groups.setdefault((word, end.check, end.what), []).append(end.host)
+    for end in again(news):
+        groups.setdefault(("VETTED AGAIN", "", f"was: {end.what}"), []).append(end.host)
     for (told, check, what), hosts in groups.items():
         where = brief(nodeset(list(dict.fromkeys(hosts))), HOSTS)
         yield " ".join(filter(None, (told, brief(check, WHAT), brief(what, WHAT), where)))
@@ -123,13 +123,13 @@ def _over(news: RunNews, wanted: Wanted) -> Iterator[str]:
 def addresses(urls: Sequence[str], folder: Path) -> tuple[str, ...]:
     """The addresses; those that are in the environment or in a file are read. Raises UserError,
     which repeats none of them."""
-    found: list[str] = []
+    urls_found: list[str] = []
     for number, url in enumerate(urls, 1):
         if url.startswith(ENV):
             name = url.removeprefix(ENV)
             if not (text := os.environ.get(name, "")).strip():
                 raise UserError(f"notify: the environment has no {plain(name)}")
-            found += text.split()
+            urls_found += text.split()
         elif url.startswith(FILE) and not url.startswith("file://"):
             path = folder / url.removeprefix(FILE)
             try:
@@ -138,22 +138,22 @@ def addresses(urls: Sequence[str], folder: Path) -> tuple[str, ...]:
                 why = getattr(error, "strerror", None) or "it is not text"
                 raise UserError(f"notify: {path}: cannot be read: {why}") from error
             rows = (row.strip() for row in text.splitlines())
-            found += [row for row in rows if row and not row.startswith("#")]
+            urls_found += [row for row in rows if row and not row.startswith("#")]
         else:
-            found.append(url)
-        if "://" not in (found[-1] if found else ""):
+            urls_found.append(url)
+        if "://" not in (urls_found[-1] if urls_found else ""):
             raise UserError(f"notify: address {number} is not an Apprise URL such as mailto://…")
-    return tuple(found)
+    return tuple(urls_found)
 
 
-def notify(urls: Sequence[str], told: Notice) -> tuple[str, ...]:
+def notify(urls: Sequence[str], notice: Notice) -> tuple[str, ...]:
     """Tell everyone; who could not be told, as `2 (slack)`. An address is never repeated."""
     failed: dict[int, str] = {}
     left = dict(enumerate(urls, 1))
 
     def run() -> None:
         for number, url in enumerate(urls, 1):
-            why = _send(url, told)
+            why = _send(url, notice)
             left.pop(number, None)
             if why:
                 failed[number] = why
@@ -174,7 +174,7 @@ def _kind(url: str) -> str:
     return kind if kind.isalnum() and len(kind) < 20 else "?"
 
 
-def _send(url: str, told: Notice) -> str:
+def _send(url: str, notice: Notice) -> str:
     """Why it could not be sent; empty if it was."""
     try:
         import apprise
@@ -186,7 +186,7 @@ def _send(url: str, told: Notice) -> str:
         if not service.add(url):
             return "Apprise does not know such an address"
         sent = service.notify(
-            title=told.title, body=told.body, body_format=apprise.NotifyFormat.TEXT
+            title=notice.title, body=notice.body, body_format=apprise.NotifyFormat.TEXT
         )
     except Exception as error:  # of a plug-in: its text may hold the address
         return f"it failed: {type(error).__name__}"

@@ -44,7 +44,7 @@ def fleet_options(
     the probe for; `fixes`: and what the fixes of their checks ask for; `commands`: and what they
     have run. `choosing`: each host has its baseline chosen from these, and is asked for those alone
     that may fit it. `engine`: see nodevet.vet.use.engine. Raises AskError and UserError."""
-    told = {"fixes": fixes, "commands": commands}
+    wishes = {"fixes": fixes, "commands": commands}
     return Options(
         parallel=parallel,
         connect_timeout=connect_timeout,
@@ -58,6 +58,6 @@ def fleet_options(
         engine=engine,
         second_try=second_try,
         within=within,
-        asks=asks(context, **told) if context and not choosing else {},
-        asks_each=asks_each(context, **told) if context and choosing else None,
+        asks=asks(context, **wishes) if context and not choosing else {},
+        asks_each=asks_each(context, **wishes) if context and choosing else None,
     )

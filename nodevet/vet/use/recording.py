@@ -99,8 +99,8 @@ class Recording(VetListener):
         try:
             self._before = before(self._store, self._series, whole=self._whole, run=run)
             if self._recorder is None:
-                begun = _recorded(run, self._series, len(hosts))
-                self._recorder = self._store.begin(begun, alone=self._alone)
+                run_begun = _recorded(run, self._series, len(hosts))
+                self._recorder = self._store.begin(run_begun, alone=self._alone)
             self._recorder.expect(hosts)
             threading.Thread(target=self._live, daemon=True).start()
         except StoreHeldError:
@@ -147,7 +147,7 @@ class Recording(VetListener):
     def ended(self, run: Run) -> None:
         self._over.set()
         run = self._whole_run(run)
-        self.run = run = run if self.broken else self._told(run)
+        self.run = run = run if self.broken else self._with_news(run)
         if self._recorder is not None:
             self._recorder.finish(_recorded(run, self._series, len(run.hosts), ended=True))
             self.broken = self.broken or self._recorder.broken
@@ -172,23 +172,23 @@ class Recording(VetListener):
             hosts=(*self._done, *run.hosts),
         )
 
-    def _told(self, run: Run) -> Run:
+    def _with_news(self, run: Run) -> Run:
         """With what is new in it. What could not be recorded is not held against what was."""
         from nodevet.store.errors import StoreError
 
         earlier = self._earlier.news if self._earlier else ()
-        told = (*earlier, *self._news.values())
+        news_of_hosts = (*earlier, *self._news.values())
         before = self._before
         if before.id:
             try:
-                over = meanwhile(self._store, before, run) if self._series else []
-                before = self._reported(told, over)
-                told = tuple(_with_meanwhile(told, over, run, before))
+                spans = meanwhile(self._store, before, run) if self._series else []
+                before = self._reported(news_of_hosts, spans)
+                news_of_hosts = tuple(_with_meanwhile(news_of_hosts, spans, run, before))
             except StoreError as error:
                 self.broken = error
-        news = news_of(run, told, before)
+        news = news_of(run, news_of_hosts, before)
         if self._budget is not None:
-            found = suspicions(
+            suspected = suspicions(
                 run,
                 news,
                 self._before,
@@ -196,14 +196,16 @@ class Recording(VetListener):
                 least=self._budget.hosts,
                 addresses=self._addresses,
             )
-            news = structs.replace(news, suspicions=found)
+            news = structs.replace(news, suspicions=suspected)
         return structs.replace(run, news=news)
 
-    def _reported(self, found: Iterable[HostNews], over: Iterable[FindingSpan]) -> Before:
+    def _reported(self, news_of_hosts: Iterable[HostNews], spans: Iterable[FindingSpan]) -> Before:
         """The run before, with when each host in trouble was reported last: that may have been in
         another one. Raises StoreError."""
-        asked = {each.host for each in found if each.findings} | {span.host for span in over}
-        seen = self._store.reported(sorted(asked), series=self._series or None)
+        hosts = {news.host for news in news_of_hosts if news.findings} | {
+            span.host for span in spans
+        }
+        seen = self._store.reported(sorted(hosts), series=self._series or None)
         return structs.replace(self._before, seen=seen)
 
 
@@ -222,21 +224,21 @@ def meanwhile(store: "Store", before: Before, run: Run) -> list[FindingSpan]:
 
 
 def _with_meanwhile(
-    found: Iterable[HostNews], over: Iterable[FindingSpan], run: Run, before: Before
+    news_of_hosts: Iterable[HostNews], spans: Iterable[FindingSpan], run: Run, before: Before
 ) -> Iterator[HostNews]:
     """With what was so in the sweep before, and was seen to have ended by a check by hand since."""
     ended: dict[tuple[str, str], list[FindingSpan]] = {}
-    for span in over:
+    for span in spans:
         if span.since_visit <= before.seen.get(span.host, 0) < (span.ended_visit or 0):
             ended.setdefault((span.host, span.baseline), []).append(span)
     places = {summary.host: place for place, summary in enumerate(run.summaries)} if ended else {}
-    for news in found:
+    for news in news_of_hosts:
         place = places.get(news.host)
         report = run.hosts[place] if place is not None else None
         past = ended.get((news.host, report.baseline), []) if report else []
         if report is not None and report.status is Status.VETTED and past:
-            now = {each.key for each in report.findings if each.verdict in TROUBLE}
-            now |= {each.key for each in news.findings}
+            now = {finding.key for finding in report.findings if finding.verdict in TROUBLE}
+            now |= {finding.key for finding in news.findings}
             fixed = tuple(ended_news(span) for span in past if span.key not in now)
             yield structs.replace(news, findings=(*news.findings, *fixed))
         else:

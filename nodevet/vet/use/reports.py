@@ -127,8 +127,8 @@ class Reports:
             lines = [f"{what}: cannot be written: {why}" for what, why in self._lost.items()]
             rest = len(lines) - MOST_LINES + 1
             few = len(lines) < MOST_LINES
-            shown = lines if few else [*lines[: MOST_LINES - 1], f"and {rest} more"]
-            raise UserError("\n".join(shown))
+            texts = lines if few else [*lines[: MOST_LINES - 1], f"and {rest} more"]
+            raise UserError("\n".join(texts))
 
     def give_up(self, sink: Sink, error: OSError) -> None:
         """Remember that a report is lost."""

@@ -25,10 +25,10 @@ LOOKED = 50  # runs
 def resumed(store: "Store", ref: str, context: VetContext, hosts: Sequence[Host]) -> TakenUp:
     """Take up a run again. Raises UserError if there is none to go on with, and StoreError."""
     if ref == LAST:
-        found = [run for run in store.runs(limit=LOOKED) if run.state is not RunState.COMPLETE]
-        if not found:
+        unfinished = [run for run in store.runs(limit=LOOKED) if run.state is not RunState.COMPLETE]
+        if not unfinished:
             raise UserError("--resume: every recorded run is complete; `nodevet runs` lists them")
-        ref = found[0].id
+        ref = unfinished[0].id
     recorded = store.run(ref)
     _same_hosts(store, recorded, hosts)
     recorder, done = store.resume(recorded.id)
@@ -81,7 +81,7 @@ def _news(store: "Store", run: str, report: HostReport) -> HostNews:
     visits = store.visits_of(report.host, limit=2)
     before = next((visit.run for visit in visits if visit.run != run), None)
     now = list(store.spans(host=report.host, run=run))
-    then = [
+    spans = [
         span
         for span in store.spans(host=report.host)
         if before is not None and span.end is not None and span.last.run == before
@@ -89,8 +89,8 @@ def _news(store: "Store", run: str, report: HostReport) -> HostNews:
     return HostNews(
         host=report.host,
         first=before is None,
-        replaced=any(span.end is SpanEnd.REPLACED for span in then),
-        findings=(*_standing(now, report, run), *_ended(then, now)),
+        replaced=any(span.end is SpanEnd.REPLACED for span in spans),
+        findings=(*_standing(now, report, run), *_ended(spans, now)),
     )
 
 

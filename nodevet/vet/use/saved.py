@@ -53,7 +53,7 @@ def read_saved(paths: Sequence[Path], targets: Targets) -> Replay:
     A host of which nothing is saved has no evidence; one whose file cannot be read, or that has
     two, is unreadable. Raises SavedEvidenceError.
     """
-    kept: dict[str, Host] = {}
+    hosts_kept: dict[str, Host] = {}
     where: dict[str, Path | Visit] = {}
     files: dict[str, Path] = {}
     for file in saved_files(paths):
@@ -64,9 +64,9 @@ def read_saved(paths: Sequence[Path], targets: Targets) -> Replay:
             )
         readable = visit.status is not Status.UNREADABLE and file.is_file()
         where[host.name] = file if readable else visit
-        kept[host.name], files[host.name] = host, file
+        hosts_kept[host.name], files[host.name] = host, file
     if not targets:
-        saved = targets.limited(kept.values())
+        saved = targets.limited(hosts_kept.values())
         hosts = saved if targets.expect_hostname else any_hostname(saved)
         return Replay(hosts=hosts, where=where)
     hosts = targets.hosts()
@@ -217,8 +217,8 @@ def read_visit(path: Path) -> tuple[Visit, Host]:
         check_envelope(text)
     except EvidenceError as error:
         wrong = mistaken(path, DocumentKind.EVIDENCE)
-        told = wrong or f"{error}; `nodevet check --save DIR` writes it"
-        raise SavedEvidenceError(f"{path}: {told}") from error
+        why = wrong or f"{error}; `nodevet check --save DIR` writes it"
+        raise SavedEvidenceError(f"{path}: {why}") from error
     name = _host_of_file(path)
     return Visit(name, Status.VETTED, "", text, 0.0), Host(name=name, expect_hostname=False)
 

@@ -54,11 +54,11 @@ def open_history(url: str | None, *, fixes: bool = False) -> Iterator["Store"]:
     from nodevet.store import open_store
     from nodevet.store.engine import default_url, is_there, parsed, shown
 
-    asked = read_from(url) or default_url()
-    place = parsed(asked)
+    url_asked = read_from(url) or default_url()
+    place = parsed(url_asked)
     if place.drivername == "sqlite" and not is_there(place):
         raise NothingRecordedError(shown(place))
-    with open_store(asked, create=False) as store:
+    with open_store(url_asked, create=False) as store:
         if not store.runs(limit=1) and not (fixes and (store.fix_runs(limit=1) or store.plans())):
             raise NothingRecordedError(store.name)
         yield store
@@ -66,10 +66,10 @@ def open_history(url: str | None, *, fixes: bool = False) -> Iterator["Store"]:
 
 def read_from(option: str | None) -> str | None:
     """The URL of the store that is meant; None: the user's own. Raises NoHistoryError."""
-    asked = named(option) or settings().store_url
-    if asked == NONE:
+    url = named(option) or settings().store_url
+    if url == NONE:
         raise NoHistoryError("--store none: no history is kept, so there is none to read")
-    return asked
+    return url
 
 
 @contextmanager

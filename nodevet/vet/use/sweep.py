@@ -127,8 +127,8 @@ def _delete_old_evidence(order: SweepOrder, listener: VetListener) -> None:
 
     if order.retention is None or order.store is None:
         return
-    kept = order.retention
-    policy = Retention(daily=kept.daily, weekly=kept.weekly, monthly=kept.monthly)
+    retention = order.retention
+    policy = Retention(daily=retention.daily, weekly=retention.weekly, monthly=retention.monthly)
     try:
         with open_store(order.store or None) as store:
             store.prune(policy)

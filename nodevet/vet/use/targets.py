@@ -47,16 +47,16 @@ class Targets(Struct, frozen=True, kw_only=True):
         """Those of these hosts that the limit leaves. Raises InventoryError."""
         from nodevet.inventory import limited
 
-        found = tuple(hosts)
-        return limited(found, self.limit) if self.limit else found
+        unique = tuple(hosts)
+        return limited(unique, self.limit) if self.limit else unique
 
     def strangers(self, names: Iterable[str], hosts: Iterable[Host]) -> list[str]:
         """The names that are neither among these hosts nor anywhere in the inventories."""
-        left = sorted(set(names) - {host.name for host in hosts})
-        if left and self.inventories:
+        unknown = sorted(set(names) - {host.name for host in hosts})
+        if unknown and self.inventories:
             known = {host.name for host in Targets(inventories=self.inventories).hosts()}
-            left = [name for name in left if name not in known]
-        return left
+            unknown = [name for name in unknown if name not in known]
+        return unknown
 
 
 def any_hostname(hosts: Iterable[Host]) -> tuple[Host, ...]:

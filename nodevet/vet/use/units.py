@@ -66,6 +66,6 @@ def _escaped(text: str) -> str:
 
 def _quoted(text: str) -> str:
     """One word of a command line of systemd's."""
-    plain = all(each.isalnum() or each in "/._-+:@=," for each in text)
+    plain = all(char.isalnum() or char in "/._-+:@=," for char in text)
     escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("$", "$$")
     return _escaped(text if plain else f'"{escaped}"')

@@ -44,8 +44,8 @@ def vet(
 ) -> Run:
     """Visit the hosts and judge each as it comes in. A KeyboardInterrupt ends the run early."""
     by_name = {host.name: host for host in hosts}
-    found = reports(visit(hosts, options), by_name, context, save)
-    return collect(hosts, found, context, fail_on=fail_on, listener=listener)
+    host_reports = reports(visit(hosts, options), by_name, context, save)
+    return collect(hosts, host_reports, context, fail_on=fail_on, listener=listener)
 
 
 def vet_saved(
@@ -57,8 +57,8 @@ def vet_saved(
     listener: VetListener | None = None,
 ) -> Run:
     """Judge visits that were saved earlier, of these hosts; none is visited."""
-    found = reports(iter(visits), {host.name: host for host in hosts}, context)
-    return collect(hosts, found, context, fail_on=fail_on, replayed=True, listener=listener)
+    host_reports = reports(iter(visits), {host.name: host for host in hosts}, context)
+    return collect(hosts, host_reports, context, fail_on=fail_on, replayed=True, listener=listener)
 
 
 def collect(
@@ -75,7 +75,7 @@ def collect(
 
     `interrupted`: so was the run of which it is.
     """
-    hears = listener or VetListener()
+    listener = listener or VetListener()
     started, clock = datetime.now().astimezone(), time.monotonic()
     run_id = new_run_id(started)
     done = PackedHosts()
@@ -98,32 +98,32 @@ def collect(
     def take(*hosts: HostReport) -> None:
         for host in hosts:
             done.put(host)
-            hears.took(host)
+            listener.took(host)
 
-    hears.began(result(), tuple(host.name for host in hosts))
+    listener.began(result(), tuple(host.name for host in hosts))
     if len(hosts) > FEW:
         gc.freeze()  # what is there stays: looking for garbage in it takes longer than to judge
     try:
         with closing(reports):
-            hears.visiting()
-            for each in reports:
-                if isinstance(each, HostReport):
-                    take(each)
-                    hears.advanced(each.host)
+            listener.visiting()
+            for report in reports:
+                if isinstance(report, HostReport):
+                    take(report)
+                    listener.advanced(report.host)
                     continue
-                done.keep(each)
-                hears.took_packed(partial(done.whole, each))
-                hears.advanced(each.summary.host)
-        hears.visited()
+                done.keep(report)
+                listener.took_packed(partial(done.whole, report))
+                listener.advanced(report.summary.host)
+        listener.visited()
     except KeyboardInterrupt:
         interrupted = True
-        hears.visited()
+        listener.visited()
     take(*told_apart(done.summaries, done.get))
     take(*missing(hosts, frozenset(done.names)))
     run = result()
     if run.exit_code and not replayed and any(host.local for host in hosts):
         last_verdict.forget()
-    hears.ended(run)
+    listener.ended(run)
     return run
 
 
@@ -152,7 +152,7 @@ def judge_visit(
     visit: Visit,
     host: Host,
     context: VetContext,
-    then: Evidence | str = "",
+    earlier: Evidence | str = "",
     *,
     alike: LastFew | None = None,
 ) -> Vetted:
@@ -177,20 +177,20 @@ def judge_visit(
         failed = msgspec.structs.replace(blank, status=Status.PROBE_FAILED, why=str(error))
         return Vetted(report=failed)
     if context.since is not None:
-        evidence = context.since.compared(visit.host, evidence, then)
+        evidence = context.since.compared(visit.host, evidence, earlier)
     return Vetted(report=_judged(evidence, blank, host, context), evidence=evidence)
 
 
 def _judged(evidence: Evidence, blank: HostReport, host: Host, context: VetContext) -> HostReport:
     data = evidence[HostInfo].data
-    named = judge_hostname(host, evidence)
+    hostname_finding = judge_hostname(host, evidence)
     known = msgspec.structs.replace(
         blank,
         machine_id=data.machine_id if data else None,
         boot_id=data.boot_id if data else None,
         gpu_uuids=own_gpus(evidence) or msgspec.UNSET,
         clock=age.instant(data.clock_s if data else None),
-        findings=(named,) if named else (),
+        findings=(hostname_finding,) if hostname_finding else (),
         facts=facts_of(evidence),
     )
     if context.age and (why := _too_old(known, context.age)):
@@ -199,9 +199,9 @@ def _judged(evidence: Evidence, blank: HostReport, host: Host, context: VetConte
     baseline = context.chosen or choose(context.baselines, evidence, host)
     if isinstance(baseline, str):
         least = _stand_in(evidence, host, context)
-        told = f"; until then judged by the shipped {least.name}" if least else ""
+        stand_in = f"; until then judged by the shipped {least.name}" if least else ""
         advice = _what_to_judge_by(least, host)
-        none = unknown(why=baseline + told, check=CHECK, advice=advice)
+        none = unknown(why=baseline + stand_in, check=CHECK, advice=advice)
         known = msgspec.structs.replace(known, findings=(*known.findings, none))
         if least is None:
             return known
@@ -232,9 +232,9 @@ def _stand_in(evidence: Evidence, host: Host, context: VetContext) -> Baseline |
     It stays unknown which one would be right: the host does not come to ok by it.
     """
     if none_fits(context.baselines, evidence, host):
-        found = choose(context.shipped(), evidence, host)
-        if isinstance(found, Baseline):
-            return found
+        baseline = choose(context.shipped(), evidence, host)
+        if isinstance(baseline, Baseline):
+            return baseline
     if not host.local:
         return None
     every = (*context.baselines, *context.shipped())
@@ -260,8 +260,8 @@ def reports(
     save: Save | None = None,
 ) -> Generator[HostReport]:
     """The report of every visit as it comes in; see `vetted`."""
-    with closing(vetted(visits, hosts, context, save)) as found:
-        for one in found:
+    with closing(vetted(visits, hosts, context, save)) as hosts_vetted:
+        for one in hosts_vetted:
             yield one.report
 
 
@@ -276,19 +276,19 @@ def vetted(
     Hosts that the run did not get to are saved as that, or what an earlier run saved of
     them would be taken for theirs.
     """
-    left = dict(hosts)
+    unvisited = dict(hosts)
     try:
         for visit in visits:
-            host = left.pop(visit.host)
-            then = recorded(visit, context)  # before `save` replaces its file
+            host = unvisited.pop(visit.host)
+            earlier = recorded(visit, context)  # before `save` replaces its file
             if save is not None:
                 save(visit, host)
-            yield judge_visit(visit, host, context, then)
+            yield judge_visit(visit, host, context, earlier)
     finally:
         if isinstance(visits, Generator):
             visits.close()
         if save is not None:
-            for host in left.values():
+            for host in unvisited.values():
                 save(Visit(host.name, Status.INTERRUPTED, NOT_REACHED), host)
 
 
