@@ -40,7 +40,7 @@ class Commands(click.Group):
         return found.load(module)
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """The commands first, which is what the help of `nodevet` is asked for."""
+        """The commands first: that is what most people look for."""
         self.format_commands(ctx, formatter)
         click.Command.format_options(self, ctx, formatter)
 

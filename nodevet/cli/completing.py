@@ -1,4 +1,4 @@
-"""How a shell completes a command line: what options and arguments offer, and the scripts.
+"""Shell completion: values of options and arguments, and the scripts.
 
 The callbacks are for `shell_complete=`. They may fail: `answer` then offers nothing.
 """
@@ -31,7 +31,7 @@ Complete = Callable[[click.Context, click.Parameter, str], Items]
 
 
 def names(find: Callable[[Path], Iterable[Suggestion]]) -> Complete:
-    """Completes what there is in the project."""
+    """Completes names that the project has."""
 
     def complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> Items:
         project = ctx.params.get("project")
@@ -166,7 +166,7 @@ def script(shell: str, program: click.Command) -> str:
 
 
 def answer(program: click.Command, instruction: str) -> None:
-    """Print what a shell asks for. Never an error: a shell shows it amid the line that is typed."""
+    """Print what a shell asks for. Never an error: a shell would show it within the typed line."""
     shell, _, request = instruction.partition("_")
     if shell not in SHELLS or request != "complete":
         return

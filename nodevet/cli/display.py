@@ -1,7 +1,7 @@
-"""How output is drawn: in colour or not, how wide, and how much of it. Decided here, once.
+"""Colour, width and amount of output, decided once, here.
 
-A command takes `@display_options()` and gets one argument more, `display`. Imported by every
-`--help`: it costs nothing.
+A command takes `@display_options()` and gets one more argument, `display`. Every `--help` imports
+this, so it must be cheap.
 """
 
 import os
@@ -23,14 +23,14 @@ ADVICE = "In a table, tell in full what to do, below each kind of difference."
 
 
 class Screen(NamedTuple):
-    """What a stream can show."""
+    """Colour and width of a stream."""
 
     colour: bool = False
     width: int | None = None  # columns; None: lines may be as long as they need to be
 
 
 class Display(NamedTuple):
-    """How a command shows what it has to say."""
+    """How a command shows its output."""
 
     out: Screen = Screen()  # standard output
     err: Screen = Screen()  # standard error
@@ -78,13 +78,13 @@ def display_options(quiet: str = "", advice: str = "") -> Callable[[Any], Any]:
 
 
 def display_of(color: str = "auto", *, quiet: bool = False, advice: bool = False) -> Display:
-    """How the process's own standard streams are drawn."""
+    """The display of this process."""
     out, err = (screen(stream, color, os.environ) for stream in (sys.stdout, sys.stderr))
     return Display(out=out, err=err, quiet=quiet, advice=advice)
 
 
 def screen(stream: IO[str], color: str, environment: Mapping[str, str]) -> Screen:
-    """What this stream can show. A pipe has no width, and no colour unless that is asked for."""
+    """The screen of this stream. A pipe has no width, and no colour unless the user asks for it."""
     terminal = stream.isatty()
     chosen = {"always": True, "never": False}.get(color)
     return Screen(
@@ -110,7 +110,7 @@ def _columns(environment: Mapping[str, str]) -> int | None:
 
 
 def _width_of(stream: IO[str]) -> int:
-    """Of a terminal; one that does not know how wide it is, a serial console, has 80 columns."""
+    """The width of a terminal; 80 columns if it does not know, like a serial console."""
     try:
         return os.get_terminal_size(stream.fileno()).columns or 80
     except (OSError, ValueError):

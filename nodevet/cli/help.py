@@ -1,10 +1,10 @@
-"""What each command says of itself, beside its options: its group, its examples.
+"""Group and examples of each command, for its help.
 
     @click.command("check", cls=Command, group="Vet", order=1, examples=(
         ("This machine", "nodevet check @local"),
     ))
 
-Commands of other distributions need none of it: they are listed under "Tools".
+Commands of other distributions may leave it out: `nodevet --help` lists them under "Tools".
 """
 
 import re
@@ -104,7 +104,7 @@ def headed(command: click.Command, ctx: click.Context) -> dict[str, list[tuple[s
 
 
 def grouped(commands: dict[str, click.Command]) -> dict[str, list[str]]:
-    """The names of commands by their groups, each in its order; a group without any is left out."""
+    """The names of commands by group, in their order; empty groups are left out."""
     places = {
         name: getattr(command, "place", ("Tools", LAST)) for name, command in commands.items()
     }

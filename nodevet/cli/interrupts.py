@@ -1,4 +1,4 @@
-"""Interrupts at the end of a run: what goes to files is written first."""
+"""Hold interrupts at the end of a run until its files are written."""
 
 import signal
 from types import FrameType
@@ -8,9 +8,9 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Interrupts:
-    """From `hold` to `release` the first interrupt waits; a second one is carried out at once.
+    """From `hold` to `release` the first interrupt waits; a second one acts at once.
 
-    A lost terminal is told twice, by the shell and by the kernel, and counts as one.
+    The shell and the kernel both report a lost terminal; that counts as one interrupt.
     """
 
     def __init__(self) -> None:

@@ -1,7 +1,7 @@
-"""What goes on, on standard error: live on a terminal, else line by line.
+"""Progress on standard error: live on a terminal, else line by line.
 
-What is told is put into a queue, and a thread of its own writes: a terminal that is stopped, a pipe
-that nothing reads from, and what is gone, hold up nothing and end nothing.
+Events go into a queue, and a thread of its own writes them: a stopped terminal, a full pipe or a
+closed stream neither delays nor ends the work.
 """
 
 import os
@@ -31,12 +31,12 @@ class Said(NamedTuple):
 
 
 class Board(Protocol):
-    """What was told so far, in lines. Times are seconds of `time.monotonic`."""
+    """The state of the events so far, as lines. Times are seconds of `time.monotonic`."""
 
     def take(self, event: Any, now: float) -> None: ...
 
     def said(self, event: Any, *, terminal: bool) -> Said | None:
-        """What is said for good of an event that was taken."""
+        """A permanent line for an event, or None."""
 
     @property
     def waiting(self) -> bool:
@@ -45,7 +45,7 @@ class Board(Protocol):
     def head(self, now: float) -> str: ...
 
     def rows(self, now: float, most: int) -> list[str]:
-        """What stands below the head on a terminal."""
+        """The rows below the head on a terminal."""
 
     def pulse(self, now: float) -> str:
         """All of it on one line, for a log."""
@@ -64,7 +64,7 @@ class Live:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Waits for whoever reads, until an interrupt: then what is not yet written is lost."""
+        """Waits for the reader until an interrupt; then the rest is lost."""
         self._told.put(None)
         try:
             self._thread.join()
@@ -105,7 +105,7 @@ class Live:
         return _Log(self._board, self._every)
 
     def _take(self, writer: "_Writer") -> bool:
-        """What was told until now; False at the end."""
+        """Take the events that wait; False at the end."""
         try:
             event = self._told.get(timeout=writer.pause)
         except queue.Empty:
@@ -148,7 +148,7 @@ class _Nowhere:
 
 
 class _Log:
-    """What is said, and now and then a line about what goes on."""
+    """Prints lines for events, and now and then one about the progress."""
 
     def __init__(self, board: Board, every: float) -> None:
         self.pause = min(1.0, every)
@@ -177,7 +177,7 @@ class _Log:
 
 
 class _Terminal:
-    """What is said; below it, drawn again and again, what goes on."""
+    """Prints lines for events, and redraws the progress below them."""
 
     pause = REFRESH
 

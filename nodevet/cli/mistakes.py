@@ -1,4 +1,4 @@
-"""What click says of a command line that is not valid, in nodevet's words, with what was meant."""
+"""Errors of click about a command line, reworded, with a suggestion."""
 
 import re
 import sys
@@ -83,7 +83,7 @@ def _applies(advice: str, known: Sequence[str]) -> bool:
 
 
 def _missing(error: click.MissingParameter, param: click.Parameter) -> click.ClickException:
-    """A choice that was not made, on one line with what there is to choose."""
+    """A missing choice, on one line with the possible values."""
     if not isinstance(param.type, click.Choice):
         return error
     choices = ", ".join(str(choice) for choice in param.type.choices)

@@ -36,7 +36,7 @@ class FolderParam(click.Path):
 
 
 class RunFolderParam(FolderParam):
-    """The folder of a run of fixes; of a file in its place it says what that is."""
+    """The folder of a run of fixes; the error says what another folder or file is."""
 
     def convert(
         self,
@@ -175,7 +175,7 @@ store = store_option("Where runs are recorded: sqlite:///PATH, postgresql://USER
 
 
 def form(names: Sequence[str], help: str) -> Callable[[Command], Command]:
-    """`--format NAME`, the first if none is named."""
+    """`--format NAME`, by default the first."""
     return click.option(
         "--format",
         "form",

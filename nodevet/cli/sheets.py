@@ -82,8 +82,8 @@ def show_bare(
 
 
 def write(text: str, form: tuple[str, Path | None]) -> None:
-    """Write what a format made. Raises FileError, and BrokenPipeError if nobody reads standard
-    output any more: what was asked for is lost then."""
+    """Write rendered text. Raises FileError, and BrokenPipeError if nobody reads standard output
+    any more, so that the output is lost."""
     from nodevet.base.outputs import replace, tried
 
     name, file = form

@@ -1,4 +1,4 @@
-"""What is said on standard output and error, which may be gone: that ends nothing that runs."""
+"""Write to standard output and error; a lost stream ends nothing."""
 
 import os
 import sys
@@ -17,7 +17,7 @@ def say(text: str) -> None:
 
 
 def tell(text: str, *, err: bool = False, nl: bool = True) -> bool:
-    """Write text; whether it was written. What cannot be written once is not tried again."""
+    """Write text. Returns False if that failed; then the stream is silenced."""
     try:
         click.echo(text, err=err, nl=nl)
     except OSError:  # the pipe's reader, or the terminal, is gone
@@ -27,8 +27,8 @@ def tell(text: str, *, err: bool = False, nl: bool = True) -> bool:
 
 
 def needs_output() -> None:
-    """Raises UserError if standard output was closed when nodevet began, for a command of which
-    what it prints is all that it does."""
+    """Raises UserError if standard output was closed when nodevet began: for a command that only
+    prints."""
     if sys.__stdout__ is None:
         raise UserError("standard output is closed, and the answer would be lost")
 

@@ -1,4 +1,4 @@
-"""What this nodevet is and runs on: for a report of a fault."""
+"""The versions of nodevet and of what it uses, for bug reports."""
 
 import platform
 import sys
@@ -12,7 +12,7 @@ PARTS = {"nodevet-sim": "nodevet-sim", "pyinfra": "pyinfra", "pynvml": "nvidia-m
 
 
 def versions() -> dict[str, str]:
-    """What is installed by its name, with its version; what is not installed is left out."""
+    """The version of each installed distribution by its name."""
     known = {"nodevet": __version__}
     for name, distribution in PARTS.items():
         try:

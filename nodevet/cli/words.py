@@ -1,6 +1,6 @@
-"""What a shell may complete, found without running or decoding more than it must.
+"""Words that a shell may complete, found with as little reading as possible.
 
-Names only, and nothing is judged: what cannot be read is left out. No file of a project is run.
+Files that cannot be read are left out. No code of a project runs.
 """
 
 import re
@@ -21,7 +21,7 @@ PLAIN = re.compile(r"[A-Za-z0-9_./+%~-]+")  # file names that no shell need quot
 
 
 class Suggestion(NamedTuple):
-    """A word, and what it is if there is more to say."""
+    """A word, and its description if it has one."""
 
     word: str
     about: str = ""

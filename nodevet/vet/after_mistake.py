@@ -1,4 +1,4 @@
-"""What is done after a command line that is not valid."""
+"""Clean up after a command line that is not valid."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,8 +14,7 @@ def after_mistake(words: Sequence[str]) -> None:
 
 
 def verdict_files(words: Sequence[str]) -> list[Path]:
-    """The files that a command line gives to --verdict, as far as they can be told from one that
-    is not valid."""
+    """The files that an invalid command line seems to give to --verdict."""
     stores: list[str] = []
     for place, word in enumerate(words):
         if word == "--":

@@ -1,4 +1,4 @@
-"""The hosts of a run and its checks as a matrix, with all that is said of each. Pure."""
+"""The hosts of a run and its checks as a matrix, with the findings of each cell. Pure."""
 
 import re
 import shlex
@@ -131,7 +131,7 @@ def _columns(groups: Iterable[_Group]) -> dict[str, bool]:
 
 
 def _rank(finding: Finding) -> int:
-    """How bad it is; what follows from another finding is less so."""
+    """How bad it is. A finding that follows from another one counts less."""
     return RANKS[finding.verdict] * 100 + finding.severity.rank * 10 - bool(finding.cause)
 
 
@@ -205,7 +205,7 @@ def _unsaid(finding: Finding) -> bool:
 
 
 def _finding_blocks(finding: Finding) -> Iterator[AnyBlock]:
-    """What differs, line by line, and all that is said of it."""
+    """The difference, line by line, and the explanation."""
     if lines := list(_diff(finding)):
         yield CodeBlock(text="\n".join(lines), language="diff", sides=("expected", "actual"))
     if finding.why:
@@ -286,7 +286,7 @@ def _row(host: _Host, run: Run, marks: Marks) -> MatrixRow:
 
 
 def _facts(report: HostReport) -> Iterator[tuple[str, str]]:
-    """What the host is: GPUs, driver, kernel, uptime, as far as it was read, and how it was."""
+    """GPUs, driver, kernel and uptime of the host, as far as they were read, and its outcome."""
     yield "why", text(report.told)
     yield from facts.rows(report.facts) if report.facts else ()
     yield "baseline", text(report.baseline)
@@ -325,7 +325,7 @@ def _row_entry(entry: int, group: _Group, report: HostReport, marks: Marks, run:
 
 
 def _parts(findings: Iterable[Finding]) -> Iterator[tuple[str, str]]:
-    """Of what is not as expected: the part, and details of that part alone."""
+    """The part that is not as expected, and details of that part."""
     for finding in findings:
         subject, details = finding.subject, finding.details or {}
         if subject.uuid or subject.bus_id or details or finding.last:

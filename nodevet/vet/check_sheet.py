@@ -40,10 +40,10 @@ TRIED_OUT = "Rules that are tried out: they fail no host."
 
 
 class RunView(msgspec.Struct, frozen=True, kw_only=True):
-    """How much of a run is shown.
+    """How much of a run to show.
 
-    `everything`: what passed too, with its value. `shadow`: what is tried out. `advice`: in full.
-    `quiet`: only what counts for the exit code.
+    `everything`: also findings that passed, with their values. `shadow`: also checks that are only
+    tried out. `advice`: in full. `quiet`: only findings that count for the exit code.
     """
 
     everything: bool = False
@@ -91,7 +91,7 @@ def _suspicions(run: Run) -> Iterator[TextBlock]:
 
 
 def _head(run: Run) -> Iterator[AnyBlock]:
-    """What one host is; of several what they are judged by."""
+    """Facts of the one host; of several hosts, their baselines."""
     if rows := of_one_host(run):
         yield FactBlock(rows=tuple(rows))
     elif text := judged_by(run):
@@ -220,6 +220,6 @@ def _since(run: Run) -> Iterator[GroupBlock]:
 
 
 def _changed(word: str, hosts: list[str]) -> tuple[Cell, ...]:
-    """What changed, how often, and on which hosts."""
+    """Each kind of change, how often it occurs, and its hosts."""
     folded = brief(nodeset(dict.fromkeys(hosts)), MOST_HOSTS)
     return Cell(word), Cell(f"{len(hosts):,}", right=True), Cell(folded)

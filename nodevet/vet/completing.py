@@ -1,4 +1,4 @@
-"""What a shell completes of reports."""
+"""Shell completion of report formats."""
 
 from collections.abc import Iterator
 

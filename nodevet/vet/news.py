@@ -1,4 +1,4 @@
-"""What a run tells beside what is remembered of its hosts: new, fixed, and since when. Pure."""
+"""A run compared with the history: what is new, what is fixed, and since when. Pure."""
 
 from collections.abc import Iterable, Mapping
 from datetime import datetime, timezone
@@ -27,7 +27,7 @@ class Before(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def news_of(run: Run, host_news: Iterable[HostNews], before: Before) -> RunNews:
-    """What is new in this run. `found`: of each host that was recorded."""
+    """The news of this run. `host_news`: of each recorded host."""
     by_host = {news.host: news for news in host_news}
     standing: list[StandingTrouble] = []
     ended: list[Ended] = []
@@ -105,7 +105,7 @@ def marks_of(run: Run) -> Marks:
 
 
 def words(run: Run) -> str:
-    """`new since last run: 3, fixed: 2`; what is zero is left out, but for `new`."""
+    """`new since last run: 3, fixed: 2`, without zeros except for `new`."""
     news = run.news
     if not news or not news.since:
         return ""
@@ -125,7 +125,7 @@ def words(run: Run) -> str:
 
 
 def by_host(run: Run) -> ByHost:
-    """What is remembered of each host's troubles, by their places."""
+    """The open troubles of each host, by their places."""
     troubles: dict[str, dict[int, StandingTrouble]] = {}
     for trouble in run.news.standing if run.news else ():
         troubles.setdefault(trouble.host, {})[trouble.place] = trouble
@@ -143,7 +143,7 @@ def fixed(news: RunNews) -> tuple[Ended, ...]:
 
 
 def resolved(news: RunNews) -> tuple[Ended, ...]:
-    """What was unknown and is ok now."""
+    """Findings that were unknown and are ok now."""
     return tuple(ended for ended in _over(news) if ended.verdict is Verdict.UNKNOWN)
 
 
@@ -163,7 +163,7 @@ def flapping(news: RunNews) -> list[str]:
 
 
 def nights(since: str, until: str) -> int | None:
-    """How many nights lie between two moments, by UTC's calendar."""
+    """The number of nights between two moments, by the UTC calendar."""
     first, last = seconds_of(since), seconds_of(until)
     if first is None or last is None:
         return None

@@ -15,7 +15,7 @@ Decoded = TypeVar("Decoded")
 
 
 class Schema(msgspec.Struct, frozen=True):
-    """What every saved run has, whatever its schema."""
+    """The fields that a saved run has in every schema."""
 
     schema: int
 

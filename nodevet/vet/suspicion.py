@@ -24,9 +24,9 @@ def suspicions(
     least: int = LEAST,
     addresses: Mapping[str, str] | None = None,
 ) -> tuple[Suspicion, ...]:
-    """What too many hosts begin to fail, the most hosts first; none if there is no run before.
+    """Checks that too many hosts begin to fail, most hosts first; none without an earlier run.
 
-    Of hosts that were never met before, or are another machine now, nothing begins.
+    Hosts that are new, or are another machine now, do not count.
     """
     if not news.since:
         return ()
@@ -68,7 +68,7 @@ def _changed(
     known: Iterable[HostReport],
     addresses: Mapping[str, str],
 ) -> Iterator[str]:
-    """What else is not as it was, and what these hosts have in common and the others have not."""
+    """What else changed, and what only these hosts have in common."""
     reports = list(reports)
     if before.nodevet and before.nodevet != run.nodevet:
         yield f"nodevet was {before.nodevet} then and is {run.nodevet}"

@@ -1,4 +1,4 @@
-"""`nodevet version`: what this nodevet is and runs on."""
+"""`nodevet version`: the versions of nodevet and of what it uses."""
 
 import click
 

@@ -265,7 +265,7 @@ def _only_judged(
     since: tuple[Path, ...],
     least: "FailOn",
 ) -> None:
-    """What cannot be asked of evidence that is there. Raises UserError."""
+    """Refuse options that make no sense with saved evidence. Raises UserError."""
     if evidence and from_run:
         raise UserError("--evidence and --from-run: only one of them can say what is judged")
     from nodevet.vet.terminal.since import asks_store
@@ -290,8 +290,8 @@ def _only_judged(
 def _not_recorded(
     store: str | None, resume: str | None, least: "FailOn", since: tuple[Path, ...]
 ) -> str:
-    """No store: a run of some checks is not a visit to compare with. Raises UserError if one is
-    needed."""
+    """The word for no store: later runs must not be compared with a run of some checks. Raises
+    UserError if an option needs a store."""
     from nodevet.vet.terminal.since import asks_store
 
     options = {
@@ -308,7 +308,7 @@ def _not_recorded(
 def _keep(
     keeping: "Keeping", run: "Run", sinks: "Sinks", context: "VetContext", project: Project
 ) -> None:
-    """Keep what was printed, for the next check; one that cannot be kept is none the worse."""
+    """Keep the printed verdict for the next check. An error is only a warning."""
     from nodevet.cli.speech import say
 
     (sink,) = sinks.sinks
@@ -317,7 +317,7 @@ def _keep(
 
 
 def _counted(looks: "Looks | None", done: "Visited", sinks: "Sinks") -> int:
-    """The exit code; if looks are counted, by this look and those before."""
+    """The exit code; with --looks, from this look and the ones before."""
     from nodevet.cli.speech import say
 
     code = done.code(sinks)
@@ -336,8 +336,8 @@ def _only_printed(
     since: tuple[Path, ...],
     store: str | None,
 ) -> None:
-    """A verdict that is given again is printed, and nothing else; what an inventory says now is
-    not known without asking it. Raises UserError."""
+    """Refuse options that a verdict from the cache cannot honour: it is only printed, and no
+    inventory is read. Raises UserError."""
     files = (
         save
         or (store and store != "none")

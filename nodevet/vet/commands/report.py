@@ -39,10 +39,10 @@ def command(
     """Render a saved RUN in other formats.
 
     RUN is a file that check, gate, diagnose or feed wrote with --format json:FILE or jsonl:FILE, or
-    the folder of an apply, which is reported as its journal stands now, with what was rolled back
-    since. Of a diagnosis, --all tells the rules; of an answer of feed, it draws the bars.
+    the folder of an apply. The report of an apply includes later rollbacks. --all shows the rules
+    of a diagnosis and the bars of a feed.
 
-    The exit code is the one that the command itself had.
+    The exit code is that of the original command.
     """
     from nodevet.base.features import answers
     from nodevet.sheet import FORMATS

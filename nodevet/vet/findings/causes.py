@@ -1,12 +1,12 @@
 """Which findings of a host follow from another one: one fault is one piece of news. Pure.
 
-A finding follows from a failed one of the same host if its check says so, in `cause`: by the name
-of the check that fails on the same part, or by that and the part, `services unit X`. An unknown one
-does, too, if it is unknown for the very reason that a failed one shows: a GPU that answers
-NVML_ERROR_GPU_IS_LOST is lost once, not once for each check that asks it, and a driver that is not
-loaded is missing once. What follows from an effect follows from its cause.
-What nothing shows on its own counts no less: a finding that counts for the exit code never follows
-from one that does not, nor a failed one from a lesser one, nor what is new from what is not.
+A finding follows from a failed finding of the same host if its check says so in `cause`, with the
+name of the check that fails on the same part, or with that name and the part: `services unit X`. An
+unknown finding also follows from a failed one with the same reason: a GPU that answers
+NVML_ERROR_GPU_IS_LOST is lost once, not once for each check, and a driver that is not loaded is
+missing once. The effects of an effect follow from its cause.
+No effect hides behind a lesser cause: a finding that counts for the exit code never follows from one
+that does not, a failure never from a lesser one, and a new finding never from an old one.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -42,7 +42,7 @@ def causes_of(report: HostReport, fail_on: Severity, marks: Marks) -> Mapping[in
 
 
 def _root(place: int, direct: Mapping[int, int]) -> int | None:
-    """What a finding follows from in the end; None if that goes round in a circle."""
+    """The last cause of a finding; None if the causes form a circle."""
     seen = {place}
     while place in direct:
         place = direct[place]
@@ -95,7 +95,7 @@ class _Failed:
                     self._keep(self._by_reason, (ANYWHERE, text), place)
 
     def _keep(self, places: dict[Any, int], key: Any, place: int) -> None:
-        """What has a cause itself stands behind what has none."""
+        """Findings without a cause come first."""
         known = places.setdefault(key, place)
         if self._weight(place) > self._weight(known):
             places[key] = place

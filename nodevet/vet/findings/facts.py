@@ -15,7 +15,7 @@ SHORT = 40  # columns of the hosts of one baseline
 
 
 def of_one_host(run: Run) -> list[tuple[str, str]]:
-    """What the one host of a run is, label and text; empty for several, or if nothing was read."""
+    """Label and text of each fact of the only host; empty for several hosts or without evidence."""
     if len(run.hosts) != 1 or not run.hosts[0].facts:
         return []
     facts = dict(rows(run.hosts[0].facts))
@@ -63,7 +63,7 @@ def _hosts(names: list[str]) -> str:
 
 
 def rows(facts: HostFacts) -> list[tuple[str, str]]:
-    """What was read of a host, a label and a text each: `GPUs`, `8 × NVIDIA H100 80GB HBM3`.
+    """The facts of a host as label and text: `GPUs`, `8 × NVIDIA H100 80GB HBM3`.
 
     A label stands for one part of the host, so rows of many hosts can be compared.
     """

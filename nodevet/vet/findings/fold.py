@@ -68,7 +68,7 @@ class Line(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def note(self) -> str:
-        """All that is said besides the difference."""
+        """The explanation besides the difference."""
         advice = f"advice: {self.advised}" if self.advice else ""
         return "; ".join(filter(None, (self.remark, advice)))
 
@@ -165,7 +165,7 @@ def lines(run: Run, limit: int = LIMIT) -> tuple[Line, ...]:
     """Every difference and every host that could not be judged, worst first. A value has at most
     `limit` columns.
 
-    What is alike on several hosts is one line, and so is what has one cause: see
+    Alike differences of several hosts are one line, and so are the effects of one cause: see
     `nodevet.vet.findings.causes`.
     """
     marks = marks_of(run)
@@ -174,8 +174,8 @@ def lines(run: Run, limit: int = LIMIT) -> tuple[Line, ...]:
 
 
 def over_checks(rows: Iterable[Line]) -> Iterator[Line]:
-    """The lines, with those of several checks that cannot tell for one reason as one line:
-    no driver is one piece of news, not one for each check."""
+    """The lines. Checks that are unknown for the same reason are one line: a missing driver is one
+    problem, not one for each check."""
     groups: dict[object, list[Line]] = {}
     for place, row in enumerate(rows):
         shared = (row.what, row.remark, row.hosts, row.subjects, row.fails)
@@ -237,7 +237,7 @@ def _about_hosts(run: Run, marks: Marks) -> Iterator[Line]:
 
 
 class _Key(msgspec.Struct, frozen=True, kw_only=True):
-    """What findings must share to be one line."""
+    """The key that findings share if they are one line."""
 
     verdict: Verdict
     check: str
@@ -260,7 +260,7 @@ class _Folded(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Fold(msgspec.Struct, frozen=True, kw_only=True):
-    """Findings that are told as one, and in which words."""
+    """Findings that are one line, and its words."""
 
     key: _Key
     what: str
@@ -367,8 +367,8 @@ def _line(group: _Fold, run: Run) -> Line:
 
 
 def _fails(group: _Fold) -> bool:
-    """Whether it counts for the exit code: so does all that is unknown of a host of which nothing
-    else is known."""
+    """Whether it counts for the exit code. On a host with nothing but unknown findings, each one
+    counts."""
     waived = group.key.verdict is Verdict.WAIVED
     return not waived and any(member.counts for member in group.members)
 
@@ -410,7 +410,7 @@ def came_back(known: Sequence[StandingTrouble]) -> str:
 
 
 def with_it(effects: Iterable[Finding]) -> str:
-    """What follows from a finding: `with xid, 11 checks unknown`."""
+    """The effects of a finding: `with xid, 11 checks unknown`."""
     failed, unknown = (
         sorted({finding.check for finding in effects if finding.verdict is verdict})
         for verdict in (Verdict.FAIL, Verdict.UNKNOWN)

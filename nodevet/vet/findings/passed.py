@@ -1,4 +1,4 @@
-"""What passed and what does not apply, as lines: for whoever asks for every check. Pure."""
+"""Checks that passed or do not apply, as lines, for `--all`. Pure."""
 
 from collections.abc import Iterator, Mapping
 

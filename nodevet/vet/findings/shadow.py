@@ -1,4 +1,4 @@
-"""What checks of severity shadow say, as lines: for whoever tries a rule out. Pure."""
+"""Findings of severity shadow, as lines, for `--shadow`. Pure."""
 
 from msgspec import UNSET
 from msgspec.structs import replace
@@ -12,8 +12,7 @@ SHADOW = "SHADOW"
 
 
 def shadowed(run: Run, *, everything: bool = False) -> tuple[Line, ...]:
-    """What would be told if these checks counted, none of which does; `everything`: what passed,
-    too."""
+    """The lines that these checks would add if they counted; `everything`: also what passed."""
     reports = (run.hosts[place] for place, host in enumerate(run.summaries) if host.shadow)
     alone = replace(
         run,

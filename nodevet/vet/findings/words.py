@@ -18,7 +18,7 @@ ADVICE = 600  # columns of one piece of advice: up to three sentences
 
 
 def values(finding: Finding) -> tuple[str, str]:
-    """What was expected and what is there, as printable text; alike only when equal."""
+    """Expected and actual value as printable text; the texts are alike only if the values are."""
     expected, actual = finding.text(finding.expected), finding.text(finding.actual)
     if expected == actual and finding.expected != finding.actual:
         return plain(_exact(finding.expected)), plain(_exact(finding.actual))
@@ -32,7 +32,7 @@ def _exact(value: Any) -> str:
 
 
 def difference(finding: Finding, limit: int = LIMIT) -> tuple[str, str]:
-    """What differs, in a few words, and the reason if those words do not hold it. A value has at
+    """The difference in a few words, and the reason if the words do not include it. A value has at
     most `limit` columns."""
     why = finding.why
     if finding.verdict is Verdict.UNKNOWN or finding.expected is finding.actual is None:
@@ -48,7 +48,7 @@ def difference(finding: Finding, limit: int = LIMIT) -> tuple[str, str]:
 
 
 def _sole_key(finding: Finding) -> str:
-    """`fast: ` of two mappings that have this key alone, which need not be said twice."""
+    """`fast: ` for two mappings that have only this key, to print it once."""
     expected, actual = finding.expected, finding.actual
     mappings = isinstance(expected, Mapping) and isinstance(actual, Mapping)
     if mappings and len(expected) == 1 and expected.keys() == actual.keys():
@@ -57,7 +57,7 @@ def _sole_key(finding: Finding) -> str:
 
 
 def _narrowed(finding: Finding) -> Finding:
-    """Of two long mappings only the keys that differ."""
+    """Two long mappings, reduced to the keys that differ."""
     expected, actual = finding.expected, finding.actual
     if not (isinstance(expected, Mapping) and isinstance(actual, Mapping)):
         return finding
@@ -72,7 +72,7 @@ def _narrowed(finding: Finding) -> Finding:
 
 
 def _lists(finding: Finding, limit: int) -> str:
-    """Of two long lists what is missing and what is too much; empty if that says nothing."""
+    """Missing and extra items of two long lists; empty if there are none."""
     expected, actual = finding.expected, finding.actual
     if not (isinstance(expected, (list, tuple)) and isinstance(actual, (list, tuple))):
         return ""

@@ -1,7 +1,7 @@
-"""Per host a unified diff: from what is expected to what is there.
+"""A unified diff for each host, from the expected to the actual state.
 
-One hunk or more per check, with the place in the baseline behind its `@@`. Hosts that differ in the
-same way share one diff under their nodeset. Lines that start with `#` belong to no diff: hosts
+Each check has one or more hunks, with the place in the baseline behind `@@`. Hosts with the same
+differences share one diff under their nodeset. Lines that start with `#` belong to no diff: hosts
 without findings, and the totals.
 """
 
@@ -63,7 +63,7 @@ def groups(run: Run) -> list[AlikeHosts]:
 def documents(
     report: HostReport, fail_on: Severity = Severity.WARNING
 ) -> tuple[list[str], list[str]]:
-    """The host as expected and as it is, line by line; `hunks` turn the one into the other."""
+    """The host as expected and as it is, line by line; `hunks` turn the first into the second."""
     pairs = [pair for _, some in _parts(report, fail_on) for pair in some]
     return [line for pair in pairs for line in pair[0]], [
         line for pair in pairs for line in pair[1]
@@ -78,7 +78,7 @@ def hunks(report: HostReport, fail_on: Severity = Severity.WARNING) -> Iterator[
 
 
 def _parts(report: HostReport, fail_on: Severity) -> Iterator[tuple[str, list[Pair]]]:
-    """What follows from another finding is named below that one, and not told by itself."""
+    """Effects are named below their cause, and have no hunk of their own."""
     causes = causes_of(report, fail_on, Marks())
     effects: dict[int, list[Finding]] = {}
     for place, cause in causes.items():
@@ -98,8 +98,8 @@ def _parts(report: HostReport, fail_on: Severity) -> Iterator[tuple[str, list[Pa
 
 
 def _pair(finding: Finding, effects: Sequence[Finding]) -> Pair:
-    """A finding as expected and as it is: alike for ok, unlike for every other verdict. `effects`:
-    what follows from it."""
+    """A finding as expected and as it is: equal texts for ok, different ones for every other
+    verdict. `effects`: findings that follow from it."""
     note = "; ".join(plain(note) for note in (finding.why, finding.waiver) if note)
     follows = [f"  {line}" for line in wrap(_with(effects), ROOM)] if effects else []
     advice = [*follows, *_advice(finding)]

@@ -1,9 +1,8 @@
 """A run as JSON lines, written while hosts finish: the run, one line per host, the totals.
 
-Every line says what it is in `record`: `run`, `host` or `totals`. The first
-line names every host, so a file that a crash cut short still accounts for all.
-Of two lines of one host the later one counts: what was written of it may turn out to be
-another host's.
+The field `record` of a line is `run`, `host` or `totals`. The first line names every host, so a file
+that a crash cut short still accounts for all of them. If a host has two lines, the later one counts:
+the first may turn out to be about another host.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -140,7 +139,7 @@ def parse(text: str | bytes, upgrades: Upgrades = UPGRADES) -> tuple[Run, tuple[
 
 
 def _rows(text: str | bytes) -> tuple[list[tuple[int, bytes]], list[str]]:
-    """The lines with their numbers, and what must be said of the last. Raises ReportError."""
+    """The lines with their numbers, and a note about the last one. Raises ReportError."""
     *complete, rest = _bytes(text).split(b"\n")
     notes = []
     if rest.strip():

@@ -1,7 +1,7 @@
-"""Output of a Nagios plug-in: a status line with performance data, then what it is about.
+"""Output of a Nagios plug-in: a status line with performance data, then the findings.
 
-`exit_code` is the plug-in's. Severity decides between WARNING and CRITICAL; a warning is one even
-if `fail_on` lets it pass.
+`exit_code` is that of the plug-in. Severity decides between WARNING and CRITICAL, also where
+`fail_on` lets a warning pass.
 """
 
 from collections.abc import Iterator

@@ -37,7 +37,7 @@ def pieces(run: Run) -> Iterator[str]:
 
 
 class _Series:
-    """The samples of one metric, of which there are many, as text as soon as they are known."""
+    """The samples of one large metric, as text, while they are computed."""
 
     def __init__(self, metric: str, help_: str, labels: Sequence[str]) -> None:
         self._fresh = partial(GaugeMetricFamily, metric, help_, labels=labels)
@@ -97,7 +97,7 @@ def _about_run(run: Run) -> Iterator[Metric]:
 
 
 def _about_news(news: RunNews) -> Iterator[Metric]:
-    """What began and ended since the run before, and since when what stands has stood."""
+    """Findings that began and ended since the last run, and since when each open finding stands."""
     new = GaugeMetricFamily(
         "nodevet_run_new", "Troubles that began since the run before.", labels=["severity"]
     )

@@ -63,6 +63,6 @@ def judged_again(
 
 
 def tell_killed(killed: Killed, hosts: Sequence[str]) -> None:
-    """That a process is gone, and what comes of its hosts."""
+    """Say that a process was killed, and what happens to its hosts."""
     outcome = "another one judges them" if killed.again else "they are not judged"
     say(f"process {killed.pid}, which judged {nodeset(hosts)}, was {killed.why}: {outcome}")

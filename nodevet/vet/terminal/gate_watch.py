@@ -1,4 +1,4 @@
-"""What a gate waits for, on standard error: live on a terminal, a line when it changes in a log."""
+"""What a gate waits for, on standard error: live on a terminal; in a log, a line for each change."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
@@ -32,7 +32,7 @@ class GateBoard:
         self._told, self._at = event, now
 
     def said(self, event: "Waiting", *, terminal: bool) -> Said | None:
-        """Whatever it waits for now, if that is not what it said last."""
+        """A line for the log if the reasons changed."""
         if terminal or event.gist == self._said:
             return None
         self._said = event.gist

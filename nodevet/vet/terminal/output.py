@@ -1,4 +1,4 @@
-"""Reports of which one may go to standard output."""
+"""Reports to files, and one to standard output."""
 
 import sys
 from collections.abc import Callable, Iterable, Sequence

@@ -1,4 +1,4 @@
-"""How a run goes on, on the terminal: a bar, streamed reports, a line per host that ended."""
+"""The progress of a run on the terminal: a bar and streamed reports."""
 
 import signal
 import sys

@@ -1,4 +1,4 @@
-"""What is said of evidence that is judged and was not read for it."""
+"""`check --evidence`: judge saved evidence, and warn about it."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -32,7 +32,7 @@ def judged_saved(
     max_age: float | None,
     fail_on: Severity,
 ) -> Run:
-    """What `check --save` saved, under these baselines. Raises SavedEvidenceError."""
+    """Judge evidence that `check --save` wrote. Raises SavedEvidenceError."""
     replay = saved.read_saved(evidence, chosen)
     tell_doubts("--evidence", evidence)
     if not sinks.display.quiet:
@@ -45,7 +45,7 @@ def judged_saved(
 
 
 def tell_doubts(option: str, paths: Sequence[Path]) -> None:
-    """That other users may change what was named."""
+    """Warn if other users may change the evidence."""
     for path in paths:
         inside = sorted(path.glob("*.json")) if path.is_dir() else []
         if doubt := next(filter(None, map(distrust, (path, *inside))), ""):
@@ -53,14 +53,14 @@ def tell_doubts(option: str, paths: Sequence[Path]) -> None:
 
 
 def tell_left_out(option: str, names: Sequence[str], inventories: Sequence[str]) -> None:
-    """Hosts of which there is evidence, and which are not asked for."""
+    """Name hosts that have evidence and are not asked for."""
     if names:
         where = "not in the inventory" if inventories else "not among the hosts that are named"
         say(f"{option}: left out, since {where}: {nodeset(names)}")
 
 
 def tell_not_asked(option: str, hosts: frozenset[str], names: frozenset[str]) -> None:
-    """What baselines name by now, and nobody read then."""
+    """Warn about hosts whose evidence lacks things that the baselines name now."""
     if hosts:
         few = ", ".join(map(brief, sorted(names)[:SOME]))
         more = f" and {len(names) - SOME} more" if len(names) > SOME else ""

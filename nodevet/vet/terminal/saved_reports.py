@@ -9,7 +9,7 @@ from nodevet.vet.use import earlier
 
 
 def read_run(path: Path, *, most: float) -> Run:
-    """A saved run; what the reader must know of it is said. Raises SavedRunError."""
+    """A saved run; prints notes about its age and schema. Raises SavedRunError."""
     run, notes = earlier.read_run(path, most=most)
     for note in notes:
         say(note)

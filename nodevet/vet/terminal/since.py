@@ -1,4 +1,4 @@
-"""`--since`: what counters and the kernel log are compared with, and what is said of it."""
+"""`--since`: evidence that counters and the kernel log are compared with."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,8 +15,8 @@ from nodevet.vet.use.visited import SINCE_STORE
 
 
 def with_since(context: VetContext, paths: Sequence[Path], sample: Any) -> VetContext:
-    """The context of a run that compares with what is recorded there. Raises UserError and
-    SavedEvidenceError. What the store says is added once it is open: see `asks_store`."""
+    """The context of a run that compares with evidence in these paths; for `store`, see
+    `asks_store`. Raises UserError and SavedEvidenceError."""
     if not paths:
         return context
     if sample:

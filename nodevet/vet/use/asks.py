@@ -1,4 +1,4 @@
-"""What the probe must read since baselines ask for it: things by name, or questions of each."""
+"""What baselines ask of the probe: things by name, or questions."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -27,16 +27,15 @@ Asked = tuple[AskedName | Question, ...]
 
 
 class AskError(Exception):
-    """What baselines ask of the probe cannot be asked; the message says why."""
+    """Baselines ask the probe for something that it cannot answer; the message says why."""
 
 
 def asks(context: VetContext, *, fixes: bool = False, commands: bool = True) -> dict[str, Asked]:
     """What the probe must read for any of these baselines, by section.
 
-    `fixes`: for what a plan is made of, too; a run of checks does not load them. `commands`:
-    whether what baselines have run is asked for.
-    Raises AskError if a check or a fix asks for what cannot be asked, for a command that the
-    baseline does not allow, or all of them for more than the probe takes.
+    `fixes`: also what plans need. `commands`: also the commands that baselines run. Raises AskError
+    for a question that cannot be asked, for a command that the baseline does not allow, and if all
+    questions together are too long.
     """
     questions_by_section: dict[str, dict[str, Any]] = {}
     for baseline in context.baselines:
@@ -113,7 +112,7 @@ def _text(question: str | Question) -> str:
 
 
 def _asked(catalog: Catalog, wish: Expectation, fixes: bool) -> list[tuple[str, Asked]]:
-    """Of the check, and of its fix, whether or not the baseline allows it: a plan may."""
+    """The questions of the check, and of its fix even if the baseline does not allow it: a plan may."""
     fix = catalog.fix(wish.check) if fixes else None
     found = _called(catalog.check(wish.check).asks, catalog.path(wish.check), wish.params)
     if fix is not None:

@@ -1,4 +1,4 @@
-"""What hosts are vetted by: the project's catalog and baselines."""
+"""The project's catalog and baselines, which hosts are judged by."""
 
 from collections.abc import Callable, Sequence
 from datetime import date
@@ -20,10 +20,10 @@ if TYPE_CHECKING:  # a run without --since does not pay for it
 
 
 class VetContext(msgspec.Struct, frozen=True, kw_only=True):
-    """What visits are judged by. `chosen` is the one baseline for every host, if there is one.
+    """The baselines to judge by. `chosen`: the one baseline for every host, or None.
 
-    `shipped` reads those that stand in on a host that none of a project's own fits; none if the
-    baselines were named.
+    `shipped` reads the shipped baselines, which stand in on a host that none of the project's own
+    fits; none if the user named baselines.
     """
 
     baselines: tuple[Baseline, ...]

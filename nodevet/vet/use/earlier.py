@@ -28,8 +28,8 @@ class SavedRunError(Exception):
 
 
 def read_run(path: Path, *, most: float) -> tuple[Run, Sequence[str]]:
-    """A run from its json or jsonl report, and what the reader must know: what of it is not
-    understood, and its age if that is more than `most` seconds. Raises SavedRunError.
+    """A run from its json or jsonl report, and notes: parts that this version does not know, and its
+    age if it is older than `most` seconds. Raises SavedRunError.
     """
     return _run(_data(path), path, most)
 
@@ -49,8 +49,8 @@ class SavedKind(NamedTuple):
 
 
 def read_report(path: Path, *, most: float) -> tuple[Any, SavedKind | None, Sequence[str]]:
-    """What a report holds that can be rendered again, its kind, None of a run, and what the reader
-    must know of it, as `read_run` tells it. Raises SavedRunError."""
+    """The document of a report, its kind (None for a run), and notes as of `read_run`. Raises
+    SavedRunError."""
     data = _data(path)
     kind = recognize(data)
     of_features = answers("saved") if kind is not DocumentKind.RUN else ()  # a run needs none
@@ -97,7 +97,7 @@ def _parsed(
 
 
 def _age(what: str, began: str, most: float) -> Sequence[str]:
-    """How old a run is, in words; nothing if that is at most so many seconds."""
+    """The age of a run in words; nothing up to `most` seconds."""
     started, now = seconds_of(began), time.time()
     if started is None or started > now + AHEAD:
         age = "of unknown age"

@@ -90,7 +90,7 @@ def _address(text: str) -> str:
 
 
 def _meant(text: str) -> str:
-    """What to type in place of an address without a scheme, or with Dask's own."""
+    """What to type instead of an address without a scheme, or with the scheme of Dask."""
     host, colon, port = text.removeprefix("tcp://").rpartition(":")
     is_plain = colon and host and port.isdigit() and "/" not in host
     return f"type {DASK}{host}:{port}" if is_plain else f"type {DASK}HOST:PORT or {TLS}HOST:PORT"

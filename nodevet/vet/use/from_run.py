@@ -1,6 +1,6 @@
-"""`check --from-run`: what a run read, judged by other baselines. No node is visited.
+"""`check --from-run`: judge the recorded evidence of a run by other baselines. Visits no node.
 
-Evidence is read from the store in batches, by as many processes as there are cores.
+As many processes as there are cores read the evidence from the store in batches.
 """
 
 from collections.abc import Callable, Collection, Generator, Mapping, Sequence
@@ -56,10 +56,10 @@ class Rejudge(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def recorded_hosts(store: "Store", ref: str, targets: Targets) -> RecordedHosts:
-    """The hosts of a run, or those of them that are named; see `nodevet.vet.use.saved.read_saved`.
+    """The hosts of a run, or the named ones; see `nodevet.vet.use.saved.read_saved`.
 
-    What an inventory says of host names is not recorded: a host whose name was refused then is
-    asked again, and no other. Raises StoreError, and what `targets` raises.
+    The store does not record `expect_hostname`: only a host whose name was refused then is checked
+    again. Raises StoreError, and what `targets` raises.
     """
     run = store.run(ref)
     refused = {span.host for span in store.spans(run=run.id, check=HOSTNAME)}
@@ -127,14 +127,14 @@ def _reports(
 
 
 class _Judged(NamedTuple):
-    """What comes of a batch of hosts."""
+    """The result of a batch of hosts."""
 
     reports: tuple[PackedReport, ...]
     ignored: Mapping[str, tuple[Ignored, ...]]
 
 
 def _judging(asked: RecordedHosts, how: Rejudge) -> Callable[[Sequence[str]], _Judged]:
-    """What judges the hosts of a batch, in a process with a store of its own."""
+    """A function that judges a batch of hosts, in a process with its own store."""
     from nodevet.store import open_store
 
     store = open_store(how.store, create=False)
@@ -167,8 +167,8 @@ def _lost(names: Sequence[str]) -> _Judged:
 def sections_of(
     context: VetContext, checks: Collection[str] | None = None
 ) -> frozenset[str] | None:
-    """What must be read of the evidence for these baselines, or for these checks of theirs; None:
-    all of it. What a check of the project's own reads is not known for sure."""
+    """The sections that these baselines or these checks read; None: all of them, since the sections
+    of a project's own check are not known for sure."""
     own = context.catalog.own
     baselines = (*context.baselines, *context.shipped())
     sections = set(ALWAYS)
@@ -184,7 +184,7 @@ def sections_of(
 def visits_of(
     store: "Store", run: str, names: Collection[str], sections: Collection[str] | None
 ) -> dict[str, Visit]:
-    """What was recorded of some hosts in a run, as if they had been visited now."""
+    """The recorded visits of some hosts in a run, as if they had just been visited."""
     evidence = store.evidence(run, hosts=names, sections=sections)
     return {visit.host: visit_of(visit, document) for visit, document in evidence}
 
@@ -199,7 +199,7 @@ def visit_of(visit: RecordedVisit, document: bytes | None) -> Visit:
 
 
 class RecordedLook(LastLook):
-    """What was recorded of hosts before a run."""
+    """The last evidence of hosts before a run."""
 
     def __init__(self, store: "Store | None", before: str) -> None:
         super().__init__(())
@@ -222,5 +222,5 @@ class RecordedLook(LastLook):
         return self._ignored
 
     def told(self, ignored: Mapping[str, tuple[Ignored, ...]]) -> None:
-        """What another process ignored."""
+        """Add what another process ignored."""
         self._ignored |= ignored

@@ -45,7 +45,7 @@ class GateVerdict(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Attempts(msgspec.Struct, frozen=True, kw_only=True):
-    """How often and how long a gate tries. Seconds."""
+    """How long a gate tries, and how often. Seconds."""
 
     wait: float  # until every host must have passed
     settle: float  # of uptime, before which no result counts
@@ -171,8 +171,8 @@ def settled(vetted: Vetted, settle: float) -> HostReport:
 
 
 def withdraw(path: Path) -> None:
-    """Let a verdict file say `pending` of which the gate never began: its command line is not
-    valid. What is no verdict file is left as it is. Raises FileError and OSError."""
+    """Write `pending` into the verdict file of a gate that never began because its command line is
+    not valid. A file that is not a verdict stays as it is. Raises FileError and OSError."""
     try:
         data = _data(path)
     except OSError:

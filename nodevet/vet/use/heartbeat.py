@@ -1,4 +1,4 @@
-"""When a sweep last began and ended, as metrics: so that one that does not run is noticed."""
+"""When a sweep last began and ended, as metrics, so that monitoring notices a missing sweep."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -28,7 +28,7 @@ def beat(path: Path, name: str, values: Mapping[str, float]) -> None:
 
 
 def text(name: str, known: Mapping[str, float]) -> str:
-    """What the file says of a sweep."""
+    """The text of the file for one sweep."""
     rows = []
     for metric, help_text in METRICS.items():
         if metric in known:
@@ -39,7 +39,7 @@ def text(name: str, known: Mapping[str, float]) -> str:
 
 
 def _known(path: Path, name: str) -> dict[str, float]:
-    """What the file says of this sweep; nothing if it is none of ours."""
+    """The values that the file has of this sweep; empty for a file that is not ours."""
     try:
         text = read_input(path, MOST_BYTES).decode()
         return {

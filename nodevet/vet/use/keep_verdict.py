@@ -14,7 +14,7 @@ from nodevet.vet.use.context import VetContext
 
 
 class Keeping:
-    """What is kept of one check, and for how long; asked before the check begins."""
+    """How long the verdict of one check is kept; created before the check begins."""
 
     def __init__(
         self,

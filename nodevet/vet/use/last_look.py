@@ -37,9 +37,9 @@ class Ignored(NamedTuple):
 
 
 class LastLook:
-    """What was recorded of hosts, in folders and files of `check --save`.
+    """Earlier evidence of hosts, in folders and files of `check --save`.
 
-    Holds no evidence: a host's file is read when it is asked for.
+    It holds no evidence, and reads a host's file on request.
     """
 
     def __init__(self, paths: Sequence[Path]) -> None:
@@ -65,7 +65,7 @@ class LastLook:
         self._ignored: dict[str, tuple[Ignored, ...]] = {}
 
     def read(self, host: str) -> Evidence | str:
-        """What was recorded of a host, or why that cannot be used."""
+        """The earlier evidence of a host, or why it cannot be used."""
         paths = (folder / f"{quote(host, safe='')}.json" for folder in self._folders)
         path = self._files.get(host) or next(filter(os.path.lexists, paths), None)
         if path is None:
@@ -96,7 +96,7 @@ class LastLook:
 
     @property
     def expected(self) -> str:
-        """A reason that is none to speak of."""
+        """A reason that is not worth a line."""
         return ""
 
     @property
@@ -122,8 +122,8 @@ class LastLook:
 
 
 class StoredLook(LastLook):
-    """What the last sweep of the same name recorded of hosts, if its reports were written: what
-    came since was reported to nobody yet. Without a name: any run."""
+    """The evidence of the last sweep of the same name whose reports were written; without a name, of
+    the last run."""
 
     def __init__(self, store: "Store", series: str | None) -> None:
         super().__init__(())
@@ -149,7 +149,7 @@ class StoredLook(LastLook):
 
 
 def _left_out(evidence: Evidence) -> Iterable[Ignored]:
-    """What the last look says nothing about."""
+    """The parts that the last look did not read."""
     then = evidence.since.sections if evidence.since else {}
     for record in COUNTING:
         section = record.__module__.rpartition(".")[2]

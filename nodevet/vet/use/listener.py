@@ -1,4 +1,4 @@
-"""What a use case tells while it goes on. Each of these does nothing; override what matters."""
+"""Events of a use case. Each method does nothing; override those you need."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -26,10 +26,10 @@ class Waiting(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class VetListener:
-    """Of hosts that are vetted."""
+    """Hears how hosts are vetted."""
 
     def began(self, run: Run, hosts: tuple[str, ...]) -> None:
-        """The run, of which no host is done yet, and the names of those to come."""
+        """The run begins: the run without hosts, and the names of the hosts to come."""
 
     def visiting(self) -> None:
         """The first visit begins; a KeyboardInterrupt from here on ends the run early."""
@@ -48,7 +48,7 @@ class VetListener:
         """A gate waits, and tries again what has not passed."""
 
     def visited(self) -> None:
-        """No visit is left; an interrupt from here on would cost the run."""
+        """The last visit ended; an interrupt from here on would lose the run."""
 
     def ended(self, run: Run) -> None:
         """The whole run."""

@@ -1,7 +1,7 @@
-"""How often in a row this machine was unknown: what a health check may take a node out for.
+"""How often in a row this machine was unknown, for health checks that drain nodes.
 
-A failure counts at once; what is unknown, only once it was so in several looks in a row; what
-passes by itself (the package manager is at work, the machine has just booted), never.
+A failure counts at once. An unknown counts only after several looks in a row. A condition that
+passes by itself (the package manager is at work, the machine has just booted) never counts.
 """
 
 import hashlib
@@ -62,7 +62,7 @@ class Looks:
         return AGAIN, f"unknown in {number} of {self._most} looks: look again"
 
     def _before(self) -> int:
-        """How many looks in a row were unknown before this one, in this boot."""
+        """The number of unknown looks in a row before this one, in this boot."""
         with suppress(FileNotFoundError, UnicodeDecodeError), open_regular(self._path) as file:
             boot, _, number = file.read(LONGEST).decode("ascii").partition(" ")
             return int(number) if boot == self._boot and number.isdecimal() else 0

@@ -4,7 +4,7 @@ import msgspec
 
 
 class MaxAge(msgspec.Struct, frozen=True, kw_only=True):
-    """How old evidence may be that is judged. Seconds; `now` since 1970 UTC."""
+    """The maximum age of evidence in seconds; `now` in seconds since 1970 UTC."""
 
     now: float
     most: float

@@ -11,9 +11,9 @@ from nodevet.vet.use.context import VetContext
 
 
 def narrowed(context: VetContext, only: Sequence[str], skip: Sequence[str]) -> VetContext:
-    """The context with `only` these checks, or all without those to `skip`.
+    """The context with `only` these checks, or without those to `skip`.
 
-    Raises UserError for a check that no baseline expects, and if none is left."""
+    Raises UserError for a check that no baseline expects, and if no check remains."""
     if not only and not skip:
         return context
     _require_expected(context.baselines, only, "--only")

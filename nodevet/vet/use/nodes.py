@@ -35,7 +35,7 @@ def visited(hosts: Sequence[Host], options: Options, done: Callable[[], None]) -
 
 
 def saved(paths: Sequence[Path], targets: Targets) -> Nodes:
-    """What was saved of them. Raises SavedEvidenceError."""
+    """The nodes of saved evidence. Raises SavedEvidenceError."""
     replay = read_saved(paths, targets)
     return _nodes([host.name for host in replay.hosts], replay.visits)
 

@@ -1,4 +1,4 @@
-"""Telling people what is new or fixed, by Apprise: folded, bounded, silent if nothing changed."""
+"""Notify people of new and fixed findings through Apprise; silent if nothing changed."""
 
 import logging
 import os
@@ -26,14 +26,14 @@ MOST_BYTES = 64 << 10  # of a file of addresses
 
 
 class Notice(Struct, frozen=True, kw_only=True):
-    """What is told."""
+    """A message to send."""
 
     title: str
     body: str
 
 
 class Wanted(Struct, frozen=True, kw_only=True):
-    """What of a run is told."""
+    """Which news to send."""
 
     new: bool = True
     fixed: bool = True
@@ -43,7 +43,7 @@ class Wanted(Struct, frozen=True, kw_only=True):
 
 
 def message(run: Run, name: str, wanted: Wanted) -> Notice | None:
-    """What is new and what is fixed, a line for each fault; None if nothing is."""
+    """New and fixed findings, a line for each fault; None if there are none."""
     news = run.news
     if not news:
         return None
@@ -147,7 +147,7 @@ def addresses(urls: Sequence[str], folder: Path) -> tuple[str, ...]:
 
 
 def notify(urls: Sequence[str], notice: Notice) -> tuple[str, ...]:
-    """Tell everyone; who could not be told, as `2 (slack)`. An address is never repeated."""
+    """Send to every address. Returns those that failed, as `2 (slack)`, never the address itself."""
     failed: dict[int, str] = {}
     left = dict(enumerate(urls, 1))
 

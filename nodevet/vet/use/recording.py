@@ -1,4 +1,4 @@
-"""Recording a run while it goes on, and what it tells beside what is remembered."""
+"""Record a run while it goes on, and compare it with the history."""
 
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -43,8 +43,8 @@ class TakenUp(Struct, frozen=True, kw_only=True):
 
 
 class Recording(VetListener):
-    """Stands between a run and who listens to it. What goes wrong with the store is in `broken`,
-    and costs the run nothing; `run` is the whole run, with its news.
+    """Records what a run tells its listener. An error of the store is in `broken` and does not end
+    the run; `run` is the whole run, with its news.
     """
 
     def __init__(
@@ -80,7 +80,7 @@ class Recording(VetListener):
         self._before = Before()
 
     def keep(self, visit: Visit, host: Host) -> None:
-        """What a visit brought, until its report is there."""
+        """Keep the evidence of a visit until its report comes."""
         self._evidence[visit.host] = visit.evidence
         if self._keep is not None:
             self._keep(visit, host)
@@ -110,7 +110,7 @@ class Recording(VetListener):
         self._inner.began(run, hosts)
 
     def _live(self) -> None:
-        """Tell others that share the store that this run goes on, however long a host takes."""
+        """Tell others that share the store that this run is alive, even while a host takes long."""
         from nodevet.store.owner import BEAT
 
         while self._recorder is not None and not self._over.wait(BEAT):
@@ -173,7 +173,7 @@ class Recording(VetListener):
         )
 
     def _with_news(self, run: Run) -> Run:
-        """With what is new in it. What could not be recorded is not held against what was."""
+        """The run with its news. Findings that could not be recorded are not compared."""
         from nodevet.store.errors import StoreError
 
         earlier = self._earlier.news if self._earlier else ()

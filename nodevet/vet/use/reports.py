@@ -1,4 +1,4 @@
-"""Where a run goes: reports and saved evidence, tried out before it and never half written."""
+"""The reports and the saved evidence of a run: tried out before it, and never half written."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress

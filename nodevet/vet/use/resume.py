@@ -1,4 +1,4 @@
-"""A run that was killed, taken up again: what is recorded of it is judged as if it came in now."""
+"""Resume a run that was killed: its recorded visits are judged as if they came in now."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
@@ -50,7 +50,7 @@ def resumed(store: "Store", ref: str, context: VetContext, hosts: Sequence[Host]
 
 
 def _same_hosts(store: "Store", run: RecordedRun, hosts: Sequence[Host]) -> None:
-    """Whether these are the hosts with which a run began: who is left of it is not recorded.
+    """Refuse other hosts than those of the run: the store does not record which ones remain.
     Raises UserError."""
     known = {visit.host for visit in store.visits(run.id)}
     every = known | {host.name for host in hosts}
@@ -77,7 +77,7 @@ def _report(
 
 
 def _news(store: "Store", run: str, report: HostReport) -> HostNews:
-    """What was news of a host when it was recorded, from its spans."""
+    """The news of a host when it was recorded, from its spans."""
     visits = store.visits_of(report.host, limit=2)
     before = next((visit.run for visit in visits if visit.run != run), None)
     now = list(store.spans(host=report.host, run=run))

@@ -34,7 +34,7 @@ class SavedEvidenceError(Exception):
 
 
 class Replay(msgspec.Struct, frozen=True, kw_only=True):
-    """What of saved evidence is judged. `left_out`: hosts that were saved and not asked for."""
+    """The saved visits to judge. `left_out`: saved hosts that are not asked for."""
 
     hosts: tuple[Host, ...]
     where: Mapping[str, Path | Visit]  # the file of each; of a pipe, which is read once, its visit
@@ -42,16 +42,16 @@ class Replay(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def visits(self) -> Iterator[Visit]:
-        """Each is read again as it is asked for: what thousands of hosts said needs no room."""
+        """Reads each file on request, so that thousands of hosts need no memory."""
         for host in self.hosts:
             yield _visit_to(host.name, self.where.get(host.name))
 
 
 def read_saved(paths: Sequence[Path], targets: Targets) -> Replay:
-    """The hosts to judge and their saved visits: all within the limit, or those that are named.
+    """The hosts to judge and their saved visits: all within the limit, or the named ones.
 
-    A host of which nothing is saved has no evidence; one whose file cannot be read, or that has
-    two, is unreadable. Raises SavedEvidenceError.
+    A host without a file has no evidence; a host whose file cannot be read, or that has two files,
+    is unreadable. Raises SavedEvidenceError.
     """
     hosts_kept: dict[str, Host] = {}
     where: dict[str, Path | Visit] = {}
@@ -104,12 +104,12 @@ def not_asked(run: Run) -> tuple[frozenset[str], frozenset[str]]:
 
 
 def strangers(folder: Path, hosts: Sequence[Host], targets: Targets) -> list[str]:
-    """Of which hosts, that this run does not visit, there is evidence in a folder."""
+    """Hosts that have evidence in a folder and that this run does not visit."""
     return targets.strangers((unquote(path.stem) for path in folder.glob("*.json")), hosts)
 
 
 def limit_of(most: float | None) -> MaxAge | None:
-    """How old evidence may be now: so many seconds, a week if None, any age if infinite."""
+    """The maximum age of evidence: so many seconds, a week if None, no limit if infinite."""
     limit = MaxAge(now=time.time(), most=WEEK if most is None else most)
     return limit if math.isfinite(limit.most) else None
 
@@ -126,8 +126,8 @@ def keep(visit: Visit, host: Host, folder: Path) -> None:
 
 
 def document_of(visit: Visit, host: Host) -> dict[str, Any]:
-    """A visit as it is kept: a KeptVisit. What a node sent that is not evidence is not kept, for it
-    would spoil the file that it is kept in."""
+    """A visit as it is saved: a KeptVisit. An answer that is not evidence is not saved, because it
+    would spoil the file."""
     if visit.evidence:
         try:
             check_envelope(visit.evidence)
@@ -146,7 +146,7 @@ def document_of(visit: Visit, host: Host) -> dict[str, Any]:
 
 
 class KeptVisit(msgspec.Struct, frozen=True):
-    """How the visit to one host ended, with what was read there."""
+    """The end of a visit to one host, with its evidence."""
 
     host: str
     status: Status

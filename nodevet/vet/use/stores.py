@@ -17,16 +17,15 @@ NONE = "none"  # the store that keeps nothing
 
 
 def named(option: str | None, site: str | None = None) -> str | None:
-    """The URL that someone asked for, maybe NONE; None: no one did, so it is the user's own.
-
-    `site`: what nodevet.toml says.
+    """The URL that the option, the environment or nodevet.toml (`site`) names, maybe NONE. None: the
+    user's own store.
     """
     return option or os.environ.get(VARIABLE) or site
 
 
 def recorded_in(option: str | None, site: str | None, *, reaches: bool) -> str | None:
-    """Where a run is recorded: as was asked, or in the user's own store if it `reaches` other
-    hosts. None: nowhere; empty: the user's own.
+    """The URL of the store that records a run: the one that was named, or the user's own (empty) if
+    the run `reaches` other hosts. None: record nothing.
     """
     if option is None and not reaches:
         return None

@@ -34,7 +34,7 @@ def locked(names: Sequence[str], what: str) -> Iterator[None]:
 
 
 def _check_owner(path: Path) -> None:
-    """Raises UserError if other users may decide what a lock holds, or where its folder is made."""
+    """Raises UserError if other users may write the lock or its folder."""
     if why := distrust(path):
         raise UserError(f"sweep lock: {why}: correct that, or skip the lock with --no-lock")
 

@@ -79,7 +79,7 @@ class SweepOrder(Struct, frozen=True, kw_only=True):
 
     @property
     def locks(self) -> tuple[str, ...]:
-        """What no other sweep may visit meanwhile: its inventories, or the hosts it names."""
+        """The inventories, or the hosts that it names, which no other sweep may visit meanwhile."""
         if self.inventories:
             return tuple(str(Path(path).resolve()) for path in self.inventories)
         return tuple(self.settings.hosts)
@@ -100,7 +100,7 @@ class SweepOrder(Struct, frozen=True, kw_only=True):
 
     @property
     def notices(self) -> NotifySettings | None:
-        """Whom to notify, and of what; None: nobody."""
+        """Addresses and kinds of news; None: notify nobody."""
         own = self.settings.notify
         notices = own if isinstance(own, NotifySettings) else self.site.settings.notify
         return notices if own is not False and notices.urls else None
@@ -111,7 +111,7 @@ class SweepOrder(Struct, frozen=True, kw_only=True):
         return seconds_of(text) if text else None
 
     def options(self, context: VetContext) -> Options:
-        """How the hosts are visited. Raises AskError and UserError."""
+        """The options of the visits. Raises AskError and UserError."""
         settings = self.settings
         return fleet_options(
             parallel=settings.parallel or defaults.PARALLEL,

@@ -23,7 +23,7 @@ class Targets(Struct, frozen=True, kw_only=True):
 
     @property
     def narrowed(self) -> bool:
-        """Whether a run may leave out hosts that are there: what it does not visit is not gone."""
+        """Whether a run may leave out hosts of the inventory, so that missing hosts are not gone."""
         return bool(self.names or self.limit)
 
     def hosts(self) -> tuple[Host, ...]:
@@ -44,7 +44,7 @@ class Targets(Struct, frozen=True, kw_only=True):
         return hosts if self.expect_hostname else any_hostname(hosts)
 
     def limited(self, hosts: Iterable[Host]) -> tuple[Host, ...]:
-        """Those of these hosts that the limit leaves. Raises InventoryError."""
+        """The hosts within the limit. Raises InventoryError."""
         from nodevet.inventory import limited
 
         unique = tuple(hosts)

@@ -56,7 +56,7 @@ def vet_saved(
     fail_on: Severity,
     listener: VetListener | None = None,
 ) -> Run:
-    """Judge visits that were saved earlier, of these hosts; none is visited."""
+    """Judge saved visits of these hosts; visits none."""
     host_reports = reports(iter(visits), {host.name: host for host in hosts}, context)
     return collect(hosts, host_reports, context, fail_on=fail_on, replayed=True, listener=listener)
 
@@ -71,9 +71,9 @@ def collect(
     interrupted: bool = False,
     listener: VetListener | None = None,
 ) -> Run:
-    """The run that these reports are of; a KeyboardInterrupt ends it with what there is.
+    """The run of these reports; a KeyboardInterrupt ends it early.
 
-    `interrupted`: so was the run of which it is.
+    `interrupted`: whether the original run was.
     """
     listener = listener or VetListener()
     started, clock = datetime.now().astimezone(), time.monotonic()
@@ -142,7 +142,7 @@ class Vetted(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def recorded(visit: Visit, context: VetContext) -> Evidence | str:
-    """What the last look recorded of a host, or why that cannot be used."""
+    """The earlier evidence of a host, or why it cannot be used."""
     if context.since is None or visit.evidence is None:
         return ""
     return context.since.read(visit.host)
@@ -219,17 +219,15 @@ def _judged(evidence: Evidence, blank: HostReport, host: Host, context: VetConte
 
 
 def _what_to_judge_by(least: Baseline | None, host: Host) -> str:
-    """What to do about a host that no baseline fits: take what stood in, or write one."""
+    """Advice for a host that no baseline fits: use the one that stood in, or write one."""
     target = "@local" if host.local else host.name
     written = f"`nodevet capture {target} -o FILE` writes one of this node as it is"
     return f"if {least.name} is enough, `-b {least.name}`; {written}" if least else written
 
 
 def _stand_in(evidence: Evidence, host: Host, context: VetContext) -> Baseline | None:
-    """What a host is judged by all the same if no baseline could be chosen, so that its faults are
-    seen: the shipped one that fits if none of the project's does; on this machine, `generic`.
-
-    It stays unknown which one would be right: the host does not come to ok by it.
+    """The baseline that judges a host if none could be chosen, so that its faults show: a shipped one
+    that fits, or on this machine `generic`. The host stays unknown, never ok.
     """
     if none_fits(context.baselines, evidence, host):
         baseline = choose(context.shipped(), evidence, host)
@@ -271,10 +269,10 @@ def vetted(
     context: VetContext,
     save: Save | None = None,
 ) -> Generator[Vetted]:
-    """Every visit judged as it comes in, after `save` had it.
+    """Judge every visit as it comes in, after `save`.
 
-    Hosts that the run did not get to are saved as that, or what an earlier run saved of
-    them would be taken for theirs.
+    Hosts that the run did not reach are saved as not reached, so that older evidence of them is not
+    mistaken for new.
     """
     unvisited = dict(hosts)
     try:
