@@ -4,9 +4,9 @@ A finding follows from a failed finding of the same host if its check says so in
 name of the check that fails on the same part, or with that name and the part: `services unit X`. An
 unknown finding also follows from a failed one with the same reason: a GPU that answers
 NVML_ERROR_GPU_IS_LOST is lost once, not once for each check, and a driver that is not loaded is
-missing once. The effects of an effect follow from its cause.
-No effect hides behind a lesser cause: a finding that counts for the exit code never follows from one
-that does not, a failure never from a lesser one, and a new finding never from an old one.
+missing once. The effects of an effect follow from its cause. No effect hides behind a lesser cause:
+a finding that counts for the exit code never follows from one that does not, a failure never from a
+lesser one, and a new finding never from an old one.
 """
 
 from collections.abc import Iterable, Iterator, Mapping

@@ -1,8 +1,8 @@
 """A run as JSON lines, written while hosts finish: the run, one line per host, the totals.
 
-The field `record` of a line is `run`, `host` or `totals`. The first line names every host, so a file
-that a crash cut short still accounts for all of them. If a host has two lines, the later one counts:
-the first may turn out to be about another host.
+The field `record` of a line is `run`, `host` or `totals`. The first line names every host, so a
+file that a crash cut short still accounts for all of them. If a host has two lines, the later one
+counts: the first may turn out to be about another host.
 """
 
 from collections.abc import Iterable, Iterator, Mapping

@@ -1,4 +1,5 @@
-"""What a gate waits for, on standard error: live on a terminal; in a log, a line for each change."""
+"""What a gate waits for, on standard error: live on a terminal; in a log, a line for each
+change."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext

@@ -112,7 +112,8 @@ def _text(question: str | Question) -> str:
 
 
 def _asked(catalog: Catalog, wish: Expectation, fixes: bool) -> list[tuple[str, Asked]]:
-    """The questions of the check, and of its fix even if the baseline does not allow it: a plan may."""
+    """The questions of the check, and of its fix even if the baseline does not allow it: a plan
+    may."""
     fix = catalog.fix(wish.check) if fixes else None
     found = _called(catalog.check(wish.check).asks, catalog.path(wish.check), wish.params)
     if fix is not None:

@@ -28,8 +28,8 @@ class SavedRunError(Exception):
 
 
 def read_run(path: Path, *, most: float) -> tuple[Run, Sequence[str]]:
-    """A run from its json or jsonl report, and notes: parts that this version does not know, and its
-    age if it is older than `most` seconds. Raises SavedRunError.
+    """A run from its json or jsonl report, and notes: parts that this version does not know, and
+    its age if it is older than `most` seconds. Raises SavedRunError.
     """
     return _run(_data(path), path, most)
 

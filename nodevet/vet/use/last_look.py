@@ -122,8 +122,8 @@ class LastLook:
 
 
 class StoredLook(LastLook):
-    """The evidence of the last sweep of the same name whose reports were written; without a name, of
-    the last run."""
+    """The evidence of the last sweep of the same name whose reports were written; without a name,
+    of the last run."""
 
     def __init__(self, store: "Store", series: str | None) -> None:
         super().__init__(())

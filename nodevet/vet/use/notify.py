@@ -147,7 +147,8 @@ def addresses(urls: Sequence[str], folder: Path) -> tuple[str, ...]:
 
 
 def notify(urls: Sequence[str], notice: Notice) -> tuple[str, ...]:
-    """Send to every address. Returns those that failed, as `2 (slack)`, never the address itself."""
+    """Send to every address. Returns those that failed, as `2 (slack)`, never the address
+    itself."""
     failed: dict[int, str] = {}
     left = dict(enumerate(urls, 1))
 

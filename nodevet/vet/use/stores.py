@@ -17,8 +17,8 @@ NONE = "none"  # the store that keeps nothing
 
 
 def named(option: str | None, site: str | None = None) -> str | None:
-    """The URL that the option, the environment or nodevet.toml (`site`) names, maybe NONE. None: the
-    user's own store.
+    """The URL that the option, the environment or nodevet.toml (`site`) names, maybe NONE. None:
+    the user's own store.
     """
     return option or os.environ.get(VARIABLE) or site
 

@@ -23,7 +23,8 @@ class Targets(Struct, frozen=True, kw_only=True):
 
     @property
     def narrowed(self) -> bool:
-        """Whether a run may leave out hosts of the inventory, so that missing hosts are not gone."""
+        """Whether a run may leave out hosts of the inventory, so that missing hosts are not
+        gone."""
         return bool(self.names or self.limit)
 
     def hosts(self) -> tuple[Host, ...]:

@@ -226,8 +226,8 @@ def _what_to_judge_by(least: Baseline | None, host: Host) -> str:
 
 
 def _stand_in(evidence: Evidence, host: Host, context: VetContext) -> Baseline | None:
-    """The baseline that judges a host if none could be chosen, so that its faults show: a shipped one
-    that fits, or on this machine `generic`. The host stays unknown, never ok.
+    """The baseline that judges a host if none could be chosen, so that its faults show: a shipped
+    one that fits, or on this machine `generic`. The host stays unknown, never ok.
     """
     if none_fits(context.baselines, evidence, host):
         baseline = choose(context.shipped(), evidence, host)
