@@ -13,12 +13,10 @@ from typing import IO, Any, NamedTuple
 import click
 
 CHOICES = ("auto", "always", "never")
-QUIET = (
-    "Only what counts for the exit code, and the totals: no waived rows, none below --fail-on, no "
-    "advice, no notes."
-)
+QUIET = "Show only findings that count for the exit code, and the totals: no waived rows, no "
+"advice, no notes."
 """The help of `--quiet` where a table of checks is shown."""
-ADVICE = "In a table, tell in full what to do, below each kind of difference."
+ADVICE = "In a table, show the full advice below each kind of difference."
 """The help of `--advice`, there."""
 
 

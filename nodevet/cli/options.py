@@ -151,8 +151,8 @@ learning = apply(
         multiple=True,
         metavar="NAME|FILE",
         shell_complete=completing.baselines,
-        help="Read what this baseline asks for by name (kernel parameters, units).  "
-        "[default: what any of the project's and the shipped ones asks for]",
+        help="Read the kernel parameters and units that this baseline names.  [default: those of "
+        "the project's and the shipped baselines]",
     ),
 )
 """What commands that learn from nodes are told of how to read them."""
@@ -171,7 +171,7 @@ def store_option(help: str) -> Callable[[Command], Command]:
     return click.option("--store", metavar="URL", callback=_given, help=f"{help}  {default}")
 
 
-store = store_option("Where runs are recorded: sqlite:///PATH, postgresql://USER@HOST/DB, or none.")
+store = store_option("Where to record runs: sqlite:///PATH, postgresql://USER@HOST/DB, or none.")
 
 
 def form(names: Sequence[str], help: str) -> Callable[[Command], Command]:

@@ -22,16 +22,16 @@ from nodevet.vet import options as vetting
     examples=(
         ("Why is this machine's GPU slow?", "nodevet diagnose @local"),
         (
-            "The nodes of a job, watched at the same time: who holds it up?",
+            "The nodes of a job, watched at the same time: which one is slow?",
             "nodevet diagnose -i fleet.yaml gpu[001-008] --duration 30s",
         ),
         (
-            "For the ticket, and a page with the course of it",
+            "For a ticket, and a page with charts over time",
             "nodevet diagnose gpu007 --format markdown --format html:gpu007.html",
         ),
-        ("Look on while something is changed", "nodevet diagnose @local --watch --duration 3s"),
+        ("Watch while you change something", "nodevet diagnose @local --watch --duration 3s"),
         (
-            "Keep it with the ticket, and look at it again tomorrow",
+            "Keep it with the ticket, and diagnose it again tomorrow",
             "nodevet diagnose gpu007 --capture incident.json.gz\n"
             "nodevet diagnose --from incident.json.gz --rules",
         ),
@@ -63,13 +63,13 @@ from nodevet.vet import options as vetting
     "--capture",
     type=click.Path(dir_okay=False, path_type=Path),
     metavar="FILE",
-    help="Write all that was watched as an incident bundle, for --from; gzipped if FILE ends in "
-    ".gz.",
+    help="Write everything that was watched to an incident bundle, for --from; gzipped if FILE "
+    "ends in .gz.",
 )
 @click.option(
     "--redact",
     is_flag=True,
-    help="With --capture: leave out what names people, paths or machines.",
+    help="With --capture: leave out the names of people, paths and machines.",
 )
 @click.option(
     "--from",
@@ -81,12 +81,12 @@ from nodevet.vet import options as vetting
 @click.option(
     "--watch",
     is_flag=True,
-    help="Again and again until Ctrl-C, a line for each GPU; redrawn in place on a terminal.",
+    help="Repeat until Ctrl-C, with a line for each GPU; redrawn in place on a terminal.",
 )
 @click.option(
     "--rules",
     is_flag=True,
-    help="In a table, tell which rules held and which did not, and why.",
+    help="In a table, show which rules held and which did not, and why.",
 )
 @options.baselines
 @vetting.reach
@@ -112,14 +112,14 @@ def command(
     """Say what each GPU waits for, with the numbers that prove it. Changes nothing.
 
     Watches the hosts while their jobs run: GPUs, CPUs, storage, memory, and the processes on the
-    GPUs. Settings that differ from the baseline are told as suspects.
+    GPUs. Settings that differ from the baseline are suspects.
 
     \b
     Exit codes:
       0  every GPU is busy, or idle
       1  a GPU waits, is slowed down or stuck
       2  usage or configuration error
-      3  a host could not be watched, or a cause cannot be told
+      3  a host could not be watched, or a cause is not known
          (1 wins over 3; with --watch, of the last round)
     """
     from nodevet.base.errors import UserError

@@ -29,9 +29,9 @@ _measuring = partial(click.option, cls=Option, heading="Measuring")
     group="Vet",
     order=6,
     examples=(
-        ("By the file alone", "nodevet feed workloads/resnet50-a100.yaml"),
+        ("From the file alone", "nodevet feed workloads/resnet50-a100.yaml"),
         ("With the cores and links of nodes", "nodevet feed job.yaml 'gpu[001-004]' --plot"),
-        ("What a data loader does here", "nodevet feed --measure -- python3 loader.py"),
+        ("Measure a data loader here", "nodevet feed --measure -- python3 loader.py"),
     ),
 )
 @click.argument("workload", shell_complete=completing.files)
@@ -48,7 +48,7 @@ _measuring = partial(click.option, cls=Option, heading="Measuring")
     type=WholeNumber(),
     help="Look for changes at this batch size of the file.  [default: the largest]",
 )
-@click.option("--plot", is_flag=True, help="In a table, draw utilization as bars, too.")
+@click.option("--plot", is_flag=True, help="In a table, also draw utilization as bars.")
 @click.option(
     "--format",
     "formats",
@@ -60,8 +60,8 @@ _measuring = partial(click.option, cls=Option, heading="Measuring")
 @_measuring(
     "--measure",
     is_flag=True,
-    help="Run the command after `--`, a data loader, for a while, and print what it does as the "
-    "`measured` block of a workload file.",
+    help="Run the data loader after `--` for a while, and print its rates as the `measured` block "
+    "of a workload file.",
 )
 @_measuring(
     "--on",
@@ -69,7 +69,7 @@ _measuring = partial(click.option, cls=Option, heading="Measuring")
     show_default=True,
     metavar="HOST",
     shell_complete=completing.hosts,
-    help="The host that it runs on.",
+    help="Host to run the data loader on.",
 )
 @_measuring(
     "--for",
@@ -77,18 +77,19 @@ _measuring = partial(click.option, cls=Option, heading="Measuring")
     type=Duration(2, 1800),
     default="30s",
     show_default=True,
-    help="How long it runs; then it is stopped.",
+    help="Stop it after this time.",
 )
 @_measuring(
     "--workers",
     type=WholeNumber(),
-    help="How many workers it starts: needed to tell whether they waited for storage.",
+    help="How many workers it starts; without it nodevet cannot know whether they waited for "
+    "storage.",
 )
 @_measuring(
     "--user",
     default="",
     metavar="NAME",
-    help="User that runs it, if nodevet is root there.  [default: nobody]",
+    help="User to run it as, if nodevet is root there.  [default: nobody]",
 )
 @vetting.reach
 @display_options()
@@ -109,15 +110,14 @@ def command(
     display: Display,
     **reach: Any,
 ) -> None:
-    """Tell whether nodes can feed their GPUs.
+    """Compute whether nodes can feed their GPUs.
 
-    Storage reads, CPU transforms, the link and the accelerator: the slowest sets the pace. WORKLOAD
-    is a YAML file that says batch sizes, step times and rates; HOSTS fill in cores, memory and
-    links, by the evidence that `check` reads. What neither says is not guessed: the answer is then
-    a bound, or not known.
+    The slowest of storage, CPU transforms, link and accelerator sets the pace. WORKLOAD is a YAML
+    file with batch sizes, step times and rates; HOSTS add cores, memory and links from the evidence
+    that `check` reads. nodevet guesses no missing value: the answer is then a bound, or not known.
 
-    With --measure no workload is read: `nodevet feed --measure -- COMMAND...` runs the user's own
-    data loader, whose lines `samples N` (since the line before) or `{"samples": N}` are counted.
+    `nodevet feed --measure -- COMMAND...` reads no workload. It runs your data loader and counts
+    its lines `samples N` (since the line before) or `{"samples": N}`.
 
     \b
     Exit codes:

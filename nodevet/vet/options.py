@@ -70,7 +70,7 @@ reach = apply(
     _connection(
         "--accept-new",
         is_flag=True,
-        help="Accept host keys that are not known yet, but never a changed one.",
+        help="Accept unknown host keys, but never a changed one.",
     ),
     _connection("--sudo", is_flag=True, help="Run the probe through `sudo -n`."),
 )
@@ -80,13 +80,13 @@ run_limits = apply(
     _connection(
         "--second-try/--no-second-try",
         default=None,
-        help="Visit hosts that were unreachable or timed out once more at the end.  "
-        "[default: from 100 hosts on]",
+        help="At the end, visit hosts again that were unreachable or timed out.  [default: from "
+        "100 hosts on]",
     ),
     _connection(
         "--within",
         type=Duration(1, most=30 * 86400),
-        help="Deadline of the whole run; what is not done by then is reported as interrupted.",
+        help="Deadline of the whole run; hosts not done by then are reported as interrupted.",
     ),
 )
 """How often hosts are tried, and when all of it ends."""
@@ -95,7 +95,7 @@ run_limits = apply(
 sample = click.option(
     "--sample",
     type=Duration(1, 1800),
-    help="Read counters of errors twice, this long apart, and judge what they grew by.",
+    help="Read error counters twice, this long apart, and judge their growth.",
 )
 
 
@@ -104,8 +104,8 @@ since = click.option(
     multiple=True,
     type=click.Path(path_type=Path),
     metavar="PATH",
-    help="Evidence of an earlier `check --save`, a file or a folder, or `store`, the last recorded "
-    "visit: judge counters of errors and the kernel log by what came since.",
+    help="Judge error counters and the kernel log by what came since this evidence: a file or "
+    "folder of `check --save`, or `store` for the last recorded visit.",
 )
 
 
@@ -133,14 +133,14 @@ everything = click.option(
     "--all",
     "everything",
     is_flag=True,
-    help="In a table, show what passed too: every check with its value.",
+    help="In a table, also show checks that passed, with their values.",
 )
 
 
 shadow = click.option(
     "--shadow",
     is_flag=True,
-    help="In a table and in Markdown, show what checks of severity shadow say, too.",
+    help="In a table and in Markdown, also show checks of severity shadow.",
 )
 
 
@@ -160,7 +160,7 @@ fail_on = click.option(
     type=click.Choice(SEVERITIES),
     default="warning",
     show_default=True,
-    help="Lowest severity at which a failure makes the exit code 1.",
+    help="Lowest severity of a failure that makes the exit code 1.",
 )
 
 
@@ -170,6 +170,6 @@ fail_on_new = click.option(
     default="warning",
     show_default=True,
     metavar="SEVERITY|new[:SEVERITY]",
-    help="Lowest severity at which a failure makes the exit code 1: info, warning, critical. "
-    "new: only one that began since the last recorded visit.",
+    help="Lowest severity of a failure that makes the exit code 1: info, warning or critical. "
+    "new: only failures that began since the last recorded visit.",
 )

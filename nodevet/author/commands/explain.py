@@ -31,13 +31,13 @@ WRITTEN = 100  # columns of the pages, and of what is not a terminal
     group="Vet",
     order=4,
     examples=(
-        ("What the check is about", "nodevet explain pcie_link"),
-        ("All that a baseline expects, and why", "nodevet explain nvidia-h100-sxm"),
+        ("A check", "nodevet explain pcie_link"),
+        ("A baseline", "nodevet explain nvidia-h100-sxm"),
         (
-            "What is expected of gpu001, and which line of which file says so",
+            "The values expected of gpu001, and the line that sets each",
             "nodevet explain pcie_link --host gpu001 -i fleet.yaml",
         ),
-        ("All that a run found on gpu004", "nodevet explain gpu004 --from last.json"),
+        ("All findings of a run on gpu004", "nodevet explain gpu004 --from last.json"),
     ),
 )
 @click.argument(
@@ -50,14 +50,14 @@ WRITTEN = 100  # columns of the pages, and of what is not a terminal
     "--host",
     metavar="HOST",
     shell_complete=completing.hosts,
-    help="Say what is expected of this host, and why.",
+    help="Show the values expected of this host.",
 )
 @click.option(
     "--from",
     "source",
     type=click.Path(path_type=Path),
     metavar="RUN|EVIDENCE",
-    help="Show a host of a saved run, or of saved evidence, which is judged again.",
+    help="Show a host of a saved run, or judge saved evidence again.",
 )
 @options.inventory(
     help="Inventory that names the host.",
@@ -80,21 +80,20 @@ def command(
 ) -> None:
     """Explain a CHECK and its fix, or a BASELINE; or show a HOST.
 
-    A CHECK: why it matters, what a baseline may say about it, its fix. With --host or -b: also
-    what is expected, and which line of which file says so; with --from, what it said there. A
-    host is only visited if its baseline depends on what it is: with -b, nothing is read from it.
+    A CHECK: why it matters, its fields in a baseline, its fix. With --host or -b: also the expected
+    values, and the line of the file that sets each; with --from, also the findings there. nodevet
+    visits the host only if its baseline depends on it, so never with -b.
 
-    CHECK may also be what every run checks, whether or not a baseline asks for it:
-    host_identity, hostname, evidence_age, baseline.
+    CHECK may also be one of those that every run makes without a baseline: host_identity, hostname,
+    evidence_age, baseline.
 
-    A BASELINE, a name or a file: the hosts that it is for, what it extends, and all that it expects
-    by check: the values, the line that says each, and what the file remarks there. Without a word,
-    it is that of -b, or of --host.
+    A BASELINE, a name or a file: its hosts, what it extends, and every expected value with its line
+    and comment. The default is that of -b, or of --host.
 
-    A HOST: what it is, and each of its findings with all that is known of it: values, reasons,
-    advice, parts, and the line of the baseline. It is that of a saved run or of saved evidence
-    (--from), or it is visited (-i). A word that names a check is always the check, and one that
-    names a baseline is that, unless --from or -i says where a host is.
+    A HOST: its facts, and each finding with values, reasons, advice, parts and the line of the
+    baseline, from a saved run or saved evidence (--from), or from a visit (-i). A word that names
+    a check is always the check; a word that names a baseline is the baseline, unless --from or -i
+    names hosts.
     """
     from msgspec import to_builtins
     from msgspec.structs import replace

@@ -26,7 +26,7 @@ SHOWN = 6  # names of files in a line
     examples=(
         ("All files of this folder's project", "nodevet lint"),
         ("In CI: a warning is an error", "nodevet lint --strict --format github"),
-        ("What other baselines for these GPUs ask for", "nodevet lint --suggest"),
+        ("Checks that other baselines for these GPUs have", "nodevet lint --suggest"),
     ),
 )
 @click.argument("names", nargs=-1, metavar="[NAME|FILE]...", shell_complete=completing.baselines)
@@ -35,7 +35,7 @@ SHOWN = 6  # names of files in a line
 @click.option(
     "--suggest",
     is_flag=True,
-    help="Also name what the shipped baseline for the same GPUs asks for and yours does not.",
+    help="Also name the checks that the shipped baseline for the same GPUs has and yours lacks.",
 )
 @display_options()
 @options.project
@@ -49,11 +49,10 @@ def command(
 ) -> None:
     """Check baselines and the project's other files for mistakes.
 
-    Every problem is printed as file:line:column, with what to do.
+    Every problem is one line: file:line:column, and what to do.
 
-    Without a NAME: the project's own baselines, inventories, workloads, approval.yaml, checks and
-    fixes; the shipped baselines if it has none of them. A file that is nothing of nodevet's is
-    skipped.
+    Without a NAME: the project's baselines, inventories, workloads, approval.yaml, checks and
+    fixes; if it has none of them, the shipped baselines. Other files are skipped.
 
     \b
     Exit codes:

@@ -17,9 +17,9 @@ from nodevet.cli.help import Command
     group="Baselines",
     order=1,
     examples=(
-        ("What -b may name", "nodevet list baselines"),
+        ("The names for -b", "nodevet list baselines"),
         (
-            "Which hosts a command would visit",
+            "The hosts that a command would visit",
             "nodevet list hosts -i fleet.yaml --limit '@rack1!gpu007'",
         ),
     ),
@@ -42,14 +42,14 @@ def command(
 
     \b
     KIND is one of:
-      checks     what nodevet can check: severity, area, title
-      fixes      the checks that have a fix: its highest risk, title
-      baselines  what `-b` may name: title, how many checks, file, and why not all
-      formats    of reports, for --format
-      sources    the kinds of inventories, for -i
-      sections   the parts of the evidence, for `nodevet probe`
-      resources  the kinds of things that a fix can change
-      hosts      the hosts that HOSTS, -i and --limit select: groups
+      checks     severity, area, title
+      fixes      highest risk, title
+      baselines  title, number of checks, file, and why some checks are missing
+      formats    formats of reports, for --format
+      sources    kinds of inventories, for -i
+      sections   parts of the evidence, for `nodevet probe`
+      resources  kinds of settings that a fix can change
+      hosts      hosts that HOSTS, -i and --limit select, with their groups
     """
     from nodevet.author.listing_sheet import listing_sheet
     from nodevet.vet.use.targets import Targets

@@ -23,12 +23,12 @@ LISTED = "\n".join(f"      {name:9} {kind.about}" for name, kind in kinds().item
     KIND is one of:
 {LISTED}
 
-    That of baselines knows every check of this project. Write it next to your baselines, and
+    The schema of baselines knows every check of this project. Write it next to your baselines, and
     begin each with `# yaml-language-server: $schema=nodevet.schema.json`.
     """,
     examples=(
         ("For the editor", "nodevet schema > nodevet.schema.json"),
-        ("Of the files of --format json", "nodevet schema run"),
+        ("For the files of --format json", "nodevet schema run"),
     ),
 )
 @click.argument("kind", type=click.Choice(tuple(kinds())), default="baseline", metavar="[KIND]")

@@ -24,8 +24,8 @@ from nodevet.cli.help import Command
 def command(context: click.Context, shell: str) -> None:
     """Print the script that completes command lines in a shell.
 
-    It completes commands, options, checks, fixes, baselines, formats, plans and runs; hosts and
-    groups if the line names an inventory with -i (YAML or JSON) before them.
+    It completes commands, options, checks, fixes, baselines, formats, plans and runs. It completes
+    hosts and groups if the line names an inventory (YAML or JSON) with -i before them.
     """
     from nodevet.cli.completing import script
 

@@ -20,12 +20,12 @@ from nodevet.cli.help import Command
     type=click.Choice(["text", "json"]),
     default="text",
     show_default=True,
-    help="A line for each, or one JSON object.",
+    help="Lines, or one JSON object.",
 )
 def command(form: str) -> None:
     """Print the versions of nodevet and of what it uses.
 
-    `nodevet --version` prints nodevet's own only.
+    `nodevet --version` prints only that of nodevet.
     """
     from nodevet.cli.versions import versions
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     order=2,
     examples=(
         ("Look at the plan and sign it", "nodevet approve plan.json"),
-        ("Who has signed it, and is that enough?", "nodevet approve plan.json --verify"),
+        ("Show who signed it, and whether that is enough", "nodevet approve plan.json --verify"),
     ),
 )
 @click.argument(
@@ -43,8 +43,8 @@ if TYPE_CHECKING:
 @click.option(
     "--full",
     is_flag=True,
-    help="Show each host by itself, with the UUIDs of its GPUs. Without it what is done on several "
-    "hosts is shown once, and nothing that is done is left out.",
+    help="Show each host by itself, with the UUIDs of its GPUs.  [default: show equal changes of "
+    "several hosts once]",
 )
 @click.option(
     "--folded", is_flag=True, help="Show one line per change, without its files and commands."
@@ -52,9 +52,11 @@ if TYPE_CHECKING:
 @click.option(
     "--rollback",
     is_flag=True,
-    help="PLAN is the folder of a run: approve that someone who did not apply it rolls it back.",
+    help="PLAN is the folder of a run: approve its rollback by someone who did not apply it.",
 )
-@click.option("--verify", is_flag=True, help="Sign nothing: say who approved, and if it is enough.")
+@click.option(
+    "--verify", is_flag=True, help="Sign nothing; show who approved, and whether that is enough."
+)
 @options.project_of("Folder with allowed_signers and approval.yaml.")
 @display_options()
 def command(
@@ -70,13 +72,13 @@ def command(
 ) -> None:
     """Show PLAN once more and sign it with your SSH key.
 
-    The signature is kept next to the plan, in PLAN.<principal>.sig. The project's allowed_signers
-    and approval.yaml say whose key it is, who may approve what, and how many must.
+    nodevet writes the signature next to the plan, to PLAN.<principal>.sig. The project's
+    allowed_signers and approval.yaml say whose key it is, who may approve what, and how many must.
 
     \b
     Exit codes:
-      0  signed; with --verify: the approvals are enough
-      1  not signed: refused, or not confirmed; with --verify: not enough
+      0  signed; with --verify: there are enough approvals
+      1  not signed: refused, or not confirmed; with --verify: too few approvals
       2  usage or configuration error
     """
     from nodevet.fix.plan.render import View

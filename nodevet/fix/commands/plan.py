@@ -27,7 +27,7 @@ LONGEST = 30 * 86400.0  # seconds
     group="Fix",
     order=1,
     examples=(
-        ("What would be changed, and where", "nodevet plan -i fleet.yaml -o plan.json"),
+        ("What would change, and where", "nodevet plan -i fleet.yaml -o plan.json"),
         (
             "One fix on one host, with the commands that would run",
             "nodevet plan gpu004 -b site.yaml --fix power_limit --format diff",
@@ -42,8 +42,7 @@ LONGEST = 30 * 86400.0  # seconds
     multiple=True,
     metavar="ID",
     shell_complete=completing.fixes,
-    help="Plan only this fix; may be repeated. Without it: those that the baseline allows "
-    "under `fix`.",
+    help="Plan only this fix; may be repeated.  [default: what the baseline allows under `fix`]",
 )
 @click.option(
     "--restart",
@@ -53,7 +52,7 @@ LONGEST = 30 * 86400.0  # seconds
 @click.option(
     "--now",
     is_flag=True,
-    help="Let fixes change running processes too, not only how they start.",
+    help="Let fixes also change running processes, not only how they start.",
 )
 @click.option(
     "--max-risk",
@@ -74,14 +73,15 @@ LONGEST = 30 * 86400.0  # seconds
     type=Duration(60, LONGEST, bare=False),
     default="24h",
     show_default=True,
-    help="Do not plan a fix on a node where it failed twice within this time, by the runs that "
-    "the project keeps and by the store.",
+    help="Do not plan a fix on a node where it failed twice within this time, in the project's "
+    "runs or in the store.",
 )
-@click.option("--again", is_flag=True, help="Plan such a fix all the same.")
+@click.option("--again", is_flag=True, help="Plan a fix even if it failed twice within --window.")
 @click.option(
     "--force",
     is_flag=True,
-    help="Plan what too many hosts began to fail in one night, too: see [budget] in nodevet.toml.",
+    help="Also plan fixes for a check that too many hosts began to fail in one night; see "
+    "[budget] in nodevet.toml.",
 )
 @options.store
 @click.option("--author", metavar="NAME", help="Who makes the plan, as named in allowed_signers.")
@@ -91,7 +91,7 @@ LONGEST = 30 * 86400.0  # seconds
     "file",
     type=click.Path(dir_okay=False, path_type=Path),
     metavar="FILE",
-    help="Write the plan to FILE, for `nodevet approve`. Without it the plan is only shown.",
+    help="Write the plan to FILE, for `nodevet approve`.  [default: only show it]",
 )
 @click.option(
     "--format",
@@ -99,8 +99,8 @@ LONGEST = 30 * 86400.0  # seconds
     type=click.Choice(FORMS),
     default="fold",
     show_default=True,
-    help="fold: one line per change. diff: every file and command, once for all hosts on which it "
-    "is the same. full: each host by itself.",
+    help="fold: one line for each change. diff: every file and command, once for all hosts with "
+    "the same change. full: each host by itself.",
 )
 @vetting.expect_hostname
 @rollout_options(planned=True)
@@ -123,9 +123,9 @@ def command(
 ) -> None:
     """Plan how to fix what fails. Changes nothing on a host.
 
-    Vets the hosts as `nodevet check` does, then reads what the fixes would change: its value now,
-    and whether something else on the node manages it too. How the plan is carried out, from
-    --canary to --boot-settle, is approved with it.
+    nodevet vets the hosts as `nodevet check` does, then reads the settings that the fixes would
+    change, and whether something else on the node also manages them. The options from --canary to
+    --boot-settle are part of the plan, and approved with it.
 
     \b
     Exit codes:

@@ -19,8 +19,8 @@ from nodevet.vet import options as vetting
     group="Fix",
     order=4,
     examples=(
-        ("Everything as it was before that run", "nodevet rollback runs/7f3a91c2-1"),
-        ("Only on one host", "nodevet rollback runs/7f3a91c2-1 --host gpu004"),
+        ("Undo the whole run", "nodevet rollback runs/7f3a91c2-1"),
+        ("Undo it on one host", "nodevet rollback runs/7f3a91c2-1 --host gpu004"),
     ),
 )
 @click.argument(
@@ -58,10 +58,9 @@ def command(
 ) -> None:
     """Revert the steps of RUN, the last one first.
 
-    That is every step that was done, or whose outcome is unknown. Everything that a step changed
-    is restored to what it was before, and read again. If it is now neither what it was nor what
-    the step set, something else has changed it since: the report says so, and it is left alone.
-    May be run again.
+    nodevet reverts every step that was done, or whose outcome is unknown: it restores each setting
+    and re-reads it. If a setting has neither its old value nor that of the step, something else
+    changed it since: nodevet reports it and does not touch it. You can run a rollback again.
 
     If you did not apply the run, its rollback needs approvals as its plan did: nodevet approve
     --rollback.
@@ -71,8 +70,7 @@ def command(
       0  everything is as it was before the run, or will be after the reboot or
          restart that the report names (pending); run the rollback again to
          confirm it
-      1  a node was refused, or something on it was changed since and is left
-         alone
+      1  a node was refused, or a setting was changed since and not touched
       2  usage or configuration error
       3  a rollback failed or an outcome is unknown: look at the node
     """

@@ -24,8 +24,8 @@ EVERY = 2.0  # seconds between two looks of --watch
     group="Fix",
     order=4,
     examples=(
-        ("How the newest run stands", "nodevet status"),
-        ("Follow a run of another terminal", "nodevet status runs/7f3a91c2-1 --watch"),
+        ("The newest run", "nodevet status"),
+        ("Follow a run in another terminal", "nodevet status runs/7f3a91c2-1 --watch"),
         ("For a program", "nodevet status --format json"),
     ),
 )
@@ -39,7 +39,7 @@ EVERY = 2.0  # seconds between two looks of --watch
 @click.option(
     "--watch",
     is_flag=True,
-    help="Show it again whenever it changes, until it ends; in JSON a line each time.",
+    help="Show it again after each change, until the run ends; in JSON one line each time.",
 )
 @sheets.formats()
 @display_options()
@@ -51,18 +51,18 @@ def command(
     display: Display,
     project: Project,
 ) -> None:
-    """Say how a run of fixes stands, and what to do next.
+    """Show the state of a run of fixes, and what to do next.
 
-    Of one that goes on, ended or was killed: RUN is the folder of an apply or rollback, by default
-    the newest of the project's runs/. Changes nothing and locks nothing, so it may be asked at any
+    RUN is the folder of an apply or rollback that goes on, ended or was killed; by default the
+    newest in the project's runs/. `status` changes and locks nothing, so you can run it at any
     time.
 
     \b
     Exit codes:
-      0  ended, and every host is as was asked
+      0  ended, and every host is as planned
       1  ended; something failed, was refused or not attempted
       2  usage error, or RUN cannot be read or was changed
-      3  interrupted, or an outcome is unknown: look at what it says is next
+      3  interrupted, or an outcome is unknown: do what it says is next
       4  goes on
     """
     from nodevet.cli.speech import say

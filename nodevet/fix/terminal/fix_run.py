@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from nodevet.fixing.result import Result
 
 inventories = options.inventory(
-    help="Inventory that says how the plan's hosts are reached. Without it: by their names.",
+    help="Inventory that says how to reach the plan's hosts.  [default: by their names]",
 )
 shown = click.option(
     "--format",
@@ -29,8 +29,8 @@ shown = click.option(
     metavar="NAME",
     default="table",
     show_default=True,
-    help="Format of the report on standard output, as `nodevet list formats` names it; the run's "
-    "folder has every format.",
+    help="Format of the report on standard output; see `nodevet list formats`. The run's folder "
+    "has every format.",
 )
 
 

@@ -38,13 +38,13 @@ def rollout_options(*, planned: bool) -> Callable[[Any], Any]:
         option(
             "--max-fail",
             "0",
-            "Nodes that may fail; if one more does, no further node is begun.",
+            "Nodes that may fail; if one more does, nodevet begins no further node.",
             **nodes,
         ),
         flag(
             "--pending-canary",
-            "Let the other nodes begin although the canary's change is not in force before a "
-            "reboot, reset or restart, and so is not verified.",
+            "Let the other nodes begin although the canary's change waits for a reboot, reset or "
+            "restart, and so is not verified.",
         ),
         option(
             "--pause",
@@ -68,20 +68,20 @@ def rollout_options(*, planned: bool) -> Callable[[Any], Any]:
         option(
             "--drain-timeout",
             "30m",
-            "Kill a drain hook that takes longer; its node is refused.",
+            "Kill a drain hook that takes longer, and refuse its node.",
             type=Duration(1),
         ),
         option(
             "--holders",
             "",
-            "Programs or services that may keep the GPUs open, separated by commas: they do not "
-            "count as users of a GPU. Known monitoring clients need not be named.",
+            "Programs or services, separated by commas, that do not count as users of a GPU "
+            "although they keep it open. nodevet knows common monitoring clients.",
             metavar="NAMES",
         ),
         flag(
             "--reboot",
-            "Reboot each node that was changed, and verify the changes after the reboot. Needs "
-            "approvals for risk reboot, and --drain-hook.",
+            "Reboot each changed node, and verify the changes afterwards. Needs approvals for "
+            "risk reboot, and --drain-hook.",
         ),
         flag("--verify-reboot", "Reboot and verify only the canary."),
         option(
@@ -94,8 +94,8 @@ def rollout_options(*, planned: bool) -> Callable[[Any], Any]:
         option(
             "--boot-settle",
             "2m",
-            "After a reboot, wait this long once systemd has started everything; what does not "
-            "pass its check by then is rolled back.",
+            "After a reboot, wait this long once systemd has started everything; then roll back "
+            "each step whose check does not pass.",
             type=Duration(),
         ),
     )
@@ -104,26 +104,26 @@ def rollout_options(*, planned: bool) -> Callable[[Any], Any]:
 settle = _option(
     "--settle",
     default=None,
-    help="Wait this long, then re-read what was reverted.  [default: the run's]",
+    help="Wait this long, then re-read each reverted setting.  [default: the run's]",
     type=Duration(),
 )
 drain_hook = _option(
     "--drain-hook",
     default=None,
     metavar="CMD",
-    help="Command to run, instead of the run's, before a step of risk drain or reboot is reverted.",
+    help="Command to run before reverting a step of risk drain or reboot.  [default: the run's]",
 )
 drain_timeout = _option(
     "--drain-timeout",
     default=None,
-    help="Kill a drain hook that takes longer; its node is refused.  [default: the run's]",
+    help="Kill a drain hook that takes longer, and refuse its node.  [default: the run's]",
     type=Duration(1),
 )
 override = _option(
     "--override",
     is_flag=True,
-    help="Allow these options, or the version of nodevet, to differ from what was approved "
-    "with the plan. The report and the journal say which.",
+    help="Allow these options, or the version of nodevet, to differ from the approved ones. The "
+    "report and the journal name the difference.",
 )
 
 

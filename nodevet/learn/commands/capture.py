@@ -18,7 +18,7 @@ from nodevet.vet import options as vetting
     group="Baselines",
     order=1,
     examples=(
-        ("This machine, as it is now", "nodevet capture @local -o baselines/workstation.yaml"),
+        ("This machine as it is now", "nodevet capture @local -o baselines/workstation.yaml"),
         (
             "What eight good nodes agree on",
             "nodevet capture -i fleet.yaml --limit gpu[001-008] -o baselines/h100.yaml",
@@ -33,8 +33,8 @@ from nodevet.vet import options as vetting
     metavar="FILE",
     help="Write the baseline to FILE.  [default: standard output]",
 )
-@click.option("--force", is_flag=True, help="Replace FILE if it is there.")
-@click.option("--title", default="", help="What kind of node this is, in one line.")
+@click.option("--force", is_flag=True, help="Replace an existing FILE.")
+@click.option("--title", default="", help="One line that names the kind of node.")
 @options.learning
 @vetting.reach
 @display_options(QUIET)
@@ -52,11 +52,11 @@ def command(
     display: Display,
     **reach: Any,
 ) -> None:
-    """Write a baseline from nodes that are as they should be.
+    """Write a baseline from good nodes.
 
-    Of several nodes: what all of them agree on, with a comment for what they do not. Every host
-    passes a check by what is written. Serials, counters and temperatures are left out. What is
-    wrong on a node is captured as well: read the file before you trust it.
+    From several nodes: the values that all of them share, with a comment for those that differ, so
+    that every node passes. Serials, counters and temperatures are left out. Faults of a node become
+    part of the baseline too: read the file before you trust it.
 
     \b
     Exit codes:

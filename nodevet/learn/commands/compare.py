@@ -21,7 +21,7 @@ from nodevet.vet import options as vetting
     examples=(
         ("Two servers that should be the same", "nodevet compare gpu001 gpu002"),
         (
-            "Who is not like the others of the fleet: a list for srun --exclude",
+            "The hosts that differ from the fleet, as a list for srun --exclude",
             "nodevet compare -i fleet.yaml --format nodeset",
         ),
     ),
@@ -43,11 +43,11 @@ def command(
     display: Display,
     **reach: Any,
 ) -> None:
-    """Name what like hosts do not have in common; no baseline.
+    """Find the hosts that differ from hosts like them, without a baseline.
 
-    Hosts are grouped by their make and GPUs. Of every check, what more than half of a group are
-    is what is expected of the others: those that differ are the outliers. Of two hosts there is
-    no majority: what differs is told.
+    nodevet groups hosts by make and GPUs. For each check, the value of more than half of a group is
+    expected of the others, and hosts that differ are outliers. Two hosts have no majority: every
+    difference is shown.
 
     \b
     Exit codes:

@@ -41,11 +41,11 @@ if TYPE_CHECKING:
             "nodevet check -i fleet.yaml --limit @rack1",
         ),
         (
-            "Last night's fleet under tomorrow's baseline; no node is visited",
+            "Last night's fleet by tomorrow's baseline, without a visit",
             "nodevet check --from-run last -b tomorrow.yaml",
         ),
         (
-            "What began to fail since the last recorded visit, as an exit code",
+            "Fail only if something began to fail since the last recorded visit",
             "nodevet check -i fleet.yaml --fail-on new --format html:report.html",
         ),
     ),
@@ -64,12 +64,13 @@ if TYPE_CHECKING:
     is_flag=False,
     flag_value="last",
     metavar="[RUN]",
-    help="Finish a recorded run that was killed: visit what is left of it, report all of it.",
+    help="Finish a recorded run that was killed: visit the remaining hosts, report all.",
 )
 @click.option(
     "--from-run",
     metavar="RUN",
-    help="Judge what a recorded run read instead of visiting hosts: its id, last, last~2 or a day.",
+    help="Judge the evidence of a recorded run instead of visiting hosts: its id, last, last~2 or "
+    "a day.",
 )
 @click.option(
     "--evidence",
@@ -82,17 +83,17 @@ if TYPE_CHECKING:
 @click.option(
     "--max-age",
     type=Duration(most=math.inf, bare=False, endless=True),
-    help="With --evidence or --from-run: report what is older as unknown; none: judge it at any "
-    "age  [default: 7d].  With @local alone: a pass of this boot that is younger is the answer, "
-    "and nothing is read.",
+    help="With --evidence or --from-run: report older evidence as unknown; none: judge it at any "
+    "age  [default: 7d].  With only @local: if a pass of this boot is younger than this, print it "
+    "again and read nothing.",
 )
 @click.option(
     "--looks",
     type=WholeNumber(),
     metavar="N",
-    help="With @local alone, for health checks: exit with 75 (look again) while something is "
-    "unknown in fewer than N looks in a row, while all that is unknown passes by itself (the "
-    "package manager is at work), and for 5 minutes after boot.",
+    help="With only @local, for health checks: exit with 75 (look again) until something was "
+    "unknown N times in a row, while every unknown passes by itself (the package manager is at "
+    "work), and for 5 minutes after boot.",
 )
 @click.option(
     "--save",

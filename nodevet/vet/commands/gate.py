@@ -84,10 +84,9 @@ def command(
 ) -> None:
     """Pass or fail new nodes with one exit code.
 
-    Tries each host again until it passes or --wait is over: a driver that is still loading or a
-    service that is still starting is not a failure yet. Strict: a host that is unreachable, or a
-    value that cannot be read, is a failure. Recorded is the last result of each host, and only with
-    --store.
+    nodevet tries each host again until it passes or --wait is over: a driver that still loads, or a
+    service that still starts, is not a failure yet. At the end, an unreachable host or a value that
+    cannot be read is a failure. With --store, nodevet records the last result of each host.
 
     \b
     Exit codes:
@@ -95,7 +94,7 @@ def command(
       1  fail: something fails, is unknown or is unreachable
       2  usage or configuration error; or a report could not be written, or the
          run not recorded
-      75 nothing fails, and all that is still unknown passes by itself (the
+      75 nothing fails, and everything still unknown passes by itself (the
          package manager is at work): run the gate again
     """
     from nodevet.model import Severity

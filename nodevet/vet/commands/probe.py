@@ -17,7 +17,7 @@ from nodevet.cli.help import Command
     cls=Command,
     hidden=True,  # `check --save` reads evidence; this is for a node without SSH, and for a look
     examples=(
-        ("What nodevet reads of the GPUs here", "nodevet probe gpu"),
+        ("The GPUs of this machine", "nodevet probe gpu"),
         (
             "Read now, judge later",
             "nodevet probe > host.json\nnodevet check --evidence host.json -b generic",
@@ -37,7 +37,7 @@ from nodevet.cli.help import Command
     type=Duration(1),
     default="80s",
     show_default=True,
-    help="Time limit for the whole probe; what hangs is left out and named.",
+    help="Time limit for the whole probe; the document names sections that hang.",
 )
 @click.argument("sections", nargs=-1, shell_complete=completing.sections)
 def command(root: Path, deadline: float, sections: tuple[str, ...]) -> None:

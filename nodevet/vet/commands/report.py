@@ -16,7 +16,7 @@ from nodevet.vet import options as vetting
     group="Vet",
     order=3,
     examples=(
-        ("A saved run, for an issue", "nodevet report last.json --format markdown"),
+        ("A saved run, as Markdown", "nodevet report last.json --format markdown"),
         ("A diagnosis, as a page", "nodevet report gpu007.json --format html:gpu007.html"),
         ("A run of fixes, for CI", "nodevet report runs/7f3a91c2-1 --format junit:fixes.xml"),
     ),
