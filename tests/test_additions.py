@@ -370,7 +370,7 @@ def test_a_kind_of_resource(tree: Tree) -> None:
 SOURCE = '''\
 """Hosts of a rack: one name a line."""
 
-from nodevet.inventory.entries import Found, HostEntry
+from nodevet.inventory.entries import HostEntry, InventoryHosts
 
 KIND = "a rack list (.rack)"
 ENDINGS = (".rack",)
@@ -378,7 +378,7 @@ ENDINGS = (".rack",)
 
 def read(path):
     names = path.read_text().split()
-    return Found(entries=tuple(HostEntry(name, path) for name in names))
+    return InventoryHosts(entries=tuple(HostEntry(name, path) for name in names))
 '''
 
 

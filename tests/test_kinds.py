@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from nodevet.document.kinds import DocumentKind, kind_of, mistaken, recognize, way
+from nodevet.document.kinds import DocumentKind, kind_of, recognize, usage, wrong_kind_text
 from nodevet.fix import formats as fix_formats
 from nodevet.fix import model
 from nodevet.fix.plan import plan_file
@@ -87,8 +87,8 @@ def test_folders(tmp_path: Path) -> None:
     assert kind_of(run) is None  # a project may keep its plan so
     (run / "journal.jsonl").touch()
     assert kind_of(run) is DocumentKind.FIX_RUN
-    assert mistaken(run, DocumentKind.RUN, DocumentKind.FIX_RUN) == ""
-    assert mistaken(run, DocumentKind.EVIDENCE) == (
+    assert wrong_kind_text(run, DocumentKind.RUN, DocumentKind.FIX_RUN) == ""
+    assert wrong_kind_text(run, DocumentKind.EVIDENCE) == (
         f"this is the folder of a run of fixes; render it with: nodevet report {run}"
     )
 
@@ -96,14 +96,14 @@ def test_folders(tmp_path: Path) -> None:
 def test_what_is_missing_or_unknown_is_not_mistaken(tmp_path: Path) -> None:
     other = tmp_path / "other.txt"
     other.write_text("hello")
-    assert mistaken(tmp_path / "gone.json", DocumentKind.RUN) == ""
-    assert mistaken(other, DocumentKind.RUN) == ""
-    assert mistaken(tmp_path, DocumentKind.EVIDENCE) == ""
+    assert wrong_kind_text(tmp_path / "gone.json", DocumentKind.RUN) == ""
+    assert wrong_kind_text(other, DocumentKind.RUN) == ""
+    assert wrong_kind_text(tmp_path, DocumentKind.EVIDENCE) == ""
 
 
 def test_every_kind_has_its_way() -> None:
     for kind in DocumentKind:
-        assert "site" in way(kind, Path("site/file"))
+        assert "site" in usage(kind, Path("site/file"))
 
 
 @pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be"])

@@ -37,7 +37,7 @@ def keep(baseline: Path) -> Keep:
         wall, boot = clocks()
         paths = [str(path) for path in files or (baseline,)]
         moment = (wall + began, boot + began)
-        return remember(ASKED, TEXT, paths, most=most, began=moment, dated=dated)
+        return remember(ASKED, TEXT, paths, max_age=most, began=moment, show_age=dated)
 
     return keep
 
@@ -55,7 +55,7 @@ def later(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
 
 
 def only(folder: Path) -> Path:
-    (path,) = (path for path in folder.iterdir() if path.name != last_verdict.FORGOTTEN)
+    (path,) = (path for path in folder.iterdir() if path.name != last_verdict.FORGET_MARK)
     return path
 
 
@@ -179,7 +179,7 @@ def test_nothing_is_kept_of_a_check_that_had_begun_before_the_machine_was_seen_t
     forget()
     assert recall(ASKED) is None
     assert not keep(began=-1)
-    assert [path.name for path in state.iterdir()] == [last_verdict.FORGOTTEN]
+    assert [path.name for path in state.iterdir()] == [last_verdict.FORGET_MARK]
     assert keep()
 
 
@@ -233,5 +233,5 @@ def test_many_command_lines_do_not_fill_the_folder(keep: Keep, state: Path, base
     for number in range(100):
         asked = [*ASKED, str(number)]
         moment = (wall + 10, boot + 10)
-        remember(asked, TEXT, [str(baseline)], most=300, began=moment, dated=False)
-    assert 0 < len(list(state.iterdir())) <= last_verdict.KEPT
+        remember(asked, TEXT, [str(baseline)], max_age=300, began=moment, show_age=False)
+    assert 0 < len(list(state.iterdir())) <= last_verdict.MOST_RECORDS

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nodevet.base.trust import alone, distrust, shared_folder
+from nodevet.base.trust import distrust, is_private_group, shared_folder
 
 ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file away")
 NOBODY = pwd.getpwnam("nobody")
@@ -147,14 +147,14 @@ def test_a_group_of_ones_own_is_nobody_else(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(grp, "getgrgid", group)
     monkeypatch.setattr(os, "getegid", lambda: 7)
     monkeypatch.setattr(pwd, "getpwall", lambda: [user(1000), user(1001)])
-    assert alone(1000, 1000)
-    assert alone(1000, 0)
-    assert not alone(1000, 1002)
-    assert not alone(1001, 100)  # every user's group
-    assert alone(4711, 7)  # a number that no file names, as in a container
-    assert not alone(4711, 1002)
+    assert is_private_group(1000, 1000)
+    assert is_private_group(1000, 0)
+    assert not is_private_group(1000, 1002)
+    assert not is_private_group(1001, 100)  # every user's group
+    assert is_private_group(4711, 7)  # a number that no file names, as in a container
+    assert not is_private_group(4711, 1002)
     groups[1000] = ("ann", ["bob"])
-    assert not alone(1000, 1000)
+    assert not is_private_group(1000, 1000)
 
 
 def test_e01_a_group_is_not_ones_own_if_it_is_the_main_group_of_another_user(
@@ -167,9 +167,9 @@ def test_e01_a_group_is_not_ones_own_if_it_is_the_main_group_of_another_user(
     monkeypatch.setattr(pwd, "getpwuid", lambda uid: {7001: ann, 7002: bob}[uid])
     monkeypatch.setattr(grp, "getgrgid", lambda gid: grp.struct_group(("ann", "x", gid, [])))
     monkeypatch.setattr(pwd, "getpwall", lambda: [ann])
-    assert alone(7001, 7001)
+    assert is_private_group(7001, 7001)
     monkeypatch.setattr(pwd, "getpwall", lambda: [ann, bob])
-    assert not alone(7001, 7001)
+    assert not is_private_group(7001, 7001)
 
 
 def test_e01_users_whose_main_group_is_that_of_root_count(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -183,9 +183,9 @@ def test_e01_users_whose_main_group_is_that_of_root_count(monkeypatch: pytest.Mo
     monkeypatch.setattr(pwd, "getpwuid", lambda _: root)
     monkeypatch.setattr(grp, "getgrgid", lambda gid: grp.struct_group(("root", "x", gid, [])))
     monkeypatch.setattr(pwd, "getpwall", lambda: [root, *system])
-    assert alone(0, 0)
+    assert is_private_group(0, 0)
     monkeypatch.setattr(pwd, "getpwall", lambda: [root, *system, user("eve", 1002, "/bin/bash")])
-    assert not alone(0, 0)
+    assert not is_private_group(0, 0)
 
 
 @pytest.mark.parametrize(("mode", "shared"), [(0o700, False), (0o755, False), (0o1777, True)])

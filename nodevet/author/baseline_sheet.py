@@ -1,4 +1,4 @@
-"""Explain a baseline: which hosts it is for, what it extends, and what it expects, by check."""
+"""Explain a baseline: its hosts, the baselines that it extends, and its expectations by check."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
@@ -6,7 +6,7 @@ from msgspec import Struct
 
 from nodevet.baseline import Resolved, Statement
 from nodevet.baseline.files import File
-from nodevet.baseline.remarks import remarks
+from nodevet.baseline.notes import remarks
 from nodevet.checking.catalog import Catalog
 from nodevet.document.tree import Mapping as Tree
 from nodevet.model import Applies, Area, Expectation, Waiver, show
@@ -25,8 +25,8 @@ NEVER = "It is never chosen by itself: name it with -b, or extend it."
 OTHERS_WIN = "One that is more specific wins."
 
 
-class ExplainedWish(Struct, frozen=True, kw_only=True):
-    """What a baseline expects by one check: lines, each with its origin, and remarks on them."""
+class ExplainedSetting(Struct, frozen=True, kw_only=True):
+    """What a baseline expects of one check: lines, each with its origin, and their comments."""
 
     check: str
     title: str
@@ -38,64 +38,64 @@ class ExplainedWish(Struct, frozen=True, kw_only=True):
 
 
 class ExplainedBaseline(Struct, frozen=True, kw_only=True):
-    """What a baseline is."""
+    """A baseline, explained."""
 
     name: str
     path: str
     title: str
     applies: str
     extends: tuple[tuple[str, str], ...]  # file and title, the nearest first
-    expects: tuple[ExplainedWish, ...]
+    expects: tuple[ExplainedSetting, ...]
     removed: tuple[tuple[str, str], ...]  # check and origin
     waivers: tuple[str, ...]
 
 
 def explained_baseline(resolved: Resolved, catalog: Catalog) -> ExplainedBaseline:
-    """A baseline, with what its files remark."""
+    """A baseline, with the comments of its files."""
     baseline = resolved.baseline
     notes = {file.source.shown: remarks(file.source.text) for file in resolved.files}
     return ExplainedBaseline(
         name=baseline.name,
         path=str(baseline.path),
         title=baseline.title,
-        applies=applies_in_words(baseline.applies),
+        applies=applies_text(baseline.applies),
         extends=tuple(
             (file.source.shown, file.part.title if file.part else "")
             for file in reversed(resolved.files[:-1])
         ),
-        expects=tuple(_wish(wish, resolved, catalog, notes) for wish in baseline.expectations),
+        expects=tuple(_setting(item, resolved, catalog, notes) for item in baseline.expectations),
         removed=tuple(_removed(resolved)),
         waivers=tuple(map(_waiver, baseline.waivers)),
     )
 
 
-def baselines_sheet(found: Sequence[ExplainedBaseline]) -> Sheet:
-    """Each baseline: whom it is for, what it extends, and what it expects, by area."""
+def baselines_sheet(explained: Sequence[ExplainedBaseline]) -> Sheet:
+    """Each baseline: its hosts, the baselines that it extends, and its expectations by area."""
     return Sheet(
-        title=", ".join(one.name for one in found),
+        title=", ".join(baseline.name for baseline in explained),
         kind="explain",
         media=Medium.DOCUMENT,
-        blocks=tuple(block for one in found for block in _blocks(one)),
+        blocks=tuple(block for baseline in explained for block in _blocks(baseline)),
     )
 
 
-def _blocks(one: ExplainedBaseline) -> Iterator[AnyBlock]:
-    yield _list((f"{one.name} ({one.path})", *filter(None, (one.title,))))
-    yield TextBlock(text=one.applies)
-    if one.extends:
-        files = (f"{file}: {title}" if title else file for file, title in one.extends)
+def _blocks(baseline: ExplainedBaseline) -> Iterator[AnyBlock]:
+    yield _list((f"{baseline.name} ({baseline.path})", *filter(None, (baseline.title,))))
+    yield TextBlock(text=baseline.applies)
+    if baseline.extends:
+        files = (f"{file}: {title}" if title else file for file, title in baseline.extends)
         yield _group("It extends, the nearest first:", _list(files))
-    total = count(len(one.expects), "check")
-    yield TextBlock(text=f"It asks for {total}. `nodevet explain CHECK` tells all of one.")
+    total = count(len(baseline.expects), "check")
+    yield TextBlock(text=f"It has {total}. `nodevet explain CHECK` explains a check.")
     for area in Area:
-        if own := [wish for wish in one.expects if wish.area == area.value]:
+        if settings := [setting for setting in baseline.expects if setting.area == area.value]:
             head = f"{area.value[0].upper()}{area.value[1:]}"
-            yield _group(head, *map(_expected, own))
-    if one.removed:
-        told = (f"{check}  ← {origin}" for check, origin in one.removed)
-        yield _group("It does not ask for what it inherits:", _list(told))
-    if one.waivers:
-        yield _group("It waives:", _list(one.waivers))
+            yield _group(head, *map(_setting_block, settings))
+    if baseline.removed:
+        removed = (f"{check}  ← {origin}" for check, origin in baseline.removed)
+        yield _group("It removes these inherited checks:", _list(removed))
+    if baseline.waivers:
+        yield _group("It waives:", _list(baseline.waivers))
 
 
 def _group(title: str, *blocks: AnyBlock) -> GroupBlock:
@@ -106,79 +106,87 @@ def _list(texts: Iterable[str]) -> ListBlock:
     return ListBlock(items=tuple(map(ListItem, texts)))
 
 
-def _expected(wish: ExplainedWish) -> GroupBlock:
-    """A check: its severity, what it is about, what is expected, by which line, and why."""
-    fix = ", may be fixed" if wish.may_be_fixed else ""
+def _setting_block(setting: ExplainedSetting) -> GroupBlock:
+    """A check: its severity and title, the expectations with their origins, and comments."""
+    fix = ", may be fixed" if setting.may_be_fixed else ""
     return _group(
-        f"{wish.check}  {wish.severity}{fix}",
-        TextBlock(text=wish.title),
-        _list(f"{says}  ← {origin}" for says, origin in wish.lines),
-        *(TextBlock(text=f"# {remark}", tone="quiet") for remark in wish.remarks),
+        f"{setting.check}  {setting.severity}{fix}",
+        TextBlock(text=setting.title),
+        _list(f"{text}  ← {origin}" for text, origin in setting.lines),
+        *(TextBlock(text=f"# {remark}", tone="quiet") for remark in setting.remarks),
     )
 
 
-def applies_in_words(applies: Applies | None) -> str:
-    """Which hosts a baseline is for.
+def applies_text(applies: Applies | None) -> str:
+    """A sentence about the hosts of a baseline.
 
     >>> applies_in_words(Applies(groups=frozenset({"training"})))
     'It is for hosts of the group training. One that is more specific wins.'
     """
     if applies is None:
         return NEVER
-    said = []
+    parts = []
     if applies.hosts is not None:
-        said.append(f"named {nodeset(sorted(applies.hosts))}")
+        parts.append(f"named {nodeset(sorted(applies.hosts))}")
     if applies.groups is not None:
-        said.append(f"of the group {_either(applies.groups)}")
+        parts.append(f"of the group {_either(applies.groups)}")
     gpu = applies.gpu
     if gpu:
         ids = f"all of whose GPUs are {_either(gpu.devices)}" if gpu.devices else "with GPUs"
         boards = f" of the subsystem {_either(gpu.subsystems)}" if gpu.subsystems else ""
-        said.append(ids + boards)
-    few = f" On nodes of {gpu.count} GPUs it wins over its equals." if gpu and gpu.count else ""
-    return f"It is for hosts {', '.join(said)}. {OTHERS_WIN}{few}"
+        parts.append(ids + boards)
+    tie = f" On nodes of {gpu.count} GPUs it wins over its equals." if gpu and gpu.count else ""
+    return f"It is for hosts {', '.join(parts)}. {OTHERS_WIN}{tie}"
 
 
 def _either(words: frozenset[str] | tuple[str, ...]) -> str:
     return " or ".join(sorted(words))
 
 
-Notes = Mapping[str, Mapping[int, str]]  # what a file remarks, by its name and line
+Notes = Mapping[str, Mapping[int, str]]  # comments by file and line
 
 
-def _wish(wish: Expectation, resolved: Resolved, catalog: Catalog, notes: Notes) -> ExplainedWish:
-    said = [one for one in resolved.statements if one.check == wish.check and one.stands]
-    return ExplainedWish(
-        check=wish.check,
-        title=catalog.title(wish.check),
-        area=catalog.check(wish.check).area.value,
-        severity=wish.severity.value,
-        may_be_fixed=bool(wish.fix),
-        lines=tuple((_said(one), one.origin) for one in said),
-        remarks=tuple(dict.fromkeys(_why(wish.check, said, resolved, notes))),
+def _setting(
+    expectation: Expectation, resolved: Resolved, catalog: Catalog, notes: Notes
+) -> ExplainedSetting:
+    statements = [
+        statement
+        for statement in resolved.statements
+        if statement.check == expectation.check and statement.stands
+    ]
+    return ExplainedSetting(
+        check=expectation.check,
+        title=catalog.title(expectation.check),
+        area=catalog.check(expectation.check).area.value,
+        severity=expectation.severity.value,
+        may_be_fixed=bool(expectation.fix),
+        lines=tuple((_statement_text(statement), statement.origin) for statement in statements),
+        remarks=tuple(dict.fromkeys(_remarks(expectation.check, statements, resolved, notes))),
     )
 
 
-def _said(one: Statement) -> str:
-    if one.key != "expect":
-        return f"{one.key}: {show(one.value)}"
-    if not one.field:
+def _statement_text(statement: Statement) -> str:
+    if statement.key != "expect":
+        return f"{statement.key}: {show(statement.value)}"
+    if not statement.field:
         return "the check's defaults"
-    return f"{one.field}: {'not asked' if one.value is None else show(one.value)}"
+    return f"{statement.field}: {'not asked' if statement.value is None else show(statement.value)}"
 
 
-def _why(check: str, said: list[Statement], resolved: Resolved, notes: Notes) -> Iterator[str]:
-    """What the files remark on these lines, and on the check as a whole where they speak of it."""
-    origins = {one.origin for one in said}
+def _remarks(
+    check: str, statements: list[Statement], resolved: Resolved, notes: Notes
+) -> Iterator[str]:
+    """The comments of files on these lines, and on the check as a whole."""
+    origins = {statement.origin for statement in statements}
     for file in resolved.files:
         lines = tuple(_lines(file, check))
         if any(f"{file.source.shown}:{line}" in origins for line in lines):
-            told = (notes[file.source.shown].get(line, "") for line in lines)
-            yield from filter(None, told)
+            comments = (notes[file.source.shown].get(line, "") for line in lines)
+            yield from filter(None, comments)
 
 
 def _lines(file: File, check: str) -> Iterator[int]:
-    """The lines on which a file names a check under `expect`, and its fields."""
+    """The lines of a check and its fields under `expect` in a file."""
     for entry in file.entries("expect"):
         if entry.key == check:
             yield entry.place.line
@@ -187,11 +195,11 @@ def _lines(file: File, check: str) -> Iterator[int]:
 
 
 def _removed(resolved: Resolved) -> Iterator[tuple[str, str]]:
-    asked = {wish.check for wish in resolved.baseline.expectations}
-    for one in resolved.statements:
-        gone = one.key == "expect" and one.stands and one.value is None
-        if gone and one.check not in asked:
-            yield one.check, one.origin
+    checks = {expectation.check for expectation in resolved.baseline.expectations}
+    for statement in resolved.statements:
+        is_removal = statement.key == "expect" and statement.stands and statement.value is None
+        if is_removal and statement.check not in checks:
+            yield statement.check, statement.origin
 
 
 def _waiver(waiver: Waiver) -> str:

@@ -4,7 +4,7 @@ from typing import Any
 
 import msgspec
 
-from nodevet.document.json_schema import REFERENCE, annotate, titled
+from nodevet.document.json_schema import REFERENCE, annotate, with_title
 from nodevet.document.schema_kinds import Document
 from nodevet.evidence import core
 from nodevet.evidence.core import Section
@@ -13,10 +13,12 @@ from nodevet.vet.use.saved import KeptVisit
 
 
 def evidence_schema() -> Document:
-    """What `nodevet probe` prints, or what `check --save` keeps of a host, which holds that."""
+    """The output of `nodevet probe`, or the file of a host from `check --save`, which has it."""
     records = sections()
     kinds = [_section(record) for record in records.values()]
-    told, definitions = msgspec.json.schema_components((KeptVisit, *kinds), ref_template=REFERENCE)
+    references, definitions = msgspec.json.schema_components(
+        (KeptVisit, *kinds), ref_template=REFERENCE
+    )
     annotate(definitions, (KeptVisit, *records.values()))
     definitions["KeptVisit"]["properties"]["evidence"] = {
         "anyOf": [{"$ref": "#/$defs/Evidence"}, {"type": "null"}],
@@ -30,19 +32,19 @@ def evidence_schema() -> Document:
             "probe": {"type": "string", "description": "version of nodevet"},
             "sections": {
                 "type": "object",
-                "properties": dict(zip(records, told[1:], strict=True)),
+                "properties": dict(zip(records, references[1:], strict=True)),
             },
             "earlier": {
                 "type": "object",
                 "description": "with a sample: the sections that hold counters as they were "
                 "`before_s` seconds before",
-                "properties": dict(zip(records, told[1:], strict=True)),
+                "properties": dict(zip(records, references[1:], strict=True)),
             },
         },
         "required": ["schema", "probe", "sections"],
     }
     choices = [{"$ref": "#/$defs/KeptVisit"}, {"$ref": "#/$defs/Evidence"}]
-    return titled("evidence", "What was read on a node", {"anyOf": choices}, definitions)
+    return with_title("evidence", "What was read on a node", {"anyOf": choices}, definitions)
 
 
 def _section(record: type[Any]) -> Any:

@@ -1,6 +1,6 @@
-"""One host of a run in full, as a sheet: what it is, and every finding with all that it says. Pure.
+"""One host of a run in full, as a sheet: its facts, and every finding with all details. Pure.
 
-Findings that say the same are told once, with all their subjects; nothing is cut.
+Findings with the same content are shown once, with all their subjects; nothing is cut.
 """
 
 from collections import Counter
@@ -39,37 +39,37 @@ def host_sheet(run: Run, host: HostReport) -> Sheet:
 
 
 def host_blocks(run: Run, host: HostReport, check: str = "") -> Iterator[AnyBlock]:
-    """What the host is and its findings; only those of one check if `check` names it."""
-    told = (*with_causes(host, run.fail_on), *(host.shadow or ()))
-    findings = [one for one in told if not check or one.check == check]
+    """The host's facts and findings, or only the findings of one `check`."""
+    all_findings = (*with_causes(host, run.fail_on), *(host.shadow or ()))
+    findings = [finding for finding in all_findings if not check or finding.check == check]
     if not check:
         facts = FactBlock(rows=tuple(_facts(run, host)))
         yield GroupBlock(title=_title(host), blocks=(facts,))
-    yield from map(_finding, _alike(findings))
-    only = Run(
+    yield from map(_finding, _grouped(findings))
+    part = Run(
         id=run.id, nodevet=run.nodevet, started=run.started, seconds=0.0,
         hosts=(HostReport(host=host.host, status=host.status, findings=tuple(findings)),),
     )  # fmt: skip
     rows = tuple(
         tuple(map(Cell, (line.label, line.check, line.what, line.subjects)))
-        for line in passed(only)
+        for line in passed(part)
     )
     if rows:
         yield TableBlock(rows=rows)
     if not findings:
-        what = f"the check {plain(check)}" if check else "any check"
-        yield TextBlock(text=f"{name(host.host)}: nothing was said by {what}")
+        source = f"the check {plain(check)}" if check else "any check"
+        yield TextBlock(text=f"{name(host.host)}: no findings of {source}")
 
 
 def _title(host: HostReport) -> str:
     counts = Counter(finding.verdict for finding in host.findings)
     order = (*WORST, Verdict.OK, Verdict.NOT_APPLICABLE)
-    told = [f"{counts[each]} {each.value.replace('_', ' ')}" for each in order if counts[each]]
-    return f"{name(host.host)}  {host.outcome.words.upper()}  {', '.join(told)}".rstrip()
+    totals = [f"{counts[each]} {each.value.replace('_', ' ')}" for each in order if counts[each]]
+    return f"{name(host.host)}  {host.outcome.words.upper()}  {', '.join(totals)}".rstrip()
 
 
 def _facts(run: Run, host: HostReport) -> Iterator[tuple[str, str]]:
-    known = {
+    facts = {
         "why": host.why,
         "first try": host.first_try or "",
         "baseline": baseline_of(host) if host.baseline else "none",
@@ -81,57 +81,58 @@ def _facts(run: Run, host: HostReport) -> Iterator[tuple[str, str]]:
         "run": f"{run.id}, started {run.started}" if run.id else "",
     }
     if host.status is not Status.VETTED:
-        known["baseline"] = host.baseline
-    for label, text in known.items():
+        facts["baseline"] = host.baseline
+    for label, text in facts.items():
         if text:
             yield label, plain(text)
 
 
-def _alike(findings: Sequence[Finding]) -> list[list[Finding]]:
-    """The findings that are no ok, the worst first; those that say the same together."""
+def _grouped(findings: Sequence[Finding]) -> list[list[Finding]]:
+    """The findings that are not ok, the worst first, in groups with the same content."""
     groups: dict[object, list[Finding]] = {}
-    shown = [finding for finding in findings if finding.verdict in WORST]
-    for one in sorted(shown, key=lambda one: (WORST.index(one.verdict), -one.severity.rank)):
-        said = (
-            one.verdict, one.check, one.severity, values(one), one.unit, one.why, one.advice,
-            one.waiver, one.origin, str(one.cause),
+    bad = [finding for finding in findings if finding.verdict in WORST]
+    bad.sort(key=lambda finding: (WORST.index(finding.verdict), -finding.severity.rank))
+    for item in bad:
+        content = (
+            item.verdict, item.check, item.severity, values(item), item.unit, item.why, item.advice,
+            item.waiver, item.origin, str(item.cause),
         )  # fmt: skip
-        groups.setdefault(said, []).append(one)
+        groups.setdefault(content, []).append(item)
     return list(groups.values())
 
 
 def _finding(group: Sequence[Finding]) -> GroupBlock:
-    """All that the findings say, a label and a text each."""
-    one = group[0]
-    lesser = one.verdict is Verdict.FAIL and one.severity is not Severity.CRITICAL
-    subjects = plain(in_ranges(each.subject.label for each in group if each.subject.label))
-    expected, actual = values(one)
-    valued = not (one.expected is one.actual is None)
-    told = [
-        ("expected", expected if valued else ""),
-        ("actual", actual if valued else ""),
-        ("why", plain(one.why)),
-        ("follows", f"from what {plain(one.cause)} says" if one.cause else ""),
-        ("advice", plain(one.advice)),
-        ("waiver", plain(one.waiver)),
-        *((plain(each.subject.label) or "node", _part(each)) for each in group),
-        ("from", plain(one.origin)),
+    """All details of findings with the same content, each with a label."""
+    first = group[0]
+    lesser = first.verdict is Verdict.FAIL and first.severity is not Severity.CRITICAL
+    subjects = plain(in_ranges(finding.subject.label for finding in group if finding.subject.label))
+    expected, actual = values(first)
+    has_values = not (first.expected is first.actual is None)
+    facts = [
+        ("expected", expected if has_values else ""),
+        ("actual", actual if has_values else ""),
+        ("why", plain(first.why)),
+        ("follows", f"from what {plain(first.cause)} says" if first.cause else ""),
+        ("advice", plain(first.advice)),
+        ("waiver", plain(first.waiver)),
+        *((plain(finding.subject.label) or "node", _part(finding)) for finding in group),
+        ("from", plain(first.origin)),
     ]
     return GroupBlock(
-        title=GAP.join(filter(None, (plain(one.check), subjects))),
-        tag=Cell(one.verdict.value.upper(), "warning" if lesser else one.verdict.value),
-        note=one.severity.value,
-        blocks=(FactBlock(rows=tuple((label, text) for label, text in told if text)),),
+        title=GAP.join(filter(None, (plain(first.check), subjects))),
+        tag=Cell(first.verdict.value.upper(), "warning" if lesser else first.verdict.value),
+        note=first.severity.value,
+        blocks=(FactBlock(rows=tuple((label, text) for label, text in facts if text)),),
     )
 
 
 def _part(finding: Finding) -> str:
-    """What is of this part alone: where it is, its serial, when it last happened."""
+    """The details of one part: its bus id and UUID, its serial, the time of the last event."""
     subject, details = finding.subject, finding.details or {}
-    said = [
+    parts = [
         subject.bus_id or "",
         subject.uuid or "",
         *(f"{key} {value}" for key, value in details.items() if value != subject.bus_id),
         f"last at {finding.last}" if finding.last else "",
     ]
-    return plain(", ".join(part for part in said if part))
+    return plain(", ".join(part for part in parts if part))

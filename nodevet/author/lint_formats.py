@@ -1,4 +1,4 @@
-"""Problems of files for programs and CI: a document, GitHub, SARIF. Pure."""
+"""Problems of files, as a sheet, and for programs and CI: a document, GitHub, SARIF. Pure."""
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
@@ -6,9 +6,12 @@ from typing import Any
 from urllib.parse import quote
 
 from nodevet import __version__
-from nodevet.author.use.lint import LintProblem
+from nodevet.author.use.lint import Linted, LintProblem
+from nodevet.base.printable import brief
 from nodevet.base.problems import Problem
 from nodevet.sheet.json import indented
+from nodevet.sheet.model import Excerpt, ExcerptBlock, FactBlock, Medium, Sheet
+from nodevet.sheet.text import count
 
 SARIF = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 RULES = {
@@ -20,40 +23,42 @@ RULES = {
 }
 
 
-def document(found: Iterable[LintProblem], files: Mapping[str, Sequence[str]]) -> dict[str, Any]:
-    """What was looked at, and every problem with its place; line 0 is the file as a whole."""
+def document(
+    problems_found: Iterable[LintProblem], files: Mapping[str, Sequence[str]]
+) -> dict[str, Any]:
+    """The checked files, and every problem with its place; line 0 is the file as a whole."""
     problems = [
         {
-            "file": each.problem.place.file,
-            "line": each.problem.place.line,
-            "column": each.problem.place.column,
-            "severity": "warning" if each.problem.warning else "error",
-            "kind": each.kind,
-            "path": each.problem.path,
-            "message": each.problem.message,
-            "advice": each.problem.advice,
+            "file": problems.problem.place.file,
+            "line": problems.problem.place.line,
+            "column": problems.problem.place.column,
+            "severity": "warning" if problems.problem.warning else "error",
+            "kind": problems.kind,
+            "path": problems.problem.path,
+            "message": problems.problem.message,
+            "advice": problems.problem.advice,
         }
-        for each in found
+        for problems in problems_found
     ]
     return {"files": dict(files), "problems": problems}
 
 
-def github(found: Iterable[LintProblem]) -> str:
+def github(problems: Iterable[LintProblem]) -> str:
     """Workflow commands, which annotate the lines of a pull request."""
-    return "".join(f"{_command(each)}\n" for each in found)
+    return "".join(f"{_command(problem)}\n" for problem in problems)
 
 
-def _command(each: LintProblem) -> str:
-    problem, place = each.problem, each.problem.place
-    known = {
+def _command(linted: LintProblem) -> str:
+    problem, place = linted.problem, linted.problem.place
+    values = {
         "file": place.file,
         "line": str(place.line) if place.line else "",
         "col": str(place.column) if place.line and place.column else "",
-        "title": f"nodevet: {problem.path or each.kind}",
+        "title": f"nodevet: {problem.path or linted.kind}",
     }
-    said = ",".join(f"{key}={_property(value)}" for key, value in known.items() if value)
+    properties = ",".join(f"{key}={_property(value)}" for key, value in values.items() if value)
     word = "warning" if problem.warning else "error"
-    return f"::{word} {said}::{_data(_sentence(problem))}"
+    return f"::{word} {properties}::{_data(_sentence(problem))}"
 
 
 def _data(value: str) -> str:
@@ -68,28 +73,28 @@ def _sentence(problem: Problem) -> str:
     return f"{problem.message}; {problem.advice}" if problem.advice else problem.message
 
 
-def sarif(found: Iterable[LintProblem]) -> str:
+def sarif(problems: Iterable[LintProblem]) -> str:
     """SARIF 2.1.0, for code scanning."""
     driver = {
         "name": "nodevet",
         "version": __version__,
-        "rules": [{"id": kind, "shortDescription": {"text": said}} for kind, said in RULES.items()],
+        "rules": [{"id": kind, "shortDescription": {"text": text}} for kind, text in RULES.items()],
     }
     run = {
         "tool": {"driver": driver},
         "columnKind": "unicodeCodePoints",
-        "results": [_result(each) for each in found],
+        "results": [_result(problem) for problem in problems],
     }
     return indented({"$schema": SARIF, "version": "2.1.0", "runs": [run]})
 
 
-def _result(each: LintProblem) -> dict[str, Any]:
-    problem, place = each.problem, each.problem.place
-    told = _sentence(problem)
+def _result(linted: LintProblem) -> dict[str, Any]:
+    problem, place = linted.problem, linted.problem.place
+    text = _sentence(problem)
     result: dict[str, Any] = {
-        "ruleId": each.kind,
+        "ruleId": linted.kind,
         "level": "warning" if problem.warning else "error",
-        "message": {"text": f"{problem.path}: {told}" if problem.path else told},
+        "message": {"text": f"{problem.path}: {text}" if problem.path else text},
     }
     if place.file:
         physical: dict[str, Any] = {"artifactLocation": {"uri": quote(os.fsencode(place.file))}}
@@ -97,3 +102,31 @@ def _result(each: LintProblem) -> dict[str, Any]:
             physical["region"] = {"startLine": place.line, "startColumn": max(1, place.column)}
         result["locations"] = [{"physicalLocation": physical}]
     return result
+
+
+def lint_sheet(linted: Linted) -> Sheet:
+    """Every problem with its line, then the checked files."""
+    totals = count(linted.errors, "error"), count(linted.warnings, "warning")
+    files = tuple((kind, ", ".join(map(brief, names))) for kind, names in linted.files.items())
+    return Sheet(
+        title=", ".join(totals),
+        kind="lint",
+        media=Medium.DOCUMENT,
+        blocks=(
+            ExcerptBlock(rows=tuple(map(_excerpt, linted.found))),
+            FactBlock(title="Files", rows=files, media=Medium.DOCUMENT),
+        ),
+    )
+
+
+def _excerpt(linted: LintProblem) -> Excerpt:
+    problem = linted.problem
+    return Excerpt(
+        place=str(problem.where),
+        mark="warning" if problem.warning else "",
+        text=": ".join(filter(None, (problem.path, problem.message))),
+        note=problem.advice,
+        number=problem.place.line,
+        column=problem.place.column,
+        line=linted.line,
+    )

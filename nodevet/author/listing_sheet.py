@@ -1,4 +1,4 @@
-"""What there is of one kind, as a sheet. Pure."""
+"""A list of everything of one kind, as a sheet. Pure."""
 
 from collections.abc import Mapping, Sequence
 
@@ -7,15 +7,15 @@ from nodevet.sheet.model import Cell, Medium, Sheet, TableBlock
 from nodevet.sheet.text import count
 
 Left = Mapping[str, Mapping[str, str]]
-"""Of each baseline the checks that it does not ask for, and why."""
+"""By baseline, the checks that it does not expect, and why."""
 
 
-def listing_sheet(kind: str, rows: Sequence[Mapping[str, str]], left: Left) -> Sheet:
-    """A row for each thing, which explains itself in a terminal; then the checks that not all
-    baselines ask for."""
+def listing_sheet(kind: str, rows: Sequence[Mapping[str, str]], unexpected: Left) -> Sheet:
+    """A row for each thing, without heads in a terminal; then the checks that some baselines do not
+    expect."""
     cells = tuple(tuple(Cell(plain(text)) for text in row.values()) for row in rows)
     heads = tuple(next(iter(rows), ()))
-    unasked = _unasked(left)
+    table = _unasked(unexpected)
     return Sheet(
         title=f"{len(rows):,} {kind if len(rows) != 1 else kind.removesuffix('s')}",
         kind="list",
@@ -23,17 +23,17 @@ def listing_sheet(kind: str, rows: Sequence[Mapping[str, str]], left: Left) -> S
         blocks=(
             TableBlock(rows=cells, media=Medium.TERMINAL),
             TableBlock(rows=cells, heads=heads, media=Medium.DOCUMENT),
-            *([unasked] if unasked.rows else []),
+            *([table] if table.rows else []),
         ),
     )
 
 
-def _unasked(left: Left) -> TableBlock:
-    """The checks that not all of the baselines ask for: how many do, and why the others do not."""
-    whys = {check: why for checks in left.values() for check, why in checks.items()}
+def _unasked(unexpected: Left) -> TableBlock:
+    """The checks that some baselines do not expect: how many do, and why the others do not."""
+    reasons = {check: why for checks in unexpected.values() for check, why in checks.items()}
     rows = []
-    for check, why in sorted(whys.items()):
-        asking = sum(check not in checks for checks in left.values())
+    for check, why in sorted(reasons.items()):
+        asking = sum(check not in checks for checks in unexpected.values())
         rows.append((Cell(check), Cell(f"asked by {asking}" if asking else ""), Cell(plain(why))))
     return TableBlock(
         title=f"{count(len(rows), 'check')} that not all of them ask for", rows=tuple(rows)

@@ -1,4 +1,4 @@
-"""The JSON Schemas of what people write and nodes answer."""
+"""The JSON Schemas of baselines and evidence."""
 
 from collections.abc import Mapping
 
@@ -7,7 +7,7 @@ from nodevet.document.schema_kinds import Document, SchemaKind
 
 
 def _baseline(project: Project) -> Document:
-    """A baseline of this project: what an editor completes and checks."""
+    """A baseline of this project, for editors."""
     from nodevet.baseline.schema import schema
     from nodevet.vet.use.context import open_project
 
@@ -16,7 +16,7 @@ def _baseline(project: Project) -> Document:
 
 
 def _evidence(_: Project) -> Document:
-    """What `nodevet probe` prints, or what `check --save` keeps of a host, which holds that."""
+    """The output of `nodevet probe`, or the file of a host from `check --save`, which has it."""
     from nodevet.author.evidence_schema import evidence_schema
 
     return evidence_schema()

@@ -1,8 +1,8 @@
-"""How old evidence is, and whether that is too old to judge by. Pure: now is an argument.
+"""How old evidence is, and whether it is too old to be judged. Pure: now is an argument.
 
-Two clocks say when evidence was read: the controller's as it came in, which a saved visit keeps,
-and the node's own, which is in the evidence. The controller's counts if it is known: a node's
-clock may be wrong, and `clock_skew` asks about that.
+Two clocks date evidence: the controller's on arrival, which a saved visit holds, and the node's
+own, which the evidence holds. The controller's counts if it is known: a node's clock may be wrong,
+which the check `clock_skew` reports.
 """
 
 from datetime import datetime, timezone
@@ -10,7 +10,7 @@ from datetime import datetime, timezone
 from nodevet.base.durations import coarse
 
 CHECK = "evidence_age"
-"""What such a finding stands under in the place of a check."""
+"""The name that a finding about age has in place of a check's."""
 
 PAGE = """The evidence is recent enough to be judged.
 
@@ -26,15 +26,15 @@ Evidence of a visit in the same run has no such finding.
 
 **To fix it** visit the host again. `--max-age 30d` judges older evidence, and
 `--max-age none` evidence of any age: its reports show how old it is."""
-"""What `nodevet explain` says of it."""
+"""What `nodevet explain evidence_age` shows."""
 
 WEEK = 7 * 86400.0  # seconds
-AHEAD = 300.0  # seconds that two clocks may differ; a later time is not when it was read
+AHEAD = 300.0  # seconds that two clocks may differ; a later time is not believed
 ADVICE = "visit the host again; --max-age none judges saved evidence of any age"
 
 
 def instant(seconds: float | None) -> str:
-    """Seconds since 1970 UTC as ISO 8601; empty if there are none, or no calendar has them.
+    """Seconds since 1970 UTC as ISO 8601; "" for None and for times that no calendar has.
 
     >>> instant(0.0)
     '1970-01-01T00:00:00+00:00'
@@ -48,26 +48,27 @@ def instant(seconds: float | None) -> str:
 
 
 def seconds_of(text: str) -> float | None:
-    """Unix time of an ISO 8601 instant; None for text that is none."""
+    """The Unix time of an ISO 8601 text; None if the text is not one."""
     try:
         return datetime.fromisoformat(text.replace("Z", "+00:00")).timestamp()
     except (OverflowError, ValueError, OSError):
         return None
 
 
-def too_old(arrived: str, clock: str, *, now: float, most: float) -> str:
-    """Why evidence is not judged for its age; empty if it is young enough.
+def age_refusal(arrived: str, clock: str, *, now: float, most: float) -> str:
+    """Why evidence is too old to be judged, or "".
 
-    `arrived` by the controller's clock, or else `clock`, the node's; `most` in seconds.
+    `arrived`: by the controller's clock, else `clock`, the node's; both ISO 8601. `most`: seconds.
     """
-    read = arrived or clock
-    at = seconds_of(read)
+    text = arrived or clock
+    at = seconds_of(text)
     if at is None:
-        return "when the evidence was read is not known"
+        return "the time of the evidence is not known"
     if at > now + AHEAD:
-        return f"the evidence is of {read}, {coarse(at - now)} in the future: its age is not known"
+        ahead = coarse(at - now)
+        return f"the evidence is of {text}, {ahead} in the future, so its age is not known"
     if now - at > most:
         return (
-            f"the evidence is {coarse(now - at)} old, of {read}; at most {coarse(most)} are allowed"
+            f"the evidence is {coarse(now - at)} old, of {text}; at most {coarse(most)} are allowed"
         )
     return ""

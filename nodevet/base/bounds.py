@@ -1,8 +1,8 @@
-"""How much of everything one machine can have. Evidence with more is not one machine's.
+"""The most that one machine can have of everything. Evidence with more is refused.
 
-What a node sends is hostile: a list that is longer than hardware, kernel or driver allow makes
-its section an error that says so, and what looks at each item in turn comes to an end.
-The numbers count items of lists and mappings, and characters of texts.
+What a node sends is hostile: a list longer than hardware, kernel or driver allow makes its section
+an error that says so, so loops over items end. The numbers count items of lists and mappings, and
+characters of texts.
 """
 
 from typing import Annotated
@@ -11,7 +11,7 @@ from msgspec import Meta
 
 
 def at_most(number: int) -> Meta:
-    """Of items, or of characters."""
+    """A limit of items, or of characters."""
     return Meta(max_length=number)
 
 

@@ -14,9 +14,9 @@ def seconds_of(text: str, *, bare: bool = False) -> float | None:
     >>> seconds_of("15m"), seconds_of("90"), seconds_of("90", bare=True)
     (900.0, None, 90.0)
     """
-    found = re.fullmatch(r"([0-9]{1,9}(?:\.[0-9]{1,9})?)([smhd])", text)
-    if found:
-        return float(found[1]) * SIZES[found[2]]
+    match = re.fullmatch(r"([0-9]{1,9}(?:\.[0-9]{1,9})?)([smhd])", text)
+    if match:
+        return float(match[1]) * SIZES[match[2]]
     if not bare:
         return None
     try:
@@ -26,8 +26,8 @@ def seconds_of(text: str, *, bare: bool = False) -> float | None:
     return seconds if math.isfinite(seconds) else None
 
 
-def written(seconds: float) -> str:
-    """As it is typed, in the largest unit that leaves no rest.
+def duration_text(seconds: float) -> str:
+    """A duration as people type it, in the largest unit that divides it.
 
     >>> written(120), written(90), written(604800), written(0.5)
     ('2m', '90s', '7d', '0.5s')
@@ -39,21 +39,21 @@ def written(seconds: float) -> str:
 
 
 def elapsed(seconds: float) -> str:
-    """As reports say it, in its two largest units.
+    """A duration as reports show it, in its two largest units.
 
     >>> elapsed(4.13), elapsed(725), elapsed(7380), elapsed(98 * 3600), elapsed(7 * 86400)
     ('4.1 s', '12 min 5 s', '2 h 3 min', '4 d 2 h', '7 d')
     """
     if round(seconds, 1) < 60:
         return f"{max(0.0, round(seconds, 1)):g} s"
-    whole = round(seconds)
-    unit, size, smaller, below = next(step for step in STEPS if whole >= step[1])
-    rest = whole % size // smaller
-    return f"{whole // size:,} {unit}" + (f" {rest} {below}" if rest else "")
+    total = round(seconds)
+    unit, size, smaller, below = next(step for step in STEPS if total >= step[1])
+    remainder = total % size // smaller
+    return f"{total // size:,} {unit}" + (f" {remainder} {below}" if remainder else "")
 
 
 def coarse(seconds: float) -> str:
-    """In whole units, of which there are at least two.
+    """A duration in whole units, at least two of them.
 
     >>> coarse(40), coarse(5400), coarse(108000), coarse(-1)
     ('40 s', '90 min', '30 h', '0 s')

@@ -1,5 +1,5 @@
-"""What the user can correct."""
+"""Errors that the user can correct."""
 
 
 class UserError(Exception):
-    """What was asked for cannot be done; the message says why, and what to do. Exit code 2."""
+    """nodevet cannot do what the user asked; the message says why and what to do. Exit code 2."""

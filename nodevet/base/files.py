@@ -1,5 +1,5 @@
-"""Writing a file whole: who reads it sees what it was or what it is now, never half of either; and
-reading what must be a file, and nothing that blocks or has no end."""
+"""Write a file atomically, so that a reader sees its old or its new content; and read a file only
+if it is regular, so that it neither blocks nor is endless."""
 
 import errno
 import os
@@ -17,12 +17,12 @@ MODE = 0o644  # less the umask: not writable by others, even if the umask is 0
 def write_whole(
     path: Path, data: bytes | Iterable[bytes], *, durable: bool, mode: int = MODE
 ) -> None:
-    """Write a temporary file in the same folder, and rename it to `path`; a link is replaced.
-    What comes in pieces is written as it comes.
+    """Write a temporary file in the same folder and rename it to `path`; a link is replaced.
+    Pieces are written as they come.
 
-    `durable`: after a power cut too, `path` has the new content once this returns. Raises OSError;
-    `path` is then as it was, unless only the sync of its folder failed. The temporary file is
-    removed on every failure; a process that is killed leaves it: `.nodevet-*.part`.
+    `durable`: once this returns, the new content survives a power cut. Raises OSError; `path` is
+    then unchanged, unless only the sync of its folder failed. Every failure removes the temporary
+    file; a killed process leaves it: `.nodevet-*.part`.
     """
     part = path.with_name(f".nodevet-{os.urandom(8).hex()}.part")
     try:
@@ -43,7 +43,7 @@ def write_whole(
 
 
 def open_regular(path: Path) -> BinaryIO:
-    """A regular file, to be read. Raises OSError, also for a pipe, a socket or a device."""
+    """A regular file, opened to read. Raises OSError, also for a pipe, a socket or a device."""
     if stat.S_ISREG(path.stat().st_mode):  # to open a device may already do something
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         if stat.S_ISREG(os.fstat(descriptor).st_mode):
@@ -53,7 +53,7 @@ def open_regular(path: Path) -> BinaryIO:
 
 
 def open_input(path: Path) -> BinaryIO:
-    """A file that a user named, the pipe of a shell's `<(COMMAND)`, or /dev/null, to be read.
+    """A file that a user named, the pipe of a shell's `<(COMMAND)`, or /dev/null, opened to read.
 
     Raises OSError, also for another device or a named pipe, which may never end.
     """
@@ -68,7 +68,7 @@ def read_input(path: Path, limit: int = -1) -> bytes:
 
 
 def home_folder() -> Path:
-    """The user's own folder. Raises OSError if this user has none, as in some containers."""
+    """The user's home folder. Raises OSError if this user has none, as in some containers."""
     home = os.environ.get("HOME") or _home_of_account()
     if not home.startswith("/"):
         raise OSError(errno.ENOENT, "this user has no home folder: set HOME to an absolute path")
@@ -76,9 +76,9 @@ def home_folder() -> Path:
 
 
 def state_folder() -> Path:
-    """Where nodevet keeps what is its own of this user. Raises OSError."""
-    told = os.environ.get("XDG_STATE_HOME", "")
-    base = Path(told) if told.startswith("/") else home_folder() / ".local" / "state"
+    """Where nodevet keeps this user's state ($XDG_STATE_HOME/nodevet). Raises OSError."""
+    state = os.environ.get("XDG_STATE_HOME", "")
+    base = Path(state) if state.startswith("/") else home_folder() / ".local" / "state"
     return base / "nodevet"
 
 
@@ -90,17 +90,17 @@ def _home_of_account() -> str:
 
 
 def is_named_pipe(path: Path) -> bool:
-    """Whether it is a pipe that mkfifo made; those of a shell have no name."""
+    """Whether mkfifo made this pipe; a shell's pipes have no name."""
     return path.is_fifo() and path.resolve().exists()
 
 
 def _is_null(path: Path) -> bool:
-    found = path.stat()
-    return stat.S_ISCHR(found.st_mode) and found.st_rdev == NULL
+    status = path.stat()
+    return stat.S_ISCHR(status.st_mode) and status.st_rdev == NULL
 
 
 def sync_folder(folder: Path) -> None:
-    """After a power cut too, the folder has the names that it has now. Raises OSError."""
+    """Make the names in a folder survive a power cut. Raises OSError."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(descriptor)
@@ -109,7 +109,7 @@ def sync_folder(folder: Path) -> None:
 
 
 def _sync_if_possible(folder: Path) -> None:
-    """Not every file system can, nor may every writer read the folder."""
+    """Some file systems cannot sync a folder, and some writers may not read it."""
     try:
         sync_folder(folder)
     except OSError as error:

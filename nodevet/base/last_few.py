@@ -1,32 +1,31 @@
-"""What was made of the last few things of a kind, for the next that is the same. Pure."""
+"""A small cache of the last few results of each kind. Pure."""
 
 from collections.abc import Callable, Hashable
 from typing import Any, TypeVar
 
-Made = TypeVar("Made")
-FEW = 4  # of a kind that are known
+Value = TypeVar("Value")
+FEW = 4  # values of each kind
 
 
 class LastFew:
-    """What hosts that are alike have in common is made once.
+    """Values that similar hosts share, so that each is made once.
 
-    What is made must depend on what it is made of alone, and be changed by nobody. What is known
-    is compared, not hashed: of a long text that differs, the beginning tells that.
+    A value must depend on its source alone, and nobody may change it. Sources are compared, not
+    hashed: long texts that differ mostly differ at their beginning.
     """
 
     def __init__(self) -> None:
-        self._known: dict[Hashable, list[tuple[object, Any]]] = {}
+        self._entries: dict[Hashable, list[tuple[object, Any]]] = {}
 
-    def made(self, kind: Hashable, of: object, make: Callable[[], Made]) -> Made:
-        """What `make` makes of something, or made of the same a little while ago."""
-        known = self._known.setdefault(kind, [])
-        for place, (seen, made) in enumerate(known):
-            if seen == of:
-                if place:
-                    known.insert(0, known.pop(place))
-                found: Made = made
-                return found
-        new = make()
-        known.insert(0, (of, new))
-        del known[FEW:]
-        return new
+    def get_or_make(self, kind: Hashable, source: object, make: Callable[[], Value]) -> Value:
+        """The value that `make` made from an equal source before, or makes now."""
+        entries = self._entries.setdefault(kind, [])
+        for place, entry in enumerate(entries):
+            if entry[0] == source:
+                entries.insert(0, entries.pop(place))
+                break
+        else:
+            entries.insert(0, (source, make()))
+            del entries[FEW:]
+        result: Value = entries[0][1]
+        return result

@@ -1,9 +1,9 @@
-"""The last pass of `nodevet check @local --max-age TIME`, given again while nothing has changed.
+"""The last pass of `nodevet check @local --max-age TIME`, printed again while nothing has changed.
 
-A scheduler asks every minute, so this is asked before anything else is imported, and imports next
-to nothing itself. Only a pass is kept. It is the answer to the same command line alone, of the same
-user, in the same boot and on the same day, while every file that it depends on is as it was. Any
-doubt, a clock that was set among them, is no answer: the machine is then checked.
+A scheduler asks every minute, so nodevet imports this module first, and it imports next to nothing.
+It keeps only a pass. A pass answers only the same command line of the same user in the same boot
+and on the same day, while every file that it depends on is unchanged. In any doubt, such as after
+a clock was set, nodevet checks the machine.
 """
 
 import os
@@ -20,8 +20,8 @@ LARGEST = 1 << 22  # bytes of a record
 CHUNK = 1 << 16
 LONGEST = 10 * 365 * 86400.0  # seconds that a pass may be kept
 STEP = 2.0  # seconds that two clocks may drift apart, and that a file's times may be off
-KEPT = 64  # records in a folder, of as many command lines
-FORGOTTEN = "forgotten"  # its time is when no earlier pass counted any more
+MOST_RECORDS = 64  # in a folder, one for each command line
+FORGET_MARK = "forgotten"  # a file: passes that began before its time do not count
 ENVIRONMENT = ("COLUMNS", "FORCE_COLOR", "HOME", "LANG", "NO_COLOR", "PATH", "TERM", "TZ")
 PREFIXES = ("LC_", "LD_", "NODEVET_", "PYTHON")
 BOOT_ID = "/proc/sys/kernel/random/boot_id"
@@ -29,7 +29,7 @@ MACHINE_ID = "/etc/machine-id"
 
 
 def is_asked(arguments: Sequence[str]) -> bool:
-    """Whether a command line may be answered by what is kept."""
+    """Whether a kept pass may answer this command line."""
     return "@local" in arguments and any(word.startswith("--max-age") for word in arguments)
 
 
@@ -37,7 +37,7 @@ def recall(arguments: Sequence[str]) -> bytes | None:
     """What to print if the last pass still holds; the exit code is 0. None: check the machine."""
     try:
         return _recall(arguments)
-    except Exception:  # whatever it is, it is a doubt
+    except Exception:  # any error is a doubt
         return None
 
 
@@ -46,42 +46,42 @@ def remember(
     text: bytes,
     files: Iterable[str],
     *,
-    most: float,
+    max_age: float,
     began: tuple[float, float],
-    dated: bool,
+    show_age: bool,
 ) -> bool:
-    """Keep a pass for `most` seconds from when it `began`, see `clocks`.
+    """Keep a pass for `max_age` seconds from when it `began`, see `clocks`.
 
-    `files`: the absolute paths that it depends on, folders for what is in them, and such as do not
-    exist. `dated`: whether its age may be added to the last line. False if nothing was kept, for a
-    file may have changed while it was read, or `forget` was called since. Raises OSError.
+    `files`: the absolute paths that it depends on; a folder stands for its names, and a path may be
+    absent. `show_age`: whether its age may be added to the last line. Returns False if nothing was
+    kept, because a file may have changed while it was read or `forget` was called. Raises OSError.
     """
     from pathlib import Path
 
     from nodevet.base.files import write_whole
 
-    known = []
+    entries = []
     for path in files:
         identity, changed = _identity(path)
         if changed > began[0] - STEP or "\0" in path:
             return False
-        known += [os.fsencode(path), identity]
-    listed = b"\0".join(known)
+        entries += [os.fsencode(path), identity]
+    listing = b"\0".join(entries)
     key = _key(arguments)
-    sizes = (len(key), len(listed), len(text))
-    head = b"%s %d %d %d %d %r %r %r\n" % (FORM, *sizes, dated, most, *began)
+    sizes = (len(key), len(listing), len(text))
+    head = b"%s %d %d %d %d %r %r %r\n" % (FORM, *sizes, show_age, max_age, *began)
     folder = prepare()
-    if _identity(f"{folder}/{FORGOTTEN}")[1] > began[0] - STEP:
+    if _identity(f"{folder}/{FORGET_MARK}")[1] > began[0] - STEP:
         return False
-    _make_room(folder)
-    record = head + key + listed + text
+    _limit_records(folder)
+    record = head + key + listing + text
     write_whole(Path(_path(folder, key)), record, durable=False, mode=0o600)
     return True
 
 
 def prepare() -> str:
-    """The folder of what is kept; there before a check begins, `forget` leaves its mark in it.
-    Raises OSError, and LookupError."""
+    """Create and return the folder of records. It must exist before a check begins, so that
+    `forget` can leave its mark. Raises OSError and LookupError."""
     folder = _folder()
     os.makedirs(folder, mode=0o700, exist_ok=True)
     _check_folder(folder)
@@ -89,20 +89,20 @@ def prepare() -> str:
 
 
 def forget() -> None:
-    """Remove what is kept for this user, and keep nothing of a check that has begun: the machine
-    was seen to fail, or is to be changed."""
+    """Remove this user's records, and make running checks keep nothing: the machine failed a check,
+    or is about to be changed."""
     with suppress(OSError, LookupError):
         folder = _folder()
-        _empty(folder)
-        mark = f"{folder}/{FORGOTTEN}"
+        _remove_records(folder)
+        mark = f"{folder}/{FORGET_MARK}"
         os.close(os.open(mark, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600))
         os.utime(mark)
-        _empty(folder)  # what was kept meanwhile
+        _remove_records(folder)  # those kept meanwhile
 
 
-def _empty(folder: str) -> None:
+def _remove_records(folder: str) -> None:
     for name in os.listdir(folder):
-        if name != FORGOTTEN:
+        if name != FORGET_MARK:
             with suppress(FileNotFoundError):
                 os.unlink(f"{folder}/{name}")
 
@@ -119,33 +119,33 @@ def _recall(arguments: Sequence[str]) -> bytes | None:
     head, _, rest = _read(_path(folder, key)).partition(b"\n")
     if not head.startswith(FORM + b" "):
         return None
-    key_size, listed_size, size, dated, most, wall, boot = head[len(FORM) :].split()
-    sizes = (int(key_size), int(listed_size), int(size))
-    if min(sizes) < 0 or not float(most) < LONGEST:
+    key_size, listing_size, size, show_age, max_age, wall, boot = head[len(FORM) :].split()
+    sizes = (int(key_size), int(listing_size), int(size))
+    if min(sizes) < 0 or not float(max_age) < LONGEST:
         return None
     end = sizes[0] + sizes[1]
     now = clocks()
     since = (now[0] - float(wall), now[1] - float(boot))
     if rest[: sizes[0]] != key or not min(since) >= 0 or not abs(since[0] - since[1]) <= STEP:
         return None
-    if not max(since) < float(most):
+    if not max(since) < float(max_age):
         return None
-    listed = rest[sizes[0] : end].split(b"\0")
-    for path, identity in zip(listed[::2], listed[1::2], strict=True):
+    listing = rest[sizes[0] : end].split(b"\0")
+    for path, identity in zip(listing[::2], listing[1::2], strict=True):
         if _identity(os.fsdecode(path))[0] != identity:
             return None
     text = rest[end:]
     if len(text) != sizes[2]:
         return None
-    if int(dated) and text:
+    if int(show_age) and text:
         return text.rstrip(b"\n") + f" · verdict of {_ago(max(since))} ago\n".encode()
     return text
 
 
 def _key(arguments: Sequence[str]) -> bytes:
-    """All that a verdict depends on beyond files."""
-    shown = "x".join(map(str, os.get_terminal_size(1))) if os.isatty(1) else "-"
-    given = sorted(
+    """Everything that a verdict depends on besides files."""
+    terminal = "x".join(map(str, os.get_terminal_size(1))) if os.isatty(1) else "-"
+    variables = sorted(
         f"{name}={value}"
         for name, value in os.environ.items()
         if name in ENVIRONMENT or name.startswith(PREFIXES)
@@ -160,8 +160,8 @@ def _key(arguments: Sequence[str]) -> bytes:
         _line(BOOT_ID),
         _line(MACHINE_ID),
         time.strftime("%Y-%m-%d"),
-        shown,
-        *given,
+        terminal,
+        *variables,
         "",
         *arguments,
     )
@@ -169,8 +169,8 @@ def _key(arguments: Sequence[str]) -> bytes:
 
 
 def _line(path: str) -> str:
-    """Raises OSError, and ValueError for one that says nothing: there is no telling then."""
-    text = _read(path, whose=0).strip().decode("ascii")
+    """A file's text. Raises OSError, and ValueError if it is empty."""
+    text = _read(path, own=False).strip().decode("ascii")
     if not text:
         raise ValueError(path)
     return text
@@ -192,12 +192,13 @@ def _path(folder: str, key: bytes) -> str:
     return f"{folder}/{crc32(key):08x}"
 
 
-def _read(path: str, whose: int | None = None) -> bytes:
-    """A file that only this user may have written; with `whose` it is not asked who may have."""
-    link = os.O_NOFOLLOW if whose is None else 0
+def _read(path: str, *, own: bool = True) -> bytes:
+    """A file's content. `own`: it must be this user's, and nobody else's to read or write.
+    Raises OSError, and ValueError if it is too large."""
+    link = os.O_NOFOLLOW if own else 0
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | link)
     try:
-        if whose is None:
+        if own:
             _check_own(os.fstat(descriptor), 0o077)
         data = b""
         while chunk := os.read(descriptor, CHUNK):
@@ -210,13 +211,13 @@ def _read(path: str, whose: int | None = None) -> bytes:
 
 
 def _check_folder(folder: str) -> None:
-    """Raises PermissionError if another user may decide what is in it. See nodevet.base.trust,
-    which is more lenient and takes longer to import than all of this."""
+    """Raises PermissionError if another user may change what the folder holds. nodevet.base.trust
+    is more lenient and takes longer to import than this whole module."""
     _check_own(os.stat(folder), 0o022)
     for path in {*_above(folder), *_above(os.path.realpath(folder))}:
-        for found in (os.lstat(path), os.stat(path)):
-            writable = found.st_mode & 0o022 and stat.S_ISDIR(found.st_mode)
-            if found.st_uid not in (0, os.geteuid()) or (writable and not _is_sticky(found)):
+        for status in (os.lstat(path), os.stat(path)):
+            writable = status.st_mode & 0o022 and stat.S_ISDIR(status.st_mode)
+            if status.st_uid not in (0, os.geteuid()) or (writable and not _is_sticky(status)):
                 raise PermissionError(f"other users may change {path}")
 
 
@@ -226,8 +227,8 @@ def _above(path: str) -> Iterator[str]:
         yield path
 
 
-def _is_sticky(found: os.stat_result) -> bool:
-    return bool(found.st_mode & stat.S_ISVTX)
+def _is_sticky(status: os.stat_result) -> bool:
+    return bool(status.st_mode & stat.S_ISVTX)
 
 
 def _check_own(status: os.stat_result, others: int) -> None:
@@ -236,20 +237,21 @@ def _check_own(status: os.stat_result, others: int) -> None:
 
 
 def _identity(path: str) -> tuple[bytes, float]:
-    """What a file is now, and when it last changed, seconds since 1970. Raises OSError."""
+    """A file's identity (device, inode, mode, size, times), and when it last changed, in seconds
+    since 1970. Raises OSError."""
     try:
-        found = os.stat(path)
+        status = os.stat(path)
     except (FileNotFoundError, NotADirectoryError):
         return b"absent", 0.0
-    values = (found.st_dev, found.st_ino, found.st_mode, found.st_size)
-    times = (found.st_mtime_ns, found.st_ctime_ns)
+    values = (status.st_dev, status.st_ino, status.st_mode, status.st_size)
+    times = (status.st_mtime_ns, status.st_ctime_ns)
     return b"%d %d %d %d %d %d" % (*values, *times), max(times) / 1e9
 
 
-def _make_room(folder: str) -> None:
-    """So that command lines that change each time do not fill it."""
-    if len(os.listdir(folder)) >= KEPT:
-        _empty(folder)
+def _limit_records(folder: str) -> None:
+    """Keep command lines that change each time from filling the folder."""
+    if len(os.listdir(folder)) >= MOST_RECORDS:
+        _remove_records(folder)
 
 
 def _ago(seconds: float) -> str:

@@ -1,4 +1,4 @@
-"""Files that a user named for a run to write: tried out before it, and never half written."""
+"""Files that a user named for a run to write: checked before the run, and never half written."""
 
 import errno
 import os
@@ -19,12 +19,12 @@ class FileError(Exception):
 
 
 def try_out(path: Path) -> None:
-    """Raises FileError if `replace` could not write the file; leaves it as it is."""
+    """Raises FileError if `replace` could not write the file; does not change it."""
     if not path.parent.is_dir():
         raise FileError(f"{path}: the folder {path.parent} does not exist")
-    if what := _never_written(path):
-        raise FileError(f"{path}: cannot be written: it is {what}")
-    with tried(path):
+    if kind := _unwritable_kind(path):
+        raise FileError(f"{path}: cannot be written: it is {kind}")
+    with file_errors(path):
         if _in_place(path):
             if not os.access(path, os.W_OK):
                 raise PermissionError("permission denied")
@@ -37,15 +37,15 @@ def try_out(path: Path) -> None:
 
 
 def try_out_regular(path: Path) -> None:
-    """As `try_out`, for a file that is written several times or read later: a named pipe cannot
-    hold it."""
+    """As `try_out`, for a file that is written several times or read later, which no named pipe
+    can be."""
     if is_named_pipe(path):
         raise FileError(f"{path}: cannot be written: it is a named pipe, not a regular file")
     try_out(path)
 
 
-def _never_written(path: Path) -> str:
-    """What stands where a file is meant and nothing is ever written to; "" if none of these."""
+def _unwritable_kind(path: Path) -> str:
+    """What `path` is if nodevet never writes to it: a folder, a socket, a block device; else ""."""
     if path.is_dir():
         return "a folder"
     if path.is_socket():
@@ -54,8 +54,8 @@ def _never_written(path: Path) -> str:
 
 
 @contextmanager
-def tried(path: Path) -> Iterator[None]:
-    """An OSError within as a FileError of this path."""
+def file_errors(path: Path) -> Iterator[None]:
+    """Turns an OSError into a FileError about this path."""
     try:
         yield
     except OSError as error:
@@ -63,7 +63,7 @@ def tried(path: Path) -> Iterator[None]:
 
 
 def replace(path: Path, text: str | Iterable[str]) -> None:
-    """See `replace_data`. A text in pieces is written as they come."""
+    """As `replace_data`, for text; pieces are written as they come."""
     pieces = (text,) if isinstance(text, str) else text
     replace_data(path, (piece.encode("utf-8", "backslashreplace") for piece in pieces))
 
@@ -71,7 +71,7 @@ def replace(path: Path, text: str | Iterable[str]) -> None:
 def replace_data(path: Path, data: bytes | Iterable[bytes], mode: int = MODE) -> None:
     """Write a file in one step, so that a reader never sees half of it. Raises OSError.
 
-    A device or a pipe is written to, never replaced; of a link, the file that it leads to.
+    A device or a pipe is written to, never replaced. Of a link, the target is replaced.
     """
     if _in_place(path):
         with _open_in_place(path) as file:
@@ -85,12 +85,12 @@ def _in_place(path: Path) -> bool:
 
 
 def open_to_append(path: Path) -> BinaryIO:
-    """A file to write line after line; a device or a pipe likewise. Raises OSError."""
+    """A file, a device or a pipe, opened to append lines. Raises OSError."""
     return _open_in_place(path) if _in_place(path) else path.open("ab")
 
 
 def _open_in_place(path: Path) -> BinaryIO:
-    """A device or a pipe, to be written to. Raises OSError, also if no process reads the pipe."""
+    """A device or a pipe, opened to write. Raises OSError, also if no process reads the pipe."""
     if not path.is_fifo():
         return path.open("wb")
     end = time.monotonic() + PATIENCE

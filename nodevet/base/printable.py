@@ -1,60 +1,61 @@
-"""Text that others wrote, made safe to print and kept readable. Pure; imports nothing of ours.
+"""Make text that others wrote safe to print. Pure; imports nothing of ours.
 
 A node may send anything: escape sequences that repaint the terminal, newlines that forge a line
-of a report, bidi marks that swap what is read, surrogates that no file can hold. Each of them
-shows as a visible escape.
+of a report, bidi marks that swap words, surrogates that no file can hold. Each of them shows as a
+visible escape.
 """
 
 import unicodedata
 
 ELLIPSIS = "…"
 LONGEST = 80  # columns of foreign text that a message repeats
-LINE_BYTES = 4096  # of what a program said, in which its last line is looked for
+LINE_BYTES = 4096  # of a program's output, which are searched for its last line
 
 
 def plain(text: str) -> str:
-    """One printable line: what cannot be seen, or changes what is seen, is escaped.
+    """One printable line: characters that are invisible or change what is seen are escaped.
 
     >>> plain("H100\\x1b[2K\\n")
     'H100\\\\x1b[2K\\\\n'
     """
     if text.isprintable():
         return text
-    return "".join(c if c.isprintable() else _visible(c) for c in text)
+    escaped = (c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+    return "".join(escaped)
 
 
 def block(text: str) -> str:
-    """As `plain`, with its lines kept apart."""
+    """As `plain`, line by line."""
     return "\n".join(map(plain, text.split("\n")))
 
 
 def brief(text: object, limit: int = LONGEST) -> str:
-    """`plain` and `cut` in one, at a cost that does not grow with a text of megabytes."""
+    """`plain` and `cut` in one; its cost does not grow with a text of megabytes."""
     return cut(plain(str(text)[: limit + 1]), limit)
 
 
 def sentence(text: str) -> str:
-    """Words that may be many, each of them bounded and printable."""
+    """Any number of words, each bounded and printable."""
     return " ".join(brief(word) for word in text.split())
 
 
 def last_line(data: bytes, limit: int = 200) -> str:
-    """The last line that is not blank of what a program said, at most `limit` columns of it."""
+    """The last line of a program's output that is not blank, at most `limit` columns of it."""
     lines = data[-LINE_BYTES:].decode("utf-8", "backslashreplace").split("\n")
     return brief(next((line.strip() for line in reversed(lines) if line.strip()), ""), limit)
 
 
 def cut(text: str, limit: int) -> str:
-    """At most `limit` columns of `text`; what was cut shows as …"""
+    """At most `limit` columns of `text`; … marks a cut."""
     if cells(text) <= limit:
         return text
-    kept, used = [], 1
+    characters, used = [], 1
     for character in text:
         used += _cells(character)
         if used > limit:
             break
-        kept.append(character)
-    return "".join(kept) + ELLIPSIS
+        characters.append(character)
+    return "".join(characters) + ELLIPSIS
 
 
 def cells(text: str) -> int:
@@ -62,10 +63,6 @@ def cells(text: str) -> int:
     if text.isascii():
         return len(text)
     return sum(_cells(character) for character in text)
-
-
-def _visible(character: str) -> str:
-    return character.encode("unicode_escape").decode("ascii")
 
 
 def _cells(character: str) -> int:

@@ -1,4 +1,4 @@
-"""What is wrong with something that a person wrote: one line that says where, what, what to do."""
+"""Problems of what a person wrote: one line that says where, what, and what to do."""
 
 from collections.abc import Iterable
 from itertools import takewhile
@@ -7,10 +7,10 @@ import msgspec
 
 from nodevet.base.printable import LONGEST, brief
 
-SHOWN = 20  # problems that are printed before the rest is only counted: one screen
+SHOWN = 20  # problems that are printed; the others are counted: one screen
 LONGEST_PATH = 4096  # columns of a file's name
-MOST_NAMES = 50_000  # in which a near one is looked for
-CLOSE = 0.6  # of 1, which is the same word
+MOST_NAMES = 50_000  # that are compared with a word
+CLOSE = 0.6  # least similarity of a suggestion; 1 is the same word
 
 
 class Place(msgspec.Struct, frozen=True, order=True):
@@ -31,7 +31,7 @@ class Place(msgspec.Struct, frozen=True, order=True):
 class Problem(msgspec.Struct, frozen=True):
     """One thing to correct. `str()` is the line that people read."""
 
-    where: object  # its str() says it: a Place, a target, an option
+    where: object  # a Place, a target, an option; shown by its str()
     path: str  # inside the file: expect.pcie_link.width; empty if there is none
     message: str
     advice: str = ""
@@ -39,7 +39,7 @@ class Problem(msgspec.Struct, frozen=True):
 
     @property
     def place(self) -> Place:
-        """The position; of what has none, the whole of it."""
+        """The position, or the file as a whole."""
         return self.where if isinstance(self.where, Place) else Place(file=str(self.where))
 
     def __str__(self) -> str:
@@ -48,17 +48,17 @@ class Problem(msgspec.Struct, frozen=True):
         return f"{text}; {self.advice}" if self.advice else text
 
 
-def listed(problems: Iterable[Problem]) -> str:
-    """The first `SHOWN` problems, a line each, and how many more there are."""
-    told = tuple(problems)
-    rows = [str(problem) for problem in told[:SHOWN]]
-    if len(told) > SHOWN:
-        rows.append(f"and {len(told) - SHOWN} more problems like these")
+def problems_text(problems: Iterable[Problem]) -> str:
+    """The first SHOWN problems, one to a line, and the number of the others."""
+    items = tuple(problems)
+    rows = [str(problem) for problem in items[:SHOWN]]
+    if len(items) > SHOWN:
+        rows.append(f"and {len(items) - SHOWN} more problems like these")
     return "\n".join(rows)
 
 
 def quoted(value: object) -> str:
-    """A value of YAML or JSON as a message repeats it: bounded and printable."""
+    """A value of YAML or JSON for a message: bounded and printable."""
     if value is None:
         return "null"
     if isinstance(value, bool):
@@ -68,29 +68,29 @@ def quoted(value: object) -> str:
 
 
 def did_you_mean(word: str, known: Iterable[str], otherwise: str = "") -> str:
-    """`did you mean width?`, or `otherwise` if nothing is near."""
+    """`did you mean width?`, or `otherwise` if no known word is similar."""
     best = nearest(word, known)
     return f"did you mean {brief(best)}?" if best else otherwise
 
 
 def nearest(word: str, known: Iterable[str]) -> str:
-    """The known word that is nearest to another; empty if none is near."""
-    from difflib import get_close_matches  # a run without a slip does not pay for it
+    """The known word that is most similar to `word`, or ""."""
+    from difflib import get_close_matches  # a run without a typo does not pay for it
 
     names = {name.casefold(): name for name in list(known)[:MOST_NAMES]}
-    said = word[:LONGEST].casefold()
-    near = get_close_matches(said, names, cutoff=CLOSE)
-    best = max(near, key=lambda found: begins_alike(found, said), default="")
+    lowered = word[:LONGEST].casefold()
+    near = get_close_matches(lowered, names, cutoff=CLOSE)
+    best = max(near, key=lambda name: _shared_prefix(name, lowered), default="")
     return names.get(best, "")
 
 
-def begins_alike(one: str, other: str) -> int:
-    """How many characters two words have in common before they differ."""
-    same = (a == b for a, b in zip(one, other, strict=False))
+def _shared_prefix(first: str, second: str) -> int:
+    """How many characters two words begin with in common."""
+    same = (a == b for a, b in zip(first, second, strict=False))
     return sum(takewhile(bool, same))
 
 
-def either(words: Iterable[str]) -> str:
+def or_list(words: Iterable[str]) -> str:
     """`a`, `a or b`, `a, b or c`."""
     *head, last = words
     return f"{', '.join(head)} or {last}" if head else last

@@ -1,7 +1,7 @@
-"""Work spread over the cores of this machine, by processes that share what was read before them.
+"""Spread work over the cores of this machine, in forked processes that share what this one read.
 
-Their results come in the order of the work. A process that is killed costs nothing: another one
-does what it had, and who started all this is told.
+Results come in the order of the jobs. If a process is killed, another one takes its job, and the
+caller's `on_killed` is called.
 """
 
 import gc
@@ -10,6 +10,7 @@ import signal
 import sys
 from collections import deque
 from collections.abc import Callable, Generator, Sequence
+from contextlib import suppress
 from multiprocessing import connection, get_context
 from typing import Any, Generic, NamedTuple, TypeVar
 
@@ -21,43 +22,44 @@ TRIES = 2  # of a job whose process is killed
 AHEAD = 3  # jobs of each process whose results wait for an earlier one
 
 
-class Killed(NamedTuple):
-    """A process that ended before its work did."""
+class KilledProcess(NamedTuple):
+    """A process that ended before its job did."""
 
     pid: int
     why: str
-    again: bool  # another one does it
+    again: bool  # another process takes its job
 
 
 def cores() -> int:
-    """That this process may use; 1 where work cannot be spread."""
+    """The cores that this process may use; 1 if the platform cannot spread work."""
     if sys.platform != "linux":
         return 1
     return len(os.sched_getaffinity(0))
 
 
 def batches(hosts: Sequence[str], size: int) -> list[tuple[str, ...]]:
-    """Jobs of so many hosts each."""
+    """Jobs of at most `size` hosts each."""
     return [tuple(hosts[at : at + size]) for at in range(0, len(hosts), size)]
 
 
 def spread(
-    begin: Callable[[], Task[Job, Done]],
+    make_task: Callable[[], Task[Job, Done]],
     jobs: Sequence[Job],
     *,
     processes: int,
-    killed: Callable[[Killed, Job], None],
-    lost: Callable[[Job], Done],
+    on_killed: Callable[[KilledProcess, Job], None],
+    lost_result: Callable[[Job], Done],
 ) -> Generator[Done]:
-    """What comes of every job, in their order; in this process alone if it is one.
+    """The result of every job, in their order; without forking if one process is enough.
 
-    `begin` makes of each process what does its jobs. `killed` hears of one that was; what its job
-    comes to if that happens again is `lost`. What a job raises is raised here.
+    Each process calls `make_task` once, and the task for each job. `on_killed` is called for a
+    killed process; a job whose process is killed twice has `lost_result` of it as its result.
+    Raises what a job raises.
     """
     if processes < 2 or len(jobs) < 2:
-        yield from map(begin(), jobs)
+        yield from map(make_task(), jobs)
         return
-    pool = _Pool(begin, jobs, processes, killed, lost)
+    pool = _Pool(make_task, jobs, processes, on_killed, lost_result)
     try:
         yield from pool.results()
     finally:
@@ -65,20 +67,20 @@ def spread(
 
 
 class _Process(Generic[Job, Done]):
-    """One of them, and which job it has."""
+    """A forked process, and the number of its job."""
 
-    def __init__(self, begin: Callable[[], Task[Job, Done]], others: Sequence[Any]) -> None:
-        """`others`: the pipes to the other processes, of which it keeps no copy, so that each of
-        them ends with this process."""
+    def __init__(self, make_task: Callable[[], Task[Job, Done]], others: Sequence[Any]) -> None:
+        """`others`: the pipes to the other processes. The new process closes its copies of them,
+        so that each process ends with this one."""
         context = get_context("fork")
         self.pipe, theirs = context.Pipe()
-        self.job = NOTHING  # its number
+        self.job = NOTHING
         ours = (*others, self.pipe)
-        self.child = context.Process(target=_serve, args=(begin, theirs, ours), daemon=True)
+        self.child = context.Process(target=_serve, args=(make_task, theirs, ours), daemon=True)
         self.child.start()
         theirs.close()
 
-    def give(self, number: int, job: Job) -> None:
+    def send(self, number: int, job: Job) -> None:
         self.job = number
         self.pipe.send(job)
 
@@ -89,21 +91,21 @@ class _Process(Generic[Job, Done]):
 
     @property
     def why(self) -> str:
-        """How it ended."""
+        """How the process ended."""
         self.child.join()
         code = self.child.exitcode or 0
         return f"killed by {signal.Signals(-code).name}" if code < 0 else f"exited with {code}"
 
 
-def _serve(begin: Callable[[], Task[Any, Any]], pipe: Any, parents: Sequence[Any]) -> None:
-    """Do what is asked for until nobody asks. An interrupt is for who started this process."""
+def _serve(make_task: Callable[[], Task[Any, Any]], pipe: Any, inherited: Sequence[Any]) -> None:
+    """Do jobs from `pipe` until it closes. An interrupt is for the parent process alone."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    for each in parents:
-        each.close()
-    gc.freeze()  # what is shared is never looked through, nor copied by that
+    for other in inherited:
+        other.close()
+    gc.freeze()  # a collection would copy the pages shared with the parent
     try:
-        task = begin()
+        task = make_task()
         while True:
             job = pipe.recv()
             pipe.send((task(job), None))
@@ -116,27 +118,27 @@ def _serve(begin: Callable[[], Task[Any, Any]], pipe: Any, parents: Sequence[Any
 class _Pool(Generic[Job, Done]):
     def __init__(
         self,
-        begin: Callable[[], Task[Job, Done]],
+        make_task: Callable[[], Task[Job, Done]],
         jobs: Sequence[Job],
         processes: int,
-        killed: Callable[[Killed, Job], None],
-        lost: Callable[[Job], Done],
+        on_killed: Callable[[KilledProcess, Job], None],
+        lost_result: Callable[[Job], Done],
     ) -> None:
-        self._begin, self._jobs, self._killed, self._lost = begin, jobs, killed, lost
-        self._left = deque(range(len(jobs)))
+        self._make_task, self._jobs = make_task, jobs
+        self._on_killed, self._lost_result = on_killed, lost_result
+        self._waiting = deque(range(len(jobs)))
         self._tries = [0] * len(jobs)
         self._done: dict[int, Done] = {}
         self._next = 0
         self._ahead = AHEAD * processes
-        many = min(processes, len(jobs))
         self._processes: list[_Process[Job, Done]] = []
-        for _ in range(many):
+        for _ in range(min(processes, len(jobs))):
             self._start()
 
     def results(self) -> Generator[Done]:
         while self._next < len(self._jobs):
-            self._hand_out()
-            self._hear()
+            self._send_jobs()
+            self._receive()
             while self._next in self._done:
                 yield self._done.pop(self._next)
                 self._next += 1
@@ -147,41 +149,40 @@ class _Pool(Generic[Job, Done]):
 
     def _start(self) -> None:
         others = [process.pipe for process in self._processes]
-        self._processes.append(_Process(self._begin, others))
+        self._processes.append(_Process(self._make_task, others))
 
-    def _hand_out(self) -> None:
+    def _send_jobs(self) -> None:
+        end = self._next + self._ahead
         for process in self._processes:
-            if process.job == NOTHING and self._left and self._left[0] < self._next + self._ahead:
-                number = self._left.popleft()
-                try:
-                    process.give(number, self._jobs[number])
-                except (BrokenPipeError, ConnectionResetError):
-                    continue  # it is dead, which its pipe says, too
+            if process.job == NOTHING and self._waiting and self._waiting[0] < end:
+                number = self._waiting.popleft()
+                with suppress(BrokenPipeError, ConnectionResetError):  # _receive notices that
+                    process.send(number, self._jobs[number])
 
-    def _hear(self) -> None:
+    def _receive(self) -> None:
         busy = {process.pipe: process for process in self._processes if process.job != NOTHING}
         for pipe in connection.wait(list(busy)):
             process = busy[pipe]  # type: ignore[index]
             try:
-                done, error = process.pipe.recv()
+                result, error = process.pipe.recv()
             except (EOFError, ConnectionResetError):
-                self._gone(process)
+                self._replace(process)
                 continue
             if error is not None:
                 raise error
-            self._done[process.job] = done
+            self._done[process.job] = result
             process.job = NOTHING
 
-    def _gone(self, process: _Process[Job, Done]) -> None:
+    def _replace(self, process: _Process[Job, Done]) -> None:
         number = process.job
         pid, why = process.child.pid or 0, process.why
         self._processes.remove(process)
         process.end()
         self._tries[number] += 1
         again = self._tries[number] < TRIES
-        self._killed(Killed(pid, why, again), self._jobs[number])
+        self._on_killed(KilledProcess(pid, why, again), self._jobs[number])
         if again:
-            self._left.appendleft(number)
+            self._waiting.appendleft(number)
         else:
-            self._done[number] = self._lost(self._jobs[number])
+            self._done[number] = self._lost_result(self._jobs[number])
         self._start()

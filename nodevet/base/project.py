@@ -1,4 +1,4 @@
-"""A user's own folder of baselines, checks and fixes, and whether nodevet may use what is in it.
+"""A user's own folder of baselines, checks and fixes, and whether nodevet may use its files.
 
 A file that other users may change is used only if the command line accepts it: data with
 `--project DIR`, code with `--project-code` as well, and code never as root.
@@ -20,15 +20,15 @@ ENDINGS = (".py", ".yaml", ".yml")
 
 @dataclass(frozen=True, slots=True)
 class Project:
-    """The folder, and what the command line accepts although other users may change it."""
+    """The folder, and what the command line accepts even if other users may change it."""
 
     folder: Path = Path()
-    named: bool = False  # --project DIR: its data
-    code: bool = False  # --project-code: its code, too
+    named: bool = False  # --project DIR: accept its data
+    code: bool = False  # --project-code: accept its code, too
 
     @property
-    def found(self) -> Iterator[Path]:
-        """Every file and folder that nodevet takes up without being given its name."""
+    def paths(self) -> Iterator[Path]:
+        """Every file and folder that nodevet uses without being told its name."""
         for name in (*CODE, *DATA):
             folder = self.folder / name
             if folder.is_dir():
@@ -42,23 +42,24 @@ class Project:
     def refusal(self) -> str:
         """Why nodevet does not use this project and how to accept it, or ""."""
         try:
-            return next(filter(None, map(self.refused_data, self.found)), "")
+            return next(filter(None, map(self.data_refusal, self.paths)), "")
         except OSError as error:
             return f"{error.filename}: cannot be read: {error.strerror}"
 
-    def refused_data(self, path: Path) -> str:
+    def data_refusal(self, path: Path) -> str:
         """Why nodevet does not read a file as data and how to accept it, or ""."""
         if self.named and self._holds(path):
             return ""
         why = distrust(path)
         if not why:
             return ""
-        said = f"{why}, so nodevet does not use {path.absolute()}; "
+        refusal = f"{why}, so nodevet does not use {path.absolute()}; "
         if not self._holds(path):
-            return f"{said}it lies outside of the project: put a copy of it into the project"
-        return f"{said}if you accept the data of that folder, type --project {_typed(self.folder)}"
+            return f"{refusal}it lies outside of the project: put a copy of it into the project"
+        folder = _typed(self.folder)
+        return f"{refusal}if you accept the data of that folder, type --project {folder}"
 
-    def refused_code(self, path: Path) -> str:
+    def code_refusal(self, path: Path) -> str:
         """Why nodevet does not run a file and how to accept it, or ""."""
         why = distrust(path)
         if not why or (self.code and os.geteuid() != 0):

@@ -1,4 +1,4 @@
-"""Who may decide what a path holds: only who runs nodevet and root, or other users as well."""
+"""Who may decide what a path holds: only root and nodevet's own user, or others as well."""
 
 import errno
 import grp
@@ -14,44 +14,44 @@ NO_LOGIN = ("nologin", "false", "sync", "shutdown", "halt")  # shells that run n
 
 
 def distrust(path: Path) -> str:
-    """Why other users may decide what `path` holds, or "" if only root and who runs nodevet may.
+    """Why other users may decide what `path` holds, or "" if only root and nodevet's user may.
 
     Looks at the path itself, at every folder above it, and at every link on the way. Each must
-    belong to root or to who runs nodevet, and nobody else may write it; in a sticky folder such
-    as /tmp others cannot replace what is not theirs. What does not exist (yet) is judged by the
+    belong to root or to nodevet's user, and nobody else may write it; in a sticky folder such as
+    /tmp others cannot replace foreign files. A path that does not exist (yet) is judged by the
     folders above it. The answer names the one path that is at fault, its owner and its mode:
 
         /srv/repo (owner ann, mode 0777) can be written by everyone
     """
     try:
-        for place, found in _visited(path):
-            if why := _distrusted(place, found):
-                return f"{place} (owner {owner(found.st_uid)}, mode {_mode(found)}) {why}"
+        for place, status in _visited(path):
+            if why := _fault(place, status):
+                return f"{place} (owner {owner(status.st_uid)}, mode {_mode(status)}) {why}"
     except OSError as error:
         return f"{error.filename or path} cannot be read: {error.strerror}"
     return ""
 
 
 def _visited(path: Path) -> Iterator[tuple[Path, os.stat_result]]:
-    """Every folder, link and file that the kernel visits to open a path, in its order.
+    """Every folder, link and file that the kernel visits to open a path, in that order.
 
     Raises OSError; ends at the first name that does not exist.
     """
     place, links = Path("/"), 0
     yield place, place.lstat()
-    left = list(reversed((Path.cwd() / path).parts[1:]))
-    while left:
-        name = left.pop()
+    parts = list(reversed((Path.cwd() / path).parts[1:]))
+    while parts:
+        name = parts.pop()
         if name == "..":
             place = place.parent
             continue
         here = place / name
         try:
-            found = here.lstat()
+            status = here.lstat()
         except (FileNotFoundError, NotADirectoryError):
             return
-        yield here, found
-        if not stat.S_ISLNK(found.st_mode):
+        yield here, status
+        if not stat.S_ISLNK(status.st_mode):
             place = here
             continue
         links += 1
@@ -60,27 +60,27 @@ def _visited(path: Path) -> Iterator[tuple[Path, os.stat_result]]:
         target = here.readlink()
         if target.is_absolute():
             place = Path("/")
-        left += [part for part in reversed(target.parts) if part != target.anchor]
+        parts += [part for part in reversed(target.parts) if part != target.anchor]
 
 
-def _distrusted(path: Path, found: os.stat_result) -> str:
-    if found.st_uid not in (0, os.geteuid()):
+def _fault(path: Path, status: os.stat_result) -> str:
+    if status.st_uid not in (0, os.geteuid()):
         return "belongs to another user"
-    if stat.S_ISLNK(found.st_mode) or _is_sticky(found):
+    if stat.S_ISLNK(status.st_mode) or _is_sticky(status):
         return ""
-    if found.st_mode & stat.S_IWOTH:
+    if status.st_mode & stat.S_IWOTH:
         return "can be written by everyone"
-    if found.st_mode & stat.S_IWGRP:
-        if not alone(found.st_uid, found.st_gid):
-            return f"can be written by its group, {_group(found.st_gid)}"
+    if status.st_mode & stat.S_IWGRP:
+        if not is_private_group(status.st_uid, status.st_gid):
+            return f"can be written by its group, {_group(status.st_gid)}"
         if _has_acl(path):  # the group's bits are its mask then, and do not say for whom
             return "has an access control list by which others may write it"
     return ""
 
 
-def _is_sticky(found: os.stat_result) -> bool:
-    """Whether it is a folder as /tmp, in which nobody replaces what belongs to another user."""
-    return stat.S_ISDIR(found.st_mode) and bool(found.st_mode & stat.S_ISVTX)
+def _is_sticky(status: os.stat_result) -> bool:
+    """Whether it is a folder like /tmp, in which nobody replaces another user's files."""
+    return stat.S_ISDIR(status.st_mode) and bool(status.st_mode & stat.S_ISVTX)
 
 
 def _has_acl(path: Path) -> bool:
@@ -93,12 +93,12 @@ def _has_acl(path: Path) -> bool:
         raise
 
 
-def _mode(found: os.stat_result) -> str:
-    return f"{stat.S_IMODE(found.st_mode):04o}"
+def _mode(status: os.stat_result) -> str:
+    return f"{stat.S_IMODE(status.st_mode):04o}"
 
 
 def owner(user: int) -> str:
-    """A user's name, or the number if it has none here, as in a container."""
+    """A user's name, or `uid N` if it has none here, as in a container."""
     try:
         return pwd.getpwuid(user).pw_name
     except KeyError:
@@ -112,26 +112,28 @@ def _group(group: int) -> str:
         return f"gid {group}"
 
 
-def alone(user: int, group: int) -> bool:
-    """Whether nobody but this user and root is in a group: what a umask of 002 is made for."""
+def is_private_group(user: int, group: int) -> bool:
+    """Whether only this user and root are in a group, as a umask of 002 expects."""
     try:
-        owner: pwd.struct_passwd | None = pwd.getpwuid(user)
-    except KeyError:  # as in a container that was given a number
-        owner = None
+        account: pwd.struct_passwd | None = pwd.getpwuid(user)
+    except KeyError:  # as in a container that runs as a number
+        account = None
     try:
-        found: grp.struct_group | None = grp.getgrgid(group)
+        entry: grp.struct_group | None = grp.getgrgid(group)
     except KeyError:
-        found = None
-    if found is not None and set(found.gr_mem) - {"root", owner.pw_name if owner else ""}:
+        entry = None
+    if entry is not None and set(entry.gr_mem) - {"root", account.pw_name if account else ""}:
         return False
-    others = [
-        each for each in pwd.getpwall() if each.pw_gid == group and each.pw_uid not in (0, user)
+    members = [
+        member
+        for member in pwd.getpwall()
+        if member.pw_gid == group and member.pw_uid not in (0, user)
     ]
-    if group == 0 or owner is None:  # of group 0 are system users, too, which run nothing
-        return group in (0, os.getegid()) and not any(map(_logs_in, others))
-    if group != owner.pw_gid or (found is not None and found.gr_name != owner.pw_name):
+    if group == 0 or account is None:  # system users are in group 0, too, and run nothing
+        return group in (0, os.getegid()) and not any(map(_logs_in, members))
+    if group != account.pw_gid or (entry is not None and entry.gr_name != account.pw_name):
         return False
-    return not others
+    return not members
 
 
 def _logs_in(user: pwd.struct_passwd) -> bool:
@@ -141,10 +143,10 @@ def _logs_in(user: pwd.struct_passwd) -> bool:
 def shared_folder(path: Path) -> str:
     """The folder of a path if others may create files there, as in /tmp; else "". Raises OSError.
 
-    Nobody replaces a file there, but anybody makes one that a program looks for beside it."""
+    Nobody can replace a file there, but anybody can create one that a program looks for."""
     folder = path.resolve().parent
-    found = folder.stat()
-    writable = found.st_mode & stat.S_IWOTH or (
-        found.st_mode & stat.S_IWGRP and not alone(found.st_uid, found.st_gid)
+    status = folder.stat()
+    writable = status.st_mode & stat.S_IWOTH or (
+        status.st_mode & stat.S_IWGRP and not is_private_group(status.st_uid, status.st_gid)
     )
-    return f"{folder} (mode {_mode(found)})" if writable else ""
+    return f"{folder} (mode {_mode(status)})" if writable else ""

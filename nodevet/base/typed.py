@@ -1,8 +1,8 @@
-"""Decoding as a type, from any thread.
+"""Decode data as a type, from any thread.
 
-msgspec keeps what it knows of a struct on the class, from its first use on and before it is whole:
-a second thread that decodes the same type at that moment crashes the process (msgspec 0.22). So
-that is made under a lock; decoding itself needs none.
+At a struct's first use msgspec 0.22 stores its description on the class before it is complete: a
+second thread that decodes the same type at that moment crashes the process. So decoders are made
+under a lock; decoding needs none.
 """
 
 import threading
@@ -13,17 +13,17 @@ import msgspec
 
 Typed = TypeVar("Typed")
 
-_MAKING = threading.Lock()
+_LOCK = threading.Lock()
 
 
 def decoder(kind: Any) -> msgspec.json.Decoder[Any]:
     """The JSON decoder of a type."""
-    with _MAKING:
-        return _made(kind)
+    with _LOCK:
+        return _cached_decoder(kind)
 
 
 @cache
-def _made(kind: Any) -> msgspec.json.Decoder[Any]:
+def _cached_decoder(kind: Any) -> msgspec.json.Decoder[Any]:
     return msgspec.json.Decoder(kind)
 
 

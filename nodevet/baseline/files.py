@@ -1,4 +1,4 @@
-"""One baseline file: read, parsed and judged by itself, before `extends` is followed."""
+"""One baseline file: read, parsed and checked by itself, before `extends` is followed."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,18 +21,18 @@ from nodevet.document.tree import (
     follow,
     join,
 )
-from nodevet.document.typed import fitted
+from nodevet.document.typed import typed_or_problems
 
 
 class File(msgspec.Struct, frozen=True, kw_only=True):
-    """A file that is YAML of this format. `part` is None if one of its keys is unusable."""
+    """A YAML file of this format. `part` is None if one of its keys is unusable."""
 
     source: Source
     root: Mapping
     part: FilePart | None
 
     def place(self, *path: str | int) -> Place:
-        """Where the key stands that `path` leads to, or the nearest one above it."""
+        """The place of the key at `path`, or of the nearest one above it."""
         return follow(self.root, path).key
 
     def origin(self, place: Place) -> str:
@@ -45,22 +45,29 @@ class File(msgspec.Struct, frozen=True, kw_only=True):
         return Problem(place.within(self.source.shown), path, message, advice, warning)
 
     def entries(self, key: str) -> tuple[Entry, ...]:
-        """What a top-level mapping holds; nothing if it is missing or no mapping."""
-        entry = self.root.get(key)
-        value = entry.value if entry else None
+        """The entries of a top-level mapping; none if it is missing or not a mapping."""
+        value = self._value(key)
         return value.entries if isinstance(value, Mapping) else ()
 
+    def items(self, key: str) -> tuple[Node, ...]:
+        """The items of a top-level list; none if it is missing or not a list."""
+        value = self._value(key)
+        return value.items if isinstance(value, Sequence) else ()
+
     def extends(self) -> Iterator[tuple[str, Place]]:
-        """The names of the baselines it builds on, each with its position."""
-        entry = self.root.get("extends")
-        value = entry.value if entry else None
+        """The names of the baselines that it extends, each with its position."""
+        value = self._value("extends")
         for node in value.items if isinstance(value, Sequence) else (value,):
             if isinstance(node, Scalar) and isinstance(node.value, str) and node.value.strip():
                 yield node.value, node.place
 
+    def _value(self, key: str) -> Node | None:
+        entry = self.root.get(key)
+        return entry.value if entry else None
+
 
 def open_file(path: Path, catalog: Catalog) -> tuple[File | None, tuple[Problem, ...]]:
-    """The file, or None if nothing in it can be used; and all that is wrong with it."""
+    """The file, or None if nothing in it can be used; and its problems."""
     try:
         source = read(path)
     except UnreadableError as error:
@@ -72,9 +79,10 @@ def open_file(path: Path, catalog: Catalog) -> tuple[File | None, tuple[Problem,
     version = tuple(_version(file))
     if version:
         return None, (*tree.problems, *version)
-    part, told = fitted(tree.root, FilePart, source.shown)
+    part, problems = typed_or_problems(tree.root, FilePart, source.shown)
     file = msgspec.structs.replace(file, part=part)
-    return file, (*tree.problems, *told, *_unknown_checks(file, catalog), *_unlimited(file))
+    problems = (*tree.problems, *problems, *_unknown_checks(file, catalog))
+    return file, (*problems, *_unclear_waivers(file))
 
 
 def _version(file: File) -> Iterator[Problem]:
@@ -87,34 +95,31 @@ def _version(file: File) -> Iterator[Problem]:
     value = entry.value
     if isinstance(value, Broken) or (isinstance(value, Scalar) and value.value is VERSION):
         return
-    found = quoted(value.value) if isinstance(value, Scalar) else "no version"
+    version = quoted(value.value) if isinstance(value, Scalar) else "no version"
     yield file.problem(
         value.place,
         "nodevet",
-        f"the version of the format is {found}; this nodevet reads {VERSION}",
+        f"the version of the format is {version}; this nodevet reads {VERSION}",
         "write nodevet: 1, or upgrade nodevet",
     )
 
 
-def _unlimited(file: File) -> Iterator[Problem]:
-    """Waivers that do not say which value they accept, or say both that and any."""
-    found = file.root.get("waivers")
-    for number, item in enumerate(
-        found.value.items if found and isinstance(found.value, Sequence) else ()
-    ):
+def _unclear_waivers(file: File) -> Iterator[Problem]:
+    """Waivers that name no accepted value, or both a value and `any`."""
+    for number, item in enumerate(file.items("waivers")):
         if not isinstance(item, Mapping):
             continue
-        accepts, any_ = item.get("accepts"), item.get("any")
-        one = accepts is not None and not _is_null(accepts.value)
-        every = any_ is not None and not (
-            isinstance(any_.value, Scalar) and any_.value.value in (None, False)
+        accepts, any_entry = item.get("accepts"), item.get("any")
+        names_value = accepts is not None and not _is_null(accepts.value)
+        covers_all = any_entry is not None and not (
+            isinstance(any_entry.value, Scalar) and any_entry.value.value in (None, False)
         )
         path = dotted(("waivers", number))
-        if one and every and any_ is not None:
+        if names_value and covers_all and any_entry is not None:
             message = "any covers every value, and accepts names one"
-            yield file.problem(any_.place, join(path, "any"), message, "keep one of the two")
-        elif not one and not every:
-            message = "which value is accepted is not said, and a worse one would be covered, too"
+            yield file.problem(any_entry.place, join(path, "any"), message, "keep one of the two")
+        elif not names_value and not covers_all:
+            message = "names no accepted value, so it would also cover a worse one"
             advice = (
                 "add accepts: with the value as the report shows it (accepts: x8), or any: true"
             )
@@ -139,9 +144,7 @@ def _named_checks(file: File) -> Iterator[tuple[str, str, Place]]:
         for entry in file.entries(key):
             yield entry.key, join(key, entry.key), entry.place
     for key in ("fix", "waivers"):
-        found = file.root.get(key)
-        items = found.value.items if found and isinstance(found.value, Sequence) else ()
-        for number, item in enumerate(items):
+        for number, item in enumerate(file.items(key)):
             path: tuple[str | int, ...] = (key, number)
             if isinstance(item, Mapping) and key == "waivers" and item.get("check"):
                 path = (key, number, "check")

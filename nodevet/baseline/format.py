@@ -1,4 +1,4 @@
-"""The keys of a baseline file. `expect` is judged by the Params of the checks."""
+"""The keys of a baseline file. The Params of checks validate `expect`."""
 
 from collections.abc import Iterator
 from datetime import date
@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal, TypeVar
 import msgspec
 from msgspec import Meta
 
-from nodevet.baseline.nodesets import bounded, hosts
+from nodevet.baseline.nodesets import check_size, hosts
 from nodevet.checking.params import PciIds, no_pci_ids
 from nodevet.model import FieldError, Severity, refuse
 
@@ -24,23 +24,23 @@ CheckIds = Annotated[tuple[str, ...], Meta(title="a list of check ids")]
 Switches = Annotated[dict[str, bool], Meta(title="check ids with true or false")]
 
 
-def listed(value: Item | tuple[Item, ...]) -> tuple[Item, ...]:
-    """A single value stands for a list of one."""
+def as_tuple(value: Item | tuple[Item, ...]) -> tuple[Item, ...]:
+    """The value, in a tuple if it is a single one."""
     return value if isinstance(value, tuple) else (value,)
 
 
-def blank(part: msgspec.Struct, *fields: str) -> Iterator[FieldError]:
-    """What is wrong with names in these fields: that they are blank."""
+def blank_names(part: msgspec.Struct, *fields: str) -> Iterator[FieldError]:
+    """An error for each blank name in these fields."""
     for field in fields:
-        for place, name in enumerate(listed(getattr(part, field))):
+        for place, name in enumerate(as_tuple(getattr(part, field))):
             if not name.strip():
                 yield FieldError("must not be empty", field, place)
 
 
-def no_nodesets(field: str, texts: tuple[str, ...]) -> Iterator[FieldError]:
-    """What is wrong with the nodesets of a field."""
+def nodeset_errors(field: str, texts: tuple[str, ...]) -> Iterator[FieldError]:
+    """An error for each invalid nodeset of a field."""
     try:
-        bounded(texts)
+        check_size(texts)
     except ValueError as error:
         yield FieldError(str(error), field)
         return
@@ -68,8 +68,8 @@ class GpuPart(YamlPart, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         refuse(
             (
-                *no_pci_ids("device", listed(self.device)),
-                *no_pci_ids("subsystem", listed(self.subsystem)),
+                *no_pci_ids("device", as_tuple(self.device)),
+                *no_pci_ids("subsystem", as_tuple(self.subsystem)),
             )
         )
 
@@ -87,7 +87,7 @@ class AppliesPart(YamlPart, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         if not (self.hosts or self.groups or self.gpu is not None):
             raise ValueError("says nothing; give hosts, groups or gpu, or remove it")
-        refuse((*no_nodesets("hosts", listed(self.hosts)), *blank(self, "groups")))
+        refuse((*nodeset_errors("hosts", as_tuple(self.hosts)), *blank_names(self, "groups")))
 
 
 class WaiverPart(YamlPart, frozen=True, kw_only=True):
@@ -111,7 +111,7 @@ class WaiverPart(YamlPart, frozen=True, kw_only=True):
     """A GPU's "GPU 4", UUID or bus id, or another subject; left out: all"""
 
     def __post_init__(self) -> None:
-        refuse(no_nodesets("hosts", listed(self.hosts)))
+        refuse(nodeset_errors("hosts", as_tuple(self.hosts)))
 
 
 class FilePart(YamlPart, frozen=True, kw_only=True):
@@ -140,7 +140,7 @@ class FilePart(YamlPart, frozen=True, kw_only=True):
     """Findings accepted for a time"""
 
     def __post_init__(self) -> None:
-        refuse(blank(self, "extends"))
+        refuse(blank_names(self, "extends"))
 
     @property
     def fixes(self) -> dict[str, bool]:

@@ -1,4 +1,4 @@
-"""Everything that is wrong with baselines, and what is allowed but probably not meant."""
+"""The errors of baselines, and warnings about settings that are allowed but probably mistakes."""
 
 from collections.abc import Iterator, Sequence
 from datetime import date
@@ -15,7 +15,7 @@ from nodevet.model import Severity
 def lint(
     names: Sequence[str], *, folders: Sequence[Path] = (), catalog: Catalog, today: date
 ) -> tuple[Problem, ...]:
-    """The errors of `load`, then warnings (`Problem.warning`) of the baselines that have none.
+    """The errors of `load`, then warnings (`Problem.warning`) about the baselines without errors.
 
     Never raises for bad input.
     """
@@ -32,20 +32,21 @@ def lint(
 
 
 def _expectations(resolved: Resolved, catalog: Catalog) -> Iterator[Problem]:
-    """A baseline that judges nothing, or GPUs but not how many there are."""
+    """Warnings about a baseline that judges nothing, or GPUs but not their number."""
     file = resolved.files[-1]
     checks = [expectation.check for expectation in resolved.baseline.expectations]
     place = file.place("expect")
     if not checks:
-        message = "nothing is expected, so nothing will be judged"
-        yield _warn(file, ("expect",), message, "name checks and what is expected of them")
+        message = "the baseline expects nothing, so nothing is judged"
+        yield _warn(file, ("expect",), message, "name checks and their expectations")
     per_gpu = [check for check in checks if _reads_each_gpu(check, catalog)]
-    if checks and all(wish.severity is Severity.SHADOW for wish in resolved.baseline.expectations):
+    severities = {expectation.severity for expectation in resolved.baseline.expectations}
+    if severities == {Severity.SHADOW}:
         message = "every check has severity shadow, so no host is judged"
         advice = "give at least one check a severity that counts"
         yield _warn(file, ("severity",), message, advice)
     if per_gpu and "gpu_count" not in checks:
-        message = f"{per_gpu[0]} judges the GPUs that are there; one that vanished goes unseen"
+        message = f"{per_gpu[0]} judges the GPUs of the node; a missing one goes unnoticed"
         yield file.problem(place, "expect", message, "add gpu_count", warning=True)
 
 
@@ -54,7 +55,7 @@ def _reads_each_gpu(check: str, catalog: Catalog) -> bool:
 
 
 def _unused(resolved: Resolved) -> Iterator[Problem]:
-    """What the file itself says of checks that it does not ask for."""
+    """Warnings about settings for checks that the baseline does not expect."""
     file = resolved.files[-1]
     checks = {expectation.check for expectation in resolved.baseline.expectations}
     part = file.part
@@ -75,26 +76,28 @@ def _unused(resolved: Resolved) -> Iterator[Problem]:
 
 
 def _unfixable(resolved: Resolved, catalog: Catalog) -> Iterator[Problem]:
-    """What the file allows to be fixed, and no fix is there, or none is planned."""
+    """Warnings about allowed fixes that do not exist or are never planned."""
     file = resolved.files[-1]
-    asked = {expectation.check: expectation for expectation in resolved.baseline.expectations}
+    expectations = {
+        expectation.check: expectation for expectation in resolved.baseline.expectations
+    }
     for number, (check, allowed) in enumerate(file.part.fixes.items() if file.part else ()):
-        if allowed and check in asked and check not in catalog.fixes:
+        if allowed and check in expectations and check not in catalog.fixes:
             step = check if file.entries("fix") else number
             advice = "remove it; `nodevet list fixes` names those that can be fixed"
             yield _warn(file, ("fix", step), f"{check} has no fix, so nothing is planned", advice)
-        elif allowed and check in asked and asked[check].severity is Severity.SHADOW:
+        elif allowed and check in expectations and expectations[check].severity is Severity.SHADOW:
             step = check if file.entries("fix") else number
             advice = "remove it, or give the check a severity that counts"
-            told = f"{check} has severity shadow, so nothing is planned"
-            yield _warn(file, ("fix", step), told, advice)
+            message = f"{check} has severity shadow, so nothing is planned"
+            yield _warn(file, ("fix", step), message, advice)
 
 
 def _expired(resolved: Resolved, today: date) -> Iterator[Problem]:
     for file in resolved.files:
         for number, waiver in enumerate(file.part.waivers if file.part else ()):
             if waiver.until < today:
-                message = f"expired on {waiver.until}: what it covers fails again"
+                message = f"expired on {waiver.until}: the findings that it covers fail again"
                 advice = "remove the waiver, or agree on a new date"
                 yield _warn(file, ("waivers", number, "until"), message, advice)
 

@@ -1,24 +1,37 @@
-"""Loading baselines, and asking where their values come from."""
+"""Load baselines, and tell the origin of their values."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import Any
 
-from nodevet.baseline.errors import BaselineErrors
+import msgspec
+
+from nodevet.base.problems import Problem
 from nodevet.baseline.merge import Statement
 from nodevet.baseline.resolve import Resolved, resolve
+from nodevet.checking import params
 from nodevet.checking.catalog import Catalog
-from nodevet.model import Baseline
+from nodevet.model import Baseline, Check, Value
+
+
+class BaselineErrors(Exception):  # noqa: N818  (it carries many)
+    """The problems of the requested baselines."""
+
+    def __init__(self, problems: Iterable[Problem]) -> None:
+        self.problems = tuple(problems)
+        super().__init__("\n".join(map(str, self.problems)))
 
 
 def load(
     names: Sequence[str], *, folders: Sequence[Path] = (), catalog: Catalog
 ) -> tuple[Baseline, ...]:
-    """The baselines that are named, each once. Raises BaselineErrors with all that is wrong.
+    """The named baselines, each once. Raises BaselineErrors with every problem.
 
-    A name is a path (it contains / or ends in .yaml or .yml), or the stem of a file in
-    one of `folders`, or else that of a shipped baseline.
+    A name is a path (it contains / or ends in .yaml or .yml), or the stem of a file in one of
+    `folders` or of a shipped baseline.
     """
-    return tuple(one.baseline for one in load_resolved(names, folders=folders, catalog=catalog))
+    loaded = load_resolved(names, folders=folders, catalog=catalog)
+    return tuple(resolved.baseline for resolved in loaded)
 
 
 def load_resolved(
@@ -32,5 +45,13 @@ def load_resolved(
 
 
 def provenance(resolved: Resolved, check: str) -> tuple[Statement, ...]:
-    """Everything that the files of a baseline say about a check, in the order it is applied."""
+    """All statements of a baseline's files about a check, in the order of their effect."""
     return tuple(statement for statement in resolved.statements if statement.check == check)
+
+
+def params_of(check: Check, fields: Value) -> Any | None:
+    """The check's Params from these fields of plain data; None if they are not valid."""
+    try:
+        return params.params_of(check.params, fields)
+    except msgspec.ValidationError:
+        return None

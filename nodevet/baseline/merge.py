@@ -1,4 +1,4 @@
-"""What a chain of files says together: later files override earlier ones. Pure."""
+"""Merge a chain of files: later files override earlier ones. Pure."""
 
 from collections.abc import Sequence
 
@@ -13,14 +13,14 @@ from nodevet.model import Check, Value
 
 
 class Statement(msgspec.Struct, frozen=True, kw_only=True):
-    """One line that a file says about a check, and whether a later one took its place."""
+    """One line of a file about a check, and whether a later one overrides it."""
 
     check: str
     key: str  # expect, severity, fix
-    field: str = ""  # of the params; empty if the check as a whole is meant
+    field: str = ""  # of the params; "": the check as a whole
     value: Value = None  # null under expect: removed, or switched off
-    off: bool = False  # null, of a field that has it as a value
-    whole: bool = False  # takes the place of every field before it
+    off: bool = False  # null, as a value of the field
+    whole: bool = False  # overrides every earlier field
     origin: str
     stands: bool = True
 
@@ -31,20 +31,20 @@ class Field(msgspec.Struct, frozen=True, kw_only=True):
     file: File
     place: Place  # of its key
     value: Node
-    bare: bool = False  # the params were a plain value
+    bare: bool = False  # the params are a plain value
 
 
-class Ask(msgspec.Struct, frozen=True, kw_only=True):
-    """What all files together want of a check; `file` is the last that spoke of it."""
+class CheckRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """The merged settings of a check; `file` is the last file with any of them."""
 
     check: Check
     fields: dict[str, Field]
     file: File
     place: Place
-    broken: bool = False  # a value of it has a problem, told already
+    broken: bool = False  # one of its values has a problem, which is reported already
 
     def node(self) -> Mapping:
-        """The fields as one mapping, each where it was written."""
+        """The fields as one mapping, with their places."""
         return Mapping(
             place=self.place,
             entries=tuple(
@@ -54,20 +54,20 @@ class Ask(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
-class Merged(msgspec.Struct, frozen=True, kw_only=True):
-    asks: dict[str, Ask]
+class MergedChecks(msgspec.Struct, frozen=True, kw_only=True):
+    requests: dict[str, CheckRequest]
     statements: tuple[Statement, ...]
     problems: tuple[Problem, ...]
 
 
-def merge(files: Sequence[File], catalog: Catalog) -> Merged:
+def merge(files: Sequence[File], catalog: Catalog) -> MergedChecks:
     """Merge `expect` of a chain of files, the one that is extended most first."""
     merger = _Merger(catalog)
     for file in files:
         for entry in file.entries("expect"):
             merger.take(file, entry)
-    return Merged(
-        asks=merger.asks,
+    return MergedChecks(
+        requests=merger.requests,
         statements=tuple(merger.statements),
         problems=tuple(merger.problems),
     )
@@ -75,7 +75,7 @@ def merge(files: Sequence[File], catalog: Catalog) -> Merged:
 
 class _Merger:
     def __init__(self, catalog: Catalog) -> None:
-        self.asks: dict[str, Ask] = {}
+        self.requests: dict[str, CheckRequest] = {}
         self.statements: list[Statement] = []
         self.problems: list[Problem] = []
         self._catalog = catalog
@@ -84,7 +84,7 @@ class _Merger:
     def take(self, file: File, entry: Entry) -> None:
         """One line under `expect`."""
         if entry.key not in self._known:
-            return  # told when the file was read
+            return  # reported when the file was read
         value = entry.value
         if isinstance(value, Scalar) and value.value is None:
             self._remove(file, entry)
@@ -101,13 +101,13 @@ class _Merger:
             self._replace(file, entry, check)
 
     def _remove(self, file: File, entry: Entry) -> None:
-        if self.asks.pop(entry.key, None) is None:
+        if self.requests.pop(entry.key, None) is None:
             message = "removes nothing: no baseline that this one extends asks for it"
             self._tell(file, entry, message, "remove the line", warning=True)
         self._state(file, entry.place, entry.key, "", None, whole=True)
 
     def _replace(self, file: File, entry: Entry, check: Check) -> None:
-        """A plain value replaces everything that was expected before."""
+        """A plain value replaces all earlier settings."""
         bare = check.params.bare
         broken = isinstance(entry.value, Broken)
         if bare is None:
@@ -119,7 +119,7 @@ class _Merger:
             )
             self._tell(file, entry, "takes no plain value", f"write it as a mapping of: {fields}")
         field = Field(file=file, place=entry.place, value=entry.value, bare=True)
-        self.asks[entry.key] = Ask(
+        self.requests[entry.key] = CheckRequest(
             check=check,
             fields={} if broken or bare is None else {bare: field},
             file=file,
@@ -129,10 +129,10 @@ class _Merger:
         self._state(file, entry.place, entry.key, bare or "", plain(entry.value), whole=True)
 
     def _merge_fields(self, file: File, entry: Entry, check: Check, value: Mapping) -> None:
-        """A mapping is laid over what was expected before, field by field; null switches off a
-        field that has an off, and removes another one."""
-        before = self.asks.get(entry.key)
-        fields = dict(before.fields) if before else {}
+        """A mapping overrides earlier settings field by field; null switches a field off if it can
+        be off, else removes it."""
+        earlier = self.requests.get(entry.key)
+        fields = dict(earlier.fields) if earlier else {}
         for inner in value.entries:
             null = isinstance(inner.value, Scalar) and inner.value.value is None
             if not null or has_off(check.params, inner.key):
@@ -143,20 +143,20 @@ class _Merger:
                 self._nothing_removed(file, entry, inner, check)
             off = null and has_off(check.params, inner.key)
             self._state(file, inner.place, entry.key, inner.key, plain(inner.value), off=off)
-        if not value.entries and before is None:
+        if not value.entries and earlier is None:
             self._state(file, entry.place, entry.key, "", {})
-        self.asks[entry.key] = Ask(
+        self.requests[entry.key] = CheckRequest(
             check=check,
             fields=fields,
             file=file,
             place=entry.place,
-            broken=before is not None and before.broken,
+            broken=earlier is not None and earlier.broken,
         )
 
     def _nothing_removed(self, file: File, entry: Entry, inner: Entry, check: Check) -> None:
-        """A null for a field that no file gives, and that cannot be switched off by it."""
+        """Report a null for a field that no file sets and that cannot be off."""
         field = field_of(check.params, inner.key)
-        if field is None:  # a name that is not known, or one of the node's own
+        if field is None:  # an unknown name, or a name from the node
             return
         path = join(join("expect", entry.key), inner.key)
         if field.default is None or field.required:
@@ -195,8 +195,8 @@ class _Merger:
         self.problems.append(file.problem(entry.place, path, message, advice, warning=warning))
 
 
-def standing(statements: Sequence[Statement]) -> tuple[Statement, ...]:
-    """Mark the statements that a later one overrode."""
+def mark_overridden(statements: Sequence[Statement]) -> tuple[Statement, ...]:
+    """The statements, with those marked that a later one overrides."""
     overridden: set[tuple[str, str]] = set()
     replaced: set[str] = set()
     marked = []

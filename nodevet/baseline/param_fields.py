@@ -1,4 +1,4 @@
-"""What a baseline may say about a check, in words: fields, forms, defaults, examples."""
+"""Describe the parameters of checks: fields, forms, defaults, examples."""
 
 import re
 import types
@@ -8,8 +8,8 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 import msgspec
 from msgspec.structs import fields
 
-from nodevet.base.problems import either
-from nodevet.baseline.field_notes import field_notes
+from nodevet.base.problems import or_list
+from nodevet.baseline.notes import field_notes
 from nodevet.model import CheckParams
 
 NAMES = {str: "text", int: "whole number", float: "number", bool: "true or false"}
@@ -27,23 +27,23 @@ class ParamField(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def examples(params: type[CheckParams]) -> list[str]:
-    """What a baseline may say, one line each, from the docstring of its Params."""
+    """Examples of settings in a baseline, one line each, from the docstring of the Params."""
     return re.findall(r"`([^`]+)`", params.__doc__ or "")
 
 
 def param_fields(params: type[CheckParams]) -> Iterator[ParamField]:
-    """The fields, in their order; none if it takes none."""
+    """The fields, in order."""
     notes = field_notes(params)
     for field in fields(params):
         default = field.default
-        unsaid = default is msgspec.NODEFAULT or default is None
+        no_default = default is msgspec.NODEFAULT or default is None
         if field.name == params.whole:
             yield ParamField(name="", form=_form(get_args(field.type)[1]))
         else:
             yield ParamField(
                 name=field.name,
                 form=_form(field.type) + (", null: off" if has_off(params, field.name) else ""),
-                default="" if unsaid else as_yaml(default),
+                default="" if no_default else as_yaml(default),
                 required=field.required,
                 bare=params.bare == field.name,
                 note=notes.get(field.name, ""),
@@ -51,14 +51,14 @@ def param_fields(params: type[CheckParams]) -> Iterator[ParamField]:
 
 
 def field_of(params: type[CheckParams], name: str) -> msgspec.structs.FieldInfo | None:
-    """A field by its name; None if there is none, or the names are the node's own."""
+    """A field by its name; None if there is none, or if names come from the node."""
     if params.whole:
         return None
     return next((field for field in fields(params) if field.name == name), None)
 
 
 def has_off(params: type[CheckParams], name: str) -> bool:
-    """Whether null is a value of a field that it does not have by itself: no limit."""
+    """Whether null is a value of a field and not its default: no limit."""
     field = field_of(params, name)
     if field is None or field.required or field.default is None:
         return False
@@ -77,18 +77,18 @@ def as_yaml(value: Any) -> str:
 
 def _form(annotation: Any) -> str:
     """A type in words."""
-    return either(_forms(annotation))
+    return or_list(_forms(annotation))
 
 
 def _forms(annotation: Any) -> list[str]:
-    """What a value may be, one word or phrase each."""
+    """The forms of a value, one word or phrase each."""
     origin, inner = get_origin(annotation), get_args(annotation)
     if origin is Annotated:
         return _forms(inner[0])
     if origin is Literal:
         return [as_yaml(value) for value in inner]
     if origin in (Union, types.UnionType):
-        return [word for each in inner if each is not type(None) for word in _forms(each)]
+        return [word for member in inner if member is not type(None) for word in _forms(member)]
     if origin in (tuple, list, frozenset, set):
         return [f"list of {_form(inner[0])}"]
     if origin in (dict, Mapping):

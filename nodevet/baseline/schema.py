@@ -6,8 +6,8 @@ from typing import Any
 import msgspec
 from msgspec.json import schema_components
 
-from nodevet.baseline.field_notes import field_notes
 from nodevet.baseline.format import FilePart
+from nodevet.baseline.notes import field_notes
 from nodevet.checking.catalog import Catalog
 from nodevet.document.json_schema import DIALECT, structs
 from nodevet.model import CheckParams
@@ -16,9 +16,9 @@ EITHER = [{"required": ["accepts"]}, {"required": ["any"]}]  # of a waiver
 
 
 def schema(catalog: Catalog) -> dict[str, Any]:
-    """What an editor completes and checks. `lint` is stricter: a schema cannot follow `extends`."""
+    """The schema for editors. `lint` is stricter: a schema cannot follow `extends`."""
     definitions = struct_definitions(FilePart, "")
-    whole = definitions.pop("FilePart")
+    file_schema = definitions.pop("FilePart")
     expect = {}
     for check in catalog.ids:
         params, inner = _params(catalog.check(check).params, f"{check}.")
@@ -26,22 +26,24 @@ def schema(catalog: Catalog) -> dict[str, Any]:
         definitions[check] = params
         title = catalog.title(check)
         expect[check] = {"$ref": f"#/$defs/{check}", "description": title}
-    whole["properties"]["expect"] = _by_check(expect, whole["properties"]["expect"]["description"])
+    file_schema["properties"]["expect"] = _by_check(
+        expect, file_schema["properties"]["expect"]["description"]
+    )
     ids = {"enum": list(catalog.ids)}
     waiver = definitions["WaiverPart"]
     waiver["oneOf"] = EITHER
     waiver["properties"]["check"] |= ids
     waiver["properties"]["accepts"]["type"] = ["string", "number", "boolean", "array", "object"]
     waiver["properties"]["any"]["const"] = True
-    for part in whole["properties"]["severity"]["anyOf"]:
+    for part in file_schema["properties"]["severity"]["anyOf"]:
         if part.get("type") == "object":
             part["propertyNames"] = ids
-    listed, chosen = whole["properties"]["fix"]["anyOf"]
-    listed["items"] = ids
-    chosen["propertyNames"] = ids
+    as_list, as_map = file_schema["properties"]["fix"]["anyOf"]
+    as_list["items"] = ids
+    as_map["propertyNames"] = ids
     return {
         "$schema": DIALECT,
-        **whole,
+        **file_schema,
         "title": "nodevet baseline",
         "description": "What a kind of GPU node should be: docs/baselines.md",
         "$defs": dict(sorted(definitions.items())),
@@ -49,19 +51,19 @@ def schema(catalog: Catalog) -> dict[str, Any]:
 
 
 def struct_definitions(kind: type[msgspec.Struct], prefix: str) -> dict[str, dict[str, Any]]:
-    """A struct and those inside it, by name, each field with what stands below it."""
-    _, made = schema_components([kind], ref_template=f"#/$defs/{prefix}{{name}}")
-    found: dict[str, dict[str, Any]] = msgspec.json.decode(msgspec.json.encode(made))
-    for each in structs(kind):
-        told = found[each.__name__]
-        for name, text in field_notes(each).items():
-            told["properties"][name]["description"] = text
-        if told.get("required") == []:
-            del told["required"]
-        if "description" in told:
-            told["description"] = cleandoc(told["description"])
-    _titles_as_descriptions(found)
-    return found
+    """The definitions of a struct and those inside it, by name, with the notes of fields."""
+    _, components = schema_components([kind], ref_template=f"#/$defs/{prefix}{{name}}")
+    definitions: dict[str, dict[str, Any]] = msgspec.json.decode(msgspec.json.encode(components))
+    for struct in structs(kind):
+        definition = definitions[struct.__name__]
+        for name, text in field_notes(struct).items():
+            definition["properties"][name]["description"] = text
+        if definition.get("required") == []:
+            del definition["required"]
+        if "description" in definition:
+            definition["description"] = cleandoc(definition["description"])
+    _titles_as_descriptions(definitions)
+    return definitions
 
 
 def _by_check(expect: dict[str, Any], description: str | None) -> dict[str, Any]:
@@ -74,13 +76,13 @@ def _by_check(expect: dict[str, Any], description: str | None) -> dict[str, Any]
 
 
 def _params(params: type[CheckParams], prefix: str) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The schema of one check's params; its definitions, renamed with `prefix`.
+    """The schema of one check's params, and its definitions, renamed with `prefix`.
 
-    No field is required, for what is missing here may be inherited.
+    No field is required, because a missing one may be inherited.
     """
-    found = struct_definitions(params, prefix)
-    own = found.pop(params.__name__)
-    inner = {f"{prefix}{name}": value for name, value in found.items()}
+    definitions = struct_definitions(params, prefix)
+    own = definitions.pop(params.__name__)
+    inner = {f"{prefix}{name}": value for name, value in definitions.items()}
     if params.whole is not None:
         own = {**own, **own["properties"][params.whole], "properties": {}}
         own.pop("default", None)
@@ -92,20 +94,20 @@ def _params(params: type[CheckParams], prefix: str) -> tuple[dict[str, Any], dic
 
 
 def _plain_only(field: dict[str, Any]) -> dict[str, Any]:
-    """A mapping is never the plain value: it always names fields. Nor is null, which removes."""
+    """The schema of a plain value: not a mapping, which names fields, nor null, which removes."""
     if "anyOf" not in field:
         return field
     choices = [choice for choice in field["anyOf"] if choice.get("type") not in ("object", "null")]
-    kept = {key: value for key, value in field.items() if key != "default"}
-    return choices[0] if len(choices) == 1 else {**kept, "anyOf": choices}
+    rest = {key: value for key, value in field.items() if key != "default"}
+    return choices[0] if len(choices) == 1 else {**rest, "anyOf": choices}
 
 
-def _nullable_fields(found: dict[str, Any]) -> dict[str, Any]:
-    """A null removes an inherited field."""
-    nullable = {name: _nullable(field) for name, field in found["properties"].items()}
-    others = found["additionalProperties"]  # params of free names says what each may be
+def _nullable_fields(struct: dict[str, Any]) -> dict[str, Any]:
+    """The schema with null for each field, which removes an inherited one."""
+    nullable = {name: _nullable(field) for name, field in struct["properties"].items()}
+    others = struct["additionalProperties"]  # params of free names says what each may be
     return {
-        **found,
+        **struct,
         "properties": nullable,
         "additionalProperties": _nullable(others) if isinstance(others, dict) else others,
     }
@@ -119,7 +121,7 @@ def _nullable(field: dict[str, Any]) -> dict[str, Any]:
 
 
 def _titles_as_descriptions(node: Any) -> None:
-    """A title is the name of a class, which says nothing, or the noun of a text."""
+    """Remove titles: of texts they become descriptions; others are only names of classes."""
     if isinstance(node, list):
         for item in node:
             _titles_as_descriptions(item)

@@ -231,7 +231,7 @@ class _Directory:
         path = self.path(name)
         if name in self._shipped:
             return importlib.import_module(f"{self._package}.{name}")
-        if why := self._project.refused_code(path):
+        if why := self._project.code_refusal(path):
             raise RefusedCodeError(f"{path}: {why}")
         return _load(path, f"nodevet_user_{self._plural}.{name}")
 

@@ -187,9 +187,9 @@ def _show(error: click.ClickException) -> None:
 
 def _after_mistake(words: list[str]) -> None:
     """Features that left something of an earlier run, such as a verdict, put that right."""
-    from nodevet.base.features import answers
+    from nodevet.base.features import feature_modules
 
-    for feature in answers("after_mistake"):
+    for feature in feature_modules("after_mistake"):
         try:
             feature.after_mistake(words)
         except Exception as error:  # the mistake itself was said

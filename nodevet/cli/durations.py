@@ -5,7 +5,7 @@ from typing import Any
 
 import click
 
-from nodevet.base.durations import EXAMPLES, seconds_of, written
+from nodevet.base.durations import EXAMPLES, duration_text, seconds_of
 
 MOST = 7 * 86400.0  # seconds
 
@@ -45,7 +45,7 @@ class Duration(click.ParamType):  # type: ignore[type-arg, unused-ignore]
                 f"invalid duration {value!r}{unit} (examples: {EXAMPLES}{endless})", param, ctx
             )
         if seconds < self.least:
-            self.fail(f"{value} is less than {written(self.least)}", param, ctx)
+            self.fail(f"{value} is less than {duration_text(self.least)}", param, ctx)
         if seconds > self.most:
-            self.fail(f"{value} is more than {written(self.most)}", param, ctx)
+            self.fail(f"{value} is more than {duration_text(self.most)}", param, ctx)
         return seconds

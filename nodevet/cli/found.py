@@ -12,15 +12,14 @@ from pathlib import Path
 
 import click
 
-from nodevet.base.features import TOP, folders
-from nodevet.base.modules import names_in
+from nodevet.base.features import TOP, feature_folders, names_in
 
 
 @cache
 def modules() -> Mapping[str, str]:
     """Each command's name, with the module that holds it."""
     commands: dict[str, str] = {}
-    for folder in folders():
+    for folder in feature_folders():
         if (folder / "command.py").is_file():
             commands[folder.name] = f"nodevet.{folder.name}.command"
         else:
@@ -36,7 +35,7 @@ def members(feature: str) -> dict[str, str]:
 @cache
 def grouped_names() -> frozenset[str]:
     """The commands that stand in a group."""
-    features = (folder.name for folder in folders() if (folder / "groups").is_dir())
+    features = (folder.name for folder in feature_folders() if (folder / "groups").is_dir())
     return frozenset(name for feature in features for name in members(feature))
 
 

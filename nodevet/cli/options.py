@@ -44,9 +44,9 @@ class RunFolderParam(FolderParam):
         param: click.Parameter | None,
         ctx: click.Context | None,
     ) -> Any:
-        from nodevet.document.kinds import DocumentKind, mistaken
+        from nodevet.document.kinds import DocumentKind, wrong_kind_text
 
-        wrong = mistaken(Path(value), DocumentKind.FIX_RUN)
+        wrong = wrong_kind_text(Path(value), DocumentKind.FIX_RUN)
         if wrong:
             text = f"{value}: {wrong}; what is asked for is a folder such as runs/7f3a91c2-1"
             raise click.BadParameter(text, ctx, param)

@@ -84,13 +84,13 @@ def show_bare(
 def write(text: str, form: tuple[str, Path | None]) -> None:
     """Write rendered text. Raises FileError, and BrokenPipeError if nobody reads standard output
     any more, so that the output is lost."""
-    from nodevet.base.outputs import replace, tried
+    from nodevet.base.outputs import file_errors, replace
 
     name, file = form
     if file is None:
         if not tell(text, nl=False):
             raise BrokenPipeError
         return
-    with tried(file):
+    with file_errors(file):
         replace(file, text)
     say(f"written: {name} {file}")

@@ -8,8 +8,7 @@ from nodevet.diagnose import phrases as words
 from nodevet.diagnose.model import Cause, Diagnosis, GpuDiagnosis, HostDiagnosis
 from nodevet.diagnose.timeline import Points
 from nodevet.diagnose.words import number
-from nodevet.sheet.colours import BOLD, GREEN, RED, YELLOW, sgr
-from nodevet.sheet.text import GAP, column, count, name, pad, wrap
+from nodevet.sheet.text import BOLD, GAP, GREEN, RED, YELLOW, column, count, name, pad, sgr, wrap
 
 BARS = "▁▂▃▄▅▆▇█"
 CELLS = 20  # of a course of SM busy

@@ -20,8 +20,8 @@ from nodevet import __version__
 from nodevet.base import typed
 from nodevet.base.errors import UserError
 from nodevet.base.files import open_regular
-from nodevet.base.outputs import replace_data, tried
-from nodevet.document.kinds import DocumentKind, mistaken
+from nodevet.base.outputs import file_errors, replace_data
+from nodevet.document.kinds import DocumentKind, wrong_kind_text
 from nodevet.evidence.telling import TELLING
 from nodevet.fleet import Visit
 from nodevet.model import Host, Status
@@ -79,7 +79,7 @@ def write(path: Path, visits: Iterable[tuple[Visit, Host]], *, redact: bool) -> 
             "most; capture fewer hosts, or for a shorter time"
         )
     data = gzip.compress(text, 6, mtime=0) if path.suffix == ".gz" else text
-    with tried(path):
+    with file_errors(path):
         replace_data(path, data, MODE)
 
 
@@ -97,7 +97,7 @@ def read(path: Path) -> Sequence[tuple[Visit, Host]]:
     try:
         bundle = typed.decode(data, IncidentBundle)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        told = mistaken(path, DocumentKind.INCIDENT)
+        told = wrong_kind_text(path, DocumentKind.INCIDENT)
         why = told or f"not an incident bundle: {error}"
         hint = "" if told else "; `nodevet diagnose --capture FILE` writes one"
         raise SavedEvidenceError(f"{path}: {why}{hint}") from error

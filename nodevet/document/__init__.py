@@ -1,4 +1,4 @@
-"""YAML that people write: text to nodes that know their line, traps caught by name.
+"""YAML that people write, such as baselines and inventories, parsed into nodes with positions.
 
-Baselines and inventories are read through it.
+Words on which YAML readers disagree are refused.
 """

@@ -1,4 +1,4 @@
-"""Values as YAML on one line."""
+"""Write values as YAML on one line."""
 
 import json
 import re
@@ -11,7 +11,7 @@ _BARE = re.compile(r"[A-Za-z_/~.][A-Za-z0-9_./%+-]*")
 
 
 def flow(value: Value) -> str:
-    """A value on one line of YAML, which nodevet and every other reader take alike."""
+    """A value on one line of YAML, with the same meaning for nodevet and every other reader."""
     if isinstance(value, Mapping):
         return f"{{{', '.join(f'{scalar(key)}: {flow(item)}' for key, item in value.items())}}}"
     if isinstance(value, (list, tuple)):
@@ -20,7 +20,7 @@ def flow(value: Value) -> str:
 
 
 def scalar(value: Value) -> str:
-    """A plain word where it is read as this value, else in double quotes."""
+    """A plain word if YAML reads it as this value, else double quotes."""
     if isinstance(value, str):
         return value if _BARE.fullmatch(value) and _is_text(value) else _quoted(value)
     if isinstance(value, float):
@@ -29,7 +29,7 @@ def scalar(value: Value) -> str:
 
 
 def _quoted(text: str) -> str:
-    """YAML 1.2, 5.7: what is not printable ASCII by its code."""
+    """Text in double quotes, with escapes for all but printable ASCII: YAML 1.2, 5.7."""
     return f'"{"".join(map(_escaped, text))}"'
 
 

@@ -1,5 +1,5 @@
-"""JSON Schemas (draft 2020-12) of documents, from the types that they are written with. What stands
-beside a field in its class is the field's description."""
+"""JSON Schemas (draft 2020-12) of documents, from their types. The comment beside a field in its
+class is the field's description."""
 
 import inspect
 import re
@@ -24,71 +24,71 @@ def of_struct(
     version: int,
 ) -> Document:
     """The schema of a document of one class, whose `field` holds its `version`."""
-    (told,), definitions = msgspec.json.schema_components((kind,), ref_template=REFERENCE)
+    (reference,), definitions = msgspec.json.schema_components((kind,), ref_template=REFERENCE)
     annotate(definitions, (kind,))
     definitions[kind.__name__]["properties"][field] = {"const": version}
-    return titled(name, about, told, definitions)
+    return with_title(name, about, reference, definitions)
 
 
 def of_answers(
     name: str, about: str, answers: Mapping[type[msgspec.Struct], tuple[str, ...]]
 ) -> Document:
-    """The schema of documents of several classes, each with what its `kind` says."""
-    told, definitions = msgspec.json.schema_components(tuple(answers), ref_template=REFERENCE)
+    """The schema of documents of several classes, each with the values of its `kind`."""
+    references, definitions = msgspec.json.schema_components(tuple(answers), ref_template=REFERENCE)
     annotate(definitions, tuple(answers))
     for struct, kinds in answers.items():
-        found = definitions[struct.__name__]
-        found["properties"] = {"kind": {"enum": list(kinds)}, **found["properties"]}
-        found["required"] = ["kind", *found.get("required", ())]
-    return titled(name, about, {"anyOf": list(told)}, definitions)
+        definition = definitions[struct.__name__]
+        definition["properties"] = {"kind": {"enum": list(kinds)}, **definition["properties"]}
+        definition["required"] = ["kind", *definition.get("required", ())]
+    return with_title(name, about, {"anyOf": list(references)}, definitions)
 
 
-def titled(name: str, about: str, told: Document, definitions: Document) -> Document:
+def with_title(name: str, about: str, body: Document, definitions: Document) -> Document:
     return {
         "$schema": DIALECT,
         "title": f"nodevet {name}",
         "description": about,
-        **told,
+        **body,
         "$defs": dict(sorted(definitions.items())),
     }
 
 
 def annotate(definitions: Document, kinds: tuple[type[Any], ...]) -> None:
-    """Give definitions what their classes say of themselves and of their fields; take what a
-    record is if nothing of it is said, which is long and says nothing."""
-    for found in definitions.values():
-        for field in found.get("properties", {}).values():
+    """Add the docstrings of classes and the comments of fields to definitions, and remove defaults
+    that are whole records."""
+    for definition in definitions.values():
+        for field in definition.get("properties", {}).values():
             if isinstance(field.get("default"), dict):
                 del field["default"]
-    for each in structs(*kinds):
-        found = definitions.get(each.__name__)
-        if found is None:
+    for struct in structs(*kinds):
+        definition = definitions.get(struct.__name__)
+        if definition is None:
             continue
-        found["description"] = inspect.cleandoc(each.__doc__ or "")
-        for name, note in _notes(each).items():
-            if name in found.get("properties", {}):
-                found["properties"][name].setdefault("description", note)
+        definition["description"] = inspect.cleandoc(struct.__doc__ or "")
+        for name, note in _notes(struct).items():
+            if name in definition.get("properties", {}):
+                definition["properties"][name].setdefault("description", note)
 
 
 def structs(*kinds: Any) -> Iterator[type[msgspec.Struct]]:
-    """The structs among these types, and in their fields, each once."""
-    left, seen = list(kinds), set()
-    while left:
-        kind = left.pop()
-        left += get_args(kind)
-        if isinstance(kind, type) and issubclass(kind, msgspec.Struct) and kind not in seen:
-            seen.add(kind)
-            left += get_type_hints(kind).values()
+    """The structs among these types and in their fields, each once."""
+    queue, structs_seen = list(kinds), set()
+    while queue:
+        kind = queue.pop()
+        queue += get_args(kind)
+        if isinstance(kind, type) and issubclass(kind, msgspec.Struct) and kind not in structs_seen:
+            structs_seen.add(kind)
+            queue += get_type_hints(kind).values()
             yield kind
 
 
 def _notes(kind: type) -> Mapping[str, str]:
-    """The comment behind each field of a class, its bases' too."""
-    found: dict[str, str] = {}
-    for each in reversed(kind.__mro__):
-        if each is not msgspec.Struct and issubclass(each, msgspec.Struct):
-            found.update(_comments(each))
-    return {name: note.strip() for name, note in found.items()}
+    """The comment behind each field of a class and its bases."""
+    notes: dict[str, str] = {}
+    for base in reversed(kind.__mro__):
+        if base is not msgspec.Struct and issubclass(base, msgspec.Struct):
+            notes.update(_comments(base))
+    return {name: note.strip() for name, note in notes.items()}
 
 
 @cache

@@ -1,26 +1,28 @@
-"""What a file of nodevet's is, whatever its name: for messages about one in the place of another.
+"""Recognize the kind of nodevet's files, whatever their names, for messages about a wrong kind.
 
-`recognize` looks only at the keys at the top, so that a file that does not decode is known too.
+`recognize` looks only at top-level keys, so it also knows files that do not decode.
 """
 
 import re
 import zlib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from enum import Enum
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 
 from nodevet.base import typed
+from nodevet.base.problems import Problem
 
-MOST_BYTES = 64 << 20  # of a file that is looked at
+MOST_BYTES = 64 << 20  # of a file that is read
 GZIP, BUNDLE = b"\x1f\x8b", b'{"nodevet_incident"'
 _TOP_KEY = re.compile(r'^["\']?([A-Za-z_][A-Za-z0-9_.-]*)["\']?[ \t]*:(?=\s|$)', re.MULTILINE)
 
 
 class DocumentKind(Enum):
-    """What a file or a folder is; the value is how people call it."""
+    """The kind of a file or a folder; the value is its name for people."""
 
     BASELINE = "a baseline"
     INVENTORY = "an inventory"
@@ -41,7 +43,7 @@ _WAYS = {
     DocumentKind.BASELINE: "use it with -b {file}",
     DocumentKind.INVENTORY: "use it with -i {file}",
     DocumentKind.APPROVAL: "nodevet reads it from the project's folder: --project {folder}",
-    DocumentKind.WORKLOAD: "hold nodes against it with: nodevet feed {file}",
+    DocumentKind.WORKLOAD: "compare nodes with it: nodevet feed {file}",
     DocumentKind.SCENARIO: "boot it with: nodevet sim up {file}",
     DocumentKind.RUN: "render it with: nodevet report {file}",
     DocumentKind.PLAN: "read and sign it with: nodevet approve {file}",
@@ -52,7 +54,7 @@ _WAYS = {
     DocumentKind.FEED: "render it with: nodevet report {file}",
     DocumentKind.EVIDENCE: "judge it with: nodevet check --evidence {file}",
 }
-# the first of these of which the file has all keys, of what JSON or YAML
+# the first entry of which the file has all keys counts
 _JSON_KEYS = (
     ({"nodevet_plan"}, DocumentKind.PLAN),
     ({"nodevet_incident"}, DocumentKind.INCIDENT),
@@ -87,9 +89,9 @@ _YAML_KEYS = (
 
 
 def recognize(data: bytes) -> DocumentKind | None:
-    """What a file's content is; None if it is nothing of nodevet's. Pure."""
+    """The kind of a file's content, or None if it is not one of nodevet's. Pure."""
     if data[:2] == GZIP:
-        return DocumentKind.INCIDENT if _begins(data).startswith(BUNDLE) else None
+        return DocumentKind.INCIDENT if _gzip_start(data).startswith(BUNDLE) else None
     text = data.lstrip(b"\xef\xbb\xbf \t\r\n")
     if text[:1] == b"{":
         return _first(_JSON_KEYS, _json_keys(text))
@@ -97,47 +99,47 @@ def recognize(data: bytes) -> DocumentKind | None:
 
 
 def is_claimed(data: bytes) -> bool:
-    """Whether a YAML file says that it is one of nodevet's, of whatever kind. Pure."""
+    """Whether a YAML file claims to be nodevet's, of any kind. Pure."""
     return "nodevet" in _top_keys(data)
 
 
 def _top_keys(data: bytes) -> Iterable[str]:
-    """The keys at the top of a YAML file, also of one in UTF-16, so that its reader refuses it."""
+    """The top-level keys of a YAML file, also of one in UTF-16, so that its reader refuses it."""
     encoding = "utf-16" if data[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8"
     return _TOP_KEY.findall(data.decode(encoding, "replace"))
 
 
 def kind_of(path: Path) -> DocumentKind | None:
-    """What a file or a folder is; None if it is nothing of nodevet's, or cannot be read."""
+    """The kind of a file or a folder; None if it is not nodevet's or cannot be read."""
     with suppress(OSError, ValueError):
         if path.is_dir():
             if (path / "journal.jsonl").exists():
                 return DocumentKind.FIX_RUN
-            some = next(iter(sorted(path.glob("*.json"))), None)
+            first = next(iter(sorted(path.glob("*.json"))), None)
             return (
-                DocumentKind.EVIDENCE if some and kind_of(some) is DocumentKind.EVIDENCE else None
+                DocumentKind.EVIDENCE if first and kind_of(first) is DocumentKind.EVIDENCE else None
             )
         if path.is_file() and path.stat().st_size <= MOST_BYTES:
             return recognize(path.read_bytes())
     return None
 
 
-def mistaken(path: Path, *expected: DocumentKind) -> str:
-    """`this is a baseline; use it with -b site.yaml`; empty if the file is of an expected kind,
-    or of none that is known."""
-    found = kind_of(path)
-    if found is None or found in expected:
+def wrong_kind_text(path: Path, *expected: DocumentKind) -> str:
+    """`this is a baseline; use it with -b site.yaml`; "" if the file is of an expected or of no
+    known kind."""
+    kind = kind_of(path)
+    if kind is None or kind in expected:
         return ""
-    return f"this is {found.value}; {way(found, path)}"
+    return f"this is {kind.value}; {usage(kind, path)}"
 
 
-def way(kind: DocumentKind, path: Path) -> str:
-    """What to do with a file of this kind."""
+def usage(kind: DocumentKind, path: Path) -> str:
+    """How to use a file of this kind."""
     return _WAYS[kind].format(file=path, folder=path.parent)
 
 
-def _begins(data: bytes) -> bytes:
-    """How a gzipped text begins; empty if it is damaged."""
+def _gzip_start(data: bytes) -> bytes:
+    """The beginning of a gzipped text, or b"" if it is damaged."""
     with suppress(zlib.error):
         return zlib.decompressobj(wbits=31).decompress(data[:4096], len(BUNDLE))
     return b""
@@ -146,8 +148,8 @@ def _begins(data: bytes) -> bytes:
 def _first(
     known: Iterable[tuple[set[str], DocumentKind]], keys: Iterable[str]
 ) -> DocumentKind | None:
-    found = set(keys)
-    return next((kind for needed, kind in known if needed <= found), None)
+    present = set(keys)
+    return next((kind for needed, kind in known if needed <= present), None)
 
 
 def _json_keys(text: bytes) -> Iterable[str]:
@@ -156,3 +158,14 @@ def _json_keys(text: bytes) -> Iterable[str]:
         with suppress(msgspec.DecodeError, UnicodeError, RecursionError):
             return typed.decode(part, dict[str, msgspec.Raw])
     return ()
+
+
+class Lintable(NamedTuple):
+    """A kind of file that `nodevet lint` checks. Features list theirs in linting.py as `LINTED`."""
+
+    name: str  # in messages of lint: workload
+    kind: DocumentKind
+    look: Callable[[Path], tuple[Sequence[str], Sequence[Problem]]]
+    """The files that were checked, and their problems."""
+    folder: str = ""  # of a project, besides its top: workloads
+    names: Sequence[str] = ()  # of files that are of this kind whatever their content

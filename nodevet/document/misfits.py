@@ -1,4 +1,4 @@
-"""Why a tree is not of a type: it is walked along what msgspec says of the type."""
+"""Explain why a tree is not of a type, by walking it along msgspec's description of the type."""
 
 import re
 from collections.abc import Callable, Iterable, Iterator
@@ -10,10 +10,9 @@ import msgspec
 from msgspec import inspect
 
 from nodevet.base.printable import brief, sentence
-from nodevet.base.problems import Place, did_you_mean, either, quoted
+from nodevet.base.problems import Place, did_you_mean, or_list, quoted
 from nodevet.base.typed import convert
-from nodevet.document.complaint import Complaint
-from nodevet.document.tree import Broken, Node, Scalar, Sequence, Spot, follow, plain
+from nodevet.document.tree import Broken, Complaint, Node, Scalar, Sequence, Spot, follow, plain
 from nodevet.document.tree import Mapping as Map
 from nodevet.model import FieldError
 
@@ -37,11 +36,11 @@ BOUNDS: dict[str, tuple[str, Callable[[Any, Any], bool]]] = {
 }
 
 
-class Want(msgspec.Struct, frozen=True, kw_only=True):
-    """What one member of a type asks for, where a value is something else."""
+class Requirement(msgspec.Struct, frozen=True, kw_only=True):
+    """The requirement of one member of a type that a value does not meet."""
 
     noun: str
-    text: bool = False  # the value would do, if it were text
+    text: bool = False  # the value would meet it as text
     choices: tuple[str, ...] = ()
 
 
@@ -54,16 +53,16 @@ def _inner(spot: Spot, node: Node, step: str | int, key: Place | None = None) ->
 
 
 def misfits(root: Node, kind: type, refusal: str) -> tuple[Complaint, ...]:
-    """Everything that is wrong; `refusal` is what is said if none of it can be named."""
+    """All complaints; `refusal` is the message if there is none."""
     spot = Spot(node=root, path=(), key=root.place)
-    found = tuple(_misfits(spot, inspect.type_info(kind)))
-    if not found and refusal and not _is_broken(root):
+    complaints = tuple(_misfits(spot, inspect.type_info(kind)))
+    if not complaints and refusal and not _is_broken(root):
         return (_at(spot, sentence(refusal)),)
-    return found
+    return complaints
 
 
 def _is_broken(node: Node) -> bool:
-    """Whether something in it is wrong that is told already."""
+    """Whether a value in the node has a problem that is reported already."""
     if isinstance(node, Map):
         return any(_is_broken(entry.value) for entry in node.entries)
     if isinstance(node, Sequence):
@@ -74,34 +73,34 @@ def _is_broken(node: Node) -> bool:
 def _misfits(spot: Spot, kind: inspect.Type) -> Iterator[Complaint]:
     node = spot.node
     members = tuple(_members(kind))
-    plainly = tuple(map(_bare, members))
-    if isinstance(node, Broken) or any(isinstance(each, inspect.AnyType) for each in plainly):
+    bare = tuple(map(_bare, members))
+    if isinstance(node, Broken) or any(isinstance(member, inspect.AnyType) for member in bare):
         return
     if isinstance(node, Map):
-        inside = next((each for each in plainly if isinstance(each, MAPPINGS)), None)
-        if inside is not None:
-            yield from _in_mapping(spot, node, inside)
+        mapping = next((member for member in bare if isinstance(member, MAPPINGS)), None)
+        if mapping is not None:
+            yield from _in_mapping(spot, node, mapping)
             return
     if isinstance(node, Sequence):
-        listed = next((each for each in plainly if isinstance(each, LISTS)), None)
-        if listed is not None:
-            yield from _in_list(spot, node, listed)
+        sequence = next((member for member in bare if isinstance(member, LISTS)), None)
+        if sequence is not None:
+            yield from _in_list(spot, node, sequence)
             return
-    wants = [_want(node, each) for each in members]
-    if all(wants):
-        nouns = dict.fromkeys(want.noun for want in wants if want)
+    needs = [_need(node, member) for member in members]
+    if all(needs):
+        nouns = dict.fromkeys(need.noun for need in needs if need)
         if len(nouns) > 1:
-            nouns.pop(NULL, None)  # it says nothing, so nothing is said of it
-        message = f"must be {either(nouns)}, not {_what(node)}"
-        yield _at(spot, message, _advice(node, [want for want in wants if want]))
+            nouns.pop(NULL, None)  # null is never what people mean
+        message = f"must be {or_list(nouns)}, not {_actual_text(node)}"
+        yield _at(spot, message, _advice(node, [need for need in needs if need]))
 
 
 def _members(kind: inspect.Type) -> Iterator[inspect.Type]:
-    """The kinds of a union, or the one that it is."""
+    """The members of a union, or the type itself."""
     bare = _bare(kind)
     if isinstance(bare, inspect.UnionType):
-        for each in bare.types:
-            yield from _members(each)
+        for member in bare.types:
+            yield from _members(member)
     else:
         yield kind
 
@@ -111,13 +110,13 @@ def _bare(kind: inspect.Type) -> inspect.Type:
 
 
 def _in_list(spot: Spot, node: Sequence, kind: Any) -> Iterator[Complaint]:
-    size, least, most = len(node.items), kind.min_length, kind.max_length
-    if least is not None and size < least:
-        advice = "remove it, or name what is meant" if size == 0 else ""
-        what = "an empty list" if size == 0 else f"of {size}"
-        yield _at(spot, f"must be a list of at least {least}, not {what}", advice)
-    if most is not None and size > most:
-        yield _at(spot, f"must be a list of at most {most}, not of {size}")
+    size, minimum, maximum = len(node.items), kind.min_length, kind.max_length
+    if minimum is not None and size < minimum:
+        advice = "remove it, or fill it in" if size == 0 else ""
+        actual = "an empty list" if size == 0 else f"of {size}"
+        yield _at(spot, f"must be a list of at least {minimum}, not {actual}", advice)
+    if maximum is not None and size > maximum:
+        yield _at(spot, f"must be a list of at most {maximum}, not of {size}")
     for index, item in enumerate(node.items):
         yield from _misfits(_inner(spot, item, index), kind.item_type)
 
@@ -126,17 +125,17 @@ def _in_mapping(spot: Spot, node: Map, kind: Any) -> Iterator[Complaint]:
     if isinstance(kind, inspect.StructType):
         yield from _in_struct(spot, node, kind)
         return
-    size, least, most = len(node.entries), kind.min_length, kind.max_length
-    if least is not None and size < least:
-        yield _at(spot, f"must be a mapping of at least {least}, not of {size}")
-    if most is not None and size > most:
-        yield _at(spot, f"must be a mapping of at most {most}, not of {size}")
+    size, minimum, maximum = len(node.entries), kind.min_length, kind.max_length
+    if minimum is not None and size < minimum:
+        yield _at(spot, f"must be a mapping of at least {minimum}, not of {size}")
+    if maximum is not None and size > maximum:
+        yield _at(spot, f"must be a mapping of at most {maximum}, not of {size}")
     for entry in node.entries:
         inner = _inner(spot, entry.value, entry.key, entry.place)
         key = Scalar(place=entry.place, value=entry.key, text=entry.key)
-        want = _want(key, kind.key_type)
-        if want:
-            message = f"the key must be {want.noun}"
+        need = _need(key, kind.key_type)
+        if need:
+            message = f"the key must be {need.noun}"
             yield Complaint(path=inner.path, place=entry.place, message=message)
         yield from _misfits(inner, kind.value_type)
 
@@ -151,12 +150,12 @@ def _in_struct(spot: Spot, node: Map, kind: inspect.StructType) -> Iterator[Comp
     for entry in node.entries:
         inner = _inner(spot, entry.value, entry.key, entry.place)
         known = fields.get(entry.key)
-        found = _misfits(inner, known.type) if known else _unknown(inner, entry.key, kind)
-        for each in found:
+        complaints = _misfits(inner, known.type) if known else _unknown(inner, entry.key, kind)
+        for complaint in complaints:
             wrong = True
-            yield each
+            yield complaint
     if not wrong and not _is_broken(node):
-        yield from _of_rules(spot, node, kind)
+        yield from _own_rules(spot, node, kind)
 
 
 def _missing(spot: Spot, field: str) -> Complaint:
@@ -172,86 +171,86 @@ def _unknown(spot: Spot, key: str, kind: inspect.StructType) -> Iterator[Complai
         yield Complaint(path=spot.path, place=spot.key, message=message, advice=advice)
 
 
-def _of_rules(spot: Spot, node: Map, kind: inspect.StructType) -> Iterator[Complaint]:
-    """What `__post_init__` refuses, where every field is of its type."""
+def _own_rules(spot: Spot, node: Map, kind: inspect.StructType) -> Iterator[Complaint]:
+    """The complaints of `__post_init__`, after every field has its type."""
     try:
         convert(plain(node), kind.cls)
     except msgspec.ValidationError as error:
         cause = error.__cause__
         if isinstance(cause, TypeError):
-            raise cause from None  # a fault of its own
+            raise cause from None  # a fault in the rule itself
         if isinstance(cause, ValueError):
-            for each in (cause, *getattr(cause, "more", ())):
-                inner = follow(node, each.path if isinstance(each, FieldError) else ())
-                message, _, advice = str(each).partition("; ")
-                at = Spot(path=(*spot.path, *inner.path), node=inner.node, key=inner.key)
-                yield _at(at, sentence(message), sentence(advice))
+            for fault in (cause, *getattr(cause, "more", ())):
+                inner = follow(node, fault.path if isinstance(fault, FieldError) else ())
+                message, _, advice = str(fault).partition("; ")
+                place = Spot(path=(*spot.path, *inner.path), node=inner.node, key=inner.key)
+                yield _at(place, sentence(message), sentence(advice))
 
 
-def _want(node: Node, kind: inspect.Type) -> Want | None:
-    """What is asked for; None if the node is that. The title of a `Meta` says it in its words."""
+def _need(node: Node, kind: inspect.Type) -> Requirement | None:
+    """The requirement that the node does not meet, or None. The title of a `Meta` names it."""
     title = ""
     while isinstance(kind, inspect.Metadata):
         title = title or (kind.extra_json_schema or {}).get("title", "")
         kind = kind.type
-    want = _want_of(node.value if isinstance(node, Scalar) else node, kind)
-    if want is not None and isinstance(kind, inspect.StrType) and isinstance(node, Scalar):
+    need = _need_for(node.value if isinstance(node, Scalar) else node, kind)
+    if need is not None and isinstance(kind, inspect.StrType) and isinstance(node, Scalar):
         as_text = not isinstance(node.value, str) and _text(node.text, kind) is None
-        want = msgspec.structs.replace(want, text=as_text)
-    return msgspec.structs.replace(want, noun=title) if want and title else want
+        need = msgspec.structs.replace(need, text=as_text)
+    return msgspec.structs.replace(need, noun=title) if need and title else need
 
 
-def _want_of(value: object, kind: Any) -> Want | None:
+def _need_for(value: object, kind: Any) -> Requirement | None:
     if isinstance(kind, inspect.NoneType):
-        return None if value is None else Want(noun=NULL)
+        return None if value is None else Requirement(noun=NULL)
     if isinstance(kind, inspect.BoolType):
-        return None if isinstance(value, bool) else Want(noun="true or false")
+        return None if isinstance(value, bool) else Requirement(noun="true or false")
     if isinstance(kind, inspect.IntType):
-        return _number(value, kind) if type(value) is int else Want(noun="a whole number")
+        return _number(value, kind) if type(value) is int else Requirement(noun="a whole number")
     if isinstance(kind, inspect.FloatType):
-        return _number(value, kind) if type(value) in (int, float) else Want(noun="a number")
+        return _number(value, kind) if type(value) in (int, float) else Requirement(noun="a number")
     if isinstance(kind, inspect.StrType):
-        return _text(value, kind) if isinstance(value, str) else Want(noun="text")
+        return _text(value, kind) if isinstance(value, str) else Requirement(noun="text")
     if isinstance(kind, inspect.LiteralType):
         return _choice(value, kind.values)
     if isinstance(kind, inspect.EnumType):
-        return _choice(value, [each.value for each in kind.cls])
+        return _choice(value, [member.value for member in kind.cls])
     if isinstance(kind, inspect.DateType):
-        return None if _is_date(value) else Want(noun="a date such as 2026-12-31")
+        return None if _is_date(value) else Requirement(noun="a date such as 2026-12-31")
     if isinstance(kind, LISTS):
-        return Want(noun="a list")
-    return Want(noun="a mapping") if isinstance(kind, MAPPINGS) else None
+        return Requirement(noun="a list")
+    return Requirement(noun="a mapping") if isinstance(kind, MAPPINGS) else None
 
 
-def _number(value: Any, kind: Any) -> Want | None:
+def _number(value: Any, kind: Any) -> Requirement | None:
     if not isfinite(value):
-        return Want(noun="a finite number")
+        return Requirement(noun="a finite number")
     for name, (words, holds) in BOUNDS.items():
         bound = getattr(kind, name)
         if bound is not None and not holds(value, bound):
-            return Want(noun=f"{words} {bound:g}")
+            return Requirement(noun=f"{words} {bound:g}")
     return None
 
 
-def _text(value: str, kind: inspect.StrType) -> Want | None:
+def _text(value: str, kind: inspect.StrType) -> Requirement | None:
     if kind.min_length is not None and len(value) < kind.min_length:
-        return Want(noun=f"text of at least {kind.min_length} characters")
+        return Requirement(noun=f"text of at least {kind.min_length} characters")
     if kind.max_length is not None and len(value) > kind.max_length:
-        return Want(noun=f"text of at most {kind.max_length} characters")
+        return Requirement(noun=f"text of at most {kind.max_length} characters")
     if kind.pattern is None:
         return None
-    found = re.search(kind.pattern, value)
-    if found and not (kind.pattern.endswith("$") and found.end() < len(value)):
+    match = re.search(kind.pattern, value)
+    if match and not (kind.pattern.endswith("$") and match.end() < len(value)):
         return None
-    return Want(noun=f"text that matches {kind.pattern}")
+    return Requirement(noun=f"text that matches {kind.pattern}")
 
 
-def _choice(value: object, known: Iterable[object]) -> Want | None:
-    if any(type(each) is type(value) and each == value for each in known):
+def _choice(value: object, known: Iterable[object]) -> Requirement | None:
+    if any(type(choice) is type(value) and choice == value for choice in known):
         return None
-    words = tuple(_word(each) for each in known)
+    words = tuple(_word(choice) for choice in known)
     noun = f"one of {', '.join(words)}" if len(words) > 1 else words[0]
-    return Want(noun=noun, choices=words)
+    return Requirement(noun=noun, choices=words)
 
 
 def _word(value: object) -> str:
@@ -266,7 +265,7 @@ def _is_date(value: object) -> bool:
     return True
 
 
-def _what(node: Node) -> str:
+def _actual_text(node: Node) -> str:
     if isinstance(node, Scalar):
         return node.text if _is_number(node) else quoted(node.value)
     return "a list" if isinstance(node, Sequence) else "a mapping"
@@ -276,25 +275,25 @@ def _is_number(node: Scalar) -> bool:
     return isinstance(node.value, (int, float)) and not isinstance(node.value, bool)
 
 
-def _advice(node: Node, wants: list[Want]) -> str:
+def _advice(node: Node, needs: list[Requirement]) -> str:
     if not isinstance(node, Scalar):
         return ""
-    text = any(want.text for want in wants)
+    text = any(need.text for need in needs)
     if text and _is_number(node) and str(node.value) != node.text:
         number = f"{node.text} without quotes is the number {node.value}"
         return f'{number}; write "{node.text}"'
     if text and node.value is not None:
         return f'write "{brief(node.text)}"'
-    return _advice_for_text(node.value, wants) if isinstance(node.value, str) else ""
+    return _advice_for_text(node.value, needs) if isinstance(node.value, str) else ""
 
 
-def _advice_for_text(text: str, wants: list[Want]) -> str:
-    for want in wants:
-        if want.choices and (near := did_you_mean(text, want.choices)):
+def _advice_for_text(text: str, needs: list[Requirement]) -> str:
+    for need in needs:
+        if need.choices and (near := did_you_mean(text, need.choices)):
             return near
-        if want.noun.endswith("number") and _looks_like_number(text):
+        if need.noun.endswith("number") and _looks_like_number(text):
             return f"write {text} without quotes"
-        if want.noun == "true or false" and text.lower() in ("true", "false"):
+        if need.noun == "true or false" and text.lower() in ("true", "false"):
             return f"write {text.lower()} without quotes"
     return ""
 

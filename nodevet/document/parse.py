@@ -1,8 +1,8 @@
-"""YAML text → a tree in which every key and value knows its position.
+"""Parse YAML text into a tree in which every key and value has its position.
 
-libyaml gives the events; the construction is ours, so that what YAML readers
-disagree on is refused by name. Nothing here recurses and aliases are shared, not
-copied, so that a hostile file costs no more than its own size.
+libyaml yields the events; nodevet builds the tree, so that it can refuse constructs on which YAML
+readers disagree. Nothing recurses, and aliases are shared, not copied, so that a hostile file costs
+no more than its own size.
 """
 
 import msgspec
@@ -15,11 +15,11 @@ from nodevet.document.text import Source
 from nodevet.document.tree import Broken, Entry, Mapping, Node, Scalar, Sequence, join
 
 MAX_DEPTH = 32
-MAX_NODES = 20_000  # with every alias written out
+MAX_NODES = 20_000  # with every alias expanded
 
 
 class Tree(msgspec.Struct, frozen=True):
-    """The root, or None if the text is not one YAML mapping; and what is wrong so far."""
+    """The root, or None if the text is not one YAML mapping; and the problems so far."""
 
     root: Mapping | None
     problems: tuple[Problem, ...]
@@ -44,7 +44,7 @@ def parse(source: Source, max_nodes: int = MAX_NODES) -> Tree:
 
 
 def _directive(text: str) -> Place | None:
-    """Where a %YAML or %TAG line stands ahead of the document."""
+    """The place of a %YAML or %TAG line before the document, or None."""
     for number, line in enumerate(text.splitlines(), 1):
         if line.startswith("%"):
             return Place(number, 1)
@@ -54,18 +54,18 @@ def _directive(text: str) -> Place | None:
 
 
 class _StopError(Exception):
-    """The rest of the file cannot be read; the problem is told already."""
+    """The rest of the file cannot be read; the problem is reported already."""
 
 
 class _Frame:
-    """A mapping or a sequence that is still open."""
+    """An open mapping or sequence."""
 
     def __init__(self, place: Place, anchor: str | None, *, mapping: bool) -> None:
         self.place = place
         self.anchor = anchor
         self.mapping = mapping
-        self.key: tuple[str, Place] | None = None  # read, its value not yet
-        self.skip = False  # the key is not usable: its value is dropped
+        self.key: tuple[str, Place] | None = None  # the key whose value comes next
+        self.skip = False  # the key is not usable, so its value is dropped
         self.entries: dict[str, Entry] = {}
         self.items: list[Node] = []
         self.weight = 1
@@ -78,7 +78,7 @@ class _Frame:
 
 
 class _Builder:
-    """Builds the tree from events; collects problems as it goes."""
+    """Builds the tree from events, and collects problems."""
 
     def __init__(self, file: str, max_nodes: int) -> None:
         self.file = file
@@ -106,7 +106,7 @@ class _Builder:
             self._open.append(_Frame(place, event.anchor, mapping=mapping))
         elif isinstance(event, (yaml.MappingEndEvent, yaml.SequenceEndEvent)):
             frame = self._open.pop()
-            self._done(frame.node(), frame.weight, frame.height, frame.anchor)
+            self._add(frame.node(), frame.weight, frame.height, frame.anchor)
         elif isinstance(event, yaml.DocumentStartEvent):
             self._documents += 1
             if self._documents > 1:
@@ -117,10 +117,10 @@ class _Builder:
         if self.root is None or (isinstance(self.root, Scalar) and self.root.value is None):
             self.stop(Place(1, 1), "the file is empty", "begin with the line: nodevet: 1")
         if isinstance(self.root, (Scalar, Sequence)):
-            what = "a list" if isinstance(self.root, Sequence) else "a single value"
+            kind = "a list" if isinstance(self.root, Sequence) else "a single value"
             self.stop(
                 self.root.place,
-                f"the file holds {what}, not keys with values",
+                f"the file holds {kind}, not keys with values",
                 "begin with the line: nodevet: 1",
             )
 
@@ -157,7 +157,7 @@ class _Builder:
             node = Broken(place=place)
         if tagged:
             node = Broken(place=place)
-        self._done(node, 1, 0, event.anchor)
+        self._add(node, 1, 0, event.anchor)
 
     def _alias(self, anchor: str, place: Place) -> None:
         if any(frame.anchor == anchor for frame in self._open):
@@ -173,7 +173,7 @@ class _Builder:
         if self._wants_key() and isinstance(node, Scalar):
             self._key(node.text, place, unquoted=False)
         else:
-            self._done(node, weight, height, None)
+            self._add(node, weight, height, None)
 
     def _wants_key(self) -> bool:
         frame = self._open[-1] if self._open else None
@@ -195,8 +195,8 @@ class _Builder:
         else:
             frame.key = (text, place)
 
-    def _done(self, node: Node, weight: int, height: int, anchor: str | None) -> None:
-        """A whole value: give it to the collection it stands in."""
+    def _add(self, node: Node, weight: int, height: int, anchor: str | None) -> None:
+        """Add a complete value to its collection."""
         if anchor:
             self._anchors[anchor] = (node, weight, height)
         if not self._open:
@@ -237,26 +237,26 @@ class _Builder:
 
 
 def _syntax(error: yaml.YAMLError, source: Source) -> Problem:
-    """libyaml's error in our words."""
+    """libyaml's error as a problem with advice."""
     mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
     place = Place(mark.line + 1, mark.column + 1) if mark else Place(1, 1)
     lines = source.text.split("\n")
-    if place.line > len(lines):  # libyaml ends a last line that does not end itself
+    if place.line > len(lines):  # libyaml adds a missing line end
         place = Place(len(lines), len(lines[-1]) + 1)
     line = lines[place.line - 1]
     word = line[place.column - 1 : place.column]
-    said = sentence(getattr(error, "problem", None) or "it cannot be read")
-    if word == "\t" or "tab" in said:
+    reason = sentence(getattr(error, "problem", None) or "it cannot be read")
+    if word == "\t" or "tab" in reason:
         message, advice = "YAML does not allow a tab here", "indent with spaces"
     else:
-        message, advice = f"is not YAML: {said}", _advice(said, word)
+        message, advice = f"is not YAML: {reason}", _advice(reason, word)
     return Problem(place.within(source.shown), "", message, advice)
 
 
-def _advice(said: str, word: str) -> str:
+def _advice(reason: str, word: str) -> str:
     if word and word in "@`%":
         return f"put text that begins with {word} in quotes"
-    if "expected comment or line break" in said:
+    if "expected comment or line break" in reason:
         return "put text that begins with > or | in quotes"
     for part, advice in (
         ("mapping values are not allowed", "put text that holds a colon and a space in quotes"),
@@ -267,6 +267,6 @@ def _advice(said: str, word: str) -> str:
         ("expected key", "compare the indentation of this line with the one before"),
         ("'-' indicator", "compare the indentation of this line with the one before"),
     ):
-        if part in said:
+        if part in reason:
             return advice
     return "look at this line and the one before"

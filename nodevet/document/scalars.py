@@ -1,7 +1,7 @@
-"""What an unquoted word of YAML means here, and the words on which YAML readers disagree.
+"""The value of an unquoted word of YAML, and the words on which YAML readers disagree.
 
-The same unquoted word is a number to one YAML reader and text to another. If they
-agree we read it; if they do not, we refuse it by name and say what to write instead.
+One YAML reader takes an unquoted word for a number, another for text. nodevet reads words on which
+they agree, and refuses others with a message that says what to write instead.
 """
 
 import re
@@ -12,7 +12,7 @@ NULLS = frozenset(("", "~", "null", "Null", "NULL"))
 BOOLEANS = {"true": True, "false": False}
 BOOLEAN_WORDS = frozenset(("y", "n", "yes", "no", "on", "off", "true", "false"))
 MOST_DIGITS = 18
-NUMERIC = "+-.0123456789"  # what a number can begin with
+NUMERIC = "+-.0123456789"  # first characters of numbers
 
 INTEGER = re.compile(r"[-+]?(0|[1-9][0-9]*)")
 DECIMAL = re.compile(r"[-+]?(0|[1-9][0-9]*)\.[0-9]+")
@@ -26,7 +26,7 @@ NOT_FINITE = re.compile(r"[-+]?\.(inf|Inf|INF|nan|NaN|NAN)")
 
 
 class TrapError(Exception):
-    """A word that YAML readers do not agree on: what it is, and what to write instead."""
+    """A word on which YAML readers disagree: the reason, and what to write instead."""
 
     def __init__(self, message: str, advice: str) -> None:
         self.message = message
@@ -47,10 +47,10 @@ def resolve(word: str) -> Plain:
     if word in BOOLEANS:
         return BOOLEANS[word]
     if word.lower() in BOOLEAN_WORDS:
-        meant = "true" if word.lower() in ("y", "yes", "on", "true") else "false"
+        boolean = "true" if word.lower() in ("y", "yes", "on", "true") else "false"
         raise TrapError(
             f"{word} without quotes is a boolean to some YAML readers and text to others",
-            f'write {meant}, or "{word}" if text is meant',
+            f'write {boolean}, or "{word}" if text is meant',
         )
     if word[0] not in NUMERIC:
         return word
@@ -71,7 +71,7 @@ def _refuse_odd_numbers(word: str) -> None:
             f"{word} without quotes is a base-60 number to some YAML readers",
             f'write "{word}"',
         )
-    for form, what in (
+    for form, kind in (
         (BASE, "a hexadecimal, octal or binary number"),
         (UNDERSCORES, "a number with underscores"),
         (EXPONENT, "a number with an exponent"),
@@ -79,7 +79,7 @@ def _refuse_odd_numbers(word: str) -> None:
     ):
         if form.fullmatch(word):
             raise TrapError(
-                f"{word} without quotes is {what} to some YAML readers and text to others",
+                f"{word} without quotes is {kind} to some YAML readers and text to others",
                 f'write a plain decimal number, or "{word}" if text is meant',
             )
     if NOT_FINITE.fullmatch(word):

@@ -1,17 +1,17 @@
-"""The kinds of documents that have a JSON Schema. A schema is made when someone asks for it."""
+"""The kinds of documents that have a JSON Schema. A schema is made only when it is needed."""
 
 from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Any, NamedTuple
 
-from nodevet.base.features import answers
+from nodevet.base.features import feature_modules
 from nodevet.base.project import Project
 
 Document = dict[str, Any]
 
 
 class SchemaKind(NamedTuple):
-    """A kind of document that `nodevet schema` knows: what it is, and how its schema is made."""
+    """A kind of document of `nodevet schema`: its description, and the function for its schema."""
 
     about: str
     schema: Callable[[Project], Document]
@@ -19,8 +19,8 @@ class SchemaKind(NamedTuple):
 
 @cache
 def kinds() -> Mapping[str, SchemaKind]:
-    """Every kind of document by its name: those that each feature lists in its schemas.py."""
-    found: dict[str, SchemaKind] = {}
-    for feature in answers("schemas"):
-        found |= feature.SCHEMAS
-    return found
+    """Every kind of document by its name, as features list them in schemas.py."""
+    schemas: dict[str, SchemaKind] = {}
+    for feature in feature_modules("schemas"):
+        schemas |= feature.SCHEMAS
+    return schemas

@@ -1,4 +1,4 @@
-"""A file's bytes as text that YAML can be read from."""
+"""Read a file as text for the YAML parser."""
 
 import os
 import re
@@ -19,7 +19,7 @@ FORBIDDEN = re.compile(
 
 
 class Source(msgspec.Struct, frozen=True, kw_only=True):
-    """A file as read: `shown` is how messages name it."""
+    """A file's text. `shown`: its name in messages."""
 
     path: Path
     shown: str
@@ -28,26 +28,26 @@ class Source(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class UnreadableError(Exception):
-    """The file holds no text; the argument is the problem."""
+    """The file is not text; the argument is the problem."""
 
     def __init__(self, problem: Problem) -> None:
         self.problem = problem
         super().__init__(str(problem))
 
 
-def shown(path: Path) -> str:
-    """The path from here if it lies below, else the whole path. Symbolic links stay as they are,
-    but for those before a `..`, which goes up from where they lead."""
+def display_path(path: Path) -> str:
+    """The path relative to the current folder if it is below it, else the absolute path. Symbolic
+    links are not followed, except before a `..`, which goes up from their target."""
     if ".." in path.parts:
         path = path.parent.resolve() / path.name
-    whole = Path(os.path.abspath(path))  # noqa: PTH100  (it would follow symbolic links)
-    here = Path.cwd()
-    return str(whole.relative_to(here)) if whole.is_relative_to(here) else str(whole)
+    absolute = Path(os.path.abspath(path))  # noqa: PTH100  (it would follow symbolic links)
+    folder = Path.cwd()
+    return str(absolute.relative_to(folder)) if absolute.is_relative_to(folder) else str(absolute)
 
 
 def read(path: Path) -> Source:
     """The text of a regular file of at most `MAX_BYTES`. Raises UnreadableError."""
-    name = shown(path)
+    name = display_path(path)
     try:
         status = path.stat()
         if not stat.S_ISREG(status.st_mode):
@@ -84,14 +84,14 @@ def decode(data: bytes, name: str) -> str:
             "save the file as UTF-8",
             _place(before),
         ) from error
-    found = FORBIDDEN.search(text)
-    if found:
-        char = "a NUL byte" if found[0] == "\0" else f"the character U+{ord(found[0]):04X}"
+    match = FORBIDDEN.search(text)
+    if match:
+        char = "a NUL byte" if match[0] == "\0" else f"the character U+{ord(match[0]):04X}"
         raise _refuse(
             name,
             f"{char} may not stand here",
             'remove it; in double quotes it may be written as an escape, such as "\\t"',
-            _place(text[: found.start()]),
+            _place(text[: match.start()]),
         )
     return text
 

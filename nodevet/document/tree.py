@@ -5,12 +5,12 @@ from collections.abc import Iterable
 import msgspec
 
 from nodevet.base.printable import brief
-from nodevet.base.problems import Place
+from nodevet.base.problems import Place, Problem
 from nodevet.document.scalars import Plain
 
 
 class Scalar(msgspec.Struct, frozen=True, kw_only=True):
-    """A value; `text` is how the file spells it."""
+    """A value; `text` is its spelling in the file."""
 
     place: Place
     value: Plain
@@ -18,13 +18,13 @@ class Scalar(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Broken(msgspec.Struct, frozen=True, kw_only=True):
-    """A value that has a problem of its own, told already."""
+    """A value whose problem is reported already."""
 
     place: Place
 
 
 class Entry(msgspec.Struct, frozen=True, kw_only=True):
-    """One key of a mapping. Keys are always text, spelt as in the file."""
+    """One key of a mapping. Keys are always text, as spelt in the file."""
 
     key: str
     place: Place
@@ -48,7 +48,7 @@ Node = Scalar | Broken | Mapping | Sequence
 
 
 def plain(node: Node) -> object:
-    """The tree as plain data; null in place of what is broken."""
+    """The tree as plain data, with None for broken values."""
     if isinstance(node, Scalar):
         return node.value
     if isinstance(node, Mapping):
@@ -59,7 +59,7 @@ def plain(node: Node) -> object:
 
 
 class Spot(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a path leads: the steps that exist, the node, and the key in front of it."""
+    """The end of a path: its existing steps, the node, and the place of its key."""
 
     path: tuple[str | int, ...]
     node: Node
@@ -67,7 +67,7 @@ class Spot(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def follow(root: Node, path: Iterable[str | int]) -> Spot:
-    """Go down from `root`; steps that lead nowhere are left out."""
+    """Follow a path from `root`, without steps that do not exist."""
     spot = Spot(path=(), node=root, key=root.place)
     for step in path:
         node = spot.node
@@ -91,3 +91,16 @@ def dotted(path: Iterable[str | int]) -> str:
 def join(path: str, key: str) -> str:
     """`expect` and `gpu_count` → `expect.gpu_count`."""
     return f"{path}.{brief(key)}" if path else brief(key)
+
+
+class Complaint(msgspec.Struct, frozen=True, kw_only=True):
+    """A problem of a node, whose file is not known here."""
+
+    path: tuple[str | int, ...]  # from the root
+    place: Place
+    message: str
+    advice: str = ""
+    missing: bool = False  # a field is missing here; another file may have it
+
+    def problem(self, file: str) -> Problem:
+        return Problem(self.place.within(file), dotted(self.path), self.message, self.advice)

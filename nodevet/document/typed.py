@@ -1,6 +1,6 @@
-"""A tree as a type; where it cannot be one, everything that is wrong, each at its position.
+"""Convert a tree to a type, or report every problem with its position.
 
-msgspec judges. Only of what it refuses is the tree walked along the type, to say why.
+msgspec judges. Only if it refuses the tree, nodevet walks the tree along the type to say why.
 """
 
 from collections.abc import Iterator
@@ -11,18 +11,17 @@ import msgspec
 
 from nodevet.base.problems import Problem
 from nodevet.base.typed import convert
-from nodevet.document.complaint import Complaint
-from nodevet.document.tree import Broken, Mapping, Node, Scalar, Sequence, dotted, plain
+from nodevet.document.tree import Broken, Complaint, Mapping, Node, Scalar, Sequence, plain
 
 Typed = TypeVar("Typed")
 
 
 class MisfitError(Exception):
-    """A tree that cannot be the type. No complaint where all that is wrong is told already."""
+    """A tree that is not of the type. No complaints if all problems are reported already."""
 
     def __init__(self, complaints: tuple[Complaint, ...]) -> None:
         self.complaints = complaints
-        super().__init__("\n".join(each.message for each in complaints))
+        super().__init__("\n".join(complaint.message for complaint in complaints))
 
 
 def typed(root: Node, kind: type[Typed]) -> Typed:
@@ -30,30 +29,29 @@ def typed(root: Node, kind: type[Typed]) -> Typed:
     try:
         value = convert(plain(root), kind)
     except msgspec.ValidationError as error:
-        from nodevet.document.misfits import misfits  # a run without a slip does not pay for it
+        from nodevet.document.misfits import misfits  # a run without mistakes does not pay for it
 
         raise MisfitError(misfits(root, kind, str(error))) from error
-    if any(map(_odd, _scalars(root))):
+    if any(map(_slips_past_msgspec, _scalars(root))):
         from nodevet.document.misfits import misfits
 
-        if found := misfits(root, kind, ""):
-            raise MisfitError(found)
+        if complaints := misfits(root, kind, ""):
+            raise MisfitError(complaints)
     return value
 
 
-def fitted(root: Node, kind: type[Typed], shown: str) -> tuple[Typed | None, tuple[Problem, ...]]:
-    """The tree of a file as this type, or None and what is wrong with it; `shown`: the file."""
+def typed_or_problems(
+    root: Node, kind: type[Typed], file: str
+) -> tuple[Typed | None, tuple[Problem, ...]]:
+    """The tree of a file as this type, or None and its problems."""
     try:
         return typed(root, kind), ()
     except MisfitError as error:
-        return None, tuple(
-            Problem(each.place.within(shown), dotted(each.path), each.message, each.advice)
-            for each in error.complaints
-        )
+        return None, tuple(complaint.problem(file) for complaint in error.complaints)
 
 
-def _odd(value: object) -> bool:
-    """Whether msgspec lets it pass where a limit forbids it: inf, and a newline before `$`."""
+def _slips_past_msgspec(value: object) -> bool:
+    """Whether msgspec accepts a value that a limit forbids: inf, or a newline before `$`."""
     if isinstance(value, str):
         return value.endswith("\n")
     return isinstance(value, float) and not isfinite(value)

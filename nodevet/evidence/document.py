@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from nodevet.base import bounds, typed
 from nodevet.base.bounds import Text
 from nodevet.base.last_few import LastFew
-from nodevet.base.upgrades import Upgrades, leads, stepped
+from nodevet.base.upgrades import Upgrades, can_upgrade, upgrade
 from nodevet.evidence.core import MISSING, SCHEMA, Data, Record, Section, SectionRecord
 from nodevet.evidence.sections import section_of, sections
 
@@ -71,7 +71,7 @@ class Sections(dict[type[SectionRecord], Section[Any]]):
         if raw is None or alike is None:
             section = _section(record, raw)
         else:
-            section = alike.made(record, bytes(raw), lambda: _section(record, raw))
+            section = alike.get_or_make(record, bytes(raw), lambda: _section(record, raw))
         self[record] = section
         return section
 
@@ -208,7 +208,7 @@ def _envelope(document: bytes | str) -> _Envelope:
 
 
 def _check(schema: int, upgrades: Upgrades) -> None:
-    if not leads(schema, SCHEMA, upgrades):
+    if not can_upgrade(schema, SCHEMA, upgrades):
         raise EvidenceError(f"evidence schema {schema}; this nodevet reads {SCHEMA}")
 
 
@@ -220,7 +220,7 @@ def _current(
         return found
     try:
         values = {name: msgspec.json.decode(raw) for name, raw in found.items()}
-        values = stepped(values, schema, SCHEMA, upgrades)
+        values = upgrade(values, schema, SCHEMA, upgrades)
         return {name: msgspec.Raw(msgspec.json.encode(each)) for name, each in values.items()}
     except Exception as error:  # what an old schema may hold is not known here
         raise EvidenceError(f"evidence schema {schema} does not upgrade: {error}") from error

@@ -13,7 +13,7 @@ from typing import Any, get_args
 import msgspec
 
 import nodevet.evidence
-from nodevet.base.modules import names_in
+from nodevet.base.features import names_in
 from nodevet.base.problems import did_you_mean
 from nodevet.evidence.core import SectionRecord
 

@@ -9,11 +9,11 @@ from nodevet.document.schema_kinds import Document, SchemaKind
 def _workload(_: Project) -> Document:
     from nodevet.baseline.schema import struct_definitions
     from nodevet.checking.feeding.workload import WorkloadFile
-    from nodevet.document.json_schema import titled
+    from nodevet.document.json_schema import with_title
 
     about = "A job whose GPUs are to be fed: docs/feed.md"
     found = struct_definitions(WorkloadFile, "")
-    return titled("workload", about, {"$ref": "#/$defs/WorkloadFile"}, found)
+    return with_title("workload", about, {"$ref": "#/$defs/WorkloadFile"}, found)
 
 
 def _feed(_: Project) -> Document:

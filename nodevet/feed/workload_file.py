@@ -2,12 +2,12 @@
 
 from pathlib import Path
 
-from nodevet.base.problems import Problem, listed
+from nodevet.base.problems import Problem, problems_text
 from nodevet.checking.feeding.workload import Workload, WorkloadFile, workload_of
-from nodevet.document.kinds import DocumentKind, mistaken
+from nodevet.document.kinds import DocumentKind, wrong_kind_text
 from nodevet.document.parse import parse
 from nodevet.document.text import UnreadableError, read
-from nodevet.document.typed import fitted
+from nodevet.document.typed import typed_or_problems
 
 
 class WorkloadError(Exception):
@@ -15,7 +15,7 @@ class WorkloadError(Exception):
 
     def __init__(self, problems: tuple[Problem, ...]) -> None:
         self.problems = problems
-        super().__init__(listed(problems))
+        super().__init__(problems_text(problems))
 
 
 def read_workload(path: Path) -> Workload:
@@ -28,7 +28,7 @@ def read_workload(path: Path) -> Workload:
 
 def opened(path: Path) -> tuple[WorkloadFile | None, tuple[Problem, ...]]:
     """The fields of the file, or None, and all that is wrong with it."""
-    if wrong := mistaken(path, DocumentKind.WORKLOAD):
+    if wrong := wrong_kind_text(path, DocumentKind.WORKLOAD):
         return None, (Problem(str(path), "", wrong),)
     try:
         source = read(path)
@@ -37,5 +37,5 @@ def opened(path: Path) -> tuple[WorkloadFile | None, tuple[Problem, ...]]:
     tree = parse(source)
     if tree.root is None:
         return None, tree.problems
-    fields, problems = fitted(tree.root, WorkloadFile, source.shown)
+    fields, problems = typed_or_problems(tree.root, WorkloadFile, source.shown)
     return fields, (*tree.problems, *problems)

@@ -5,9 +5,8 @@ from contextlib import suppress
 from pathlib import Path
 
 from nodevet.base.problems import Problem
-from nodevet.document.kinds import DocumentKind
-from nodevet.document.lintable import Lintable
-from nodevet.document.text import UnreadableError, read, shown
+from nodevet.document.kinds import DocumentKind, Lintable
+from nodevet.document.text import UnreadableError, display_path, read
 from nodevet.fix.approval.policy import RULES, SIGNERS, PolicyError, load
 from nodevet.fix.approval.signer_lines import signer_problems
 
@@ -23,7 +22,7 @@ def _look(path: Path) -> tuple[Sequence[str], Sequence[Problem]]:
     with suppress(UnreadableError):  # told by `load`
         problems = (*problems, *signer_problems(read(folder / SIGNERS)))
     there = (path for name in (RULES, SIGNERS) if (path := folder / name).exists())
-    return [shown(path) for path in there], problems
+    return [display_path(path) for path in there], problems
 
 
 LINTED = (Lintable("approval", DocumentKind.APPROVAL, _look, names=(RULES, SIGNERS)),)

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from nodevet.base import typed
-from nodevet.base.durations import written
+from nodevet.base.durations import duration_text
 from nodevet.fix.rollout.limits import Limits
 from nodevet.fixing.model import Risk
 from nodevet.fixing.result import Outcome
@@ -106,7 +106,7 @@ def _told(name: str, value: Any) -> str:
 def _plain(name: str, value: Any) -> str:
     """As it is typed."""
     if name in TIMES:
-        return written(value)
+        return duration_text(value)
     if isinstance(value, bool):
         return "on" if value else "off"
     return str(value) or "none"

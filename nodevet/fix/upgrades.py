@@ -1,6 +1,6 @@
 """The steps of plans, journals and results from earlier schemas, and what is refused. Pure."""
 
-from nodevet.base.upgrades import Document, Upgrades, leads, stepped
+from nodevet.base.upgrades import Document, Upgrades, can_upgrade, upgrade
 
 PLAN: Upgrades = {}
 JOURNAL: Upgrades = {}
@@ -13,7 +13,7 @@ class UpgradeError(Exception):
 
 def check(schema: int, current: int, upgrades: Upgrades) -> None:
     """Raises UpgradeError if no steps lead from this schema to the current one."""
-    if leads(schema, current, upgrades):
+    if can_upgrade(schema, current, upgrades):
         return
     not_converted = "" if schema > current else " and cannot convert it"
     raise UpgradeError(
@@ -26,6 +26,6 @@ def upgraded(document: Document, schema: int, current: int, upgrades: Upgrades) 
     """A document of this schema in the shape of the current one. Raises UpgradeError."""
     check(schema, current, upgrades)
     try:
-        return stepped(document, schema, current, upgrades)
+        return upgrade(document, schema, current, upgrades)
     except (LookupError, TypeError, ValueError, AttributeError) as error:
         raise UpgradeError(f"not a valid document of schema {schema}: {error}") from error

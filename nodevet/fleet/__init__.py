@@ -1,8 +1,7 @@
-"""Reaching nodes. With resource/ the only importer of pyinfra, and only in the shard process.
+"""Reach nodes. Besides resource/ the only importer of pyinfra, and only in the shard process.
 
-`visit` goes to every host and yields how each visit ended. Importing this package
-must stay cheap: the shard process does it before it patches gevent, and a
-node-local run never needs more.
+`visit` visits every host and yields how each visit ended. This package must stay cheap to import:
+the shard process imports it before it patches gevent, and a node-local run never needs more.
 """
 
 from __future__ import annotations
@@ -22,42 +21,42 @@ if TYPE_CHECKING:
 
 __all__ = ["FleetError", "Options", "Visit", "visit"]
 
-GENTLER = 4  # times fewer hosts at once in the second try: what was too busy may be so still
+GENTLER = 4  # times fewer hosts at once in the second try: a network or host may still be busy
 
 
 def visit(hosts: Sequence[Host], options: Options) -> Generator[Visit]:
-    """Visit every host and yield each exactly once, as it finishes.
+    """Visit every host and yield exactly one Visit for each, as it finishes.
 
-    With `second_try` what may pass is tried once more when all others are done. Closing the
-    iterator ends every child process; what was not yielded was not finished. Raises FleetError
-    if no host can be visited at all.
+    With `second_try`, hosts whose failure may be temporary are visited again after all others.
+    Closing the iterator ends every child process and unfinished visit. Raises FleetError if no host
+    can be visited at all.
     """
-    until = math.inf if options.within is None else time.monotonic() + options.within
-    left = {host.name: host for host in hosts}
-    held: dict[str, Visit] = {}
-    with closing(_pass(hosts, options, until)) as visits:
-        for one in visits:
-            if options.second_try and one.again:
-                held[one.host] = one
+    end = math.inf if options.within is None else time.monotonic() + options.within
+    unvisited = {host.name: host for host in hosts}
+    retries: dict[str, Visit] = {}
+    with closing(_pass(hosts, options, end)) as visits:
+        for result in visits:
+            if options.second_try and result.again:
+                retries[result.host] = result
                 continue
-            del left[one.host]
-            yield one
-    if held and time.monotonic() < until:
+            del unvisited[result.host]
+            yield result
+    if retries and time.monotonic() < end:
         gentle = replace(options, parallel=max(1, options.parallel // GENTLER))
-        with closing(_pass([left[name] for name in held], gentle, until)) as visits:
-            for one in visits:
-                del left[one.host]
-                yield replace(one, first=held.pop(one.host).why)
-    for name in left:
-        yield held[name] if name in held else _not_reached(name, options)
+        with closing(_pass([unvisited[name] for name in retries], gentle, end)) as visits:
+            for result in visits:
+                del unvisited[result.host]
+                yield replace(result, first=retries.pop(result.host).why)
+    for name in unvisited:
+        yield retries[name] if name in retries else _not_reached(name, options)
 
 
-def _pass(hosts: Sequence[Host], options: Options, until: float) -> Generator[Visit]:
+def _pass(hosts: Sequence[Host], options: Options, end: float) -> Generator[Visit]:
     from nodevet.fleet.controller.dispatcher import dispatch
 
-    with closing(dispatch(hosts, options, until)) as visits:
-        for one in visits:
-            yield replace(one, at=time.time())
+    with closing(dispatch(hosts, options, end)) as visits:
+        for result in visits:
+            yield replace(result, at=time.time())
 
 
 def _not_reached(name: str, options: Options) -> Visit:

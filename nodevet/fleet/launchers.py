@@ -1,7 +1,7 @@
-"""What visits hosts in this machine's place: launchers, or a Dask pool. Data alone; no I/O.
+"""Programs that visit hosts in place of this machine: launchers, or a Dask pool. Data only; no I/O.
 
 A launcher is an argv in front of nodevet-shard: `ssh bastion-eu`, `kubectl exec -i POD --`,
-`srun -N1`. Its standard input and output are those of the program over there.
+`srun -N1`. Its standard input and output are those of the remote program.
 """
 
 import re
@@ -17,11 +17,11 @@ from nodevet.model import Host
 LOCAL = "local"  # the launcher that starts the program on this machine
 PROGRAM = "nodevet-shard"
 DASK = "dask"  # any worker of a pool
-OTHERS = "*"  # the site of every host that no group has
+OTHERS = "*"  # the site of every host in no other site
 NOT_ELSEWHERE = (
     "changes are made from this machine alone, never by a launcher or a Dask worker: the journal "
-    "and the locks are held here, and what is run again elsewhere would write twice. Run it where "
-    "the hosts can be reached, or reach them by ProxyJump in ssh_config"
+    "and the locks are held here, and a task that is run again elsewhere would write twice. Run it "
+    "where the hosts can be reached, or reach them by ProxyJump in ssh_config"
 )
 BATCH = ("-T", "-o", "BatchMode=yes", "-o", "ServerAliveInterval=15", "-o", "ServerAliveCountMax=3")
 
@@ -30,7 +30,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 
 @dataclass(frozen=True)
 class Launcher:
-    """How nodevet-shard is started elsewhere. Paths are of there; without, ssh's own are used.
+    """How to start nodevet-shard elsewhere. Paths are those of the other machine; None: ssh's own.
 
     The argv may end in the path of nodevet-shard; else its name is added. Raises ValueError.
     """
@@ -55,17 +55,17 @@ class Launcher:
 
     @property
     def batch(self) -> int | None:
-        """Hosts of one order; None: by how many are left."""
+        """Hosts of one order; None: by the number of waiting hosts."""
         return None
 
     @property
     def patience(self) -> float:
-        """Seconds that it may take to begin with the first host."""
+        """Seconds that may pass before the first visit."""
         return 0.0
 
     @property
     def command(self) -> tuple[str, ...]:
-        """The whole argv. ssh asks for nothing, takes no terminal and notices a dead network."""
+        """The whole argv. Its options keep ssh from prompting, and let it notice a dead network."""
         first, *rest = self.argv
         if PurePath(first).name == "ssh":
             rest = [*BATCH, *rest]
@@ -89,33 +89,32 @@ class Launchers:
     """Launchers, and which of them may reach the hosts of a group. Raises ValueError.
 
     `sites` maps groups of the inventory, `@dc1`, to names of launchers; `*` is every other host.
-    Hosts of no site are visited from this machine; without any site every launcher may reach
-    every host.
+    This machine visits hosts of no site. Without sites every launcher may reach every host.
     """
 
     launchers: tuple[Launcher, ...]
     sites: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        names = [one.name for one in self.launchers]
-        if twice := sorted({name for name in names if names.count(name) > 1}):
-            raise ValueError(f"launcher {twice[0]} is named twice")
-        for site, reached in self.sites.items():
-            check_site(site, reached)
-            for name in reached:
+        names = [launcher.name for launcher in self.launchers]
+        if repeated := sorted({name for name in names if names.count(name) > 1}):
+            raise ValueError(f"launcher {repeated[0]} is named twice")
+        for site, launcher_names in self.sites.items():
+            check_site(site, launcher_names)
+            for name in launcher_names:
                 if name not in names and name != LOCAL:
                     near = get_close_matches(name, names, 1)
                     hint = f"; did you mean {near[0]}?" if near else ""
                     raise ValueError(f"site {site}: there is no launcher {name}{hint}")
 
     def named(self, name: str) -> Launcher:
-        found = (one for one in self.launchers if one.name == name)
-        return next(found, Launcher(LOCAL))
+        launchers = (launcher for launcher in self.launchers if launcher.name == name)
+        return next(launchers, Launcher(LOCAL))
 
     def route(self, host: Host) -> tuple[str, ...]:
         """The launchers that may reach a host; none: this machine visits it. Raises ValueError."""
         if not self.sites:
-            return tuple(one.name for one in self.launchers)
+            return tuple(launcher.name for launcher in self.launchers)
         return route(self.sites, host)
 
 
@@ -149,7 +148,7 @@ class DaskPool:
 
 
 class PoolLauncher(Launcher):
-    """What hands orders to a Dask pool: small ones, since a pool grows with what waits."""
+    """Sends orders to a Dask pool: small ones, since a pool grows with the number of tasks."""
 
     @property
     def command(self) -> tuple[str, ...]:
@@ -176,9 +175,13 @@ def check_site(site: str, names: Sequence[str]) -> None:
 
 
 def route(sites: Mapping[str, tuple[str, ...]], host: Host) -> tuple[str, ...]:
-    """What the sites of a host's groups say. Raises ValueError if they contradict one another."""
-    found = {site: names for site, names in sites.items() if site[1:] in host.groups}
-    if len(set(map(frozenset, found.values()))) > 1:
-        told = "; ".join(f"{site}: {', '.join(names)}" for site, names in sorted(found.items()))
-        raise ValueError(f"{host.name} is of several sites that are reached differently ({told})")
-    return next(iter(found.values()), sites.get(OTHERS, ()))
+    """The launchers of a host's sites. Raises ValueError if its sites differ in them."""
+    routes = {site: names for site, names in sites.items() if site[1:] in host.groups}
+    if len(set(map(frozenset, routes.values()))) > 1:
+        contradiction = "; ".join(
+            f"{site}: {', '.join(names)}" for site, names in sorted(routes.items())
+        )
+        raise ValueError(
+            f"{host.name} is of several sites that are reached differently ({contradiction})"
+        )
+    return next(iter(routes.values()), sites.get(OTHERS, ()))

@@ -1,4 +1,4 @@
-"""How hosts are to be visited, and how a visit ended."""
+"""How to visit hosts, and how a visit ended."""
 
 from __future__ import annotations
 
@@ -18,27 +18,27 @@ HOST_KEYS = ("strict", "accept-new")
 
 @dataclass(frozen=True)
 class Options:
-    """How to visit. Times in seconds, sizes in bytes. Raises ValueError for a contradiction."""
+    """How to visit hosts. Times in seconds, sizes in bytes. Raises ValueError if contradictory."""
 
     parallel: int = 100  # hosts at the same time, over all shards
     connect_timeout: float = 10  # TCP, banner and key exchange, per hop
     deadline: float = 120  # a whole host: connect, run, read; see nodevet.remote.probe.settle
-    probe_deadline: float | None = None  # what the probe is told; None: two thirds of the deadline
+    probe_deadline: float | None = None  # of the probe itself; None: two thirds of the deadline
     ssh_config: Path | None = None  # None: ~/.ssh/config
-    known_hosts: Path | None = None  # None: what ssh_config names, else ssh's own files
+    known_hosts: Path | None = None  # None: the files that ssh_config names, else ssh's own
     host_keys: str = "strict"  # or accept-new: an unknown key is added, a changed one refused
-    sudo: bool = False  # for every host; else as the inventory says
+    sudo: bool = False  # for every host; False: the inventory decides
     max_output: int = 8 << 20  # of one node
     shards: int | None = None  # child processes; None: by number of hosts and CPUs
     sample: float = 0.0  # between two readings of the counters; both deadlines include it
     asks: Mapping[str, Sequence[Any]] = field(default_factory=dict)  # see nodevet.vet.use.asks
-    asks_each: Callable[[Host], Mapping[str, Sequence[Any]]] | None = None  # of a host, instead
-    engine: Engine | None = None  # what visits hosts; None: child processes of this one
-    second_try: bool = False  # of hosts that were unreachable or timed out, at the end
-    within: float | None = None  # all of it; what is not done by then is told as that
+    asks_each: Callable[[Host], Mapping[str, Sequence[Any]]] | None = None  # by host, instead
+    engine: Engine | None = None  # visits the hosts; None: child processes of this process
+    second_try: bool = False  # visit hosts again that were unreachable or timed out
+    within: float | None = None  # of the whole run; later hosts are reported as not reached
 
     def asked(self, host: Host) -> Mapping[str, Sequence[Any]]:
-        """What the probe is asked for on a host."""
+        """What the probe reads on a host beyond its defaults."""
         return self.asks if self.asks_each is None else self.asks_each(host)
 
     def __post_init__(self) -> None:
@@ -64,15 +64,15 @@ class Options:
 
 @dataclass(frozen=True)
 class Visit:
-    """How the visit to one host ended. `evidence` is set when it was vetted, else `why`."""
+    """How the visit to one host ended. `evidence` is set if it was vetted, else `why`."""
 
     host: str
     status: Status
     why: str = ""
     evidence: bytes | None = None  # the JSON document
     seconds: float = 0.0
-    at: float | None = None  # when it came in by this machine's clock, seconds since 1970 UTC
-    again: bool = False  # whether another try may find it otherwise: no wrong key, no refused login
+    at: float | None = None  # its arrival by this machine's clock, seconds since 1970 UTC
+    again: bool = False  # whether another try may succeed: no wrong key, no refused login
     first: str = ""  # of a second try: how the first one ended
 
 

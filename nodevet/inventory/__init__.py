@@ -1,19 +1,28 @@
-"""Where hosts come from: one file per source, and the words that choose among the hosts.
+"""Read the hosts of a run: one file per source, and the words that choose among the hosts.
 
-`read` is the whole interface. A source that is not used is not imported, so
-that `@local` and plain names cost nothing.
+`read` is the whole interface. Unused sources are not imported, so that `@local` and plain names
+cost nothing.
 """
 
+import sys
 from collections.abc import Sequence
 from typing import IO
 
 from nodevet.base.printable import brief
 from nodevet.base.problems import Problem
-from nodevet.inventory.entries import MAX_HOSTS, Found, HostEntry, merge, same_machine
-from nodevet.inventory.errors import InventoryError
-from nodevet.inventory.local import this_machine
-from nodevet.inventory.select import Known, Word, make, narrow, pick
+from nodevet.inventory.entries import (
+    MAX_HOSTS,
+    HostEntry,
+    InventoryHosts,
+    merge,
+    same_machine,
+    this_machine,
+)
+from nodevet.inventory.errors import InventoryError, inventory_error
+from nodevet.inventory.select import NameTable, Word, make, narrow, pick, words_of
 from nodevet.model import Host
+
+STDIN = "<stdin>"
 
 __all__ = ["InventoryError", "limited", "read"]
 
@@ -27,29 +36,26 @@ def read(
 ) -> tuple[Host, ...]:
     """The hosts of a run, each once, in the order of the inventories.
 
-    `targets` are nodesets, `@group`, `user@host:port`, `@local`, and `-` for
-    `stdin` (standard input if None). With inventories they choose among
-    their hosts, and without targets all are meant; without inventories they
-    are the hosts, in the order given. `limit` narrows either. Raises
-    InventoryError with every problem found.
+    `targets` are nodesets, `@group`, `user@host:port`, `@local`, and `-` for `stdin` (standard
+    input if None). With inventories they choose among their hosts, all hosts by default; without
+    inventories they are the hosts, in this order. `limit` narrows either. Raises InventoryError
+    with every problem.
     """
-    found = _read_all(inventories)
+    sources = _read_all(inventories)
     words: list[Word] = []
     piped: list[str] = []
     for target in dict.fromkeys(targets):
         if target == "-":
-            from nodevet.inventory.standard_input import read as read_stdin
-
-            said = read_stdin(stdin)
-            if isinstance(said, Found):
-                found.append(said)
-                piped = [entry.name for entry in said.entries]
+            stdin_hosts = _read_stdin(stdin)
+            if isinstance(stdin_hosts, InventoryHosts):
+                sources.append(stdin_hosts)
+                piped = [entry.name for entry in stdin_hosts.entries]
             else:
-                words += said
+                words += stdin_hosts
         else:
             words.append(Word(target, "target"))
-    known, chosen = _choose(found, words, piped)
-    everything = Known({**known.hosts, **{entry.name: entry for entry in chosen}}, known.groups)
+    known, chosen = _choose(sources, words, piped)
+    everything = NameTable({**known.hosts, **{entry.name: entry for entry in chosen}}, known.groups)
     chosen, problems = narrow([Word(text, "--limit") for text in limit], everything, chosen)
     problems += same_machine(chosen)
     if problems:
@@ -57,20 +63,20 @@ def read(
     return tuple(entry.host() for entry in chosen)
 
 
-def limited(hosts: Sequence[Host], limit: Sequence[str]) -> tuple[Host, ...]:
-    """The saved hosts that a limit, of names and groups, leaves. Raises InventoryError."""
+def limit_hosts(hosts: Sequence[Host], limit: Sequence[str]) -> tuple[Host, ...]:
+    """The saved hosts within a limit of names and groups. Raises InventoryError."""
     entries = [HostEntry(host.name, "", host.groups, local=host.local) for host in hosts]
     groups = frozenset(group for host in hosts for group in host.groups)
-    known = Known({one.name: one for one in entries}, groups, "among the saved hosts")
-    left, problems = narrow([Word(text, "--limit") for text in limit], known, entries)
+    known = NameTable({entry.name: entry for entry in entries}, groups, "among the saved hosts")
+    remaining, problems = narrow([Word(text, "--limit") for text in limit], known, entries)
     if problems:
         raise InventoryError(problems)
-    names = {entry.name for entry in left}
+    names = {entry.name for entry in remaining}
     return tuple(host for host in hosts if host.name in names)
 
 
-def _read_all(inventories: Sequence[str]) -> list[Found]:
-    found, problems = [], []
+def _read_all(inventories: Sequence[str]) -> list[InventoryHosts]:
+    sources, problems = [], []
     for name in dict.fromkeys(inventories):
         from nodevet.inventory.sources import read as read_source
 
@@ -80,26 +86,43 @@ def _read_all(inventories: Sequence[str]) -> list[Found]:
                 problems.append(
                     Problem(brief(name), "", "holds no hosts", "add some, or leave it out")
                 )
-            found.append(source)
+            sources.append(source)
         except InventoryError as error:
             problems += error.problems
     if problems:
         raise InventoryError(problems)
-    return found
+    return sources
+
+
+def _read_stdin(stream: IO[bytes] | None) -> InventoryHosts | list[Word]:
+    """Hosts from Ansible's JSON, or words like those of the command line: nodesets, any number on a
+    line. Raises InventoryError if the input is too large, not text, or names no host.
+    """
+    from nodevet.inventory.documents import MAX_BYTES, decode
+
+    text = decode((stream or sys.stdin.buffer).read(MAX_BYTES + 1), STDIN)
+    if text.lstrip()[:1] == "{":
+        from nodevet.inventory.sources.ansible_json import parse
+
+        return parse(text, STDIN)
+    words = list(words_of(text, STDIN))
+    if not words:
+        raise inventory_error(STDIN, "names no host", "write one nodeset per line")
+    return words
 
 
 def _choose(
-    found: Sequence[Found], words: Sequence[Word], piped: Sequence[str]
-) -> tuple[Known, list[HostEntry]]:
-    """What can be named, and what the targets choose of it. Raises InventoryError."""
-    hosts, problems = merge(entry for source in found for entry in source.entries)
+    sources: Sequence[InventoryHosts], words: Sequence[Word], piped: Sequence[str]
+) -> tuple[NameTable, list[HostEntry]]:
+    """The hosts and groups that can be named, and the chosen hosts. Raises InventoryError."""
+    hosts, problems = merge(entry for source in sources for entry in source.entries)
     if len(hosts) > MAX_HOSTS:
         problems.append(Problem("inventory", "", f"more than {MAX_HOSTS:,} hosts"))
-    known = Known(hosts, frozenset(group for source in found for group in source.groups))
+    known = NameTable(hosts, frozenset(group for source in sources for group in source.groups))
     chosen = list(hosts.values())
-    if not problems and found and (words or piped):
+    if not problems and sources and (words or piped):
         chosen, problems = pick(words, known, piped, this_machine)
-    elif not found and words:
+    elif not sources and words:
         chosen, problems = make(words, this_machine)
     if not chosen and not problems:
         advice = "name some, such as gpu[001-128] or @local, or give an inventory with -i"

@@ -1,30 +1,37 @@
-"""What the sources find, and how it becomes one list of hosts."""
+"""The hosts that sources yield, and how they become one list."""
 
+import os
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 import msgspec
+from msgspec.structs import replace
 
 from nodevet.base.printable import brief
 from nodevet.base.problems import Problem
+from nodevet.inventory.errors import InventoryError
+from nodevet.inventory.settings import name_problem
 from nodevet.model import Host
 
 MAX_HOSTS = 100_000
-"""More than this is a slip of the keyboard, not a fleet."""
+"""More than this is a typo, not a fleet."""
 
 ALL = "all"
 """The group of every host. It is never listed on a host."""
 
+LOCAL = "@local"
+OVER_SSH = {"address", "port", "user", "key_file", "known_hosts"}
+
 
 class Setting(NamedTuple):
-    """One setting of a host, and the place that says it."""
+    """One setting of a host and its place."""
 
     value: Any
     where: object
 
 
 class HostEntry(msgspec.Struct, frozen=True):
-    """What one place says about one host."""
+    """The entry for one host at one place."""
 
     name: str
     where: object
@@ -37,8 +44,8 @@ class HostEntry(msgspec.Struct, frozen=True):
         return Host(name=self.name, local=self.local, groups=self.groups, **values)
 
 
-class Found(msgspec.Struct, frozen=True):
-    """What one source holds. `groups` has also those without a host."""
+class InventoryHosts(msgspec.Struct, frozen=True):
+    """The hosts of one source. `groups` includes those without a host."""
 
     entries: tuple[HostEntry, ...] = ()
     groups: frozenset[str] = frozenset()
@@ -46,7 +53,7 @@ class Found(msgspec.Struct, frozen=True):
 
 
 def merge(entries: Iterable[HostEntry]) -> tuple[dict[str, HostEntry], list[Problem]]:
-    """One entry per name, in order of first mention; what contradicts is a problem."""
+    """One entry per name, in order of first mention, and a problem for each contradiction."""
     merged: dict[str, HostEntry] = {}
     problems: list[Problem] = []
     for entry in entries:
@@ -65,40 +72,64 @@ def merge(entries: Iterable[HostEntry]) -> tuple[dict[str, HostEntry], list[Prob
     return merged, problems
 
 
-def _contradictions(one: HostEntry, other: HostEntry) -> Iterable[Problem]:
-    name = brief(one.name)
-    if one.local != other.local:
-        near, far = (one, other) if one.local else (other, one)
+def _contradictions(first: HostEntry, second: HostEntry) -> Iterable[Problem]:
+    name = brief(first.name)
+    if first.local != second.local:
+        near, far = (first, second) if first.local else (second, first)
         text = f"{name} is this machine, but {far.where} reaches it over SSH"
         yield Problem(near.where, "", text, "keep one of the two")
-    for key, setting in other.settings.items():
-        known = one.settings.get(key)
+    for key, setting in second.settings.items():
+        known = first.settings.get(key)
         if known is not None and known.value != setting.value:
-            says = f"{name} has {key} {brief(_say(setting.value))}"
-            but = f"{known.where} says {brief(_say(known.value))}"
-            yield Problem(setting.where, "", f"{says}, but {but}", "keep one of the two")
+            text = f"{name} has {key} {brief(value_text(setting.value))}, but {known.where} says "
+            text += brief(value_text(known.value))
+            yield Problem(setting.where, "", text, "keep one of the two")
 
 
 def same_machine(entries: Iterable[HostEntry]) -> list[Problem]:
-    """Hosts under two names at one address: one of them would be vetted twice, the other never.
+    """Hosts with two names at one address: one would be vetted twice, the other never.
 
-    With another root they are told apart: recorded nodes share a machine.
+    Hosts with different roots may share an address: recorded nodes share a machine.
     """
-    seen: dict[tuple[Any, ...], HostEntry] = {}
+    machines: dict[tuple[Any, ...], HostEntry] = {}
     problems = []
     for entry in entries:
-        said = {key: setting.value for key, setting in entry.settings.items()}
+        values = {key: setting.value for key, setting in entry.settings.items()}
         machine = (
-            (None, None) if entry.local else (said.get("address", entry.name), said.get("port"))
+            (None, None) if entry.local else (values.get("address", entry.name), values.get("port"))
         )
-        known = seen.setdefault((*machine, said.get("root")), entry)
+        known = machines.setdefault((*machine, values.get("root")), entry)
         if known is not entry:
             text = f"{brief(entry.name)} is reached at the same address as {brief(known.name)}"
-            where = entry.settings["address"].where if "address" in said else entry.where
+            where = entry.settings["address"].where if "address" in values else entry.where
             advice = "give each its own address or port, or keep one"
             problems.append(Problem(where, "", text, advice))
     return problems
 
 
-def _say(value: Any) -> str:
+def value_text(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def hostname() -> str:
+    """The kernel's hostname, as of gethostname(2)."""
+    return os.uname().nodename
+
+
+def this_machine() -> HostEntry:
+    """This machine by its own hostname. Raises InventoryError if the hostname is not usable."""
+    name = hostname()
+    problem = name_problem(name)
+    if problem:
+        text = f"this machine's hostname is {brief(name) or 'empty'}: {problem}"
+        raise InventoryError([Problem(LOCAL, "", text, "set it with hostnamectl")])
+    return HostEntry(name, LOCAL, local=True)
+
+
+def with_settings(hosts: Mapping[str, HostEntry], machine: HostEntry) -> HostEntry:
+    """This machine with an inventory's settings for its name: groups, root, python, sudo, ..."""
+    entry = hosts.get(machine.name)
+    if entry is None:
+        return machine
+    settings = {key: setting for key, setting in entry.settings.items() if key not in OVER_SSH}
+    return replace(entry, settings=settings, local=True)

@@ -1,7 +1,6 @@
 """Nodesets in ClusterShell's notation: `gpu[001-128]`, `a,b`, `gpu[1-8]!gpu3`, `@group`.
 
-They are counted before they are expanded, so that `n[1-999999999]` costs
-nothing. Pure.
+They are counted before they are expanded, so that `n[1-999999999]` costs nothing. Pure.
 """
 
 import re
@@ -29,7 +28,7 @@ class NodesetError(ValueError):
 
 
 class Term(NamedTuple):
-    """One operand of a nodeset and how it joins what stands left of it."""
+    """One operand of a nodeset, and its operator with the operands to its left."""
 
     operator: str  # "," union, "!" difference, "&" intersection, "^" either but not both
     text: str
@@ -73,19 +72,19 @@ def expand(text: str, limit: int = MAX_HOSTS) -> list[str]:
 def expand_term(text: str, limit: int = MAX_HOSTS) -> list[str]:
     """The names of one operand: `gpu[001-128]-ib[0-1]`."""
     if "[" not in text and "]" not in text:
-        return [_checked(text)]
+        return [_valid_name(text)]
     choices: list[list[str] | _Numbers] = []
     end = 0
-    for found in BRACKETS.finditer(text):
-        choices.append([_plain(text[end : found.start()], end + 1)])
-        choices.append(_Numbers.parse(found[1], found.start(1) + 1))
-        end = found.end()
+    for match in BRACKETS.finditer(text):
+        choices.append([_plain(text[end : match.start()], end + 1)])
+        choices.append(_Numbers.parse(match[1], match.start(1) + 1))
+        end = match.end()
     choices.append([_plain(text[end:], end + 1)])
     if prod(len(choice) for choice in choices) > limit:
         raise NodesetError(f"{brief(text)} stands for more than {limit:,} hosts")
     names = ["".join(parts) for parts in product(*choices)]
     for name in (min(names, key=len), max(names, key=len)):
-        _checked(name)
+        _valid_name(name)
     return names
 
 
@@ -96,7 +95,7 @@ def _plain(text: str, column: int) -> str:
     return text
 
 
-def _checked(name: str) -> str:
+def _valid_name(name: str) -> str:
     problem = name_problem(name)
     if problem:
         raise NodesetError(f"{brief(name)}: {problem}" if name else problem)
@@ -104,7 +103,7 @@ def _checked(name: str) -> str:
 
 
 class _Numbers:
-    """What stands between brackets: `001-128`, `1,3,5-9/2`. Counted, not yet expanded."""
+    """The text between brackets: `001-128`, `1,3,5-9/2`. Counted, not yet expanded."""
 
     def __init__(self, ranges: list[tuple[range, int]]) -> None:
         self.ranges = ranges
@@ -121,10 +120,10 @@ class _Numbers:
     def parse(cls, text: str, column: int) -> "_Numbers":
         ranges = []
         for part in text.split(","):
-            found = RANGE.fullmatch(part)
-            if found is None:
+            match = RANGE.fullmatch(part)
+            if match is None:
                 raise NodesetError(f"not a range of numbers: {brief(part) or 'nothing'}", column)
-            first, last, step = found[1], found[2] or found[1], found[3] or "1"
+            first, last, step = match[1], match[2] or match[1], match[3] or "1"
             if max(len(first), len(last), len(step)) > MAX_DIGITS:
                 raise NodesetError("a number with too many digits", column)
             padded = max(first, last, key=lambda digits: digits.startswith("0") and len(digits))

@@ -1,4 +1,4 @@
-"""Running a program that says what hosts there are: bounded in time and size, without input."""
+"""Run an inventory program, bounded in time and size, without input."""
 
 import os
 import signal
@@ -7,17 +7,16 @@ from collections.abc import Sequence
 from contextlib import suppress
 
 from nodevet.base.durations import elapsed
-from nodevet.base.printable import brief, last_line
-from nodevet.base.problems import Problem
+from nodevet.base.printable import last_line
 from nodevet.inventory.documents import MAX_BYTES
-from nodevet.inventory.errors import InventoryError
+from nodevet.inventory.errors import inventory_error
 
 DEADLINE = 60.0
-"""Seconds. A cloud's interface may be slow; a hung one must not hang the sweep."""
+"""Seconds. A cloud's API may be slow, but a hung one must not hang the sweep."""
 
 
 def output(command: Sequence[str], name: str) -> bytes:
-    """What the program prints. Raises InventoryError when it fails; `name` says whose it is."""
+    """The program's standard output. Raises InventoryError if it fails. `name`: for messages."""
     try:
         process = subprocess.Popen(
             command,
@@ -28,27 +27,27 @@ def output(command: Sequence[str], name: str) -> bytes:
         )
     except OSError as error:
         text = f"cannot be run: {error.strerror}"
-        raise InventoryError([Problem(brief(name), "", text)]) from None
+        raise inventory_error(name, text) from None
     with process:
         try:
-            printed, complaint = process.communicate(timeout=DEADLINE)
+            stdout, stderr = process.communicate(timeout=DEADLINE)
         except BaseException as error:
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
             if not isinstance(error, subprocess.TimeoutExpired):
                 raise
             text = f"did not end within {elapsed(DEADLINE)}"
-            advice = "find out what it waits for by running it alone"
-            raise InventoryError([Problem(brief(name), "", text, advice)]) from None
+            advice = "run it alone to find out what it waits for"
+            raise inventory_error(name, text, advice) from None
     if process.returncode != 0:
         text = f"ended with {_ending(process.returncode)}"
-        last = last_line(complaint)
-        said = f"it said: {last}" if last else "it said nothing"
-        raise InventoryError([Problem(brief(name), "", text, said)])
-    if len(printed) > 4 * MAX_BYTES:
+        last = last_line(stderr)
+        advice_text = f"its last line: {last}" if last else "it printed no error"
+        raise inventory_error(name, text, advice_text)
+    if len(stdout) > 4 * MAX_BYTES:
         text = f"printed more than {4 * MAX_BYTES // 2**20} MiB"
-        raise InventoryError([Problem(brief(name), "", text)])
-    return printed
+        raise inventory_error(name, text)
+    return stdout
 
 
 def _ending(code: int) -> str:

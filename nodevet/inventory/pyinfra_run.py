@@ -1,7 +1,7 @@
-"""Runs a pyinfra inventory and the group data next to it, and prints what they define as JSON.
+"""Run a pyinfra inventory and the group data beside it, and print their definitions as JSON.
 
-A program of its own, given the inventory's path and folders of modules: an inventory is Python that
-may print, exit, change folder or import anything, so it does not run inside nodevet.
+A program of its own; its arguments are the inventory's path and folders of modules. An inventory is
+Python that may print, exit, change folder or import anything, so it does not run inside nodevet.
 Its prints go to standard error. Standard library only.
 """
 
@@ -17,21 +17,21 @@ MAX_DEPTH = 6
 
 
 class FailedError(Exception):
-    """A user's file cannot be used: file, line, column, what is wrong."""
+    """A user's file cannot be used: file, line, column, message."""
 
 
 def main(file: str, *modules: str) -> None:
     answer = os.fdopen(os.dup(1), "w", encoding="ascii")
     os.dup2(2, 1)
-    here = Path.cwd()
+    current = Path.cwd()
     sys.path += modules
-    folders = dict.fromkeys([here / "group_data", Path(file).resolve().parent / "group_data"])
+    folders = dict.fromkeys([current / "group_data", Path(file).resolve().parent / "group_data"])
     result: dict[str, Any]
     try:
         names = execute(file)
         result = {
             "inventory": {name: tagged(item) for name, item in names.items() if name[:1] != "_"},
-            "group_data": [data for folder in folders for data in group_data(folder)],
+            "group_data": [data for data_folder in folders for data in group_data(data_folder)],
         }
     except FailedError as failure:
         result = {"failed": failure.args}
@@ -40,7 +40,7 @@ def main(file: str, *modules: str) -> None:
 
 
 def execute(file: str) -> dict[str, Any]:
-    """The names that a Python file defines, in its order. Raises FailedError."""
+    """The names that a Python file defines, in order of definition. Raises FailedError."""
     names: dict[str, Any] = {"__file__": file}
     try:
         source = Path(file).read_text(encoding="utf-8-sig")
@@ -49,8 +49,8 @@ def execute(file: str) -> dict[str, Any]:
         place = error.filename or file, error.lineno or 1, error.offset or 1
         raise FailedError(*place, f"not Python: {error.msg}") from None
     except BaseException as error:
-        said = str(error)
-        text = f"{type(error).__name__}: {said}" if said else type(error).__name__
+        message = str(error)
+        text = f"{type(error).__name__}: {message}" if message else type(error).__name__
         raise FailedError(file, raised_at(error, file), 1, text) from None
     return names
 
@@ -65,23 +65,23 @@ def raised_at(error: BaseException, file: str) -> int:
     return lines[-1] if lines else 1
 
 
-def group_data(folder: Path) -> list[tuple[str, str, Any]]:
+def group_data(data_folder: Path) -> list[tuple[str, str, Any]]:
     """Group, file and data of each group data file in a folder, in the order of their names."""
-    found = []
-    for path in sorted(folder.glob("*.py")):
+    data_files = []
+    for path in sorted(data_folder.glob("*.py")):
         names = execute(str(path))
-        kept = names.get("__all__") or set(names) - imported(path)
+        exported = names.get("__all__") or set(names) - imported(path)
         data = {
             name: tagged(item)
             for name, item in names.items()
-            if name in kept and not name.startswith("__")
+            if name in exported and not name.startswith("__")
         }
-        found.append((path.stem, str(path), data))
-    return found
+        data_files.append((path.stem, str(path), data))
+    return data_files
 
 
 def imported(path: Path) -> set[str]:
-    """The names that `import` statements bind: they are no data."""
+    """The names that `import` statements bind, which are not data."""
     names = set()
     for node in ast.parse(path.read_text(encoding="utf-8-sig")).body:
         if isinstance(node, (ast.Import, ast.ImportFrom)):
@@ -91,7 +91,7 @@ def imported(path: Path) -> set[str]:
 
 
 def tagged(item: Any, depth: int = 0) -> Any:
-    """A value as JSON in which lists, tuples and dicts stay apart, and what is none is named."""
+    """A value as JSON that tells lists, tuples and dicts apart, and names the type of others."""
     if item is None or type(item) in (str, int, float, bool):
         return item
     if isinstance(item, str):

@@ -1,8 +1,8 @@
-"""What an inventory may say about reaching a host, and what is refused.
+"""Validate an inventory's settings for reaching a host.
 
-Every value here ends up on a command line or in an SSH session, so what is not
-plainly a name, a path or a number is refused: a leading dash would be read as
-an option, white space and control characters as something else again.
+Every value ends up on a command line or in an SSH session, so values that are not plain names,
+paths or numbers are refused: a leading dash would be read as an option, white space and control
+characters as something else again.
 """
 
 import re
@@ -18,7 +18,7 @@ LONGEST_PATH = 4096
 
 
 def is_address6(text: str) -> bool:
-    """Whether it is an IPv6 address, with or without a scope (`fe80::1%eth0`)."""
+    """Whether a text is an IPv6 address, with or without a scope (`fe80::1%eth0`)."""
     from ipaddress import AddressValueError, IPv6Address
 
     address, percent, scope = text.partition("%")
@@ -30,7 +30,7 @@ def is_address6(text: str) -> bool:
 
 
 def name_problem(name: str) -> str:
-    """Why this cannot be a host's name; empty if it can."""
+    """Why this cannot be a host's name, or ""."""
     if NAME.fullmatch(name) or (":" in name and is_address6(name)):
         return ""
     if not name:
@@ -69,11 +69,11 @@ def _address(value: Any) -> str:
     return str(value)
 
 
-def _matching(pattern: re.Pattern[str], what: str) -> Callable[[Any], str]:
+def _matching(pattern: re.Pattern[str], kind: str) -> Callable[[Any], str]:
     def validate(value: Any) -> str:
         if pattern.fullmatch(_text(value)):
             return str(value)
-        raise ValueError(f"must be {what}")
+        raise ValueError(f"must be {kind}")
 
     return validate
 
@@ -123,12 +123,12 @@ SETTINGS: Mapping[str, Callable[[Any], Any]] = {  # how to reach a host
 
 
 def validate(values: Mapping[str, Any]) -> tuple[dict[str, Any], list[tuple[str, str]]]:
-    """The settings that are said, and the problems as (setting, text). None says nothing."""
+    """The settings that are not None, and the problems as (setting, text)."""
     settings: dict[str, Any] = {}
     problems: list[tuple[str, str]] = []
     for name, value in values.items():
         if name not in SETTINGS:
-            problems.append((name, "is no setting of a host"))
+            problems.append((name, "is not a setting of a host"))
         elif value is not None:
             try:
                 settings[name] = SETTINGS[name](value)

@@ -10,7 +10,7 @@ BRACKETED = re.compile(r"\[([^\[\]]*:[^\[\]]*)\](?::(.*))?")
 
 
 def is_single(term: str) -> bool:
-    """Whether it says more than a name: a user, a port, or an IPv6 address."""
+    """Whether a term has more than a name: a user, a port, or an IPv6 address."""
     return "@" in term or ":" in term
 
 
@@ -24,12 +24,12 @@ def single(term: str) -> HostEntry:
     problem = name_problem(name)
     if problem:
         raise NodesetError(problem, len(user) + len(at) + 1)
-    said: dict[str, object] = {"user": user} if at else {}
+    values: dict[str, object] = {"user": user} if at else {}
     if port is not None:
         if not (port.isascii() and port.isdigit() and len(port) <= 5):
             raise NodesetError("a port is a number", len(term) - len(port) + 1)
-        said["port"] = int(port)
-    settings, problems = validate(said)
+        values["port"] = int(port)
+    settings, problems = validate(values)
     if problems:
         raise NodesetError("{}: {}".format(*problems[0]))
     return HostEntry(
@@ -40,8 +40,8 @@ def single(term: str) -> HostEntry:
 def _host_and_port(text: str) -> tuple[str, str | None]:
     if is_address6(text):
         return text, None
-    bracketed = BRACKETED.fullmatch(text)
-    if bracketed:
-        return bracketed[1], bracketed[2]
+    match = BRACKETED.fullmatch(text)
+    if match:
+        return match[1], match[2]
     name, colon, port = text.partition(":")
     return name, port if colon else None

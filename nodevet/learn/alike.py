@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from nodevet.baseline.choose import Unknown, seen_gpus
+from nodevet.baseline.choose import CannotTell, detected_gpus
 from nodevet.checking.facts import facts_of
 from nodevet.evidence.document import Evidence
 
@@ -30,8 +30,8 @@ def alike(nodes: Mapping[str, Evidence]) -> tuple[Alike, ...]:
 
 def _kind(evidence: Evidence) -> tuple[tuple[str, ...], str]:
     facts = facts_of(evidence)
-    gpus = seen_gpus(evidence)
-    seen = () if isinstance(gpus, Unknown) else gpus
+    gpus = detected_gpus(evidence)
+    seen = () if isinstance(gpus, CannotTell) else gpus
     ids = sorted({f"{gpu.device} {gpu.subsystem or ''}" for gpu in seen})
     machine = facts.machine or ""
     names = sorted({gpu.name or gpu.device or "GPU" for gpu in seen})

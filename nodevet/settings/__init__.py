@@ -6,10 +6,9 @@ from pathlib import Path
 import msgspec
 
 from nodevet.base.files import open_regular
-from nodevet.base.problems import Place, Problem, listed
+from nodevet.base.problems import Place, Problem, problems_text
 from nodevet.base.trust import distrust
-from nodevet.document.complaint import Complaint
-from nodevet.document.tree import dotted
+from nodevet.document.tree import Complaint, dotted
 from nodevet.document.typed import MisfitError, typed
 from nodevet.settings.model import Settings
 from nodevet.settings.toml import TomlError, tree
@@ -24,7 +23,7 @@ class SettingsError(Exception):
 
     def __init__(self, problems: tuple[Problem, ...]) -> None:
         self.problems = problems
-        super().__init__(listed(problems))
+        super().__init__(problems_text(problems))
 
 
 class SiteSettings(msgspec.Struct, frozen=True, kw_only=True):

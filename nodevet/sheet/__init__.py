@@ -1,19 +1,20 @@
 """The report model (`model`) and its renderers: a terminal, Markdown, a page, JSON.
 
-They lay out blocks and know no feature. Each is imported when it is asked for.
+They lay out blocks and know no feature. A renderer is imported when it is first used.
 """
 
 from collections.abc import Callable
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from nodevet.sheet.model import Sheet
 
 ENDINGS = {"table": ".txt", "json": ".json", "markdown": ".md", "html": ".html"}
-"""Every format, and how the name of its file ends."""
+"""Every format, and the ending of its files' names."""
 FORMATS = tuple(ENDINGS)
 RENDERERS = {"table": "terminal", "json": "json", "markdown": "markdown", "html": "page"}
-"""The module here of each format."""
+"""The module of each format in this package."""
 
 
 def render(
@@ -30,14 +31,8 @@ def render(
         from nodevet.sheet.json import indented
 
         return indented(document)
-    if form == "markdown":
-        from nodevet.sheet import markdown
+    if form == "table":
+        from nodevet.sheet import terminal
 
-        return markdown.render(sheet())
-    if form == "html":
-        from nodevet.sheet import page
-
-        return page.render(sheet())
-    from nodevet.sheet import terminal
-
-    return terminal.render(sheet(), colour=colour, width=width)
+        return terminal.render(sheet(), colour=colour, width=width)
+    return str(import_module(f"nodevet.sheet.{RENDERERS[form]}").render(sheet()))

@@ -1,6 +1,6 @@
-"""A chart as an SVG of one size: the places of its lines, bands and ticks. Pure."""
+"""Lay a chart out as an SVG of one size: its lines, bands and ticks. Pure."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from msgspec.structs import replace
@@ -8,24 +8,24 @@ from msgspec.structs import replace
 from nodevet.sheet.model import ChartBlock, ChartLine, ChartPoint
 
 WIDTH, HEIGHT = 860, 240
-LEFT, RIGHT, TOP, BOTTOM = 70, 18, 12, 34  # of the plot, within; BOTTOM without a title of the axis
-AXIS = 18  # more below for it
-COLOURS = 8  # then they begin again
-HIGHEST = 1e30  # of a number that is drawn
+LEFT, RIGHT, TOP, BOTTOM = 70, 18, 12, 34  # margins of the plot
+AXIS = 18  # more margin at the bottom if the axis has a title
+COLOURS = 8  # of lines; the ninth line has the first colour again
+HIGHEST = 1e30  # number that is drawn
 MOST_TICKS = 8
 LEVELS = 4
-TONES = {"fail": 1, "unknown": 4, "ok": 2}  # colours that mean something
+TONES = {"fail": 1, "unknown": 4, "ok": 2}  # colours with a meaning
 
 
 class ChartMark(NamedTuple):
-    """A place on an axis, and what is there."""
+    """A place on an axis, and its label."""
 
     at: float
     label: str
 
 
 class ChartDot(NamedTuple):
-    """A measurement; `tone` is its colour if it has one of its own."""
+    """A measurement; `tone`: a colour of its own, or ""."""
 
     x: float
     y: float
@@ -33,7 +33,7 @@ class ChartDot(NamedTuple):
 
 
 class DrawnLine(NamedTuple):
-    """One line with its colour's number. `band`: from the least to the most, if there is one."""
+    """One line with its colour's number. `band`: the outline from least to most, or ""."""
 
     name: str
     colour: int
@@ -44,7 +44,7 @@ class DrawnLine(NamedTuple):
 
 
 class Hover(NamedTuple):
-    """A run, and what every line was then."""
+    """A run, and the values of every line in it."""
 
     x: float
     width: float
@@ -52,7 +52,7 @@ class Hover(NamedTuple):
 
 
 class DrawnChart(NamedTuple):
-    """All that the template draws, in the SVG's own units."""
+    """Everything that the template draws, in the SVG's units."""
 
     title: str
     about: str
@@ -67,7 +67,7 @@ class DrawnChart(NamedTuple):
 
 
 class Plane(NamedTuple):
-    """Where values of a chart are in its SVG."""
+    """Maps values of a chart to places in its SVG."""
 
     first: float
     last: float
@@ -85,7 +85,7 @@ class Plane(NamedTuple):
 
 
 def drawable(chart: ChartBlock) -> ChartBlock:
-    """The chart without numbers that no scale has: one node's nonsense costs no page."""
+    """The chart without numbers that no scale can show: one node's nonsense may not cost a page."""
     lines = tuple(
         replace(line, points=tuple(map(_drawable_point, line.points))) for line in chart.lines
     )
@@ -100,22 +100,22 @@ def _drawable_point(point: ChartPoint) -> ChartPoint:
     return point._replace(least=None, value=None, most=None)
 
 
-def drawn(whole: ChartBlock) -> DrawnChart:
-    """The lines of a chart, on one scale."""
-    chart = drawable(whole)
+def draw(chart_block: ChartBlock) -> DrawnChart:
+    """The chart with its lines on one scale."""
+    chart = drawable(chart_block)
     points = chart.lines[0].points if chart.lines else ()
     places = [place_of(point, number) for number, point in enumerate(points)]
     plane = Plane(min(places, default=0.0), max(places, default=0.0), *_scale(chart))
     unit = f" {chart.unit}" if chart.unit else ""
     lines = [_line(line, place, plane, unit) for place, line in enumerate(chart.lines)]
-    told = ", ".join(f"{line.name} {line.last}".strip() for line in lines if line.last)
+    values = ", ".join(f"{line.name} {line.last}".strip() for line in lines if line.last)
     return DrawnChart(
         title=chart.title,
-        about=f"{chart.title}; at the end: {told}",
+        about=f"{chart.title}; at the end: {values}",
         height=HEIGHT + (AXIS if chart.axis else 0),
         axis=chart.axis,
         lines=lines,
-        levels=_levels(plane, unit, whole=chart.whole),
+        levels=_levels(plane, unit, integers=chart.whole),
         ticks=_ticks(points, plane),
         marks=[ChartMark(plane.across(at), label) for at, label in chart.marks],
         hovers=_hovers(chart.lines, plane, unit),
@@ -124,12 +124,12 @@ def drawn(whole: ChartBlock) -> DrawnChart:
 
 
 def place_of(point: ChartPoint, number: int) -> float:
-    """Its own place on the axis, or its number."""
+    """The point's own place on the axis, or its number."""
     return float(number) if point.at is None else point.at
 
 
 def _scale(chart: ChartBlock) -> tuple[float, float]:
-    known = [value for line in chart.lines for point in line.points for value in _known(point)]
+    known = known_values(chart)
     low, high = min(known, default=0.0), max(known, default=1.0)
     if chart.top is not None:
         return 0.0, chart.top
@@ -139,8 +139,10 @@ def _scale(chart: ChartBlock) -> tuple[float, float]:
     return (0.0 if 0 <= low < high / 2 else low - room), high + room
 
 
-def _known(point: ChartPoint) -> Iterator[float]:
-    yield from (v for v in (point.least, point.value, point.most) if v is not None)
+def known_values(chart: ChartBlock) -> list[float]:
+    """Every number of a chart: least, value and most of each point."""
+    points = (point for line in chart.lines for point in line.points)
+    return [v for p in points for v in (p.least, p.value, p.most) if v is not None]
 
 
 def _line(line: ChartLine, place: int, plane: Plane, unit: str) -> DrawnLine:
@@ -162,7 +164,7 @@ def _line(line: ChartLine, place: int, plane: Plane, unit: str) -> DrawnLine:
     return DrawnLine(
         name=line.name,
         colour=TONES.get(line.tone, place % COLOURS),
-        runs=[" ".join(some) for some in stretches if len(some) > 1],
+        runs=[" ".join(stretch) for stretch in stretches if len(stretch) > 1],
         dots=dots,
         band=" ".join([*upper, *reversed(lower)]) if len(upper) > 1 else "",
         last="" if last is None else number_of(last) + unit,
@@ -170,7 +172,7 @@ def _line(line: ChartLine, place: int, plane: Plane, unit: str) -> DrawnLine:
 
 
 def number_of(value: float) -> str:
-    """As people read it: `31`, `0.42`, `700,000`.
+    """A number as people read it: `31`, `0.42`, `700,000`.
 
     >>> number_of(700000.0), number_of(0.4216), number_of(31.5)
     ('700,000', '0.422', '31.5')
@@ -180,10 +182,10 @@ def number_of(value: float) -> str:
     return f"{value:,.1f}" if abs(value) >= 10 else f"{value:.3g}"
 
 
-def _levels(plane: Plane, unit: str, *, whole: bool) -> list[ChartMark]:
+def _levels(plane: Plane, unit: str, *, integers: bool) -> list[ChartMark]:
     low, high = plane.low, plane.high
     values = [low + (high - low) * place / LEVELS for place in range(LEVELS + 1)]
-    if whole:
+    if integers:
         step = max(1, round(high / LEVELS))
         values = [float(value) for value in range(0, int(high) + 1, step)]
     return [ChartMark(plane.up(value), number_of(_rounded(value, high)) + unit) for value in values]
@@ -194,30 +196,30 @@ def _rounded(value: float, high: float) -> float:
 
 
 def _ticks(points: Sequence[ChartPoint], plane: Plane) -> list[ChartMark]:
-    every = max(1, -(-len(points) // MOST_TICKS))
+    step = max(1, -(-len(points) // MOST_TICKS))
     return [
         ChartMark(plane.across(place_of(point, number)), point.label)
         for number, point in enumerate(points)
-        if number % every == 0
+        if number % step == 0
     ]
 
 
 def _hovers(lines: Sequence[ChartLine], plane: Plane, unit: str) -> list[Hover]:
     points = lines[0].points if lines else ()
     width = (WIDTH - LEFT - RIGHT) / max(1, len(points) - 1)
-    found = []
+    hovers = []
     for number, first in enumerate(points):
-        told = [first.label]
+        texts = [first.label]
         for line in lines:
             point = line.points[number]
             if point.text:
-                told.append(point.text)
+                texts.append(point.text)
             elif point.value is not None:
-                told.append(f"{line.name} {number_of(point.value)}{unit}{_range(point, unit)}")
+                texts.append(f"{line.name} {number_of(point.value)}{unit}{_range(point, unit)}")
         x = max(float(LEFT), plane.across(place_of(first, number)) - width / 2)
         most = min(width, WIDTH - RIGHT - x)
-        found.append(Hover(round(x, 1), round(most, 1), "\n".join(told)))
-    return found
+        hovers.append(Hover(round(x, 1), round(most, 1), "\n".join(texts)))
+    return hovers
 
 
 def _range(point: ChartPoint, unit: str) -> str:

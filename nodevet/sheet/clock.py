@@ -1,4 +1,4 @@
-"""Moments as the reader's own clock shows them. Pure: now is given."""
+"""Moments as the reader's clock shows them. Pure: now is an argument."""
 
 from datetime import datetime, tzinfo
 
@@ -30,7 +30,7 @@ class Clock(msgspec.Struct, frozen=True, kw_only=True):
         return f"{moment:%b} {moment.day:>2} {moment:%H:%M}"
 
     def ago(self, at: str) -> str:
-        """`2 d ago`; empty if the moment is not in the past."""
+        """`2 d ago`; "" if the moment is not in the past."""
         moment = self.local(at)
         seconds = (self.now - moment).total_seconds() if moment else -1.0
         return f"{coarse(seconds)} ago" if seconds >= 0 else ""

@@ -1,31 +1,30 @@
-"""A diff with remarks as a terminal shows it: in colour, and wrapped where it ends. Pure.
+"""A diff with remarks as a terminal shows it: in colour, and wrapped at its width. Pure.
 
-A line is what its beginning says: `# ` a heading, `## ` a remark, `+` and `-` what will be and what
-is, `$ ` a command. Nothing is cut; the rest of a line that is too long begins with `MORE`, which
-begins nothing else: text of a file cannot pass for a line of nodevet's.
+A line's beginning tells its kind: `# ` a heading, `## ` a remark, `-` and `+` the present and the
+future line, `$ ` a command. Nothing is cut; a line that is too long continues after `MORE`, with
+which no other line begins, so text of a file cannot pass for a line of nodevet.
 """
 
 from collections.abc import Iterator, Sequence
 
 from nodevet.base.printable import cells
-from nodevet.sheet.colours import BOLD, DIM, GREEN, RED, TONES, sgr
-from nodevet.sheet.text import MORE, NARROWEST, broken, wrap
+from nodevet.sheet.text import BOLD, DIM, GREEN, MORE, NARROWEST, RED, TONES, break_line, sgr, wrap
 
 Loud = Sequence[tuple[str, str]]
-"""Words of remarks that stand out, each with its tone."""
+"""Words to highlight in remarks, each with its tone."""
 
 
-def drawn(text: str, loud: Loud, *, colour: bool, width: int | None) -> Iterator[str]:
-    """The rows of printable lines."""
+def rows(text: str, loud: Loud, *, colour: bool, width: int | None) -> Iterator[str]:
+    """The rows of a text of printable lines."""
     for line in text.split("\n"):
         tint = _tint(line)
-        for row in _wrapped(line, width):
-            yield painted(row, loud, tint) if colour and row else row
+        for row in _wrap(line, width):
+            yield paint(row, loud, tint) if colour and row else row
 
 
-def _wrapped(line: str, width: int | None) -> Iterator[str]:
+def _wrap(line: str, width: int | None) -> Iterator[str]:
     if width is None or cells(line) <= width or not line.startswith("#"):
-        yield from broken(line, width)
+        yield from break_line(line, width)
         return
     mark, _, text = line.partition(" ")
     for row in wrap(text, max(NARROWEST, width - len(mark) - 1)):
@@ -40,12 +39,12 @@ def _tint(line: str) -> str:
     return {"+": GREEN, "-": RED}.get(line[:1], "")
 
 
-def painted(row: str, loud: Loud, tint: str = "") -> str:
-    """A row in its colour; words of a remark that stand out in theirs."""
+def paint(row: str, loud: Loud, tint: str = "") -> str:
+    """A row in its colour, with the first of the `loud` words in its own."""
     words = () if row.startswith(("+", "-", "$", MORE)) else loud
     for word, tone in words:
-        before, found, after = row.partition(word)
-        if found:
+        before, match, after = row.partition(word)
+        if match:
             return _sgr(before, tint) + _sgr(word, TONES[tone]) + _sgr(after, tint)
     return _sgr(row, tint)
 

@@ -1,5 +1,5 @@
-"""What can go wrong with a report."""
+"""Errors about reports."""
 
 
 class ReportError(Exception):
-    """An unknown format or option, or a unreadable saved run; the message is for the user."""
+    """An unknown format or option, or an unreadable saved run; the message is for the user."""

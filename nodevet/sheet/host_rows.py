@@ -1,4 +1,4 @@
-"""Rows about hosts under one another, for a terminal of so many columns or for a pipe. Pure."""
+"""Lay out rows about hosts for a terminal of some width or for a pipe. Pure."""
 
 from collections.abc import Iterator, Sequence
 
@@ -10,13 +10,13 @@ INDENT = "      "
 
 
 def table(rows: Sequence[HostRow], width: int | None = None, margin: str = "") -> Iterator[str]:
-    """Rows with their columns under one another. If one is too wide its note is below it, whole,
-    and its hosts are cut: why something is as it is counts for more than the last of many hosts."""
-    widths = [column(each) for each in zip(*(row.cells for row in rows), strict=True)]
+    """Rows with aligned columns. If a row is too wide, its note moves below it and its hosts are
+    cut: the reason counts for more than the last of many hosts."""
+    widths = [column(texts) for texts in zip(*(row.cells for row in rows), strict=True)]
     wheres = [" ".join(filter(None, (nodeset(row.hosts), row.subjects))) for row in rows]
     widest = column(wheres)
     for row, where in zip(rows, wheres, strict=True):
-        padded = [pad(cell, each) for cell, each in zip(row.cells, widths, strict=True) if each]
+        padded = [pad(cell, size) for cell, size in zip(row.cells, widths, strict=True) if size]
         lead = margin + GAP.join(padded)
         line = GAP.join([lead, pad(where, widest), row.note]).rstrip()
         if width is not None and cells(line) > width:
@@ -27,15 +27,14 @@ def table(rows: Sequence[HostRow], width: int | None = None, margin: str = "") -
         short = [*wrap(lead, width)] if cells(lead) + NARROWEST > width else [lead.rstrip()]
         yield from short[:-1]
         room = width - cells(short[-1]) - len(GAP)
-        yield f"{short[-1]}{GAP}{fitted(row.hosts, row.subjects, room)}"
+        yield f"{short[-1]}{GAP}{fit_hosts(row.hosts, row.subjects, room)}"
         yield from (
             INDENT + part for part in wrap(row.note, max(NARROWEST, width - len(INDENT))) if part
         )
 
 
-def fitted(hosts: Sequence[str], subjects: str, room: int) -> str:
-    """Hosts and subjects in so many columns: if need be the beginning of the hosts, and how many
-    they are."""
+def fit_hosts(hosts: Sequence[str], subjects: str, room: int) -> str:
+    """Hosts and subjects in `room` columns; if need be only the first hosts, and their number."""
     tail = f" {subjects}" if subjects else ""
     where = nodeset(hosts)
     if cells(where + tail) <= max(NARROWEST, room):

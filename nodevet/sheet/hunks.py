@@ -1,23 +1,23 @@
-"""The hunks of a unified diff, in a time that grows with its lines and not with their square."""
+"""The hunks of a unified diff, in time that is linear in its lines."""
 
 from collections.abc import Iterable, Iterator
 from difflib import SequenceMatcher
 from typing import NamedTuple
 
-Pair = tuple[list[str], list[str]]  # what answers one another: lines of one side, of the other
-SMALL = 64  # lines of a pair that are compared each with each
+Pair = tuple[list[str], list[str]]  # corresponding lines: of the old side, of the new one
+SMALL = 64  # lines of a pair that difflib compares
 
 
 class _Piece(NamedTuple):
-    """Lines that are alike, or those of one side in place of those of the other."""
+    """Lines that are alike, or old lines and the new ones in their place."""
 
     alike: bool
-    one: list[str]
-    other: list[str]
+    old: list[str]
+    new: list[str]
 
 
 def hunks(pairs: Iterable[Pair], context: int, start: tuple[int, int] = (0, 0)) -> Iterator[str]:
-    """`@@` lines and what is below them. `start`: lines before the first, on either side."""
+    """The lines of all hunks. `start`: the number of lines before the first pair, on each side."""
     before, after = start
     body: list[str] = []
     sizes = [0, 0]
@@ -29,7 +29,7 @@ def hunks(pairs: Iterable[Pair], context: int, start: tuple[int, int] = (0, 0)) 
 
     for piece in _merged(pairs):
         if piece.alike:
-            quiet += piece.one
+            quiet += piece.old
             continue
         if body and len(quiet) > 2 * context:
             body += [f" {line}" for line in quiet[:context]]
@@ -43,10 +43,10 @@ def hunks(pairs: Iterable[Pair], context: int, start: tuple[int, int] = (0, 0)) 
             skipped = max(0, len(quiet) - context)
             before, after, quiet = before + skipped, after + skipped, quiet[skipped:]
         body += [f" {line}" for line in quiet]
-        body += [f"-{line}" for line in piece.one]
-        body += [f"+{line}" for line in piece.other]
-        sizes[0] += len(quiet) + len(piece.one)
-        sizes[1] += len(quiet) + len(piece.other)
+        body += [f"-{line}" for line in piece.old]
+        body += [f"+{line}" for line in piece.new]
+        sizes[0] += len(quiet) + len(piece.old)
+        sizes[1] += len(quiet) + len(piece.new)
         quiet = []
     if body:
         tail = quiet[:context]
@@ -57,60 +57,60 @@ def hunks(pairs: Iterable[Pair], context: int, start: tuple[int, int] = (0, 0)) 
 
 
 def _span(before: int, size: int) -> str:
-    """A range of lines as diff(1) has it."""
+    """A range of lines as diff(1) writes it."""
     if size == 1:
         return f"{before + 1}"
     return f"{before + 1 if size else before},{size}"
 
 
 def _merged(pairs: Iterable[Pair]) -> Iterator[_Piece]:
-    """The pieces of all pairs, those of a kind that follow one another as one."""
+    """The pieces of all pairs; successive pieces of a kind are merged."""
     last: _Piece | None = None
     for pair in pairs:
         for piece in _pieces(*pair):
             if last and last.alike == piece.alike:
-                last.one.extend(piece.one)
-                last.other.extend(piece.other)
+                last.old.extend(piece.old)
+                last.new.extend(piece.new)
                 continue
             if last:
                 yield last
-            last = _Piece(piece.alike, list(piece.one), list(piece.other))
+            last = _Piece(piece.alike, list(piece.old), list(piece.new))
     if last:
         yield last
 
 
-def _pieces(one: list[str], other: list[str]) -> Iterator[_Piece]:
-    if one == other:
-        if one:
-            yield _Piece(True, one, other)
-    elif len(one) + len(other) <= SMALL:
-        for tag, low, high, start, end in SequenceMatcher(None, one, other, False).get_opcodes():
-            yield _Piece(tag == "equal", one[low:high], other[start:end])
+def _pieces(old: list[str], new: list[str]) -> Iterator[_Piece]:
+    if old == new:
+        if old:
+            yield _Piece(True, old, new)
+    elif len(old) + len(new) <= SMALL:
+        for tag, low, high, start, end in SequenceMatcher(None, old, new, False).get_opcodes():
+            yield _Piece(tag == "equal", old[low:high], new[start:end])
     else:
-        head = _shared(one, other)
-        tail = _shared(one[head:][::-1], other[head:][::-1])
-        ends = len(one) - tail, len(other) - tail
+        head = _shared(old, new)
+        tail = _shared(old[head:][::-1], new[head:][::-1])
+        ends = len(old) - tail, len(new) - tail
         for piece in (
-            _Piece(True, one[:head], other[:head]),
-            _Piece(False, one[head : ends[0]], other[head : ends[1]]),
-            _Piece(True, one[ends[0] :], other[ends[1] :]),
+            _Piece(True, old[:head], new[:head]),
+            _Piece(False, old[head : ends[0]], new[head : ends[1]]),
+            _Piece(True, old[ends[0] :], new[ends[1] :]),
         ):
-            if piece.one or piece.other:
+            if piece.old or piece.new:
                 yield piece
 
 
-def _shared(one: list[str], other: list[str]) -> int:
-    """How many lines both begin with."""
-    ends = zip(one, other, strict=False)
-    return next((place for place, (a, b) in enumerate(ends) if a != b), min(len(one), len(other)))
+def _shared(old: list[str], new: list[str]) -> int:
+    """The number of lines that both begin with."""
+    ends = zip(old, new, strict=False)
+    return next((place for place, (a, b) in enumerate(ends) if a != b), min(len(old), len(new)))
 
 
-def labelled(parts: Iterable[tuple[str, list[Pair]]], context: int) -> Iterator[str]:
-    """The hunks of (label, pairs of lines that answer one another), one document each side, each
-    hunk with its label behind the `@@`."""
+def labelled_hunks(parts: Iterable[tuple[str, list[Pair]]], context: int) -> Iterator[str]:
+    """The hunks of (label, pairs of corresponding lines), as one document on each side; each hunk
+    has its label behind the `@@`."""
     before = after = 0
     for label, pairs in parts:
         for line in hunks(pairs, context, (before, after)):
             yield f"{line} {label}" if line.startswith("@@") else line
-        before += sum(len(one) for one, _ in pairs)
-        after += sum(len(other) for _, other in pairs)
+        before += sum(len(old) for old, _ in pairs)
+        after += sum(len(new) for _, new in pairs)

@@ -17,8 +17,8 @@ def indented(document: Any) -> str:
 def encode(value: Any) -> str:
     """Compact JSON that is safe to print.
 
-    What cannot be seen is escaped as JSON does it, and reads back as it was;
-    but for lone surrogates, which UTF-8 cannot hold: they become visible escapes.
+    Invisible characters are escaped as in JSON and decode to themselves, except lone surrogates,
+    which UTF-8 cannot hold: they become visible escapes.
     """
     try:
         encoded = msgspec.json.encode(value)
@@ -28,8 +28,8 @@ def encode(value: Any) -> str:
     return text if text.isprintable() else _SPECIAL.sub(_escaped, text)
 
 
-def _escaped(found: re.Match[str]) -> str:
-    character = found[0]
+def _escaped(match: re.Match[str]) -> str:
+    character = match[0]
     return character if character.isprintable() else json.dumps(character)[1:-1]
 
 

@@ -1,4 +1,4 @@
-"""JUnit XML: one testsuite per host, in little room. Pure."""
+"""JUnit XML: one testsuite per host, compressed in memory. Pure."""
 
 # mypy: allow-untyped-calls
 
@@ -15,12 +15,12 @@ COUNTED = ("tests", "failures", "errors", "skipped")
 
 
 def page(title: str, suites: Iterable[tuple[TestSuite, float]], seconds: float) -> Iterator[str]:
-    """The document, of suites and how long each took."""
+    """The document of suites, each with its duration in seconds."""
     counts: Counter[str] = Counter()
     body = PackedText()
-    for suite, taken in suites:
-        suite.update_statistics()  # which sets its time, from the cases
-        suite.time = taken
+    for suite, duration in suites:
+        suite.update_statistics()  # this sets its time, from the cases
+        suite.time = duration
         counts.update({kind: getattr(suite, kind) for kind in COUNTED})
         body.add(suite.tostring().decode())
     xml = JUnitXml(title)

@@ -1,8 +1,8 @@
 """A sheet as Markdown, for a GitHub comment or a ticket. Pure.
 
-Text that others may have written stands in code spans and fenced blocks alone, where neither
-markup nor HTML nor an @mention is live. GitHub takes 65,536 characters: what is beyond that is left
-out, details first, and counted.
+Text that others may have written appears only in code spans and fenced blocks, where neither markup
+nor HTML nor an @mention is live. GitHub takes 65,536 characters: the rest is left out, details
+first, and counted.
 """
 
 import re
@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import singledispatch
 from itertools import accumulate
 
-from nodevet.base.printable import brief
+from nodevet.base.printable import brief, plain
 from nodevet.sheet import excerpts
 from nodevet.sheet.model import (
     AnyBlock,
@@ -32,12 +32,11 @@ from nodevet.sheet.model import (
     TextBlock,
     TimeBlock,
 )
-from nodevet.sheet.spans import cell, code, longest, table
 from nodevet.sheet.terminal import bars
 from nodevet.sheet.text import count, nodeset
 
 MOST = 65_000  # characters of a document
-LEFT_OUT = 100  # characters of the sentence that counts what has no room
+LEFT_OUT = 100  # characters of the sentence that counts what is left out
 LONGEST = 2_000  # characters of one paragraph or item
 MOST_ROWS = 40_000  # characters of differences
 MOST_ADVICE = 10_000
@@ -51,28 +50,28 @@ _WORDS = re.compile(
 )
 """Text in which nothing can be markup, a link with a scheme, or a mention."""
 _LINKED = re.compile(r"(?i)www\.|\b[0-9a-f]{7,40}\b")
-"""What GitHub makes a link of: a host's name that begins so, the hash of a commit."""
+"""Text that GitHub turns into a link: a host's name that begins with www, a commit's hash."""
 _BEGINS = re.compile(r"[A-Za-z(≤≥?…–]|[0-9](?![0-9]*[.)] )")
-"""How text begins that is neither a list, a heading nor a rule."""
+"""The beginning of text that is neither a list, a heading nor a rule."""
 
 
 def render(sheet: Sheet) -> str:
     """The document, in at most MOST characters."""
     text = "\n".join(_head(sheet)) + "\n"
     end = f"{words(sheet.end)}\n" if sheet.end else ""
-    blocks = list(_shown(sheet.blocks))
-    room = MOST - len(end) - LEFT_OUT - len(_lost(blocks))
+    blocks = list(_visible(sheet.blocks))
+    room = MOST - len(end) - LEFT_OUT - len(_hosts_of(blocks))
     for place, block in enumerate(blocks):
-        made = _fitting(block, room - len(text))
-        if made is None:
-            left = blocks[place:]
-            text += f"{len(left):,} {sheet.more} have no room here{_lost(left)}.\n\n"
+        piece = _fitting(block, room - len(text))
+        if piece is None:
+            rest = blocks[place:]
+            text += f"{len(rest):,} {sheet.more} have no room here{_hosts_of(rest)}.\n\n"
             break
-        text += made
+        text += piece
     return (text + end).rstrip("\n") + "\n"
 
 
-def _lost(blocks: Sequence[AnyBlock]) -> str:
+def _hosts_of(blocks: Sequence[AnyBlock]) -> str:
     """The hosts of groups that are left out: `: 12 hosts, gpu[001-012]`."""
     groups = (block for block in blocks if isinstance(block, GroupBlock))
     hosts = [host for group in groups for host in group.hosts]
@@ -80,13 +79,13 @@ def _lost(blocks: Sequence[AnyBlock]) -> str:
 
 
 def _hosts(hosts: Sequence[str]) -> str:
-    """`gpu001`; of several how many they are, too."""
-    shown = cell(brief(nodeset(hosts), MOST_HOSTS))
-    return f"{len(hosts):,} hosts, {shown}" if len(hosts) > 1 else shown
+    """`gpu001`, or `12 hosts, gpu[001-012]`."""
+    nodes = cell(brief(nodeset(hosts), MOST_HOSTS))
+    return f"{len(hosts):,} hosts, {nodes}" if len(hosts) > 1 else nodes
 
 
 def words(text: str) -> str:
-    """The text as it is if nothing in it can be markup, else in a code span."""
+    """The text, in a code span if anything in it could be markup."""
     return text if _is_plain(text) else code(text)
 
 
@@ -100,12 +99,12 @@ def _head(sheet: Sheet) -> Iterator[str]:
         yield from (" · ".join(map(words, sheet.facts)), "")
 
 
-def _shown(blocks: Iterable[AnyBlock]) -> Iterator[AnyBlock]:
+def _visible(blocks: Iterable[AnyBlock]) -> Iterator[AnyBlock]:
     return (block for block in blocks if Medium.MARKDOWN in block.media)
 
 
 def _fitting(block: AnyBlock, room: int) -> str | None:
-    """The block; without its details if they have no room; None if that has none either."""
+    """The block if it fits, else the block without its details, else None."""
     for short in (False, True):
         text = "\n".join(_titled(block, 2, short)) + "\n"
         if len(text) <= room:
@@ -113,23 +112,23 @@ def _fitting(block: AnyBlock, room: int) -> str | None:
     return None
 
 
-def _titled(block: AnyBlock, depth: int, brief: bool) -> Iterator[str]:
+def _titled(block: AnyBlock, depth: int, short: bool) -> Iterator[str]:
     if isinstance(block, GroupBlock):
-        yield from _group(block, depth, brief)
+        yield from _group(block, depth, short)
         return
     if block.title:
         yield from (f"{'#' * depth} {words(block.title)}", "")
     yield from _lines(block)
 
 
-def _group(block: GroupBlock, depth: int, brief: bool) -> Iterator[str]:
+def _group(block: GroupBlock, depth: int, short: bool) -> Iterator[str]:
     tag = f": **{words(block.tag.text)}**" if block.tag else ""
     note = f" ({words(block.note)})" if block.note else ""
     yield from (f"{'#' * depth} {words(block.title)}{tag}{note}", "")
-    for inner in _shown(block.blocks):
+    for inner in _visible(block.blocks):
         details = Medium.TERMINAL not in inner.media
-        if not (brief and details):
-            yield from _titled(inner, depth + 1, brief)
+        if not (short and details):
+            yield from _titled(inner, depth + 1, short)
 
 
 @singledispatch
@@ -151,7 +150,7 @@ def _prose(block: ProseBlock) -> Iterator[str]:
 
 @_lines.register
 def _facts(block: FactBlock) -> Iterator[str]:
-    yield from table(("", ""), [(_label(label), cell(value)) for label, value in block.rows])
+    yield from _table_lines(("", ""), [(_label(label), cell(value)) for label, value in block.rows])
 
 
 @_lines.register
@@ -165,9 +164,9 @@ def _list(block: ListBlock) -> Iterator[str]:
 
 @_lines.register
 def _table(block: TableBlock) -> Iterator[str]:
-    several = max(map(len, block.rows), default=len(block.heads))
-    heads: Sequence[str] = tuple(map(_label, block.heads)) or ("",) * several
-    yield from table(heads, [tuple(map(_cell, row)) for row in block.rows])
+    width = max(map(len, block.rows), default=len(block.heads))
+    heads: Sequence[str] = tuple(map(_label, block.heads)) or ("",) * width
+    yield from _table_lines(heads, [tuple(map(_cell, row)) for row in block.rows])
     if block.note:
         yield from (words(block.note), "")
 
@@ -176,8 +175,8 @@ def _label(text: str) -> str:
     return text if _is_plain(text) else cell(text)
 
 
-def _cell(found: Cell) -> str:
-    return found.text if found.right and _is_plain(found.text) else cell(found.text)
+def _cell(value: Cell) -> str:
+    return value.text if value.right and _is_plain(value.text) else cell(value.text)
 
 
 @_lines.register
@@ -197,36 +196,36 @@ def _code(block: CodeBlock) -> Iterator[str]:
 
 @_lines.register
 def _host_rows(block: HostRowBlock) -> Iterator[str]:
-    several = max((len(row.cells) for row in block.rows), default=0)
+    width = max((len(row.cells) for row in block.rows), default=0)
     rows = [
         (*map(cell, row.cells), _hosts(row.hosts), cell(row.subjects), cell(row.note))
         for row in block.rows
     ]
-    yield from table(("",) * several + ("hosts", "of them", "note"), rows)
+    yield from _table_lines(("",) * width + ("hosts", "of them", "note"), rows)
 
 
 @_lines.register
 def _excerpts(block: ExcerptBlock) -> Iterator[str]:
     for row in block.rows:
         yield from (words(excerpts.sentence(row)[:LONGEST]), "")
-        if lines := list(excerpts.marked(row)):
+        if lines := list(excerpts.marked_line(row)):
             yield from _fenced("\n".join(lines), "text")
 
 
 @_lines.register
 def _differences(block: DifferenceBlock) -> Iterator[str]:
-    """A table of what has room, then the advice, once for each kind of difference."""
+    """A table of the differences that fit, then the advice, once for each kind of difference."""
     rows = [(row.label, *_difference(row)) for row in block.rows]
-    kept = _first(rows, MOST_ROWS)
+    shown = _first(rows, MOST_ROWS)
     if rows:
-        yield from table((*block.heads, "hosts", "of them", "note"), rows[:kept])
-    if left := block.rows[kept:]:
-        hosts = list(dict.fromkeys(host for row in left for host in row.hosts))
-        yield from (f"Left out: {count(len(left), 'difference')} on {_hosts(hosts)}.", "")
-    told = [f"- {code(row.name)}: {code(text)}" for row in block.rows for text in row.advice]
-    told = list(dict.fromkeys(told))
-    if kept := _first([(line,) for line in told], MOST_ADVICE):
-        yield from ("## What to do", "", *told[:kept], "")
+        yield from _table_lines((*block.heads, "hosts", "of them", "note"), rows[:shown])
+    if rest := block.rows[shown:]:
+        hosts = list(dict.fromkeys(host for row in rest for host in row.hosts))
+        yield from (f"Left out: {count(len(rest), 'difference')} on {_hosts(hosts)}.", "")
+    advice = [f"- {code(row.name)}: {code(text)}" for row in block.rows for text in row.advice]
+    advice = list(dict.fromkeys(advice))
+    if shown := _first([(line,) for line in advice], MOST_ADVICE):
+        yield from ("## What to do", "", *advice[:shown], "")
     if block.note:
         yield from (words(block.note), "")
 
@@ -241,10 +240,39 @@ def _difference(row: DifferenceRow) -> Iterator[str]:
 
 
 def _first(rows: Sequence[Sequence[str]], room: int) -> int:
-    """How many of these, from the first on, have room together, in characters."""
+    """How many rows, from the first on, fit into `room` characters together."""
     return sum(total <= room for total in accumulate(sum(map(len, row)) for row in rows))
 
 
 def _fenced(text: str, language: str) -> Iterator[str]:
-    fence = "`" * max(3, longest(text) + 1)
+    fence = "`" * max(3, _longest_fence(text) + 1)
     yield from (f"{fence}{language}", *text.split("\n"), fence, "")
+
+
+def code(text: str) -> str:
+    """A code span around any text."""
+    printable = plain(text)
+    fence = "`" * (_longest_fence(printable) + 1)
+    room = " " if printable.startswith("`") or printable.endswith("`") else ""
+    return f"{fence}{room}{printable}{room}{fence}" if printable.strip() else "` `"
+
+
+def cell(text: str) -> str:
+    """A code span in a table, with its pipes escaped."""
+    escaped = plain(text).replace("\\|", "\\x5c\\x7c").replace("|", "\\|")
+    return code(escaped) if text else ""
+
+
+def _longest_fence(text: str) -> int:
+    """The length of the longest run of backticks."""
+    return max(map(len, re.findall("`+", text)), default=0)
+
+
+def _table_lines(heads: Iterable[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
+    """The lines of a table, and an empty line."""
+    heads = tuple(heads)
+    yield f"| {' | '.join(heads)} |"
+    yield f"|{'---|' * len(heads)}"
+    for row in rows:
+        yield f"| {' | '.join(row)} |"
+    yield ""

@@ -1,4 +1,4 @@
-"""What a page's script draws a matrix from: what rows share is there once, by its place. Pure."""
+"""The data from which a page's script draws a matrix; rows refer to shared items by index. Pure."""
 
 import json
 from collections.abc import Sequence
@@ -12,8 +12,8 @@ from nodevet.sheet.text import name
 
 
 def data(block: MatrixBlock, differences: Sequence[DifferenceRow]) -> dict[str, Any]:
-    """Columns, entries and rows; of each difference the rows that have it. A field that says
-    nothing is left out."""
+    """Columns, entries and rows, and of each difference the rows that have it, without empty
+    fields."""
     facts: dict[tuple[str, str], int] = {}
     sets: dict[tuple[int, ...], int] = {}
     rows = [_row(row, facts, sets) for row in block.rows]
@@ -34,18 +34,18 @@ def data(block: MatrixBlock, differences: Sequence[DifferenceRow]) -> dict[str, 
 def _row(
     row: MatrixRow, facts: dict[tuple[str, str], int], sets: dict[tuple[int, ...], int]
 ) -> dict[str, Any]:
-    entries = tuple(each.entry for each in row.entries)
-    own = (to_builtins(each) for each in row.entries)
+    entries = tuple(entry.entry for entry in row.entries)
+    own = (to_builtins(entry) for entry in row.entries)
     return {
         **to_builtins(replace(row, facts=(), entries=())),
         "facts": [facts.setdefault(fact, len(facts)) for fact in row.facts],
         "set": sets.setdefault(entries, len(sets)),
-        "own": {place: told for place, told in enumerate(own) if len(told) > 1},
+        "own": {place: fields for place, fields in enumerate(own) if len(fields) > 1},
     }
 
 
 def embedded(value: Any) -> str:
-    """JSON that HTML cannot end early: ASCII, and without `<`, `>` and `&`."""
+    """JSON that is safe within HTML: ASCII, without `<`, `>` and `&`."""
     text = json.dumps(value, separators=(",", ":"))
     for character in "<>&":
         text = text.replace(character, f"\\u{ord(character):04x}")

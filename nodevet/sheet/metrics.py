@@ -7,14 +7,14 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 
 
 def page(metrics: Iterable[Metric]) -> str:
-    """Metrics as a file of the textfile collector."""
+    """A file of these metrics."""
     registry = CollectorRegistry(auto_describe=False)
     registry.register(_Metrics(metrics))
     return str(generate_latest(registry).decode())
 
 
 class _Metrics:
-    """What prometheus_client asks for metrics."""
+    """A collector as prometheus_client wants it."""
 
     def __init__(self, metrics: Iterable[Metric]) -> None:
         self._metrics = metrics

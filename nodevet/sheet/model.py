@@ -1,6 +1,6 @@
 """The report model: a title and blocks, which every format renders without knowing the feature.
 
-Texts are printable already. A renderer lays blocks out; it never decides what they say.
+Texts are printable already. A renderer lays blocks out; it never chooses their content.
 """
 
 import enum
@@ -11,7 +11,7 @@ import msgspec
 
 
 class Medium(enum.Flag):
-    """Where a block is shown."""
+    """The formats that show a block."""
 
     TERMINAL = enum.auto()
     MARKDOWN = enum.auto()
@@ -30,14 +30,14 @@ class Cell(NamedTuple):
 
 
 class SheetBlock(msgspec.Struct, frozen=True, kw_only=True):
-    """What every block has."""
+    """The fields of every block."""
 
     title: str = ""
     media: Medium = Medium.ALL
 
 
 class TextBlock(SheetBlock, frozen=True, kw_only=True):
-    """A paragraph; a command in it stands between backticks. `tone` as that of a `Cell`."""
+    """A paragraph; commands in it are between backticks. `tone`: as of a `Cell`."""
 
     text: str
     tone: str = ""
@@ -56,7 +56,7 @@ class FactBlock(SheetBlock, frozen=True, kw_only=True):
 
 
 class ListItem(NamedTuple):
-    """One item of a list: what it says, what explains it, what to type."""
+    """One item of a list: a text, its explanation, a command to type."""
 
     text: str
     note: str = ""
@@ -65,14 +65,14 @@ class ListItem(NamedTuple):
 
 
 class ListBlock(SheetBlock, frozen=True, kw_only=True):
-    """Items under one another. `label` stands before each in a terminal, in place of the title."""
+    """A list. A terminal shows `label` before each item instead of the title."""
 
     items: tuple[ListItem, ...]
     label: str = ""
 
 
 class TableBlock(SheetBlock, frozen=True, kw_only=True):
-    """Rows under heads; without heads they explain themselves."""
+    """Rows, with or without heads."""
 
     heads: tuple[str, ...] = ()
     rows: tuple[tuple[Cell, ...], ...]
@@ -81,7 +81,7 @@ class TableBlock(SheetBlock, frozen=True, kw_only=True):
 
 
 class ChartPoint(NamedTuple):
-    """One measurement. `tone` and `text` are of this point alone: what it is, and why."""
+    """One measurement. `tone` and `text`: the point's own colour, and the reason for it."""
 
     label: str
     least: float | None
@@ -97,7 +97,7 @@ class ChartLine(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     points: tuple[ChartPoint, ...]
-    tone: str = ""  # fail, unknown; none: a colour of its own
+    tone: str = ""  # fail, unknown; "": the next colour
 
 
 class ChartBlock(SheetBlock, frozen=True, kw_only=True):
@@ -108,8 +108,8 @@ class ChartBlock(SheetBlock, frozen=True, kw_only=True):
     lines: tuple[ChartLine, ...]
     whole: bool = False  # counts: the axis begins at 0 and has whole numbers
     top: float | None = None  # the axis goes from 0 to this
-    marks: tuple[tuple[float, str], ...] = ()  # places on the axis, and what is there
-    key: tuple[tuple[str, str], ...] = ()  # a tone of points, and what it means
+    marks: tuple[tuple[float, str], ...] = ()  # places on the axis and their labels
+    key: tuple[tuple[str, str], ...] = ()  # tones of points and their meanings
 
 
 class TimeLine(msgspec.Struct, frozen=True, kw_only=True):
@@ -118,18 +118,18 @@ class TimeLine(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     unit: str
     points: tuple[tuple[float, float], ...]
-    most: float | None = None  # the highest that it could be
+    most: float | None = None  # the highest possible value
 
 
 class TimeStrip(SheetBlock, frozen=True, kw_only=True):
-    """Values that share one small chart: of one unit."""
+    """Values of one unit that share a small chart."""
 
     unit: str
     lines: tuple[TimeLine, ...]
 
 
 class TimeBlock(SheetBlock, frozen=True, kw_only=True):
-    """Strips under one another on one axis, from 0 to `seconds`; all begin at `later` on it."""
+    """Strips on one axis from 0 to `seconds`; their values begin at `later` on it."""
 
     strips: tuple[TimeStrip, ...]
     seconds: float
@@ -137,13 +137,13 @@ class TimeBlock(SheetBlock, frozen=True, kw_only=True):
 
 
 class CodeBlock(SheetBlock, frozen=True, kw_only=True):
-    """Lines as they are: a diff, a file. `language`: diff, text. `sides`: of a diff, what its lines
-    with `-` and with `+` are; the second is what there is now."""
+    """Verbatim lines: a diff, a file. `language`: diff, text. `sides`: names of the `-` and the `+`
+    lines of a diff; the second is the present state."""
 
     text: str
     language: str = "text"
     sides: tuple[str, str] = ("", "")
-    loud: tuple[tuple[str, str], ...] = ()  # words of remarks that stand out, and their tones
+    loud: tuple[tuple[str, str], ...] = ()  # words to highlight in remarks, and their tones
 
 
 class HostRow(NamedTuple):
@@ -156,14 +156,14 @@ class HostRow(NamedTuple):
 
 
 class HostRowBlock(SheetBlock, frozen=True, kw_only=True):
-    """Rows about hosts under one another. `loud`: as of a `CodeBlock`."""
+    """Rows about hosts. `loud`: as of a `CodeBlock`."""
 
     rows: tuple[HostRow, ...]
     loud: tuple[tuple[str, str], ...] = ()
 
 
 class Excerpt(NamedTuple):
-    """What is said of a place in a file. `line` is raw, and None if it is not known."""
+    """A message about a place in a file. `line` is raw, and None if it is not known."""
 
     place: str  # site.yaml:4:9
     text: str
@@ -185,8 +185,8 @@ class DifferenceRow(msgspec.Struct, frozen=True, kw_only=True):
 
     label: str  # FAIL
     tone: str = ""
-    name: str = ""  # of the check; empty if it is about hosts
-    text: str  # what differs
+    name: str = ""  # of the check; "" for a difference of hosts
+    text: str  # the difference
     hosts: tuple[str, ...]
     parts: str = ""  # of the hosts: `GPU 4`, `40 GPUs`
     named: bool = False  # `parts` are named, not counted
@@ -195,8 +195,8 @@ class DifferenceRow(msgspec.Struct, frozen=True, kw_only=True):
     since: str = ""
     note: str = ""
     advice: tuple[str, ...] = ()
-    command: str = ""  # which explains it
-    names: tuple[str, ...] = ()  # of every check that it is about
+    command: str = ""  # explains it
+    names: tuple[str, ...] = ()  # of every check that it concerns
 
 
 class DifferenceBlock(SheetBlock, frozen=True, kw_only=True):
@@ -210,14 +210,14 @@ class DifferenceBlock(SheetBlock, frozen=True, kw_only=True):
 
 
 class MatrixColumn(NamedTuple):
-    """A column. `fine`: a page hides it until it is asked to, for nothing in it is wrong."""
+    """A column. `fine`: nothing in it is wrong, so a page hides it at first."""
 
     name: str
     fine: bool = False
 
 
 class MatrixEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What one column says of rows. A cell shows the one of the highest `rank`."""
+    """A finding of one column about rows. A cell shows the entry with the highest `rank`."""
 
     column: int
     word: str  # fail
@@ -228,14 +228,14 @@ class MatrixEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     text: str = ""  # in a few words
     note: str = ""
     origin: str = ""
-    blocks: "tuple[AnyBlock, ...]" = ()  # all that is said of it
-    data: Mapping[str, Any] = {}  # what a program reads of it
-    command: str = ""  # which explains it
+    blocks: "tuple[AnyBlock, ...]" = ()  # its details
+    data: Mapping[str, Any] = {}  # for programs
+    command: str = ""  # explains it
     fine: bool = False  # nobody has to read it
 
 
 class RowEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """An entry of a row, and what is of this row alone. `parts`: label and details."""
+    """An entry of a row, with the fields of this row alone. `parts`: label and details."""
 
     entry: int
     new: bool = False
@@ -244,7 +244,7 @@ class RowEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class MatrixRow(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A row, which a page opens. `ids`: label and ids of its parts."""
+    """A row, which a page can open. `ids`: label and ids of its parts."""
 
     name: str
     word: str
@@ -259,9 +259,9 @@ class MatrixRow(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class MatrixBlock(SheetBlock, frozen=True, kw_only=True):
-    """Rows, worst first, and columns, with an entry or more where they meet. `fine`: what is said
-    in place of the fine columns. `compared`: entries may be new. `legend`: what tones mean.
-    `heads`: what a column, the word of an entry and the worst entry of a row are called."""
+    """Rows, worst first, and columns, with one or more entries in each cell. `fine`: the text that
+    replaces fine columns. `compared`: entries may be new. `legend`: tones and their meanings.
+    `heads`: the names of a column, of the word of an entry, and of the worst entry of a row."""
 
     columns: tuple[MatrixColumn, ...]
     entries: tuple[MatrixEntry, ...]
@@ -274,14 +274,14 @@ class MatrixBlock(SheetBlock, frozen=True, kw_only=True):
 
 
 class GroupBlock(SheetBlock, frozen=True, kw_only=True):
-    """Blocks about one thing: a host, a GPU. `folded`: a page shows them once it is asked to."""
+    """Blocks about one thing: a host, a GPU. `folded`: a page hides them at first."""
 
     tag: Cell | None = None
     note: str = ""
     blocks: "tuple[AnyBlock, ...]"
     anchor: str = ""
     folded: bool = False
-    hosts: tuple[str, ...] = ()  # raw names: a document without room for the group counts them
+    hosts: tuple[str, ...] = ()  # raw names, counted if a document has no room for the group
 
 
 AnyBlock = (
@@ -302,7 +302,7 @@ AnyBlock = (
 
 
 class Sheet(msgspec.Struct, frozen=True, kw_only=True):
-    """All that a command shows."""
+    """Everything that a command shows."""
 
     title: str
     kind: str  # the command
@@ -310,4 +310,4 @@ class Sheet(msgspec.Struct, frozen=True, kw_only=True):
     facts: tuple[str, ...] = ()  # one line below the title
     blocks: tuple[AnyBlock, ...] = ()
     end: str = ""  # the last line
-    more: str = "more"  # what groups are that a document has no room for: `more hosts`
+    more: str = "more"  # the name of groups that are left out: `more hosts`

@@ -1,5 +1,5 @@
-"""What a run over many hosts holds, compressed until it is looked at: of ten thousand hosts tens of
-megabytes, not a gigabyte of findings. Pure.
+"""The reports of a run over many hosts, compressed until they are read: ten thousand hosts take
+tens of megabytes, not a gigabyte. Pure.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -11,111 +11,112 @@ import msgspec
 from nodevet.base import typed
 from nodevet.model import HostReport, HostSummary
 
-FEW = 32  # hosts whose reports are kept as they are: reading them again costs more than their room
+FEW = 32  # hosts whose reports stay uncompressed: decoding them costs more than their memory
 LEVEL = 1  # of zstd
 BLOCK = 1 << 18  # characters of text that are compressed at once
 
 
 class PackedReport(NamedTuple):
-    """A report as it is kept, and what it comes to: what another process hands over."""
+    """A packed report and its summary, as one process passes them to another."""
 
     summary: HostSummary
-    kept: HostReport | bytes
+    data: HostReport | bytes
 
 
 class PackedHosts(Sequence[HostReport]):
-    """The reports of hosts by name, in the order in which they came; of one host the last.
+    """The reports of hosts by name, in the order of their arrival; of each host the latest.
 
-    What is read twice is decoded twice: ask `summaries` for what they say.
+    Every access decodes a report again: read `summaries` where they are enough.
     """
 
     def __init__(self, reports: Iterable[HostReport] = ()) -> None:
-        self._kept: dict[str, HostReport | bytes] = {}
+        self._packed: dict[str, HostReport | bytes] = {}
         self._summaries: dict[str, HostSummary] = {}
-        self._listed: tuple[list[HostReport | bytes], list[HostSummary]] | None = None
+        self._lists_cache: tuple[list[HostReport | bytes], list[HostSummary]] | None = None
         for report in reports:
             self.put(report)
 
     def put(self, report: HostReport) -> None:
-        """Keep a report, in the place of an earlier one of the host."""
-        self._listed = None
+        """Add a report, in place of an earlier one of the host."""
+        self._lists_cache = None
         self._summaries[report.host] = report.summary
-        packs = len(self._kept) >= FEW
-        self._kept[report.host] = self._packer.packed(report) if packs else report
+        packs = len(self._packed) >= FEW
+        self._packed[report.host] = self._packer.compress(report) if packs else report
 
     def keep(self, packed: PackedReport) -> None:
-        """Keep what is packed, in the place of an earlier report of the host."""
-        self._listed = None
+        """Add a packed report, in place of an earlier one of the host."""
+        self._lists_cache = None
         self._summaries[packed.summary.host] = packed.summary
-        self._kept[packed.summary.host] = packed.kept
+        self._packed[packed.summary.host] = packed.data
 
-    def whole(self, packed: PackedReport) -> HostReport:
-        """The report again."""
-        return self._whole(packed.kept)
+    def unpack(self, packed: PackedReport) -> HostReport:
+        return self._unpack(packed.data)
 
     def get(self, host: str) -> HostReport | None:
-        """The report of a host, if there is one."""
-        found = self._kept.get(host)
-        return self._whole(found) if found is not None else None
+        """The report of a host, or None."""
+        packed = self._packed.get(host)
+        return self._unpack(packed) if packed is not None else None
 
     @property
     def names(self) -> Iterable[str]:
-        return self._kept.keys()
+        return self._packed.keys()
 
     @property
     def summaries(self) -> Sequence[HostSummary]:
-        """What every report comes to."""
+        """The summary of every report."""
         return self._lists[1]
 
     def ordered(self, names: Iterable[str]) -> Sequence[HostReport]:
-        """The reports of these hosts in this order; of a few a tuple."""
-        found = PackedHosts()
+        """The reports of these hosts in this order; a tuple if they are few."""
+        subset = PackedHosts()
         for name in names:
-            if name in self._kept:
-                found._kept[name] = self._kept[name]
-                found._summaries[name] = self._summaries[name]
-        return tuple(found) if len(found) <= FEW else found
+            if name in self._packed:
+                subset._packed[name] = self._packed[name]
+                subset._summaries[name] = self._summaries[name]
+        return tuple(subset) if len(subset) <= FEW else subset
 
     @property
     def _lists(self) -> tuple[list[HostReport | bytes], list[HostSummary]]:
-        if self._listed is None:
-            self._listed = [*self._kept.values()], [*self._summaries.values()]
-        return self._listed
+        if self._lists_cache is None:
+            self._lists_cache = [*self._packed.values()], [*self._summaries.values()]
+        return self._lists_cache
 
     @cached_property
     def _packer(self) -> "Packer":
         return Packer()
 
-    def _whole(self, kept: HostReport | bytes) -> HostReport:
-        return kept if isinstance(kept, HostReport) else self._packer.whole(kept)
+    def _unpack(self, packed: HostReport | bytes) -> HostReport:
+        return packed if isinstance(packed, HostReport) else self._packer.unpack(packed)
 
     def __len__(self) -> int:
-        return len(self._kept)
+        return len(self._packed)
 
     def __iter__(self) -> Iterator[HostReport]:
-        return map(self._whole, self._kept.values())
+        return map(self._unpack, self._packed.values())
 
     @overload
     def __getitem__(self, place: int) -> HostReport: ...
     @overload
     def __getitem__(self, place: slice) -> tuple[HostReport, ...]: ...
     def __getitem__(self, place: int | slice) -> HostReport | tuple[HostReport, ...]:
-        kept = self._lists[0][place]
-        return tuple(map(self._whole, kept)) if isinstance(kept, list) else self._whole(kept)
+        packed = self._lists[0][place]
+        if isinstance(packed, list):
+            return tuple(map(self._unpack, packed))
+        return self._unpack(packed)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Sequence) or len(self) != len(other):
             return NotImplemented
-        return all(one == another for one, another in zip(self, other, strict=True))
+        return all(first == second for first, second in zip(self, other, strict=True))
 
     __hash__ = None  # type: ignore[assignment]
 
 
 class Packer:
-    """A report as compressed MessagePack, and back."""
+    """Packs reports as compressed MessagePack, and unpacks them."""
 
     def __init__(self) -> None:
-        import zstandard  # which a check of one host does not pay for
+        import zstandard  # a check of one host does not pay for it
 
         self._encoder = msgspec.msgpack.Encoder()
         self._decoder = typed.unpacker(HostReport)
@@ -123,28 +124,28 @@ class Packer:
         self._decompressor = zstandard.ZstdDecompressor()
 
     def pack(self, report: HostReport) -> PackedReport:
-        """A report to hand over."""
-        return PackedReport(report.summary, self.packed(report))
+        """A report to pass to another process."""
+        return PackedReport(report.summary, self.compress(report))
 
-    def packed(self, report: HostReport) -> HostReport | bytes:
-        """As it is if it holds what no encoding can, such as half a surrogate pair."""
+    def compress(self, report: HostReport) -> HostReport | bytes:
+        """The report itself if no encoding can hold it, such as half a surrogate pair."""
         try:
-            return _fitted(self._compressor.compress(self._encoder.encode(report)))
+            return _exact_size(self._compressor.compress(self._encoder.encode(report)))
         except (UnicodeEncodeError, OverflowError, TypeError, ValueError, RecursionError):
             return report
 
-    def whole(self, packed: bytes) -> HostReport:
-        found: HostReport = self._decoder.decode(self._decompressor.decompress(packed))
-        return found
+    def unpack(self, packed: bytes) -> HostReport:
+        report: HostReport = self._decoder.decode(self._decompressor.decompress(packed))
+        return report
 
 
-def _fitted(compressed: bytes) -> bytes:
-    """In as much room as it needs: zstandard leaves it in that of the worst case."""
+def _exact_size(compressed: bytes) -> bytes:
+    """A copy without spare memory: zstandard allocates for the worst case."""
     return bytes(memoryview(compressed))
 
 
 class PackedText:
-    """A long text that comes in pieces, of which something else must be written before it."""
+    """A long text that arrives in pieces, and is written only after they are all known."""
 
     def __init__(self) -> None:
         self._blocks: list[bytes] = []
@@ -155,10 +156,10 @@ class PackedText:
         self._open.append(text)
         self._size += len(text)
         if self._size >= BLOCK:
-            import zstandard  # which a short text does not pay for
+            import zstandard  # a short text does not pay for it
 
-            whole = "".join(self._open).encode("utf-8", "surrogatepass")
-            self._blocks.append(_fitted(zstandard.ZstdCompressor(level=LEVEL).compress(whole)))
+            data = "".join(self._open).encode("utf-8", "surrogatepass")
+            self._blocks.append(_exact_size(zstandard.ZstdCompressor(level=LEVEL).compress(data)))
             self._open, self._size = [], 0
 
     def __iter__(self) -> Iterator[str]:

@@ -1,7 +1,7 @@
 """A sheet as one HTML page that works without a network; only a matrix needs a script. Pure.
 
-Texts go through Jinja's autoescape, or into the page as JSON that the script shows with textContent
-alone. The page's policy allows exactly its own style and script, by hash.
+Jinja escapes texts, or the page holds them as JSON that the script shows only with textContent. The
+page's policy allows exactly its own style and script, by hash.
 """
 
 import base64
@@ -35,42 +35,42 @@ from nodevet.sheet.text import nodeset
 
 NOTHING = "default-src 'none'; base-uri 'none'; form-action 'none'"
 TAGS = ("fail", "warning", "ok", "unknown", "waived", "unreached")
-SIGNS = {"-": "before", "+": "after", "@": "quiet"}  # how a line of a diff begins
+SIGNS = {"-": "before", "+": "after", "@": "quiet"}  # the first character of a line of a diff
 HERE = "nodevet.sheet"
 SHORT = 70  # columns of a nodeset, or of the beginning of advice
-LONG = 30  # columns: a part of a nodeset that may break anywhere
-MOST_GROUPS = 200  # of the sheet itself; the page would have megabytes
+LONG = 30  # columns; a longer part of a nodeset may break anywhere
+MOST_GROUPS = 200  # of the sheet; with more the page would have megabytes
 MOST_DRAWN = 64  # blocks of strips over time
 UNDRAWN = f"Charts are drawn of the first {MOST_DRAWN}; the JSON document has them all."
 
 
 def render(sheet: Sheet) -> str:
     """The page, with at most MOST_GROUPS groups; the others are counted."""
-    blocks = _shown(sheet.blocks)
+    blocks = _visible(sheet.blocks)
     groups = [block for block in blocks if isinstance(block, GroupBlock)]
     left_out = {id(group) for group in groups[MOST_GROUPS:]}
-    found = next((block for block in blocks if isinstance(block, MatrixBlock)), None)
+    matrix_block = next((block for block in blocks if isinstance(block, MatrixBlock)), None)
     style = source(HERE, "base") + source(HERE, "style")
     style += source(HERE, "matrix_style") if _has_rows(blocks) else ""
-    script = source(HERE, "matrix_script") if found else ""
+    script = source(HERE, "matrix_script") if matrix_block else ""
     drawn: list[TimeBlock] = []
     return template(HERE, "page").render(
         policy=_policy(style, script),
         style=Markup(style),  # noqa: S704 - ours
         script=Markup(script),  # noqa: S704 - ours
-        data=Markup(_data(found, blocks)) if found else "",  # noqa: S704 - no < > & left in it
-        matrix=found,
-        groups=_groups(found) if found else (),
+        data=Markup(_data(matrix_block, blocks)) if matrix_block else "",  # noqa: S704 - no < > & left in it
+        matrix=matrix_block,
+        groups=_groups(matrix_block) if matrix_block else (),
         words=_words,
-        sided=_sided,
+        sided=_diff_lines,
         nodeset=nodeset,
         sheet=sheet,
         alerts=[block for block in blocks if _is_alert(block)],
         blocks=[b for b in blocks if id(b) not in left_out and not _is_alert(b)],
         left=f"{len(left_out):,} {sheet.more} not shown" if left_out else "",
-        shown=_shown,
+        shown=_visible,
         kind=lambda block: type(block).__name__,
-        chart_of=chart.drawn,
+        chart_of=chart.draw,
         strips_of=lambda block: _strips(block, drawn),
         drawn=drawn,
         most=MOST_DRAWN,
@@ -81,7 +81,7 @@ def render(sheet: Sheet) -> str:
         signs=SIGNS,
         paragraphs=prose.paragraphs,
         markup=prose.markup,
-        marked=excerpts.marked,
+        marked=excerpts.marked_line,
     )
 
 
@@ -99,26 +99,30 @@ def _is_alert(block: AnyBlock) -> bool:
 
 
 def _data(block: MatrixBlock, blocks: Iterable[AnyBlock]) -> str:
-    """What the script draws from; the first differences are those of the matrix."""
-    of = (each for each in blocks if isinstance(each, DifferenceBlock) and not each.folded)
-    differences = next(of, None)
+    """The data of the script; the first block of differences is that of the matrix."""
+    main = (
+        candidate
+        for candidate in blocks
+        if isinstance(candidate, DifferenceBlock) and not candidate.folded
+    )
+    differences = next(main, None)
     return matrix.embedded(matrix.data(block, differences.rows if differences else ()))
 
 
 def _groups(block: MatrixBlock) -> list[tuple[str, int]]:
-    """The groups of the rows, and how many rows are in each."""
+    """The groups of the rows, each with its number of rows."""
     return sorted(Counter(group for row in block.rows for group in row.groups).items())
 
 
 def _words(block: MatrixBlock) -> list[str]:
-    """What rows and entries came out as, the worst first."""
+    """The outcomes of rows and entries, the worst first."""
     ranks = sorted(block.entries, key=lambda entry: -entry.rank)
     words = (*(word for word, *_ in block.outcomes), *(entry.word for entry in ranks))
     return list(dict.fromkeys(words))
 
 
-def _sided(block: CodeBlock) -> Iterator[tuple[str, str, str]]:
-    """The lines of a diff: what each is, that in words if it was something else before, and it."""
+def _diff_lines(block: CodeBlock) -> Iterator[tuple[str, str, str]]:
+    """The lines of a diff: kind, the side if it differs from the line before, and text."""
     names = dict(zip("-+", block.sides, strict=True))
     before = ""
     for line in block.text.split("\n"):
@@ -128,12 +132,12 @@ def _sided(block: CodeBlock) -> Iterator[tuple[str, str, str]]:
         before = side
 
 
-def _shown(blocks: Iterable[AnyBlock]) -> list[AnyBlock]:
-    """The blocks that a page shows; none that is empty."""
-    return [block for block in blocks if Medium.PAGE in block.media and not _empty(block)]
+def _visible(blocks: Iterable[AnyBlock]) -> list[AnyBlock]:
+    """The blocks that a page shows, without empty ones."""
+    return [block for block in blocks if Medium.PAGE in block.media and not _is_empty(block)]
 
 
-def _empty(block: AnyBlock) -> bool:
+def _is_empty(block: AnyBlock) -> bool:
     match block:
         case TableBlock():
             return not (block.rows or block.note)
@@ -147,13 +151,13 @@ def _empty(block: AnyBlock) -> bool:
 
 
 def _strips(block: TimeBlock, drawn: list[TimeBlock]) -> list[timestrip.DrawnStrip]:
-    """The strips; none of a block after MOST_DRAWN others."""
+    """The strips of a block; none after MOST_DRAWN blocks."""
     drawn.append(block)
     return timestrip.strips(block) if len(drawn) <= MOST_DRAWN else []
 
 
 def template(package: str, name: str) -> jinja2.Template:
-    """A template of a package, with the filter `commands`. Everything is escaped."""
+    """A template of a package, with the filters of this module. Everything is escaped."""
     environment = jinja2.Environment(
         autoescape=True,
         undefined=jinja2.StrictUndefined,
@@ -161,26 +165,17 @@ def template(package: str, name: str) -> jinja2.Template:
         trim_blocks=True,
         loader=jinja2.FunctionLoader(lambda file: source(package, file)),
     )
-    environment.filters |= {"commands": commands, "folded": folded, "beginning": beginning}
+    filters = {"commands": prose.commands, "folded": short_nodeset, "beginning": beginning}
+    environment.filters |= filters
     return environment.get_template(name)
 
 
-def commands(text: str) -> Markup:
-    """What stands between backticks as code; all of it escaped.
-
-    >>> commands("see `ls <x>`; 1 ` 2")
-    Markup('see <code>ls &lt;x&gt;</code>; 1 ` 2')
-    """
-    parts = re.split("`([^`]*)`", text)
-    code = Markup("<code>{}</code>")
-    return Markup("").join(code.format(each) if at % 2 else each for at, each in enumerate(parts))
-
-
-def folded(hosts: str) -> Markup:
-    """A nodeset, shortened; it may break after its commas and nowhere else."""
+def short_nodeset(hosts: str) -> Markup:
+    """A shortened nodeset that breaks only after its commas."""
     parts = re.split("(?<=,)", brief(hosts, SHORT))
-    part = Markup("<i>{}</i><wbr>")
-    return Markup("").join(part.format(each) if len(each) < LONG else each for each in parts)
+    unbroken = Markup("<i>{}</i><wbr>")
+    pieces = (unbroken.format(part) if len(part) < LONG else part for part in parts)
+    return Markup("").join(pieces)
 
 
 def beginning(text: str) -> str:

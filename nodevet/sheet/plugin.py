@@ -1,4 +1,4 @@
-"""Output of a Nagios plug-in: a status line with performance data, then what it is about."""
+"""Output of a Nagios plug-in: a status line with performance data, then details."""
 
 from collections.abc import Iterable
 
@@ -10,8 +10,8 @@ ROOM = 7500  # bytes; Nagios reads no more than 8 KiB
 
 
 def page(code: int, headline: str, performance: Iterable[str], details: Iterable[str]) -> str:
-    """A plug-in's output: `code` in words and the headline, performance data, then the details,
-    as many as Nagios reads."""
+    """The word of `code`, the headline and performance data, then as many details as Nagios
+    reads."""
     head = f"NODEVET {WORDS[code]} - {_harmless(headline)}"
     text = f"{head} | {' '.join(performance)}\n"
     rest = [_harmless(line) for line in details]
@@ -23,5 +23,5 @@ def page(code: int, headline: str, performance: Iterable[str], details: Iterable
 
 
 def _harmless(text: str) -> str:
-    """One line without the pipe that begins performance data."""
+    """One line without `|`, which begins performance data."""
     return plain(text).replace("|", "\\x7c")

@@ -1,17 +1,19 @@
-"""Markdown that authors of checks write, taken apart: paragraphs, lists and lines to type. Pure."""
+"""Parse Markdown that authors of checks write: paragraphs, lists and lines to type. Pure."""
 
 import re
 import textwrap
+from collections.abc import Callable
 from enum import Enum
 from typing import NamedTuple
 
 from markupsafe import Markup
 
-_STRONG = re.compile(r"\*\*(.+?)\*\*")
+_STRONG = r"\*\*(.+?)\*\*"
+_CODE = r"`([^`]*)`"
 
 
 class ProseKind(Enum):
-    """What a paragraph is."""
+    """The kind of a paragraph."""
 
     TEXT = "text"
     ITEMS = "items"
@@ -26,7 +28,7 @@ class Paragraph(NamedTuple):
 
 
 def paragraphs(text: str) -> list[Paragraph]:
-    """What empty lines separate."""
+    """The parts that empty lines separate."""
     return [_paragraph(part) for part in text.split("\n\n") if part]
 
 
@@ -45,17 +47,17 @@ def _paragraph(text: str) -> Paragraph:
     return Paragraph(ProseKind.ITEMS, tuple(items))
 
 
-def filled(text: str, width: int | None) -> list[str]:
-    """Lines of at most `width` columns; as they were written if they are."""
+def fill(text: str, width: int | None) -> list[str]:
+    """Lines of at most `width` columns; a paragraph that fits is left as it is."""
     out: list[str] = []
     for paragraph in paragraphs(text):
         lines = [line for part in paragraph.lines for line in part.split("\n")]
-        wide = width is not None and max(map(len, lines)) > width
-        out += ["", *(_filled(paragraph, width or 0) if wide else lines)]
+        too_wide = width is not None and max(map(len, lines)) > width
+        out += ["", *(_fill(paragraph, width or 0) if too_wide else lines)]
     return out[1:]
 
 
-def _filled(paragraph: Paragraph, width: int) -> list[str]:
+def _fill(paragraph: Paragraph, width: int) -> list[str]:
     if paragraph.kind is ProseKind.CODE:
         return list(paragraph.lines)
     items = paragraph.kind is ProseKind.ITEMS
@@ -74,21 +76,25 @@ def _filled(paragraph: Paragraph, width: int) -> list[str]:
 
 
 def markup(text: str) -> Markup:
-    """Strong words and code as HTML; all of it escaped.
+    """Strong words and code as HTML; everything is escaped.
 
     >>> markup("**A** <b> `c`")
     Markup('<strong>A</strong> &lt;b&gt; <code>c</code>')
     """
-    parts = re.split("`([^`]*)`", text)
-    return Markup("").join(
-        Markup("<code>{}</code>").format(part) if place % 2 else _strong(part)
-        for place, part in enumerate(parts)
-    )
+    return _tagged(_CODE, "code", text, lambda part: _tagged(_STRONG, "strong", part, str))
 
 
-def _strong(text: str) -> Markup:
-    parts = _STRONG.split(text)
-    return Markup("").join(
-        Markup("<strong>{}</strong>").format(part) if place % 2 else part
-        for place, part in enumerate(parts)
-    )
+def commands(text: str) -> Markup:
+    """Words between backticks as code; everything is escaped.
+
+    >>> commands("see `ls <x>`; 1 ` 2")
+    Markup('see <code>ls &lt;x&gt;</code>; 1 ` 2')
+    """
+    return _tagged(_CODE, "code", text, str)
+
+
+def _tagged(pattern: str, tag: str, text: str, outside: Callable[[str], str]) -> Markup:
+    """What `pattern` matches as an HTML element, the text between by `outside`."""
+    element = Markup(f"<{tag}>{{}}</{tag}>")  # noqa: S704 - ours
+    parts = enumerate(re.split(pattern, text))
+    return Markup("").join(element.format(part) if n % 2 else outside(part) for n, part in parts)

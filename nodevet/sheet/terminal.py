@@ -7,8 +7,7 @@ from typing import NamedTuple
 
 from nodevet.base.printable import cells
 from nodevet.sheet import diffs, excerpts, prose
-from nodevet.sheet.chart import drawable
-from nodevet.sheet.colours import BOLD, TONES, sgr
+from nodevet.sheet.chart import drawable, known_values
 from nodevet.sheet.differences import grid
 from nodevet.sheet.host_rows import table
 from nodevet.sheet.model import (
@@ -32,10 +31,10 @@ from nodevet.sheet.model import (
     TextBlock,
     TimeBlock,
 )
-from nodevet.sheet.text import GAP, broken, wrap
+from nodevet.sheet.text import BOLD, GAP, TONES, break_line, sgr, wrap
 
 BARS = "▁▂▃▄▅▆▇█"
-NARROWEST = 12  # columns: no column becomes narrower if it has more to say
+NARROWEST = 12  # columns of a table's column that wraps
 LEAST_ROOM = 30  # columns for text beside a label, however narrow the terminal is
 INDENT = 2  # columns of a group's blocks
 APART = (TableBlock, ChartBlock, CodeBlock, TimeBlock)
@@ -43,13 +42,13 @@ APART = (TableBlock, ChartBlock, CodeBlock, TimeBlock)
 
 
 class Paper(NamedTuple):
-    """What is written on: colour or not, and how many columns; None: as many as it takes."""
+    """The output: whether it has colour, and its columns; None: no limit."""
 
     colour: bool = False
     width: int | None = None
 
-    def less(self, columns: int) -> "Paper":
-        """The paper without so many columns."""
+    def narrowed(self, columns: int) -> "Paper":
+        """The paper without `columns` columns."""
         narrower = None if self.width is None else max(LEAST_ROOM, self.width - columns)
         return self._replace(width=narrower)
 
@@ -61,12 +60,12 @@ class Paper(NamedTuple):
 
 
 def render(sheet: Sheet, *, colour: bool = False, width: int | None = None) -> str:
-    """The sheet, in at most `width` columns if there is one."""
+    """The sheet in at most `width` columns."""
     paper = Paper(colour, width)
-    headed = Medium.TERMINAL in sheet.media
-    out = [paper.tinted(line, BOLD) for line in paper.wrapped(sheet.title) if headed]
-    out += paper.wrapped(" · ".join(sheet.facts)) if headed else []
-    for block in shown(sheet.blocks):
+    has_head = Medium.TERMINAL in sheet.media
+    out = [paper.tinted(line, BOLD) for line in paper.wrapped(sheet.title) if has_head]
+    out += paper.wrapped(" · ".join(sheet.facts)) if has_head else []
+    for block in visible(sheet.blocks):
         lines = _titled(block, paper)
         out += ["", *lines] if out and lines else lines
     out += ["", *paper.wrapped(sheet.end)] if sheet.end else []
@@ -74,7 +73,7 @@ def render(sheet: Sheet, *, colour: bool = False, width: int | None = None) -> s
     return text + "\n" if text else ""
 
 
-def shown(blocks: Iterable[AnyBlock]) -> list[AnyBlock]:
+def visible(blocks: Iterable[AnyBlock]) -> list[AnyBlock]:
     """The blocks that a terminal shows."""
     return [block for block in blocks if Medium.TERMINAL in block.media]
 
@@ -99,7 +98,7 @@ def _text(block: TextBlock, paper: Paper) -> list[str]:
 
 @_lines.register
 def _prose(block: ProseBlock, paper: Paper) -> list[str]:
-    return prose.filled(block.text, paper.width)
+    return prose.fill(block.text, paper.width)
 
 
 @_lines.register
@@ -116,7 +115,7 @@ def _list(block: ListBlock, paper: Paper) -> list[str]:
 def _item(item: ListItem, label: str, paper: Paper) -> Iterator[str]:
     head = f"{label}: " if label else ""
     text = f"{item.text}: {item.note}" if item.note else item.text
-    for place, line in enumerate(paper.less(len(head)).wrapped(text)):
+    for place, line in enumerate(paper.narrowed(len(head)).wrapped(text)):
         yield (head if place == 0 else " " * len(head)) + line
     if item.command:
         yield " " * INDENT + item.command
@@ -136,26 +135,26 @@ def _chart(block: ChartBlock, paper: Paper) -> list[str]:
 
 @_lines.register
 def _time(block: TimeBlock, paper: Paper) -> list[str]:
-    return []  # a course of many values over time needs more room than a line of text
+    return []  # values over time need more room than lines of text have
 
 
 @_lines.register
 def _code(block: CodeBlock, paper: Paper) -> list[str]:
     if block.language == "diff":
-        return list(diffs.drawn(block.text, block.loud, colour=paper.colour, width=paper.width))
-    return [part for line in block.text.split("\n") for part in broken(line, paper.width)]
+        return list(diffs.rows(block.text, block.loud, colour=paper.colour, width=paper.width))
+    return [part for line in block.text.split("\n") for part in break_line(line, paper.width)]
 
 
 @_lines.register
 def _host_rows(block: HostRowBlock, paper: Paper) -> list[str]:
     rows = table(block.rows, paper.width, " " * INDENT if block.title else "")
-    return [diffs.painted(row, block.loud) for row in rows] if paper.colour else list(rows)
+    return [diffs.paint(row, block.loud) for row in rows] if paper.colour else list(rows)
 
 
 @_lines.register
 def _excerpts(block: ExcerptBlock, paper: Paper) -> list[str]:
-    drawn = (excerpts.lines(row, colour=paper.colour, width=paper.width) for row in block.rows)
-    return [line for lines in drawn for line in lines]
+    groups = (excerpts.lines(row, colour=paper.colour, width=paper.width) for row in block.rows)
+    return [line for lines in groups for line in lines]
 
 
 @_lines.register
@@ -167,8 +166,8 @@ def _differences(block: DifferenceBlock, paper: Paper) -> list[str]:
 def _group(block: GroupBlock, paper: Paper) -> list[str]:
     out = _heading(block, paper)
     apart = False
-    for inner in shown(block.blocks):
-        lines = _titled(inner, paper.less(INDENT))
+    for inner in visible(block.blocks):
+        lines = _titled(inner, paper.narrowed(INDENT))
         if out and lines and (apart or isinstance(inner, APART)):
             out.append("")
         out += [" " * INDENT + line if line else "" for line in lines]
@@ -191,14 +190,14 @@ def _heading(block: GroupBlock, paper: Paper) -> list[str]:
 def _fitting(
     rows: Sequence[Sequence[Cell]], spare: Sequence[int], width: int | None
 ) -> list[Sequence[Cell]]:
-    """The rows; without the `spare` columns, one after the other, until they fit."""
+    """The rows, without as many of the `spare` columns, in order, as it takes for them to fit."""
     left_out: set[int] = set()
     for column in (*spare, None):
-        kept = [[c for place, c in enumerate(row) if place not in left_out] for row in rows]
-        if width is None or column is None or _widest(kept) <= width:
+        fitting = [[c for place, c in enumerate(row) if place not in left_out] for row in rows]
+        if width is None or column is None or _widest(fitting) <= width:
             break
         left_out.add(column)
-    return list(kept) if spare else list(rows)
+    return list(fitting) if spare else list(rows)
 
 
 def _widest(rows: Sequence[Sequence[Cell]]) -> int:
@@ -207,27 +206,27 @@ def _widest(rows: Sequence[Sequence[Cell]]) -> int:
 
 
 def _aligned(rows: Sequence[Sequence[Cell]], paper: Paper, firm: int = 0) -> list[str]:
-    """Cells under one another; what is wider than its column goes on below in it. The first `firm`
-    columns are as wide as what they hold."""
+    """Cells in aligned columns; a cell wider than its column continues below. The first `firm`
+    columns are as wide as their contents."""
     if not rows:
         return []
-    several = max(map(len, rows))
-    filled = [[*row, *(Cell("") for _ in range(several - len(row)))] for row in rows]
-    widths = [max(cells(row[place].text) for row in filled) for place in range(several)]
-    kept = [place for place in range(several) if widths[place]]
-    right = [any(row[place].right for row in filled) for place in range(several)]
+    count = max(map(len, rows))
+    filled = [[*row, *(Cell("") for _ in range(count - len(row)))] for row in rows]
+    widths = [max(cells(row[place].text) for row in filled) for place in range(count)]
+    places = [place for place in range(count) if widths[place]]
+    right = [any(row[place].right for row in filled) for place in range(count)]
     if paper.width is not None:
-        room = paper.width - len(GAP) * (len(kept) - 1)
-        least = [_longest_word(row[place].text for row in filled) for place in range(several)]
-        _fit([at for at in kept if at >= firm and not right[at]], widths, least, room)
+        room = paper.width - len(GAP) * (len(places) - 1)
+        least = [_longest_word(row[place].text for row in filled) for place in range(count)]
+        _fit([at for at in places if at >= firm and not right[at]], widths, least, room)
     out: list[str] = []
     for row in filled:
-        out += _row([row[place] for place in kept], widths, kept, right, paper)
+        out += _row([row[place] for place in places], widths, places, right, paper)
     return out
 
 
 def _fit(columns: Sequence[int], widths: list[int], least: Sequence[int], room: int) -> None:
-    """Make the widest of these columns narrower until all have room, breaking words last."""
+    """Narrow the widest of these columns until all fit; words are broken only if they must be."""
     for floor in (least, [NARROWEST] * len(widths)):
         while sum(widths) > room:
             loose = [place for place in columns if widths[place] > floor[place]]
@@ -243,14 +242,14 @@ def _longest_word(texts: Iterable[str]) -> int:
 def _row(
     row: Sequence[Cell],
     widths: Sequence[int],
-    kept: Sequence[int],
+    places: Sequence[int],
     right: Sequence[bool],
     paper: Paper,
 ) -> Iterator[str]:
-    pieces = [_broken(cell.text, widths[place]) for cell, place in zip(row, kept, strict=True)]
+    pieces = [_broken(cell.text, widths[place]) for cell, place in zip(row, places, strict=True)]
     for number in range(max(map(len, pieces))):
         line = []
-        for cell, place, texts in zip(row, kept, pieces, strict=True):
+        for cell, place, texts in zip(row, places, pieces, strict=True):
             text = texts[number] if number < len(texts) else ""
             blank = " " * (widths[place] - cells(text))
             tinted = paper.tinted(text, TONES.get(cell.tone, ""))
@@ -259,7 +258,7 @@ def _row(
 
 
 def _broken(text: str, width: int) -> list[str]:
-    """Lines of at most `width` columns; a longer word is broken where it must be."""
+    """Lines of at most `width` columns; a longer word is broken."""
     if cells(text) <= width:
         return [text]
     lines: list[str] = []
@@ -273,29 +272,23 @@ def _broken(text: str, width: int) -> list[str]:
     return lines
 
 
-def bars(whole: ChartBlock) -> list[str]:
-    """One line of bars for each line of the chart; the numbers stand in a table beside it."""
-    chart = drawable(whole)
-    known = [
-        value
-        for line in chart.lines
-        for point in line.points
-        for value in (point.least, point.value, point.most)
-        if value is not None
-    ]
+def bars(chart_block: ChartBlock) -> list[str]:
+    """One line of bars for each line of the chart; a table beside it has the numbers."""
+    chart = drawable(chart_block)
+    known = known_values(chart)
     low = 0.0 if chart.whole or chart.top is not None else min(known, default=0.0)
     high = chart.top if chart.top is not None else max(known, default=0.0)
     widest = max((cells(line.name) for line in chart.lines), default=0)
-    return [_drawn(line, low, high, widest) for line in chart.lines]
+    return [_bar_line(line, low, high, widest) for line in chart.lines]
 
 
-def _drawn(line: ChartLine, low: float, high: float, widest: int) -> str:
+def _bar_line(line: ChartLine, low: float, high: float, widest: int) -> str:
     def bar(value: float | None) -> str:
         if value is None:
             return " "
         share = (value - low) / (high - low) if high > low else 0.0
         return BARS[round(share * (len(BARS) - 1))]
 
-    drawn = "".join(bar(point.value) for point in line.points)
+    bar_text = "".join(bar(point.value) for point in line.points)
     name = line.name + " " * (widest - cells(line.name))
-    return f"{name}{GAP if name else ''}{drawn}"
+    return f"{name}{GAP if name else ''}{bar_text}"

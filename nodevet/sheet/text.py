@@ -1,35 +1,49 @@
-"""Printable text laid out: padded, wrapped, folded as nodesets, numbers with their nouns. Pure."""
+"""Lay out printable text: pad, wrap, fold hosts as nodesets, count nouns. Pure."""
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
 
 from nodevet.base.printable import ELLIPSIS, cells, cut, plain
 
+RED, YELLOW, MAGENTA, GREEN, DIM, BOLD = "31", "33", "35", "32", "2", "1"
+TONES = {
+    "fail": RED,
+    "warning": YELLOW,
+    "unknown": MAGENTA,
+    "unreached": MAGENTA,
+    "info": DIM,
+    "alert": BOLD,
+    "ok": GREEN,
+    "waived": DIM,
+    "quiet": DIM,
+    "strong": BOLD,
+}
+"""The colour of each tone of a cell or a paragraph."""
 _FOLDABLE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _NUMBERS = re.compile(r"(\d+)")
 GAP = "  "
 WIDEST = 60  # columns that a column aligns to; a longer cell pushes its own line only
 MORE = "↪ "
-"""How the rest of a broken line begins, and no line of a file that nodevet shows."""
-NARROWEST = 24  # columns of lines that are broken, however narrow the terminal is
-_MANY = 200  # hosts; folding along every number takes time with the square of them
+"""The beginning of a continued line, with which no line of a file begins that nodevet shows."""
+NARROWEST = 24  # columns of broken lines, even in a narrower terminal
+_MANY = 200  # hosts; the time to fold along every number grows with their square
 
 
 def name(host: str) -> str:
-    """A host's name, printable. Two different hosts never print alike."""
+    """A host's printable name, which no other host shares."""
     return plain(host.replace("\\", "\\\\"))
 
 
-def cut_pair(one: str, other: str, limit: int) -> tuple[str, str]:
+def cut_pair(first: str, second: str, limit: int) -> tuple[str, str]:
     """Two unequal texts, each cut to `limit` such that their first difference stays in view."""
     shared = next(
-        (place for place, (a, b) in enumerate(zip(one, other, strict=False)) if a != b),
-        min(len(one), len(other)),
+        (place for place, (a, b) in enumerate(zip(first, second, strict=False)) if a != b),
+        min(len(first), len(second)),
     )
     lead = max(0, shared - limit // 3)
-    if lead == 0 or max(cells(one), cells(other)) <= limit:
-        return cut(one, limit), cut(other, limit)
-    return cut(ELLIPSIS + one[lead:], limit), cut(ELLIPSIS + other[lead:], limit)
+    if lead == 0 or max(cells(first), cells(second)) <= limit:
+        return cut(first, limit), cut(second, limit)
+    return cut(ELLIPSIS + first[lead:], limit), cut(ELLIPSIS + second[lead:], limit)
 
 
 def pad(text: str, width: int) -> str:
@@ -37,14 +51,14 @@ def pad(text: str, width: int) -> str:
     return text + " " * (width - cells(text))
 
 
-def column(texts: Iterable[str]) -> int:
-    """The width that a column of printable texts aligns to."""
-    return max((width for width in map(cells, texts) if width <= WIDEST), default=0)
+def column(texts: Iterable[str], limit: int = WIDEST) -> int:
+    """The width of a column of texts; one wider than `limit` moves its own line only."""
+    return max((width for width in map(cells, texts) if width <= limit), default=0)
 
 
 def columns(rows: Sequence[Sequence[str]]) -> list[str]:
-    """Rows of printable cells under one another; the last column is as long as it is."""
-    widths = [column(each) for each in zip(*rows, strict=True)]
+    """Rows of printable cells in aligned columns; the last column is not padded."""
+    widths = [column(texts) for texts in zip(*rows, strict=True)]
     padded = (
         [pad(cell, width) for cell, width in zip(row, widths, strict=True) if width or cell]
         for row in rows
@@ -55,7 +69,7 @@ def columns(rows: Sequence[Sequence[str]]) -> list[str]:
 def wrap(text: str, room: int) -> list[str]:
     """Lines of at most `room` columns, broken after spaces and commas; nothing is lost.
 
-    A single word that is wider than `room` keeps its line to itself.
+    A word wider than `room` has a line of its own.
     """
     rows = [""]
     for piece in re.findall(r"[^ ,]*[ ,]+|[^ ,]+", text):
@@ -65,9 +79,9 @@ def wrap(text: str, room: int) -> list[str]:
     return [row.rstrip() for row in rows]
 
 
-def broken(line: str, width: int | None) -> Iterator[str]:
-    """Rows that end after a space or a comma if there is one near, and in any case in time; all of
-    the line is in them, and each but the first begins with MORE."""
+def break_line(line: str, width: int | None) -> Iterator[str]:
+    """Rows of at most `width` columns that hold all of the line. A row ends after a space or a
+    comma if one is near; each but the first begins with MORE."""
     if width is None or cells(line) <= width:
         yield line
         return
@@ -89,8 +103,8 @@ def broken(line: str, width: int | None) -> Iterator[str]:
 def nodeset(hosts: Iterable[str]) -> str:
     """Hosts folded as a nodeset: `gpu[001-004,007]`.
 
-    A name that a nodeset cannot hold (spaces, brackets, hostile bytes) follows
-    unfolded, printable and in quotes.
+    Names that a nodeset cannot hold (spaces, brackets, hostile bytes) follow unfolded, printable
+    and in quotes.
     """
     unique = list(dict.fromkeys(hosts))
     foldable = [host for host in unique if _FOLDABLE.fullmatch(host)]
@@ -110,7 +124,7 @@ def _fold(hosts: list[str]) -> str:
 
 
 def _fold_one_number(hosts: list[str]) -> str:
-    """Folds names along one of their numbers: the one that leaves the fewest parts."""
+    """Fold names along one of their numbers, the one that leaves the fewest parts."""
     split = [_NUMBERS.split(host) for host in hosts]
     axes = range(1, max(3, *map(len, split)), 2)
     folded = sorted((_folded_along(split, axis) for axis in axes), key=len)
@@ -148,7 +162,7 @@ def plural(noun: str) -> str:
 
 
 def after_label(label: str, why: str) -> str:
-    """A reason as it stands under a label, which it need not repeat.
+    """A reason for display under a label, without repeating the label.
 
     >>> after_label("timed out", "timed out after 10 s (connecting)")
     'after 10 s (connecting)'
@@ -157,3 +171,8 @@ def after_label(label: str, why: str) -> str:
     if why[: len(label)].lower() != label.lower() or not rest.startswith((" ", ": ")):
         return why
     return rest.removeprefix(":").strip() or why
+
+
+def sgr(text: str, code: str) -> str:
+    """Text in a colour, or a weight, of a terminal."""
+    return f"\x1b[{code}m{text}\x1b[0m"

@@ -1,4 +1,4 @@
-"""Values over time as small charts under one another, on one axis. Pure."""
+"""Lay values over time out as small charts on one axis. Pure."""
 
 from bisect import bisect_left
 from collections.abc import Sequence
@@ -11,10 +11,10 @@ from nodevet.base.printable import brief
 from nodevet.sheet.chart import COLOURS, HIGHEST, ChartMark, number_of
 from nodevet.sheet.model import TimeBlock, TimeLine, TimeStrip
 
-WIDTH, HEIGHT, AXIS = 640, 58, 18  # of one strip; AXIS: of the labels below the last one
+WIDTH, HEIGHT, AXIS = 640, 58, 18  # of one strip; AXIS: height of the labels below the last one
 LEFT, RIGHT, TOP, BOTTOM = 54, 16, 5, 5
-MOST_POINTS = 160  # of a line: nobody sees more
-COLUMNS = 60  # at which the values can be read
+MOST_POINTS = 160  # of a line; more are not visible
+COLUMNS = 60  # moments whose values a reader can show
 TICKS = 6
 LONGEST = 48  # columns of a line's name
 STEPS = (0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 30, 60, 120, 300)  # seconds between two ticks
@@ -31,7 +31,7 @@ class StripLine(NamedTuple):
 
 
 class StripColumn(NamedTuple):
-    """A moment, and what every line was then."""
+    """A moment, and the values of every line then."""
 
     x: float
     width: float
@@ -39,19 +39,19 @@ class StripColumn(NamedTuple):
 
 
 class DrawnStrip(NamedTuple):
-    """One chart, in the SVG's own units."""
+    """One chart, in the SVG's units."""
 
     title: str
     lines: list[StripLine]
     levels: list[ChartMark]
     columns: list[StripColumn]
     ticks: list[ChartMark]
-    last: bool  # the axis is labelled below it
+    last: bool  # the labels of the axis are below it
     about: str  # in words
 
 
 def strips(block: TimeBlock) -> list[DrawnStrip]:
-    """The strips, from the first to the last."""
+    """The strips of a block, in order."""
     last = len(block.strips) - 1
     return [_strip(strip, block, last=place == last) for place, strip in enumerate(block.strips)]
 
@@ -60,7 +60,7 @@ def _strip(strip: TimeStrip, block: TimeBlock, *, last: bool) -> DrawnStrip:
     lines = [_drawable(line) for line in strip.lines]
     highest = max((value for line in lines for _, value in line.points), default=0.0)
     top = max(highest, *(line.most or 0.0 for line in lines)) or 1.0
-    drawn = [
+    strip_lines = [
         StripLine(
             brief(line.name, LONGEST),
             place % COLOURS,
@@ -69,10 +69,10 @@ def _strip(strip: TimeStrip, block: TimeBlock, *, last: bool) -> DrawnStrip:
         )
         for place, line in enumerate(lines)
     ]
-    told = ", ".join(f"{line.name} {line.mean}" for line in drawn)
+    means = ", ".join(f"{line.name} {line.mean}" for line in strip_lines)
     return DrawnStrip(
         title=strip.title,
-        lines=drawn,
+        lines=strip_lines,
         levels=[
             ChartMark(_up(0, top), "0"),
             ChartMark(_up(top, top), f"{number_of(top)} {strip.unit}"),
@@ -80,28 +80,28 @@ def _strip(strip: TimeStrip, block: TimeBlock, *, last: bool) -> DrawnStrip:
         columns=_columns(lines, block.seconds, block.later),
         ticks=ticks(block.seconds),
         last=last,
-        about=f"{strip.title}, mean: {told}",
+        about=f"{strip.title}, mean: {means}",
     )
 
 
 def _drawable(line: TimeLine) -> TimeLine:
-    """The line without numbers that no scale has."""
+    """The line without numbers that no scale can show."""
     points = tuple(point for point in line.points if abs(point[1]) <= HIGHEST)
     most = line.most if line.most is not None and abs(line.most) <= HIGHEST else None
     return replace(line, points=points, most=most)
 
 
 def _mean(points: Points) -> float:
-    """Over time: points need not be at even distances."""
+    """The mean over time: points need not be evenly spaced."""
     spans = [(after[0] - at, (value + after[1]) / 2) for (at, value), after in pairwise(points)]
-    whole = sum(span for span, _ in spans)
-    if whole <= 0:
+    total = sum(span for span, _ in spans)
+    if total <= 0:
         return points[0][1] if points else 0.0
-    return sum(span * value for span, value in spans) / whole
+    return sum(span * value for span, value in spans) / total
 
 
 def ticks(seconds: float) -> list[ChartMark]:
-    """At round seconds."""
+    """Ticks at round numbers of seconds."""
     step = next((step for step in STEPS if seconds / step <= TICKS), seconds or 1)
     return [
         ChartMark(_across(place * step, seconds), f"{place * step:g} s")
@@ -120,12 +120,12 @@ def _up(value: float, top: float) -> float:
 
 def _polyline(points: Points, seconds: float, later: float, top: float) -> str:
     return " ".join(
-        f"{_across(at + later, seconds)},{_up(value, top)}" for at, value in thinned(points)
+        f"{_across(at + later, seconds)},{_up(value, top)}" for at, value in thin(points)
     )
 
 
-def thinned(points: Points) -> Points:
-    """At most MOST_POINTS: of each stretch of time its lowest and its highest value.
+def thin(points: Points) -> Points:
+    """At most MOST_POINTS points: of each stretch of time the lowest and the highest value.
 
     >>> len(thinned(tuple((float(n), float(n % 7)) for n in range(10000)))) <= MOST_POINTS
     True
@@ -133,35 +133,35 @@ def thinned(points: Points) -> Points:
     if len(points) <= MOST_POINTS:
         return points
     size = -(-len(points) // (MOST_POINTS // 2))
-    kept = []
+    points_kept = []
     for start in range(0, len(points), size):
         stretch = points[start : start + size]
-        ends = {min(stretch, key=lambda each: each[1]), max(stretch, key=lambda each: each[1])}
-        kept += sorted(ends)
-    return tuple(kept)
+        ends = {min(stretch, key=lambda point: point[1]), max(stretch, key=lambda point: point[1])}
+        points_kept += sorted(ends)
+    return tuple(points_kept)
 
 
 def _columns(lines: Sequence[TimeLine], seconds: float, later: float) -> list[StripColumn]:
-    """Moments at even distances, as many as there were looks."""
-    several = max(1, min(COLUMNS, max(len(line.points) for line in lines)))
-    width = (WIDTH - LEFT - RIGHT) / several
-    found = []
-    for place in range(several):
-        at = (place + 0.5) * seconds / several
-        told = [
+    """Evenly spaced moments, at most COLUMNS and at most one for each point."""
+    count = max(1, min(COLUMNS, max(len(line.points) for line in lines)))
+    width = (WIDTH - LEFT - RIGHT) / count
+    columns = []
+    for place in range(count):
+        at = (place + 0.5) * seconds / count
+        values = [
             f"{brief(line.name, LONGEST)} {number_of(value)} {line.unit}"
             for line in lines
-            if (value := _near(line.points, at - later, 1.5 * seconds / several)) is not None
+            if (value := _near(line.points, at - later, 1.5 * seconds / count)) is not None
         ]
-        if told:
-            text = "\n".join([f"{at:.1f} s", *told])
-            found.append(StripColumn(round(LEFT + place * width, 1), round(width, 1), text))
-    return found
+        if values:
+            text = "\n".join([f"{at:.1f} s", *values])
+            columns.append(StripColumn(round(LEFT + place * width, 1), round(width, 1), text))
+    return columns
 
 
 def _near(points: Points, at: float, most: float) -> float | None:
-    """The value that is the nearest in time, not further than `most` seconds."""
+    """The value nearest in time to `at`, within `most` seconds, or None."""
     place = bisect_left(points, (at, float("-inf")))
     near = points[max(0, place - 1) : place + 1]
-    time, value = min(near, key=lambda each: abs(each[0] - at), default=(0.0, 0.0))
+    time, value = min(near, key=lambda point: abs(point[0] - at), default=(0.0, 0.0))
     return value if near and abs(time - at) <= most else None

@@ -241,7 +241,7 @@ def together(
 
 def _alike(alike: LastFew, name: str, steady: bytes, rest: msgspec.Raw | None) -> msgspec.Raw:
     of = (steady, None if rest is None else bytes(rest))
-    return alike.made(name, of, lambda: _joined(steady, rest, None))
+    return alike.get_or_make(name, of, lambda: _joined(steady, rest, None))
 
 
 def _joined(steady: bytes, rest: msgspec.Raw | None, seconds: msgspec.Raw | None) -> msgspec.Raw:

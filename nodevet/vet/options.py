@@ -5,7 +5,7 @@ from pathlib import Path
 
 import click
 
-from nodevet.base.durations import written
+from nodevet.base.durations import duration_text
 from nodevet.cli import completing
 from nodevet.cli.durations import Duration
 from nodevet.cli.help import Option, WholeNumber
@@ -46,14 +46,14 @@ reach = apply(
     _connection(
         "--connect-timeout",
         type=Duration(0.1),
-        default=written(CONNECT_TIMEOUT),
+        default=duration_text(CONNECT_TIMEOUT),
         show_default=True,
         help="SSH connect timeout.",
     ),
     _connection(
         "--deadline",
         type=Duration(1),
-        default=written(DEADLINE),
+        default=duration_text(DEADLINE),
         show_default=True,
         help="Total time limit per host.",
     ),

@@ -5,7 +5,7 @@ from typing import TypeVar
 import msgspec
 
 from nodevet.base import typed
-from nodevet.base.upgrades import Document, Upgrades, leads, stepped
+from nodevet.base.upgrades import Document, Upgrades, can_upgrade, upgrade
 from nodevet.model import RUN_SCHEMA, Run
 from nodevet.sheet.errors import ReportError
 
@@ -30,7 +30,7 @@ def decode(text: str | bytes, kind: type[Decoded], what: str) -> Decoded:
 
 def is_current(schema: int, upgrades: Upgrades = UPGRADES) -> bool:
     """Whether a run has this schema. Raises ReportError for one that cannot be brought to it."""
-    if not leads(schema, RUN_SCHEMA, upgrades):
+    if not can_upgrade(schema, RUN_SCHEMA, upgrades):
         way = "a newer nodevet" if schema > RUN_SCHEMA else "the version of nodevet that wrote it"
         raise ReportError(
             f"the saved run has schema {schema}, this nodevet reads {RUN_SCHEMA}; "
@@ -43,7 +43,7 @@ def upgraded(document: Document, upgrades: Upgrades = UPGRADES) -> Run:
     """A run of an earlier schema, step by step. Raises ReportError if it is none."""
     schema = int(document["schema"])
     try:
-        document = stepped(document, schema, RUN_SCHEMA, upgrades)
+        document = upgrade(document, schema, RUN_SCHEMA, upgrades)
         return typed.convert({**document, "schema": RUN_SCHEMA}, Run)
     except (LookupError, TypeError, ValueError, msgspec.ValidationError) as error:
         raise ReportError(f"not a saved run of schema {schema}: {error}") from error

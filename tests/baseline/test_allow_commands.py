@@ -42,7 +42,7 @@ def test_a_baseline_that_says_so(read: Load) -> None:
 @pytest.mark.parametrize(
     ("files", "words"),
     [
-        ({"x": RULE}, "x.yaml:2:10: expect.command: has commands run on every node"),
+        ({"x": RULE}, "x.yaml:2:10: expect.command: runs commands on every node"),
         ({"x": f"allow_commands: false\n{RULE}"}, "not allowed: id -un; add allow_commands: true"),
         (
             {"x": "extends: part", "part": f"{ALLOWED}\n{RULE}"},

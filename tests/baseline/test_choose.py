@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from nodevet.baseline import choose
-from nodevet.baseline.choose import seen_gpus
+from nodevet.baseline.choose import detected_gpus
 from nodevet.evidence.core import SCHEMA
 from nodevet.evidence.document import Evidence, decode
 from nodevet.model import Applies, Baseline, GpuMatch, Host
@@ -129,7 +129,7 @@ def test_a_lost_gpu_that_says_nothing_does_not_cost_the_node_its_baseline():
 
 def test_lost_gpus_alone_tell_nothing():
     lost = {"index": 0, "errors": {"handle": "NVML_ERROR_GPU_IS_LOST"}}
-    assert "GPU 0 does not say what it is" in choose([EIGHT, OTHER], evidence([lost], []), HOST)
+    assert "GPU 0 shows no id" in choose([EIGHT, OTHER], evidence([lost], []), HOST)
 
 
 def test_a_baseline_without_applies_is_never_chosen():
@@ -227,15 +227,15 @@ LOST = gpu(1, None, None, errors={"handle": "NVML_ERROR_GPU_IS_LOST"})
         (evidence([], "no /sys"), "NVML lists no GPU and the bus could not be read (no /sys)"),
         (
             evidence([gpu(0), LOST], "no /sys"),
-            "GPU 1 does not say what it is (NVML_ERROR_GPU_IS_LOST)",
+            "GPU 1 shows no id (NVML_ERROR_GPU_IS_LOST)",
         ),
         (
             evidence("no NVML", [function(0), function(1, device=None)]),
-            "PCI function 0000:02:00.0 does not say what it is",
+            "PCI function 0000:02:00.0 shows no id",
         ),
         (
             evidence("no NVML", [function(0), function(1, class_code=None, device=None)]),
-            "PCI function 0000:02:00.0 does not say what it is",
+            "PCI function 0000:02:00.0 shows no id",
         ),
         (
             evidence([gpu(0, A100)], [function(0, H100)]),
@@ -254,8 +254,7 @@ def test_what_the_evidence_does_not_say_is_not_guessed(found, why):
 def test_a_board_that_may_be_another_is_not_guessed():
     found = node(8, subsystem=None)
     assert choose([BY_DEVICE, BY_BOARD], found, HOST) == (
-        "cannot tell whether by-board fits: a 10de:2330 does not say its subsystem id; "
-        "name one with -b"
+        "cannot tell whether by-board fits: a 10de:2330 shows no subsystem id; name one with -b"
     )
 
 
@@ -291,7 +290,7 @@ def test_d13_a_vgpu_is_not_taken_for_the_gpu_that_it_is_a_share_of():
 def test_d13_virtual_functions_of_a_vgpu_host_count_for_nothing():
     virtual = [function(i, address=f"0000:01:00.{i}", physfn="0000:01:00.0") for i in range(4, 8)]
     seen = evidence([gpu(0)], [function(0), *virtual])
-    assert len(seen_gpus(seen)) == 1
+    assert len(detected_gpus(seen)) == 1
 
 
 def test_gpus_that_no_baseline_is_for_are_told_by_name_and_id():

@@ -3,8 +3,7 @@
 from datetime import date
 
 GPU_WARNING = (
-    "warning: expect: link judges the GPUs that are there; one that vanished goes unseen; "
-    "add gpu_count"
+    "warning: expect: link judges the GPUs of the node; a missing one goes unnoticed; add gpu_count"
 )
 
 
@@ -20,8 +19,8 @@ def test_errors_are_the_same_as_those_of_load(shelf):
 
 def test_an_empty_expect(shelf):
     shelf.write(x="nodevet: 1\nexpect: {}\n", y="nodevet: 1\ntitle: a\n")
-    said = "warning: expect: nothing is expected, so nothing will be judged; "
-    advice = "name checks and what is expected of them"
+    said = "warning: expect: the baseline expects nothing, so nothing is judged; "
+    advice = "name checks and their expectations"
     assert shelf.lint("x", "y") == [f"x.yaml:2:1: {said}{advice}", f"y.yaml:1:1: {said}{advice}"]
 
 
@@ -45,7 +44,7 @@ def test_a_waiver_that_has_expired(shelf):
     assert shelf.lint("x", today=date(2026, 1, 31)) == []  # the last day still counts
     assert shelf.lint("x", today=date(2026, 2, 1)) == [
         "x.yaml:4:53: warning: waivers[0].until: expired on 2026-01-31: "
-        "what it covers fails again; remove the waiver, or agree on a new date"
+        "the findings that it covers fail again; remove the waiver, or agree on a new date"
     ]
 
 

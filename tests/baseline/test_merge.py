@@ -248,7 +248,7 @@ def test_a_circle_of_extends_is_shown_as_a_chain(shelf):
         c="nodevet: 1\nextends: a\n",
     )
     assert shelf.problems("a") == [
-        "c.yaml:2:10: extends: goes round in a circle: a.yaml → b.yaml → c.yaml → a.yaml; "
+        "c.yaml:2:10: extends: extends itself: a.yaml → b.yaml → c.yaml → a.yaml; "
         "break it at one place"
     ]
 
@@ -256,7 +256,7 @@ def test_a_circle_of_extends_is_shown_as_a_chain(shelf):
 def test_a_path_that_extends_itself_is_a_circle(shelf):
     shelf.write(a="nodevet: 1\nextends: ./a.yaml\n")
     assert shelf.problems("a") == [
-        "a.yaml:2:10: extends: goes round in a circle: a.yaml → a.yaml; break it at one place"
+        "a.yaml:2:10: extends: extends itself: a.yaml → a.yaml; break it at one place"
     ]
 
 

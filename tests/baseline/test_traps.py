@@ -220,7 +220,7 @@ def test_bytes_that_are_no_text(problems_of, data, message):
     assert problems_of(data) == [message]
 
 
-EXPLAIN = "shows what it takes"
+EXPLAIN = "shows its fields"
 
 
 @pytest.mark.parametrize(
@@ -414,14 +414,14 @@ waivers:
 """
     assert problems_of(text) == [
         "x.yaml:3:5: waivers[0]: reason is missing; add it",
-        "x.yaml:3:5: waivers[0]: which value is accepted is not said, and a worse one would be "
-        "covered, too; add accepts: with the value as the report shows it (accepts: x8), or "
+        "x.yaml:3:5: waivers[0]: names no accepted value, so it would also cover a worse one; "
+        "add accepts: with the value as the report shows it (accepts: x8), or "
         "any: true",
         "x.yaml:3:12: waivers[0].check: no check has this name; did you mean number?",
         'x.yaml:4:12: waivers[0].owner: must be text that is not empty, not " "',
         'x.yaml:5:12: waivers[0].until: must be a date such as 2026-12-31, not "31.12.2026"',
         "x.yaml:6:12: waivers[0].hosts: must be a list of at least 1, not an empty list; "
-        "remove it, or name what is meant",
+        "remove it, or fill it in",
         "x.yaml:7:5: waivers[0].reasn: is not a key that is known here; did you mean reason?",
     ]
 
@@ -430,7 +430,7 @@ WAIVER = (
     "nodevet: 1\nwaivers:\n  - check: number\n    owner: a\n    reason: b\n    until: 2026-12-31\n"
 )
 UNLIMITED = (
-    "which value is accepted is not said, and a worse one would be covered, too; "
+    "names no accepted value, so it would also cover a worse one; "
     "add accepts: with the value as the report shows it (accepts: x8), or any: true"
 )
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from nodevet.base.age import instant, too_old
+from nodevet.base.age import age_refusal, instant
 from nodevet.base.durations import coarse
 from nodevet.cli import nodevet as command_line
 from nodevet.fleet import Options, Visit
@@ -192,4 +192,4 @@ def test_d20_ages_in_words() -> None:
     assert [coarse(s) for s in (0, 119, 120, 7200, 3 * 3600, 30 * 3600, 2 * DAY, 800 * DAY)] == [
         "0 s", "119 s", "2 min", "2 h", "3 h", "30 h", "2 d", "800 d",
     ]  # fmt: skip
-    assert too_old("", "yesterday", now=0, most=DAY) == "when the evidence was read is not known"
+    assert age_refusal("", "yesterday", now=0, most=DAY) == "the time of the evidence is not known"

@@ -5,7 +5,7 @@ import math
 import click
 import pytest
 
-from nodevet.base.durations import elapsed, seconds_of, written
+from nodevet.base.durations import duration_text, elapsed, seconds_of
 from nodevet.cli.durations import Duration
 
 
@@ -48,7 +48,7 @@ def test_none_is_no_limit_only_if_it_may_be() -> None:
 
 @pytest.mark.parametrize("seconds", [0.0, 0.5, 1.0, 90.0, 900.0, 5400.0, 86400.0, 129600.0])
 def test_what_is_written_is_read_as_the_same(seconds: float) -> None:
-    assert seconds_of(written(seconds)) == seconds
+    assert seconds_of(duration_text(seconds)) == seconds
 
 
 @pytest.mark.parametrize(

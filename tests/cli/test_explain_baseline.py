@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from nodevet.baseline import available
-from nodevet.baseline.remarks import remarks
+from nodevet.baseline.notes import remarks
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
 BASE = """\
@@ -51,12 +51,12 @@ def test_of_a_baseline_of_the_project(nodevet: Run, project: Path) -> None:
         "site (baselines/site.yaml)\nTraining nodes\n",
         "hosts named gpu[001-004], of the group training, all of whose GPUs are 10de:2330.",
         "\n  baselines/base.yaml: All of ours\n",
-        "It asks for 2 checks.",
+        "It has 2 checks.",
         "  power_limit  critical\n    Every GPU has the expected power limit.\n"
         "    watts: 500  ← baselines/site.yaml:7\n    # the old racks\n",
         "← baselines/base.yaml:6\n    severity: info  ← baselines/site.yaml:9\n"
         "    # measured in March, on gpu001\n",
-        "It does not ask for what it inherits:\n  swap  ← baselines/site.yaml:8\n",
+        "It removes these inherited checks:\n  swap  ← baselines/site.yaml:8\n",
         "  power_limit of GPU 3: 400 W, until 2099-01-01 (ops: PSU)",
     ):
         assert told in done.stdout, (told, done.stdout)

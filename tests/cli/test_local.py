@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from nodevet.base.last_verdict import FORGOTTEN
+from nodevet.base.last_verdict import FORGET_MARK
 
 PASS = "nodevet: 1\nexpect: {disk_space: 1%}\n"
 FAIL = "nodevet: 1\nexpect: {disk_space: 99.9%}\n"
@@ -66,7 +66,7 @@ def test_a_failure_is_checked_again_each_time(
         code, report, _ = check("--max-age", "5m")
         assert (code, AGED in report) == (1, False)
     kept = [path.name for path in (tmp_path / "state").rglob("*") if path.is_file()]
-    assert kept == [FORGOTTEN]
+    assert kept == [FORGET_MARK]
 
 
 def test_a_warning_of_a_plug_in_is_no_pass(check: Check, baseline: Callable[[str], None]) -> None:

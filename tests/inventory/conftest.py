@@ -32,7 +32,7 @@ def describe(host: Host) -> str:
 @pytest.fixture(autouse=True)
 def machine(monkeypatch: pytest.MonkeyPatch) -> str:
     """The name of this machine, the same wherever the tests run."""
-    monkeypatch.setattr("nodevet.inventory.local.hostname", lambda: MACHINE)
+    monkeypatch.setattr("nodevet.inventory.entries.hostname", lambda: MACHINE)
     return MACHINE
 
 

@@ -3,7 +3,7 @@ import os
 
 import pytest
 
-from nodevet.inventory.json_places import first_duplicate, place
+from nodevet.inventory.places import first_duplicate, place
 
 # What `ansible-inventory --list` prints for two parents of one child.
 LISTED = {
@@ -222,7 +222,7 @@ def test_an_executable_is_run_with_list(hosts, problems, folder):
     assert hosts(files=[script]) == ["x g"]
     script.write_text("#!/bin/sh\necho no such cloud >&2\nexit 3\n")
     assert problems(files=["inventory"]) == [
-        "inventory --list: ended with exit status 3; it said: no such cloud"
+        "inventory --list: ended with exit status 3; its last line: no such cloud"
     ]
     script.write_text("#!/bin/sh\necho hello\n")
     assert problems(files=["inventory"]) == [

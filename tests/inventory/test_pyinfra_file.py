@@ -211,7 +211,7 @@ def test_a_process_that_ends_early_is_an_error(problems, inventory):
         "inventory.py: ended before it was read; an inventory must not end the process"
     ]
     assert problems(files=inventory("import os\nos.kill(os.getpid(), 9)\n")) == [
-        "inventory.py: ended with signal 9; it said nothing"
+        "inventory.py: ended with signal 9; it printed no error"
     ]
 
 
@@ -219,7 +219,7 @@ def test_a_file_that_hangs_is_ended(problems, inventory, monkeypatch):
     monkeypatch.setattr("nodevet.inventory.programs.DEADLINE", 1.0)
     text = "import subprocess, time\nsubprocess.Popen(['sleep', '60'])\ntime.sleep(60)\n"
     assert problems(files=inventory(text)) == [
-        "inventory.py: did not end within 1 s; find out what it waits for by running it alone"
+        "inventory.py: did not end within 1 s; run it alone to find out what it waits for"
     ]
 
 

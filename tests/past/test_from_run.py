@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from nodevet.base.last_few import FEW, LastFew
-from nodevet.base.processes import Killed
+from nodevet.base.processes import KilledProcess
 from nodevet.fleet import Visit
 from nodevet.model import Host, HostReport, Run, Severity, Status, Verdict
 from nodevet.sheet.packed import Packer
@@ -36,7 +36,7 @@ from nodevet.vet.use.vet import collect, judge_visit
 Past = Callable[..., subprocess.CompletedProcess[str]]
 
 
-def refuse(killed: Killed, hosts: object) -> None:
+def refuse(killed: KilledProcess, hosts: object) -> None:
     raise AssertionError((killed, hosts))
 
 

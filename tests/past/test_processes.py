@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from nodevet.base.processes import Killed, spread
+from nodevet.base.processes import KilledProcess, spread
 
 JOBS = tuple(range(40))
 
@@ -17,12 +17,14 @@ def doubled() -> Callable[[int], tuple[int, int]]:
     return lambda job: (2 * job, os.getpid())
 
 
-def refuse(killed: Killed, job: int) -> None:
+def refuse(killed: KilledProcess, job: int) -> None:
     raise AssertionError((killed, job))
 
 
 def test_results_come_in_the_order_of_the_work() -> None:
-    found = list(spread(doubled, JOBS, processes=3, killed=refuse, lost=lambda job: (0, 0)))
+    found = list(
+        spread(doubled, JOBS, processes=3, on_killed=refuse, lost_result=lambda job: (0, 0))
+    )
     assert [each for each, _ in found] == [2 * job for job in JOBS]
     assert len({pid for _, pid in found}) == 3
     assert not multiprocessing.active_children()
@@ -39,14 +41,14 @@ def test_what_a_killed_process_had_is_done_by_another(tmp_path: Path, always: bo
 
         return task
 
-    told: list[Killed] = []
+    told: list[KilledProcess] = []
     found = list(
         spread(
             begin,
             JOBS,
             processes=2,
-            killed=lambda killed, job: told.append(killed),
-            lost=lambda job: -job,
+            on_killed=lambda killed, job: told.append(killed),
+            lost_result=lambda job: -job,
         )
     )
     assert found == [-7 if always and job == 7 else job for job in JOBS]
@@ -61,12 +63,12 @@ def test_what_a_job_raises_is_raised_here() -> None:
         return lambda job: 1 // (job - 9)
 
     with pytest.raises(ZeroDivisionError):
-        list(spread(begin, JOBS, processes=2, killed=refuse, lost=lambda job: 0))
+        list(spread(begin, JOBS, processes=2, on_killed=refuse, lost_result=lambda job: 0))
     assert not multiprocessing.active_children()
 
 
 def test_who_stops_listening_leaves_no_process_behind() -> None:
-    found = spread(doubled, JOBS, processes=2, killed=refuse, lost=lambda job: (0, 0))
+    found = spread(doubled, JOBS, processes=2, on_killed=refuse, lost_result=lambda job: (0, 0))
     next(found)
     assert len(multiprocessing.active_children()) == 2
     found.close()

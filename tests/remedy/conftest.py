@@ -42,7 +42,8 @@ from nodevet.fix.rollout.node_run import NodeApply, NodeTask
 from nodevet.fix.rollout.rollback import NodeRollback, RollbackTask
 from nodevet.fix.rollout.session import NodeSession, SessionTerms
 from nodevet.fix.settings import Rollout
-from nodevet.fleet.executor import Acted, LockedError, WorkError
+from nodevet.fleet.executor import LockedError, WorkError
+from nodevet.fleet.protocol.framing import ActResult
 from nodevet.model import Baseline, Expectation, Host, Severity, Verdict
 from nodevet.resource import Resource, RunCommand, State, kept
 from nodevet.resource.file import WriteFile
@@ -215,10 +216,10 @@ class Box:
             value = "1" if gpu["ecc"][1] else "0"
         return State(resource=resource, exists=value is not None, value=copy.deepcopy(value))
 
-    def act(self, action: WriteFile | WriteKernel | SetUnit | RunCommand) -> Acted:
+    def act(self, action: WriteFile | WriteKernel | SetUnit | RunCommand) -> ActResult:
         key = getattr(action, "path", None) or getattr(action, "name", None) or action.words[0]
         if key in self.refused:
-            return Acted(ok=False, code=1, output=self.refused[key])
+            return ActResult(ok=False, code=1, output=self.refused[key])
         if isinstance(action, WriteFile):
             if action.content is None:
                 self.files.pop(action.path, None)
@@ -237,15 +238,15 @@ class Box:
             assert action.words[:2] == ("nvidia-smi", "-i") and action.words[3] == "-e"
             gpu = next((each for each in self.gpus if each["uuid"] == action.words[2]), None)
             if gpu is None:
-                return Acted(ok=False, code=6, output="No devices were found")
+                return ActResult(ok=False, code=6, output="No devices were found")
             gpu["ecc"][1] = action.words[4] == "1"
-        return Acted(ok=True, code=0, output="")
+        return ActResult(ok=True, code=0, output="")
 
-    def _unit(self, action: SetUnit) -> Acted:
+    def _unit(self, action: SetUnit) -> ActResult:
         if f"/etc/systemd/system/{action.name}" not in self.files:
             self.units.pop(action.name, None)
             bad = action.enabled or action.running
-            return Acted(ok=not bad, code=5 if bad else 0, output="not found" if bad else "")
+            return ActResult(ok=not bad, code=5 if bad else 0, output="not found" if bad else "")
         fresh = {"enabled": "disabled", "active": "inactive", "masked": False}
         unit = self.units.setdefault(action.name, dict(fresh))
         if action.enabled is not None:
@@ -254,7 +255,7 @@ class Box:
             unit["active"] = "active" if action.running else "inactive"
         if unit == fresh:
             del self.units[action.name]
-        return Acted(ok=True, code=0, output="")
+        return ActResult(ok=True, code=0, output="")
 
 
 class Model:
@@ -322,8 +323,8 @@ class Model:
             lambda box: {label: who for label, who in box.owners.items() if label in labels},
         )
 
-    def act(self, host: str, action: WriteFile | WriteKernel | SetUnit | RunCommand) -> Acted:
-        def do(box: Box) -> Acted:
+    def act(self, host: str, action: WriteFile | WriteKernel | SetUnit | RunCommand) -> ActResult:
+        def do(box: Box) -> ActResult:
             assert box.holder, "it was written without the lock"
             box.writes += 1
             return box.act(action)

@@ -14,7 +14,7 @@ import pytest
 from nodevet.fixing.result import HostResult, Outcome
 from nodevet.fleet import Options
 from nodevet.fleet.controller.ssh_executor import SshExecutor
-from nodevet.fleet.executor import Acted, WorkError
+from nodevet.fleet.executor import WorkError
 from nodevet.fleet.protocol.framing import ActResult, SessionAnswer
 from nodevet.resource import Resource, RunCommand, State, restore
 
@@ -75,7 +75,7 @@ def driven(kind: type) -> type:
             found: State = super().look(resource)
             return found
 
-        def act(self, action: Any) -> Acted:
+        def act(self, action: Any) -> ActResult:
             words = action.words if isinstance(action, RunCommand) else ()
             if "apt-get" in words:
                 for word in words[words.index("install") + 1 :]:
@@ -86,11 +86,11 @@ def driven(kind: type) -> type:
                 for name in words[2:]:
                     self.packages[name][field] = words[1] != "unhold"
             elif words[:1] == ("nvidia-smi",) and self.dark:
-                return Acted(ok=False, code=18, output=MISMATCH)
+                return ActResult(ok=False, code=18, output=MISMATCH)
             elif "dpkg" not in words:
-                done: Acted = super().act(action)
+                done: ActResult = super().act(action)
                 return done
-            return Acted(ok=True, code=0, output="")
+            return ActResult(ok=True, code=0, output="")
 
     return Driven
 

@@ -38,7 +38,7 @@ from nodevet.fix.rollout.session import NodeSession, SessionTerms
 from nodevet.fixing.result import HostResult, Outcome, Refusal, exit_code
 from nodevet.fleet import Options, Visit
 from nodevet.fleet.controller.ssh_executor import SshExecutor
-from nodevet.fleet.executor import Acted
+from nodevet.fleet.protocol.framing import ActResult
 from nodevet.model import Host, Status
 from nodevet.resource import Resource, State
 from nodevet.vet.use.context import VetContext
@@ -229,7 +229,7 @@ class Executor:
     def managers(self, host: str, resources: Sequence[Resource]) -> Mapping[str, tuple[str, ...]]:
         return self._call("managers", host, resources)
 
-    def act(self, host: str, action: Any) -> Acted:
+    def act(self, host: str, action: Any) -> ActResult:
         return self._call("act", host, action, seconds=self.seconds)
 
     def reboot(self, host: str, *, seconds: float) -> str:

@@ -21,7 +21,7 @@ from nodevet.fix.plan_sheet import plan_blocks
 from nodevet.fix.settings import Rollout
 from nodevet.fixing.model import Risk
 from nodevet.fixing.result import Outcome, Refusal
-from nodevet.fleet.executor import Acted
+from nodevet.fleet.protocol.framing import ActResult
 from nodevet.model import HostReport, Status
 from nodevet.resource import Resource, RunCommand, State
 from nodevet.resource.unit import SetUnit
@@ -80,14 +80,14 @@ def watched(model: type) -> type:
             found: State = super().look(resource)
             return found
 
-        def act(self, action: Any) -> Acted:
+        def act(self, action: Any) -> ActResult:
             words = action.words if isinstance(action, RunCommand) else ()
             if words[:1] == ("nvidia-smi",) and words[3] == "-c":
                 if self.watching:
-                    return Acted(ok=False, code=15, output="In use by another client")
+                    return ActResult(ok=False, code=15, output="In use by another client")
                 self.modes[int(words[2][11])] = MODES.get(words[4], words[4])
-                return Acted(ok=True, code=0, output="")
-            done: Acted = super().act(action)
+                return ActResult(ok=True, code=0, output="")
+            done: ActResult = super().act(action)
             return done
 
     return Watched
@@ -159,12 +159,12 @@ def test_d22_what_fails_in_between_ends_with_dcgm_running(node: Any) -> None:
     plan, box = planned(w), w.boxes["n1"]
     before, act, said = box.everything(), box.act, [0]
 
-    def failing(action: Any) -> Acted:
+    def failing(action: Any) -> ActResult:
         words = getattr(action, "words", ())
         if words[:1] == ("nvidia-smi",) and words[4] in MODES.values() and words[2][11] == "1":
             said[0] += 1
-            return Acted(ok=False, code=4, output="Insufficient Permissions")
-        done: Acted = act(action)
+            return ActResult(ok=False, code=4, output="Insufficient Permissions")
+        done: ActResult = act(action)
         return done
 
     box.act = failing

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from nodevet.fleet.protocol.payload import BOOT, REMOTE, payload, unframe, wish
+from nodevet.fleet.protocol.payload import BOOT, REMOTE, payload, remote_request, unframe
 
 Ask = Callable[..., Any]
 
@@ -23,7 +23,9 @@ def resources(*labels: str) -> list[dict[str, str]]:
 
 def asked(do: str, *labels: str, root: Path | str = "/", **rest: object) -> Any:
     """What nodevet.remote answers as a node runs it: from stdin, in memory; or its error."""
-    told = wish(nonce="n", do=do, deadline=30, root=str(root), resources=resources(*labels), **rest)
+    told = remote_request(
+        nonce="n", do=do, deadline=30, root=str(root), resources=resources(*labels), **rest
+    )
     done = subprocess.run(
         [sys.executable, "-I", "-c", BOOT],
         input=payload(REMOTE) + told,

@@ -113,14 +113,14 @@ def test_a_baseline_that_only_stands_in_is_told_as_that() -> None:
 def test_one_check_of_a_host() -> None:
     shown = render(RUN, HOST, check="xid")
     assert shown.startswith("xid: UNKNOWN") and "power_limit" not in shown
-    assert render(RUN, HOST, check="swap") == "gpu1: nothing was said by the check swap\n"
+    assert render(RUN, HOST, check="swap") == "gpu1: no findings of the check swap\n"
 
 
 def test_a_host_that_was_not_reached() -> None:
     gone = HostReport(host="gpu9", status=Status.TIMEOUT, why="timed out after 10 s")
     shown = render(RUN, gone)
     assert shown.startswith("gpu9  TIMED OUT\n  why      timed out after 10 s\n")
-    assert "baseline" not in shown and shown.endswith("gpu9: nothing was said by any check\n")
+    assert "baseline" not in shown and shown.endswith("gpu9: no findings of any check\n")
 
 
 @pytest.mark.parametrize("width", [40, 80, 200])

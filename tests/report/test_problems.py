@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from nodevet.author import lint_formats
-from nodevet.author.lint_sheet import lint_sheet
+from nodevet.author.lint_formats import lint_sheet
 from nodevet.author.use.lint import Linted, LintProblem
 from nodevet.base.printable import cells
 from nodevet.base.problems import Place, Problem

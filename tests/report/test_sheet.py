@@ -49,7 +49,7 @@ def test_plain_words_stay_words(text: str) -> None:
 def test_a_number_that_no_scale_has_costs_no_chart(value: float) -> None:
     points = (ChartPoint("a", 1.0, 2.0, 3.0), ChartPoint("b", -value, 0.0, value))
     block = ChartBlock(title="t", lines=(ChartLine(name="all", points=points),))
-    drawn = chart.drawn(block)
+    drawn = chart.draw(block)
     assert len(drawn.lines[0].dots) == 1
     assert all("nan" not in level.label and "inf" not in level.label for level in drawn.levels)
     assert terminal.bars(block) == [f"all  {terminal.BARS[4]} "]

@@ -120,10 +120,10 @@ found = look.look({
     "root": str(project), "deadline": time.time() + 9,
     "resources": [msgspec.to_builtins(change.resources[0])],
 })
-(before,) = answers.looked(msgspec.json.encode(found), change.resources)
+(before,) = answers.states(msgspec.json.encode(found), change.resources)
 assert before == State(resource=change.resources[0], exists=True, value=4), before
 try:
-    answers.looked(b\'[{"exists": true, "value": "much", "why": ""}]\', change.resources)
+    answers.states(b\'[{"exists": true, "value": "much", "why": ""}]\', change.resources)
 except answers.MalformedError as error:
     assert "widget one: Expected `int`" in str(error), error
 else:

@@ -116,7 +116,7 @@ def test_other_hosts_take_the_other_way(names: list[str], tmp_path: Path) -> Non
 def test_a_tree_that_an_inventory_puts_in_the_place_of_this_machine_is_none(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("nodevet.inventory.local.hostname", lambda: "n1")
+    monkeypatch.setattr("nodevet.inventory.entries.hostname", lambda: "n1")
     file = tmp_path / "fleet.yaml"
     file.write_text("nodevet: 1\nhosts:\n  n1: {root: /srv/tree}\n")
     with pytest.raises(UserError, match="for the machine at hand alone"):

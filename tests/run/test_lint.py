@@ -173,7 +173,7 @@ def test_a_fix_of_ones_own(project: Path) -> None:
             """,
     )
     assert told(lint()) == [
-        "fixes/warm.py:1:1: warning: the file has no docstring, which is its page; say what it is "
+        "fixes/warm.py:1:1: warning: the file has no docstring; say what it is "
         "about: `nodevet explain` shows it, and `nodevet list` its first line",
         "fixes/warm.py:3:1: plan: cannot be called with 3 values, and its options now: "
         "too many positional arguments; write it as: "

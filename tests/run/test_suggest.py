@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from nodevet.author.use.suggest import said, suggest
+from nodevet.author.use.suggest import as_written, suggest
 from nodevet.baseline import available, load, params_of
 from nodevet.checking.catalog import Catalog
 
@@ -33,5 +33,5 @@ def test_without_gpus_it_is_held_against_any_node(tmp_path: Path) -> None:
 def test_what_can_be_pasted_means_the_same() -> None:
     for baseline in load([name for name, _ in available([])], catalog=CATALOG):
         for wish in baseline.expectations:
-            again = params_of(CATALOG.check(wish.check), said(wish))
-            assert again == wish.params, (baseline.name, wish.check, said(wish))
+            again = params_of(CATALOG.check(wish.check), as_written(wish))
+            assert again == wish.params, (baseline.name, wish.check, as_written(wish))

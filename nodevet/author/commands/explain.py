@@ -100,7 +100,7 @@ def command(
 
     from nodevet.author.explain_sheet import check_sheet, explained
     from nodevet.author.host_sheet import host_blocks, host_sheet
-    from nodevet.author.use.explain import is_baseline, is_check, not_known
+    from nodevet.author.use.explain import is_baseline, is_check, unknown_word
     from nodevet.vet.use.context import open_project
 
     catalog, folders = open_project(project)
@@ -115,7 +115,7 @@ def command(
         return
     if not is_check(what, catalog):
         if host or not (source or inventories):
-            raise not_known(what, catalog)
+            raise unknown_word(what, catalog)
         run, found = _host(what, source, inventories, names, project, reach)
         document = {"run": run.id, "host": found}
         sheets.show(document, host_sheet(run, found), form, display)
@@ -159,14 +159,14 @@ def _resolved(
     reach: dict[str, Any],
 ) -> "Sequence[Resolved]":
     """The baselines; only that of the host, if one is named."""
-    from nodevet.author.use.explain import fitting, resolve, stand_ins
+    from nodevet.author.use.explain import fallback_baselines, fitting, resolve
     from nodevet.vet.use.engine import engine_for
     from nodevet.vet.use.reach import fleet_options
 
     resolved = resolve(names, folders, catalog)
     if host and len(names) != 1:
         target = _one_host(host, inventories)
-        others = partial(stand_ins, names, folders, catalog)
+        others = partial(fallback_baselines, names, folders, catalog)
         found = fitting(
             resolved, target, fleet_options(engine=engine_for([target]), **reach), others
         )

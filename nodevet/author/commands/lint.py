@@ -62,7 +62,7 @@ def command(
     if suggest and form != ("table", None):
         raise click.UsageError("--suggest is for people: leave out --format")
     from nodevet.author import lint_formats
-    from nodevet.author.lint_sheet import lint_sheet
+    from nodevet.author.lint_formats import lint_sheet
     from nodevet.author.use.lint import lint
 
     linted = lint(names, project, date.today())

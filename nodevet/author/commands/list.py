@@ -61,7 +61,7 @@ def command(
         found = [{"name": host.name, "groups": ",".join(sorted(host.groups))} for host in hosts]
     else:
         found = list(listing.KINDS[kind](project))
-    unasked = listing.left_out(project) if kind == "baselines" else {}
+    unasked = listing.unexpected_checks(project) if kind == "baselines" else {}
     more = [{"left_out": unasked[row["name"]]} if unasked else {} for row in found]
     document = [row | rest for row, rest in zip(found, more, strict=True)]
     sheets.show_bare(document, lambda: listing_sheet(kind, found, unasked), form, display)

@@ -1,4 +1,4 @@
-"""Lint: everything that is wrong with a project's own files, each with the line it stands in."""
+"""Lint: all problems of a project's own files, each with its line."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -10,28 +10,27 @@ from msgspec import Struct, structs
 
 from nodevet import inventory, settings
 from nodevet.author.use.lint_code import lint_check, lint_fix
-from nodevet.base.features import answers
+from nodevet.base.features import feature_modules
 from nodevet.base.files import read_input
 from nodevet.base.problems import Place, Problem
 from nodevet.base.project import Project
 from nodevet.baseline import lint as lint_baselines
 from nodevet.baseline.library import ENDINGS
 from nodevet.checking.catalog import Catalog, CatalogError
-from nodevet.document.kinds import MOST_BYTES, DocumentKind, is_claimed, kind_of
-from nodevet.document.lintable import Lintable
-from nodevet.document.text import shown
+from nodevet.document.kinds import MOST_BYTES, DocumentKind, Lintable, is_claimed, kind_of
+from nodevet.document.text import display_path
 from nodevet.inventory import InventoryError
 from nodevet.inventory.sources import is_program
 from nodevet.settings import SettingsError
 from nodevet.vet.use.context import candidates, open_project
 
 SKIPPED = "it is not a file of nodevet's; a baseline or an inventory begins with `nodevet: 1`"
-PROGRAM = "it is a program that prints an inventory, and lint runs none"
+PROGRAM = "it is a program that prints an inventory, and lint does not run programs"
 _PLACED = re.compile(r"(.+):([0-9]{1,9}):([0-9]{1,9})")
 
 
 class LintProblem(Struct, frozen=True, kw_only=True):
-    """One problem. `kind`: of what file; `line`: the text that it stands in, without its end."""
+    """One problem. `kind`: of its file; `line`: the text of its line."""
 
     problem: Problem
     kind: str  # baseline, inventory, workload, approval, settings, check, fix
@@ -39,16 +38,16 @@ class LintProblem(Struct, frozen=True, kw_only=True):
 
 
 class Linted(Struct, frozen=True, kw_only=True):
-    """What was looked at, by kind, and all that was found."""
+    """The checked files, by kind, and their problems."""
 
     files: Mapping[str, tuple[str, ...]]
     found: tuple[LintProblem, ...]
-    skipped: Mapping[str, str] = {}  # files that were not looked at, and why
+    skipped: Mapping[str, str] = {}  # files that were not checked, and why
     shipped: bool = False  # the project has no files of its own
 
     @property
     def errors(self) -> int:
-        return sum(not each.problem.warning for each in self.found)
+        return sum(not item.problem.warning for item in self.found)
 
     @property
     def warnings(self) -> int:
@@ -56,7 +55,7 @@ class Linted(Struct, frozen=True, kw_only=True):
 
 
 class _Linter:
-    """Looks at files one kind after another."""
+    """Checks files, and collects their problems."""
 
     def __init__(self, catalog: Catalog, folders: Sequence[Path], today: date) -> None:
         self.catalog = catalog
@@ -67,24 +66,24 @@ class _Linter:
         self.skipped: dict[str, str] = {}
 
     def take(self, kind: str, names: Iterable[str], problems: Iterable[Problem]) -> None:
-        listed = self.files.setdefault(kind, [])
-        listed += [name for name in names if name not in listed]
+        files = self.files.setdefault(kind, [])
+        files += [name for name in names if name not in files]
         for problem in problems:
             self.problems.setdefault(problem, kind)
 
     def baselines(self, names: Sequence[str]) -> None:
-        """Together, so that two of one name are found."""
+        """Check baselines together, to find two with the same name."""
         if names:
-            found = lint_baselines(
+            problems = lint_baselines(
                 names, folders=self._folders, catalog=self.catalog, today=self._today
             )
-            self.take("baseline", names, found)
+            self.take("baseline", names, problems)
 
     def inventory(self, path: Path) -> None:
-        self.take("inventory", [shown(path)], _inventory(path))
+        self.take("inventory", [display_path(path)], _inventory(path))
 
     def lintable(self, kind: Lintable, path: Path) -> None:
-        """A file of a feature's kind."""
+        """Check a file of a feature's kind."""
         self.take(kind.name, *kind.look(path))
 
     def settings(self, path: Path) -> None:
@@ -93,23 +92,23 @@ class _Linter:
             problems: tuple[Problem, ...] = ()
         except SettingsError as error:
             problems = error.problems
-        self.take("settings", [shown(path)], problems)
+        self.take("settings", [display_path(path)], problems)
 
     def check(self, name: str) -> None:
         path = self.catalog.path(name)
-        self.take("check", [shown(path)], lint_check(self.catalog, name))
+        self.take("check", [display_path(path)], lint_check(self.catalog, name))
 
     def fix(self, name: str) -> None:
         path = self.catalog.fix_path(name)
-        self.take("fix", [shown(path)], lint_fix(self.catalog, name))
+        self.take("fix", [display_path(path)], lint_fix(self.catalog, name))
 
     def named(self, name: str) -> None:
-        """One word of the command line: a file of any kind, a folder of them, or the name of a
+        """Check one word of the command line: a file of any kind, a folder, or the name of a
         baseline."""
         path = Path(name)
         if name and path.is_dir() and (inside := _yaml(path)):
-            for each in inside:
-                self.named(str(each))
+            for file in inside:
+                self.named(str(file))
             return
         if not path.is_file():
             self.baselines([name])
@@ -126,26 +125,28 @@ class _Linter:
             self.skipped[name] = PROGRAM
         elif kind is DocumentKind.INVENTORY:
             self.inventory(path)
-        elif found := next((one for one in kinds() if _is_of(one, kind, path)), None):
-            self.lintable(found, path)
+        elif lintable := next(
+            (item for item in kinds() if kind is item.kind or path.name in item.names), None
+        ):
+            self.lintable(lintable, path)
         elif kind is None and not is_claimed(read_input(path, MOST_BYTES)):
             self.skipped[name] = SKIPPED
         else:
             self.baselines([name])
 
     def _code(self, path: Path) -> None:
-        """A check or a fix of this project, or nothing of nodevet's."""
-        for own, where, look in (
+        """Check a file that may be a check or a fix of this project."""
+        for own, path_of, lint_name in (
             (self.catalog.own, self.catalog.path, self.check),
             (self.catalog.own_fixes, self.catalog.fix_path, self.fix),
         ):
-            if path.stem in own and where(path.stem).resolve() == path.resolve():
-                look(path.stem)
+            if path.stem in own and path_of(path.stem).resolve() == path.resolve():
+                lint_name(path.stem)
                 return
         self.skipped[str(path)] = "it is not a check or a fix of this project (--project)"
 
     def _of_kind(self, kind: Lintable, project: Path) -> None:
-        """All files of a kind: by their names, else by what they hold."""
+        """Check all files of a kind: by their names, else by their content."""
         for name in kind.names:
             if (project / name).exists():
                 self.lintable(kind, project / name)
@@ -156,7 +157,7 @@ class _Linter:
                     self.lintable(kind, path)
 
     def project(self, project: Path) -> None:
-        """All that is the project's own."""
+        """Check all of the project's own files."""
         self.baselines([str(path) for folder in self._folders for path in _yaml(folder)])
         for path in _yaml(project):
             if kind_of(path) is DocumentKind.BASELINE:
@@ -177,20 +178,17 @@ class _Linter:
 @cache
 def kinds() -> tuple[Lintable, ...]:
     """The kinds of files that features list in their linting.py."""
-    return tuple(kind for feature in answers("linting") for kind in feature.LINTED)
-
-
-def _is_of(one: Lintable, kind: DocumentKind | None, path: Path) -> bool:
-    return kind is one.kind or path.name in one.names
+    return tuple(kind for feature in feature_modules("linting") for kind in feature.LINTED)
 
 
 def lint(names: Sequence[str], project: Project | Path, today: date) -> Linted:
-    """What is wrong with these files and baselines; without any, with the project's own, or with
-    the shipped baselines if it has none. Never raises for what a file holds."""
+    """The problems of these files and baselines; without names, of the project's own, or of the
+    shipped baselines if it has none. Never raises for a file's content."""
     try:
         catalog, folders = open_project(project)
     except CatalogError as error:  # a name is taken: none of the project's code is loaded
-        problem = _placed(Problem(_head(error), "", _rest(error)))
+        file, _, message = str(error).partition(": ")
+        problem = _placed(Problem(Place(error.line, error.column, file), "", message))
         return Linted(files={}, found=(LintProblem(problem=problem, kind="check"),))
     linter = _Linter(catalog, folders, today)
     if names:
@@ -202,13 +200,14 @@ def lint(names: Sequence[str], project: Project | Path, today: date) -> Linted:
     if shipped:
         linter.baselines(candidates(()))
     sources = _Sources()
-    found = (
-        LintProblem(problem=one, kind=kind, line=sources.line(one.place))
-        for one, kind in ((_placed(each), kind) for each, kind in linter.problems.items())
+    placed = ((_placed(problem), kind) for problem, kind in linter.problems.items())
+    problems = (
+        LintProblem(problem=problem, kind=kind, line=sources.line(problem.place))
+        for problem, kind in placed
     )
     return Linted(
-        files={kind: tuple(listed) for kind, listed in linter.files.items()},
-        found=tuple(found),
+        files={kind: tuple(paths) for kind, paths in linter.files.items()},
+        found=tuple(problems),
         skipped=linter.skipped,
         shipped=shipped,
     )
@@ -226,20 +225,12 @@ def _inventory(path: Path) -> tuple[Problem, ...]:
     return ()
 
 
-def _head(error: CatalogError) -> Place:
-    return Place(error.line, error.column, str(error).partition(": ")[0])
-
-
-def _rest(error: CatalogError) -> str:
-    return str(error).partition(": ")[2]
-
-
 def _placed(problem: Problem) -> Problem:
-    """With a place whose line and column are numbers, whatever says where it is."""
-    found = None if isinstance(problem.where, Place) else _PLACED.fullmatch(str(problem.where))
-    if not found:
+    """The problem with its place as a `Place`."""
+    match = None if isinstance(problem.where, Place) else _PLACED.fullmatch(str(problem.where))
+    if not match:
         return structs.replace(problem, where=problem.place)
-    return structs.replace(problem, where=Place(int(found[2]), int(found[3]), found[1]))
+    return structs.replace(problem, where=Place(int(match[2]), int(match[3]), match[1]))
 
 
 class _Sources:
@@ -258,7 +249,7 @@ class _Sources:
 
 
 def _lines(path: Path) -> Sequence[str]:
-    """As YAML and editors count them; none of a file that cannot be read."""
+    """The lines as YAML and editors count them; none if the file cannot be read."""
     try:
         if not path.is_file() or path.stat().st_size > MOST_BYTES:
             return ()

@@ -1,6 +1,6 @@
-"""What there is of each kind: found by folder, as everything that uses it finds it.
+"""List everything of each kind, discovered in the same way as by its users.
 
-Importing this costs nothing; listing imports what it lists.
+Importing this module costs nothing; listing imports the listed modules.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -14,12 +14,12 @@ if TYPE_CHECKING:
     from nodevet.checking.catalog import Catalog
 
 Row = dict[str, str]
-"""One thing: its name first, then what it is for; every row of a kind has the same keys."""
+"""One thing: its name first, then its description; every row of a kind has the same keys."""
 OWN = "a check of this project, or one that every shipped baseline asks"
 
 
 def checks(project: Project | Path) -> Iterator[Row]:
-    """Every check: how severe a failure is, its area and title."""
+    """Every check: its severity, area and title."""
     from nodevet.checking.catalog import CatalogError
     from nodevet.vet.use.context import open_project
 
@@ -29,7 +29,7 @@ def checks(project: Project | Path) -> Iterator[Row]:
             check = catalog.check(name)
             severity, area = check.severity.value, check.area.value
             title = catalog.title(name)
-        except (CatalogError, AttributeError) as error:  # of a user's own
+        except (CatalogError, AttributeError) as error:  # a user's own check
             severity, area, title = "", "", f"cannot be used: {error}"
         yield {"name": name, "severity": severity, "area": area, "title": title}
 
@@ -50,45 +50,45 @@ def fixes(project: Project | Path) -> Iterator[Row]:
 
 
 def baselines(project: Project | Path) -> Iterator[Row]:
-    """Every baseline: its title, how many of all checks it asks for, and its file."""
+    """Every baseline: its title, its number of checks, and its file."""
     from nodevet.baseline import available
-    from nodevet.document.text import shown
+    from nodevet.document.text import display_path
     from nodevet.vet.use.context import open_project
 
     catalog, folders = open_project(project)
     for name, path in available(folders):
-        asked = checks_of(path, folders, catalog)
-        counted = f"{len(asked)} of {len(catalog.ids)} checks" if asked else "cannot be used"
-        yield {"name": name, "title": _title(path), "checks": counted, "file": shown(path)}
+        expected = checks_of(path, folders, catalog)
+        total = f"{len(expected)} of {len(catalog.ids)} checks" if expected else "cannot be used"
+        yield {"name": name, "title": _title(path), "checks": total, "file": display_path(path)}
 
 
 def checks_of(path: Path, folders: "Sequence[Path]", catalog: "Catalog") -> tuple[str, ...]:
-    """The checks that a baseline asks for; none if it cannot be used."""
+    """The checks that a baseline expects; none if it cannot be used."""
     from nodevet.baseline import BaselineErrors, load
 
     try:
         (baseline,) = load([str(path)], folders=folders, catalog=catalog)
     except BaselineErrors:
         return ()
-    return tuple(wish.check for wish in baseline.expectations)
+    return tuple(expectation.check for expectation in baseline.expectations)
 
 
-def left_out(project: Project | Path) -> dict[str, dict[str, str]]:
-    """Of every baseline the checks that it does not ask for, and why."""
+def unexpected_checks(project: Project | Path) -> dict[str, dict[str, str]]:
+    """By baseline, the checks that it does not expect, and why."""
     from nodevet.baseline import available
     from nodevet.vet.use.context import open_project
 
     catalog, folders = open_project(project)
-    whys = {name: catalog.check(name).unasked or OWN for name in catalog.ids}
-    found = {}
+    reasons = {name: catalog.check(name).unasked or OWN for name in catalog.ids}
+    result = {}
     for name, path in available(folders):
-        asked = set(checks_of(path, folders, catalog))
-        found[name] = {check: why for check, why in whys.items() if check not in asked}
-    return found
+        expected = set(checks_of(path, folders, catalog))
+        result[name] = {check: why for check, why in reasons.items() if check not in expected}
+    return result
 
 
 def _title(path: Path) -> str:
-    """What a baseline's own file says; empty if it says nothing, or cannot be read."""
+    """The title in a baseline's own file; "" if there is none, or it cannot be read."""
     from nodevet.document.parse import parse
     from nodevet.document.text import UnreadableError, read
     from nodevet.document.tree import Scalar
@@ -110,15 +110,15 @@ def formats(project: Project | Path) -> Iterator[Row]:
 
     for name in names():
         file = module(name).__name__ if has_module(name) else f"nodevet.sheet.{RENDERERS[name]}"
-        yield {"name": name, "about": _said_of(file)}
+        yield {"name": name, "about": _about(file)}
 
 
 def sources(project: Project | Path) -> Iterator[Row]:
-    """Every source of an inventory, with what it reads."""
+    """Every source of an inventory, with a description of its input."""
     from nodevet.inventory.sources import sources as found
 
-    for each in found():
-        yield {"name": each.__name__.rpartition(".")[2], "about": each.KIND}
+    for source in found():
+        yield {"name": source.__name__.rpartition(".")[2], "about": source.KIND}
 
 
 def sections(project: Project | Path) -> Iterator[Row]:
@@ -126,7 +126,7 @@ def sections(project: Project | Path) -> Iterator[Row]:
     from nodevet.remote.probe.sections import names
 
     for name in names():
-        yield {"name": name, "about": _said_of(f"nodevet.remote.probe.collectors.{name}")}
+        yield {"name": name, "about": _about(f"nodevet.remote.probe.collectors.{name}")}
 
 
 def resources(project: Project | Path) -> Iterator[Row]:
@@ -134,10 +134,10 @@ def resources(project: Project | Path) -> Iterator[Row]:
     from nodevet import resource
 
     for name in resource.KINDS:
-        yield {"name": name, "about": _said_of(f"nodevet.resource.{name}")}
+        yield {"name": name, "about": _about(f"nodevet.resource.{name}")}
 
 
-def _said_of(module: str) -> str:
+def _about(module: str) -> str:
     """The first line of a module's docstring, without its full stop."""
     return (import_module(module).__doc__ or "").split("\n", 1)[0].removesuffix(".")
 
@@ -151,4 +151,4 @@ KINDS: Mapping[str, Callable[[Project | Path], Iterator[Row]]] = {
     "sections": sections,
     "resources": resources,
 }
-"""What can be listed. Each takes the project's folder."""
+"""The kinds that can be listed. Each function takes the project."""

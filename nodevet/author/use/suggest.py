@@ -1,4 +1,4 @@
-"""What baselines for the same hardware usually say, and a project's own ones do not."""
+"""Suggest settings that shipped baselines for the same hardware have and a project's own lack."""
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -17,7 +17,7 @@ GENERIC = "generic"
 
 
 class SuggestedLine(msgspec.Struct, frozen=True, kw_only=True):
-    """One line that could stand under `expect`."""
+    """One line to add under `expect`."""
 
     check: str
     line: str  # nvlink: 18
@@ -25,7 +25,7 @@ class SuggestedLine(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Suggestions(msgspec.Struct, frozen=True, kw_only=True):
-    """For one baseline, from the shipped one that is most like it."""
+    """Suggestions for one baseline, from the most similar shipped one."""
 
     baseline: str
     like: str
@@ -33,39 +33,35 @@ class Suggestions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def suggest(names: Sequence[str], project: Project | Path) -> tuple[Suggestions, ...]:
-    """For each of these baselines that can be used; without names, for the project's own."""
+    """Suggestions for each of these baselines that can be used; without names, for the project's
+    own."""
     catalog, folders = open_project(project)
-    shipped = _loaded([name for name, _ in available([])], [], catalog)
-    found = []
-    for name in [name for name in names if _is_baseline(name)] or candidates(folders):
-        for baseline in _loaded([name], folders, catalog):
-            others = [one for one in shipped if one.name != baseline.name]
-            like = _most_like(baseline, others)
-            if like is not None:
-                found.append(_suggestions(baseline, like, catalog))
-    return tuple(found)
+    shipped = _load([name for name, _ in available([])], [], catalog)
+    suggestions = []
+    names = [name for name in names if Path(name).suffix in ("", *ENDINGS)]
+    for name in names or candidates(folders):
+        for baseline in _load([name], folders, catalog):
+            others = [other for other in shipped if other.name != baseline.name]
+            similar = _most_similar(baseline, others)
+            if similar is not None:
+                suggestions.append(_suggestions(baseline, similar, catalog))
+    return tuple(suggestions)
 
 
-def _is_baseline(name: str) -> bool:
-    return Path(name).suffix in ("", *ENDINGS)
-
-
-def _loaded(
-    names: Iterable[str], folders: Sequence[Path], catalog: Catalog
-) -> tuple[Baseline, ...]:
+def _load(names: Iterable[str], folders: Sequence[Path], catalog: Catalog) -> tuple[Baseline, ...]:
     try:
         return load(list(names), folders=folders, catalog=catalog)
     except BaselineErrors:
         return ()
 
 
-def _most_like(baseline: Baseline, shipped: Iterable[Baseline]) -> Baseline | None:
-    """The one for the same GPUs that asks most, else the one for any GPU."""
-    mine = _devices(baseline)
-    same = [one for one in shipped if mine & _devices(one)]
+def _most_similar(baseline: Baseline, shipped: Iterable[Baseline]) -> Baseline | None:
+    """The baseline for the same GPUs with the most checks, else the one for any GPU."""
+    devices = _devices(baseline)
+    same = [candidate for candidate in shipped if devices & _devices(candidate)]
     if same:
-        return max(same, key=lambda one: len(one.expectations))
-    return next((one for one in shipped if one.name == GENERIC), None)
+        return max(same, key=lambda candidate: len(candidate.expectations))
+    return next((candidate for candidate in shipped if candidate.name == GENERIC), None)
 
 
 def _devices(baseline: Baseline) -> frozenset[str]:
@@ -73,26 +69,26 @@ def _devices(baseline: Baseline) -> frozenset[str]:
     return frozenset(gpu.devices if gpu else ())
 
 
-def _suggestions(baseline: Baseline, like: Baseline, catalog: Catalog) -> Suggestions:
-    asked = {wish.check for wish in baseline.expectations}
-    missing = [wish for wish in like.expectations if wish.check not in asked]
+def _suggestions(baseline: Baseline, similar: Baseline, catalog: Catalog) -> Suggestions:
+    checks = {expectation.check for expectation in baseline.expectations}
+    missing = [item for item in similar.expectations if item.check not in checks]
     return Suggestions(
         baseline=baseline.path,
-        like=like.name,
+        like=similar.name,
         missing=tuple(
             SuggestedLine(
-                check=wish.check,
-                line=f"{wish.check}: {flow(said(wish))}",
-                title=catalog.title(wish.check),
+                check=expectation.check,
+                line=f"{expectation.check}: {flow(as_written(expectation))}",
+                title=catalog.title(expectation.check),
             )
-            for wish in missing
+            for expectation in missing
         ),
     )
 
 
-def said(wish: Expectation) -> Value:
-    """The params as a baseline says them: a plain value where one field alone is said."""
-    params: CheckParams = wish.params
+def as_written(expectation: Expectation) -> Value:
+    """The params as written in a baseline: a plain value if only one field is set."""
+    params: CheckParams = expectation.params
     values = {field.name: getattr(params, field.name) for field in msgspec.structs.fields(params)}
     fields = {
         field.name: values[field.name]

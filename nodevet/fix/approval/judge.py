@@ -7,7 +7,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from nodevet.base.printable import brief
-from nodevet.base.problems import either
+from nodevet.base.problems import or_list
 from nodevet.fix.approval.policy import RULES, Policy, is_pattern, principals
 from nodevet.fix.approval.signatures import Signer
 from nodevet.fix.model import Plan, Step
@@ -105,7 +105,7 @@ def refusal(
     step = left[0]
     groups = ", ".join(map(brief, sorted(hosts_groups.get(step.host, ()))))
     more = f" and {len(left) - 1} more steps" if len(left) > 1 else ""
-    may = either(map(str, rules)) if rules else "nothing"
+    may = or_list(map(str, rules)) if rules else "nothing"
     return (
         f"{who} may not approve {brief(step.id)}, {plan.risk_of(step).value} on a host in "
         f"{groups or 'no group'}{more}: {RULES} lets them approve {may}; someone who may must, "

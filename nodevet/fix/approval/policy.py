@@ -13,7 +13,7 @@ import msgspec
 from msgspec import Meta
 
 from nodevet.base.problems import Place, Problem, did_you_mean, quoted
-from nodevet.baseline.format import SomeNames, Text, YamlPart, blank, listed
+from nodevet.baseline.format import SomeNames, Text, YamlPart, as_tuple, blank_names
 from nodevet.document.parse import parse
 from nodevet.document.text import Source, UnreadableError, read
 from nodevet.document.tree import Mapping as Keys
@@ -107,7 +107,7 @@ class ApproverPart(YamlPart, frozen=True, kw_only=True):
     groups: SomeNames = ()
 
     def __post_init__(self) -> None:
-        refuse(blank(self, "who", "groups"))
+        refuse(blank_names(self, "who", "groups"))
 
 
 Count = Annotated[int, Meta(ge=1, le=20)]
@@ -181,8 +181,10 @@ def _no_signers(file: str, what: str) -> Problem:
 
 
 def _rule(entry: ApproverPart, teams: Mapping[str, str | tuple[str, ...]]) -> Rule:
-    who = frozenset(name for word in listed(entry.who) for name in listed(teams.get(word, word)))
-    return Rule(who=who, risk=entry.risk, groups=listed(entry.groups))
+    who = frozenset(
+        name for word in as_tuple(entry.who) for name in as_tuple(teams.get(word, word))
+    )
+    return Rule(who=who, risk=entry.risk, groups=as_tuple(entry.groups))
 
 
 def _rules(source: Source, known: tuple[str, ...], problems: list[Problem]) -> RulesPart | None:
@@ -231,8 +233,8 @@ def _named(root: Keys) -> tuple[dict[str, Place], list[Named]]:
         for path, name, place in _texts(entry.value, join("teams", entry.key))
     ]
     approvers = root.get("approvers")
-    listed = approvers.value if approvers else None
-    for index, item in enumerate(listed.items if isinstance(listed, Sequence) else ()):
+    as_tuple = approvers.value if approvers else None
+    for index, item in enumerate(as_tuple.items if isinstance(as_tuple, Sequence) else ()):
         who = item.get("who") if isinstance(item, Keys) else None
         if who:
             path = f"approvers[{index}].who"

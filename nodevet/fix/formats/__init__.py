@@ -12,7 +12,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, NamedTuple
 
 from nodevet import sheet
-from nodevet.base.modules import names_in
+from nodevet.base.features import names_in
 
 if TYPE_CHECKING:
     from nodevet.fixing.result import Result

@@ -10,7 +10,7 @@ from nodevet.base.printable import brief, plain
 from nodevet.fix import result_text
 from nodevet.fixing.result import HostResult, Result, StepResult
 from nodevet.resource import Contents, State, describe, filled, kind_of
-from nodevet.sheet.hunks import Pair, labelled
+from nodevet.sheet.hunks import Pair, labelled_hunks
 from nodevet.sheet.text import nodeset
 
 CONTEXT = 1  # unchanged lines around a difference
@@ -47,7 +47,9 @@ def _notes(host: HostResult) -> Iterator[str]:
 
 def _fix_hunks(host: HostResult, contents: Contents) -> Iterator[str]:
     """Of each step that left something other than it found, one hunk or more."""
-    return labelled(((plain(step.fix), _sides(step, contents)) for step in host.steps), CONTEXT)
+    return labelled_hunks(
+        ((plain(step.fix), _sides(step, contents)) for step in host.steps), CONTEXT
+    )
 
 
 def _sides(step: StepResult, contents: Contents) -> list[Pair]:

@@ -16,7 +16,8 @@ from nodevet.fix.journal.journal import Journal, StepState
 from nodevet.fix.model import PlannedNode
 from nodevet.fix.rollout.preconditions import other_node
 from nodevet.fixing.result import said
-from nodevet.fleet.executor import Acted, Executor, LockedError, WorkError
+from nodevet.fleet.executor import Executor, LockedError, WorkError
+from nodevet.fleet.protocol.framing import ActResult
 from nodevet.resource import (
     AnyAction,
     Resource,
@@ -167,7 +168,7 @@ class NodeSession:
         self.reading = TimedEvidence(asked=asked, at=at, evidence=evidence)
         return evidence
 
-    def act(self, action: AnyAction) -> Acted:
+    def act(self, action: AnyAction) -> ActResult:
         """Carry out an action: what was read before says nothing any more. Raises WorkError."""
         self.reading = None
         return self.executor.act(self.host, action)

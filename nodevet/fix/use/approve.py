@@ -7,7 +7,7 @@ from msgspec import Struct
 
 from nodevet.base.errors import UserError
 from nodevet.base.files import read_input
-from nodevet.base.outputs import replace, tried
+from nodevet.base.outputs import file_errors, replace
 from nodevet.document import kinds
 from nodevet.document.kinds import DocumentKind
 from nodevet.fix.approval import signatures, verify
@@ -113,7 +113,7 @@ def sign(asked: ApprovalRequest, key: Path) -> Signed:
     if isinstance(approval, list):
         raise NotCountedError(tuple(approval))
     target = verify.signature_file(asked.file, approval.who)
-    with tried(target):
+    with file_errors(target):
         replace(target, data.decode("ascii"))
     found = verify.signatures(asked.file)
     missing = verify.missing(
@@ -171,7 +171,7 @@ def _read(file: Path, *, rollback: bool) -> tuple[bytes, Plan]:
             if is_run
             else f"{file}: is a folder; name the file of a plan"
         )
-    elif why := kinds.mistaken(file, DocumentKind.PLAN):
+    elif why := kinds.wrong_kind_text(file, DocumentKind.PLAN):
         raise UserError(f"{file}: {why}; nodevet plan -o plan.json writes a plan")
     else:
         path = file

@@ -14,7 +14,7 @@ from nodevet.fix.use.apply import Application, apply
 from nodevet.fix.use.plan import PlanRequest, propose, rules_of
 from nodevet.fixing.model import Risk
 from nodevet.fixing.result import Result
-from nodevet.inventory.local import LOCAL
+from nodevet.inventory.entries import LOCAL
 from nodevet.model import Host
 from nodevet.vet.use.context import VetContext
 from nodevet.vet.use.listener import VetListener

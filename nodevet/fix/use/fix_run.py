@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from nodevet.base.errors import UserError
 from nodevet.base.files import read_input
 from nodevet.base.printable import brief
-from nodevet.document.kinds import DocumentKind, mistaken
+from nodevet.document.kinds import DocumentKind, wrong_kind_text
 from nodevet.fix import formats
 from nodevet.fix.formats import FixRun
 from nodevet.fix.journal.folder import RunError, RunFolder
@@ -51,12 +51,12 @@ def read_plan(file: Path) -> tuple[bytes, Plan]:
     try:
         return text, read(text)
     except PlanError as error:
-        raise PlanError(f"{file}: {mistaken(file, DocumentKind.PLAN) or error}") from error
+        raise PlanError(f"{file}: {wrong_kind_text(file, DocumentKind.PLAN) or error}") from error
 
 
 def open_run(folder: Path) -> RunFolder:
     """The folder of a run that was begun earlier. Raises UserError for one of another kind."""
-    if wrong := mistaken(folder, DocumentKind.FIX_RUN):
+    if wrong := wrong_kind_text(folder, DocumentKind.FIX_RUN):
         raise UserError(f"{folder}: {wrong}")
     return RunFolder(folder)
 

@@ -18,7 +18,7 @@ from nodevet import __version__
 from nodevet.base import outputs as files
 from nodevet.base.durations import elapsed
 from nodevet.base.errors import UserError
-from nodevet.base.outputs import FileError, replace, tried
+from nodevet.base.outputs import FileError, file_errors, replace
 from nodevet.baseline.library import shipped
 from nodevet.document import kinds
 from nodevet.document.kinds import DocumentKind
@@ -119,7 +119,7 @@ def write(file: Path, proposal: Proposal) -> None:
 
     Raises FileError.
     """
-    with tried(file):
+    with file_errors(file):
         if not file.exists() or file.is_file():
             try:
                 beside(file).hold(proposal.contents)

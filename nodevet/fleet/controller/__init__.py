@@ -1,1 +1,1 @@
-"""The parent side: starts the children, hears them, and loses no host."""
+"""The parent side: it starts the child processes, reads their answers and loses no host."""

@@ -1,4 +1,4 @@
-"""A child process: started in a session of its own, read and written to, ended for sure."""
+"""A child process in a session of its own: start it, read, write, and end it reliably."""
 
 import fcntl
 import os
@@ -15,33 +15,33 @@ from typing import IO, cast
 from nodevet.base.printable import last_line
 from nodevet.fleet.model import FleetError
 
-STALL = 30  # seconds beyond the time of its work, after which a silent child is taken for dead
+STALL = 30  # seconds of silence beyond the time of its work, after which a child counts as dead
 READ = 1 << 20  # bytes at once: several answers of nodes
-ENDING = 0.5  # seconds for one to end that has closed its output
-KILLED = 5  # seconds for the kernel to end one that was killed
-TAIL = 4096  # bytes of its stderr
+ENDING = 0.5  # seconds for a child to end after it closed its output
+KILLED = 5  # seconds for the kernel to end a killed child
+TAIL = 4096  # last bytes of its stderr
 
 
 class StalledError(Exception):
-    """The child does not read what is written to it."""
+    """The child does not read its input."""
 
 
 @dataclass(frozen=True)
 class Ending:
-    """How a child ended. For people: `was killed by signal 9`, `exited with 1: No module ...`."""
+    """How a child ended; as text `was killed by signal 9`, `exited with 1: No module ...`."""
 
     code: int  # negative: the signal
     stderr: bytes  # its last bytes
 
     def __str__(self) -> str:
-        killed = self.code < 0
-        how = f"was killed by signal {-self.code}" if killed else f"exited with {self.code}"
+        by_signal = self.code < 0
+        ending = f"was killed by signal {-self.code}" if by_signal else f"exited with {self.code}"
         last = last_line(self.stderr)
-        return f"{how}: {last}" if last else how
+        return f"{ending}: {last}" if last else ending
 
 
 class ChildProcess:
-    """Its session is its own, so that a Ctrl-C on the terminal reaches the parent alone."""
+    """A child in a session of its own, so that Ctrl-C on the terminal reaches only the parent."""
 
     ending: float = ENDING
 
@@ -52,18 +52,15 @@ class ChildProcess:
         errors: IO[bytes] | None = None,
         environment: Mapping[str, str] | None = None,
     ) -> None:
-        """`stdin`: all its input; None: a pipe, for `write`. `errors`: what takes its stderr.
-        `environment`: None for that of this process.
-
-        Raises FleetError.
-        """
+        """`stdin`: its whole input; None: a pipe, for `write`. `errors`: the file for its stderr.
+        `environment`: None for that of this process. Raises FleetError."""
         try:
             self._errors, self._process = _start(argv, stdin, errors, environment)
         except OSError as error:
             why = f"cannot start a child process: {error.strerror}"
             raise FleetError(f"{why} ({error.filename or _folder()})") from error
         self.output = cast(IO[bytes], self._process.stdout)
-        with suppress(OSError):  # a user may have used up what pipes may take
+        with suppress(OSError):  # the user may have reached the limit of memory for pipes
             fcntl.fcntl(self.output, fcntl.F_SETPIPE_SZ, READ)
         self._writing = threading.Lock()
         self._ending: Ending | None = None
@@ -75,14 +72,14 @@ class ChildProcess:
         return self._process.pid
 
     def read(self) -> bytes:
-        """What it has written since; empty once it has closed its output."""
+        """Its new output; empty once it has closed its output."""
         return os.read(self.output.fileno(), READ)
 
     def write(self, data: bytes, seconds: float) -> None:
-        """Write to the pipe, all of it; threads may do so at the same time.
+        """Write all of `data` to the pipe; threads may do so at the same time.
 
-        Raises StalledError if it does not read it in time, OSError if it is gone, ValueError
-        after `hang_up`.
+        Raises StalledError if the child does not read it in time, OSError if the child is gone,
+        ValueError after `hang_up`.
         """
         end, rest = time.monotonic() + seconds, memoryview(data)
         with self._writing:
@@ -95,22 +92,22 @@ class ChildProcess:
                 rest = rest[os.write(descriptor, rest) :]
 
     def hang_up(self) -> None:
-        """Close the pipe, which asks it to end by itself."""
+        """Close the pipe, which asks the child to end by itself."""
         with self._writing, suppress(OSError):
             cast(IO[bytes], self._process.stdin).close()
 
     def stop(self) -> None:
-        """Have it end now; `end` collects it."""
+        """End the child now; `end` reaps it."""
         self.kill()
 
     def kill(self) -> None:
-        """Kill it and all it started. One that runs as root (sudo) ends at its own deadline."""
+        """Kill the child and its session. One that runs as root (sudo) ends at its own deadline."""
         if self._process.returncode is None:
             with suppress(ProcessLookupError, PermissionError):
                 os.killpg(self._process.pid, signal.SIGKILL)
 
     def end(self) -> Ending:
-        """Kill what is left of it, and collect it. May be called again, by the same thread."""
+        """Kill the child if it still runs, and reap it. The same thread may call this again."""
         if self._ending is None:
             self.output.close()
             with suppress(subprocess.TimeoutExpired):
@@ -132,16 +129,16 @@ class ChildProcess:
 
 
 def _folder() -> str:
-    return os.environ.get("TMPDIR") or "/tmp"  # noqa: S108  (what is there has no name)
+    return os.environ.get("TMPDIR") or "/tmp"  # noqa: S108  (files there have no name)
 
 
-def _unnamed() -> IO[bytes]:
-    """A file that no one else can open, and that is gone with its last descriptor."""
+def _anonymous_file() -> IO[bytes]:
+    """A file that no other process can open, and that ends with its last descriptor."""
     try:
         flags = os.O_TMPFILE | os.O_RDWR | os.O_CLOEXEC
         return os.fdopen(os.open(_folder(), flags, 0o600), "w+b")
-    except OSError:  # a file system that has no such thing, or a folder that is not there
-        from tempfile import TemporaryFile  # which takes longer to import than all of this module
+    except OSError:  # the file system does not support it, or the folder does not exist
+        from tempfile import TemporaryFile  # takes longer to import than this whole module
 
         return TemporaryFile()
 
@@ -152,13 +149,13 @@ def _start(
     errors: IO[bytes] | None,
     environment: Mapping[str, str] | None,
 ) -> tuple[IO[bytes], subprocess.Popen[bytes]]:
-    """The file that takes its stderr, and the process. Raises OSError."""
+    """The file of its stderr, and the process. Raises OSError."""
     with ExitStack() as stack:
-        errors = stack.enter_context(errors or _unnamed())
-        with ExitStack() as given:
+        errors = stack.enter_context(errors or _anonymous_file())
+        with ExitStack() as inputs:
             source: int | IO[bytes] = subprocess.PIPE
             if stdin is not None:
-                source = given.enter_context(_unnamed())
+                source = inputs.enter_context(_anonymous_file())
                 source.write(stdin)
                 source.seek(0)
             process = subprocess.Popen(

@@ -1,4 +1,4 @@
-"""The parent's side of a visit: starts the children, hears them, and loses no host."""
+"""The parent's side of a visit: it starts the children, reads their answers and loses no host."""
 
 import math
 import os
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Dispatcher:
-    """The child processes at work."""
+    """The running child processes."""
 
     def __init__(self) -> None:
         self._selector = selectors.DefaultSelector()
@@ -34,9 +34,10 @@ class Dispatcher:
     def size(self) -> int:
         return len(self._sources)
 
-    def hear(self, until: float) -> list[Visit]:
-        """Wait until a child says something, ends, or is silent for too long; and no longer."""
-        soonest = min(until, *(source.due for source in self._sources))
+    def receive(self, end: float) -> list[Visit]:
+        """The visits of the next event: a child writes, ends, or is silent for too long. Waits no
+        longer than to `end`."""
+        soonest = min(end, *(source.due for source in self._sources))
         ready = self._selector.select(max(0.0, soonest - time.monotonic()))
         visits: list[Visit] = []
         for key, _ in ready:
@@ -52,12 +53,12 @@ class Dispatcher:
         return visits
 
     def pause(self, seconds: float) -> None:
-        """The caller was busy for so long, and no child could be heard."""
+        """Extend all deadlines: for `seconds` the caller was busy and no child was read."""
         for source in self._sources:
             source.due += seconds
 
     def end(self) -> None:
-        """Kill what still runs, all at once, then collect it."""
+        """Kill all children at once, then reap them."""
         for source in self._sources:
             source.child.stop()
         while self._sources:
@@ -72,25 +73,25 @@ class Dispatcher:
         return list(source.unfinished(source.child.end(), late=late))
 
 
-def dispatch(hosts: Sequence[Host], options: Options, until: float = math.inf) -> Generator[Visit]:
-    """The visits, until all are done or it is `until`; see nodevet.fleet.visit."""
+def dispatch(hosts: Sequence[Host], options: Options, end: float = math.inf) -> Generator[Visit]:
+    """The visits, until all are done or until `end` (monotonic); see nodevet.fleet.visit."""
     local = deque(host for host in hosts if host.local)
-    at_once = min(options.parallel, 2 * cpus())
+    most_local = min(options.parallel, 2 * cpus())
     dispatcher = Dispatcher()
     try:
-        if others := [host for host in hosts if not host.local]:
-            for one in _elsewhere(others, options):
-                if isinstance(one, Visit):
-                    yield one
+        if remote_hosts := [host for host in hosts if not host.local]:
+            for item in _remote_sources(remote_hosts, options):
+                if isinstance(item, Visit):
+                    yield item
                 else:
-                    dispatcher.add(one)
-        remote = dispatcher.size
-        while time.monotonic() < until:
-            while local and dispatcher.size < remote + at_once:
+                    dispatcher.add(item)
+        remote_sources = dispatcher.size
+        while time.monotonic() < end:
+            while local and dispatcher.size < remote_sources + most_local:
                 dispatcher.add(LocalProbe(local.popleft(), options))
             if not dispatcher.size:
                 return
-            for visit in dispatcher.hear(until):
+            for visit in dispatcher.receive(end):
                 before = time.monotonic()
                 yield visit
                 dispatcher.pause(time.monotonic() - before)
@@ -98,12 +99,10 @@ def dispatch(hosts: Sequence[Host], options: Options, until: float = math.inf) -
         dispatcher.end()
 
 
-def _elsewhere(hosts: Sequence[Host], options: Options) -> "Iterator[Source | Visit]":
-    """What visits hosts over SSH: shards here, and launchers; and who cannot be visited at all.
-
-    Raises FleetError.
-    """
-    from nodevet.fleet.controller.shards import shards  # this machine needs none
+def _remote_sources(hosts: Sequence[Host], options: Options) -> "Iterator[Source | Visit]":
+    """The sources for hosts over SSH: shards on this machine, and launchers; and the visits of
+    hosts that no source can visit. Raises FleetError."""
+    from nodevet.fleet.controller.shards import shards  # not needed for this machine itself
 
     if options.engine is None:
         yield from shards(hosts, options, cpus())
@@ -111,7 +110,7 @@ def _elsewhere(hosts: Sequence[Host], options: Options) -> "Iterator[Source | Vi
     from nodevet.fleet.controller.launched import LauncherRuns
 
     routed: list[tuple[Host, tuple[str, ...]]] = []
-    here: list[Host] = []
+    direct: list[Host] = []
     for host in hosts:
         try:
             route = options.engine.route(host)
@@ -120,11 +119,10 @@ def _elsewhere(hosts: Sequence[Host], options: Options) -> "Iterator[Source | Vi
         if route:
             routed.append((host, route))
         else:
-            here.append(host)
-    yield from shards(here, options, cpus())
+            direct.append(host)
+    yield from shards(direct, options, cpus())
     yield from LauncherRuns(routed, options, options.engine).start()
 
 
 def cpus() -> int:
-    """How many CPUs this machine has."""
     return os.cpu_count() or 1

@@ -1,4 +1,4 @@
-"""The process of a launcher: it is written to without waiting, and asked to end before it must."""
+"""The process of a launcher: writes do not wait, and it is asked to end before it is killed."""
 
 import os
 import queue
@@ -13,20 +13,20 @@ from nodevet.fleet.protocol.framing import Beat
 from nodevet.fleet.protocol.greeting import BEAT
 
 PATIENCE = 3600  # seconds that one write may take; a process that hangs is ended long before
-ENDING = 2.0  # seconds for it to end what it started, once it is told to
+ENDING = 2.0  # seconds for it to end its own children once it is asked to end
 
 
 class LauncherProcess(ChildProcess):
-    """Of what it complains the end is kept; a sign of life is written every few seconds.
+    """Keeps the end of its stderr, and writes a sign of life every BEAT seconds.
 
-    What is far ends when its input does: srun and kubectl pass that on, as ssh does.
+    The remote program ends when its input does: srun, kubectl and ssh pass the end on.
     """
 
     ending = ENDING
 
     def __init__(self, argv: Sequence[str]) -> None:
         """Raises FleetError."""
-        self._complaint = b""
+        self._stderr = b""
         self._messages: queue.Queue[bytes | None] = queue.Queue()
         source, sink = os.pipe()
         try:
@@ -35,10 +35,10 @@ class LauncherProcess(ChildProcess):
         except BaseException:
             os.close(source)
             raise
-        self._ear = threading.Thread(target=self._listen, args=(source,), daemon=True)
-        self._pen = threading.Thread(target=self._write_all, daemon=True)
-        self._ear.start()
-        self._pen.start()
+        self._reader = threading.Thread(target=self._read_errors, args=(source,), daemon=True)
+        self._writer = threading.Thread(target=self._write_all, daemon=True)
+        self._reader.start()
+        self._writer.start()
 
     def put(self, message: bytes) -> None:
         self._messages.put(message)
@@ -65,13 +65,13 @@ class LauncherProcess(ChildProcess):
                 self.write(message, PATIENCE)
         self.hang_up()
 
-    def _listen(self, descriptor: int) -> None:
+    def _read_errors(self, descriptor: int) -> None:
         with os.fdopen(descriptor, "rb", buffering=0) as source:
             while chunk := source.read(TAIL):
-                self._complaint = (self._complaint + chunk)[-TAIL:]
+                self._stderr = (self._stderr + chunk)[-TAIL:]
 
     def _tail(self) -> bytes:
         self.finish()
-        self._pen.join(self.ending)
-        self._ear.join(self.ending)
-        return self._complaint
+        self._writer.join(self.ending)
+        self._reader.join(self.ending)
+        return self._stderr

@@ -1,4 +1,4 @@
-"""This machine, probed without SSH: the same request and answer, the installed probe."""
+"""Probe this machine without SSH: the same request and answer, the installed probe."""
 
 import os
 import sys
@@ -21,20 +21,20 @@ SERVE = (
 )
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/run/current-system/sw/bin"
 ENVIRONMENT: Mapping[str, str] = {"PATH": PATH, "HOME": "/", "LC_ALL": "C"}
-"""Of every process that reads or changes this machine: nothing of whoever calls nodevet, whose
-LD_LIBRARY_PATH would choose the libraries that are read."""
-ISOLATED = ("-I", "-S", "-c")  # and without site, which reads what is installed: half of the start
+"""The environment of every process that reads or changes this machine: nothing of the caller's,
+whose LD_LIBRARY_PATH would choose the libraries."""
+ISOLATED = ("-I", "-S", "-c")  # without site, which reads installed packages: half of the start
 
 
 def start(*, sudo: bool, stdin: bytes | None = None) -> ChildProcess:
-    """A process that answers a request on this machine, as root if told so. Raises FleetError."""
+    """A process that answers a request on this machine, with `sudo` as root. Raises FleetError."""
     as_root = ("sudo", "-n") if sudo and os.geteuid() != 0 else ()
     argv = [*as_root, sys.executable, *ISOLATED, SERVE, *_folders()]
     return ChildProcess(argv, stdin, environment=ENVIRONMENT)
 
 
 def _folders() -> list[str]:
-    """Where nodevet and pynvml lie, the only modules that the probe needs beyond Python's own."""
+    """The folders of nodevet and pynvml, which the probe needs besides the standard library."""
     nvml = find_spec("pynvml")
     folders = [str(Path(nodevet.__file__).parents[1])]
     if nvml and nvml.origin:
@@ -68,7 +68,7 @@ class LocalProbe:
         self.due = self._started + options.deadline
 
     def take(self, chunk: bytes) -> Iterator[Visit]:
-        """The visit, once the evidence is whole."""
+        """The visit, once the evidence is complete."""
         if self._done or self._fault:
             return
         try:
@@ -82,13 +82,13 @@ class LocalProbe:
             yield self._visit(Status.VETTED, "", evidence)
 
     def unfinished(self, ending: Ending, *, late: bool) -> Iterator[Visit]:
-        """The visit, if the evidence never became whole."""
+        """The visit, if the evidence is not complete."""
         if self._done:
             return
         self._done = True
         if late:
             yield self._visit(Status.TIMEOUT, f"timed out after {elapsed(self._deadline)}")
-        elif self._fault or self._answer.begun or ending.code == 0:
+        elif self._fault or self._answer.has_begun or ending.code == 0:
             yield self._visit(Status.PROBE_FAILED, self._fault or self._answer.missing())
         else:
             yield self._visit(Status.PROBE_FAILED, explain(ending.code, ending.stderr, python=None))

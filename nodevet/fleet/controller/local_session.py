@@ -1,4 +1,4 @@
-"""This machine, for as long as work is done there: the same requests and the same lock, no SSH."""
+"""A session on this machine: the same requests and the same lock as elsewhere, without SSH."""
 
 import os
 import secrets
@@ -18,35 +18,30 @@ from nodevet.fleet.executor import LockedError, WorkError
 from nodevet.fleet.model import Options
 from nodevet.fleet.protocol import answers, commands
 from nodevet.fleet.protocol.framing import ActResult, SessionAnswer
-from nodevet.fleet.protocol.payload import Answer, AnswerError, request, wish
+from nodevet.fleet.protocol.payload import Answer, AnswerError, remote_request, request
 from nodevet.model import Host
 from nodevet.resource import ActionError, AnyAction, perform
 
 if TYPE_CHECKING:
     from pyinfra.api.command import StringCommand
 
-BEAT = 15  # seconds between two signs of life to the one who holds the lock
-LOCKING = 60  # seconds that it may take to get the lock
-MARGIN = 10  # seconds that what is inside must end before what is around it
-OUTPUT = 1 << 14  # characters of a command's output
-TOLD = 500  # characters of what is said in a sentence
 ACTIONS = typed.decoder(AnyAction)
-Found = TypeVar("Found")
+Value = TypeVar("Value")
 
 
 class LocalSession:
-    """What `SshExecutor` asks of this machine. Raises WorkError and LockedError."""
+    """Answers the requests of `SshExecutor` on this machine. Raises WorkError and LockedError."""
 
     def __init__(self, host: Host, options: Options) -> None:
         self._host = host
         self._options = options
-        self._fenced = False  # from the first lock on nothing is changed without one
+        self._fenced = False  # set by the first lock: from then on changes need a lock
         self._fence: commands.Fence | None = None
         self._keeper: ChildProcess | None = None
-        self._over = threading.Event()
+        self._closed = threading.Event()
 
     def ask(self, do: str, seconds: float, body: bytes, **arguments: Any) -> SessionAnswer:
-        """What comes of one request; see nodevet.fleet.worker.session."""
+        """The answer to one request; see nodevet.fleet.worker.session."""
         if self._host.root != "/":
             raise WorkError("unreachable", f"{self._host.root} is not a machine that can be fixed")
         if do in ("lock", "act") and os.geteuid() != 0:
@@ -67,8 +62,8 @@ class LocalSession:
         raise WorkError("failed", f"{do}: not on the machine that nodevet runs on")
 
     def close(self) -> None:
-        """Give the lock back. May be called again."""
-        self._over.set()
+        """Release the lock. May be called again."""
+        self._closed.set()
         self._fence = None
         keeper, self._keeper = self._keeper, None
         if keeper is not None:
@@ -77,7 +72,7 @@ class LocalSession:
 
     def _probe(self) -> bytes:
         nonce, limit = secrets.token_hex(8), self._options.probe_seconds
-        told = request(
+        message = request(
             nonce=nonce,
             root=self._host.root,
             whole_machine=self._host.whole_machine,
@@ -85,29 +80,29 @@ class LocalSession:
             asked_s=None,
             asks=self._options.asked(self._host),
         )
-        return self._answered(told, nonce, limit)
+        return self._run_request(message, nonce, limit)
 
     def _remote(self, *, ask: str, **rest: Any) -> bytes:
         nonce, limit = secrets.token_hex(8), self._options.probe_seconds
-        told = wish(nonce=nonce, do=ask, deadline=limit, **rest)
-        document = self._answered(told, nonce, limit)
-        return _usable(lambda: answers.result(document))
+        message = remote_request(nonce=nonce, do=ask, deadline=limit, **rest)
+        document = self._run_request(message, nonce, limit)
+        return decoded(lambda: answers.result(document))
 
     def _lock(self, seconds: float, *, who: str) -> str:
-        """The lock's path, once it is held."""
+        """Take the lock, and return its path."""
         self.close()
         self._fenced = True
         nonce, token = secrets.token_hex(8), secrets.token_hex(16)
-        limit = min(seconds, LOCKING)
-        told = wish(nonce=nonce, do="lock", deadline=limit, who=who, token=token)
+        limit = min(seconds, commands.LOCKING)
+        message = remote_request(nonce=nonce, do="lock", deadline=limit, who=who, token=token)
         keeper = start(sudo=False)
         try:
-            keeper.write(told, limit)
-            document = self._heard(keeper, nonce, limit)
-            found = _usable(lambda: answers.lock(answers.result(document)))
-            if not found.held:
-                told_of = (brief(each, TOLD) for each in (found.who, found.since, found.running))
-                raise LockedError(*told_of)
+            keeper.write(message, limit)
+            document = self._read_document(keeper, nonce, limit)
+            answer = decoded(lambda: answers.lock(answers.result(document)))
+            if not answer.held:
+                holder = answer.who, answer.since, answer.running
+                raise LockedError(*(brief(text, answers.REASON_LIMIT) for text in holder))
         except BaseException as error:
             keeper.kill()
             keeper.end()
@@ -115,83 +110,83 @@ class LocalSession:
                 raise WorkError("failed", "the lock could not be asked for") from error
             raise
         self._keeper = keeper
-        self._fence = commands.Fence(found.path, found.acting, found.python, token)
-        self._over = threading.Event()
-        beat = threading.Thread(target=self._beat, args=(keeper, self._over), daemon=True)
+        self._fence = commands.Fence(answer.path, answer.acting, answer.python, token)
+        self._closed = threading.Event()
+        beat = threading.Thread(target=self._beat, args=(keeper, self._closed), daemon=True)
         beat.start()
-        return found.path
+        return answer.path
 
     def _beat(self, keeper: ChildProcess, over: threading.Event) -> None:
-        """Signs of life to whoever holds the lock for us."""
-        while not over.wait(BEAT):
+        """Send signs of life to the process that holds our lock."""
+        while not over.wait(commands.LOCK_BEAT):
             with suppress(OSError, StalledError, ValueError):
                 keeper.write(b"\n", 1)
 
     def _act(self, seconds: float, body: bytes) -> ActResult:
-        """However the command ends. `body`: the action."""
+        """Run the action in `body`, and return how its command ended."""
         if self._fenced and self._fence is None:
             raise WorkError("lost", "nothing was done: the lock on this machine is not held")
         last_verdict.forget()
-        limit = max(seconds / 2, seconds - MARGIN)
+        limit = commands.inner_limit(seconds)
         try:
-            within = max(limit / 2, limit - MARGIN)
-            actions = perform((ACTIONS.decode(body),), seconds=within)
-            scripts = [(each.get_raw_value(), _stdin(each)) for each in actions]
+            action = ACTIONS.decode(body)
+            actions = perform((action,), seconds=commands.inner_limit(limit))
+            scripts = [(action.get_raw_value(), _stdin(action)) for action in actions]
         except ActionError as error:
             return ActResult(False, 2, f"nodevet refuses this action: {error}")
-        code, said = 0, ""
+        code, text = 0, ""
         for script, stdin in scripts:
             code, output = self._run(script, stdin, limit)
-            said += block(output)
+            text += block(output)
             if code != 0:
                 break
-        return ActResult(code == 0, code, said[-OUTPUT:].strip("\n"))
+        return ActResult(code == 0, code, text[-commands.OUTPUT :].strip("\n"))
 
     def _run(self, script: str, stdin: bytes, limit: float) -> tuple[int, str]:
-        """A script of sh under the lock, to its end: exit code, and what it said."""
+        """Run a script of sh under the lock to its end: exit code and output."""
         mark, started = secrets.token_hex(8), time.monotonic()
-        whole = commands.bounded(script, limit)
+        line = commands.with_timeout(script, limit)
         if self._fence:
-            whole = self._fence.around(whole, mark=mark)
+            line = self._fence.around(line, mark=mark)
         try:
-            done = subprocess.run(
-                ["/bin/sh", "-c", whole],
+            process = subprocess.run(
+                ["/bin/sh", "-c", line],
                 check=False,
                 input=stdin,
                 capture_output=True,
                 env=dict(ENVIRONMENT),
                 cwd="/",
-                start_new_session=True,  # a Ctrl-C is ours to take
+                start_new_session=True,  # Ctrl-C is for this process
                 timeout=limit + 3 * commands.GRACE,
             )
         except subprocess.TimeoutExpired as error:
             raise WorkError("timeout", f"timed out after {elapsed(limit)}") from error
         except OSError as error:
             raise WorkError("failed", f"/bin/sh: {error.strerror}") from error
-        complaint = done.stderr.decode("utf-8", "backslashreplace")
-        if done.returncode == commands.FENCED and complaint.rstrip("\n").endswith(mark):
-            why = brief(" ".join(complaint.splitlines()[-2:-1]), TOLD)
+        complaint = process.stderr.decode("utf-8", "backslashreplace")
+        if process.returncode == commands.FENCED and complaint.rstrip("\n").endswith(mark):
+            why = brief(" ".join(complaint.splitlines()[-2:-1]), answers.REASON_LIMIT)
             self.close()
             raise WorkError("lost", f"nothing was done: the lock on this machine was lost: {why}")
-        said = done.stdout.decode("utf-8", "backslashreplace") + complaint
-        if commands.timed_out(done.returncode) and time.monotonic() - started >= limit:
-            said += f"\ntimed out after {elapsed(limit)}"
-        return done.returncode, said[-OUTPUT:]
+        output = process.stdout.decode("utf-8", "backslashreplace") + complaint
+        if commands.timed_out(process.returncode) and time.monotonic() - started >= limit:
+            output += f"\ntimed out after {elapsed(limit)}"
+        return process.returncode, output[-commands.OUTPUT :]
 
-    def _answered(self, told: bytes, nonce: str, limit: float) -> bytes:
-        """The answer to a request that ends with it."""
-        child = start(sudo=self._host.sudo or self._options.sudo, stdin=told)
+    def _run_request(self, message: bytes, nonce: str, limit: float) -> bytes:
+        """The answer of a new process to one request."""
+        child = start(sudo=self._host.sudo or self._options.sudo, stdin=message)
         try:
-            return self._heard(child, nonce, limit)
+            return self._read_document(child, nonce, limit)
         finally:
             child.kill()
             child.end()
 
-    def _heard(self, child: ChildProcess, nonce: str, limit: float) -> bytes:
-        """The document that a child writes within its time."""
+    def _read_document(self, child: ChildProcess, nonce: str, limit: float) -> bytes:
+        """The document that a child writes within `limit` seconds."""
         answer, end = Answer(nonce, self._options.max_output), time.monotonic() + limit
-        late = threading.Timer(limit + commands.GRACE, child.kill)
-        late.start()
+        timer = threading.Timer(limit + commands.GRACE, child.kill)
+        timer.start()
         try:
             while chunk := child.read():
                 document = answer.take(chunk)
@@ -200,20 +195,20 @@ class LocalSession:
         except AnswerError as error:
             raise WorkError("failed", str(error)) from error
         finally:
-            late.cancel()
+            timer.cancel()
         if time.monotonic() >= end:
             raise WorkError("timeout", f"timed out after {elapsed(limit)}")
         raise WorkError("failed", f"{answer.missing()}; {last_line(str(child.end()).encode())}")
 
 
 def _stdin(command: "StringCommand") -> bytes:
-    """What a command reads, which is text."""
+    """The standard input of a command."""
     text = str(command.connector_arguments.get("_stdin") or "")
     return (text if not text or text.endswith("\n") else f"{text}\n").encode()
 
 
-def _usable(decode: Callable[[], Found]) -> Found:
-    """Raises WorkError for a malformed answer."""
+def decoded(decode: Callable[[], Value]) -> Value:
+    """A decoded answer. Raises WorkError for a malformed one."""
     try:
         return decode()
     except answers.MalformedError as error:

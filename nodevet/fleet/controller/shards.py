@@ -1,4 +1,4 @@
-"""The shards of a sweep, as the parent sees them."""
+"""The shards of a sweep, on the parent's side."""
 
 import errno
 import math
@@ -20,12 +20,12 @@ from nodevet.model import Host, Status
 
 PROGRAM = "nodevet.fleet.worker.shard"
 LARGEST = 5000  # hosts; an order has a few hundred bytes for each
-FEWER = 500  # hosts of one launcher's order, or to which one worker keeps sessions
-WORTHWHILE = 100  # hosts; with fewer, starting one more process costs more than it gains
+ORDER_HOSTS = 500  # most hosts in one launcher's order, or with sessions of one worker
+WORTHWHILE = 100  # hosts for which starting one more process gains more than it costs
 
 
 class Shard:
-    """One child process and the hosts that it answers for."""
+    """One child process and its hosts."""
 
     def __init__(
         self, order: framing.BatchOrder, hosts: Sequence[Host] | Mapping[int, Host]
@@ -38,7 +38,7 @@ class Shard:
         self.due = time.monotonic() + self._patience
 
     def take(self, chunk: bytes) -> Iterator[Visit]:
-        """The visits in what it wrote. One that writes malformed frames is killed."""
+        """The visits in its output. A child that writes malformed frames is killed."""
         self.due = time.monotonic() + self._patience
         try:
             for frame in self._reader.take(chunk):
@@ -47,13 +47,13 @@ class Shard:
                     raise framing.FrameError(
                         f"an answer for a host that it does not have: {number}"
                     )
-                yield visited(self._hosts.pop(number), outcome)
+                yield visit_of(self._hosts.pop(number), outcome)
         except framing.FrameError as error:
             self._fault = f"wrote malformed output: {error}"
             self.child.kill()
 
     def unfinished(self, ending: Ending, *, late: bool) -> Iterator[Visit]:
-        """The hosts that it has not answered for, now that it is gone."""
+        """The visits of its unanswered hosts, now that the child has ended."""
         if late:
             status, how = Status.TIMEOUT, f"was silent for {elapsed(self._patience)} and was killed"
         else:
@@ -64,8 +64,8 @@ class Shard:
         self._hosts.clear()
 
 
-def visited(host: Host, outcome: framing.VisitOutcome) -> Visit:
-    """The visit that an outcome is of."""
+def visit_of(host: Host, outcome: framing.VisitOutcome) -> Visit:
+    """The visit to a host with this outcome."""
     evidence = outcome.evidence if outcome.status == Status.VETTED else None
     return Visit(
         host.name,
@@ -81,22 +81,30 @@ def shards(hosts: Sequence[Host], options: Options, cpus: int) -> Iterator[Shard
     """Start a shard for each part of the hosts. Raises FleetError."""
     if not hosts:
         return
-    check_files(options)
+    check_options(options)
     for order in orders(hosts, options, cpus):
         yield Shard(order, hosts)
 
 
-def check_files(options: Options) -> None:
-    """Raises FleetError if a file that was named is missing, or new keys cannot be stored."""
-    if options.host_keys == "accept-new":
-        accept_keys(options.known_hosts)
-    for name, given in (("ssh_config", options.ssh_config), ("known_hosts", options.known_hosts)):
-        if given is not None:
-            check_file(name, expanded(given))
+def check_options(options: Options) -> None:
+    """Check the files of these options, see `check_files`."""
+    accept_new = options.host_keys == "accept-new"
+    check_files(options.ssh_config, options.known_hosts, accept_new=accept_new)
 
 
-def check_file(name: str, path: Path) -> None:
-    """Raises FleetError for one that is missing, or may never end as it is read."""
+def check_files(
+    ssh_config: Path | str | None, known_hosts: Path | str | None, *, accept_new: bool
+) -> None:
+    """Raises FleetError if a named file is missing, or if new keys cannot be stored."""
+    if accept_new:
+        _create_known_hosts(known_hosts)
+    for name, path in (("ssh_config", ssh_config), ("known_hosts", known_hosts)):
+        if path is not None:
+            _check_file(name, expand_user(path))
+
+
+def _check_file(name: str, path: Path) -> None:
+    """Raises FleetError if a file is missing, or may be endless."""
     try:
         open_input(path).close()
     except FileNotFoundError as error:
@@ -105,9 +113,9 @@ def check_file(name: str, path: Path) -> None:
         raise FleetError(f"{name} {path}: {error.strerror}") from error
 
 
-def accept_keys(known_hosts: Path | str | None) -> None:
-    """Make sure that new keys can be stored. Raises FleetError."""
-    path = expanded(known_hosts or "~/.ssh/known_hosts")
+def _create_known_hosts(known_hosts: Path | str | None) -> None:
+    """Create the file for new keys if it is missing. Raises FleetError if none can be stored."""
+    path = expand_user(known_hosts or "~/.ssh/known_hosts")
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         if is_named_pipe(path):
@@ -122,9 +130,9 @@ def accept_keys(known_hosts: Path | str | None) -> None:
 def orders(
     hosts: Sequence[Host], options: Options, cpus: int, largest: int = LARGEST
 ) -> list[framing.BatchOrder]:
-    """The hosts dealt out like cards, so that bad neighbours do not meet in one shard."""
-    asked = options.shards or min(cpus, math.ceil(len(hosts) / WORTHWHILE))
-    count = max(min(asked, options.parallel, len(hosts)), math.ceil(len(hosts) / largest))
+    """The hosts dealt out like cards, so that slow neighbours are in different shards."""
+    requested = options.shards or min(cpus, math.ceil(len(hosts) / WORTHWHILE))
+    count = max(min(requested, options.parallel, len(hosts)), math.ceil(len(hosts) / largest))
     return [
         order_of(
             range(place, len(hosts), count),
@@ -139,7 +147,7 @@ def orders(
 def order_of(
     numbers: Sequence[int], hosts: Sequence[Host], options: Options, parallel: int
 ) -> framing.BatchOrder:
-    """What one shard is to do: visit these of the hosts, so many at a time."""
+    """The order of one shard: visit the hosts with these numbers, `parallel` at a time."""
     asks, places = _distinct([options.asked(hosts[number]) for number in numbers])
     return framing.BatchOrder(
         parallel=parallel,
@@ -151,10 +159,10 @@ def order_of(
         accept_new=options.host_keys == "accept-new",
         max_output=options.max_output,
         sample=options.sample,
-        asks=[{section: tuple(names) for section, names in each.items()} for each in asks],
+        asks=[{section: tuple(names) for section, names in ask.items()} for ask in asks],
         targets=tuple(
-            _target(number, hosts[number], options, which)
-            for number, which in zip(numbers, places, strict=True)
+            _target(number, hosts[number], options, place)
+            for number, place in zip(numbers, places, strict=True)
         ),
         payload=payload(),
     )
@@ -163,18 +171,18 @@ def order_of(
 Asks = Mapping[str, Sequence[Any]]
 
 
-def _distinct(found: Sequence[Asks]) -> tuple[list[Asks], list[int]]:
-    """What hosts are asked for, each different one once, and which of these each has."""
-    ids = {id(each): each for each in found}
-    places = {one: place for place, one in enumerate(ids)}
-    return list(ids.values()), [places[id(each)] for each in found]
+def _distinct(asks: Sequence[Asks]) -> tuple[list[Asks], list[int]]:
+    """The different requests among those of all hosts, and for each host the place of its own."""
+    ids = {id(ask): ask for ask in asks}
+    places = {identity: place for place, identity in enumerate(ids)}
+    return list(ids.values()), [places[id(ask)] for ask in asks]
 
 
 def _path(path: Path | None) -> str | None:
-    return None if path is None else str(expanded(path).absolute())
+    return None if path is None else str(expand_user(path).absolute())
 
 
-def expanded(path: Path | str) -> Path:
+def expand_user(path: Path | str) -> Path:
     """A path whose leading ~ or ~user is replaced. Raises FleetError for an unknown user."""
     try:
         return Path(path).expanduser()

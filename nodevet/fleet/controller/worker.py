@@ -1,4 +1,4 @@
-"""A worker: a child process that keeps sessions to some hosts, and the next one when it is gone."""
+"""A worker: a child process that holds the sessions of some hosts, and its replacement."""
 
 import sys
 import threading
@@ -21,49 +21,49 @@ from nodevet.fleet.protocol.framing import (
 
 PROGRAM = "nodevet.fleet.worker.serve"
 CLOSING = 10  # seconds for the child to close its sessions
-ENDING = 2  # seconds in which it is known how a child ended that took no more
+ENDING = 2  # seconds to learn how a child ended that takes no more input
 NAME = "the process that keeps the SSH sessions"
-REPEATABLE = ("open", "close")  # what finds its host as well without a session
+REPEATABLE = ("open", "close")  # requests that need no session
 
 
 class GoneError(WorkError):
-    """The child is gone, and what it was working on is lost: it is unknown whether it was done."""
+    """The child is gone: nobody knows whether it did its request."""
 
     def __init__(self, why: str) -> None:
         super().__init__("lost", why)
 
 
 class Worker:
-    """A child process for some hosts, and the next one when it is gone."""
+    """A child process for some hosts, which is replaced if it dies."""
 
     def __init__(self, order: BatchOrder) -> None:
         """Raises FleetError."""
         self._order = order
-        self._guard = threading.Lock()
-        self._over = False
+        self._mutex = threading.Lock()
+        self._closed = False
         self._client = RequestClient(order)
 
     @property
     def pid(self) -> int:
-        """Of the child that keeps the sessions now."""
+        """The process id of the present child."""
         return self._client.pid
 
     def ask(self, request: SessionRequest) -> SessionAnswer:
         """The answer to one request. Raises WorkError and LockedError.
 
-        A request that costs nothing to repeat is, if the child dies of something else.
+        If the child dies, a request that needs no session is repeated.
         """
         try:
-            return self._there().ask(request)
+            return self._live_client().ask(request)
         except GoneError:
-            if request.do not in REPEATABLE or self._over:
+            if request.do not in REPEATABLE or self._closed:
                 raise
-        return self._there().ask(request)
+        return self._live_client().ask(request)
 
-    def _there(self) -> "RequestClient":
-        """The child, a new one if it is gone. Raises WorkError."""
-        with self._guard:
-            if self._client.gone and not self._over:
+    def _live_client(self) -> "RequestClient":
+        """The child, replaced if it is gone. Raises WorkError."""
+        with self._mutex:
+            if self._client.is_gone and not self._closed:
                 self._client.hang_up()
                 self._client.end()
                 try:
@@ -73,9 +73,9 @@ class Worker:
             return self._client
 
     def hang_up(self) -> None:
-        """Let it close its sessions and end; there is no other one then."""
-        with self._guard:
-            self._over = True
+        """Let the child close its sessions and end; it is not replaced."""
+        with self._mutex:
+            self._closed = True
             self._client.hang_up()
 
     def end(self) -> None:
@@ -83,30 +83,30 @@ class Worker:
 
 
 class RequestClient:
-    """One child process, the requests that it works on, and the thread that hears it."""
+    """One child process, its open requests, and the thread that reads its answers."""
 
     def __init__(self, order: BatchOrder) -> None:
         """Raises FleetError."""
         self._waiting: dict[int, Future[SessionAnswer]] = {}
-        self._asked: dict[int, str] = {}  # what each of them is to do
-        self._guard = threading.Lock()  # of what is above
+        self._verbs: dict[int, str] = {}  # what each request does
+        self._mutex = threading.Lock()  # of the two above
         self._last = 0
-        self._gone = ""  # why it is
+        self._ending = ""  # why the child is gone
         self._limit = order.body_limit
         self._process = ChildProcess([sys.executable, "-I", "-m", PROGRAM])
-        self._ear = threading.Thread(target=self._hear, daemon=True, name="nodevet worker")
-        self._ear.start()
+        self._reader = threading.Thread(target=self._read_answers, daemon=True)
+        self._reader.start()
         try:
             self._write(framing.write_order(replace(order, payload=b"")), child.STALL)
         except (WorkError, StalledError) as error:
             self._kill("did not take its order")
             self.end()
-            raise FleetError(self._gone) from error
+            raise FleetError(self._ending) from error
 
     @property
-    def gone(self) -> bool:
-        """Whether it keeps no sessions any more."""
-        return bool(self._gone)
+    def is_gone(self) -> bool:
+        """Whether the child holds no sessions any more."""
+        return bool(self._ending)
 
     @property
     def pid(self) -> int:
@@ -117,21 +117,21 @@ class RequestClient:
 
         Raises WorkError, LockedError, and GoneError if the child died while it had the request.
         """
-        coming: Future[SessionAnswer] = Future()
+        future: Future[SessionAnswer] = Future()
         patience = request.seconds + child.STALL
-        with self._guard:
+        with self._mutex:
             self._last += 1
             number = self._last
-            self._waiting[number] = coming
-            self._asked[number] = request.do
+            self._waiting[number] = future
+            self._verbs[number] = request.do
         try:
             self._write(framing.write_request(number, request), patience)
-            answer = coming.result(patience)
+            answer = future.result(patience)
         except (FutureTimeoutError, StalledError):
             self._kill("hung and was killed")
-            raise WorkError("lost", self._gone) from None
+            raise WorkError("lost", self._ending) from None
         finally:
-            with self._guard:
+            with self._mutex:
                 self._waiting.pop(number, None)
         if answer.status == "gone":
             raise GoneError(answer.why)
@@ -142,47 +142,47 @@ class RequestClient:
         return answer
 
     def hang_up(self) -> None:
-        """Let it close its sessions and end."""
+        """Let the child close its sessions and end."""
         self._process.hang_up()
 
     def end(self) -> None:
-        self._ear.join(CLOSING)
+        self._reader.join(CLOSING)
         self._kill("was ended")
-        self._ear.join()
+        self._reader.join()
 
     def _kill(self, why: str) -> None:
-        """Kill it and all it started; it is asked nothing from now on."""
-        self._gone = self._gone or f"{NAME} {why}"
+        """Kill the child and its session; it gets no more requests."""
+        self._ending = self._ending or f"{NAME} {why}"
         self._process.kill()
 
     def _write(self, frame: bytes, patience: float) -> None:
-        """Raises GoneError if it is gone, and StalledError if it does not read."""
+        """Raises GoneError if the child is gone, and StalledError if it does not read."""
         try:
             self._process.write(frame, patience)
         except ValueError as error:
-            raise GoneError(self._gone or "the sessions were closed") from error
+            raise GoneError(self._ending or "the sessions were closed") from error
         except OSError as error:
-            self._ear.join(ENDING)
+            self._reader.join(ENDING)
             self._kill("takes no requests")
-            raise GoneError(self._gone) from error
+            raise GoneError(self._ending) from error
 
-    def _hear(self) -> None:
-        """Give each answer to its caller, until the child is gone; then all of them know."""
+    def _read_answers(self) -> None:
+        """Pass each answer to its caller until the child is gone; then tell all callers."""
         reader = FrameReader(self._limit)
         try:
             while chunk := self._process.read():
                 for frame in reader.take(chunk):
-                    with self._guard:
-                        number, answer = framing.read_answer(frame, self._asked)
-                        del self._asked[number]
-                        coming = self._waiting.pop(number, None)
-                    if coming is not None:
-                        coming.set_result(answer)
+                    with self._mutex:
+                        number, answer = framing.read_answer(frame, self._verbs)
+                        del self._verbs[number]
+                        future = self._waiting.pop(number, None)
+                    if future is not None:
+                        future.set_result(answer)
         except (framing.FrameError, OSError) as error:
             self._kill(f"wrote malformed output: {error}")
         ending = self._process.end()
-        self._gone = self._gone or f"{NAME} {ending}"
-        with self._guard:
-            lost, self._waiting = self._waiting, {}
-        for coming in lost.values():
-            coming.set_result(SessionAnswer("gone", self._gone))
+        self._ending = self._ending or f"{NAME} {ending}"
+        with self._mutex:
+            futures, self._waiting = self._waiting, {}
+        for future in futures.values():
+            future.set_result(SessionAnswer("gone", self._ending))

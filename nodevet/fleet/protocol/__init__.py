@@ -1,1 +1,1 @@
-"""What travels: the program that is sent to a node, its commands and answers, and frames."""
+"""The wire: the program that is sent to a node, its commands and answers, and frames."""

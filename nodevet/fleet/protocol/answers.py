@@ -1,7 +1,7 @@
-"""The typed form of what nodevet.remote answers on a node. Decoding is validation. Pure.
+"""The types of nodevet.remote's answers on a node. Decoding is validation. Pure.
 
-What a node says is hostile: every list, mapping and text has a bound, numbers have a range, and
-an answer of any other form is refused with a sentence.
+A node's answers are hostile: every list, mapping and text has a bound, numbers have a range, and an
+answer of any other form is refused with a message.
 """
 
 from collections.abc import Sequence
@@ -18,9 +18,9 @@ from nodevet.resource import Resource, State, kind_of
 
 Form = TypeVar("Form")
 
-TOLD = 500  # characters of a reason
+REASON_LIMIT = 500  # characters of a reason
 MANAGERS = Meta(max_length=4096)  # places that set one thing
-AGENTS = 64  # configuration managers of one node
+AGENTS = 64  # most configuration managers of one node
 
 
 class MalformedError(Exception):
@@ -34,7 +34,7 @@ class _StateAnswer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LockAnswer(msgspec.Struct, frozen=True, kw_only=True):
-    """A lock that is held, with what the actions under it need; or not, and who has it."""
+    """Our lock, with the data that actions under it need; or its present holder."""
 
     held: bool
     path: Text
@@ -46,14 +46,14 @@ class LockAnswer(msgspec.Struct, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         if self.held and not (self.acting and self.python):
-            raise ValueError("a lock without what actions under it need")
+            raise ValueError("a lock without the data that actions under it need")
 
 
 class RunningAgent(msgspec.Struct, frozen=True, kw_only=True):
     """A configuration manager that works on a node."""
 
     name: Text
-    every_s: Annotated[int, Meta(gt=0, le=1 << 32)] | None = None  # None: it is not said
+    every_s: Annotated[int, Meta(gt=0, le=1 << 32)] | None = None  # None: not known
 
 
 class _RefusedAnswer(msgspec.Struct, frozen=True, kw_only=True):
@@ -65,67 +65,67 @@ class _ResultAnswer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def result(document: bytes) -> bytes:
-    """The JSON of what was found on the node.
+    """The JSON of the result in a node's answer.
 
-    Raises MalformedError, with the node's words if it says why nothing was found.
+    Raises MalformedError, with the node's words if it reports an error.
     """
     try:
-        return bytes(_decoded(document, _ResultAnswer).result)
+        return bytes(_decode(document, _ResultAnswer).result)
     except MalformedError:
-        refused = _decoded(document, _RefusedAnswer)
-    raise MalformedError(brief(refused.error, TOLD))
+        refused = _decode(document, _RefusedAnswer)
+    raise MalformedError(brief(refused.error, REASON_LIMIT))
 
 
-def looked(found: bytes, resources: Sequence[Resource]) -> tuple[State, ...]:
+def states(document: bytes, resources: Sequence[Resource]) -> tuple[State, ...]:
     """The states of these resources, in their order. Raises MalformedError."""
-    told = _each(found, tuple[_StateAnswer, ...], resources)
-    return tuple(_seen(resource, each) for resource, each in zip(resources, told, strict=True))
+    replies = _answers_to(document, tuple[_StateAnswer, ...], resources)
+    return tuple(map(_state, resources, replies))
 
 
-def _seen(resource: Resource, told: _StateAnswer) -> State:
-    if told.why:
-        value = None  # of what could not be read, no part is known
-    elif told.exists or told.value is not None:
+def _state(resource: Resource, answer: _StateAnswer) -> State:
+    if answer.why:
+        value = None  # nothing is known of a resource that could not be read
+    elif answer.exists or answer.value is not None:
         try:
-            typed.convert(told.value, kind_of(resource).form)
+            typed.convert(answer.value, kind_of(resource).form)
         except (msgspec.ValidationError, RecursionError) as error:
             raise MalformedError(_malformed(f"{resource.label}: {error}")) from error
-        value = told.value
+        value = answer.value
     else:
         value = None
-    return State(resource=resource, exists=told.exists, value=value, why=plain(told.why))
+    return State(resource=resource, exists=answer.exists, value=value, why=plain(answer.why))
 
 
-def managers(found: bytes, resources: Sequence[Resource]) -> dict[str, tuple[str, ...]]:
+def managers(document: bytes, resources: Sequence[Resource]) -> dict[str, tuple[str, ...]]:
     """Who else would set each resource: label -> places. Raises MalformedError."""
-    told = _each(found, tuple[Annotated[tuple[Text, ...], MANAGERS], ...], resources)
-    pairs = zip(resources, told, strict=True)
-    return {resource.label: tuple(map(plain, each)) for resource, each in pairs}
+    lists = _answers_to(document, tuple[Annotated[tuple[Text, ...], MANAGERS], ...], resources)
+    pairs = zip(resources, lists, strict=True)
+    return {resource.label: tuple(map(plain, places)) for resource, places in pairs}
 
 
-def agents(found: bytes) -> tuple[RunningAgent, ...]:
-    """The configuration managers that work there. Raises MalformedError."""
-    told: tuple[RunningAgent, ...] = _decoded(found, tuple[RunningAgent, ...])
-    if len(told) > AGENTS:
-        raise MalformedError(_malformed(f"{len(told)} configuration managers"))
-    return tuple(replace(each, name=plain(each.name)) for each in told)
+def agents(document: bytes) -> tuple[RunningAgent, ...]:
+    """The configuration managers on the node. Raises MalformedError."""
+    running: tuple[RunningAgent, ...] = _decode(document, tuple[RunningAgent, ...])
+    if len(running) > AGENTS:
+        raise MalformedError(_malformed(f"{len(running)} configuration managers"))
+    return tuple(replace(agent, name=plain(agent.name)) for agent in running)
 
 
-def lock(found: bytes) -> LockAnswer:
+def lock(document: bytes) -> LockAnswer:
     """Raises MalformedError."""
-    return _decoded(found, LockAnswer)
+    return _decode(document, LockAnswer)
 
 
-def _each(
-    found: bytes, form: type[tuple[Form, ...]], resources: Sequence[Resource]
+def _answers_to(
+    document: bytes, form: type[tuple[Form, ...]], resources: Sequence[Resource]
 ) -> Sequence[Form]:
-    told = _decoded(found, form)
-    if len(told) != len(resources):
-        raise MalformedError(_malformed(f"{len(told)} answers to {len(resources)} questions"))
-    return told
+    replies = _decode(document, form)
+    if len(replies) != len(resources):
+        raise MalformedError(_malformed(f"{len(replies)} answers to {len(resources)} questions"))
+    return replies
 
 
-def _decoded(document: bytes, form: type[Form]) -> Form:
+def _decode(document: bytes, form: type[Form]) -> Form:
     try:
         return typed.decode(document, form)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
@@ -133,4 +133,4 @@ def _decoded(document: bytes, form: type[Form]) -> Form:
 
 
 def _malformed(why: str) -> str:
-    return f"malformed response: {brief(why, TOLD)}"
+    return f"malformed response: {brief(why, REASON_LIMIT)}"

@@ -1,7 +1,7 @@
-"""The commands that run on a node, and what their exit means. Pure.
+"""The commands that run on a node, and the meaning of their exit codes. Pure.
 
-The node's login shell reads it first, be it bash, csh or fish: one line, one pair
-of single quotes, and inside them no quote, backslash, newline or exclamation mark.
+The node's login shell reads a command first, be it bash, csh or fish: one line, one pair of single
+quotes, and inside them no quote, backslash, newline or exclamation mark.
 """
 
 import math
@@ -15,19 +15,23 @@ from nodevet.fleet.protocol.payload import BOOT, TOO_OLD, fence
 FENCED = 96
 NO_PYTHON = 97
 PYTHONS = ("python3", "/usr/bin/python3", "/usr/libexec/platform-python")
-GRACE = 5  # seconds between what the probe is told, TERM and KILL
+GRACE = 5  # seconds between the probe's own limit, TERM and KILL
+LOCK_BEAT = 15  # seconds between two signs of life to the process that holds a node's lock
+LOCKING = 60  # seconds that it may take to get the lock
+MARGIN = 10  # seconds by which an inner time limit is shorter than the outer one
+OUTPUT = 1 << 14  # characters of a command's output
 
 _PLAIN_PATH = re.compile(r"[\w./+@-]+")
 
 
 class CommandError(ValueError):
-    """A value from the inventory that cannot be put into the command."""
+    """A value from the inventory that cannot be part of a command."""
 
 
 def command(*, python: str | None, sudo: bool, seconds: float) -> str:
     """The command line for one node.
 
-    `python` is tried alone when given. `timeout` is used if it exists and knows
+    `python`: try only this one; None: try PYTHONS. The command uses timeout(1) if it exists and has
     -k. Raises CommandError for a python that is not a plain path or name.
     """
     if python is not None and not _PLAIN_PATH.fullmatch(python):
@@ -43,17 +47,22 @@ def command(*, python: str | None, sudo: bool, seconds: float) -> str:
     return f"exec /bin/sh -c '{script}'"
 
 
-def bounded(script: str, seconds: float) -> str:
-    """A script of sh that timeout(1) ends, if there is one; one that a signal ends has an exit
-    code all the same."""
+def with_timeout(script: str, seconds: float) -> str:
+    """A script of sh with a time limit, if timeout(1) exists. If a signal ends it, it still has an
+    exit code."""
     limit = f"timeout -k {GRACE} {math.ceil(seconds)}"
-    tried = f't="{limit}"; timeout -k 1 9 true >/dev/null 2>&1 || t=;'
-    return f"{tried} $t sh -c {shlex.quote(script)} ; exit $?"
+    choose_limit = f't="{limit}"; timeout -k 1 9 true >/dev/null 2>&1 || t=;'
+    return f"{choose_limit} $t sh -c {shlex.quote(script)} ; exit $?"
+
+
+def inner_limit(seconds: float) -> float:
+    """The time limit of a part, so that it ends before the whole."""
+    return max(seconds / 2, seconds - MARGIN)
 
 
 @dataclass(frozen=True)
 class Fence:
-    """What an action needs to run under a lock: the files and the python of nodevet.remote.lock."""
+    """A lock as actions need it: the files and the python of nodevet.remote.lock."""
 
     lock: str
     acting: str
@@ -61,20 +70,20 @@ class Fence:
     token: str
 
     def around(self, script: str, *, mark: str) -> str:
-        """A script of sh that runs under this lock only, and keeps it from others until its end.
+        """A script of sh that runs only under this lock, and holds the lock until its end.
 
-        Else it ends with FENCED, the last line on stderr is `mark`, and nothing was begun.
+        Without the lock it ends with FENCED at once, and the last line on stderr is `mark`.
         """
         words = (self.python, "-I", "-S", "-c", f"exec({fence()!r})", self.lock, self.token)
         acting = shlex.quote(self.acting)
-        may = f"[ -e {acting} ] && exec 9<{acting} && {shlex.join(words)} </dev/null"
-        return f"{{ {may}; }} || {{ echo {mark} >&2; exit {FENCED}; }}; {script}"
+        holds_lock = f"[ -e {acting} ] && exec 9<{acting} && {shlex.join(words)} </dev/null"
+        return f"{{ {holds_lock}; }} || {{ echo {mark} >&2; exit {FENCED}; }}; {script}"
 
 
-def explain(code: int, stderr: bytes, *, python: str | None, said: bytes | None = None) -> str:
-    """Why a node gave no evidence, from the exit code of its command and what it complained.
+def explain(code: int, stderr: bytes, *, python: str | None, output: bytes | None = None) -> str:
+    """Why a node gave no evidence, by the exit code and stderr of its command.
 
-    `said`: what it wrote to its stdout, if no program of ours did.
+    `output`: its stdout, if no program of ours wrote it.
     """
     last = last_line(stderr)
     if code == NO_PYTHON:
@@ -85,19 +94,14 @@ def explain(code: int, stderr: bytes, *, python: str | None, said: bytes | None 
         return f"{python or 'python3'} on the node is not Python 3.6 or newer"
     if last.startswith("sudo:"):
         return f"{last} (a NOPASSWD rule is needed)" if "password" in last else last
-    if said is not None and code > 0 and not last:
-        return no_shell(code, said)
-    ended = "connection lost" if code < 0 else f"command on the node exited with {code}"
-    return f"{ended}: {last}" if last else ended
-
-
-def no_shell(code: int, said: bytes) -> str:
-    """Why there is no evidence if the login shell ran nothing: nologin(8), false(1)."""
-    words = last_line(said) or f"it exited with {code}"
-    return (
-        f"the user's login shell on the node ran no command: {words}; log in as a user who has a "
-        "shell: USER@HOST, or `user` in the inventory"
-    )
+    if output is not None and code > 0 and not last:
+        words = last_line(output) or f"it exited with {code}"
+        return (  # nologin(8), false(1)
+            f"the user's login shell on the node ran no command: {words}; log in as a user who has "
+            "a shell: USER@HOST, or `user` in the inventory"
+        )
+    ending = "connection lost" if code < 0 else f"command on the node exited with {code}"
+    return f"{ending}: {last}" if last else ending
 
 
 def timed_out(code: int) -> bool:

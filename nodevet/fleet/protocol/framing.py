@@ -1,9 +1,9 @@
-"""What parent and child processes say to each other: frames. Pure.
+"""The frames between parent and child processes. Pure.
 
-A frame is its head, one line of JSON that gives the length of its body, then so many bytes,
-untouched. Line ends may stand between frames: what passes on whole lines alone, as srun does, holds
-no frame back that one follows. A batch child gets one frame, its order, and answers with one for
-each host. A worker child gets an order too, then requests, and gives one answer to each.
+A frame is a head, one line of JSON that gives the length of the body, then the body's bytes. Line
+ends may stand between frames, so that a program that passes on only whole lines, such as srun,
+holds no frame back. A batch child gets one frame, its order, and answers with one frame for each
+host. A worker child gets an order too, then requests, and gives one answer to each.
 """
 
 import json
@@ -19,9 +19,9 @@ from nodevet.base.printable import brief, plain
 
 HEAD_LIMIT = 1 << 24  # bytes; the largest is an order: 5,000 hosts, a few hundred bytes each
 ANSWER_HEAD = 1 << 16  # bytes of the head of an answer
-SLACK = 1 << 20  # bytes of a body beyond what one node may have written
+SLACK = 1 << 20  # bytes of a body beyond one node's output
 LONGEST = 10 * 86400  # seconds of one visit
-INPUT_LIMIT = 1 << 26  # bytes of a body that a child takes: the payload, or an action's content
+INPUT_LIMIT = 1 << 26  # bytes of a body for a child: the payload, or an action's content
 
 Form = TypeVar("Form")
 Number = Annotated[int, Meta(ge=0, lt=1 << 31)]
@@ -29,7 +29,7 @@ Seconds = Annotated[float, Meta(ge=0, le=LONGEST)]
 
 
 class FrameError(ValueError):
-    """What no parent and no child writes; the message says why."""
+    """Malformed input, which no parent and no child writes; the message says why."""
 
 
 @dataclass(frozen=True)
@@ -43,18 +43,18 @@ def write_frame(head: Mapping[str, Any], body: bytes = b"") -> bytes:
 
 
 class FrameReader:
-    """Splits what came into frames, of which a body has at most `limit` bytes."""
+    """Splits input into frames. A body has at most `limit` bytes."""
 
     def __init__(self, limit: int, head: int = HEAD_LIMIT) -> None:
         self._limit = limit
         self._head_limit = head
         self._text = bytearray()
-        self._searched = 0  # bytes of a head that is not whole
+        self._searched = 0  # bytes of an incomplete head
         self._head: dict[str, Any] | None = None
         self._size = 0  # of its body
 
     def take(self, chunk: bytes) -> Iterator[Frame]:
-        """Each whole frame. Raises FrameError."""
+        """Each complete frame. Raises FrameError."""
         self._text += chunk
         while self._take_head() and len(self._text) >= self._size:
             head, self._head = self._head, None
@@ -63,7 +63,7 @@ class FrameReader:
             yield Frame(head or {}, body)
 
     def _take_head(self) -> bool:
-        """Whether there is a head."""
+        """Whether a head is complete."""
         if self._head is not None:
             return True
         while self._text.startswith(b"\n"):
@@ -87,7 +87,7 @@ class FrameReader:
 
 
 def read_frame(text: bytes, limit: int = INPUT_LIMIT) -> Frame:
-    """The one frame that a text is. Raises FrameError."""
+    """The only frame of a text. Raises FrameError."""
     frames = list(FrameReader(limit).take(text))
     if len(frames) != 1:
         raise FrameError(f"{len(frames)} whole frames; there must be one")
@@ -96,7 +96,7 @@ def read_frame(text: bytes, limit: int = INPUT_LIMIT) -> Frame:
 
 @dataclass(frozen=True)
 class SshTarget:
-    """One host, as a child needs it. `number` is its place in the parent's list."""
+    """One host for a child. `number`: its place in the parent's list."""
 
     number: Number
     name: str
@@ -109,12 +109,12 @@ class SshTarget:
     python: str | None
     sudo: bool
     whole_machine: bool = False
-    asks: Number = 0  # which of the order's
+    asks: Number = 0  # place in the order's `asks`
 
 
 @dataclass(frozen=True)
 class BatchOrder:
-    """What one child is to do. Times in seconds; see nodevet.fleet.Options."""
+    """The work of one child. Times in seconds; see nodevet.fleet.Options."""
 
     parallel: int
     connect_timeout: float
@@ -127,11 +127,11 @@ class BatchOrder:
     targets: tuple[SshTarget, ...] = ()
     payload: bytes = b""
     sample: float = 0.0
-    asks: Sequence[Mapping[str, Sequence[Any]]] = ({},)  # by section; each different one once
+    asks: Sequence[Mapping[str, Sequence[Any]]] = ({},)  # different ones, each by section
 
     def __post_init__(self) -> None:
         if any(target.asks >= len(self.asks) for target in self.targets):
-            raise ValueError("a host is asked for what the order does not list")
+            raise ValueError("a host refers to a request that the order lacks")
 
     @property
     def body_limit(self) -> int:
@@ -147,12 +147,12 @@ class VisitOutcome:
     why: str = ""
     evidence: bytes = b""
     seconds: float = 0.0
-    again: bool = False  # whether another try may find it otherwise
+    again: bool = False  # whether another try may succeed
 
 
 @dataclass(frozen=True)
 class SessionRequest:
-    """What the session of one host is to do; `body` goes with it: an action."""
+    """A request to the session of one host. `body`: an action."""
 
     host: Number
     do: str
@@ -166,12 +166,12 @@ class ActResult(msgspec.Struct, frozen=True):
     """How an action ended on a node."""
 
     ok: bool
-    code: int
-    output: str
+    code: int  # 124 or 137: its time limit ended it
+    output: str  # the end of its stdout, then of its stderr; printable
 
 
 class LockHolder(msgspec.Struct, frozen=True):
-    """Who has the lock of a node, since when, and which process was started under it."""
+    """The holder of a node's lock, since when, and a process that runs under it."""
 
     who: str
     since: str
@@ -180,7 +180,7 @@ class LockHolder(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True)
 class SessionAnswer:
-    """What came of a request. `status` as of WorkError, locked, or gone; empty if it was done."""
+    """The answer to a request. `status`: as of WorkError, locked, gone, or "" if it was done."""
 
     status: str = ""
     why: str = ""
@@ -200,14 +200,14 @@ class _OutcomeHead(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class LostHost(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A host that a launcher has no answer for, and why."""
+    """A host for which a launcher has no answer, and why."""
 
     lost: Number
     why: str
 
 
 class LauncherRefusal(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Why a launcher visits no host."""
+    """The reason why a launcher visits no host."""
 
     refused: str
 
@@ -277,20 +277,14 @@ def write_notice(notice: Notice) -> bytes:
 
 
 def read_notice(frame: Frame) -> Notice | None:
-    """None: the frame is an order or an outcome. Raises FrameError."""
+    """A notice, or None if the frame is an order or an outcome. Raises FrameError."""
     form = next((form for word, form in NOTICES.items() if word in frame.head), None)
     return None if form is None else _typed(frame.head, form)
 
 
 def write_request(number: int, request: SessionRequest) -> bytes:
-    head = {
-        "id": number,
-        "host": request.host,
-        "do": request.do,
-        "seconds": request.seconds,
-        "fenced": request.fenced,
-        "arguments": request.arguments,
-    }
+    head = {"id": number, **asdict(replace(request, body=b""))}
+    del head["body"]
     return write_frame(head, request.body)
 
 
@@ -312,19 +306,19 @@ def write_answer(number: int, answer: SessionAnswer) -> bytes:
     return write_frame(head, answer.body)
 
 
-def read_answer(frame: Frame, asked: Mapping[int, str]) -> tuple[int, SessionAnswer]:
-    """The request's number, and its answer. `asked`: what each request is to do, by its number.
+def read_answer(frame: Frame, operations: Mapping[int, str]) -> tuple[int, SessionAnswer]:
+    """The request's number, and its answer. `asked`: the operation of each request, by number.
 
     Raises FrameError, also for an answer to no request.
     """
     head = _typed(frame.head, _AnswerHead)
-    if head.id not in asked:
+    if head.id not in operations:
         raise FrameError(f"an answer to no request: {head.id}")
     form: Any = None
     if head.status == "locked":
         form = LockHolder
     elif not head.status:
-        form = RESULTS.get(asked[head.id])
+        form = RESULTS.get(operations[head.id])
     return head.id, SessionAnswer(
         head.status, plain(head.why), _typed(head.result, form), frame.body
     )

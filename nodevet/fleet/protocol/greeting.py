@@ -1,9 +1,8 @@
-"""The first line of nodevet-shard, by which it is known what was started over there. Pure.
+"""The first line of nodevet-shard, which tells its version and machine. Pure.
 
-A login shell may print before it: what stands before the mark is skipped, up to a bound. After it
-come frames: an outcome for each host; `lost`, hosts that it has no answer for, and why; `refused`,
-why it visits nobody; and a `beat` in answer to each of the controller's, so that silence means
-something.
+A login shell may print before it: output before the mark is skipped, up to a bound. Frames follow:
+an outcome for each host; `lost`, a host without an answer, and why; `refused`, why it visits no
+host; and a `beat` in answer to each of the controller's, so that silence means a lost connection.
 """
 
 import os
@@ -18,19 +17,19 @@ from nodevet import __version__
 from nodevet.base import typed
 from nodevet.base.printable import brief, last_line
 
-PROTOCOL = 1  # of orders, outcomes and what is around them
+PROTOCOL = 1  # version of the frames
 MARK = b"\x1eNODEVET-SHARD "
 NOISE = 1 << 16  # bytes that a login shell may print before
 LINE = 1 << 12  # bytes of the greeting
 NEEDED = ("pyinfra", "pynvml", "gevent", "paramiko")
 BEAT = 10  # seconds
-SILENCE = 45  # seconds after which the other side is taken for cut off
+SILENCE = 45  # seconds after which the other side counts as cut off
 
 Word = Annotated[str, Meta(max_length=200)]
 
 
 class Greeting(msgspec.Struct, frozen=True, kw_only=True):
-    """What was started over there. `missing`: what nodevet needs, and is not installed there."""
+    """The started program. `missing`: modules that nodevet needs and that are not installed."""
 
     protocol: int
     nodevet: Word
@@ -40,11 +39,11 @@ class Greeting(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NoGreetingError(ValueError):
-    """What was started is not a nodevet-shard that can be used; the message says why."""
+    """The started program is not a usable nodevet-shard; the message says why."""
 
 
 def greeting() -> Greeting:
-    """Of this installation."""
+    """The greeting of this installation."""
     return Greeting(
         protocol=PROTOCOL,
         nodevet=__version__,
@@ -54,27 +53,27 @@ def greeting() -> Greeting:
     )
 
 
-def write_greeting(told: Greeting) -> bytes:
-    return b"\n" + MARK + msgspec.json.encode(told) + b"\n"
+def write_greeting(reply: Greeting) -> bytes:
+    return b"\n" + MARK + msgspec.json.encode(reply) + b"\n"
 
 
 class GreetingReader:
-    """Finds the greeting in what came, and leaves what follows it."""
+    """Finds the greeting in the output of a program. `rest`: the bytes behind it."""
 
     def __init__(self) -> None:
-        self._heard = bytearray()
+        self._text = bytearray()
         self.rest = b""
 
     def take(self, chunk: bytes) -> Greeting | None:
-        """The greeting, once it is whole. Raises NoGreetingError."""
-        self._heard += chunk
-        _, mark, line = self._heard.partition(MARK)
-        text, ended, rest = line.partition(b"\n")
+        """The greeting, once it is complete. Raises NoGreetingError."""
+        self._text += chunk
+        _, mark, line = self._text.partition(MARK)
+        text, newline, rest = line.partition(b"\n")
         if mark and len(text) > LINE:
             raise NoGreetingError(f"wrote a greeting of more than {LINE} bytes")
-        if not ended:
-            if not mark and len(self._heard) > NOISE:
-                raise NoGreetingError(f"gave no greeting; it wrote: {self.said}")
+        if not newline:
+            if not mark and len(self._text) > NOISE:
+                raise NoGreetingError(f"gave no greeting; it wrote: {self.last_output}")
             return None
         self.rest = bytes(rest)
         try:
@@ -83,19 +82,19 @@ class GreetingReader:
             raise NoGreetingError(f"gave a malformed greeting: {brief(error, 200)}") from error
 
     @property
-    def said(self) -> str:
-        """The last line of what came instead."""
-        return last_line(bytes(self._heard)) or "nothing"
+    def last_output(self) -> str:
+        """The last line of the output so far."""
+        return last_line(bytes(self._text)) or "nothing"
 
 
-def unfit(there: Greeting, here: Greeting) -> str:
-    """Why what was started cannot be used; empty if it can."""
-    if there.protocol != here.protocol or there.nodevet != here.nodevet:
+def unfit_reason(other: Greeting, own: Greeting) -> str:
+    """Why the started program cannot be used, or ""."""
+    if other.protocol != own.protocol or other.nodevet != own.nodevet:
         return (
-            f"has nodevet {brief(there.nodevet)} (protocol {there.protocol}), this is nodevet "
-            f"{here.nodevet} (protocol {here.protocol}): install the same version there"
+            f"has nodevet {brief(other.nodevet)} (protocol {other.protocol}), this is nodevet "
+            f"{own.nodevet} (protocol {own.protocol}): install the same version there"
         )
-    if there.missing:
-        missing = ", ".join(brief(name) for name in there.missing)
-        return f"has a nodevet without {missing}: install nodevet {here.nodevet} there anew"
+    if other.missing:
+        missing = ", ".join(brief(name) for name in other.missing)
+        return f"has a nodevet without {missing}: reinstall nodevet {own.nodevet} there"
     return ""

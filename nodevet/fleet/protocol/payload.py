@@ -1,7 +1,7 @@
-"""The program that is sent to a node, and the reading of its framed answer. Pure.
+"""The program that nodevet sends to a node, and the reader of its framed answer. Pure.
 
-The payload is the source of `nodevet.remote` and pynvml, compressed. On the node it is served to
-Python's import system from memory: nothing is installed there.
+The payload is the compressed source of `nodevet.remote` and pynvml. On the node Python imports it
+from memory: nothing is installed there.
 """
 
 import json
@@ -19,18 +19,18 @@ from nodevet.fleet.protocol.slim import slim, words
 from nodevet.remote import digest
 
 BOOT = "import sys,zlib;b=sys.stdin.buffer;n=int(b.readline());exec(zlib.decompress(b.read(n)))"
-"""What `python3 -I -c` runs on the node: reads and runs the rest from stdin.
+"""The program of `python3 -I -c` on the node: it reads the payload from stdin and runs it.
 
-It holds no quote, so that it can travel inside any shell's quotes.
+It has no quotes, so that it can stand inside any shell's quotes.
 """
 
 PROBE = "nodevet.remote.probe"
 REMOTE = "nodevet.remote"
 FOLDER = Path(nodevet.__file__).parent / "remote"
-BEYOND = tuple(
+NOT_IN_PROBE = tuple(
     f"{REMOTE}.{name}" for name in ("fence", "kinds", "lock", "look", "managers", "state")
 )
-"""What a probe does not need."""
+"""Modules that a probe does not need."""
 
 _HEAD = re.compile(rb"\x1eNODEVET ([!-~]{1,64}) (\d{1,9}) ([0-9a-f]{64})\n")
 _HEAD_LENGTH = 128  # bytes; longer than any frame's head
@@ -78,8 +78,8 @@ sys.dont_write_bytecode = True
 sys.path_hooks.insert(0, Sources)
 sys.meta_path.insert(0, Sources(MARK))
 """
-"""Serves the modules in SOURCES from memory; pkgutil finds those of a package, too. It does without
-importlib.abc, which imports more than all of the probe needs."""
+"""Serves the modules in SOURCES from memory, also to pkgutil. It avoids importlib.abc, which
+imports more than the whole probe."""
 
 SERVE = """
 from nodevet.remote import main
@@ -88,31 +88,31 @@ main.serve(sys.stdin.buffer, sys.stdout.buffer)
 
 
 class AnswerError(Exception):
-    """The node's output holds no whole answer; the message says what it lacks."""
+    """The node's output has no complete answer; the message says what is missing."""
 
 
 @cache
 def payload(program: str = PROBE) -> bytes:
-    """The compressed program, with its length in front, as `BOOT` reads it.
+    """The compressed program after its length, as `BOOT` reads it.
 
-    `program`: PROBE answers `probe` only, REMOTE everything; see nodevet.remote.request.
+    `program`: PROBE answers only `probe`, REMOTE everything; see nodevet.remote.request.
     """
-    without = BEYOND if program == PROBE else ()
+    without = NOT_IN_PROBE if program == PROBE else ()
     remote = dict(modules(REMOTE, FOLDER, without))
     pynvml = slim(_pynvml(), words(remote.values()))
     return pack({"nodevet": "", "pynvml": pynvml, **remote}, SERVE)
 
 
-def pack(sources: Mapping[str, str], then: str) -> bytes:
-    """These modules and what is run with them, compressed, as `BOOT` reads it."""
-    packed = zlib.compress(f"{GUARD}SOURCES = {sources!r}\n{LOADER}{then}".encode())
+def pack(sources: Mapping[str, str], main: str) -> bytes:
+    """These modules and the program `main`, compressed, as `BOOT` reads them."""
+    packed = zlib.compress(f"{GUARD}SOURCES = {sources!r}\n{LOADER}{main}".encode())
     return b"%d\n%s" % (len(packed), packed)
 
 
 def modules(package: str, folder: Path, without: tuple[str, ...] = ()) -> Iterator[tuple[str, str]]:
-    """Every module of the package in a folder, and of those in it, with its source.
+    """Every module of a package in `folder` and below, with its source; imports none.
 
-    `without`: how the names begin of those that are left out. None is imported.
+    `without`: prefixes of names to leave out.
     """
     for entry in sorted(folder.iterdir()):
         name = package if entry.stem == "__init__" else f"{package}.{entry.stem}"
@@ -148,14 +148,13 @@ def request(
     sample: float = 0.0,
     asks: Mapping[str, Sequence[Any]] | None = None,
 ) -> bytes:
-    """What the probe is asked for, as one line of JSON.
+    """A request to the probe, as one line of JSON.
 
-    `asked_s`: this machine's time as the request is sent, seconds since 1970 UTC; None
-    if the node is this machine, and has no other clock to be compared with.
-    `whole_machine`, `sample`: see nodevet.remote.request.
-    `asks`: what else is to be read, by section: names, or objects with what is asked of each.
+    `asked_s`: this machine's time, seconds since 1970 UTC; None if the node is this machine, whose
+    clock has no other one to be compared with. `whole_machine`, `sample`: see
+    nodevet.remote.request. `asks`: what else to read, by section: names, or objects.
     """
-    wish = {
+    fields = {
         "nonce": nonce,
         "do": "probe",
         "root": root,
@@ -163,14 +162,14 @@ def request(
         "deadline": deadline,
         "asked_s": asked_s,
         "sample": sample,
-        "asks": {section: list(asked) for section, asked in (asks or {}).items()},
+        "asks": {section: list(names) for section, names in (asks or {}).items()},
         "probe": nodevet.__version__,
     }
-    return json.dumps(wish).encode() + b"\n"
+    return json.dumps(fields).encode() + b"\n"
 
 
-def wish(*, nonce: str, do: str, deadline: float, **rest: object) -> bytes:
-    """What is asked of nodevet.remote, as one line of JSON; it reads no further.
+def remote_request(*, nonce: str, do: str, deadline: float, **rest: object) -> bytes:
+    """A request to nodevet.remote, as one line of JSON.
 
     `do`: look, managers or lock; see nodevet.remote.request.
     """
@@ -187,62 +186,62 @@ def unframe(output: bytes, nonce: str) -> bytes:
 
 
 class Answer:
-    """What a node has said so far, noise included, at most `limit` bytes of it."""
+    """A node's output so far, noise included, at most `limit` bytes."""
 
     def __init__(self, nonce: str, limit: int) -> None:
         self._nonce = nonce.encode()
         self._limit = limit
-        self._said = bytearray()
-        self._found: re.Match[bytes] | None = None
+        self._output = bytearray()
+        self._head: re.Match[bytes] | None = None
         self._start = self._end = 0
 
     def take(self, chunk: bytes) -> bytes | None:
-        """The evidence document, once it is whole.
+        """The evidence document, once it is complete.
 
         Raises AnswerError if there is too much output or the document was altered.
         """
-        seen = len(self._said)
-        self._said += chunk
-        if self._found is None:
-            self._search(max(0, seen - _HEAD_LENGTH))
-        if self._found is not None and len(self._said) >= self._end:
-            return self._document(self._found)
-        if len(self._said) > self._limit:
+        size = len(self._output)
+        self._output += chunk
+        if self._head is None:
+            self._search(max(0, size - _HEAD_LENGTH))
+        if self._head is not None and len(self._output) >= self._end:
+            return self._document(self._head)
+        if len(self._output) > self._limit:
             raise AnswerError(f"more than {self._limit >> 20} MiB of output")
         return None
 
     def missing(self) -> str:
-        """Why there is no document, now that no more output will come."""
-        if self._found is None:
+        """Why there is no document, after the end of the output."""
+        if self._head is None:
             return "no evidence in the response"
-        have, want = len(self._said) - self._start, self._end - self._start
-        return f"truncated response: {have} of {want} bytes"
+        received, expected = len(self._output) - self._start, self._end - self._start
+        return f"truncated response: {received} of {expected} bytes"
 
     @property
-    def said(self) -> bytes:
-        """Everything that the node has written to its stdout."""
-        return bytes(self._said)
+    def output(self) -> bytes:
+        """The whole stdout of the node so far."""
+        return bytes(self._output)
 
     @property
-    def begun(self) -> bool:
-        return self._found is not None
+    def has_begun(self) -> bool:
+        return self._head is not None
 
-    def _search(self, since: int) -> None:
-        heads = _HEAD.finditer(bytes(memoryview(self._said)[since:]))
-        found = next((head for head in heads if head[1] == self._nonce), None)
-        if found is not None:
-            self._found = found
-            self._start = since + found.end()
-            self._end = self._start + int(found[2])
+    def _search(self, start: int) -> None:
+        heads = _HEAD.finditer(bytes(memoryview(self._output)[start:]))
+        match = next((head for head in heads if head[1] == self._nonce), None)
+        if match is not None:
+            self._head = match
+            self._start = start + match.end()
+            self._end = self._start + int(match[2])
 
     def _document(self, head: re.Match[bytes]) -> bytes:
-        text = bytes(memoryview(self._said)[self._start : self._end])
+        text = bytes(memoryview(self._output)[self._start : self._end])
         if _sha256(text).encode() != head[3]:
             raise AnswerError("corrupted response: its SHA-256 differs")
         return text
 
 
 def _sha256(data: bytes) -> str:
-    """By OpenSSL where that is loaded, as it is where SSH is spoken: many times as fast."""
-    known: Any = sys.modules.get("hashlib", digest)
-    return str(known.sha256(data).hexdigest())
+    """By OpenSSL, many times as fast, if it is loaded already, as with SSH."""
+    module: Any = sys.modules.get("hashlib", digest)
+    return str(module.sha256(data).hexdigest())

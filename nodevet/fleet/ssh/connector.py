@@ -1,8 +1,8 @@
 """pyinfra's SSH connector, bounded. Shard process only.
 
-What differs from pyinfra's: host keys are checked against known_hosts as ssh does
-it; jump hosts are checked too, and shared; output is bytes and capped; the exit
-code is kept; and closing it closes the session on the node.
+It differs from pyinfra's: it checks host keys against known_hosts as ssh does, also those of jump
+hosts, which hosts share; output is bytes and limited; it keeps the exit code; and closing it closes
+the session on the node.
 """
 
 from dataclasses import dataclass
@@ -18,19 +18,19 @@ from pyinfra.connectors.ssh import SSHConnector
 from pyinfra.connectors.sshuserclient.client import SSHClient
 from pyinfra.connectors.util import CommandOutput, OutputLine, make_unix_command
 
-from nodevet.fleet.protocol.commands import GRACE, bounded
+from nodevet.fleet.protocol.commands import GRACE, with_timeout
 from nodevet.fleet.protocol.payload import Answer
 from nodevet.fleet.ssh.errors import PassingError
 from nodevet.fleet.ssh.transport import Connection
 
 CHUNK = 1 << 16
-STDERR_KEPT = 1 << 16  # bytes; more is read and dropped
+STDERR_KEPT = 1 << 16  # bytes; the rest is read and dropped
 DATA = ("nodevet_config", "nodevet_transports")  # of a host
-OUTPUT_KEPT = 1 << 16  # bytes of each stream of a command, its end
+OUTPUT_KEPT = 1 << 16  # last bytes of each stream of a command
 
 
 class NoAnswerError(Exception):
-    """The node's command ended, or the connection did, and gave no evidence."""
+    """The node's command or the connection ended without evidence."""
 
     def __init__(self, code: int, stderr: bytes) -> None:
         super().__init__(code)
@@ -40,19 +40,19 @@ class NoAnswerError(Exception):
 
 @dataclass
 class NodeOutput(CommandOutput):
-    """What a command said, as pyinfra has it, and its exit code."""
+    """A command's output as pyinfra represents it, and its exit code."""
 
     code: int = 0
 
 
 class NodeConnector(SSHConnector):
-    """A connection to one node. `stage` says what it is waiting for."""
+    """A connection to one node. `stage`: what it waits for."""
 
-    data: Any  # a function that says how to reach the host, and the Transports
+    data: Any  # a function that returns the HostConfig, and the Transports
     stage = "waiting"
 
     def __init__(self, state: State, host: Host) -> None:
-        """Without pyinfra's, which inspects the types of its settings again for every host."""
+        """Skips pyinfra's own, which inspects the types of its settings for every host."""
         self.state = state
         self.host = host
         self.data = {name: host.data.get(name) for name in DATA}
@@ -70,9 +70,9 @@ class NodeConnector(SSHConnector):
         self.client = client
 
     def ask(self, command: str, stdin: bytes, answer: Answer) -> bytes:
-        """Run a command that reads `stdin`, until the evidence in its output is whole.
+        """Run a command that reads `stdin`, until the evidence in its output is complete.
 
-        Raises NoAnswerError if it ends without, AnswerError if it cannot become whole.
+        Raises NoAnswerError if it ends before that, AnswerError if the output is malformed.
         """
         channel = self._session()
         try:
@@ -81,7 +81,7 @@ class NodeConnector(SSHConnector):
             channel.close()
 
     def hold(self, command: str, stdin: bytes, answer: Answer) -> tuple[bytes, Channel]:
-        """As `ask`, and the command goes on for as long as its channel is open."""
+        """As `ask`, but the command keeps running while its channel is open."""
         channel = self._session()
         try:
             return self._converse(channel, command, stdin, answer, end=False), channel
@@ -96,18 +96,18 @@ class NodeConnector(SSHConnector):
         print_input: bool = False,
         **arguments: Any,
     ) -> tuple[bool, NodeOutput]:
-        """As pyinfra's; with `_timeout` the command is ended on the node too, code 124 or 137.
+        """As pyinfra's; `_timeout` ends the command on the node too, with code 124 or 137.
 
-        `_around` makes another script of the one that does all this, and runs with sudo too.
-        Never asks for a password. Raises UnreachableError, and NoAnswerError if the
-        connection is lost, or silent for long after `_timeout`.
+        `_around` wraps the whole script, also with sudo. Never asks for a password. Raises
+        UnreachableError, and NoAnswerError if the connection is lost or silent long after
+        `_timeout`.
         """
         seconds, around = arguments.pop("_timeout", None), arguments.pop("_around", None)
         stdin = _as_bytes(arguments.pop("_stdin", None))
         codes = arguments.pop("_success_exit_codes", None) or [0]
         arguments.pop("_get_pty", None)
         if seconds:
-            command = StringCommand(bounded(command.get_raw_value(), seconds))
+            command = StringCommand(with_timeout(command.get_raw_value(), seconds))
         if around:
             command = StringCommand(around(command.get_raw_value()))
         line = make_unix_command(command, **arguments).get_raw_value()
@@ -124,7 +124,7 @@ class NodeConnector(SSHConnector):
         print_input: bool = False,
         **arguments: Any,
     ) -> bool:
-        """As pyinfra's, through the stdin of a command: needs no SFTP and no copy for sudo."""
+        """As pyinfra's, but through the stdin of a command: no SFTP, and no copy for sudo."""
         with get_file_io(filename_or_io) as file:
             content = file.read()
         place = QuoteString(remote_filename)
@@ -165,10 +165,10 @@ class NodeConnector(SSHConnector):
             raise NoAnswerError(-1, bytes(complaint)) from error
 
     def _execute(self, line: str, stdin: bytes) -> NodeOutput:
-        """A command to its end, both streams kept from their ends."""
+        """Run a command to its end; returns the last bytes of both streams."""
         channel = self._session()
         self.stage = "running a command"
-        said, complaint = bytearray(), bytearray()
+        output, complaint = bytearray(), bytearray()
         helpers = []
         try:
             channel.exec_command(line)
@@ -176,7 +176,7 @@ class NodeConnector(SSHConnector):
                 gevent.spawn(_send, channel, stdin),
                 gevent.spawn(_keep_end, channel.recv_stderr, complaint),
             ]
-            _keep_end(channel.recv, said)
+            _keep_end(channel.recv, output)
             helpers[1].join()
             code = channel.recv_exit_status()
         except (SSHException, EOFError, OSError) as error:
@@ -186,7 +186,7 @@ class NodeConnector(SSHConnector):
             channel.close()
         if code < 0:
             raise NoAnswerError(code, bytes(complaint))
-        lines = [OutputLine("stdout", text) for text in _lines(said)]
+        lines = [OutputLine("stdout", text) for text in _lines(output)]
         lines += [OutputLine("stderr", text) for text in _lines(complaint)]
         return NodeOutput(lines, code)
 
@@ -196,7 +196,7 @@ class NodeConnector(SSHConnector):
 
 
 def _as_bytes(stdin: Any) -> bytes:
-    """What pyinfra takes as `_stdin`: text, lines, an open file; bytes go as they are."""
+    """The bytes of pyinfra's `_stdin`: text, lines, an open file or bytes."""
     if stdin is None or isinstance(stdin, bytes):
         return stdin or b""
     if hasattr(stdin, "readlines"):
@@ -206,7 +206,7 @@ def _as_bytes(stdin: Any) -> bytes:
 
 
 def _send(channel: Channel, stdin: bytes, *, end: bool = True) -> None:
-    """Send all of stdin. A command that ends without reading it says why by its exit code."""
+    """Send all of stdin. If a command ends without reading it, its exit code tells why."""
     try:
         channel.sendall(stdin)
         if end:
@@ -215,19 +215,19 @@ def _send(channel: Channel, stdin: bytes, *, end: bool = True) -> None:
         return
 
 
-def _keep_end(receive: Any, kept: bytearray) -> None:
-    """Read a stream to its end, of which the last bytes are kept."""
+def _keep_end(receive: Any, buffer: bytearray) -> None:
+    """Read a stream to its end into `buffer`, which keeps the last bytes."""
     while chunk := receive(CHUNK):
-        kept += chunk
-        del kept[:-OUTPUT_KEPT]
+        buffer += chunk
+        del buffer[:-OUTPUT_KEPT]
 
 
-def _lines(kept: bytearray) -> list[str]:
-    text = kept.decode("utf-8", "backslashreplace")
+def _lines(buffer: bytearray) -> list[str]:
+    text = buffer.decode("utf-8", "backslashreplace")
     return text.removesuffix("\n").split("\n") if text else []
 
 
 def _listen(channel: Channel, complaint: bytearray) -> None:
-    """Keep the first bytes of stderr, and read on, so that the node is not held up."""
+    """Keep the first bytes of stderr, and read the rest so that the command does not block."""
     while chunk := channel.recv_stderr(CHUNK):
         complaint += chunk[: max(0, STDERR_KEPT - len(complaint))]

@@ -1,4 +1,4 @@
-"""Why there is no session, in the user's words. Shard process only."""
+"""Why a session could not be opened, in the user's words. Shard process only."""
 
 import errno
 import socket
@@ -24,20 +24,20 @@ class SshConfigError(Exception):
 
 
 class PassingError(UnreachableError):
-    """As UnreachableError, and another try may find it otherwise: nobody refused who asked."""
+    """As UnreachableError, but another try may succeed: nobody refused the login."""
 
 
 class LocalError(UnreachableError):
-    """As UnreachableError, for a reason of this machine: a key, a name, a file, a program. It says
-    nothing of the host."""
+    """As UnreachableError, for a reason on this machine: a key, a name, a file, a program. It tells
+    nothing about the host."""
 
 
 class LocalPassingError(PassingError, LocalError):
-    """A reason of this machine, and another try may find it otherwise."""
+    """A reason on this machine, but another try may succeed."""
 
 
 class HungUpError(PassingError):
-    """The server closed the connection before its banner: it may be busy, and take the next one."""
+    """The server closed the connection before its banner: it may be busy and take the next one."""
 
 
 class OtherKeyError(LocalError):
@@ -45,53 +45,53 @@ class OtherKeyError(LocalError):
 
 
 class TooLateError(ConnectError):
-    """No session in time; the message says what was waited for."""
+    """No session in time; the message names the stage."""
 
 
 class NoBannerError(TooLateError):
-    """Connected, and not greeted in time: the server may be busy, and greet the next one."""
+    """Connected, but no banner in time: the server may be busy and answer the next one."""
 
 
 def may_pass(error: Exception) -> bool:
-    """Whether another try may end otherwise. A wrong key or a refused login does not pass."""
+    """Whether another try may succeed; never after a wrong key or a refused login."""
     return isinstance(error, (PassingError, TooLateError))
 
 
 def is_local(error: Exception) -> bool:
-    """Whether the reason is this machine's, and not the host's."""
+    """Whether the reason is on this machine and not the host."""
     return isinstance(error, (LocalError, SshConfigError))
 
 
-def alike(error: Exception, why: str) -> UnreachableError:
-    """An error of a jump host, told of a host behind it."""
+def jump_host_error(error: Exception, why: str) -> UnreachableError:
+    """The error of a host behind a jump host that failed with `error`."""
     if may_pass(error):
         return LocalPassingError(why) if is_local(error) else PassingError(why)
     return LocalError(why) if is_local(error) else UnreachableError(why)
 
 
-def unresolved(error: socket.gaierror) -> UnreachableError:
+def resolution_error(error: socket.gaierror) -> UnreachableError:
     if error.errno == socket.EAI_AGAIN:
         return LocalPassingError("name not found: the name server did not answer")
     return LocalError("name not found")
 
 
 LOCAL = (errno.EADDRNOTAVAIL, errno.EACCES, errno.EPERM, errno.EMFILE, errno.ENFILE)
-"""Of connect(2): BindAddress is not one of this machine's, its firewall, its limits."""
+"""Errors of connect(2) due to this machine: a wrong BindAddress, its firewall, its limits."""
 
 
-def not_connected(error: OSError) -> UnreachableError:
-    """A connect(2) that failed."""
+def connect_error(error: OSError) -> UnreachableError:
+    """The error for a failed connect(2)."""
     kind = LocalPassingError if error.errno in LOCAL else PassingError
-    return kind(refused(error))
+    return kind(error_text(error))
 
 
 def handshake_failure(error: Exception) -> UnreachableError:
     if isinstance(error, IncompatiblePeer):
         return UnreachableError(f"no common algorithm: {error}")
-    told = f": {error}" if str(error) else ""
-    return PassingError(f"connection closed during key exchange{told}")
+    detail = f": {error}" if str(error) else ""
+    return PassingError(f"connection closed during key exchange{detail}")
 
 
-def refused(error: OSError) -> str:
-    """A failed connect(2), or a connection that broke."""
+def error_text(error: OSError) -> str:
+    """The reason of a failed connect(2), or of a broken connection."""
     return ERRNO.get(error.errno or 0) or error.strerror or "connection lost"

@@ -1,7 +1,7 @@
-"""Host keys against the user's known_hosts files, and the first key of a new host added to them.
+"""Check host keys against the user's known_hosts files, and add the first key of a new host.
 
 Shard process only. Several processes may accept keys at the same time: each holds a lock on the
-file while it looks once more and writes, so that the first key is the key for all of them.
+file while it reads it again and writes, so that all of them take the first key.
 """
 
 import fcntl
@@ -19,83 +19,82 @@ from nodevet.base.durations import elapsed
 from nodevet.base.files import read_input
 from nodevet.fleet.ssh.errors import LocalError, OtherKeyError, SshConfigError, TooLateError
 from nodevet.fleet.ssh.host_config import HostConfig
-from nodevet.fleet.ssh.known_hosts import Judgement, KnownHosts, Trust, hashed, parse, spell
+from nodevet.fleet.ssh.known_hosts import Judgement, KnownHosts, Trust, hash_name, parse, spell
 
 NOWHERE = "/dev/null"
 KRL = b"SSHKRL\n"
-GLANCE = 0.02  # seconds between two tries to get the lock
+GLANCE = 0.02  # seconds between two tries for the lock
 
 
 class HostKeys:
-    """What the user trusts, and what is accepted during the run."""
+    """The keys that the user trusts, and those accepted during the run."""
 
     def __init__(self, *, known_hosts: str | None, accept_new: bool, patience: float) -> None:
-        """`known_hosts` instead of the user's files; `patience`: seconds to wait for the lock."""
-        self._given = known_hosts
+        """`known_hosts`: a file instead of the user's. `patience`: seconds to wait for the lock."""
+        self._override = known_hosts
         self._accept_new = accept_new
         self._patience = patience
         self._known: dict[tuple[str, ...], _KnownFiles] = {}
 
     def types(self, config: HostConfig) -> tuple[str, ...]:
-        """The key types known for a host, as far as that is cheap to know before `check`."""
-        return self._of(config).hosts.types(config.names)
+        """The key types known for a host, as far as that is cheap to find out before `check`."""
+        return self._files_of(config).hosts.types(config.names)
 
     def check(self, config: HostConfig, key_type: str, key: str, address: str = "") -> None:
-        """Whether the key that a host shows (base64) is trusted; a new one is accepted for good.
+        """Check the key that a host shows (base64); with `accept_new` store a new host's key.
 
-        Raises LocalError if it is not (OtherKeyError if `types` may now tell of
-        another key that is), SshConfigError for a file that cannot be read,
-        TooLateError if another process keeps the file locked. `address` is the host's, where
-        nothing is between.
+        Raises LocalError if the key is not trusted (OtherKeyError if `types` may now name the type
+        of another key that is), SshConfigError for a file that cannot be read, TooLateError if
+        another process holds the file's lock. `address`: the host's, if nothing is between.
         """
-        if config.revoked and _revokes(config.revoked, key):
+        if config.revoked and key in _revoked_keys(config.revoked):
             raise LocalError(f"host key revoked ({config.revoked})")
-        known = self._of(config)
-        judgement = _judge(known, config, key_type, key)
+        known = self._files_of(config)
+        judgement = known.judge(config, key_type, key)
         if config.check_ip and address != config.hostname and not _is_local(address):
             names = (spell(address, config.port),)
-            its = known.hosts.judge(names, (), key_type, key)
-            if its.trust in (Trust.CHANGED, Trust.REVOKED):
-                why = f"expected the one of its address in {its.where} (CheckHostIP)"
+            by_address = known.hosts.judge(names, (), key_type, key)
+            if by_address.trust in (Trust.CHANGED, Trust.REVOKED):
+                why = f"expected the one of its address in {by_address.where} (CheckHostIP)"
                 raise LocalError(f"host key changed: {why}")
-        if self._accept_new and _new(judgement):
+        if self._accept_new and _is_new(judgement):
             judgement = self._accept(config, key_type, key)
         _explain(judgement, key_type)
 
     def _accept(self, config: HostConfig, key_type: str, key: str) -> Judgement:
-        """Add the key, unless the files by now say something about the host."""
+        """Add the key, unless the files by now have an entry of the host."""
         path = next(iter(self._user_files(config)), NOWHERE)
         if path == NOWHERE:
             raise LocalError(f"host key not known, and {path} cannot store it")
-        name = hashed(config.names[0]) if config.hash_names else config.names[0]
+        name = hash_name(config.names[0]) if config.hash_names else config.names[0]
         try:
-            with _locked(Path(path), self._patience) as descriptor:
-                known = self._of(config)
+            with _open_locked(Path(path), self._patience) as descriptor:
+                known = self._files_of(config)
                 known.refresh()
-                judgement = _judge(known, config, key_type, key)
-                if _new(judgement):
+                judgement = known.judge(config, key_type, key)
+                if _is_new(judgement):
                     _append(descriptor, f"{name} {key_type} {key}\n".encode())
                     known.refresh()
-                    judgement = _judge(known, config, key_type, key)
+                    judgement = known.judge(config, key_type, key)
         except OSError as error:
             why = f"{path}: {error.strerror}; the accepted host key must be stored there"
             raise LocalError(why) from error
         return judgement
 
-    def _of(self, config: HostConfig) -> "_KnownFiles":
+    def _files_of(self, config: HostConfig) -> "_KnownFiles":
         paths = self._user_files(config)
-        paths = paths if self._given is not None else (*paths, *config.system_known_hosts)
+        paths = paths if self._override is not None else (*paths, *config.system_known_hosts)
         if paths not in self._known:
             self._known[paths] = _KnownFiles(paths)
         return self._known[paths]
 
     def _user_files(self, config: HostConfig) -> tuple[str, ...]:
-        """Where a key is looked for before the system's files; the first is written to."""
-        return config.known_hosts if self._given is None else (self._given,)
+        """The files to search before the system's; new keys go to the first."""
+        return config.known_hosts if self._override is None else (self._override,)
 
 
 class _KnownFiles:
-    """The entries of some files, as far as they exist."""
+    """The entries of those files that exist."""
 
     def __init__(self, paths: Sequence[str]) -> None:
         self.hosts = KnownHosts([])
@@ -103,9 +102,9 @@ class _KnownFiles:
         self.refresh()
 
     def refresh(self) -> None:
-        """Take in what the files say now. Raises SshConfigError for one that cannot be read."""
+        """Read the files again. Raises SshConfigError for one that cannot be read."""
         texts = {path: _read(path) for path in self._texts}
-        if not all(_grown(self._texts[path], text) for path, text in texts.items()):
+        if not all(_is_extended(self._texts[path], text) for path, text in texts.items()):
             self.hosts = KnownHosts([])
             self._texts = dict.fromkeys(texts, b"")
         for path, before in self._texts.items():
@@ -113,9 +112,12 @@ class _KnownFiles:
             self.hosts.add(parse(new, path, line=before.count(b"\n") + 1))
         self._texts = texts
 
+    def judge(self, config: HostConfig, key_type: str, key: str) -> Judgement:
+        return self.hosts.judge(config.names, config.portless, key_type, key)
 
-def _grown(before: bytes, now: bytes) -> bool:
-    """Whether whole lines were added to whole lines, or nothing was."""
+
+def _is_extended(before: bytes, now: bytes) -> bool:
+    """Whether only complete lines were added to complete lines, or nothing."""
     return now == before or (now.startswith(before) and before[-1:] in (b"", b"\n"))
 
 
@@ -129,8 +131,8 @@ def _read(path: str) -> bytes:
 
 
 @contextmanager
-def _locked(path: Path, patience: float) -> Iterator[int]:
-    """The file, open for appending, while no other process of ours writes to it.
+def _open_locked(path: Path, patience: float) -> Iterator[int]:
+    """The file, locked and open for appending.
 
     Raises OSError and TooLateError.
     """
@@ -147,7 +149,7 @@ def _locked(path: Path, patience: float) -> Iterator[int]:
                 yield descriptor
                 return
         finally:
-            os.close(descriptor)  # ends the lock; a file that was put in its place is opened
+            os.close(descriptor)  # ends the lock; a file that replaced it is opened next
 
 
 def _lock(descriptor: int) -> bool:
@@ -159,17 +161,17 @@ def _lock(descriptor: int) -> bool:
 
 
 def _append(descriptor: int, line: bytes) -> None:
-    """Write a line whole and for good, or not at all. Raises OSError."""
+    """Write a complete line durably, or nothing. Raises OSError."""
     size = os.fstat(descriptor).st_size
     if size and os.pread(descriptor, 1, size - 1) != b"\n":
-        line = b"\n" + line  # the last line, as an editor may leave it
+        line = b"\n" + line  # an editor may leave the last line open
     try:
         written = os.write(descriptor, line)
         if written != len(line):
-            os.write(descriptor, line[written:])  # says why, if the disk is full
+            os.write(descriptor, line[written:])  # raises the reason, such as a full disk
         os.fsync(descriptor)
     except OSError:
-        with suppress(OSError):  # why it could not be written is the better reason
+        with suppress(OSError):  # the first error is the better reason
             os.ftruncate(descriptor, size)
         raise
 
@@ -187,20 +189,12 @@ def _revoked_keys(path: str) -> frozenset[str]:
     return frozenset(words[1] for words in lines if len(words) > 1 and words[0][0] != "#")
 
 
-def _revokes(path: str, key: str) -> bool:
-    return key in _revoked_keys(path)
-
-
 def _is_local(address: str) -> bool:
     return not address or ip_address(address.partition("%")[0]).is_loopback
 
 
-def _new(judgement: Judgement) -> bool:
+def _is_new(judgement: Judgement) -> bool:
     return judgement.trust is Trust.UNKNOWN and not judgement.types
-
-
-def _judge(known: _KnownFiles, config: HostConfig, key_type: str, key: str) -> Judgement:
-    return known.hosts.judge(config.names, config.portless, key_type, key)
 
 
 def _explain(judgement: Judgement, key_type: str) -> None:
@@ -218,6 +212,6 @@ def _explain(judgement: Judgement, key_type: str) -> None:
             "certificates are not supported (add its own key with ssh-keyscan)"
         )
     if judgement.types:
-        told = f"server offers {key_type}, known_hosts has {', '.join(judgement.types)}"
-        raise OtherKeyError(f"host key not known: {told} ({where})")
+        detail = f"server offers {key_type}, known_hosts has {', '.join(judgement.types)}"
+        raise OtherKeyError(f"host key not known: {detail} ({where})")
     raise LocalError("host key not known (add it with ssh-keyscan, or --accept-new)")

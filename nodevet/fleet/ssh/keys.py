@@ -1,4 +1,4 @@
-"""The keys to show to a node, in the order to try them. Shard process only."""
+"""The keys to offer to a node, in the order of trying them. Shard process only."""
 
 import base64
 import os
@@ -20,7 +20,7 @@ from nodevet.fleet.ssh.host_config import HostConfig, KeyFile
 
 
 class SocketAgent(AgentSSH):
-    """An agent at a given socket; paramiko's own looks in the environment, which hosts share."""
+    """An agent at a given socket; paramiko's own uses the environment, which hosts share."""
 
     def __init__(self, path: str) -> None:
         super().__init__()
@@ -37,7 +37,7 @@ class SocketAgent(AgentSSH):
 
 
 class OfferedKey(NamedTuple):
-    """A key, and what people call it: its file, or its comment in the agent. Never a secret."""
+    """A key and its name for people: its file, or its comment in the agent. Never a secret."""
 
     key: PKey
     name: str
@@ -54,41 +54,41 @@ class Keys:
     ) -> Iterator[OfferedKey]:
         """The user's key for this host, then the agent's, then the rest, in ssh's order.
 
-        An agent that is opened is added to `agents`, for the caller to close; why a key file
-        cannot be used, to `unusable`. Raises SshConfigError for a key that the user named for this
-        host, and that neither its file nor the agent gives.
+        Adds an opened agent to `agents`, for the caller to close, and the reasons why key files
+        cannot be used to `unusable`. Raises SshConfigError if neither the file nor the agent has a
+        key that the user named for this host.
         """
         faults = []
         for file in (file for file in config.key_files if file.required):
             try:
-                yield from _named(self._load(file), file)
+                yield from _offered(self._load(file), file)
             except SshConfigError as error:
                 faults.append(error)
-        listed, others = _agent_keys(config, agents)
-        known = {key.asbytes() for key in listed}
-        if faults and not listed:
+        own, others = _agent_keys(config, agents)
+        known = {key.asbytes() for key in own}
+        if faults and not own:
             raise faults[0]
-        yield from map(_of_agent, listed)
+        yield from map(_of_agent, own)
         if not config.only_these_keys:
             yield from map(_of_agent, others)
         for file in (file for file in config.key_files if not file.required):
             if Path(file.path).is_file() and _public(file.path) not in known:
                 try:
-                    yield from _named(self._load(file), file)
+                    yield from _offered(self._load(file), file)
                 except SshConfigError as error:
                     unusable.append(str(error))
 
 
-def _named(keys: Sequence[PKey], file: KeyFile) -> Iterator[OfferedKey]:
-    """The keys of a file; of two the first has a certificate."""
+def _offered(keys: Sequence[PKey], file: KeyFile) -> Iterator[OfferedKey]:
+    """The keys of a file; the first of two has a certificate."""
     for key in keys:
         certified = " with its certificate" if key is not keys[-1] else ""
         yield OfferedKey(key, f"{_from_home(file.path)}{certified}")
 
 
 def _from_home(path: str) -> str:
-    """`~/.ssh/id_ed25519`: as the user would type it."""
-    with suppress(RuntimeError, ValueError):  # a user without a home; a key that is elsewhere
+    """`~/.ssh/id_ed25519`, as the user would type it."""
+    with suppress(RuntimeError, ValueError):  # a user without a home; a key outside of it
         return f"~/{Path(path).relative_to(Path.home())}"
     return path
 
@@ -101,10 +101,7 @@ def _of_agent(key: PKey) -> OfferedKey:
 def _agent_keys(
     config: HostConfig, agents: list[SocketAgent]
 ) -> tuple[Sequence[PKey], Sequence[PKey]]:
-    """The agent's keys that ssh_config lists as files, and its others.
-
-    None if no agent answers, which is as common as having none.
-    """
+    """The agent's keys that ssh_config lists as files, and its others; none if no agent answers."""
     if not config.agent:
         return [], []
     try:
@@ -113,14 +110,14 @@ def _agent_keys(
         return [], []
     agents.append(agent)
     public = {_public(file.path) for file in config.key_files}
-    listed = [key for key in agent.get_keys() if key.asbytes() in public]
-    return listed, [key for key in agent.get_keys() if key not in listed]
+    own = [key for key in agent.get_keys() if key.asbytes() in public]
+    return own, [key for key in agent.get_keys() if key not in own]
 
 
 def _load(file: KeyFile) -> tuple[PKey, ...]:
-    """A private key, before it the same with its certificate if it has one.
+    """A private key, preceded by the same key with its certificate if it has one.
 
-    Raises SshConfigError, never asks for a passphrase.
+    Raises SshConfigError; never asks for a passphrase.
     """
     if Path(file.path).exists() and not Path(file.path).is_file():
         raise SshConfigError(f"key file {file.path}: not a regular file")
@@ -156,7 +153,8 @@ def _private(path: str) -> PKey:
 def _certifies(path: str, key: PKey) -> bool:
     """Whether a file is a certificate for this key: PROTOCOL.certkeys, type, nonce, public key."""
     try:
-        certificate = Message(_blob(path))
+        words = Path(path).read_text(encoding="utf-8").split()
+        certificate = Message(base64.b64decode(words[1], validate=True))
         if not certificate.get_text().endswith("-cert-v01@openssh.com"):
             return False
         certificate.get_string()
@@ -167,12 +165,8 @@ def _certifies(path: str, key: PKey) -> bool:
         return False
 
 
-def _blob(path: str) -> bytes:
-    return base64.b64decode(Path(path).read_text(encoding="utf-8").split()[1], validate=True)
-
-
 def _public(path: str) -> bytes | None:
-    """The public half of a key file: the .pub next to it, or the file itself if it is one."""
+    """The public half of a key file: the .pub beside it, or the file itself if it is public."""
     for name in (f"{path}.pub", path):
         with suppress(OSError, ValueError, IndexError):
             kind, blob = Path(name).read_text(encoding="utf-8").split()[:2]

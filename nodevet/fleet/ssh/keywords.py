@@ -1,8 +1,8 @@
-"""The keywords of ssh_config(5), and what nodevet does about each. Pure.
+"""The keywords of ssh_config(5), and how nodevet reads each. Pure.
 
-FOLLOWED are read as ssh reads them. The others in KNOWN say nothing about which machine is
-reached, by which way, as whom, and how it is recognised: sessions, terminals, forwarding,
-multiplexing, other ways to authenticate than keys, time limits, logging.
+nodevet reads those in FOLLOWED as ssh does. The others in KNOWN do not decide which machine is
+reached, by which way, as which user, or how it is recognised: sessions, terminals, forwarding,
+multiplexing, authentication other than by keys, time limits, logging.
 """
 
 import re
@@ -10,15 +10,14 @@ import socket
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from nodevet.fleet.ssh.jump import hops
-from nodevet.fleet.ssh.words import BLANKS, WordError, variables
+from nodevet.fleet.ssh.words import BLANKS, WordError, hops, variables
 
 MOST_FILES = 32  # SSH_MAX_HOSTS_FILES
 
 
 @dataclass(frozen=True)
 class KeywordKind:
-    """How the arguments of a keyword are read, and whether later ones add to it."""
+    """How to read the arguments of a keyword, and whether later lines add to earlier ones."""
 
     read: Callable[[tuple[str, ...], str], tuple[str, ...]]
     adds: bool = False

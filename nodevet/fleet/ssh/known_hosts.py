@@ -1,7 +1,7 @@
-"""Which host keys the user trusts: sshd(8), SSH_KNOWN_HOSTS FILE FORMAT. Pure.
+"""The host keys that the user trusts: sshd(8), SSH_KNOWN_HOSTS FILE FORMAT. Pure.
 
-paramiko's reader stops at the first @cert-authority or @revoked line and forgets
-the rest of the file, so it is not used.
+paramiko's reader is not used: it stops at the first @cert-authority or @revoked line and ignores
+the rest of the file.
 """
 
 import base64
@@ -14,17 +14,17 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple
 
-from nodevet.fleet.ssh.words import listed
+from nodevet.fleet.ssh.words import is_listed
 
 
 class Trust(Enum):
-    """What is known of a key that a host shows."""
+    """How far a key that a host shows is trusted."""
 
     KNOWN = "known"
     UNKNOWN = "unknown"
     CHANGED = "changed"
     REVOKED = "revoked"
-    AUTHORITY = "authority"  # unknown itself; a certificate authority should vouch for it
+    AUTHORITY = "authority"  # unknown, but known_hosts names a certificate authority for the host
 
 
 class KnownHostsEntry(NamedTuple):
@@ -43,7 +43,7 @@ class KnownHostsEntry(NamedTuple):
 
 
 def parse(text: str, path: str, *, line: int = 1) -> list[KnownHostsEntry]:
-    """The entries of one file, from line `line` on. Lines that ssh would skip are skipped."""
+    """The entries of a text whose first line has number `line`. Skips lines that ssh skips."""
     entries = []
     for number, line_text in enumerate(text.split("\n"), line):
         words = line_text.split(None, 4)
@@ -57,15 +57,15 @@ def parse(text: str, path: str, *, line: int = 1) -> list[KnownHostsEntry]:
 class Judgement:
     trust: Trust
     where: str = ""  # file:line of the entry that decided
-    types: tuple[str, ...] = ()  # the key types that are known, when this one is not
+    types: tuple[str, ...] = ()  # the known key types, if this one is not known
 
 
 class KnownHosts:
-    """Entries, found without reading every one of them: by name, and hashed names by key.
+    """Entries, indexed by name, and those with hashed names by key.
 
-    A hashed name can only be found by hashing: each line has a salt of its own. So whether a key
-    is known is asked of the lines with that key alone; all of them are gone through only for a
-    name whose key is not known, and once.
+    Each hashed name has its own salt, so a search must hash the name for each line. To judge a key,
+    only the lines with that key are searched; all lines are searched only for a name whose key is
+    not known, and once.
     """
 
     def __init__(self, entries: Iterable[KnownHostsEntry]) -> None:
@@ -75,12 +75,12 @@ class KnownHosts:
         self._hashed_by_key: dict[str, list[KnownHostsEntry]] = defaultdict(list)
         self._hashed_types: dict[str, None] = {}
         self._hashes: list[_Hash] = []  # of the first entries of _hashed
-        self._opened = 0  # how many of them
-        self._found: dict[str, tuple[int, list[KnownHostsEntry]]] = {}  # in so many of _hashes
+        self._hashed_count = 0  # of those entries
+        self._results: dict[str, tuple[int, list[KnownHostsEntry]]] = {}  # hashes searched, matches
         self.add(entries)
 
     def add(self, entries: Iterable[KnownHostsEntry]) -> None:
-        """More entries, which come after those that are there."""
+        """Append entries."""
         for entry in entries:
             if entry.names.startswith("|1|"):
                 self._hashed.append(entry)
@@ -94,34 +94,35 @@ class KnownHosts:
                     self._exact[name].append(entry)
 
     def lookup(self, name: str) -> list[KnownHostsEntry]:
-        """Every entry that speaks of this name, in no particular order."""
+        """Every entry for this name, in no particular order."""
         name = name.lower()
-        for entry in self._hashed[self._opened :]:
+        for entry in self._hashed[self._hashed_count :]:
             self._hashes += _hashes(entry)
-        self._opened = len(self._hashed)
-        seen, found = self._found.get(name, (0, []))
-        found = found + list(_matching(name, self._hashes[seen:]))
-        self._found[name] = len(self._hashes), found
-        return self._plain(name) + found
+        self._hashed_count = len(self._hashed)
+        searched, entries = self._results.get(name, (0, []))
+        entries = entries + list(_matching(name, self._hashes[searched:]))
+        self._results[name] = len(self._hashes), entries
+        return self._plain(name) + entries
 
     def types(self, names: Sequence[str]) -> tuple[str, ...]:
-        """The key types known under these names, without certificate authorities.
+        """The key types known for these names, without certificate authorities.
 
-        If nothing is known but hashed names that were not gone through: the types among these.
+        If there are only hashed names that were not searched yet: all types among them.
         """
         entries = [entry for name in names for entry in self._plain(name.lower())]
-        entries += [entry for name in names for entry in self._found.get(name.lower(), (0, []))[1]]
-        found = dict.fromkeys(entry.type for entry in entries if not entry.marker)
-        return tuple(found or self._hashed_types)
+        for name in names:
+            entries += self._results.get(name.lower(), (0, []))[1]
+        types = dict.fromkeys(entry.type for entry in entries if not entry.marker)
+        return tuple(types or self._hashed_types)
 
     def judge(
         self, names: Sequence[str], portless: Sequence[str], key_type: str, key: str
     ) -> Judgement:
-        """What is known of the key that a host shows.
+        """The trust in the key that a host shows.
 
-        `names` are the host's own: another key under one of them means that the
-        key changed. `portless` may confirm a key and no more: the name without
-        its port, under which another sshd may live.
+        `names`: the host's own; another key under one of them means that the key changed.
+        `portless`: names without the port, which may belong to another sshd, so they can only
+        confirm a key.
         """
         same = [
             entry
@@ -149,21 +150,21 @@ class KnownHosts:
         return Judgement(Trust.UNKNOWN)
 
     def _plain(self, name: str) -> list[KnownHostsEntry]:
-        """The entries that name a host in clear, or by a pattern."""
-        found = list(self._exact.get(name, ()))
-        return found + [
-            entry for entry in self._patterns if listed(name, entry.names.lower().split(","))
+        """The entries that name a host in plain text or by a pattern."""
+        entries = list(self._exact.get(name, ()))
+        return entries + [
+            entry for entry in self._patterns if is_listed(name, entry.names.lower().split(","))
         ]
 
     def _with_key(self, name: str, key: str) -> Iterator[KnownHostsEntry]:
-        """The entries that speak of this name and have this key."""
+        """The entries for this name with this key."""
         yield from (entry for entry in self._plain(name) if entry.key == key)
         same = self._hashed_by_key.get(key, ())
-        yield from _matching(name, [one for entry in same for one in _hashes(entry)])
+        yield from _matching(name, [item for entry in same for item in _hashes(entry)])
 
 
 class _Hash(NamedTuple):
-    """A hashed name, HMAC-SHA1: the salt as the two blocks that SHA-1 begins with."""
+    """A hashed name, HMAC-SHA1, with the salt as the first blocks of both SHA-1 digests."""
 
     inner: bytes
     outer: bytes
@@ -173,14 +174,14 @@ class _Hash(NamedTuple):
 
 _INNER = bytes(sign ^ 0x36 for sign in range(256))
 _OUTER = bytes(sign ^ 0x5C for sign in range(256))
-_SALT = hashlib.sha1(usedforsecurity=False).digest_size  # sshd(8) has salts of no other size
+_SALT = hashlib.sha1(usedforsecurity=False).digest_size  # the only size of salts in sshd(8)
 
 
 def _hashes(entry: KnownHostsEntry) -> Iterator[_Hash]:
-    """The hashed name of an entry; nothing if it is none that ssh would take."""
+    """The hashed name of an entry; nothing if ssh would not accept it."""
     try:
         salt, digest = map(base64.b64decode, entry.names.split("|")[2:])
-    except ValueError:  # of another number of parts, or no base64
+    except ValueError:  # another number of parts, or not base64
         return
     if len(salt) == _SALT:
         block = salt.ljust(64, b"\0")
@@ -188,14 +189,14 @@ def _hashes(entry: KnownHostsEntry) -> Iterator[_Hash]:
 
 
 def _matching(name: str, hashes: Iterable[_Hash]) -> Iterator[KnownHostsEntry]:
-    """The entries of which this is the name. hmac.digest takes twice the time."""
+    """The entries with this name. hmac.digest would take twice the time."""
     word, sha1 = name.encode(), hashlib.sha1
     for inner, outer, digest, entry in hashes:
         if sha1(outer + sha1(inner + word).digest()).digest() == digest:
             yield entry
 
 
-def hashed(name: str) -> str:
+def hash_name(name: str) -> str:
     """A name as `ssh-keygen -H` writes it, with a new salt."""
     salt = os.urandom(_SALT)
     digest = hmac.digest(salt, name.lower().encode(), "sha1")
@@ -203,5 +204,5 @@ def hashed(name: str) -> str:
 
 
 def spell(host: str, port: int) -> str:
-    """A host and port as known_hosts names them: `gpu7`, `[gpu7]:2222`."""
+    """A host and port as written in known_hosts: `gpu7`, `[gpu7]:2222`."""
     return host if port == 22 else f"[{host}]:{port}"

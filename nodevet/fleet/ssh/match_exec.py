@@ -7,10 +7,10 @@ from contextlib import suppress
 
 from nodevet.fleet.ssh.errors import SshConfigError
 
-SECONDS = 10  # that a command may take, if the host's deadline is not sooner
+SECONDS = 10  # for a command, if the host's deadline is not sooner
 
-# The command, and a watcher on a pipe from us: when we are gone, even if we were killed,
-# the watcher ends them both with all that they started.
+# Run the command, and a watcher on a pipe from nodevet: if nodevet ends, even by a signal,
+# the watcher kills both and their children.
 LEASH = """
 exec 3<&0
 "$1" -c "$2" </dev/null 3<&- &
@@ -22,14 +22,14 @@ code=$?
 kill $watcher
 exit $code
 """
-SIGNALS = range(129, 193)  # what a shell makes of a command that a signal ended
+SIGNALS = range(129, 193)  # exit codes of a shell whose command was ended by a signal
 
 
-def fulfilled(command: str) -> bool:
-    """Whether a command line of the user's shell ends with 0, as ssh asks it: in silence.
+def succeeds(command: str) -> bool:
+    """Whether a command line of the user's shell exits with 0; its output is dropped, as by ssh.
 
-    Raises SshConfigError for one that cannot run, is killed, or does not end in time. Whatever ends
-    the wait ends the command.
+    Raises SshConfigError if it cannot run, is killed, or does not end in time. Any error while
+    waiting ends the command.
     """
     shell = os.environ.get("SHELL") or "/bin/sh"
     if not os.access(shell, os.X_OK):

@@ -1,6 +1,6 @@
-"""What ssh_config(5) says about one host: the first value wins. Shard process only.
+"""The settings of ssh_config(5) for one host: the first value wins. Shard process only.
 
-Written after readconf.c and ssh.c of OpenSSH 9.2, without ssh itself: it need not be installed.
+Follows readconf.c and ssh.c of OpenSSH 9.2. ssh itself need not be installed.
 """
 
 import getpass
@@ -14,7 +14,6 @@ from pathlib import Path
 
 from nodevet.fleet.ssh import match_exec
 from nodevet.fleet.ssh.errors import SshConfigError
-from nodevet.fleet.ssh.jump import Hop, hops
 from nodevet.fleet.ssh.keywords import FOLLOWED
 from nodevet.fleet.ssh.syntax import (
     Block,
@@ -27,7 +26,7 @@ from nodevet.fleet.ssh.syntax import (
     read,
     wants_final,
 )
-from nodevet.fleet.ssh.words import WordError, home, listed, tokens
+from nodevet.fleet.ssh.words import Hop, WordError, home, hops, is_listed, tokens
 
 SYSTEM_CONFIG = "/etc/ssh/ssh_config"
 USER_CONFIG = "~/.ssh/config"
@@ -41,9 +40,9 @@ CANONICAL = {
 
 @dataclass(frozen=True)
 class ConfigValues:
-    """The settings of one host, by keyword in lower case; nothing for what no line says."""
+    """The settings of one host, by keyword in lower case, without defaults."""
 
-    name: str  # as the host was asked for
+    name: str  # of the host before resolution
     hostname: str
     user: str
     port: int
@@ -65,9 +64,9 @@ class ConfigValues:
 
     @property
     def tokens(self) -> Mapping[str, str]:
-        """TOKENS of ssh_config(5), all that are for more than one command.
+        """The TOKENS of ssh_config(5), except those of single commands.
 
-        %C is not there with a ProxyJump: from OpenSSH 9.6 on it has another meaning.
+        %C is missing with a ProxyJump: OpenSSH 9.6 changed its meaning.
         """
         alias = self.one("hostkeyalias")
         known = _tokens(self.hostname, self.name, self.port, self.user, alias)
@@ -77,37 +76,37 @@ class ConfigValues:
 
 
 class ConfigFiles:
-    """The user's file, and the system's after it."""
+    """The user's file, then the system's."""
 
     def __init__(self, files: tuple[Blocks, ...]) -> None:
         self._files = files
         self._final = any(wants_final(file) for file in files)
 
-    def lookup(self, name: str, given: Mapping[str, tuple[str, ...]]) -> ConfigValues:
-        """The settings of a host; those given win, as options of ssh do. Raises SshConfigError."""
-        found = dict(given)
+    def lookup(self, name: str, overrides: Mapping[str, tuple[str, ...]]) -> ConfigValues:
+        """The settings of a host; `overrides` win, as options of ssh do. Raises SshConfigError."""
+        values = dict(overrides)
         try:
-            _Pass(found, name, name, final=False).through(self._files)
+            _Reading(values, name, name, final=False).read_files(self._files)
             for keyword, default in CANONICAL.items():  # a second pass does not change them
-                found.setdefault(keyword, (default,))
-            hostname = tokens(_one(found, "hostname") or name, {"h": name}, environment=False)
-            hostname = _canonical(hostname, found)
-            if self._final or _one(found, "canonicalizehostname") != "no":
-                found["hostname"] = (hostname,)
-                _Pass(found, hostname, name, final=True).through(self._files)
-            if alias := _one(found, "hostkeyalias"):
-                found["hostkeyalias"] = (alias.lower(),)
-            jumps = hops(_one(found, "proxyjump") or "none")
+                values.setdefault(keyword, (default,))
+            hostname = tokens(_first(values, "hostname") or name, {"h": name}, environment=False)
+            hostname = _canonical(hostname, values)
+            if self._final or _first(values, "canonicalizehostname") != "no":
+                values["hostname"] = (hostname,)
+                _Reading(values, hostname, name, final=True).read_files(self._files)
+            if alias := _first(values, "hostkeyalias"):
+                values["hostkeyalias"] = (alias.lower(),)
+            jumps = hops(_first(values, "proxyjump") or "none")
         except WordError as error:
             raise SshConfigError(f"ssh_config for {name}: {error}") from error
-        user = _one(found, "user") or _own_name()
+        user = _first(values, "user") or _own_name()
         return ConfigValues(
-            name, hostname, user, int(_one(found, "port") or SSH_PORT), found, jumps
+            name, hostname, user, int(_first(values, "port") or SSH_PORT), values, jumps
         )
 
 
 def load(path: str | None) -> ConfigFiles:
-    """This file, or the user's own and then the system's. Raises SshConfigError."""
+    """This file, or the user's and the system's. Raises SshConfigError."""
     if path is not None:
         return ConfigFiles((read(Path(path).expanduser(), user=True, checked=False)[0],))
     files, ignored = [], ""
@@ -122,54 +121,54 @@ def load(path: str | None) -> ConfigFiles:
     return ConfigFiles(tuple(files))
 
 
-class _Pass:
-    """Once through the files."""
+class _Reading:
+    """One pass over the files."""
 
     def __init__(
-        self, found: dict[str, tuple[str, ...]], host: str, name: str, *, final: bool
+        self, values: dict[str, tuple[str, ...]], host: str, name: str, *, final: bool
     ) -> None:
-        self._found = found
-        self._host = host  # what Host speaks of
+        self._values = values
+        self._host = host  # the name that Host lines match
         self._name = name
         self._final = final
 
-    def through(self, files: tuple[Blocks, ...]) -> None:
+    def read_files(self, files: tuple[Blocks, ...]) -> None:
         for file in files:
             self._file(file)
 
     def _file(self, blocks: Blocks) -> None:
-        """What stands above the first Host of an included file is for whom the Include is for."""
+        """Lines above the first Host of an included file apply like the Include itself."""
         for block in blocks:
-            if not self._is_for(block):
+            if not self._applies(block):
                 continue
             for item in block.items:
                 if isinstance(item, Include):
-                    self.through(item.files)
+                    self.read_files(item.files)
                 else:
                     self._take(item)
 
-    def _is_for(self, block: Block) -> bool:
+    def _applies(self, block: Block) -> bool:
         if isinstance(block.selector, HostPatterns):
             return block.selector.fits(self._host)
         return block.selector is None or self._matches(block.selector)
 
     def _take(self, setting: ConfigOption) -> None:
         keyword, values = setting.keyword, setting.values
-        before = self._found.get(keyword)
+        before = self._values.get(keyword)
         if keyword == "proxyjump":
             self._take_jump(values)
         elif before is None:
-            self._found[keyword] = values
+            self._values[keyword] = values
         elif FOLLOWED[keyword].adds:
-            self._found[keyword] = tuple(dict.fromkeys(before + values))
+            self._values[keyword] = tuple(dict.fromkeys(before + values))
 
     def _take_jump(self, values: tuple[str, ...]) -> None:
-        """ProxyJump and ProxyCommand: whichever comes first."""
-        if "proxyjump" in self._found or ("proxycommand" in self._found and hops(values[0])):
+        """ProxyJump or ProxyCommand, whichever comes first."""
+        if "proxyjump" in self._values or ("proxycommand" in self._values and hops(values[0])):
             return
-        self._found["proxyjump"] = values
+        self._values["proxyjump"] = values
         if hops(values[0]):
-            self._found["proxycommand"] = ("none",)
+            self._values["proxycommand"] = ("none",)
 
     def _matches(self, match: Match) -> bool:
         fulfilled = True
@@ -182,31 +181,32 @@ class _Pass:
 
     def _holds(self, criterion: Criterion, where: str) -> bool:
         attribute, argument = criterion.attribute, criterion.argument
-        host = _one(self._found, "hostname") or self._host
+        host = _first(self._values, "hostname") or self._host
         if not self._final:
             host = tokens(host, {"h": self._host}, environment=False)
-        user = _one(self._found, "user") or _own_name()
+        user = _first(self._values, "user") or _own_name()
         if attribute == "exec":
-            port = int(_one(self._found, "port") or SSH_PORT)
-            known = _tokens(host, self._name, port, user, _one(self._found, "hostkeyalias") or host)
+            port = int(_first(self._values, "port") or SSH_PORT)
+            alias = _first(self._values, "hostkeyalias") or host
+            known = _tokens(host, self._name, port, user, alias)
             try:
-                return match_exec.fulfilled(tokens(argument, known, environment=False))
+                return match_exec.succeeds(tokens(argument, known, environment=False))
             except WordError as error:
                 raise SshConfigError(f"ssh_config {where}: {error}") from error
         if attribute in ("host", "originalhost"):
             name = host if attribute == "host" else self._name
-            return listed(name.lower(), argument.lower().split(","))
+            return is_listed(name.lower(), argument.lower().split(","))
         if attribute in ("user", "localuser"):
-            return listed(user if attribute == "user" else _own_name(), argument.split(","))
+            return is_listed(user if attribute == "user" else _own_name(), argument.split(","))
         return attribute == "all" or self._final
 
 
-def _one(found: Mapping[str, tuple[str, ...]], keyword: str, default: str = "") -> str:
-    return next(iter(found.get(keyword, ())), default)
+def _first(values: Mapping[str, tuple[str, ...]], keyword: str, default: str = "") -> str:
+    return next(iter(values.get(keyword, ())), default)
 
 
 def _own_name() -> str:
-    """Who runs this process. Raises SshConfigError for a user without a name, as in containers."""
+    """This process's user. Raises SshConfigError for a user without a name, as in containers."""
     try:
         return getpass.getuser()
     except (KeyError, OSError) as error:
@@ -216,16 +216,16 @@ def _own_name() -> str:
 
 
 def _tokens(host: str, name: str, port: int, user: str, alias: str | None) -> dict[str, str]:
-    here = socket.gethostname()
-    hashed = hashlib.sha1(f"{here}{host}{port}{user}".encode(), usedforsecurity=False)
+    hostname = socket.gethostname()
+    hashed = hashlib.sha1(f"{hostname}{host}{port}{user}".encode(), usedforsecurity=False)
     return {
         "C": hashed.hexdigest(),
-        "L": here.partition(".")[0],
+        "L": hostname.partition(".")[0],
         "d": home("~"),
         "h": host,
         "i": str(os.getuid()),
         "k": alias or name,
-        "l": here,
+        "l": hostname,
         "n": name,
         "p": str(port),
         "r": user,
@@ -233,32 +233,33 @@ def _tokens(host: str, name: str, port: int, user: str, alias: str | None) -> di
     }
 
 
-def _canonical(host: str, found: Mapping[str, tuple[str, ...]]) -> str:
-    """The full name if that is asked for, an address in its usual form. Raises SshConfigError."""
-    wanted_family = _one(found, "addressfamily", "any")
+def _canonical(host: str, values: Mapping[str, tuple[str, ...]]) -> str:
+    """The full name if CanonicalizeHostname asks for it; an address in its usual form. Raises
+    SshConfigError."""
+    allowed = _first(values, "addressfamily", "any")
     for family in (socket.AF_INET, socket.AF_INET6):
         if (address := _address(host, family)) is not None:
-            return address if FAMILIES[wanted_family] in (family, socket.AF_UNSPEC) else host
+            return address if FAMILIES[allowed] in (family, socket.AF_UNSPEC) else host
     host = host.lower()
-    canonical = _one(found, "canonicalizehostname")
-    direct = _one(found, "proxycommand", "none").lower() == "none"
-    direct = direct and not hops(_one(found, "proxyjump", "none"))
+    canonical = _first(values, "canonicalizehostname")
+    direct = _first(values, "proxycommand", "none").lower() == "none"
+    direct = direct and not hops(_first(values, "proxyjump", "none"))
     if canonical == "no" or (canonical == "yes" and not direct):
         return host
-    if _one(found, "canonicalizepermittedcnames", "none").lower() != "none":
+    if _first(values, "canonicalizepermittedcnames", "none").lower() != "none":
         raise SshConfigError("ssh_config: CanonicalizePermittedCNAMEs is not supported")
     if host.endswith("."):
         candidates = [host]
-    elif host.count(".") > int(_one(found, "canonicalizemaxdots")):
+    elif host.count(".") > int(_first(values, "canonicalizemaxdots")):
         return host
     else:
-        domains = [each for each in found.get("canonicaldomains", ()) if each.lower() != "none"]
-        candidates = [f"{host}.{domain}." for domain in domains]
+        domains = values.get("canonicaldomains", ())
+        candidates = [f"{host}.{domain}." for domain in domains if domain.lower() != "none"]
     for candidate in candidates:
         with suppress(socket.gaierror, UnicodeError):
-            socket.getaddrinfo(candidate, None, FAMILIES[wanted_family], socket.SOCK_STREAM)
+            socket.getaddrinfo(candidate, None, FAMILIES[allowed], socket.SOCK_STREAM)
             return candidate.removesuffix(".")
-    if _one(found, "canonicalizefallbacklocal") == "no":
+    if _first(values, "canonicalizefallbacklocal") == "no":
         raise SshConfigError(f"name not found: {host}, in none of CanonicalDomains")
     return host
 
@@ -267,7 +268,7 @@ FAMILIES = {"any": socket.AF_UNSPEC, "inet": socket.AF_INET, "inet6": socket.AF_
 
 
 def _address(host: str, family: int) -> str | None:
-    """An address as getnameinfo(3) writes it; None for what is none of this family."""
+    """An address as getnameinfo(3) writes it; None if `host` is not an address of this family."""
     place, percent, zone = host.partition("%")
     with suppress(OSError):
         if family == socket.AF_INET6:

@@ -1,6 +1,6 @@
-"""ssh_config(5) files: read once, with what they include, into blocks. Raises SshConfigError.
+"""Parse ssh_config(5) files, with their includes, into blocks. Raises SshConfigError.
 
-Written after readconf.c of OpenSSH 9.2: a line that ssh would not take is refused here too.
+Follows readconf.c of OpenSSH 9.2: nodevet refuses a line that ssh would refuse.
 """
 
 import glob
@@ -16,9 +16,9 @@ from typing import TypeAlias
 from nodevet.base.files import open_input
 from nodevet.fleet.ssh.errors import SshConfigError
 from nodevet.fleet.ssh.keywords import ALIASES, FOLLOWED, KNOWN
-from nodevet.fleet.ssh.words import BLANKS, WordError, home, listed, next_word, split
+from nodevet.fleet.ssh.words import BLANKS, WordError, home, is_listed, next_word, split
 
-DEEPEST = 16  # files that include one another
+DEEPEST = 16  # nested includes
 SYSTEM_FOLDER = "/etc/ssh"
 USER_FOLDER = "~/.ssh"
 CRITERIA = {"all", "canonical", "final", "exec", "host", "originalhost", "user", "localuser"}
@@ -27,7 +27,7 @@ BARE = {"all", "canonical", "final"}  # criteria without an argument
 
 @dataclass(frozen=True)
 class ConfigOption:
-    """One option of which we know what to do with it."""
+    """One option in FOLLOWED."""
 
     keyword: str
     values: tuple[str, ...]
@@ -36,13 +36,13 @@ class ConfigOption:
 
 @dataclass(frozen=True)
 class HostPatterns:
-    """`Host`: the patterns."""
+    """The patterns of a `Host` line."""
 
-    names: frozenset[str]  # those that are plain names
-    patterns: tuple[str, ...]  # all, in their order, if one is more than that
+    names: frozenset[str]  # the plain names
+    patterns: tuple[str, ...]  # all in order, if any of them is not a plain name
 
     def fits(self, host: str) -> bool:
-        return listed(host, self.patterns) if self.patterns else host in self.names
+        return is_listed(host, self.patterns) if self.patterns else host in self.names
 
 
 @dataclass(frozen=True)
@@ -54,26 +54,26 @@ class Criterion:
 
 @dataclass(frozen=True)
 class Match:
-    """`Match`: all of its criteria; `all` ends them."""
+    """The criteria of a `Match` line; `all` is the last."""
 
     criteria: tuple[Criterion, ...]
     where: str
 
     @property
     def final(self) -> bool:
-        return any(each.attribute == "final" for each in self.criteria)
+        return any(criterion.attribute == "final" for criterion in self.criteria)
 
 
 @dataclass(frozen=True)
 class Include:
-    """What `Include` named, file by file."""
+    """The files of an `Include` line."""
 
     files: tuple[tuple["Block", ...], ...]
 
 
 @dataclass(frozen=True)
 class Block:
-    """A `Host` or `Match` and what stands below it; None: the lines above the first of them."""
+    """A `Host` or `Match` line and the lines below it; None: the lines above the first of them."""
 
     selector: HostPatterns | Match | None
     items: tuple[ConfigOption | Include, ...]
@@ -83,16 +83,16 @@ Blocks: TypeAlias = tuple[Block, ...]
 
 
 def read(path: Path, *, user: bool, checked: bool, ignored: str = "") -> tuple[Blocks, str]:
-    """A file, and the patterns of IgnoreUnknown up to its end, to those before it.
+    """The blocks of a file, and the patterns of IgnoreUnknown so far, with those in `ignored`.
 
-    `user`: it is the user's own; `checked`: no other user may be able to write to it.
+    `user`: it is the user's own; `checked`: refuse it if other users may write to it.
     """
     reader = _ConfigReader(ignored, user=user)
     return reader.file(path, 0, checked=checked), reader.ignored
 
 
 def wants_final(blocks: Blocks) -> bool:
-    """Whether some `Match final` asks to go through the files twice."""
+    """Whether a `Match final` asks for a second pass over the files."""
     return any(
         (isinstance(block.selector, Match) and block.selector.final)
         or any(
@@ -106,7 +106,7 @@ def wants_final(blocks: Blocks) -> bool:
 
 
 class _ConfigReader:
-    """`ignored` grows with each IgnoreUnknown, whomever the line is for: ssh refuses more."""
+    """`ignored` grows with each IgnoreUnknown, whichever host it is for: ssh refuses more."""
 
     def __init__(self, ignored: str, *, user: bool) -> None:
         self.ignored = ignored
@@ -117,7 +117,7 @@ class _ConfigReader:
             raise SshConfigError(f"ssh_config {path}: Include nests more than {DEEPEST} files deep")
         try:
             with open_input(path) as file:
-                if checked and not _safe(os.fstat(file.fileno())):
+                if checked and not _is_safe(os.fstat(file.fileno())):
                     raise SshConfigError(
                         f"ssh_config {path}: other users may write to it (see chmod)"
                     )
@@ -142,7 +142,7 @@ class _ConfigReader:
     def _line(
         self, line: str, depth: int, where: str
     ) -> Iterator[HostPatterns | Match | Include | ConfigOption]:
-        """What one line says, if anything. Raises WordError."""
+        """The item of one line, if any. Raises WordError."""
         line = line[:1] + line[1:].rstrip(BLANKS + "\f")
         keyword, rest = next_word(line)
         if keyword == "":
@@ -164,7 +164,7 @@ class _ConfigReader:
             self.ignored += "," + ",".join(words)
         elif keyword in FOLLOWED:
             yield ConfigOption(keyword, FOLLOWED[keyword].read(words, rest), where)
-        elif keyword not in KNOWN and not listed(keyword, self.ignored.lower().split(",")):
+        elif keyword not in KNOWN and not is_listed(keyword, self.ignored.lower().split(",")):
             why = f"{keyword} is not known to nodevet; IgnoreUnknown {keyword} leaves it out"
             raise WordError(why)
 
@@ -190,8 +190,8 @@ def _hosts(words: tuple[str, ...]) -> HostPatterns:
 
 
 def _criteria(rest: str) -> tuple[Criterion, ...]:
-    """The criteria of a Match line, which has quoting rules of its own."""
-    found: list[Criterion] = []
+    """The criteria of a Match line, which has its own quoting rules."""
+    criteria: list[Criterion] = []
     text: str | None = rest
     while True:
         word, text = next_word(text)
@@ -205,24 +205,24 @@ def _criteria(rest: str) -> tuple[Criterion, ...]:
             if not value or value.startswith("#"):
                 raise WordError(f"Match {attribute} needs an argument")
             argument = value
-        found.append(Criterion(attribute, argument, word.startswith("!")))
+        criteria.append(Criterion(attribute, argument, word.startswith("!")))
         if attribute == "all":
-            more, _ = next_word(text)
-            if len(found) > 2 or (more and not more.startswith("#")):
+            following, _ = next_word(text)
+            if len(criteria) > 2 or (following and not following.startswith("#")):
                 raise WordError("Match all stands with nothing after it, and at most one before")
             break
-    if not found:
+    if not criteria:
         raise WordError("Match needs a criterion")
-    return tuple(found)
+    return tuple(criteria)
 
 
-def _safe(status: os.stat_result) -> bool:
+def _is_safe(status: os.stat_result) -> bool:
     """Whether only this user and root may write to a file.
 
-    As Debian's ssh has it: a group of this user alone is not others.
+    As in Debian's ssh, a group of this user alone may write to it, too.
     """
-    mine = os.getuid()
-    if status.st_uid not in (0, mine) or status.st_mode & stat.S_IWOTH:
+    user_id = os.getuid()
+    if status.st_uid not in (0, user_id) or status.st_mode & stat.S_IWOTH:
         return False
     if not status.st_mode & stat.S_IWGRP:
         return True
@@ -232,4 +232,4 @@ def _safe(status: os.stat_result) -> bool:
     except KeyError:
         return False
     primary = {user.pw_uid for user in pwd.getpwall() if user.pw_gid == group.gr_gid}
-    return primary <= {mine} and set(group.gr_mem) <= {owner} and bool(primary or group.gr_mem)
+    return primary <= {user_id} and set(group.gr_mem) <= {owner} and bool(primary or group.gr_mem)

@@ -1,7 +1,7 @@
-"""Opens an authenticated SSH transport to a host, hop by hop. Shard process only.
+"""Open an authenticated SSH transport to a host, hop by hop. Shard process only.
 
-Every wait is bounded: TCP, banner and key exchange by the connect timeout, the
-rest by the host's deadline, which the caller holds.
+Every wait is bounded: TCP, banner and key exchange by the connect timeout, the rest by the host's
+deadline, which the caller enforces.
 """
 
 import errno
@@ -31,28 +31,28 @@ from nodevet.fleet.ssh.errors import (
     SshConfigError,
     TooLateError,
     UnreachableError,
-    alike,
+    connect_error,
     handshake_failure,
-    not_connected,
-    unresolved,
+    jump_host_error,
+    resolution_error,
 )
 from nodevet.fleet.ssh.host_config import HostConfig
 from nodevet.fleet.ssh.host_keys import HostKeys
 from nodevet.fleet.ssh.keys import Keys, SocketAgent
 
-PAUSES = (0.5, 1, 2, 4)  # seconds, give or take a half, before a server that hung up is tried again
+PAUSES = (0.5, 1, 2, 4)  # seconds, plus or minus a half, before another try
 MOST_KEYS = 3  # that a message names
-ENDING = 0.2  # seconds in which a ProxyCommand ends that hung up
+ENDING = 0.2  # seconds for a ProxyCommand to end after it hung up
 NOT_RUN = {
     126: "ProxyCommand: its program cannot be run",
     127: "ProxyCommand: its program was not found",
 }
-"""By the exit code of the shell that was to run it."""
+"""By the exit code of its shell."""
 FOREVER = 3600  # seconds; the host's deadline is sooner
 
 
 class Connection:
-    """What one open connection holds, to be closed together."""
+    """The resources of one connection, which are closed together."""
 
     def __init__(self) -> None:
         self.transport: Transport | None = None
@@ -67,7 +67,7 @@ class Connection:
         self.end_proxy()
 
     def missing_proxy(self) -> str:
-        """Why the ProxyCommand could not be run at all; empty if it could."""
+        """Why the ProxyCommand could not run at all, or ""."""
         if self.proxy is None:
             return ""
         with suppress(TimeoutExpired):
@@ -84,7 +84,7 @@ Jump: TypeAlias = "gevent.Greenlet[[HostConfig], tuple[Transport, Connection]]"
 
 
 class Transports:
-    """Opens transports for all hosts of a shard, sharing what they can share."""
+    """Opens transports for all hosts of a shard, which share keys and jump hosts."""
 
     def __init__(
         self,
@@ -105,36 +105,36 @@ class Transports:
     def open(
         self, config: HostConfig, connection: Connection, seconds: float | None = None
     ) -> Transport:
-        """An authenticated transport; what it holds goes into `connection` as it comes to be.
+        """An authenticated transport; its resources are added to `connection` as they open.
 
-        `seconds`: what the caller gives it; without it the deadline of a host. Raises
-        UnreachableError, TooLateError and SshConfigError.
+        `seconds`: the time limit; None: the deadline of a host. Raises UnreachableError,
+        TooLateError and SshConfigError.
         """
         end = time.monotonic() + (self._deadline if seconds is None else seconds)
         types = self._host_keys.types(config)
         try:
-            transport = self._trusted(config, connection, types, end)
+            transport = self._open_trusted(config, connection, types, end)
         except OtherKeyError:
-            found = self._host_keys.types(config)
-            if found == types:
+            known_types = self._host_keys.types(config)
+            if known_types == types:
                 raise
             connection.close()
-            transport = self._trusted(config, connection, found, end)
+            transport = self._open_trusted(config, connection, known_types, end)
         self._authenticate(config, transport, connection)
         return transport
 
-    def _trusted(
+    def _open_trusted(
         self, config: HostConfig, connection: Connection, types: Sequence[str], end: float
     ) -> Transport:
-        """A transport whose host key is known; keys of these types are asked for first."""
-        sock = self._greeted(config, connection, end)
+        """A transport whose host key is known; prefers keys of these types."""
+        sock = self._await_greeting(config, connection, end)
         transport = connection.transport = self._handshake(config, sock, types)
-        shown = transport.get_remote_server_key()
-        key = b64encode(shown.asbytes()).decode()
+        server_key = transport.get_remote_server_key()
+        key = b64encode(server_key.asbytes()).decode()
         address = sock.getpeername()[0] if config.check_ip else ""
-        self._host_keys.check(config, shown.get_name(), key, address)
-        if not algorithms.large(config, shown):
-            raise LocalError(f"host key of {shown.get_bits()} bits: RequiredRSASize is larger")
+        self._host_keys.check(config, server_key.get_name(), key, address)
+        if not algorithms.is_large_enough(config, server_key):
+            raise LocalError(f"host key of {server_key.get_bits()} bits: RequiredRSASize is larger")
         return transport
 
     def close(self) -> None:
@@ -145,13 +145,15 @@ class Transports:
             else:
                 greenlet.kill()
 
-    def _greeted(self, config: HostConfig, connection: Connection, end: float) -> BufferedSocket:
-        """A connection on which the server's banner was heard.
+    def _await_greeting(
+        self, config: HostConfig, connection: Connection, end: float
+    ) -> BufferedSocket:
+        """A socket on which the server's banner has arrived.
 
-        A server with too many connections in their beginnings (sshd's MaxStartups) hangs up
-        on some of them, and a busy machine is late to greet: that says nothing about the node,
-        so it is tried again as far as there is time until `end`. One that hangs up costs a moment
-        and is tried a few times; one that is silent costs the timeout, and is tried once more.
+        A server with too many unauthenticated connections (sshd's MaxStartups) hangs up on some of
+        them, and a busy machine is late with its banner: neither is a fault of the node, so nodevet
+        tries again while time is left until `end`. A server that hangs up costs a moment and gets a
+        few tries; one that is silent costs the timeout and gets one more.
         """
         pauses, silent = iter(PAUSES), 0
         while True:
@@ -166,8 +168,8 @@ class Transports:
                 if pause is None or silent > 1:
                     raise
                 pause *= random.uniform(0.5, 1.5)  # noqa: S311
-                again = pause + (self._timeout if silent else 0)
-                if time.monotonic() + again >= end:
+                cost = pause + (self._timeout if silent else 0)
+                if time.monotonic() + cost >= end:
                     raise
                 gevent.sleep(pause)
 
@@ -182,13 +184,13 @@ class Transports:
         except TimeoutError as error:
             raise TooLateError(f"timed out after {elapsed(self._timeout)} (connecting)") from error
         except socket.gaierror as error:
-            raise unresolved(error) from error
+            raise resolution_error(error) from error
         except UnicodeError as error:
             raise LocalError("name not found: it is not a valid host name") from error
         except OSError as error:
             if error.errno == errno.ETIMEDOUT:
                 raise TooLateError("connection timed out") from error
-            raise not_connected(error) from error
+            raise connect_error(error) from error
 
     def _handshake(
         self, config: HostConfig, sock: BufferedSocket, types: Sequence[str]
@@ -223,12 +225,12 @@ class Transports:
         unusable: list[str] = []
         denied = f"permission denied for {brief(config.user)}"
         for key, name in self._keys.offer(config, connection.agents, unusable):
-            if not algorithms.usable(config, key):
+            if not algorithms.is_allowed(config, key):
                 unusable.append(f"ssh_config does not allow the key of type {key.get_name()}")
                 continue
             offered.append(name)
             try:
-                more = transport.auth_publickey(config.user, key)
+                also_required = transport.auth_publickey(config.user, key)
             except BadAuthenticationType as error:
                 accepted = ", ".join(error.allowed_types)
                 raise LocalError(f"{denied} (the server accepts {accepted})") from error
@@ -242,23 +244,23 @@ class Transports:
                 if len(offered) > 1:
                     break
                 raise UnreachableError("connection closed during authentication") from error
-            if more:
-                raise LocalError(f"{denied} (the server also requires {', '.join(more)})")
+            if also_required:
+                raise LocalError(f"{denied} (the server also requires {', '.join(also_required)})")
             return
-        told = [f"offered: {_some(offered)}"] if offered else []
+        details = [f"offered: {_names_text(offered)}"] if offered else []
         if len(offered) > 1 and not transport.is_active():
-            told.append("the server accepts no more; name the right key, or set IdentitiesOnly")
-        told += unusable
-        why = "; ".join(told) or "no key to offer: no ssh-agent, no key file"
+            details.append("the server accepts no more; name the right key, or set IdentitiesOnly")
+        details += unusable
+        why = "; ".join(details) or "no key to offer: no ssh-agent, no key file"
         raise LocalError(f"{denied} ({why})")
 
     def _through(self, hop: HostConfig, config: HostConfig) -> socket.socket:
-        """A channel through a jump host, whose connection all hosts of the shard share."""
+        """A channel through a jump host, whose connection the hosts of the shard share."""
         try:
             target = (config.hostname, config.port)
             channel = self._jump(hop).open_channel("direct-tcpip", target, ("127.0.0.1", 0))
         except (UnreachableError, SshConfigError) as error:
-            raise alike(error, f"jump host {hop.label}: {error}") from error
+            raise jump_host_error(error, f"jump host {hop.label}: {error}") from error
         except TooLateError as error:
             raise TooLateError(f"jump host {hop.label}: {error}") from error
         except ChannelException as error:
@@ -268,7 +270,7 @@ class Transports:
         return channel  # type: ignore[return-value]  # paramiko's channels act as sockets
 
     def _jump(self, hop: HostConfig) -> Transport:
-        """The connection to a jump host: one attempt at a time, a new one when it is gone."""
+        """The connection to a jump host: one attempt at a time, and a new one after its end."""
         opening = self._jumps.get(hop)
         if opening is not None and opening.successful() and not opening.get()[0].is_active():
             opening.get()[1].close()
@@ -289,16 +291,16 @@ class Transports:
             raise
 
 
-def _some(names: Sequence[str]) -> str:
-    left = len(names) - MOST_KEYS
-    return ", ".join(names[:MOST_KEYS]) + (f" and {left} more" if left > 0 else "")
+def _names_text(names: Sequence[str]) -> str:
+    more = len(names) - MOST_KEYS
+    return ", ".join(names[:MOST_KEYS]) + (f" and {more} more" if more > 0 else "")
 
 
 def _connect(config: HostConfig) -> socket.socket:
-    """As socket.create_connection, with AddressFamily and BindAddress."""
-    found = socket.getaddrinfo(config.hostname, config.port, config.family, socket.SOCK_STREAM)
-    failed = OSError(errno.EADDRNOTAVAIL, "no address")
-    for family, kind, protocol, _, place in found:
+    """Like socket.create_connection, with AddressFamily and BindAddress."""
+    addresses = socket.getaddrinfo(config.hostname, config.port, config.family, socket.SOCK_STREAM)
+    failure = OSError(errno.EADDRNOTAVAIL, "no address")
+    for family, kind, protocol, _, place in addresses:
         sock = socket.socket(family, kind, protocol)
         try:
             if config.bind:
@@ -306,13 +308,13 @@ def _connect(config: HostConfig) -> socket.socket:
             sock.connect(place)
         except OSError as error:
             sock.close()
-            failed = error
+            failure = error
         except BaseException:
             sock.close()
             raise
         else:
             return sock
-    raise failed
+    raise failure
 
 
 def _proxy(command: str, connection: Connection) -> socket.socket:

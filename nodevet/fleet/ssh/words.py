@@ -1,7 +1,7 @@
-"""Words of ssh_config(5) as OpenSSH reads them: quotes, patterns, %tokens, ~ and ${VAR}. Pure.
+"""Words of ssh_config(5) as OpenSSH reads them: quotes, patterns, %tokens, ~, ${VAR}, hops. Pure.
 
-Written after strdelim, argv_split, percent_dollar_expand, tilde_expand (misc.c) and match.c of
-OpenSSH 9.2; a test compares them with `ssh -G`.
+Follows strdelim, argv_split, percent_dollar_expand, tilde_expand (misc.c) and match.c of OpenSSH
+9.2; a test compares them with `ssh -G`.
 """
 
 import os
@@ -9,30 +9,33 @@ import re
 from collections.abc import Iterable, Mapping
 from functools import cache
 from pathlib import Path
+from typing import NamedTuple
+from urllib.parse import unquote
 
 BLANKS = " \t\r\n"
 _STOP = re.compile(r'[ \t\r\n"=]')
+_PLACE = re.compile(r"\[([^\]\s]+)\](?::(\d*))?|([^:/\[\]\s]+)(?:[:/](\d*))?")
 _VARIABLE = re.compile(r"\$\{([^}]*)(\}?)")
 
 
 class WordError(ValueError):
-    """What ssh refuses too; the message says why."""
+    """Text that ssh refuses, too; the message says why."""
 
 
 def next_word(text: str | None) -> tuple[str | None, str | None]:
-    """The first word and what follows it: blanks or one `=` part them, "..." is one word.
+    """The first word and the rest, which blanks or one `=` separate; "..." is one word.
 
-    No word if a quote is not closed.
+    None if a quote is not closed.
 
     >>> next_word('Host=a b'), next_word('"a b" c')
     (('Host', 'a b'), ('a b', 'c'))
     """
     if text is None:
         return None, None
-    found = _STOP.search(text)
-    if found is None:
+    match = _STOP.search(text)
+    if match is None:
         return text, None
-    at = found.start()
+    at = match.start()
     if text[at] == '"':
         text = text[:at] + text[at + 1 :]
         end = text.find('"', at)
@@ -46,7 +49,7 @@ def next_word(text: str | None) -> tuple[str | None, str | None]:
 
 
 def split(text: str) -> tuple[str, ...]:
-    """The arguments of a line, up to a comment. Raises WordError for a quote that is not closed.
+    """The arguments of a line, up to a comment. Raises WordError for an unclosed quote.
 
     >>> split("a 'b c' d\\\\ e # f")
     ('a', 'b c', 'd e')
@@ -65,7 +68,7 @@ def split(text: str) -> tuple[str, ...]:
 
 
 def _argument(text: str, at: int) -> tuple[str, int]:
-    """One argument, and where it ends."""
+    """One argument and its end."""
     word, quote = "", ""
     while at < len(text):
         sign, following = text[at], text[at + 1 : at + 2]
@@ -86,24 +89,19 @@ def _argument(text: str, at: int) -> tuple[str, int]:
     return word, at
 
 
-def like(text: str, pattern: str) -> bool:
-    """Whether a pattern with `*` and `?` fits; what case it has counts."""
-    return _compiled(pattern).fullmatch(text) is not None
-
-
-def listed(text: str, patterns: Iterable[str]) -> bool:
-    """Whether a list of patterns names a text; one that a pattern with `!` fits is not named.
+def is_listed(text: str, patterns: Iterable[str]) -> bool:
+    """Whether a list of patterns matches a text; a matching pattern with `!` excludes it.
 
     >>> listed("gpu7", ("gpu*", "!gpu7")), listed("gpu8", ("gpu*", "!gpu7"))
     (False, True)
     """
-    found = False
-    for each in patterns:
-        if like(text, each.removeprefix("!")):
-            if each.startswith("!"):
+    result = False
+    for pattern in patterns:
+        if _compiled(pattern.removeprefix("!")).fullmatch(text):
+            if pattern.startswith("!"):
                 return False
-            found = True
-    return found
+            result = True
+    return result
 
 
 @cache
@@ -116,25 +114,25 @@ def _compiled(pattern: str) -> re.Pattern[str]:
 
 
 def variables(text: str) -> str:
-    """With every ${VAR} replaced. Raises WordError for one that is not set."""
+    """The text with every ${VAR} replaced. Raises WordError for one that is not set."""
 
-    def value(found: re.Match[str]) -> str:
-        if not found[2] or not found[1]:
+    def value(match: re.Match[str]) -> str:
+        if not match[2] or not match[1]:
             raise WordError(f"{text}: ${{ without a name or its }}")
-        if found[1] not in os.environ:
-            raise WordError(f"{text}: ${{{found[1]}}} is not set")
-        return os.environ[found[1]]
+        if match[1] not in os.environ:
+            raise WordError(f"{text}: ${{{match[1]}}} is not set")
+        return os.environ[match[1]]
 
     return _VARIABLE.sub(value, text)
 
 
 def tokens(text: str, known: Mapping[str, str], *, environment: bool = True) -> str:
-    """With every %token, and every ${VAR}, replaced once. Raises WordError for an unknown one."""
+    """The text with every %token and ${VAR} replaced once. Raises WordError for an unknown one."""
 
-    def value(found: re.Match[str]) -> str:
-        if found[0].startswith("$"):
-            return variables(found[0])
-        sign = found[0][1:]
+    def value(match: re.Match[str]) -> str:
+        if match[0].startswith("$"):
+            return variables(match[0])
+        sign = match[0][1:]
         if sign == "%":
             return "%"
         if sign not in known:
@@ -145,9 +143,9 @@ def tokens(text: str, known: Mapping[str, str], *, environment: bool = True) -> 
 
 
 def home(text: str) -> str:
-    """With a leading ~ or ~user replaced. Raises WordError for an unknown user.
+    """The path with a leading ~ or ~user replaced. Raises WordError for an unknown user.
 
-    ssh asks the password database for the user's own; we obey $HOME, as all else here does.
+    For the own home ssh asks the password database; nodevet obeys $HOME, as everywhere else.
     """
     try:
         return str(Path(text).expanduser()) if text.startswith("~") else text
@@ -155,3 +153,36 @@ def home(text: str) -> str:
         own = text == "~" or text.startswith("~/")
         why = "this user has no home folder: set HOME" if own else "no such user"
         raise WordError(f"{text}: {why}") from error
+
+
+class Hop(NamedTuple):
+    """One hop of a ProxyJump; ssh_config has the settings that are None."""
+
+    host: str
+    user: str | None
+    port: int | None
+
+
+def hops(text: str) -> tuple[Hop, ...]:
+    """`[user@]host[:port]` or `ssh://[user@]host[:port]`, separated by commas; `none`: no hops.
+
+    Raises WordError.
+    """
+    text = text.partition("#")[0].rstrip()
+    if text.lower() == "none":
+        return ()
+    return tuple(_hop(hop) for hop in text.split(","))
+
+
+def _hop(text: str) -> Hop:
+    uri = text.startswith("ssh://")
+    user, at, place = text.removeprefix("ssh://").rpartition("@")
+    if uri:
+        user, place = unquote(user.partition(";")[0]), place.removesuffix("/")
+    match = _PLACE.fullmatch(place)
+    if match is None or (at and not user):
+        raise WordError(f"ProxyJump {text!r} is not [user@]host[:port]")
+    host, port = match[1] or match[3], match[2] or match[4]
+    if port and not 0 < int(port) < 65536:
+        raise WordError(f"ProxyJump {text!r}: port must be 1 to 65535")
+    return Hop(host, user or None, int(port) if port else None)

@@ -1,1 +1,1 @@
-"""The child side: processes that hold the SSH sessions."""
+"""The child side: the processes that hold the SSH sessions."""

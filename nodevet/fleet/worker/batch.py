@@ -1,4 +1,4 @@
-"""A shard's work: visit the hosts of one order, a sliding window of them at a time."""
+"""The work of a shard: visit the hosts of one order, a sliding window of them at a time."""
 
 import gc
 import logging
@@ -38,20 +38,20 @@ from nodevet.fleet.ssh.transport import Transports
 
 FILES_PER_HOST = 4  # socket, agent, both ends of a proxy command
 INTERNAL = "internal error (please report)"
-LOOK = 0.5  # seconds between two looks whether the parent is there
+LOOK = 0.5  # seconds between two checks that the parent exists
 MOST_WAITING = 8 << 20  # bytes of answers that the parent has yet to read
-GARBAGE = 10_000  # objects between two looks for it: a connection makes hundreds that stay
+GARBAGE = 10_000  # objects between two garbage collections: a connection makes hundreds that stay
 CLOSING = 5  # seconds that closing one connection may take
-PORTION = 100  # hosts; pyinfra's State takes time with the square of them, and keeps them all
+PORTION = 100  # hosts of one pyinfra State, which keeps them all in quadratic time
 
 
 class Deadline(BaseException):
-    """The host's time is over. Not an Exception, so that no library can swallow it."""
+    """The host's deadline has passed. Not an Exception, so that no library can swallow it."""
 
 
 class FrameWriter:
-    """Writes messages to the parent; a parent that is slow to read holds up no host that is being
-    visited, and no more hosts are begun than have room here."""
+    """Writes messages to the parent. A slow parent does not delay running visits; new visits wait
+    until there is room for their answers."""
 
     def __init__(self, descriptor: int) -> None:
         make_nonblocking(descriptor)
@@ -66,7 +66,7 @@ class FrameWriter:
         self._watch = gevent.spawn(self._watch_parent)
 
     def put(self, message: bytes) -> None:
-        """Returns at once, or once less than MOST_WAITING waits."""
+        """Queue a message; waits while more than MOST_WAITING bytes are queued."""
         self._queue.append(message)
         self._waiting += len(message)
         if self._waiting > MOST_WAITING:
@@ -81,8 +81,8 @@ class FrameWriter:
         self._watch.kill()
 
     def _watch_parent(self) -> None:
-        """End with the parent, also while there is nothing to write: what was started on the hosts
-        ends with the connections to them."""
+        """Exit if the parent has ended, even with nothing to write: programs on the hosts end with
+        their connections."""
         poll = get_original("select", "poll")()
         poll.register(self._descriptor, 0)
         while not any(event & (POLLERR | POLLHUP) for _, event in poll.poll(0)):
@@ -97,7 +97,7 @@ class FrameWriter:
                 while rest:
                     try:
                         rest = rest[nb_write(self._descriptor, rest) :]
-                    except BrokenPipeError:  # the parent is gone, and with it the reason to go on
+                    except BrokenPipeError:  # the parent has ended
                         os._exit(1)
                 self._waiting -= len(message)
                 if self._waiting <= MOST_WAITING:
@@ -109,7 +109,7 @@ class FrameWriter:
 
 
 class Batch:
-    """Visits single hosts. Whatever happens there, an outcome comes back."""
+    """Visits single hosts, and returns an outcome whatever happens."""
 
     def __init__(self, order: framing.BatchOrder) -> None:
         self._order = order
@@ -126,7 +126,7 @@ class Batch:
         finally:
             with gevent.Timeout(CLOSING, False):
                 connector.disconnect()
-            host.connector = None  # type: ignore[assignment]  # and what it held
+            host.connector = None  # type: ignore[assignment]  # frees its memory
         return replace(outcome, seconds=time.monotonic() - started)
 
     def _ask(self, connector: NodeConnector, target: framing.SshTarget) -> framing.VisitOutcome:
@@ -138,9 +138,9 @@ class Batch:
                 python=target.python, sudo=target.sudo, seconds=order.probe_deadline
             )
             connector.connect()
-            wish = probe_request(order, target, nonce)
+            probe_line = probe_request(order, target, nonce)
             return framing.VisitOutcome(
-                "vetted", "", connector.ask(line, order.payload + wish, answer)
+                "vetted", "", connector.ask(line, order.payload + probe_line, answer)
             )
         except TooLateError as error:
             return framing.VisitOutcome("timeout", str(error), again=True)
@@ -148,7 +148,7 @@ class Batch:
             status = "not_visited" if is_local(error) else "unreachable"
             return framing.VisitOutcome(status, str(error), again=may_pass(error))
         except NoAnswerError as error:
-            return unanswered(error, answer, target.python, order.probe_deadline)
+            return no_answer_outcome(error, answer, target.python, order.probe_deadline)
         except commands.CommandError as error:
             return framing.VisitOutcome("not_visited", str(error))
         except AnswerError as error:
@@ -159,7 +159,7 @@ class Batch:
 
 
 def probe_request(order: framing.BatchOrder, target: framing.SshTarget, nonce: str) -> bytes:
-    """What the probe is asked on a host, from now on."""
+    """The request to the probe on a host, with the present time."""
     return request(
         nonce=nonce,
         root=target.root,
@@ -171,17 +171,17 @@ def probe_request(order: framing.BatchOrder, target: framing.SshTarget, nonce: s
     )
 
 
-def unanswered(
+def no_answer_outcome(
     error: NoAnswerError, answer: Answer, python: str | None, seconds: float
 ) -> framing.VisitOutcome:
-    """How a program that was sent to a node ended without an answer."""
+    """The outcome of a program on a node that ended without an answer."""
     if commands.timed_out(error.code):
         return framing.VisitOutcome(
             "timeout", f"timed out after {elapsed(seconds)} (running the probe)", again=True
         )
-    said = None if answer.begun else answer.said
-    why = commands.explain(error.code, error.stderr, python=python, said=said)
-    if answer.begun or error.code == 0:
+    output = None if answer.has_begun else answer.output
+    why = commands.explain(error.code, error.stderr, python=python, output=output)
+    if answer.has_begun or error.code == 0:
         why = answer.missing() + (f"; {why}" if error.code else "")
     return framing.VisitOutcome("probe_failed", why)
 
@@ -192,7 +192,7 @@ def prepare(threads: int) -> None:
         logging.getLogger(name).disabled = True
     logging.disable(logging.CRITICAL)
     _patch_paramiko_sk_key_support()
-    # every inventory asks which connectors there are, and so what every installed package says
+    # every inventory looks for connectors in the metadata of all installed packages
     inventory.get_all_connectors = cache(inventory.get_all_connectors)  # type: ignore[attr-defined]
     gevent.get_hub().NOT_ERROR += (
         ConnectError,
@@ -212,12 +212,12 @@ def main() -> None:
     gc.freeze()  # what was imported stays: looking for garbage in it takes a tenth of the time
     gc.set_threshold(GARBAGE)
 
-    def one(host: Host, target: framing.SshTarget) -> None:
+    def visit_one(host: Host, target: framing.SshTarget) -> None:
         writer.put(framing.write_outcome(target.number, batch.visit(host, target)))
 
     pool = Pool(parallel)
     for target, host in hosts_of(order, transports):
-        pool.spawn(one, host, target)
+        pool.spawn(visit_one, host, target)
     pool.join()
     with gevent.Timeout(CLOSING, False):
         transports.close()
@@ -237,9 +237,9 @@ def transports_of(order: framing.BatchOrder) -> Transports:
 def hosts_of(
     order: framing.BatchOrder, transports: Transports
 ) -> Iterator[tuple[framing.SshTarget, Host]]:
-    """pyinfra's hosts for the targets, each resolved when it is first connected to, once.
+    """pyinfra's hosts for the targets; each is resolved once, when it is first connected to.
 
-    They are made in portions, as they are asked for, so that those that are done leave nothing.
+    They are made lazily in portions, so that finished ones are freed.
     """
     config = SshConfig(order.ssh_config)
     for first in range(0, len(order.targets), PORTION):
@@ -249,7 +249,7 @@ def hosts_of(
 def _portion(
     targets: Sequence[framing.SshTarget], config: SshConfig, transports: Transports
 ) -> list[tuple[framing.SshTarget, Host]]:
-    names = [
+    data = [
         (
             str(target.number),
             {
@@ -259,15 +259,15 @@ def _portion(
         )
         for target in targets
     ]
-    listed = Inventory((names, {}))  # type: ignore[no-untyped-call]
-    for host in listed:
+    hosts = Inventory((data, {}))  # type: ignore[no-untyped-call]
+    for host in hosts:
         host.connector_cls = NodeConnector
-    State(listed, Config())  # type: ignore[no-untyped-call]
-    return [(target, listed.get_host(str(target.number))) for target in targets]
+    State(hosts, Config())  # type: ignore[no-untyped-call]
+    return [(target, hosts.get_host(str(target.number))) for target in targets]
 
 
 def open_files() -> int:
-    """Raise the limit of open files as far as allowed; returns how many are ours to use."""
+    """Raise the limit of open files as far as allowed; returns the number for use by visits."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     needed = 65536 if hard == resource.RLIM_INFINITY else min(hard, 65536)
     if soft < needed:

@@ -1,7 +1,7 @@
-"""A relay whose shards are tasks of a Dask pool: `pool.py ADDRESS [RESOURCE]`, orders in.
+"""A relay whose shards are tasks of a Dask pool: `pool.py ADDRESS [RESOURCE]`, orders on stdin.
 
-Answers come host by host, through a queue of the pool's. If a worker is lost, another task visits
-those hosts that it had not answered for. The relay's own process keeps Dask's threads out of the
+Answers arrive host by host through a queue of the pool. If a worker is lost, another task visits
+its unanswered hosts. The relay is a process of its own, to keep Dask's threads out of the
 controller.
 """
 
@@ -27,30 +27,30 @@ from nodevet.fleet.protocol import framing
 from nodevet.fleet.protocol.framing import BatchOrder, Beat, FrameReader, LostHost
 from nodevet.fleet.protocol.greeting import greeting, write_greeting
 from nodevet.fleet.worker import task
-from nodevet.fleet.worker.relay import LONELY, READ, STDIN, lost, write
+from nodevet.fleet.worker.relay import LONELY, READ, STDIN, lost_frame, write
 
 CONNECT = 10  # seconds
-LEAST_SLOTS = 16  # orders that may wait: pools grow with what waits
+LEAST_SLOTS = 16  # orders that may wait: pools grow with the number of waiting tasks
 TICK = 1.0
-TRIES = 3  # workers that one host may be lost with
+TRIES = 3  # workers that may be lost with one host
 
 MALFORMED = "a worker of the pool wrote a malformed answer"
 
-Pairs = Iterable[tuple[int, bytes]]  # a host's number, and its frame
+Pairs = Iterable[tuple[int, bytes]]  # a host's number and its frame
 
 
 @dataclass
 class PoolTask:
-    """One task of the pool, and the hosts that it has yet to answer for."""
+    """One task of the pool, and its unanswered hosts."""
 
     future: Any
     order: BatchOrder
-    left: set[int]
+    unanswered: set[int]
     tries: int
 
 
 class DaskRelay:
-    """The tasks that were asked of a pool, and the two pipes to the one who gives orders."""
+    """The tasks in a pool, and the pipes to the controller."""
 
     def __init__(self, client: Any, resource: str) -> None:
         from distributed import Queue
@@ -61,50 +61,50 @@ class DaskRelay:
         self._tasks: dict[str, PoolTask] = {}
         self._answers: Any = Queue(client=client, maxsize=task.MOST_WAITING)  # type: ignore[no-untyped-call]
         self._task_of: dict[int, str] = {}  # by host
-        self._came: queue.SimpleQueue[Pairs | str | FleetError] = queue.SimpleQueue()
+        self._inbox: queue.SimpleQueue[Pairs | str | FleetError] = queue.SimpleQueue()
         self._room = threading.Semaphore(task.MOST_WAITING)
         self._ids = count()
-        self._wakes, self._wake = os.pipe()
-        self._heard = time.monotonic()
+        self._wake_in, self._wake_out = os.pipe()
+        self._last_heard = time.monotonic()
         self._over = False
 
     def serve(self) -> None:
-        """Until the input ends. Raises FrameError, BrokenPipeError and FleetError."""
-        self._meet()
+        """Serve until the input ends. Raises FrameError, BrokenPipeError and FleetError."""
+        self._greet()
         threading.Thread(target=self._listen, daemon=True).start()
-        while self._hear():
-            while not self._came.empty():
-                self._take(self._came.get())
-            if time.monotonic() - self._heard > LONELY:
-                raise FleetError("nothing was heard of the controller")
+        while self._receive():
+            while not self._inbox.empty():
+                self._take(self._inbox.get())
+            if time.monotonic() - self._last_heard > LONELY:
+                raise FleetError("the controller is silent")
             if self._client.status not in ("running", "connecting"):
                 raise FleetError("the scheduler is gone")
 
     def end(self) -> None:
-        """What is not done is not wanted any more."""
+        """Cancel the unfinished tasks."""
         self._over = True
-        self._client.cancel([each.future for each in self._tasks.values()], force=True)
+        self._client.cancel([pool_task.future for pool_task in self._tasks.values()], force=True)
         self._answers.close()
 
-    def _meet(self) -> None:
+    def _greet(self) -> None:
         """Greet for the pool, unless one of its workers is unfit. Raises FleetError."""
-        here = greeting()
-        told = self._client.run(task.fit, here, on_error="return")
-        for worker, why in told.items():
+        own = greeting()
+        reasons = self._client.run(task.unfit_here, own, on_error="return")
+        for worker, why in reasons.items():
             if why:
-                raise FleetError(f"worker {brief(worker)} {_in_words(why)}")
+                raise FleetError(f"worker {brief(worker)} {_error_text(why)}")
         slots = sum(self._client.nthreads().values())
-        write(write_greeting(structs.replace(here, cpus=max(LEAST_SLOTS, slots))))
+        write(write_greeting(structs.replace(own, cpus=max(LEAST_SLOTS, slots))))
 
-    def _hear(self) -> bool:
-        ready, _, _ = select.select([STDIN, self._wakes], [], [], TICK)
-        if self._wakes in ready:
-            os.read(self._wakes, READ)
+    def _receive(self) -> bool:
+        ready, _, _ = select.select([STDIN, self._wake_in], [], [], TICK)
+        if self._wake_in in ready:
+            os.read(self._wake_in, READ)
         if STDIN in ready:
             chunk = os.read(STDIN, READ)
             if not chunk:
                 return False
-            self._heard = time.monotonic()
+            self._last_heard = time.monotonic()
             for frame in self._reader.take(chunk):
                 if framing.read_notice(frame) is not None:
                     write(framing.write_notice(Beat()))
@@ -123,81 +123,80 @@ class DaskRelay:
             pure=False,
             resources=self._resources,
         )
-        left = {each.number for each in order.targets}
-        self._tasks[key] = PoolTask(future, order, left, tries)
-        self._task_of.update(dict.fromkeys(left, key))
+        numbers = {target.number for target in order.targets}
+        self._tasks[key] = PoolTask(future, order, numbers, tries)
+        self._task_of.update(dict.fromkeys(numbers, key))
         future.add_done_callback(self._note)
 
     def _note(self, future: Any) -> None:
-        """Called by a thread of the client's."""
-        self._came.put(future.key)
-        os.write(self._wake, b"\n")
+        """Note the end of a task; runs in a thread of the client."""
+        self._inbox.put(future.key)
+        os.write(self._wake_out, b"\n")
 
     def _listen(self) -> None:
-        """A thread: what tasks say, as it comes, and no more than has room."""
+        """Receive messages of tasks as they come, as long as there is room; runs in a thread."""
         while not self._over:
             self._room.acquire()
-            told: Pairs | FleetError
+            item: Pairs | FleetError
             try:
-                told = _pairs(self._answers.get())
-            except Exception as error:  # whatever it is, nothing is heard any more
-                told = FleetError(f"the scheduler is gone: {_in_words(error)}")
-            self._came.put(told)
-            os.write(self._wake, b"\n")
-            if isinstance(told, FleetError):
+                item = _pairs(self._answers.get())
+            except Exception as error:  # any error ends the queue
+                item = FleetError(f"the scheduler is gone: {_error_text(error)}")
+            self._inbox.put(item)
+            os.write(self._wake_out, b"\n")
+            if isinstance(item, FleetError):
                 return
 
-    def _take(self, told: Pairs | str | FleetError) -> None:
+    def _take(self, item: Pairs | str | FleetError) -> None:
         """Raises FleetError."""
-        if isinstance(told, FleetError):
-            raise told
-        if isinstance(told, str):
-            self._ended(told)
+        if isinstance(item, FleetError):
+            raise item
+        if isinstance(item, str):
+            self._finish_task(item)
         else:
             self._room.release()
-            self._answer(told)
+            self._answer(item)
 
     def _answer(self, pairs: Pairs) -> None:
-        """Write the frames of hosts that were not answered for yet."""
+        """Write the frames of unanswered hosts."""
         for number, frame in pairs:
             key = self._task_of.pop(number, None)
             if key is None:
                 continue
-            answered = _is_answer(number, frame, self._tasks[key].order.body_limit)
-            write(frame if answered else lost(number, MALFORMED))
-            left = self._tasks[key].left
-            left.discard(number)
-            if not left:
+            is_valid = _is_answer(number, frame, self._tasks[key].order.body_limit)
+            write(frame if is_valid else lost_frame(number, MALFORMED))
+            numbers = self._tasks[key].unanswered
+            numbers.discard(number)
+            if not numbers:
                 self._tasks.pop(key).future.release()
 
-    def _ended(self, key: str) -> None:
-        """A task is over; one that visited its hosts has said what came of each, or will have.
-
-        Raises FleetError.
-        """
-        asked = self._tasks.get(key)
-        if asked is None or asked.future.status == "finished":
+    def _finish_task(self, key: str) -> None:
+        """Handle the end of a task. A finished one has sent an answer for each host, or its answers
+        are on their way. Raises FleetError."""
+        pool_task = self._tasks.get(key)
+        if pool_task is None or pool_task.future.status == "finished":
             return
-        if asked.future.status == "cancelled":
+        if pool_task.future.status == "cancelled":
             raise FleetError("the scheduler is gone, or dropped the task")
-        error = asked.future.exception(timeout=CONNECT)
+        error = pool_task.future.exception(timeout=CONNECT)
         if not isinstance(error, task.BegunBeforeError):
-            self._lose(asked, _in_words(error))
-        elif asked.tries == TRIES:
-            self._lose(asked, f"was being visited by {TRIES} workers of the pool that were lost")
+            self._lose(pool_task, _error_text(error))
+        elif pool_task.tries == TRIES:
+            self._lose(pool_task, f"was visited by {TRIES} workers of the pool that were lost")
         else:
             del self._tasks[key]
-            targets = tuple(one for one in asked.order.targets if one.number in asked.left)
-            self._begin(replace(asked.order, targets=targets), asked.tries + 1)
+            order, numbers = pool_task.order, pool_task.unanswered
+            targets = tuple(target for target in order.targets if target.number in numbers)
+            self._begin(replace(order, targets=targets), pool_task.tries + 1)
 
-    def _lose(self, asked: PoolTask, why: str) -> None:
-        self._answer([(number, lost(number, why)) for number in asked.left])
+    def _lose(self, pool_task: PoolTask, why: str) -> None:
+        self._answer([(number, lost_frame(number, why)) for number in pool_task.unanswered])
 
 
-def _pairs(told: object) -> Pairs | FleetError:
-    """What a task says, if it has the form of that."""
+def _pairs(answer: object) -> Pairs | FleetError:
+    """A task's message, or the error if it is malformed."""
     try:
-        return typed.convert(told, list[tuple[int, bytes]])
+        return typed.convert(answer, list[tuple[int, bytes]])
     except msgspec.ValidationError as error:
         return FleetError(f"{MALFORMED}: {brief(error, 200)}")
 
@@ -214,7 +213,7 @@ def _is_answer(number: int, text: bytes, limit: int) -> bool:
     return isinstance(notice, LostHost) and notice.lost == number
 
 
-def _in_words(error: object) -> str:
+def _error_text(error: object) -> str:
     if isinstance(error, ModuleNotFoundError):
         return f"has no {error.name}: install nodevet there"
     kind = f"{type(error).__name__}: " if isinstance(error, Exception) else ""
@@ -222,7 +221,7 @@ def _in_words(error: object) -> str:
 
 
 def main() -> int:
-    """Its exit code; what went wrong is told in a frame behind the greeting."""
+    """Run the relay; returns the exit code."""
     address, resource = sys.argv[1], "".join(sys.argv[2:3])
     logging.disable(logging.CRITICAL)
     try:
@@ -232,7 +231,7 @@ def main() -> int:
     try:
         client: Any = Client(address, timeout=CONNECT, set_as_default=False)  # type: ignore[no-untyped-call]
     except (OSError, ValueError, TypeError) as error:
-        return refuse(f"no Dask scheduler at {address}: {_in_words(error)}")
+        return refuse(f"no Dask scheduler at {address}: {_error_text(error)}")
     pool = DaskRelay(client, resource)
     try:
         pool.serve()

@@ -1,7 +1,7 @@
-"""A worker's child: reads requests, lets each host's session answer, until its stdin ends.
+"""A worker's child: read requests and let each host's session answer, until stdin ends.
 
-Its stdin ends when the parent closes it or is gone, whatever ended it; then every session is
-closed, and with them the locks.
+stdin ends if the parent closes it or ends for any reason; then the child closes every session, and
+with them the locks.
 """
 
 import os
@@ -34,7 +34,7 @@ READ = 1 << 16
 
 
 class RequestServer:
-    """Answers the requests of all hosts, those of one host one after the other."""
+    """Answers requests; those of one host one after the other."""
 
     def __init__(self, writer: FrameWriter) -> None:
         self.sessions: dict[int, HostSession] = {}
@@ -42,15 +42,12 @@ class RequestServer:
         self._writer = writer
 
     def answer(self, number: int, request: SessionRequest) -> None:
-        """Write one answer, whatever happens."""
+        """Write the answer to a request, whatever happens."""
         try:
             with self._turns.setdefault(request.host, BoundedSemaphore()):
-                found = self._do(request)
-            answer = (
-                SessionAnswer(body=found)
-                if isinstance(found, bytes)
-                else SessionAnswer(result=found)
-            )
+                result = self._do(request)
+            field = "body" if isinstance(result, bytes) else "result"
+            answer = SessionAnswer(**{field: result})
         except SessionError as error:
             answer = SessionAnswer(error.status, str(error), error.holder)
         except Exception as error:  # a fault of ours must not cost the other hosts
@@ -60,11 +57,11 @@ class RequestServer:
     def _do(self, request: SessionRequest) -> Any:
         session, seconds = self.sessions[request.host], request.seconds
         session.fenced = session.fenced or request.fenced
-        given = {"body": request.body} if request.body else {}
+        body = {"body": request.body} if request.body else {}
         try:
             with gevent.Timeout(seconds, Deadline()):
                 do = getattr(session, f"do_{request.do}")
-                return do(seconds=seconds, **request.arguments, **given)
+                return do(seconds=seconds, **request.arguments, **body)
         except Deadline:
             why = f"timed out after {elapsed(seconds)} ({session.stage})"
             session.drop(why)

@@ -1,6 +1,6 @@
 """The program of a worker's child: `python -I -m nodevet.fleet.worker.serve`.
 
-gevent is patched in by the shard's program, before anything else is imported.
+Importing the shard's program patches gevent before anything else is imported.
 """
 
 from nodevet.fleet.worker import shard  # noqa: F401

@@ -1,6 +1,6 @@
-"""One host's session in a worker's child: a connection that is kept, and what goes over it.
+"""One host's session in a worker's child: an open connection and its requests.
 
-Every method `do_...` answers one request and is bounded by its caller, who holds a timeout.
+Every method `do_...` answers one request; its caller enforces the time limit.
 """
 
 import math
@@ -28,22 +28,17 @@ from nodevet.fleet.protocol.payload import (
     Answer,
     AnswerError,
     payload,
-    wish,
+    remote_request,
 )
 from nodevet.fleet.ssh.connector import NoAnswerError, NodeConnector, NodeOutput
 from nodevet.fleet.ssh.errors import SshConfigError, TooLateError, UnreachableError
-from nodevet.fleet.worker.batch import CLOSING, Deadline, probe_request, unanswered
+from nodevet.fleet.worker.batch import CLOSING, Deadline, no_answer_outcome, probe_request
 from nodevet.resource import ActionError, AnyAction, perform
 
-BEAT = 15  # seconds between two signs of life to the one who holds the lock on the node
-MISSED = 3  # of them without an answer: well before the node lets the lock go
-LOCKING = 60  # seconds that it may take to get the lock
+MISSED = 3  # signs of life without an answer: well before the node releases the lock
 LOCKED = 30 * 86400  # seconds that a lock is held at most
-MARGIN = 10  # seconds that what is inside must end before what is around it
 REBOOTING = 60  # seconds for `systemctl reboot` to return
-OUTPUT = 1 << 14  # characters of a command's output
-TOLD = 500  # characters of what a node says in a sentence
-Found = TypeVar("Found")
+Value = TypeVar("Value")
 UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 BOOT_ID = "/proc/sys/kernel/random/boot_id"
 REBOOT = StringCommand("systemctl reboot")
@@ -51,7 +46,7 @@ ACTIONS = typed.decoder(AnyAction)
 
 
 class SessionError(Exception):
-    """A request that was not fulfilled. `holder`: who holds a lock."""
+    """A failed request. `holder`: who holds the lock."""
 
     def __init__(self, status: str, why: str, holder: framing.LockHolder | None = None) -> None:
         super().__init__(why)
@@ -60,24 +55,24 @@ class SessionError(Exception):
 
 
 class FencedError(SessionError):
-    """A change that was not begun: its lock is not held any more. There is no session."""
+    """A change that was not begun, because its lock is lost. The session is closed."""
 
     def __init__(self, why: str) -> None:
         super().__init__("lost", why)
 
 
 class HostSession:
-    """A host's connection, when it is open, and why it is not."""
+    """A host's connection, or why there is none."""
 
     def __init__(self, host: Host, target: framing.SshTarget, order: framing.BatchOrder) -> None:
         self._host = host
         self._target = target
         self._order = order
         self._connector = cast(NodeConnector, host.connector)
-        self._closed = "it was not opened"  # empty: it is open
+        self._closed = "it was not opened"  # "": the session is open
         self._lock: Channel | None = None
         self._fence: commands.Fence | None = None
-        self.fenced = False  # from the first lock on nothing is changed without one
+        self.fenced = False  # set by the first lock: from then on changes need a lock
         self._beat: Any = None
 
     @property
@@ -100,7 +95,7 @@ class HostSession:
         if not self._closed and self._connector.transport.is_active():
             return
         self.drop("the connection was lost")
-        self._closed = ""  # what it holds now is to be closed
+        self._closed = ""  # from now on `drop` must close the connection
         try:
             self._connector.connect()
         except BaseException as error:
@@ -116,169 +111,172 @@ class HostSession:
 
     def do_probe(self, *, seconds: float) -> bytes:
         nonce, limit = secrets.token_hex(8), self._order.probe_deadline
-        told = probe_request(self._order, self._target, nonce)
-        return self._ask(PROBE, nonce, told, limit)
+        message = probe_request(self._order, self._target, nonce)
+        return self._ask(PROBE, nonce, message, limit)
 
     def do_remote(self, *, seconds: float, ask: str, **rest: Any) -> bytes:
-        """What nodevet.remote.main answers to `ask`: JSON, as the node wrote it."""
+        """The answer of nodevet.remote.main to `ask`: JSON, as the node wrote it."""
         nonce, limit = secrets.token_hex(8), self._order.probe_deadline
-        told = wish(nonce=nonce, do=ask, deadline=limit, **rest)
-        return _result(self._ask(REMOTE, nonce, told, limit))
+        message = remote_request(nonce=nonce, do=ask, deadline=limit, **rest)
+        return _remote_result(self._ask(REMOTE, nonce, message, limit))
 
     def do_lock(self, *, seconds: float, who: str) -> str:
-        """The lock's path, once it is held."""
-        self._need()
+        """Take the lock, and return its path."""
+        self._require_session()
         self.fenced = True
         nonce, token = secrets.token_hex(8), secrets.token_hex(16)
-        limit = min(seconds, LOCKING)
-        told = wish(nonce=nonce, do="lock", deadline=limit, who=who, token=token)
+        limit = min(seconds, commands.LOCKING)
+        message = remote_request(nonce=nonce, do="lock", deadline=limit, who=who, token=token)
         answer = Answer(nonce, self._order.max_output)
 
         def hold(line: str) -> tuple[bytes, Channel]:
-            return self._connector.hold(line, payload(REMOTE) + told, answer)
+            return self._connector.hold(line, payload(REMOTE) + message, answer)
 
         document, channel = self._guarded(hold, answer, LOCKED)
         try:
-            found = _usable(answers.lock, _result(document))
-            if not found.held:
-                texts = (brief(each, TOLD) for each in (found.who, found.since, found.running))
-                raise SessionError("locked", brief(found.path, TOLD), framing.LockHolder(*texts))
-            fence = commands.Fence(found.path, found.acting, found.python, token)
+            lock = _decoded(answers.lock, _remote_result(document))
+            if not lock.held:
+                holder = lock.who, lock.since, lock.running
+                texts = (brief(text, answers.REASON_LIMIT) for text in holder)
+                path = brief(lock.path, answers.REASON_LIMIT)
+                raise SessionError("locked", path, framing.LockHolder(*texts))
+            fence = commands.Fence(lock.path, lock.acting, lock.python, token)
         except BaseException:
             channel.close()
             raise
         self._lock, self._fence = channel, fence
-        self._beat = gevent.spawn(self._keep, channel)
-        return found.path
+        self._beat = gevent.spawn(self._keep_lock, channel)
+        return lock.path
 
     def do_act(self, *, seconds: float, body: bytes) -> framing.ActResult:
-        """However the command ends. `body`: the action."""
-        self._need()
-        limit = max(seconds / 2, seconds - MARGIN)
+        """Run the action in `body`, and return how its command ended."""
+        self._require_session()
+        limit = commands.inner_limit(seconds)
         try:
-            within = max(limit / 2, limit - MARGIN)
-            commands = list(perform((ACTIONS.decode(body),), seconds=within))
+            action = ACTIONS.decode(body)
+            parts = list(perform((action,), seconds=commands.inner_limit(limit)))
         except ActionError as error:
             return framing.ActResult(False, 2, f"nodevet refuses this action: {error}")
-        ok, said, code = True, "", 0
-        for each in commands:
-            ok, output, late = self._execute(each, limit, self._around())
+        ok, text, code = True, "", 0
+        for command in parts:
+            ok, output, late = self._execute(command, limit, self._require_lock())
             code = output.code
-            said += block(output.output) + (f"\ntimed out after {elapsed(limit)}" if late else "")
+            text += block(output.output) + (f"\ntimed out after {elapsed(limit)}" if late else "")
             if not ok:
                 break
-        return framing.ActResult(ok, code, said[-OUTPUT:].strip("\n"))
+        return framing.ActResult(ok, code, text[-commands.OUTPUT :].strip("\n"))
 
     def do_reboot(self, *, seconds: float) -> str:
-        """The new boot id, in a new connection."""
+        """Reboot; returns the new boot id, over a new connection."""
         end = time.monotonic() + seconds - 1
-        self._need()
+        self._require_session()
         before = self._boot_id()
         try:
-            ok, output, _ = self._execute(REBOOT, REBOOTING, self._around())
+            ok, output, _ = self._execute(REBOOT, REBOOTING, self._require_lock())
             if not ok:
-                raise SessionError("failed", f"systemctl reboot: {brief(output.output, TOLD)}")
+                why = brief(output.output, answers.REASON_LIMIT)
+                raise SessionError("failed", f"systemctl reboot: {why}")
         except SessionError as fault:
             if fault.status != "lost" or isinstance(fault, FencedError):
                 raise
         why = "it did not go down"
-        while (left := end - time.monotonic()) > 1:
+        while (seconds_left := end - time.monotonic()) > 1:
             self.drop("the node reboots")
             gevent.sleep(1)
             try:
-                with gevent.Timeout(min(left, self._order.deadline), Deadline()):
-                    self.do_open(seconds=left)
-                    booted = self._boot_id()
+                with gevent.Timeout(min(seconds_left, self._order.deadline), Deadline()):
+                    self.do_open(seconds=seconds_left)
+                    boot_id = self._boot_id()
             except (SessionError, Deadline) as fault:
                 why = str(fault) or "timed out"
                 continue
-            if booted != before:
-                return booted
+            if boot_id != before:
+                return boot_id
         self.drop("the node did not come back from its reboot")
         raise SessionError("timeout", f"timed out after {elapsed(seconds)} (rebooting): {why}")
 
     def _boot_id(self) -> str:
         ok, output, _ = self._execute(StringCommand("cat", BOOT_ID), self._order.deadline)
-        booted = output.stdout.strip()
-        if not ok or not UUID.fullmatch(booted):  # what a profile prints is not a boot id
+        boot_id = output.stdout.strip()
+        if not ok or not UUID.fullmatch(boot_id):  # a shell profile may print other text
             raise SessionError("failed", f"not a valid boot id: {brief(output.output, 200)}")
-        return booted
+        return boot_id
 
-    def _around(self) -> commands.Fence | None:
-        """The lock that a change runs under. Raises SessionError."""
-        self._need()
+    def _require_lock(self) -> commands.Fence | None:
+        """The lock under which a change runs, if any is needed. Raises SessionError."""
+        self._require_session()
         if self.fenced and self._fence is None:
             self.drop("the lock on the node is not held")
             raise FencedError(f"nothing was done: {self._closed}")
         return self._fence
 
     def _execute(
-        self, each: StringCommand, limit: float, fence: commands.Fence | None = None
+        self, command: StringCommand, limit: float, fence: commands.Fence | None = None
     ) -> tuple[bool, NodeOutput, bool]:
-        """Run one of pyinfra's commands on the host: success, output, whether it was ended.
+        """Run one of pyinfra's commands on the host, under a lock if there is a `fence`.
 
-        Under a lock if a fence is given.
+        Returns success, output, and whether it timed out.
         """
-        self._need()
+        self._require_session()
         started, mark = time.monotonic(), secrets.token_hex(8)
         arguments: dict[str, Any] = {"_sudo": self._target.sudo, "_timeout": math.ceil(limit)}
         if fence:
             arguments["_around"] = partial(fence.around, mark=mark)
         try:
-            ok, output = each.execute(
+            ok, output = command.execute(
                 self._host.state, self._host, cast(ConnectorArguments, arguments)
             )
         except (NoAnswerError, UnreachableError, SSHException, OSError, EOFError) as error:
-            raise self._lost(error) from error
+            raise self._connection_lost(error) from error
         if output.code == commands.FENCED and output.stderr_lines[-1:] == [mark]:
-            why = brief(" ".join(output.stderr_lines[-2:-1]), TOLD)
+            why = brief(" ".join(output.stderr_lines[-2:-1]), answers.REASON_LIMIT)
             self.drop(f"the lock on the node was lost: {why}")
             raise FencedError(f"nothing was done: {self._closed}")
         late = commands.timed_out(output.code) and time.monotonic() - started >= limit
         return ok, output, late
 
-    def _ask(self, program: str, nonce: str, told: bytes, limit: float) -> bytes:
-        self._need()
+    def _ask(self, program: str, nonce: str, message: bytes, limit: float) -> bytes:
+        self._require_session()
         answer = Answer(nonce, self._order.max_output)
 
         def ask(line: str) -> bytes:
-            return self._connector.ask(line, payload(program) + told, answer)
+            return self._connector.ask(line, payload(program) + message, answer)
 
         document: bytes = self._guarded(ask, answer, limit)
         return document
 
     def _guarded(self, call: Callable[[str], Any], answer: Answer, limit: float) -> Any:
-        """The call with the command line for a program of ours. Raises SessionError."""
+        """The result of `call` for the command line of our program. Raises SessionError."""
         target = self._target
         try:
             line = commands.command(python=target.python, sudo=target.sudo, seconds=limit)
             return call(line)
         except NoAnswerError as error:
             if error.code < 0:
-                raise self._lost(error) from error
-            outcome = unanswered(error, answer, target.python, limit)
+                raise self._connection_lost(error) from error
+            outcome = no_answer_outcome(error, answer, target.python, limit)
             status = "timeout" if outcome.status == "timeout" else "failed"
             raise SessionError(status, outcome.why) from error
         except (AnswerError, commands.CommandError) as error:
             raise SessionError("failed", str(error)) from error
         except (ConnectError, SSHException, OSError, EOFError) as error:
-            raise self._lost(error) from error
+            raise self._connection_lost(error) from error
 
-    def _need(self) -> None:
+    def _require_session(self) -> None:
         if not self._closed and not self._connector.transport.is_active():
             self.drop("the connection was lost")
         if self._closed:
             raise SessionError("lost", f"no session: {self._closed}")
 
-    def _lost(self, error: Exception) -> SessionError:
+    def _connection_lost(self, error: Exception) -> SessionError:
         last = last_line(error.stderr) if isinstance(error, NoAnswerError) else str(error)
         why = self._closed or "the connection was lost" + (f": {last}" if last else "")
         self.drop(why)
         return SessionError("lost", why)
 
-    def _keep(self, channel: Channel) -> None:
-        """Give signs of life to the one who holds the lock; without the lock nothing goes on."""
-        channel.settimeout(BEAT)
+    def _keep_lock(self, channel: Channel) -> None:
+        """Send signs of life to the process that holds the lock; if it ends, close the session."""
+        channel.settimeout(commands.LOCK_BEAT)
         silent = 0
         try:
             while silent <= MISSED:
@@ -295,13 +293,13 @@ class HostSession:
             self.drop("the lock on the node was lost")
 
 
-def _result(document: bytes) -> bytes:
-    """What was found on the node, JSON. Raises SessionError if the node says why nothing was."""
-    return _usable(answers.result, document)
+def _remote_result(document: bytes) -> bytes:
+    """The result in a node's answer, JSON. Raises SessionError if the node reports an error."""
+    return _decoded(answers.result, document)
 
 
-def _usable(decode: Callable[[bytes], Found], document: bytes) -> Found:
-    """Raises SessionError for a malformed answer."""
+def _decoded(decode: Callable[[bytes], Value], document: bytes) -> Value:
+    """A decoded answer. Raises SessionError for a malformed one."""
     try:
         return decode(document)
     except answers.MalformedError as error:

@@ -1,8 +1,7 @@
 """Hosts from the JSON that `ansible-inventory --list` prints, with or without `--export`.
 
-Dynamic inventory scripts print the same form. It is described in Ansible's
-developer guide, "Developing dynamic inventory"; the variables are those of its
-ssh connection and sudo become plug-ins.
+Dynamic inventory scripts print the same form: Ansible's developer guide, "Developing dynamic
+inventory". The variables are those of its ssh connection and sudo become plug-ins.
 """
 
 import json
@@ -14,10 +13,9 @@ from nodevet.base.printable import brief
 from nodevet.base.problems import Place, Problem
 from nodevet.inventory.ansible_groups import MAKE, Groups
 from nodevet.inventory.documents import read_text
-from nodevet.inventory.entries import Found, HostEntry, Setting
-from nodevet.inventory.errors import InventoryError
-from nodevet.inventory.json_places import JsonPlace, Steps, first_duplicate, place
-from nodevet.inventory.local import OVER_SSH
+from nodevet.inventory.entries import OVER_SSH, HostEntry, InventoryHosts, Setting
+from nodevet.inventory.errors import InventoryError, inventory_error
+from nodevet.inventory.places import JsonPlace, Steps, first_duplicate, place
 from nodevet.inventory.settings import name_problem, validate
 
 KIND = "the JSON of `ansible-inventory --list` (.json)"
@@ -34,7 +32,7 @@ VARIABLES = {
     "whole_machine": ("nodevet_whole_machine",),
     "expect_hostname": ("nodevet_expect_hostname",),
 }
-"""Our setting: the variables that say it."""
+"""Our setting: its variables."""
 
 SSH = {"ssh", "smart", "paramiko", "paramiko_ssh", "libssh"}
 DISCOVERED = {"auto", "auto_silent", "auto_legacy", "auto_legacy_silent"}
@@ -44,36 +42,34 @@ BOOLEANS = {
     **dict.fromkeys(("no", "false", "off", "n", "f", "0"), False),
 }
 ARGUMENTS = ("ansible_ssh_args", "ansible_ssh_common_args", "ansible_ssh_extra_args")
-Locate = Callable[[Steps], object]  # where a part of the document stands; str() says it
+Locate = Callable[[Steps], object]  # the place of a part of the document, for str()
 REROUTING = ("proxyjump", "proxycommand", "hostname", "-j", "-w")
-"""What in SSH arguments leads to another machine or by another way, in lower case."""
+"""Parts of SSH arguments that lead to another machine or by another way, in lower case."""
 
 
-def read(path: Path) -> Found:
+def read(path: Path) -> InventoryHosts:
     """The hosts of a JSON inventory file. Raises InventoryError."""
     return parse(read_text(path), str(path))
 
 
-def parse(text: str, file: str) -> Found:
+def parse(text: str, file: str) -> InventoryHosts:
     """The hosts of JSON text. Raises InventoryError with every problem in it."""
     return hosts_of(_load(text, file), lambda steps: JsonPlace(text, file, steps), MAKE)
 
 
-def hosts_of(document: Any, place: Locate, advice: str = "") -> Found:
-    """The hosts of a document in the form of `ansible-inventory --list`; `place`: where a part of
-    it stands; `advice`: how such a document is made.
-
-    Raises InventoryError with every problem in it."""
+def hosts_of(document: Any, place: Locate, advice: str = "") -> InventoryHosts:
+    """The hosts of a document in the form of `ansible-inventory --list`. `place`: of a part of it.
+    `advice`: how to make such a document. Raises InventoryError with every problem."""
     groups = Groups(document, advice)
     reader = _AnsibleReader(groups, place)
     entries = [reader.entry(name) for name in groups.hosts]
     problems = [
-        Problem(place(steps), _path(steps), said, advice) for steps, said, advice in groups.problems
+        Problem(place(steps), _path(steps), text, advice) for steps, text, advice in groups.problems
     ]
     problems += reader.problems
     if problems:
         raise InventoryError(problems)
-    return Found(tuple(entries), groups.names)
+    return InventoryHosts(tuple(entries), groups.names)
 
 
 class _DuplicateKeyError(ValueError):
@@ -81,10 +77,10 @@ class _DuplicateKeyError(ValueError):
 
 
 def _pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    made = dict(pairs)
-    if len(made) < len(pairs):
+    mapping = dict(pairs)
+    if len(mapping) < len(pairs):
         raise _DuplicateKeyError
-    return made
+    return mapping
 
 
 def _load(text: str, file: str) -> Any:
@@ -100,7 +96,7 @@ def _load(text: str, file: str) -> Any:
         raise InventoryError([Problem(where, "", problem, "keep one of the two")]) from None
     except (RecursionError, ValueError):
         problem = "nested too deep, or a number too long, for an inventory"
-        raise InventoryError([Problem(brief(file), "", problem)]) from None
+        raise inventory_error(file, problem) from None
 
 
 class _AnsibleReader:
@@ -112,11 +108,11 @@ class _AnsibleReader:
         self.problems: list[Problem] = []
 
     def entry(self, name: str) -> HostEntry:
-        listed = self.groups.hosts[name]
+        host_steps = self.groups.hosts[name]
         problem = name_problem(name)
         if problem:
-            self.tell(listed, problem)
-        said: dict[str, Steps] = {}
+            self.tell(host_steps, problem)
+        steps_of: dict[str, Steps] = {}
         values: dict[str, Any] = {}
         local = self.is_local(name)
         for setting, variables in VARIABLES.items():
@@ -134,17 +130,17 @@ class _AnsibleReader:
                 if setting in values and values[setting] != value:
                     text = f"{' and '.join(variables)} disagree"
                     self.tell(steps, text, "keep one of the two")
-                values[setting], said[setting] = value, steps
+                values[setting], steps_of[setting] = value, steps
         settings, wrong = validate(values)
         for setting, text in wrong:
-            self.tell(said[setting], f"{text}, not {brief(values[setting])}")
+            self.tell(steps_of[setting], f"{text}, not {brief(values[setting])}")
         self.refuse_unsupported(name, sudo=bool(settings.get("sudo")), local=local)
         return HostEntry(
             name=name,
-            where=self.place(listed),
-            groups=self.groups.around(name),
+            where=self.place(host_steps),
+            groups=self.groups.groups_of(name),
             settings={
-                key: Setting(value, self.place(said[key])) for key, value in settings.items()
+                key: Setting(value, self.place(steps_of[key])) for key, value in settings.items()
             },
             local=local,
         )

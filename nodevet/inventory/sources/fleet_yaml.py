@@ -10,9 +10,8 @@
         hosts: gpu[001-064]
         sudo: true
 
-What a host says of itself wins over its groups, an inner group over the one
-around it, and every group over `defaults`. Two groups that are not one inside
-the other must not disagree.
+A host's own settings win over those of its groups, an inner group wins over an outer one, and every
+group over `defaults`. Groups that are not nested must not contradict each other.
 """
 
 from collections.abc import Iterator, Mapping
@@ -27,9 +26,17 @@ from nodevet.document.tree import Entry as Key
 from nodevet.document.tree import Mapping as Keys
 from nodevet.document.tree import Node, Scalar, Sequence, plain
 from nodevet.inventory.documents import read_text
-from nodevet.inventory.entries import ALL, MAX_HOSTS, Found, HostEntry, Setting
+from nodevet.inventory.entries import (
+    ALL,
+    LOCAL,
+    MAX_HOSTS,
+    HostEntry,
+    InventoryHosts,
+    Setting,
+    this_machine,
+    value_text,
+)
 from nodevet.inventory.errors import InventoryError
-from nodevet.inventory.local import LOCAL, this_machine
 from nodevet.inventory.nodeset import NodesetError, expand
 from nodevet.inventory.settings import GROUP, SETTINGS, validate
 
@@ -41,10 +48,10 @@ MAX_NODES = 1_000_000
 
 ANSIBLE_KEYS = {"all", "ungrouped", "plugin"}
 
-Said = Mapping[str, Setting]
+Settings = Mapping[str, Setting]
 
 
-def read(path: Path) -> Found:
+def read(path: Path) -> InventoryHosts:
     """The hosts of a YAML inventory. Raises InventoryError."""
     text = read_text(path)
     tree = parse(Source(path=path, shown=str(path), text=text, sha256=""), max_nodes=MAX_NODES)
@@ -55,21 +62,21 @@ def read(path: Path) -> Found:
     reader.document(tree.root)
     if problems:
         raise InventoryError(sorted(problems, key=lambda problem: problem.place))
-    return reader.found()
+    return reader.hosts_of_file()
 
 
 @dataclass(frozen=True, slots=True)
 class _Membership:
-    """A host in a group, with every group around it, outermost first."""
+    """A host's membership in a group. `path`: the groups around it, outermost first, and it."""
 
     path: tuple[str, ...]
-    said: Said
+    settings: Settings
     where: Place
 
 
 @dataclass(slots=True)
-class _Seen:
-    """What the file says about one host so far."""
+class _HostSettings:
+    """The entries of the file for one host so far."""
 
     where: Place
     local: bool = False
@@ -83,9 +90,9 @@ class _FleetReader:
     def __init__(self, file: str, problems: list[Problem]) -> None:
         self.file = file
         self.problems = problems
-        self.hosts: dict[str, _Seen] = {}
+        self.hosts: dict[str, _HostSettings] = {}
         self.groups: dict[str, Place] = {}
-        self.defaults: Said = {}
+        self.defaults: Settings = {}
 
     def document(self, root: Keys) -> None:
         ansible = ANSIBLE_KEYS & {entry.key for entry in root.entries}
@@ -100,43 +107,45 @@ class _FleetReader:
             text = "this nodevet reads version 1 of the format"
             self.tell(version.value.place, "nodevet", text, "write nodevet: 1")
         if "defaults" in keys:
-            self.defaults = self.said(keys["defaults"].value, "defaults")
+            self.defaults = self.own_settings(keys["defaults"].value, "defaults")
         if "hosts" in keys:
-            self.listed(keys["hosts"].value, "hosts", None)
+            self.host_list(keys["hosts"].value, "hosts", None)
         if "groups" in keys:
-            self.nested(keys["groups"].value, "groups", (), {})
+            self.group_tree(keys["groups"].value, "groups", (), {})
 
-    def found(self) -> Found:
+    def hosts_of_file(self) -> InventoryHosts:
         """The hosts with their settings resolved. Raises InventoryError if groups disagree."""
-        entries = [self.resolve(name, seen) for name, seen in self.hosts.items()]
+        entries = [self.resolve(name, host) for name, host in self.hosts.items()]
         if self.problems:
             raise InventoryError(self.problems)
-        return Found(tuple(entries), frozenset(self.groups))
+        return InventoryHosts(tuple(entries), frozenset(self.groups))
 
-    def resolve(self, name: str, seen: _Seen) -> HostEntry:
-        paths = {member.path for member in seen.memberships}
+    def resolve(self, name: str, host: _HostSettings) -> HostEntry:
+        paths = {member.path for member in host.memberships}
         outer = {path[:size] for path in paths for size in range(1, len(path))}
-        said: dict[str, Setting] = {}
-        for member in seen.memberships:
+        settings: dict[str, Setting] = {}
+        for member in host.memberships:
             if member.path in outer:
                 continue
-            for key, setting in member.said.items():
-                known = said.setdefault(key, setting)
-                if known.value != setting.value and key not in seen.own:
-                    text = f"{name} gets {key} {_say(setting)} here and {_say(known)} at"
+            for key, setting in member.settings.items():
+                known = settings.setdefault(key, setting)
+                if known.value != setting.value and key not in host.own:
+                    text = f"{name} gets {key} {_text(setting)} here and {_text(known)} at"
                     advice = f"write {key} on {name} itself"
                     problem = Problem(setting.where, "", f"{text} {known.where}", advice)
                     self.problems.append(problem)
         return HostEntry(
             name=name,
-            where=seen.where,
+            where=host.where,
             groups=frozenset(group for path in paths for group in path),
-            settings={**self.defaults, **said, **seen.own},
-            local=seen.local,
+            settings={**self.defaults, **settings, **host.own},
+            local=host.local,
         )
 
-    def nested(self, node: Node, path: str, outer: tuple[str, ...], inherited: Said) -> None:
-        """The groups of a mapping, and those inside them."""
+    def group_tree(
+        self, node: Node, path: str, outer: tuple[str, ...], inherited: Settings
+    ) -> None:
+        """Collect the groups of a mapping, and the groups inside them."""
         for entry in self.mapping(node, path):
             where = f"{path}.{brief(entry.key)}"
             if not GROUP.fullmatch(entry.key) or entry.key == ALL:
@@ -150,28 +159,28 @@ class _FleetReader:
             if isinstance(entry.value, Scalar) and entry.value.value is None:
                 continue
             keys = self.keys(entry.value, where, ("hosts", "groups", *SETTINGS))
-            said = {**inherited, **self.settings(keys, where)}
+            settings = {**inherited, **self.settings(keys, where)}
             inner = (*outer, entry.key)
             if "hosts" in keys:
-                member = _Membership(inner, said, self.place(entry.place))
-                self.listed(keys["hosts"].value, f"{where}.hosts", member)
+                member = _Membership(inner, settings, self.place(entry.place))
+                self.host_list(keys["hosts"].value, f"{where}.hosts", member)
             if "groups" in keys:
-                self.nested(keys["groups"].value, f"{where}.groups", inner, said)
+                self.group_tree(keys["groups"].value, f"{where}.groups", inner, settings)
 
-    def listed(self, node: Node, path: str, member: _Membership | None) -> None:
-        """Hosts as one nodeset, a list of them, or nodesets with settings."""
+    def host_list(self, node: Node, path: str, member: _Membership | None) -> None:
+        """Collect hosts from one nodeset, a list of nodesets, or nodesets with settings."""
         if isinstance(node, Keys):
             for entry in node.entries:
                 where = f"{path}.{brief(entry.key)}"
-                own = self.said(entry.value, where, empty=True)
+                own = self.own_settings(entry.value, where, empty=True)
                 self.add(entry.key, self.place(entry.place), where, own, member)
         elif isinstance(node, Sequence):
             for index, item in enumerate(node.items):
-                self.listed_text(item, f"{path}[{index}]", member)
+                self.host_text(item, f"{path}[{index}]", member)
         else:
-            self.listed_text(node, path, member)
+            self.host_text(node, path, member)
 
-    def listed_text(self, node: Node, path: str, member: _Membership | None) -> None:
+    def host_text(self, node: Node, path: str, member: _Membership | None) -> None:
         if isinstance(node, Scalar) and node.value is not None:
             self.add(node.text, self.place(node.place), path, {}, member)
         elif isinstance(node, (Scalar, Keys, Sequence)):
@@ -179,7 +188,7 @@ class _FleetReader:
             self.tell(node.place, path, text, 'in a list, quote it: "gpu[001-128]"')
 
     def add(
-        self, nodeset: str, where: Place, path: str, own: Said, member: _Membership | None
+        self, nodeset: str, where: Place, path: str, own: Settings, member: _Membership | None
     ) -> None:
         local = nodeset == LOCAL
         try:
@@ -190,41 +199,43 @@ class _FleetReader:
         if len(self.hosts) + len(names) > 2 * MAX_HOSTS:
             raise InventoryError([Problem(where, path, f"more than {MAX_HOSTS:,} hosts")])
         for name in names:
-            seen = self.hosts.get(name)
-            if seen is None:
-                seen = self.hosts[name] = _Seen(where, local)
-            elif seen.local != local and (local or member is None):
-                text = f"{name} is both {LOCAL} and a host reached over SSH, at {seen.where}"
+            host = self.hosts.get(name)
+            if host is None:
+                host = self.hosts[name] = _HostSettings(where, local)
+            elif host.local != local and (local or member is None):
+                text = f"{name} is both {LOCAL} and a host reached over SSH, at {host.where}"
                 self.problems.append(Problem(where, path, text, "keep one of the two"))
             for key, setting in own.items():
-                known = seen.own.setdefault(key, setting)
+                known = host.own.setdefault(key, setting)
                 if known.value != setting.value:
-                    text = f"{name} has {key} {_say(setting)} here and {_say(known)} at"
+                    text = f"{name} has {key} {_text(setting)} here and {_text(known)} at"
                     advice = "keep one of the two"
                     self.problems.append(
                         Problem(setting.where, path, f"{text} {known.where}", advice)
                     )
             if member is not None:
-                seen.memberships.append(member)
+                host.memberships.append(member)
 
-    def said(self, node: Node, path: str, *, empty: bool = False) -> Said:
+    def own_settings(self, node: Node, path: str, *, empty: bool = False) -> Settings:
         if empty and isinstance(node, Scalar) and node.value is None:
             return {}
         return self.settings(self.keys(node, path, tuple(SETTINGS)), path)
 
-    def settings(self, keys: Mapping[str, Key], path: str) -> Said:
-        given = {key: entry for key, entry in keys.items() if key in SETTINGS}
-        values, wrong = validate({key: plain(entry.value) for key, entry in given.items()})
+    def settings(self, keys: Mapping[str, Key], path: str) -> Settings:
+        entries = {key: entry for key, entry in keys.items() if key in SETTINGS}
+        values, wrong = validate({key: plain(entry.value) for key, entry in entries.items()})
         for key, text in wrong:
-            node = given[key].value
-            shown = f"{text}, not {brief(node.text)}" if isinstance(node, Scalar) else text
-            self.tell(node.place, f"{path}.{key}", shown)
-        return {key: Setting(value, self.place(given[key].place)) for key, value in values.items()}
+            node = entries[key].value
+            message = f"{text}, not {brief(node.text)}" if isinstance(node, Scalar) else text
+            self.tell(node.place, f"{path}.{key}", message)
+        return {
+            key: Setting(value, self.place(entries[key].place)) for key, value in values.items()
+        }
 
     def keys(
         self, node: Node, path: str, allowed: tuple[str, ...], *, ansible: bool = False
     ) -> dict[str, Key]:
-        """The entries of a mapping by key; a key that is not allowed is a problem."""
+        """The entries of a mapping by key; reports keys that are not allowed."""
         known = {}
         for entry in self.mapping(node, path):
             if entry.key in allowed:
@@ -252,6 +263,5 @@ class _FleetReader:
         self.problems.append(Problem(where.within(self.file), path, text, advice))
 
 
-def _say(setting: Setting) -> str:
-    value = setting.value
-    return brief(str(value).lower() if isinstance(value, bool) else value)
+def _text(setting: Setting) -> str:
+    return brief(value_text(setting.value))

@@ -1,8 +1,8 @@
 """Hosts from Ansible's INI inventories, and from plain lists of names.
 
-The form is that of Ansible's documentation, "How to build your inventory": groups, children, vars,
-ranges such as `www[01:50]`. A file without groups and variables is a list of nodesets, one or
-several on a line, as on standard input.
+The form is described in Ansible's documentation, "How to build your inventory": groups, children,
+vars, ranges such as `www[01:50]`. A file without groups and variables is a list of nodesets, one or
+more on a line, as on standard input.
 """
 
 import ast
@@ -17,13 +17,11 @@ from typing import Any
 from nodevet.base.printable import brief
 from nodevet.base.problems import Place, Problem
 from nodevet.inventory.documents import read_text
-from nodevet.inventory.entries import MAX_HOSTS, Found
+from nodevet.inventory.entries import MAX_HOSTS, InventoryHosts, this_machine
 from nodevet.inventory.errors import InventoryError
-from nodevet.inventory.json_places import Steps
-from nodevet.inventory.local import this_machine
-from nodevet.inventory.select import make
+from nodevet.inventory.places import Steps
+from nodevet.inventory.select import make, words_of
 from nodevet.inventory.sources.ansible_json import hosts_of
-from nodevet.inventory.standard_input import words_of
 
 KIND = "Ansible's INI, or a list of names (.ini, .txt)"
 ENDINGS = (".ini", ".txt", ".hosts", ".list", ".cfg")
@@ -37,14 +35,14 @@ SECTIONS = "write [GROUP], [GROUP:children] or [GROUP:vars]"
 
 
 def recognizes(path: Path) -> bool:
-    """A file without an ending, as /etc/ansible/hosts, that is no program and no YAML or JSON."""
+    """A file without an ending, such as /etc/ansible/hosts, that is not a program, YAML or JSON."""
     if path.suffix or not path.is_file() or os.access(path, os.X_OK):
         return False
     rows = list(_rows(read_text(path)))
     return bool(rows) and not rows[0][1].startswith(("{", "---")) and ": " not in rows[0][1]
 
 
-def read(path: Path) -> Found:
+def read(path: Path) -> InventoryHosts:
     """The hosts of an INI inventory, or of a list of names. Raises InventoryError."""
     text, file = read_text(path), str(path)
     rows = list(_rows(text))
@@ -53,11 +51,11 @@ def read(path: Path) -> Found:
     entries, problems = make(words_of(text, file), this_machine)
     if problems:
         raise InventoryError(problems)
-    return Found(tuple(entries), frozenset())
+    return InventoryHosts(tuple(entries), frozenset())
 
 
 def _rows(text: str) -> Iterator[tuple[int, str]]:
-    """The lines that say something, with their numbers."""
+    """The lines with content, and their numbers."""
     for number, line in enumerate(text.splitlines(), 1):
         row = line.strip()
         if row and row[0] not in "#;":
@@ -65,7 +63,7 @@ def _rows(text: str) -> Iterator[tuple[int, str]]:
 
 
 class _IniReader:
-    """Turns lines into what `ansible-inventory --list` prints, and knows where each part stands."""
+    """Turns lines into the document of `ansible-inventory --list`, with the place of each part."""
 
     def __init__(self, file: str) -> None:
         self.file = file
@@ -74,7 +72,7 @@ class _IniReader:
         self.lines: dict[Steps, int] = {}
         self.problems: list[Problem] = []
 
-    def read(self, rows: list[tuple[int, str]]) -> Found:
+    def read(self, rows: list[tuple[int, str]]) -> InventoryHosts:
         group, kind = "ungrouped", "hosts"
         for number, row in rows:
             section = SECTION.fullmatch(row)
@@ -96,8 +94,8 @@ class _IniReader:
     def _take(self, group: str, kind: str, number: int, row: str) -> None:
         """Raises ValueError."""
         if kind == "vars":
-            name, given, value = row.partition("=")
-            if not given:
+            name, equals, value = row.partition("=")
+            if not equals:
                 raise ValueError(f"{brief(row)} is not NAME=VALUE")
             self.lines[(group, "vars", name.strip())] = number
             self._group(group).setdefault("vars", {})[name.strip()] = _value(value.strip())
@@ -112,16 +110,16 @@ class _IniReader:
 
     def _hosts(self, group: str, number: int, row: str) -> None:
         pattern, *variables = shlex.split(row, comments=True)
-        said = dict(_pair(word) for word in variables)
+        host_variables = dict(_pair(word) for word in variables)
         pattern, port = _port(pattern)
-        names = list(islice(_expanded(pattern), MAX_HOSTS + 1))
+        names = list(islice(_expand(pattern), MAX_HOSTS + 1))
         if len(names) > MAX_HOSTS:
             raise ValueError(f"more than {MAX_HOSTS:,} hosts")
         for name in names:
             self._group(group).setdefault("hosts", []).append(name)
             own = self.hostvars.setdefault(name, {})
-            own.update(({"ansible_port": port} if port else {}) | said)
-            for variable in (*said, "ansible_port"):
+            own.update(({"ansible_port": port} if port else {}) | host_variables)
+            for variable in (*host_variables, "ansible_port"):
                 self.lines[("_meta", "hostvars", name, variable)] = number
             self.lines.setdefault(("_meta", "hostvars", name), number)
             self.lines[(group, "hosts", len(self.groups[group]["hosts"]) - 1)] = number
@@ -142,41 +140,41 @@ class _IniReader:
 
 def _pair(word: str) -> tuple[str, Any]:
     """Raises ValueError."""
-    name, given, value = word.partition("=")
-    if not given:
+    name, equals, value = word.partition("=")
+    if not equals:
         raise ValueError(f"{brief(word)} is not NAME=VALUE; put each host on a line of its own")
     return name, _value(value)
 
 
 def _value(text: str) -> Any:
-    """A literal of Python, as Ansible reads it, or else the text."""
+    """A literal of Python, as in Ansible, or else the text."""
     try:
-        found = ast.literal_eval(text)
+        literal = ast.literal_eval(text)
     except (ValueError, SyntaxError, RecursionError, MemoryError):
         return text
-    return found if isinstance(found, (str, int, float, bool)) else text
+    return literal if isinstance(literal, (str, int, float, bool)) else text
 
 
 def _port(pattern: str) -> tuple[str, int | None]:
-    """A host without its port, `gpu1:2222`; the colon of a range or of an IPv6 address is none."""
+    """Host and port of `gpu1:2222`. A colon in a range or in an IPv6 address begins no port."""
     name, colon, port = pattern.rpartition(":")
     if colon and port.isascii() and port.isdigit() and ":" not in RANGE.sub("", name):
         return name.strip("[]") if name.startswith("[") else name, int(port[:10])
     return pattern, None
 
 
-def _expanded(pattern: str) -> Iterator[str]:
+def _expand(pattern: str) -> Iterator[str]:
     """The hosts of a pattern, `db-[a:c]`, `www[01:50:2].example.com`. Raises ValueError."""
-    found = RANGE.search(pattern)
-    if found is None:
+    match = RANGE.search(pattern)
+    if match is None:
         yield pattern
         return
     if len(RANGE.findall(pattern)) > MOST_RANGES:
         raise ValueError(f"more than {MOST_RANGES} ranges in one name")
-    first, last, step = found[1], found[2], int(found[3] or 1)
+    first, last, step = match[1], match[2], int(match[3] or 1)
     for middle in _steps(first, last, step):
-        for rest in _expanded(pattern[found.end() :]):
-            yield f"{pattern[: found.start()]}{middle}{rest}"
+        for rest in _expand(pattern[match.end() :]):
+            yield f"{pattern[: match.start()]}{middle}{rest}"
 
 
 def _steps(first: str, last: str, step: int) -> Iterator[str]:

@@ -1,8 +1,8 @@
 """Hosts from a pyinfra inventory: a Python file whose lists are groups, and its group_data.
 
-Read as pyinfra 3 reads it: host data wins over group data, a later group over
-an earlier one, and every group over `all`; a file in group_data wins over data
-in the inventory. What pyinfra would leave out or trip over is an error here.
+As in pyinfra 3, host data wins over group data, a later group over an earlier one, and every group
+over `all`; a file in group_data wins over data in the inventory. Parts that pyinfra would leave out
+or fail on are errors here.
 """
 
 import json
@@ -19,10 +19,17 @@ from nodevet.base.problems import Place, Problem
 from nodevet.base.trust import distrust
 from nodevet.inventory import programs
 from nodevet.inventory.documents import read_text
-from nodevet.inventory.entries import ALL, Found, HostEntry, Setting
-from nodevet.inventory.errors import InventoryError
-from nodevet.inventory.local import LOCAL, OVER_SSH, this_machine
-from nodevet.inventory.python_places import PythonPlace
+from nodevet.inventory.entries import (
+    ALL,
+    LOCAL,
+    OVER_SSH,
+    HostEntry,
+    InventoryHosts,
+    Setting,
+    this_machine,
+)
+from nodevet.inventory.errors import InventoryError, inventory_error
+from nodevet.inventory.places import PythonPlace
 from nodevet.inventory.settings import name_problem, validate
 
 KIND = "a pyinfra inventory (.py)"
@@ -34,7 +41,7 @@ BOOT = (
     "import sys; del sys.argv[0]; sys.path[:] = filter(None, sys.path); import runpy;"
     "runpy.run_path(sys.argv[0], run_name='__main__')"
 )
-"""Runs RUNNER without its folder, or the current one, on the module path before all others."""
+"""Runs RUNNER with neither its folder nor the current one first on the module path."""
 
 DATA = {
     "ssh_hostname": "address",
@@ -48,28 +55,28 @@ DATA = {
     "nodevet_python": "python",
     "nodevet_expect_hostname": "expect_hostname",
 }
-"""pyinfra's host data, and ours that it passes over: our setting."""
+"""Host data, pyinfra's and ours that it ignores: our setting."""
 
 UNSUPPORTED = {
     "ssh_config_file": "leave it out, and give that file with --ssh-config",
-    "ssh_paramiko_connect_kwargs": "say it in ~/.ssh/config, which is followed",
+    "ssh_paramiko_connect_kwargs": "write it into ~/.ssh/config, which nodevet follows",
     "_sudo_user": "nodevet uses sudo for root only",
     "_su_user": "use _sudo",
     "_doas": "use _sudo",
     "_dzdo": "use _sudo",
 }
-"""Host data that chooses the way to a host or the user there, and that nodevet cannot follow."""
+"""Host data for the way to a host or the user there that nodevet cannot follow."""
 
 
 @dataclass(frozen=True, slots=True)
-class Other:
+class OpaqueValue:
     """A value that is not plain data: a function, a class, an object."""
 
     kind: str
 
 
 class PlacedValue(NamedTuple):
-    """One value of host data, and the place that says it."""
+    """One value of host data and its place."""
 
     value: Any
     where: PythonPlace
@@ -80,27 +87,27 @@ Data = dict[str, PlacedValue]
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """A list of the inventory: its hosts, each with the data that it has there."""
+    """A list of the inventory: its hosts, each with its data in the list."""
 
     hosts: list[tuple[str, Data]]
     data: Data
 
 
-def read(path: Path) -> Found:
+def read(path: Path) -> InventoryHosts:
     """The hosts of a pyinfra inventory. Raises InventoryError."""
     text = read_text(path)
-    if why := refused(path):
-        raise InventoryError([Problem(brief(path), "", why)])
+    if why := refusal(path):
+        raise inventory_error(path, why)
     command = [sys.executable, "-c", BOOT, str(RUNNER), str(path), *_modules(Path.cwd())]
     result = json.loads(programs.output(command, str(path)) or "{}")
     if not result:
         advice = "an inventory must not end the process"
-        raise InventoryError([Problem(brief(path), "", "ended before it was read", advice)])
+        raise inventory_error(path, "ended before it was read", advice)
     if "failed" in result:
         file, line, column, problem = result["failed"]
         raise InventoryError([Problem(Place(line, column, file), "", brief(problem, limit=300))])
     reader = _PyinfraReader(text, str(path))
-    found = reader.found(
+    hosts = reader.hosts(
         {name: untagged(item) for name, item in result["inventory"].items()},
         [
             (group, file, {name: untagged(item) for name, item in data.items()})
@@ -109,36 +116,38 @@ def read(path: Path) -> Found:
     )
     if reader.problems:
         raise InventoryError(reader.problems)
-    return found
+    return hosts
 
 
-def refused(path: Path) -> str:
-    """Why a program is not run that reading this inventory would run, or "".
+def refusal(path: Path) -> str:
+    """Why nodevet does not run a program of this inventory, or "".
 
-    The user named the inventory, and so accepts it and the group_data beside it, but not what other
-    users put into the current folder; root accepts neither.
+    The user named the inventory, and so accepts it and the group_data beside it, but not files of
+    other users in the current folder; root accepts neither.
     """
-    here = Path.cwd()
-    beside = path.resolve().parent
-    programs = [path, *sorted((beside / GROUP_DATA).glob("*.py"))] if os.geteuid() == 0 else []
-    if here != beside:
-        programs += sorted((here / GROUP_DATA).glob("*.py"))
-    doubts = ((each, distrust(each)) for each in programs)
-    each, why = next((pair for pair in doubts if pair[1]), (path, ""))
+    folder = Path.cwd()
+    inventory_folder = path.resolve().parent
+    programs = []
+    if os.geteuid() == 0:
+        programs += [path, *sorted((inventory_folder / GROUP_DATA).glob("*.py"))]
+    if folder != inventory_folder:
+        programs += sorted((folder / GROUP_DATA).glob("*.py"))
+    doubts = ((file, distrust(file)) for file in programs)
+    file, why = next((pair for pair in doubts if pair[1]), (path, ""))
     if not why:
         return ""
-    whom = "root does not run" if os.geteuid() == 0 else "nodevet does not run"
-    return f"{why}, so {whom} {each}; use a copy that others may not write, or a YAML inventory"
+    user = "root does not run" if os.geteuid() == 0 else "nodevet does not run"
+    return f"{why}, so {user} {file}; use a copy that others may not write, or a YAML inventory"
 
 
-def _modules(here: Path) -> tuple[str, ...]:
-    """The current folder, unless other users may add modules to it, as they may to /tmp."""
-    sticky = here.stat().st_mode & stat.S_ISVTX
-    return () if sticky or distrust(here) else (str(here),)
+def _modules(folder: Path) -> tuple[str, ...]:
+    """The current folder, unless other users may add modules to it, as to /tmp."""
+    sticky = folder.stat().st_mode & stat.S_ISVTX
+    return () if sticky or distrust(folder) else (str(folder),)
 
 
 def untagged(item: Any) -> Any:
-    """A value as pyinfra_run took it apart."""
+    """A value from the tagged form of pyinfra_run."""
     if not isinstance(item, dict):
         return item
     ((kind, parts),) = item.items()
@@ -148,18 +157,20 @@ def untagged(item: Any) -> Any:
         return tuple(untagged(part) for part in parts)
     if kind == "dict":
         return {key: untagged(part) for key, part in parts}
-    return Other(parts)
+    return OpaqueValue(parts)
 
 
 class _PyinfraReader:
-    """From what the files define to hosts, as pyinfra would build its inventory."""
+    """Turns the definitions of the files into hosts, as pyinfra would build its inventory."""
 
     def __init__(self, text: str, file: str) -> None:
         self.text = text
         self.file = file
         self.problems: list[Problem] = []
 
-    def found(self, names: Mapping[str, Any], group_data: Iterable[tuple[str, str, Any]]) -> Found:
+    def hosts(
+        self, names: Mapping[str, Any], group_data: Iterable[tuple[str, str, Any]]
+    ) -> InventoryHosts:
         groups = {}
         for name, value in names.items():
             group = self.group(name, value)
@@ -171,19 +182,19 @@ class _PyinfraReader:
         groups.setdefault(Path(self.file).name.rpartition(".")[0], Group(everything.hosts, {}))
         for name, file, values in group_data:
             text = read_text(Path(file))
-            said = {
+            placed = {
                 key: PlacedValue(value, PythonPlace(text, file, (key,)))
                 for key, value in values.items()
             }
             group = everything if name == ALL else groups.setdefault(name, Group([], {}))
-            group.data.update(said)
+            group.data.update(placed)
         self.refuse_left_out(groups, everything)
         names_in_order = dict.fromkeys(name for name, _ in everything.hosts)
         entries = self.entries(list(names_in_order), groups, everything)
-        return Found(tuple(entries), frozenset(groups))
+        return InventoryHosts(tuple(entries), frozenset(groups))
 
     def group(self, name: str, value: Any) -> Group | None:
-        """A variable as a group; None if it is none, as pyinfra has it."""
+        """A variable as a group; None if pyinfra would not take it for one."""
         data: Any = {}
         if isinstance(value, tuple):
             if len(value) != 2 or not isinstance(value[0], (list, tuple)):
@@ -221,8 +232,8 @@ class _PyinfraReader:
 
     def refuse_left_out(self, groups: Mapping[str, Group], everything: Group) -> None:
         known = {name for name, _ in everything.hosts}
-        for group, listed in groups.items():
-            for name, _ in listed.hosts:
+        for group, members in groups.items():
+            for name, _ in members.hosts:
                 if name not in known:
                     text = f"{brief(name)} is not in `all`, so pyinfra would leave it out"
                     self.tell((name, group), group, text, "add it to `all`, or remove it here")
@@ -231,21 +242,22 @@ class _PyinfraReader:
         self, names: list[str], groups: Mapping[str, Group], everything: Group
     ) -> list[HostEntry]:
         own: dict[str, Data] = {name: {} for name in names}
-        member: dict[str, list[str]] = {name: [] for name in names}
-        for group, listed in (*groups.items(), (ALL, everything)):
-            for name, data in listed.hosts:
+        groups_of: dict[str, list[str]] = {name: [] for name in names}
+        for group, members in (*groups.items(), (ALL, everything)):
+            for name, data in members.hosts:
                 if name in own:
                     own[name].update(data)
-                    member[name].append(group)
+                    groups_of[name].append(group)
         inherited: dict[tuple[str, ...], Data] = {}
         entries = []
         for name in names:
-            above = tuple(dict.fromkeys(group for group in member[name] if group != ALL))
-            if above not in inherited:
-                inherited[above] = dict(everything.data)
-                for group in above:
-                    inherited[above].update(groups[group].data)
-            entry = self.entry(name, frozenset(above), {**inherited[above], **own[name]})
+            host_groups = tuple(dict.fromkeys(group for group in groups_of[name] if group != ALL))
+            if host_groups not in inherited:
+                inherited[host_groups] = dict(everything.data)
+                for group in host_groups:
+                    inherited[host_groups].update(groups[group].data)
+            data = {**inherited[host_groups], **own[name]}
+            entry = self.entry(name, frozenset(host_groups), data)
             entries += [entry] if entry else []
         return entries
 
@@ -268,19 +280,19 @@ class _PyinfraReader:
             if key in data and data[key].value and data[key].value != "root":
                 text = f"{host} has {key}, which nodevet does not follow"
                 self.problems.append(Problem(data[key].where, "", text, advice))
-        said = {
+        placed = {
             setting: data[key]
             for key, setting in DATA.items()
             if key in data and data[key].value is not None and not (local and setting in OVER_SSH)
         }
-        values, wrong = validate({setting: found.value for setting, found in said.items()})
+        values, wrong = validate({setting: item.value for setting, item in placed.items()})
         for setting, text in wrong:
             key = next(key for key, ours in DATA.items() if ours == setting)
-            value = said[setting].value
-            shown = f"a {value.kind}" if isinstance(value, Other) else brief(repr(value))
-            place = said[setting].where
-            self.problems.append(Problem(place, f"{host}.{key}", f"{text}, not {shown}"))
-        settings = {key: Setting(value, said[key].where) for key, value in values.items()}
+            value = placed[setting].value
+            actual = f"a {value.kind}" if isinstance(value, OpaqueValue) else brief(repr(value))
+            place = placed[setting].where
+            self.problems.append(Problem(place, f"{host}.{key}", f"{text}, not {actual}"))
+        settings = {key: Setting(value, placed[key].where) for key, value in values.items()}
         where = PythonPlace(self.text, self.file, (name, *sorted(groups)))
         return HostEntry(host, where, groups, settings, local)
 

@@ -3,13 +3,11 @@
 import os
 from pathlib import Path
 
-from nodevet.base.printable import brief
-from nodevet.base.problems import Problem
 from nodevet.base.trust import distrust
 from nodevet.inventory import programs
 from nodevet.inventory.documents import decode
-from nodevet.inventory.entries import Found
-from nodevet.inventory.errors import InventoryError
+from nodevet.inventory.entries import InventoryHosts
+from nodevet.inventory.errors import inventory_error
 from nodevet.inventory.sources import ansible_json
 
 KIND = "an executable that prints Ansible's JSON"
@@ -20,11 +18,11 @@ def recognizes(path: Path) -> bool:
     return path.is_file() and os.access(path, os.X_OK)
 
 
-def read(path: Path) -> Found:
+def read(path: Path) -> InventoryHosts:
     """The hosts that a dynamic inventory script prints. Raises InventoryError."""
     if os.geteuid() == 0 and (why := distrust(path)):
         advice = "use a copy that others may not write, or a YAML inventory"
-        raise InventoryError([Problem(brief(path), "", f"{why}, so root does not run it", advice)])
+        raise inventory_error(path, f"{why}, so root does not run it", advice)
     command = [str(path.absolute()), "--list"]
     name = f"{path} --list"
     return ansible_json.parse(decode(programs.output(command, name), name), name)

@@ -64,7 +64,7 @@ def command(
       2  usage or configuration error, or the hosts are of several kinds
       3  a host could not be read; nothing is written
     """
-    from nodevet.base.outputs import replace, tried
+    from nodevet.base.outputs import file_errors, replace
     from nodevet.cli.speech import say
     from nodevet.learn.terminal import read_nodes
     from nodevet.learn.use.capture import capture, try_out
@@ -84,7 +84,7 @@ def command(
     if output is None:
         click.echo(captured.text, nl=False)
         return
-    with tried(output):
+    with file_errors(output):
         replace(output, captured.text)
     if not display.quiet:
         expected = count(len(captured.agreement.expected), "check")

@@ -10,7 +10,7 @@ from nodevet import __version__
 from nodevet.base import outputs as files
 from nodevet.base.errors import UserError
 from nodevet.baseline import load
-from nodevet.baseline.choose import Unknown, seen_gpus
+from nodevet.baseline.choose import CannotTell, detected_gpus
 from nodevet.checking.catalog import Catalog
 from nodevet.document import kinds
 from nodevet.document.kinds import DocumentKind
@@ -67,7 +67,9 @@ def _head(agreement: Agreement) -> Sequence[str]:
 
 
 def _title(what: str, nodes: Mapping[str, Evidence]) -> str:
-    counts = {len(gpus) for gpus in map(seen_gpus, nodes.values()) if not isinstance(gpus, Unknown)}
+    counts = {
+        len(gpus) for gpus in map(detected_gpus, nodes.values()) if not isinstance(gpus, CannotTell)
+    }
     number = f", {counts.pop()} GPUs" if len(counts) == 1 else ""
     return f"{what}{number}" if not number.endswith(", 1 GPUs") else what
 
@@ -76,8 +78,8 @@ def _applies(nodes: Iterable[Evidence]) -> Applies | None:
     """The GPUs that all of them have, if these say what they are."""
     counts: set[int] = set()
     devices: set[str] = set()
-    for gpus in map(seen_gpus, nodes):
-        if isinstance(gpus, Unknown) or any(gpu.device is None or gpu.vgpu for gpu in gpus):
+    for gpus in map(detected_gpus, nodes):
+        if isinstance(gpus, CannotTell) or any(gpu.device is None or gpu.vgpu for gpu in gpus):
             return None
         counts.add(len(gpus))
         devices.update(gpu.device for gpu in gpus if gpu.device)

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from nodevet.base import age
 from nodevet.base.errors import UserError
 from nodevet.base.last_few import LastFew
-from nodevet.base.processes import Killed, batches, cores, spread
+from nodevet.base.processes import KilledProcess, batches, cores, spread
 from nodevet.model import Baseline, Host, HostReport, Severity, Status, Verdict
 from nodevet.past.backtest import Backtest, Judged, SaidThen, Tally
 from nodevet.past.use.nights import usual_series
@@ -51,7 +51,7 @@ def tried(
     nights: Nights,
     context: VetContext,
     *,
-    killed: Callable[[Killed, Sequence[str]], None],
+    killed: Callable[[KilledProcess, Sequence[str]], None],
     watched: Callable[[int], AbstractContextManager[VetListener]] = lambda _: nullcontext(
         VetListener()
     ),
@@ -78,8 +78,8 @@ def tried(
         lambda: _judging(nights, context, runs, said),
         batches(names, size),
         processes=many,
-        killed=killed,
-        lost=_lost,
+        on_killed=killed,
+        lost_result=_lost,
     )
     tally = Tally(runs)
     try:

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from nodevet.base import age
 from nodevet.base.errors import UserError
-from nodevet.base.processes import Killed, batches, cores, spread
+from nodevet.base.processes import KilledProcess, batches, cores, spread
 from nodevet.checking.catalog import Catalog
 from nodevet.model import Status, Verdict
 from nodevet.past.blame import Blame, Change, DriftGroup, DriftLook, differing, group, shared
@@ -18,7 +18,7 @@ BATCH = 32  # hosts whose evidence one process holds at a time
 WORTH = 64  # hosts, from which on processes of their own are worth starting
 DAY = 86400.0
 Diffs = Mapping[str, frozenset[Change]]
-Told = Callable[[Killed, Sequence[str]], None]
+Told = Callable[[KilledProcess, Sequence[str]], None]
 
 
 def blame(
@@ -213,8 +213,8 @@ def _differences(
         lambda: _comparing(url, good, bad, paths),
         batches(hosts, BATCH),
         processes=cores() if len(hosts) >= WORTH else 1,
-        killed=killed,
-        lost=_lost,
+        on_killed=killed,
+        lost_result=_lost,
     )
     return {host: changes for each in found for host, changes in each.items()}
 

@@ -44,14 +44,14 @@ def command(
 
     The exit code is that of the original command.
     """
-    from nodevet.base.features import answers
+    from nodevet.base.features import feature_modules
     from nodevet.sheet import FORMATS
     from nodevet.vet.terminal.output import Sinks
     from nodevet.vet.terminal.saved_reports import read_report
 
     context = click.get_current_context()
     if run.is_dir():
-        for feature in answers("folders"):
+        for feature in feature_modules("folders"):
             context.exit(feature.show_folder(run, Sinks(formats, display=display)))
     found, kind = read_report(run)
     if kind is not None:

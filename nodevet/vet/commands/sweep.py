@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
-from nodevet.base.durations import written
+from nodevet.base.durations import duration_text
 from nodevet.base.errors import UserError
 from nodevet.base.project import Project
 from nodevet.cli import completing, options
@@ -148,7 +148,7 @@ def _typed(context: click.Context) -> dict[str, Any]:
         typed = context.get_parameter_source(option) is ParameterSource.COMMANDLINE
         field = SETTINGS.get(option, option)
         if typed and field in SETTABLE:
-            fields[field] = written(value) if field in TIMES and value else value or None
+            fields[field] = duration_text(value) if field in TIMES and value else value or None
     if "sample" in fields:
         fields["since"] = False
     return fields

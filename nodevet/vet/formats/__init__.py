@@ -11,7 +11,7 @@ from importlib import import_module
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from nodevet.base.modules import names_in
+from nodevet.base.features import names_in
 from nodevet.sheet import ENDINGS
 from nodevet.sheet.errors import ReportError
 

@@ -14,7 +14,7 @@ import msgspec
 from nodevet.base.printable import plain
 from nodevet.checking.changes import Marks
 from nodevet.model import Finding, HostReport, Run, Severity, Verdict, show
-from nodevet.sheet.hunks import Pair, labelled
+from nodevet.sheet.hunks import Pair, labelled_hunks
 from nodevet.sheet.text import nodeset, wrap
 from nodevet.vet.findings.causes import causes_of
 from nodevet.vet.findings.fold import lines, listed, summary
@@ -74,7 +74,7 @@ def hunks(report: HostReport, fail_on: Severity = Severity.WARNING) -> Iterator[
     """The hunks of one host, without file header; none if nothing differs."""
     if all(finding.verdict in _ALIKE for finding in report.findings):
         return
-    yield from labelled(_parts(report, fail_on), CONTEXT)
+    yield from labelled_hunks(_parts(report, fail_on), CONTEXT)
 
 
 def _parts(report: HostReport, fail_on: Severity) -> Iterator[tuple[str, list[Pair]]]:

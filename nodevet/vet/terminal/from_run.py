@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from msgspec import structs
 
 from nodevet.base.errors import UserError
-from nodevet.base.processes import Killed
+from nodevet.base.processes import KilledProcess
 from nodevet.cli.speech import say
 from nodevet.model import Run, Severity
 from nodevet.sheet.text import nodeset
@@ -62,7 +62,7 @@ def judged_again(
     return run, context
 
 
-def tell_killed(killed: Killed, hosts: Sequence[str]) -> None:
+def tell_killed(killed: KilledProcess, hosts: Sequence[str]) -> None:
     """Say that a process was killed, and what happens to its hosts."""
     outcome = "another one judges them" if killed.again else "they are not judged"
     say(f"process {killed.pid}, which judged {nodeset(hosts)}, was {killed.why}: {outcome}")

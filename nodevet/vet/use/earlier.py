@@ -7,10 +7,10 @@ from typing import Any, NamedTuple, TypeVar
 
 from nodevet.base.age import AHEAD, seconds_of
 from nodevet.base.durations import coarse
-from nodevet.base.features import answers
+from nodevet.base.features import feature_modules
 from nodevet.base.files import read_input
 from nodevet.base.printable import brief
-from nodevet.document.kinds import DocumentKind, mistaken, recognize
+from nodevet.document.kinds import DocumentKind, recognize, wrong_kind_text
 from nodevet.model import Run
 from nodevet.sheet.errors import ReportError
 from nodevet.sheet.model import Sheet
@@ -53,7 +53,9 @@ def read_report(path: Path, *, most: float) -> tuple[Any, SavedKind | None, Sequ
     SavedRunError."""
     data = _data(path)
     kind = recognize(data)
-    of_features = answers("saved") if kind is not DocumentKind.RUN else ()  # a run needs none
+    of_features = (
+        feature_modules("saved") if kind is not DocumentKind.RUN else ()
+    )  # a run needs none
     for feature in of_features:
         saved: SavedKind = feature.SAVED
         if saved.kind is kind:
@@ -92,7 +94,7 @@ def _parsed(
     try:
         return parse(data)
     except ReportError as error:
-        why = mistaken(path, kind) or f"{error}; {WRITTEN.format(command)}"
+        why = wrong_kind_text(path, kind) or f"{error}; {WRITTEN.format(command)}"
         raise SavedRunError(f"{path}: {why}") from error
 
 

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from nodevet.base import age
 from nodevet.base.last_few import LastFew
-from nodevet.base.processes import Killed, batches, cores, spread
+from nodevet.base.processes import KilledProcess, batches, cores, spread
 from nodevet.checking.identity import HOSTNAME
 from nodevet.evidence.document import Evidence, EvidenceError, opened
 from nodevet.fleet import Visit
@@ -87,7 +87,7 @@ def rejudge(
     how: Rejudge,
     *,
     fail_on: Severity,
-    killed: Callable[[Killed, Sequence[str]], None],
+    killed: Callable[[KilledProcess, Sequence[str]], None],
     listener: VetListener | None = None,
 ) -> Run:
     """The run as it comes out under the baselines of today. A KeyboardInterrupt ends it early.
@@ -106,7 +106,7 @@ def rejudge(
 
 
 def _reports(
-    asked: RecordedHosts, how: Rejudge, killed: Callable[[Killed, Sequence[str]], None]
+    asked: RecordedHosts, how: Rejudge, killed: Callable[[KilledProcess, Sequence[str]], None]
 ) -> Generator[PackedReport]:
     names = [host.name for host in asked.hosts]
     few = len(names) < WORTH and not how.processes
@@ -114,8 +114,8 @@ def _reports(
         lambda: _judging(asked, how),
         batches(names, BATCH),
         processes=1 if few else how.processes or cores(),
-        killed=killed,
-        lost=_lost,
+        on_killed=killed,
+        lost_result=_lost,
     )
     try:
         for batch in judged:

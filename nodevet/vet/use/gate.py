@@ -13,9 +13,9 @@ from nodevet.base import typed
 from nodevet.base.durations import elapsed
 from nodevet.base.errors import UserError
 from nodevet.base.files import open_regular
-from nodevet.base.outputs import FileError, replace, tried, try_out_regular
+from nodevet.base.outputs import FileError, file_errors, replace, try_out_regular
 from nodevet.base.printable import brief
-from nodevet.document.kinds import DocumentKind, mistaken, recognize
+from nodevet.document.kinds import DocumentKind, recognize, wrong_kind_text
 from nodevet.evidence.host import HostInfo
 from nodevet.fleet import Options, visit
 from nodevet.model import Host, HostReport, Run, Severity, Status, exit_code
@@ -78,8 +78,8 @@ def gate(
             with suppress(OSError, FileError):  # it says pending already
                 replace(verdict, GateVerdict(verdict="pending", waiting=waiting.reasons).text())
 
-    tried = _try({host.name: host for host in hosts}, context, options, attempts, waits, save)
-    return collect(hosts, tried, context, fail_on=attempts.fail_on, listener=listener)
+    visits = _try({host.name: host for host in hosts}, context, options, attempts, waits, save)
+    return collect(hosts, visits, context, fail_on=attempts.fail_on, listener=listener)
 
 
 def verdict_of(run: Run) -> GateVerdict:
@@ -204,7 +204,7 @@ def _spare(path: Path) -> None:
     with suppress(OSError):  # it is not there, or no file: see try_out_regular
         data = _data(path)
         if data.strip() and not _is_verdict(data) and recognize(data) is not DocumentKind.RUN:
-            why = mistaken(path) or "this is not a verdict"
+            why = wrong_kind_text(path) or "this is not a verdict"
             raise UserError(
                 f"{path}: {why}; --verdict would overwrite it: remove it, or name another file"
             )
@@ -218,7 +218,7 @@ def begin(path: Path) -> None:
     _spare(path)
     try:
         try_out_regular(path)
-        with tried(path):
+        with file_errors(path):
             replace(path, GateVerdict(verdict="pending").text())
     except (OSError, FileError):
         with suppress(OSError):

@@ -6,7 +6,7 @@ from pathlib import Path
 from prometheus_client.parser import text_string_to_metric_families
 
 from nodevet.base.files import read_input
-from nodevet.base.outputs import replace, tried, try_out_regular
+from nodevet.base.outputs import file_errors, replace, try_out_regular
 
 MOST_BYTES = 1 << 20
 PREFIX = "nodevet_sweep_"
@@ -23,7 +23,7 @@ METRICS = {
 def beat(path: Path, name: str, values: Mapping[str, float]) -> None:
     """Write these, and keep what else the file says. Raises FileError."""
     try_out_regular(path)
-    with tried(path):
+    with file_errors(path):
         replace(path, text(name, {**_known(path, name), **values}))
 
 

@@ -51,9 +51,9 @@ class Keeping:
                 self._arguments,
                 text.encode("utf-8", "backslashreplace"),
                 sorted(files),
-                most=self._most,
+                max_age=self._most,
                 began=self._began,
-                dated=dated,
+                show_age=dated,
             )
         except (OSError, LookupError) as error:
             return f"--max-age: this verdict cannot be kept for the next check: {error}"

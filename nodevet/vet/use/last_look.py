@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import quote
 
 from nodevet.base.printable import brief
-from nodevet.document.kinds import DocumentKind, mistaken
+from nodevet.document.kinds import DocumentKind, wrong_kind_text
 from nodevet.evidence.core import SectionRecord
 from nodevet.evidence.document import Evidence, EvidenceError, opened
 from nodevet.evidence.edac import Edac
@@ -46,7 +46,7 @@ class LastLook:
         """Paths that are not there have nothing recorded. Raises SavedEvidenceError for a folder
         that is something else."""
         for path in paths:
-            if path.is_dir() and (wrong := mistaken(path, DocumentKind.EVIDENCE)):
+            if path.is_dir() and (wrong := wrong_kind_text(path, DocumentKind.EVIDENCE)):
                 raise SavedEvidenceError(f"{path}: {wrong}")
         self._folders = tuple(path for path in paths if not path.is_file())
         self._files: dict[str, Path] = {}

@@ -10,7 +10,7 @@ from typing import IO, TYPE_CHECKING, Any
 import msgspec
 
 from nodevet.base.errors import UserError
-from nodevet.base.outputs import open_to_append, replace, tried, try_out
+from nodevet.base.outputs import file_errors, open_to_append, replace, try_out
 from nodevet.model import Host, HostReport, Run
 from nodevet.vet import formats as run_formats
 from nodevet.vet.use.listener import VetListener, Waiting
@@ -52,7 +52,7 @@ class Reports:
         self._save = save
         self._lost: dict[str, str] = {}
         if save is not None:
-            with tried(save):
+            with file_errors(save):
                 save.mkdir(parents=True, exist_ok=True)
             try_out(save / "evidence")
 
@@ -84,7 +84,7 @@ class Reports:
     def open_stream(self, sink: Sink) -> IO[str]:
         """A file to write line after line. Raises FileError."""
         path = _file(sink)
-        with tried(path):
+        with file_errors(path):
             return TextIOWrapper(open_to_append(path), encoding="utf-8")
 
     def replace(self, path: Path, text: str | Iterable[str]) -> None:

@@ -16,7 +16,7 @@ from nodevet.base.age import WEEK
 from nodevet.base.files import read_input, write_whole
 from nodevet.base.printable import brief
 from nodevet.checking.identity import expected_hostname
-from nodevet.document.kinds import DocumentKind, mistaken
+from nodevet.document.kinds import DocumentKind, wrong_kind_text
 from nodevet.evidence.core import NOT_ASKED
 from nodevet.evidence.document import EvidenceError, check_envelope
 from nodevet.fleet import Visit
@@ -177,7 +177,7 @@ def saved_files(paths: Sequence[Path]) -> Iterator[Path]:
 
 def _files(path: Path, *, alone: bool) -> Sequence[Path]:
     is_folder = path.is_dir()
-    if (is_folder or alone) and (wrong := mistaken(path, DocumentKind.EVIDENCE)):
+    if (is_folder or alone) and (wrong := wrong_kind_text(path, DocumentKind.EVIDENCE)):
         raise SavedEvidenceError(f"{path}: {wrong}")
     if not is_folder:
         return [path]
@@ -216,7 +216,7 @@ def read_visit(path: Path) -> tuple[Visit, Host]:
     try:
         check_envelope(text)
     except EvidenceError as error:
-        wrong = mistaken(path, DocumentKind.EVIDENCE)
+        wrong = wrong_kind_text(path, DocumentKind.EVIDENCE)
         why = wrong or f"{error}; `nodevet check --save DIR` writes it"
         raise SavedEvidenceError(f"{path}: {why}") from error
     name = _host_of_file(path)

@@ -29,7 +29,7 @@ class Targets(Struct, frozen=True, kw_only=True):
 
     def hosts(self) -> tuple[Host, ...]:
         """The hosts. Raises UserError if none are named, and what inventories raise."""
-        from nodevet.document.kinds import mistaken
+        from nodevet.document.kinds import wrong_kind_text
         from nodevet.inventory import read
 
         if not self.names and not self.inventories:
@@ -38,7 +38,7 @@ class Targets(Struct, frozen=True, kw_only=True):
             )
         for name in self.names:  # a file that is meant for an option
             if name.endswith((".yaml", ".yml", ".json", ".jsonl")) and (
-                why := mistaken(Path(name))
+                why := wrong_kind_text(Path(name))
             ):
                 raise UserError(f"{name}: {why}")
         hosts = read(self.names, inventories=self.inventories, limit=self.limit)
@@ -46,10 +46,10 @@ class Targets(Struct, frozen=True, kw_only=True):
 
     def limited(self, hosts: Iterable[Host]) -> tuple[Host, ...]:
         """The hosts within the limit. Raises InventoryError."""
-        from nodevet.inventory import limited
+        from nodevet.inventory import limit_hosts
 
         unique = tuple(hosts)
-        return limited(unique, self.limit) if self.limit else unique
+        return limit_hosts(unique, self.limit) if self.limit else unique
 
     def strangers(self, names: Iterable[str], hosts: Iterable[Host]) -> list[str]:
         """The names that are neither among these hosts nor anywhere in the inventories."""

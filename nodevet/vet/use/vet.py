@@ -112,7 +112,7 @@ def collect(
                     listener.advanced(report.host)
                     continue
                 done.keep(report)
-                listener.took_packed(partial(done.whole, report))
+                listener.took_packed(partial(done.unpack, report))
                 listener.advanced(report.summary.host)
         listener.visited()
     except KeyboardInterrupt:
@@ -240,7 +240,7 @@ def _stand_in(evidence: Evidence, host: Host, context: VetContext) -> Baseline |
 
 
 def _too_old(report: HostReport, limit: MaxAge) -> str:
-    return age.too_old(report.arrived, report.clock, now=limit.now, most=limit.most)
+    return age.age_refusal(report.arrived, report.clock, now=limit.now, most=limit.most)
 
 
 def _budget() -> Callable[[], bool]:

@@ -7,9 +7,8 @@ import pydantic
 from pydantic_core import ErrorDetails
 
 from nodevet.base.printable import brief, sentence
-from nodevet.base.problems import did_you_mean, either, quoted
-from nodevet.document.complaint import Complaint
-from nodevet.document.tree import Broken, Node, Scalar, Sequence, Spot, follow
+from nodevet.base.problems import did_you_mean, or_list, quoted
+from nodevet.document.tree import Broken, Complaint, Node, Scalar, Sequence, Spot, follow
 from nodevet.document.tree import Mapping as Map
 
 NOUNS = {  # pydantic's error type: what is expected
@@ -120,7 +119,7 @@ def _group(
         else:
             nouns[_noun(detail)] = None
     if nouns:
-        yield _at(spot, f"must be {either(nouns)}, not {_what(spot.node)}", _advice(spot, nouns))
+        yield _at(spot, f"must be {or_list(nouns)}, not {_what(spot.node)}", _advice(spot, nouns))
 
 
 def _at(spot: Spot, message: str, advice: str) -> Complaint:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from nodevet.base.problems import Problem, listed
+from nodevet.base.problems import Problem, problems_text
 
 
 class ScenarioError(Exception):
@@ -13,4 +13,4 @@ class ScenarioError(Exception):
         super().__init__(self.problems)
 
     def __str__(self) -> str:
-        return listed(self.problems)
+        return problems_text(self.problems)

@@ -5,8 +5,7 @@ from collections.abc import Iterator
 
 import pydantic
 
-from nodevet.document.complaint import Complaint
-from nodevet.document.tree import Mapping, Node, Scalar, Sequence, plain
+from nodevet.document.tree import Complaint, Mapping, Node, Scalar, Sequence, plain
 from nodevet_sim.faults import FAULTS
 from nodevet_sim.scenario.complaints import complaints, known_keys
 from nodevet_sim.scenario.format import NodePart

@@ -207,6 +207,6 @@ def test_a_full_disk_is_told_in_a_sentence(monkeypatch: pytest.MonkeyPatch) -> N
     def full() -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr("nodevet.fleet.controller.child._unnamed", full)
+    monkeypatch.setattr("nodevet.fleet.controller.child._anonymous_file", full)
     with pytest.raises(FleetError, match=r"cannot start a child process: No space left on device"):
         list(visit([Host(name="gpu1")], Options()))

@@ -488,10 +488,10 @@ def test_a_holder_who_hears_nothing_gives_up_before_the_node_lets_the_lock_go() 
         cast(Any, SimpleNamespace(connector=connector)), *cast(Any, (None,) * 2)
     )
     session._closed, session._lock = "", Silence()
-    session._keep(session._lock)
+    session._keep_lock(session._lock)
     assert closed == [True] and session._closed == "the lock on the node was lost"
     silence = Silence()
-    session._keep(silence)
+    session._keep_lock(silence)
     assert 0 < silence.seconds <= SILENCE / 2
 
 

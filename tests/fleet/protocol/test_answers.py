@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from nodevet.fleet import Options
-from nodevet.fleet.controller.ssh_executor import SshExecutor, WorkError
+from nodevet.fleet.controller.ssh_executor import SshExecutor
+from nodevet.fleet.executor import WorkError
 from nodevet.fleet.protocol import answers
 from nodevet.fleet.protocol.answers import MalformedError
 from nodevet.model import Host
@@ -173,8 +174,8 @@ def test_r13_any_json_is_an_answer_or_an_answer_error(value: Any, kind: str) -> 
     whole = json.dumps(value).encode()
     as_value = json.dumps(look(value)).encode()
     for decode in (
-        lambda: answers.looked(whole, [resource]),
-        lambda: answers.looked(as_value, [resource]),
+        lambda: answers.states(whole, [resource]),
+        lambda: answers.states(as_value, [resource]),
         lambda: answers.managers(whole, [resource]),
         lambda: answers.lock(whole),
         lambda: answers.result(whole),

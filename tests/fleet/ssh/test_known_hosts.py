@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from nodevet.fleet.ssh.known_hosts import Judgement, KnownHosts, Trust, parse, spell
-from nodevet.fleet.ssh.words import listed
+from nodevet.fleet.ssh.words import is_listed
 
 A, B = "AAAAkeyA", "AAAAkeyB"
 ED, RSA = "ssh-ed25519", "ssh-rsa"
@@ -91,7 +91,7 @@ def test_patterns_match_as_ssh_keygen_matches_them(
     file = tmp_path / "kh"
     file.write_text(f"{patterns} {ED} {A}\n")
     found = subprocess.run(["ssh-keygen", "-F", name, "-f", file], capture_output=True, text=True)
-    assert listed(name, patterns.split(",")) == (found.returncode == 0)
+    assert is_listed(name, patterns.split(",")) == (found.returncode == 0)
 
 
 def test_spelling() -> None:

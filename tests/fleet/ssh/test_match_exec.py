@@ -10,7 +10,7 @@ import pytest
 
 from nodevet.fleet import Visit
 from nodevet.fleet.ssh.errors import SshConfigError
-from nodevet.fleet.ssh.match_exec import fulfilled
+from nodevet.fleet.ssh.match_exec import succeeds
 from nodevet.model import Host, Status
 from nodevet_sim.sshd import KeyPair, Sshd
 
@@ -65,7 +65,7 @@ def test_d10_a_match_exec_that_hangs_costs_its_own_host_alone(
     gone(started)
 
 
-PROCESS = "import sys; from nodevet.fleet.ssh.match_exec import fulfilled; fulfilled(sys.argv[1])"
+PROCESS = "import sys; from nodevet.fleet.ssh.match_exec import succeeds; succeeds(sys.argv[1])"
 
 
 def test_d10_a_match_exec_ends_with_who_began_it_however_that_ends(tmp_path: Path) -> None:
@@ -94,9 +94,9 @@ def test_how_a_match_exec_ends(
 ) -> None:
     if isinstance(outcome, str):
         with pytest.raises(SshConfigError, match=outcome):
-            fulfilled(command)
+            succeeds(command)
     else:
-        assert fulfilled(command) is outcome
+        assert succeeds(command) is outcome
     assert capfd.readouterr() == ("", "")
 
 

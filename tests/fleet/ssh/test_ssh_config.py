@@ -22,8 +22,8 @@ from nodevet.fleet.ssh.host_config import (
     SshConfig,
     _files,
 )
-from nodevet.fleet.ssh.jump import hops
 from nodevet.fleet.ssh.ssh_config import ConfigValues, load
+from nodevet.fleet.ssh.words import hops
 
 HOME = pwd.getpwuid(os.getuid()).pw_dir
 needs_ssh = pytest.mark.skipif(shutil.which("ssh") is None, reason="ssh is not installed")

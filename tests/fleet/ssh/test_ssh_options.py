@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from nodevet.fleet import Visit
-from nodevet.fleet.ssh.algorithms import chosen
+from nodevet.fleet.ssh.algorithms import choose
 from nodevet.fleet.ssh.errors import SshConfigError, UnreachableError
 from nodevet.fleet.ssh.host_config import HostConfig
 from nodevet.fleet.ssh.host_keys import HostKeys
@@ -193,6 +193,6 @@ OURS = ("a", "b", "ab", "curve25519-sha256@libssh.org")
 def test_d9_lists_of_algorithms(wish: str, left: tuple[str, ...] | None) -> None:
     if left is None:
         with pytest.raises(SshConfigError, match=r"macs .*: nodevet has none of these"):
-            chosen("macs", wish, OURS)
+            choose("macs", wish, OURS)
     else:
-        assert chosen("macs", wish, OURS) == left
+        assert choose("macs", wish, OURS) == left

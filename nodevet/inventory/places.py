@@ -1,5 +1,6 @@
-"""Where things stand in JSON text. Slow and exact; used once something is wrong."""
+"""Places in JSON and Python text. Slow and exact; used for messages about problems. Pure."""
 
+import ast
 import json
 import re
 from collections.abc import Iterator
@@ -14,7 +15,7 @@ Steps = tuple[str | int, ...]
 
 @dataclass(frozen=True, slots=True)
 class JsonPlace:
-    """The position of a value, or of the key that names it; found when it is shown."""
+    """The position of a value, or of its key; computed when it is shown."""
 
     text: str
     file: str
@@ -35,7 +36,7 @@ def place(text: str, file: str, offset: int) -> Place:
 
 
 def first_duplicate(text: str) -> tuple[str, int]:
-    """The first key that an object of this valid JSON has twice, and its offset."""
+    """The first duplicate key in an object of this valid JSON, and its offset."""
     objects: list[set[str]] = []
     for token in TOKEN.finditer(text):
         if token[0] in ("{", "["):
@@ -51,7 +52,7 @@ def first_duplicate(text: str) -> tuple[str, int]:
 
 
 def walk(text: str, steps: Steps) -> Iterator[tuple[Steps, int]]:
-    """The offset of each part of the path `steps` that is there: a key, or a list's item."""
+    """The offset of each existing part of the path `steps`: a key, or a list's item."""
     decode = json.JSONDecoder().raw_decode
     at = _skip(text, 0)
     yield (), at
@@ -59,23 +60,54 @@ def walk(text: str, steps: Steps) -> Iterator[tuple[Steps, int]]:
         if text[at] not in "{[":
             return
         keyed = text[at] == "{"
-        at, index, found = _skip(text, at + 1), 0, None
+        at, index, place_found = _skip(text, at + 1), 0, None
         while text[at] not in "}]":
             start, name = at, index
             if keyed:
                 name, at = decode(text, at)
                 at = _skip(text, _skip(text, at) + 1)
             if name == step:
-                found = (start, at)
+                place_found = (start, at)
             at = _skip(text, decode(text, at)[1])
             at = _skip(text, at + 1) if text[at] == "," else at
             index += 1
-        if found is None:
+        if place_found is None:
             return
-        yield steps[: depth + 1], found[0]
-        at = found[1]
+        yield steps[: depth + 1], place_found[0]
+        at = place_found[1]
 
 
 def _skip(text: str, at: int) -> int:
     space = SPACE.match(text, at)
     return space.end() if space else at
+
+
+@dataclass(frozen=True, slots=True)
+class PythonPlace:
+    """The first of `words` that is a text constant or an assigned name in the file, else its
+    start."""
+
+    text: str
+    file: str
+    words: tuple[str, ...]
+
+    def __str__(self) -> str:
+        places = _index(self.text)
+        for word in self.words:
+            if word in places:
+                return str(Place(*places[word], self.file))
+        return str(Place(1, 1, self.file))
+
+
+def _index(text: str) -> dict[str, tuple[int, int]]:
+    places: dict[str, tuple[int, int]] = {}
+    try:
+        tree = ast.parse(text)
+    except (SyntaxError, ValueError, RecursionError):
+        return places
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            places.setdefault(node.value, (node.lineno, node.col_offset + 1))
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            places.setdefault(node.id, (node.lineno, node.col_offset + 1))
+    return places

@@ -1,6 +1,6 @@
 """What stands below a field is read where it is shown, not where a check is loaded."""
 
-from nodevet.baseline.field_notes import field_notes
+from nodevet.baseline.notes import field_notes
 from nodevet.model import CheckParams
 
 
