@@ -1,4 +1,5 @@
-"""A workload on nodes, answered: batch by batch, what binds, where that changes, what to change."""
+"""The answer of `nodevet feed`: which stage binds at each batch, where that changes, what to
+change."""
 
 from collections.abc import Mapping
 
@@ -23,11 +24,11 @@ from nodevet.checking.feeding.workload import Workload
 from nodevet.evidence.document import Evidence
 
 FEED_SCHEMA = 1
-MOST_SHOWN = 512  # workers for each GPU, of the curve over them
+MOST_SHOWN = 512  # workers for each GPU in the curve
 
 
 class WorkerPoint(msgspec.Struct, frozen=True, kw_only=True):
-    """Utilization with so many workers for each GPU."""
+    """Utilization with a number of workers for each GPU."""
 
     workers: int
     utilization: Interval
@@ -35,28 +36,28 @@ class WorkerPoint(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NodeAnswer(msgspec.Struct, frozen=True, kw_only=True):
-    """What comes of the workload on nodes that are alike; without a node, by the file alone."""
+    """The workload on alike nodes; without a node, by the file alone."""
 
     hosts: tuple[str, ...]
-    node: FeedNode | None  # what their evidence says that matters; null: no host was named
-    gpus: int  # of the job on one node
+    node: FeedNode | None  # the relevant facts of their evidence; null: no host was named
+    gpus: int  # that the job has on one node
     workers: int | None  # for each GPU
     batches: tuple[BatchOutcome, ...]
     crossovers: tuple[Crossover, ...]  # as the batch grows
-    at: int  # the batch of all that follows
-    workers_crossover: Crossover | None  # from so many workers on the transform does not bind
+    at: int  # the batch of all fields below
+    workers_crossover: Crossover | None  # the workers at which the transform stops binding
     over_workers: tuple[WorkerPoint, ...]
-    changes: tuple[FeedChange, ...]  # one at a time, the most gain first
+    changes: tuple[FeedChange, ...]  # each alone, the greatest gain first
     unknown: tuple[UnknownStage, ...]
 
     @property
     def chosen(self) -> BatchOutcome:
-        """The outcome of the batch that the changes are for."""
-        return next(each for each in self.batches if each.batch == self.at)
+        """The outcome of the batch `at`."""
+        return next(outcome for outcome in self.batches if outcome.batch == self.at)
 
 
 class FeedAnswer(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything: what every format renders."""
+    """The whole answer, which every format renders."""
 
     schema: int = FEED_SCHEMA
     nodevet: str
@@ -76,23 +77,23 @@ def answer(
     lost: Mapping[str, str],
     at: int | None = None,
 ) -> FeedAnswer:
-    """The workload on each kind of node, or without hosts by itself. `at`: the batch that changes
-    are sought for; the largest if none is named."""
+    """The workload on each kind of node, or without hosts by itself. `at`: the batch to find
+    changes for; None: the largest."""
     batch = at or workload.batches[-1]
     groups: dict[bytes, tuple[FeedNode, list[str]]] = {}
-    for host, each in evidence.items():
-        node = relevant(workload, feed_node(each, workload.gpus))
+    for host, document in evidence.items():
+        node = relevant(workload, feed_node(document, workload.gpus))
         groups.setdefault(msgspec.json.encode(node), (node, []))[1].append(host)
-    found = [node_answer(workload, node, tuple(hosts), batch) for node, hosts in groups.values()]
+    answers = [node_answer(workload, node, tuple(hosts), batch) for node, hosts in groups.values()]
     if not evidence and not lost:
-        found = [node_answer(workload, None, (), batch)]
-    return FeedAnswer(nodevet=__version__, workload=workload, nodes=tuple(found), lost=lost)
+        answers = [node_answer(workload, None, (), batch)]
+    return FeedAnswer(nodevet=__version__, workload=workload, nodes=tuple(answers), lost=lost)
 
 
 def node_answer(
     workload: Workload, node: FeedNode | None, hosts: tuple[str, ...], at: int
 ) -> NodeAnswer:
-    """The workload on nodes of which all say the same."""
+    """The workload on nodes with equal facts."""
     feed = feed_of(workload, node)
     return NodeAnswer(
         hosts=hosts,
@@ -110,14 +111,15 @@ def node_answer(
 
 
 def _over_workers(feed: Feed, at: int) -> tuple[WorkerPoint, ...]:
-    """The curve, up to a little past what is needed or there; none if workers change nothing."""
-    found = outcome(feed, at)
-    if feed.on_gpu or found.workers_needed is None:
+    """The curve up to a little more than the workers that are needed or configured; empty if
+    workers make no difference."""
+    here = outcome(feed, at)
+    if feed.on_gpu or here.workers_needed is None:
         return ()
-    most = min(MOST_SHOWN, max(found.workers_needed, feed.workers or 1) * 5 // 4 + 1)
+    most = min(MOST_SHOWN, max(here.workers_needed, feed.workers or 1) * 5 // 4 + 1)
     crossover = worker_crossover(feed, at)
-    told = {feed.workers or 1, crossover.at if crossover else 1}
+    marked = {feed.workers or 1, crossover.at if crossover else 1}
     return tuple(
-        WorkerPoint(workers=workers, utilization=one.utilization, binds=one.binds)
-        for workers, one in over_workers(feed, at, most, told)
+        WorkerPoint(workers=workers, utilization=point.utilization, binds=point.binds)
+        for workers, point in over_workers(feed, at, most, marked)
     )

@@ -126,7 +126,7 @@ def command(
       3  a host could not be read
     """
     from nodevet.feed.sheet import feed_sheet
-    from nodevet.feed.use import check_batch, fed
+    from nodevet.feed.use import answer_on_nodes, check_batch
     from nodevet.feed.workload_file import read_workload
     from nodevet.sheet import FORMATS
     from nodevet.vet.terminal.output import Sinks
@@ -148,7 +148,7 @@ def command(
     job = read_workload(Path(workload))
     check_batch(job, batch)
     chosen = Targets(names=targets, inventories=inventories, limit=limit)
-    found = fed(job, _nodes(chosen, evidence, reach, display), batch)
+    found = answer_on_nodes(job, _nodes(chosen, evidence, reach, display), batch)
     sinks.show(found, lambda: feed_sheet(found, plot=plot))
     click.get_current_context().exit(found.exit_code)
 
@@ -178,7 +178,8 @@ def _measure(
 ) -> None:
     """Print what a loader does on one host: as a block for a workload file, or as is asked for."""
     from nodevet.cli.speech import needs_output
-    from nodevet.feed.use import as_block, measure
+    from nodevet.feed.measured import block
+    from nodevet.feed.use import measure
     from nodevet.sheet.json import indented
     from nodevet.vet.use.reach import fleet_options
     from nodevet.vet.use.targets import Targets
@@ -189,7 +190,7 @@ def _measure(
     if sinks:
         sinks.write(lambda _: indented(found), sinks.sinks)
     else:
-        click.echo(as_block(found), nl=False)
+        click.echo(block(found), nl=False)
 
 
 def _nodes(

@@ -9,8 +9,8 @@ from nodevet.document.text import display_path
 from nodevet.feed.workload_file import opened
 
 
-def _look(path: Path) -> tuple[Sequence[str], Sequence[Problem]]:
+def _lint(path: Path) -> tuple[Sequence[str], Sequence[Problem]]:
     return [display_path(path)], opened(path)[1]
 
 
-LINTED = (Lintable("workload", DocumentKind.WORKLOAD, _look, folder="workloads"),)
+LINTED = (Lintable("workload", DocumentKind.WORKLOAD, _lint, folder="workloads"),)

@@ -1,4 +1,4 @@
-"""What a data loader was measured to do, as the `measured` block of a workload file. Pure."""
+"""The measurement of a data loader, as the `measured` block of a workload file. Pure."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -13,25 +13,25 @@ from nodevet.evidence.loader import LoaderRun
 
 MEASURED_SCHEMA = 1
 STATED = ("when", "host", "command")
-BUSY = 0.8  # of a core for each worker: less, and they waited for their reads
-LEAST_READ = 1_000_000  # bytes from storage: less is what starting a program reads
-COLD = 0.5  # of what was asked for came from storage: less, and most of it was cached
+BUSY = 0.8  # of a core for each worker; below this they waited for reads
+LEAST_READ = 1_000_000  # bytes from storage; the start of a program alone reads less
+COLD = 0.5  # of the requested bytes came from storage; below this most were cached
 
 
 class MeasuredLoader(msgspec.Struct, frozen=True, kw_only=True):
-    """What a loader did on one host: the counts, and what a workload takes of them."""
+    """The counts of a loader on one host, and the values that a workload file takes from them."""
 
     schema: int = MEASURED_SCHEMA
     nodevet: str = __version__
     measured: Mapping[str, str]  # the block of a workload file: `worker_rate: 500.0 samples/s`
-    remarks: Mapping[str, str]  # how each of its values came about
-    unknown: tuple[str, ...]  # what could not be told, and why
-    workers: int | None  # that the loader had, as its user said
+    remarks: Mapping[str, str]  # the source of each value
+    unknown: tuple[str, ...]  # values that are not known, with the reason
+    workers: int | None  # that the loader had, by its user
     run: LoaderRun
 
 
 class MeasuredRow(NamedTuple):
-    """A value of the block and a remark on it; without a name, what could not be told."""
+    """A value of the block and a remark on it; without a name, a value that is not known."""
 
     name: str
     value: str
@@ -51,18 +51,18 @@ def measured_loader(run: LoaderRun, host: str, when: str, workers: int | None) -
     )
 
 
-def block(found: MeasuredLoader) -> str:
-    """YAML for a workload file, with what could not be told as comments."""
+def block(loader: MeasuredLoader) -> str:
+    """YAML for a workload file; values that are not known are comments."""
     lines = [
-        *(_line(name, value, found.remarks.get(name)) for name, value in found.measured.items()),
-        *(f"# {why}" for why in found.unknown),
+        *(_line(name, value, loader.remarks.get(name)) for name, value in loader.measured.items()),
+        *(f"# {why}" for why in loader.unknown),
     ]
     return "\n".join(["measured:", *(f"  {line}" for line in lines)]) + "\n"
 
 
 def _line(name: str, value: str, remark: str | None) -> str:
-    said = json.dumps(value) if name in STATED else value
-    return f"{name}: {said}" + (f" # {remark}" if remark else "")
+    text = json.dumps(value) if name in STATED else value
+    return f"{name}: {text}" + (f" # {remark}" if remark else "")
 
 
 def _rows(run: LoaderRun, workers: int | None) -> Iterator[MeasuredRow]:
@@ -85,19 +85,19 @@ def _unknown(why: str) -> MeasuredRow:
 def _of_reads(
     run: LoaderRun, seconds: float, cpu_s: float, workers: int | None
 ) -> Iterator[MeasuredRow]:
-    both = "sample_size and storage_read are not known"
+    names = "sample_size and storage_read are not known"
     if run.read_b is None or run.asked_b is None:
-        yield _unknown(f"{both}: the kernel keeps no account of reads")
+        yield _unknown(f"{names}: the kernel keeps no account of reads")
         return
-    told = f"{written(run.read_b, 'B')} from storage, {written(run.asked_b, 'B')} by read(2)"
+    amounts = f"{written(run.read_b, 'B')} from storage, {written(run.asked_b, 'B')} by read(2)"
     if not run.read_b or run.read_b < COLD * run.asked_b:
-        yield _unknown(f"{both}: most came from the page cache: {told}")
+        yield _unknown(f"{names}: most came from the page cache: {amounts}")
         return
     if run.read_b < LEAST_READ:
-        yield _unknown(f"{both}: hardly anything was read: {told}")
+        yield _unknown(f"{names}: hardly anything was read: {amounts}")
         return
     if run.samples:
-        yield MeasuredRow("sample_size", written(run.read_b / run.samples, "B"), told)
+        yield MeasuredRow("sample_size", written(run.read_b / run.samples, "B"), amounts)
     if seconds <= 0:
         return
     rate = written(run.read_b / seconds, "B/s")
@@ -114,7 +114,7 @@ def _of_reads(
 
 
 def _number(amount: float) -> str:
-    """Without an exponent, which YAML readers do not agree on."""
+    """A number without exponent, since YAML readers parse exponents differently."""
     return (
         f"{amount:.0f}" if amount >= 1000 else f"{amount:.1f}" if amount >= 1 else f"{amount:.4f}"
     )

@@ -12,8 +12,8 @@ def parse_feed(text: bytes) -> FeedAnswer:
     return of_schema(text, FEED_SCHEMA, FeedAnswer, "answer of feed")
 
 
-def _sheet(found: FeedAnswer, everything: bool) -> Sheet:
-    return feed_sheet(found, plot=everything)
+def _sheet(answer: FeedAnswer, everything: bool) -> Sheet:
+    return feed_sheet(answer, plot=everything)
 
 
 SAVED = SavedKind(DocumentKind.FEED, "answer of feed", "feed", parse_feed, _sheet, dated=False)

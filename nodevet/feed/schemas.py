@@ -12,8 +12,8 @@ def _workload(_: Project) -> Document:
     from nodevet.document.json_schema import with_title
 
     about = "A job whose GPUs are to be fed: docs/feed.md"
-    found = struct_definitions(WorkloadFile, "")
-    return with_title("workload", about, {"$ref": "#/$defs/WorkloadFile"}, found)
+    definitions = struct_definitions(WorkloadFile, "")
+    return with_title("workload", about, {"$ref": "#/$defs/WorkloadFile"}, definitions)
 
 
 def _feed(_: Project) -> Document:

@@ -38,7 +38,7 @@ MOST_BARS = 16
 def feed_sheet(answer: FeedAnswer, *, plot: bool = False) -> Sheet:
     """A group for each kind of node, then the hosts that could not be read.
 
-    `plot`: draw utilization as bars in a terminal, too.
+    `plot`: also draw utilization as bars in a terminal.
     """
     return Sheet(
         title=brief(answer.workload.name, LONGEST),
@@ -53,11 +53,13 @@ def headline(answer: FeedAnswer) -> str:
     """The lowest utilization of all nodes, at the batch of the changes."""
     if not answer.nodes:
         return "No host could be read"
-    worst = min((node.chosen for node in answer.nodes), key=lambda each: each.utilization.high or 0)
-    told = text.utilization(worst.utilization)
-    if told == text.UNKNOWN:
+    worst = min(
+        (node.chosen for node in answer.nodes), key=lambda outcome: outcome.utilization.high or 0
+    )
+    share = text.utilization(worst.utilization)
+    if share == text.UNKNOWN:
         return f"Not known at batch {worst.batch}: see what is missing"
-    return f"{told} busy at batch {worst.batch}: {text.binds(worst)} binds"
+    return f"{share} busy at batch {worst.batch}: {text.binds(worst)} binds"
 
 
 def _lost(answer: FeedAnswer) -> Iterator[TextBlock]:
@@ -66,7 +68,7 @@ def _lost(answer: FeedAnswer) -> Iterator[TextBlock]:
 
 
 def _node(answer: FeedAnswer, node: NodeAnswer, plot: bool) -> GroupBlock:
-    facts = tuple((label, brief(told, LONGEST)) for label, told in text.facts(answer, node))
+    facts = tuple((label, brief(value, LONGEST)) for label, value in text.facts(answer, node))
     return GroupBlock(
         title=brief(text.subtitle(answer, node), LONGEST),
         blocks=(
@@ -82,39 +84,39 @@ def _node(answer: FeedAnswer, node: NodeAnswer, plot: bool) -> GroupBlock:
 def _batches(node: NodeAnswer) -> TableBlock:
     return TableBlock(
         heads=text.HEADS,
-        rows=tuple(_row(text.cells(each), each.binds) for each in node.batches),
-        note=text.BOUNDS if text.bounded(node) else "",
+        rows=tuple(_row(text.cells(outcome), outcome.binds) for outcome in node.batches),
+        note=text.BOUNDS if text.has_bounds(node) else "",
         spare=SPARE,
     )
 
 
 def _row(cells: Sequence[str], stage: FeedStage) -> tuple[Cell, ...]:
-    """Numbers, and last what binds."""
+    """Cells of numbers, and last the stage that binds."""
     *numbers, binds = cells
     return (*(Cell(number, right=True) for number in numbers), Cell(binds, TONES[stage]))
 
 
 def _changes(node: NodeAnswer) -> AnyBlock:
     if not node.changes:
-        return TextBlock(text=text.nothing_to_change(node))
+        return TextBlock(text=text.no_change_text(node))
     rows = zip(text.changes(node), node.changes, strict=True)
     return TableBlock(
         title=f"What to change first, at batch {node.at}; each alone",
         heads=text.CHANGE_HEADS,
         rows=tuple(
             (
-                Cell(what),
+                Cell(label),
                 Cell(gain, right=True),
                 Cell(share, right=True),
-                Cell(then, TONES[to.binds]),
+                Cell(binds, TONES[change.binds]),
             )
-            for (what, gain, share, then), to in rows
+            for (label, gain, share, binds), change in rows
         ),
     )
 
 
 def _charts(node: NodeAnswer) -> Iterator[ChartBlock]:
-    """Utilization by batch size and, if they matter, by workers."""
+    """Utilization by batch size and, if workers matter, by workers."""
     batches = tuple(_point(f"{b.batch}", b.utilization, b.binds) for b in node.batches)
     yield _chart("Utilization by batch size", "batch size", batches, ())
     if node.over_workers:
@@ -144,8 +146,8 @@ def _chart(
 
 def _point(label: str, share: Interval, stage: FeedStage, at: float | None = None) -> ChartPoint:
     low, high = share.low * 100, (share.high or 0.0) * 100
-    told = f"{text.utilization(share)}, {stage.value} binds"
-    return ChartPoint(label, low, high, high, at, TONES[stage], told)
+    title = f"{text.utilization(share)}, {stage.value} binds"
+    return ChartPoint(label, low, high, high, at, TONES[stage], title)
 
 
 def _marks(node: NodeAnswer) -> Iterator[tuple[float, str]]:
@@ -160,21 +162,28 @@ def _marks(node: NodeAnswer) -> Iterator[tuple[float, str]]:
 
 def _bars(node: NodeAnswer) -> Iterator[TableBlock]:
     """Utilization over batch size, and over workers, in characters that any terminal has."""
-    yield _barred(
+    yield _bar_table(
         "utilization by batch size: # at least, + at most",
-        [(f"{each.batch}", each.utilization, each.binds.value) for each in node.batches],
+        [
+            (f"{outcome.batch}", outcome.utilization, outcome.binds.value)
+            for outcome in node.batches
+        ],
     )
     if node.over_workers:
-        yield _barred(
+        yield _bar_table(
             f"utilization by workers for each GPU, at batch {node.at}",
             [
-                (f"{one.workers}", one.utilization, one.binds.value + _now(node, one.workers))
-                for one in _few(node)
+                (
+                    f"{point.workers}",
+                    point.utilization,
+                    point.binds.value + _now_mark(node, point.workers),
+                )
+                for point in _some_points(node)
             ],
         )
 
 
-def _barred(title: str, rows: Sequence[tuple[str, Interval, str]]) -> TableBlock:
+def _bar_table(title: str, rows: Sequence[tuple[str, Interval, str]]) -> TableBlock:
     return TableBlock(
         title=title,
         media=Medium.TERMINAL,
@@ -195,13 +204,13 @@ def _bar(share: Interval) -> str:
     return f"|{'#' * low}{'+' * (high - low)}{'.' * (BAR - high)}|"
 
 
-def _few(node: NodeAnswer) -> list[WorkerPoint]:
-    """Some of the points: where something changes, and others between them."""
-    told = {node.workers, node.workers_crossover.at if node.workers_crossover else None}
+def _some_points(node: NodeAnswer) -> list[WorkerPoint]:
+    """At most about MOST_BARS points, with those where something changes."""
+    marked = {node.workers, node.workers_crossover.at if node.workers_crossover else None}
     step = -(-len(node.over_workers) // MOST_BARS)
     places = enumerate(node.over_workers)
-    return [each for place, each in places if place % step == 0 or each.workers in told]
+    return [point for index, point in places if index % step == 0 or point.workers in marked]
 
 
-def _now(node: NodeAnswer, workers: int) -> str:
+def _now_mark(node: NodeAnswer, workers: int) -> str:
     return ", now" if workers == node.workers else ""

@@ -30,45 +30,45 @@ def subtitle(answer: FeedAnswer, node: NodeAnswer) -> str:
 
 def _job(workload: Workload, node: NodeAnswer) -> Iterator[str]:
     model = plain(node.node.gpu_model) if node.node and node.node.gpu_model else ""
-    there = node.node.gpus if node.node else None
-    if there is not None and there < node.gpus:
-        has = f"{there} × {model}" if model else there
+    listed_gpus = node.node.gpus if node.node else None
+    if listed_gpus is not None and listed_gpus < node.gpus:
+        has = f"{listed_gpus} × {model}" if model else listed_gpus
         yield f"{count(node.gpus, 'GPU')} of the job, of which the node has {has}"
     else:
         yield f"{node.gpus} × {model}" if model else count(node.gpus, "GPU")
     if workload.transform_on == "gpu":
         yield "preprocessing on the GPU"
     elif node.workers:
-        each = " for each" if node.gpus > 1 else ""
-        yield f"{count(node.workers, 'worker')}{each}"
+        per_gpu = " for each" if node.gpus > 1 else ""
+        yield f"{count(node.workers, 'worker')}{per_gpu}"
     if workload.sample_b:
         yield f"{written(workload.sample_b, 'B')} samples"
 
 
-def cells(found: BatchOutcome) -> tuple[str, ...]:
+def cells(outcome: BatchOutcome) -> tuple[str, ...]:
     """A row under HEADS."""
-    demand = UNKNOWN if found.demand_b_s is None else f"{found.demand_b_s / 1e9:.3f}"
+    demand = UNKNOWN if outcome.demand_b_s is None else f"{outcome.demand_b_s / 1e9:.3f}"
     return (
-        f"{found.batch}",
-        f"{found.step_s * 1e3:.2f}",
-        milliseconds(found.transform_s),
-        milliseconds(found.storage_s),
-        milliseconds(found.link_s),
-        utilization(found.utilization),
-        slowdown(found.slowdown),
+        f"{outcome.batch}",
+        f"{outcome.step_s * 1e3:.2f}",
+        milliseconds(outcome.transform_s),
+        milliseconds(outcome.storage_s),
+        milliseconds(outcome.link_s),
+        utilization(outcome.utilization),
+        slowdown(outcome.slowdown),
         demand,
-        binds(found),
+        binds(outcome),
     )
 
 
 def milliseconds(time: Interval) -> str:
-    return _said(time, lambda seconds: f"{seconds * 1e3:.2f}")
+    return _interval_text(time, lambda seconds: f"{seconds * 1e3:.2f}")
 
 
 def slowdown(factor: Interval) -> str:
     if factor.low <= 1 and factor.high is None:
         return UNKNOWN
-    return _said(factor, lambda times: f"{times:.2f}") + "×"
+    return _interval_text(factor, lambda times: f"{times:.2f}") + "×"
 
 
 def utilization(share: Interval) -> str:
@@ -79,7 +79,7 @@ def utilization(share: Interval) -> str:
     return f"≤ {high} %" if (share.high or 0) < 1 else UNKNOWN
 
 
-def _said(value: Interval, text: Callable[[float], str]) -> str:
+def _interval_text(value: Interval, text: Callable[[float], str]) -> str:
     if value.high is None:
         return f"≥ {text(value.low)}" if value.low > 0 else UNKNOWN
     low, high = text(value.low), text(value.high)
@@ -88,61 +88,62 @@ def _said(value: Interval, text: Callable[[float], str]) -> str:
     return f"{low}–{high}" if value.low > 0 else f"≤ {high}"
 
 
-def binds(found: BatchOutcome) -> str:
-    """The slowest stage; of one that is not known, that it may be that."""
-    others = [stage.value for stage in found.may_bind if stage is not found.binds]
-    return " or ".join([found.binds.value, *others])
+def binds(outcome: BatchOutcome) -> str:
+    """The stage that binds, and the stages that may bind because their time is not known."""
+    others = [stage.value for stage in outcome.may_bind if stage is not outcome.binds]
+    return " or ".join([outcome.binds.value, *others])
 
 
 def facts(answer: FeedAnswer, node: NodeAnswer) -> Iterator[tuple[str, str]]:
-    """What else there is to say, each with its label."""
-    certain = all(each.certain for each in node.batches)
-    yield "binding", crossing(node) if certain else f"as far as is known, {crossing(node)}"
+    """More facts, each with its label."""
+    certain = all(item.certain for item in node.batches)
+    yield (
+        "binding",
+        crossing_text(node) if certain else f"as far as is known, {crossing_text(node)}",
+    )
     chosen = node.chosen
     if answer.workload.transform_on == "cpu":
         yield f"workers at batch {node.at}", "; ".join(_workers(node, chosen))
     yield f"demand at batch {node.at}", "; ".join(_demand(answer.workload, node, chosen))
-    for each in node.unknown:
-        yield f"{each.stage.value} not known", plain(each.why)
-    yield from _unread(answer.workload, node)
+    for item in node.unknown:
+        yield f"{item.stage.value} not known", plain(item.why)
+    yield from _unread_facts(answer.workload, node)
 
 
-def _unread(workload: Workload, node: NodeAnswer) -> Iterator[tuple[str, str]]:
-    """What else of the node is not known and would have been told."""
+def _unread_facts(workload: Workload, node: NodeAnswer) -> Iterator[tuple[str, str]]:
+    """What is not known of the node but matters."""
     missing = node.node.unknown if node.node else {}
-    there = node.node.gpus if node.node else None
-    if there is not None and there < node.gpus:
-        yield "GPUs", f"the job has {node.gpus} on a node, and this one lists {there}"
+    listed_gpus = node.node.gpus if node.node else None
+    if listed_gpus is not None and listed_gpus < node.gpus:
+        yield "GPUs", f"the job has {node.gpus} on a node, and this one lists {listed_gpus}"
     if "gpus" in missing and workload.gpus is None:
         yield "GPUs not known", plain(missing["gpus"])
     elif "near_cores" in missing and workload.transform_on == "cpu" and "gpus" not in missing:
         yield "near cores not known", plain(missing["near_cores"])
 
 
-def crossing(node: NodeAnswer) -> str:
+def crossing_text(node: NodeAnswer) -> str:
     """`the accelerator up to batch 22, the transform from 23`"""
     if not node.crossovers:
-        stages = [each.binds for each in node.batches]
+        stages = [crossover.binds for crossover in node.batches]
         return f"{stages[0].words} at every batch size"
-    first, *rest = node.crossovers
+    first, *others = node.crossovers
     about = "about " if first.about else ""
-    told = [f"{first.before.words} up to batch {about}{first.at - 1}"]
-    told += [_from(each, following) for each, following in _pairs([first, *rest])]
-    return ", ".join(told)
+    parts = [f"{first.before.words} up to batch {about}{first.at - 1}"]
+    following = [*others, None]
+    parts += map(_range_text, node.crossovers, following)
+    return ", ".join(parts)
 
 
-def _pairs(found: list[Crossover]) -> Iterator[tuple[Crossover, Crossover | None]]:
-    yield from zip(found, [*found[1:], None], strict=True)
-
-
-def _from(each: Crossover, following: Crossover | None) -> str:
-    about = "about " if each.about else ""
+def _range_text(crossover: Crossover, following: Crossover | None) -> str:
+    about = "about " if crossover.about else ""
     until = f" to {following.at - 1}" if following else ""
-    return f"{each.after.words} from {about}{each.at}{until}"
+    return f"{crossover.after.words} from {about}{crossover.at}{until}"
 
 
 def _workers(node: NodeAnswer, chosen: BatchOutcome) -> Iterator[str]:
-    """Needed against there: of one GPU, of all, and the cores for them."""
+    """The workers that are needed and configured, for one GPU and for all, and the cores for
+    them."""
     needed = chosen.workers_needed
     if needed is None:
         yield "how many are needed is not known"
@@ -166,9 +167,9 @@ def _demand(workload: Workload, node: NodeAnswer, chosen: BatchOutcome) -> Itera
     if chosen.demand_b_s is None:
         yield "not known: sample_size is not given"
         return
-    one = chosen.demand_b_s
-    total = f", {written(one * node.gpus, 'B/s')} for all {node.gpus}" if node.gpus > 1 else ""
-    yield f"{written(one, 'B/s')} for each GPU at full speed{total}"
+    per_gpu = chosen.demand_b_s
+    total = f", {written(per_gpu * node.gpus, 'B/s')} for all {node.gpus}" if node.gpus > 1 else ""
+    yield f"{written(per_gpu, 'B/s')} for each GPU at full speed{total}"
     storage = rate(workload.storage_read)
     if workload.cached:
         yield f"{workload.cached * 100:g} % of it from the page cache"
@@ -199,20 +200,20 @@ def rate(value: Interval) -> str:
 
 def changes(node: NodeAnswer) -> Iterator[tuple[str, ...]]:
     """Rows under CHANGE_HEADS."""
-    for each in node.changes:
-        note = f" ({plain(each.note)})" if each.note else ""
-        bound = "" if each.certain else "≤ "
+    for change in node.changes:
+        note = f" ({plain(change.note)})" if change.note else ""
+        bound = "" if change.certain else "≤ "
         yield (
-            f"{plain(each.text)}{note}",
-            f"{bound}+{each.gain * 100:,.0f} %"
-            if each.gain < 10
-            else f"{bound}{each.gain + 1:,.1f}×",
-            utilization(each.utilization),
-            each.binds.value,
+            f"{plain(change.text)}{note}",
+            f"{bound}+{change.gain * 100:,.0f} %"
+            if change.gain < 10
+            else f"{bound}{change.gain + 1:,.1f}×",
+            utilization(change.utilization),
+            change.binds.value,
         )
 
 
-def nothing_to_change(node: NodeAnswer) -> str:
+def no_change_text(node: NodeAnswer) -> str:
     """Why there are no changes."""
     chosen = node.chosen
     if chosen.binds is FeedStage.ACCELERATOR:
@@ -222,7 +223,7 @@ def nothing_to_change(node: NodeAnswer) -> str:
     return "no single change gains anything: several stages are equally slow"
 
 
-def bounded(node: NodeAnswer) -> bool:
-    """Whether something in the tables is a bound."""
-    certain = [*(each.certain for each in node.batches), *(each.certain for each in node.changes)]
+def has_bounds(node: NodeAnswer) -> bool:
+    """Whether the tables have a value that is a bound."""
+    certain = [*(item.certain for item in node.batches), *(item.certain for item in node.changes)]
     return not all(certain)

@@ -1,4 +1,4 @@
-"""Feed: a workload held against nodes, or against nothing but itself; and a loader measured."""
+"""Answer whether nodes can feed a workload, and measure a data loader."""
 
 import os
 import shlex
@@ -11,7 +11,7 @@ from nodevet.base.errors import UserError
 from nodevet.checking.feeding.workload import Workload
 from nodevet.evidence.loader import LoaderRun, LoaderRuns
 from nodevet.feed.answer import FeedAnswer, answer
-from nodevet.feed.measured import MeasuredLoader, block, measured_loader
+from nodevet.feed.measured import MeasuredLoader, measured_loader
 from nodevet.fleet import Options
 from nodevet.model import Host
 from nodevet.vet.use import nodes
@@ -23,12 +23,14 @@ NO_NODES = Nodes(evidence={}, lost={})
 def check_batch(workload: Workload, batch: int | None) -> None:
     """Raises UserError for a batch that the file does not have."""
     if batch is not None and batch not in workload.batches:
-        there = ", ".join(map(str, workload.batches))
-        raise UserError(f"--batch {batch} is not among the batch sizes of the file: {there}")
+        sizes = ", ".join(map(str, workload.batches))
+        raise UserError(f"--batch {batch} is not among the batch sizes of the file: {sizes}")
 
 
-def fed(workload: Workload, nodes: Nodes = NO_NODES, batch: int | None = None) -> FeedAnswer:
-    """The answer. `batch`: the one that changes are sought for; the largest if none is named."""
+def answer_on_nodes(
+    workload: Workload, nodes: Nodes = NO_NODES, batch: int | None = None
+) -> FeedAnswer:
+    """The answer for these nodes. `batch`: the batch to find changes for; None: the largest."""
     return answer(workload, nodes.evidence, nodes.lost, batch)
 
 
@@ -46,39 +48,39 @@ def measure(
     user: str,
     workers: int | None,
 ) -> MeasuredLoader:
-    """Run a data loader on one host for a while: what it did, and what a workload takes of that.
+    """Run a data loader on one host for some seconds, and return its counts and measured values.
 
-    The command is the user's own, as it stands on the command line. Raises UserError if it could
-    not be run or failed.
+    `words`: the user's own command, from the command line. Raises UserError if it could not be run
+    or failed.
     """
     if len(hosts) != 1:
         raise UserError(f"a loader is measured on one host, and {len(hosts)} are named")
     if len(words) > MOST_WORDS or any(len(word) > LONGEST_WORD for word in words):
         raise UserError(f"a command has at most {MOST_WORDS} words of {LONGEST_WORD} characters")
     (host,) = hosts
-    here = host.local
+    is_local = host.local
     question = {
         "name": shlex.join(words)[:LONGEST_WORD],
         "words": list(words),
-        "folder": str(Path.cwd()) if here else "",
-        "path": os.environ.get("PATH", "") if here else "",
+        "folder": str(Path.cwd()) if is_local else "",
+        "path": os.environ.get("PATH", "") if is_local else "",
         "seconds": seconds,
         "user": user,
     }
     deadline = seconds * 1.5 + AROUND
-    asked = replace(
+    loader_options = replace(
         options, asks={"loader": (question,)}, deadline=deadline * 1.5, probe_deadline=deadline
     )
-    found = nodes.visited(hosts, asked, lambda: None)
-    if host.name in found.lost:
-        raise UserError(f"{host.name}: {found.lost[host.name]}")
+    visited = nodes.visited(hosts, loader_options, lambda: None)
+    if host.name in visited.lost:
+        raise UserError(f"{host.name}: {visited.lost[host.name]}")
     when = datetime.now(timezone.utc).isoformat(timespec="seconds")
-    return measured_loader(_run_of(host.name, found), host.name, when, workers)
+    return measured_loader(_run_of(host.name, visited), host.name, when, workers)
 
 
-def _run_of(host: str, found: Nodes) -> LoaderRun:
-    """How the loader ran. Raises UserError if it did not, or ended with an error."""
-    section = found.evidence[host][LoaderRuns]
+def _run_of(host: str, visited: Nodes) -> LoaderRun:
+    """The run of the loader. Raises UserError if it did not run, or ended with an error."""
+    section = visited.evidence[host][LoaderRuns]
     if section.data is None or not section.data.runs:
         why = section.why or "the answer has no run"
         raise UserError(f"{host}: the loader could not be run: {why}")
@@ -86,12 +88,9 @@ def _run_of(host: str, found: Nodes) -> LoaderRun:
     if run.cpu_s is None:
         raise UserError(f"{host}: the loader could not be run: {run.why('cpu_s')}")
     if run.exit:
-        said = f": {run.complaint.strip()}" if run.complaint else ""
+        complaint = f": {run.complaint.strip()}" if run.complaint else ""
         hint = "; --user names another one" if run.user == "nobody" else ""
-        raise UserError(f"{host}: the loader ended with {run.exit}, run as {run.user}{hint}{said}")
+        raise UserError(
+            f"{host}: the loader ended with {run.exit}, run as {run.user}{hint}{complaint}"
+        )
     return run
-
-
-def as_block(found: MeasuredLoader) -> str:
-    """What was measured, as a workload file has it."""
-    return block(found)

@@ -1,4 +1,4 @@
-"""A workload file: read, and everything that is wrong with it, each with the line it stands in."""
+"""Read a workload file, and report all its problems with their lines."""
 
 from pathlib import Path
 
@@ -11,7 +11,7 @@ from nodevet.document.typed import typed_or_problems
 
 
 class WorkloadError(Exception):
-    """A file that cannot be used; the message is everything that is wrong with it."""
+    """A file with problems; the message lists all of them."""
 
     def __init__(self, problems: tuple[Problem, ...]) -> None:
         self.problems = problems
@@ -27,7 +27,7 @@ def read_workload(path: Path) -> Workload:
 
 
 def opened(path: Path) -> tuple[WorkloadFile | None, tuple[Problem, ...]]:
-    """The fields of the file, or None, and all that is wrong with it."""
+    """The fields of the file (None if it cannot be read), and all its problems."""
     if wrong := wrong_kind_text(path, DocumentKind.WORKLOAD):
         return None, (Problem(str(path), "", wrong),)
     try:

@@ -1,1 +1,1 @@
-"""What good nodes say of how such a node should be: captured as a baseline, or compared."""
+"""Learn from good nodes: capture them as a baseline, or compare them."""

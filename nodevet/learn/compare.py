@@ -1,40 +1,40 @@
-"""Nodes of like hardware held against one another: what most of them are, and who is not."""
+"""Compare nodes of like hardware: the majority's values, and the outliers."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
 from nodevet.checking.catalog import Catalog
 from nodevet.checking.changes import Marks
 from nodevet.evidence.document import Evidence
-from nodevet.learn.agree import Agreement, Difference, majority
-from nodevet.learn.alike import Alike, alike
+from nodevet.learn.agree import Agreement, Difference, HardwareGroup, group_by_hardware, majority
 from nodevet.learn.learn import learn
 from nodevet.model import Finding, HostReport, Severity, Status, Value, Verdict
+from nodevet.sheet.text import nodeset
 from nodevet.vet.findings.causes import causes_of
 
 
 class Odd(msgspec.Struct, frozen=True, kw_only=True):
     """Something that hosts of a group do not have in common.
 
-    `values`: who says what, the most frequent first; None: it says nothing. `expected` is what
-    most say, None if there is no majority. Of a part of a node (`subject`), or of what is not a
-    value (`why`), the hosts stand under what was found.
+    `values`: each value with its hosts, the most frequent first; None: not known. `expected`: the
+    value of the majority, None if there is no majority. For a part of a node (`subject`), or for a
+    reason instead of a value, the hosts are listed by what was read.
     """
 
     check: str
     field: str = ""  # of the check's params; empty: the only one
     expected: Value = None
-    agreeing: int = 0  # hosts that are as expected
+    agreeing: int = 0  # hosts with the expected value
     values: tuple[tuple[Value, tuple[str, ...]], ...] = ()
     subject: str = ""
     effects: int = 0  # findings that follow from this one
 
     @property
     def outliers(self) -> tuple[str, ...]:
-        """The hosts that are not as most are; none without a majority."""
+        """The hosts that differ from the majority; none without a majority."""
         if self.agreeing == 0:
             return ()
         others = self.values if self.subject else self.values[1:]
@@ -47,22 +47,22 @@ class ComparedGroup(msgspec.Struct, frozen=True, kw_only=True):
     what: str
     hosts: tuple[str, ...]
     odd: tuple[Odd, ...]
-    alike: tuple[str, ...]  # the checks by which all of them are the same
+    alike: tuple[str, ...]  # the checks whose values all of them share
 
     @property
     def outliers(self) -> tuple[str, ...]:
-        """In the order of the hosts."""
-        found = {host for odd in self.odd for host in odd.outliers}
-        return tuple(host for host in self.hosts if host in found)
+        """The outliers, in the order of the hosts."""
+        outliers = {host for odd in self.odd for host in odd.outliers}
+        return tuple(host for host in self.hosts if host in outliers)
 
     @property
     def split(self) -> bool:
-        """Whether something is told of which there is no majority."""
+        """Whether a value differs without a majority."""
         return any(odd.agreeing == 0 for odd in self.odd)
 
 
 class Comparison(msgspec.Struct, frozen=True, kw_only=True):
-    """All groups, the largest first, and the hosts that could not be read, with why."""
+    """All groups, the largest first, and the hosts that could not be read, with reasons."""
 
     groups: tuple[ComparedGroup, ...]
     lost: Mapping[str, str] = {}
@@ -73,7 +73,7 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def exit_code(self) -> int:
-        """0: all alike; 1: some host is not; 3: something could not be compared. 1 wins."""
+        """0: all hosts are alike; 1: some differ; 3: a host could not be compared. 1 wins."""
         if any(group.odd for group in self.groups):
             return 1
         comparable = any(len(group.hosts) > 1 for group in self.groups)
@@ -83,25 +83,29 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
 def compare(
     nodes: Mapping[str, Evidence], catalog: Catalog, lost: Mapping[str, str] | None = None
 ) -> Comparison:
-    """Each group of like hosts. Raises CatalogError for a check that is broken."""
-    groups = tuple(_compared(group, nodes, catalog) for group in alike(nodes))
+    """Compare the hosts of each group. Raises CatalogError for a broken check."""
+    groups = tuple(_compare_group(group, nodes, catalog) for group in group_by_hardware(nodes))
     return Comparison(groups=groups, lost=lost or {})
 
 
-def _compared(group: Alike, nodes: Mapping[str, Evidence], catalog: Catalog) -> ComparedGroup:
+def _compare_group(
+    group: HardwareGroup, nodes: Mapping[str, Evidence], catalog: Catalog
+) -> ComparedGroup:
     if len(group.hosts) == 1:
         return ComparedGroup(what=group.what, hosts=group.hosts, odd=(), alike=())
     members = {host: nodes[host] for host in group.hosts}
     lessons = {host: learn(evidence, catalog, catalog.ids) for host, evidence in members.items()}
     agreement = majority(members, lessons, catalog)
     odd = (*_values(agreement, catalog), *_parts(agreement))
-    told = {one.check for one in odd}
-    same = tuple(each.check for each in agreement.expected if each.check not in told)
+    odd_checks = {item.check for item in odd}
+    same = tuple(
+        expected.check for expected in agreement.expected if expected.check not in odd_checks
+    )
     return ComparedGroup(what=group.what, hosts=group.hosts, odd=odd, alike=same)
 
 
 def _values(agreement: Agreement, catalog: Catalog) -> Iterator[Odd]:
-    """What hosts as a whole say differently."""
+    """The values of whole hosts that differ."""
     for difference in agreement.differences:
         (value, hosts), *_ = difference.values
         most = 2 * len(hosts) > len(agreement.hosts)
@@ -116,34 +120,38 @@ def _values(agreement: Agreement, catalog: Catalog) -> Iterator[Odd]:
 
 
 def _parts(agreement: Agreement) -> Iterator[Odd]:
-    """What fails, or is unknown, on some hosts by what most of them are: what they as a whole say
-    differently is told already, and what follows from a fault is counted with it."""
-    told = {(each.check, host) for each in agreement.differences for host in _minority(each)}
+    """The findings that fail or are unknown on some hosts with the majority's values, without those
+    that `_values` reports already. Effects of a fault are counted with it."""
+    reported = {
+        (difference.check, host)
+        for difference in agreement.differences
+        for host in _minority(difference)
+    }
     kinds: dict[tuple[str, Verdict], dict[_OddPart, list[str]]] = {}
     for host in agreement.hosts:
         for finding, effects in _roots(agreement, host):
-            if (finding.check, host) not in told:
-                seen = _seen(finding, effects)
+            if (finding.check, host) not in reported:
+                part = _odd_part(finding, effects)
                 of_kind = kinds.setdefault((finding.check, finding.verdict), {})
-                of_kind.setdefault(seen, []).append(host)
-    for (check, _), wrong in sorted(kinds.items(), key=lambda kind: kind[0][0]):
-        if all(len(hosts) == len(agreement.hosts) for hosts in wrong.values()):
+                of_kind.setdefault(part, []).append(host)
+    for (check, _), hosts_of in sorted(kinds.items(), key=lambda kind: kind[0][0]):
+        if all(len(hosts) == len(agreement.hosts) for hosts in hosts_of.values()):
             continue
-        bad = {host for hosts in wrong.values() for host in hosts}
-        good = len(agreement.hosts) - len(bad)
-        for seen, hosts in wrong.items():
+        failing = {host for hosts in hosts_of.values() for host in hosts}
+        passing = len(agreement.hosts) - len(failing)
+        for part, hosts in hosts_of.items():
             yield Odd(
                 check=check,
-                subject=seen.subject,
-                expected=seen.expected,
-                agreeing=good if good > len(bad) else 0,
-                values=((seen.found, tuple(dict.fromkeys(hosts))),),
-                effects=seen.effects,
+                subject=part.subject,
+                expected=part.expected,
+                agreeing=passing if passing > len(failing) else 0,
+                values=((part.found, tuple(dict.fromkeys(hosts))),),
+                effects=part.effects,
             )
 
 
 class _OddPart(NamedTuple):
-    """What was found of a part of a node, as text."""
+    """What was read of a part of a node, as text."""
 
     subject: str
     found: str
@@ -151,13 +159,13 @@ class _OddPart(NamedTuple):
     effects: int
 
 
-def _seen(finding: Finding, effects: int) -> _OddPart:
+def _odd_part(finding: Finding, effects: int) -> _OddPart:
     expected = None if finding.expected is None else finding.text(finding.expected)
-    return _OddPart(finding.subject.label or "node", _found(finding), expected, effects)
+    return _OddPart(finding.subject.label or "node", _actual_text(finding), expected, effects)
 
 
 def _roots(agreement: Agreement, host: str) -> list[tuple[Finding, int]]:
-    """What is wrong on a host, each with how many others follow from it."""
+    """The findings of a host that are no effects, each with the number of its effects."""
     findings = tuple(
         finding
         for expected in agreement.expected
@@ -177,7 +185,17 @@ def _minority(difference: Difference) -> Iterator[str]:
         yield from hosts
 
 
-def _found(finding: Finding) -> str:
+def _actual_text(finding: Finding) -> str:
     if finding.verdict is Verdict.UNKNOWN:
         return f"unknown: {finding.why}"
     return finding.why if finding.actual is None else finding.text(finding.actual)
+
+
+def as_document(comparison: Comparison) -> dict[str, Any]:
+    """The JSON form, with the names of the outliers."""
+    return {**msgspec.to_builtins(comparison), "outliers": list(comparison.outliers)}
+
+
+def as_nodeset(comparison: Comparison) -> str:
+    """The outliers for `srun --exclude`; an empty line if there are none."""
+    return nodeset(comparison.outliers)

@@ -1,4 +1,4 @@
-"""What every check would want of a node that is as good as this one."""
+"""Learn from one node what each check should expect of such nodes."""
 
 from collections.abc import Iterable, Mapping
 from datetime import date
@@ -13,13 +13,13 @@ from nodevet.checking.judge import judge
 from nodevet.evidence.document import Evidence
 from nodevet.model import Baseline, Check, Expectation, Finding, Severity, Value
 
-SAYS_NOTHING = "what was read does not say"
-NONSENSE = "what was read is nothing that a node can be"
-NEEDS_A_NAME = "it is for you to say what is wanted"
+SAYS_NOTHING = "the evidence has no value for it"
+NONSENSE = "the evidence has an impossible value for it"
+NEEDS_A_NAME = "only you can say what to expect"
 
 
 class Lesson(msgspec.Struct, frozen=True, kw_only=True):
-    """What one check learnt: the fields of its params as plain data, or why there is nothing."""
+    """What one check learned: the fields of its params as plain data, or why there are none."""
 
     check: str
     fields: Mapping[str, Value] | None = None
@@ -31,7 +31,7 @@ Lessons = Mapping[str, Lesson]
 
 
 def learn(evidence: Evidence, catalog: Catalog, checks: Iterable[str]) -> Lessons:
-    """What these checks learn from one node. Raises CatalogError for a check that is broken."""
+    """What these checks learn from one node. Raises CatalogError for a broken check."""
     return {name: _lesson(name, catalog.check(name), evidence) for name in checks}
 
 
@@ -42,7 +42,7 @@ def _lesson(name: str, check: Check, evidence: Evidence) -> Lesson:
         return Lesson(check=name, fields={})
     try:
         want = check.learn(evidence)
-    except Exception as error:  # a fault in a user's own check
+    except Exception as error:  # an error in a user's own check
         return Lesson(
             check=name, why=sentence(f"its learn failed: {type(error).__name__}: {error}")
         )
@@ -58,7 +58,7 @@ def _lesson(name: str, check: Check, evidence: Evidence) -> Lesson:
 def findings_by(
     name: str, params: Any, evidence: Evidence, catalog: Catalog, *, host: str
 ) -> tuple[Finding, ...]:
-    """What a check with these params says of a node."""
+    """The findings of a check with these params on a node."""
     wish = Expectation(check=name, params=params, severity=Severity.CRITICAL, origin="")
     baseline = Baseline(name="", path="", expectations=(wish,))
     return judge(evidence, baseline, catalog, host=host, today=date.min)

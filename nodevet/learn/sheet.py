@@ -34,26 +34,28 @@ def _group(group: ComparedGroup) -> GroupBlock:
         title=hosts,
         note=f"{count(len(group.hosts), 'host')} of like hardware: {what}",
         blocks=(
-            FactBlock(rows=tuple((one.check, _told(one, len(group.hosts))) for one in group.odd)),
+            FactBlock(
+                rows=tuple((odd.check, _odd_text(odd, len(group.hosts))) for odd in group.odd)
+            ),
             TextBlock(text=f"the same on all: {count(len(group.alike), 'check')}"),
         ),
     )
 
 
-def _told(odd: Odd, hosts: int) -> str:
+def _odd_text(odd: Odd, hosts: int) -> str:
     """`performance on 6 of 8; powersave on gpu[003,007]`."""
     field = f"{odd.field}: " if odd.field else ""
     if odd.subject:
-        ((found, where),) = odd.values
+        ((actual, hosts_with),) = odd.values
         expected = f", expected {plain(str(odd.expected))}" if odd.expected is not None else ""
         label = "" if odd.subject == "node" else f" {odd.subject}"
         effects = f", with {count(odd.effects, 'finding')} more" if odd.effects else ""
-        return f"{nodeset(where)}{label}: {plain(str(found))}{expected}{effects}"
+        return f"{nodeset(hosts_with)}{label}: {plain(str(actual))}{expected}{effects}"
     others = odd.values[1:] if odd.agreeing else odd.values
-    told = [f"{_value(value)} on {nodeset(where)}" for value, where in others]
+    parts = [f"{_value(value)} on {nodeset(hosts_with)}" for value, hosts_with in others]
     if odd.agreeing:
-        told.insert(0, f"{_value(odd.expected)} on {odd.agreeing} of {hosts}")
-    return field + ("" if odd.agreeing else "no majority: ") + "; ".join(told)
+        parts.insert(0, f"{_value(odd.expected)} on {odd.agreeing} of {hosts}")
+    return field + ("" if odd.agreeing else "no majority: ") + "; ".join(parts)
 
 
 def _value(value: Value) -> str:

@@ -1,4 +1,4 @@
-"""Reading hosts for what is learnt from them, with a bar on the terminal."""
+"""Read the hosts to learn from, with a progress bar on the terminal."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -22,9 +22,9 @@ def read_nodes(
     reach: Mapping[str, Any],
     display: Display,
 ) -> "tuple[Catalog, Nodes]":
-    """The project's catalog and the nodes; what baselines ask for by name is read too: those that
-    are named, else all that there are. None of their commands is run: nothing is learnt from
-    one. Raises what reading hosts and baselines raises."""
+    """The catalog of the project, and the nodes with all evidence that the named baselines ask for
+    (none named: all baselines). Commands of baselines are not run, since nothing is learned from
+    them. Raises the errors of reading hosts and baselines."""
     from nodevet.baseline import available
     from nodevet.vet.use import nodes
     from nodevet.vet.use.context import open_context, open_project
@@ -35,8 +35,8 @@ def read_nodes(
         catalog, _ = open_project(project)
         return catalog, nodes.saved(evidence, targets)
     _, folders = open_project(project)
-    every = [name for name, _ in available(folders)]
-    context = open_context(project, list(names) or every)
+    all_names = [name for name, _ in available(folders)]
+    context = open_context(project, list(names) or all_names)
     hosts = targets.hosts()
     options = fleet_options(context=context, commands=False, engine=engine_for(hosts), **reach)
     with Bar(len(hosts), display) as bar:

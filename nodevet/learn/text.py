@@ -1,4 +1,4 @@
-"""A baseline as the text of its file: one entry for each check, with what it means."""
+"""The text of a baseline file: one entry for each check, with its title as a comment."""
 
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -20,7 +20,7 @@ def baseline_text(
     applies: Applies | None,
     head: Sequence[str] = (),
 ) -> str:
-    """The whole file. `head`: comments at its top."""
+    """The text of the file. `head`: comments at its top."""
     return "\n".join(_lines(agreement, catalog, title, applies, head)) + "\n"
 
 
@@ -37,13 +37,15 @@ def _lines(
     for difference in agreement.differences:
         notes.setdefault(difference.check, []).append(difference)
     for area in Area:
-        of_area = [one for one in agreement.expected if catalog.check(one.check).area is area]
-        for expected in sorted(of_area, key=lambda one: one.check):
+        of_area = [entry for entry in agreement.expected if catalog.check(entry.check).area is area]
+        for expected in sorted(of_area, key=lambda entry: entry.check):
             yield from _comment([catalog.title(expected.check)], "  ")
             for note in notes.pop(expected.check, ()):
-                yield from _comment([f"left out, since it is not the same: {_differs(note)}"], "  ")
+                yield from _comment(
+                    [f"left out, since it is not the same: {_difference_text(note)}"], "  "
+                )
             yield from _entry(expected.check, expected.want)
-    yield from _silent(agreement, notes)
+    yield from _left_out(agreement, notes)
 
 
 def _applies(applies: Applies | None) -> Iterator[str]:
@@ -68,24 +70,24 @@ def _entry(name: str, want: Value) -> Iterator[str]:
         yield f"    {scalar(key)}: {flow(value)}"
 
 
-def _silent(agreement: Agreement, notes: Mapping[str, Sequence[Difference]]) -> Iterator[str]:
-    """What is not expected, and why."""
+def _left_out(agreement: Agreement, notes: Mapping[str, Sequence[Difference]]) -> Iterator[str]:
+    """The checks that are left out, with reasons."""
     if not agreement.left_out:
         return
     yield ""
     yield from _comment(["Not in it:"], "")
     for check, why in sorted(agreement.left_out.items()):
-        told = "; ".join(map(_differs, notes.get(check, ()))) or why
-        yield from _comment([f"{check}: {told}"], "", hanging=2)
+        reason = "; ".join(map(_difference_text, notes.get(check, ()))) or why
+        yield from _comment([f"{check}: {reason}"], "", hanging=2)
 
 
-def _differs(difference: Difference) -> str:
+def _difference_text(difference: Difference) -> str:
     """`governor: performance on gpu[001-006], powersave on gpu[007-008]`."""
-    said = ", ".join(
+    values = ", ".join(
         f"{'not said' if value is None else flow(value)} on {nodeset(hosts)}"
         for value, hosts in difference.values
     )
-    return f"{difference.field}: {said}"
+    return f"{difference.field}: {values}"
 
 
 def _comment(texts: Sequence[str], margin: str, hanging: int = 0) -> Iterator[str]:

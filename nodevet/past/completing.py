@@ -1,4 +1,4 @@
-"""What a shell completes of the store: it is opened when a shell asks, and never made."""
+"""Shell completion from the store, which is opened for reading and never created."""
 
 from collections.abc import Iterator
 
@@ -9,7 +9,7 @@ from nodevet.cli.completing import Items, offered
 
 
 def runs(ctx: click.Context, param: click.Parameter, incomplete: str) -> Items:
-    """The runs that the store holds, the newest first."""
+    """The runs of the store, the newest first."""
     return offered(_runs(ctx.params.get("store")), incomplete)
 
 
@@ -18,21 +18,21 @@ def hosts(ctx: click.Context, param: click.Parameter, incomplete: str) -> Items:
 
 
 def parts(ctx: click.Context, param: click.Parameter, incomplete: str) -> Items:
-    """Parts whose id begins so, once there are a few characters of it."""
+    """The parts whose id begins with the typed text; none for an empty text."""
     return offered(_parts(ctx.params.get("store"), incomplete), incomplete)
 
 
 def _runs(url: str | None) -> Iterator[words.Suggestion]:
-    """What names the runs of a store, the newest first."""
+    """The names of the runs, the newest first."""
     from nodevet.past.listing import refs
     from nodevet.vet.use.stores import open_history
 
     yield words.Suggestion("last", "the last run")
     with open_history(url) as store:
-        found = store.runs(limit=200)
-        named = refs([run.id for run in found])
-        for run in found:
-            yield words.Suggestion(named[run.id], f"{run.series or 'by hand'}, {run.hosts} hosts")
+        recorded = store.runs(limit=200)
+        names = refs([run.id for run in recorded])
+        for run in recorded:
+            yield words.Suggestion(names[run.id], f"{run.series or 'by hand'}, {run.hosts} hosts")
 
 
 def _hosts(url: str | None) -> Iterator[words.Suggestion]:

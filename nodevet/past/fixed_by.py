@@ -1,4 +1,4 @@
-"""What fixed a finding: the last change of its own fix, if that is certain. Pure."""
+"""Which action fixed a finding: the last change of its own fix, if that is certain. Pure."""
 
 from collections.abc import Iterable
 from math import inf
@@ -12,41 +12,41 @@ UNSURE = (Outcome.UNKNOWN.value, Outcome.ROLLBACK_FAILED.value, Outcome.PENDING.
 
 
 def fixed_by(span: FindingSpan, actions: Iterable[RecordedAction]) -> RecordedAction | None:
-    """The change after which the check said ok: of the fix of this check, for this subject, on this
-    host, after the finding was last seen and before it was seen to be over, and not rolled back or
-    left in doubt since. None if there is no such change."""
+    """The change after which the check said ok; None if there is none. It is of the fix of this
+    check, for this subject, on this host, between the last visit with the finding and the first
+    without it, and was not rolled back or left in doubt since."""
     if span.end is not SpanEnd.OK or span.ended is None or span.finding is None:
         return None
     label = span.finding.subject.label
-    last, until = _seconds(span.last.at), _seconds(span.ended.at)
+    last, until = unix_time(span.last.at), unix_time(span.ended.at)
     meanwhile = [
         action
         for action in actions
         if action.host == span.host
         and action.fix == span.check
         and label in action.subjects
-        and last < _seconds(action.at) < until
+        and last < unix_time(action.at) < until
         and (action.outcome in DONE + UNSURE or action.kind == "rollback")
     ]
-    newest = max(meanwhile, key=lambda action: _seconds(action.at), default=None)
+    newest = max(meanwhile, key=lambda action: unix_time(action.at), default=None)
     if newest is None or newest.kind != "apply" or newest.outcome not in DONE:
         return None
     return newest
 
 
 def proved(span: FindingSpan, proofs: Iterable[FixProof]) -> FixProof | None:
-    """What a run of fixes proved of a finding after it was last seen, and before the next visit
-    that judged it. None if the last run that was at its check proved nothing of it. After: by
-    the clock, and by the order in which both were recorded, for two clocks may differ.
+    """The proof that a run of fixes fixed a finding between the last visit with it and the next
+    visit that judged it. None if the last run of fixes for this check proved nothing about it.
+    The proof must be later by the clock and by the order of records, since two clocks may differ.
 
     `proofs`: the oldest first."""
-    last, until = _seconds(span.last.at), _seconds(span.ended.at) if span.ended else inf
+    last, until = unix_time(span.last.at), unix_time(span.ended.at) if span.ended else inf
     meanwhile = [
         proof
         for proof in proofs
         if (proof.host, proof.check) == (span.host, span.check)
-        and last < _seconds(proof.asked)
-        and _seconds(proof.at) <= until
+        and last < unix_time(proof.asked)
+        and unix_time(proof.at) <= until
     ]
     newest = meanwhile[-1] if meanwhile else None
     if newest is None or newest.baseline != span.baseline or span.last_visit > newest.visit:
@@ -55,9 +55,10 @@ def proved(span: FindingSpan, proofs: Iterable[FixProof]) -> FixProof | None:
 
 
 def fixed_since(span: FindingSpan, proofs: Iterable[FixProof]) -> FixProof | None:
-    """What a run of fixes proved of a finding that was there at the last visit. None: nothing."""
+    """The proof that a finding of the last visit is fixed since, or None."""
     return proved(span, proofs) if span.end is None else None
 
 
-def _seconds(at: str) -> float:
+def unix_time(at: str) -> float:
+    """Seconds since 1970 of an ISO 8601 text; 0 if it is not one."""
     return seconds_of(at) or 0.0

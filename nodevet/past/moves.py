@@ -1,7 +1,7 @@
-"""Parts that are not where they were: moved, new, gone. Pure.
+"""Parts that moved, came or went between two runs. Pure.
 
-A part is followed by its id. An id that several places have at once follows nothing. A part is gone
-only if its host was asked for all parts of its kind, and new only if its host was asked before.
+A part is followed by its id, unless several places have that id at once. A part is gone only if the
+later run read all parts of its kind on its host, and new only if the earlier run did.
 """
 
 from collections import Counter
@@ -17,7 +17,7 @@ Key = tuple[PartKind, str]
 
 
 class PartMove(msgspec.Struct, frozen=True, kw_only=True):
-    """A part that is not where it was. Without a host before it is new; without one after, gone."""
+    """A part that changed its place. Without a host before it is new; without one after, gone."""
 
     kind: PartKind
     id: str
@@ -35,15 +35,15 @@ class Places:
         self._times: Counter[Key] = Counter()
         self._told: dict[str, frozenset[PartKind]] = {}
 
-    def add(self, host: str, held: Collection[Held], told: frozenset[PartKind]) -> None:
-        """What one host holds; `told`: of which kinds that is all."""
-        self._told[host] = told
+    def add(self, host: str, held: Collection[Held], kinds: frozenset[PartKind]) -> None:
+        """Add the parts of one host. `kinds`: those of which all parts were read."""
+        self._told[host] = kinds
         for part, slot in held:
             self._at[part.kind, part.id] = host, slot
             self._times[part.kind, part.id] += 1
 
     def at(self, key: Key) -> Place | None:
-        """The one place of a part."""
+        """The place of a part."""
         return self._at.get(key)
 
     def knows(self, host: str, kind: PartKind) -> bool:
@@ -55,12 +55,12 @@ class Places:
         return self._at.keys()
 
     def is_followed(self, key: Key) -> bool:
-        """Whether a part was at one place at most."""
+        """Whether at most one place has this part."""
         return self._times[key] < 2
 
 
 def part_moves(before: Places, after: Places) -> tuple[PartMove, ...]:
-    """What moved first, then what is new, then what is gone; by host and slot."""
+    """First the parts that moved, then the new, then the gone; each by host and slot."""
     return tuple(sorted(_moves(before, after), key=_order))
 
 

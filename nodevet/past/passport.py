@@ -1,5 +1,5 @@
-"""What an RMA asks of a part: what it is, where it was, what it had, what was done, and what it
-counted before and after. Pure."""
+"""What an RMA form asks about a part: its identity, places, faults, repairs, and its counters
+before and after. Pure."""
 
 import re
 from collections import defaultdict
@@ -7,9 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
-from nodevet.base.age import seconds_of
 from nodevet.model import Finding, Subject, Verdict
-from nodevet.past.fixed_by import fixed_since
+from nodevet.past.fixed_by import fixed_since, unix_time
 from nodevet.store.records.model import (
     CounterPoint,
     FindingSpan,
@@ -23,12 +22,12 @@ Names = Mapping[tuple[str, str], frozenset[str]]
 
 
 class StayCounter(msgspec.Struct, frozen=True, kw_only=True):
-    """A counter over one stay of a part."""
+    """A counter at both ends of one stay of a part."""
 
     name: str  # section.field
     subject: str = ""
-    before: int  # when it came there
-    after: int  # when it was last read there
+    before: int  # when the part came there
+    after: int  # when the counter was last read there
 
 
 class Stay(msgspec.Struct, frozen=True, kw_only=True):
@@ -38,12 +37,12 @@ class Stay(msgspec.Struct, frozen=True, kw_only=True):
     slot: str
     first: str  # ISO 8601
     last: str
-    open: bool  # it is there
-    counters: tuple[StayCounter, ...] = ()  # those that are not zero
+    open: bool  # the part is still there
+    counters: tuple[StayCounter, ...] = ()  # without those that were 0 at both ends
 
 
 class PartFault(msgspec.Struct, frozen=True, kw_only=True):
-    """What a check said of the part, for as long as it stayed the same."""
+    """One finding about the part, over the time in which it did not change."""
 
     host: str
     check: str
@@ -53,34 +52,34 @@ class PartFault(msgspec.Struct, frozen=True, kw_only=True):
     first: str
     last: str
     open: bool
-    by: FixProof | None = None  # of an open one: what proved it fixed since
+    by: FixProof | None = None  # of an open fault: the proof that it is fixed since
 
 
 class Passport(msgspec.Struct, frozen=True, kw_only=True):
-    """All that is remembered of a part. The oldest is the first."""
+    """Everything that the store knows of a part, the oldest first."""
 
     part: Part
     stays: tuple[Stay, ...]
     faults: tuple[PartFault, ...] = ()
-    repairs: tuple[RecordedAction, ...] = ()  # what runs of fixes changed of it
-    around: tuple[RecordedAction, ...] = ()  # and of its host, while it was there
-    points: tuple[CounterPoint, ...] = ()  # every counter when it had moved
+    repairs: tuple[RecordedAction, ...] = ()  # changes that runs of fixes made to it
+    around: tuple[RecordedAction, ...] = ()  # other changes to its host while it was there
+    points: tuple[CounterPoint, ...] = ()  # each change of a counter
 
     @property
     def here(self) -> Stay | None:
-        """Where it is now."""
+        """The stay that lasts; None if the part is gone."""
         return next((stay for stay in reversed(self.stays) if stay.open), None)
 
     @property
     def at_once(self) -> tuple[Stay, ...]:
-        """Those of its stays that overlap: several parts have this id, or a place could not be
-        read when it had gone."""
+        """The stays that overlap: several parts have this id, or a place was not read after the
+        part had left it."""
         return tuple(
             stay
             for number, stay in enumerate(self.stays)
             if any(
-                _seconds(stay.first) <= _seconds(other.last)
-                and _seconds(other.first) <= _seconds(stay.last)
+                unix_time(stay.first) <= unix_time(other.last)
+                and unix_time(other.first) <= unix_time(stay.last)
                 for place, other in enumerate(self.stays)
                 if place != number
             )
@@ -96,15 +95,12 @@ def passport(
     names: Names | None = None,
     proofs: Sequence[FixProof] = (),
 ) -> Passport:
-    """`spans`, `actions` and `proofs` of the hosts where it was: those about it, or of that time,
-    are taken.
-
-    `names`: by host and slot, what it is called there.
-    """
-    called = names or {}
-    listed = sorted(places, key=lambda place: _seconds(place.first.at))
-    done = list(actions)
-    counted = sorted(points, key=lambda point: _seconds(point.moment.at))
+    """The passport of a part. `spans`, `actions` and `proofs` are those of its hosts; the ones
+    about the part, or of its time there, are used. `names`: its other names, by host and slot."""
+    part_names = names or {}
+    stays = sorted(places, key=lambda place: unix_time(place.first.at))
+    recorded_actions = list(actions)
+    counted = sorted(points, key=lambda point: unix_time(point.moment.at))
     faults = [
         PartFault(
             host=span.host,
@@ -118,64 +114,65 @@ def passport(
             by=fixed_since(span, proofs),
         )
         for span in spans
-        if span.finding is not None and any(is_about(span, place, called) for place in listed)
+        if span.finding is not None and any(_is_about(span, place, part_names) for place in stays)
     ]
     meanwhile = sorted(
-        (each for each in done if any(_was_there(each, place) for place in listed)),
-        key=lambda each: _seconds(each.at),
+        (
+            action
+            for action in recorded_actions
+            if any(_is_in_place(action, place) for place in stays)
+        ),
+        key=lambda action: unix_time(action.at),
     )
     return Passport(
         part=part,
-        stays=tuple(_stay(place, counted) for place in listed),
-        faults=tuple(sorted(faults, key=lambda fault: _seconds(fault.first))),
-        repairs=tuple(each for each in meanwhile if _is_own(each, listed, called)),
-        around=tuple(each for each in meanwhile if not _is_own(each, listed, called)),
+        stays=tuple(_stay(place, counted) for place in stays),
+        faults=tuple(sorted(faults, key=lambda fault: unix_time(fault.first))),
+        repairs=tuple(action for action in meanwhile if _is_own(action, stays, part_names)),
+        around=tuple(action for action in meanwhile if not _is_own(action, stays, part_names)),
         points=tuple(counted),
     )
 
 
-def _seconds(at: str) -> float:
-    return seconds_of(at) or 0.0
-
-
-def is_about(span: FindingSpan, place: PartPlace, names: Names) -> bool:
-    """Whether a finding is about the part that was in this place then."""
+def _is_about(span: FindingSpan, place: PartPlace, names: Names) -> bool:
+    """Whether a finding is about the part that was in this place at that time."""
     if span.host != place.host or span.finding is None:
         return False
     subject = span.finding.subject
     if subject.uuid:
         return subject.uuid == place.part.id
-    then: bool = _seconds(place.first.at) <= _seconds(span.first.at) <= _seconds(place.last.at)
-    return then and _is_called(subject, {place.slot, *names.get((place.host, place.slot), ())})
+    is_in_time: bool = (
+        unix_time(place.first.at) <= unix_time(span.first.at) <= unix_time(place.last.at)
+    )
+    return is_in_time and _has_name(subject, {place.slot, *names.get((place.host, place.slot), ())})
 
 
-def _is_called(subject: Subject, names: set[str]) -> bool:
-    """Whether a subject is what is in a slot: `mlx5_3:1` is a port of mlx5_3."""
-    named = {subject.bus_id or "", subject.id, subject.id.partition(":")[0]}
-    return bool(names & named - {""})
+def _has_name(subject: Subject, names: set[str]) -> bool:
+    """Whether a subject has one of these names: `mlx5_3:1` is a port of mlx5_3."""
+    labels = {subject.bus_id or "", subject.id, subject.id.partition(":")[0]}
+    return bool(names & labels - {""})
 
 
-def _was_there(action: RecordedAction, place: PartPlace) -> bool:
-    """Whether the part was in this place when a host was fixed."""
-    at = _seconds(action.at)
-    since = action.host == place.host and _seconds(place.first.at) <= at
-    return since and (place.open or at <= _seconds(place.last.at))
+def _is_in_place(action: RecordedAction, place: PartPlace) -> bool:
+    """Whether the part was in this place when the action ran."""
+    at = unix_time(action.at)
+    since = action.host == place.host and unix_time(place.first.at) <= at
+    return since and (place.open or at <= unix_time(place.last.at))
 
 
 def _is_own(action: RecordedAction, places: Iterable[PartPlace], names: Names) -> bool:
-    """Whether a fix changed the part itself: its resource names it."""
+    """Whether an action changed the part itself: its resource names the part."""
     known = {
         name
         for place in places
-        if _was_there(action, place)
+        if _is_in_place(action, place)
         for name in (place.part.id, place.slot, *names.get((place.host, place.slot), ()))
     }
     return any(_names(action.resource, name) for name in known if name)
 
 
 def _names(resource: str, name: str) -> bool:
-    """Whether a resource is of what has this name: `nvme0n1` is of nvme0, `mlx5_30` not of
-    mlx5_3."""
+    """Whether a resource belongs to this name: `nvme0n1` to nvme0, but `mlx5_30` not to mlx5_3."""
     return bool(re.search(rf"(?<![A-Za-z0-9]){re.escape(name)}(?![0-9])", resource))
 
 
@@ -186,17 +183,17 @@ def _stay(place: PartPlace, points: Sequence[CounterPoint]) -> Stay:
         first=place.first.at,
         last=place.last.at,
         open=place.open,
-        counters=counters(points, place.first.at, place.last.at),
+        counters=_counters(points, place.first.at, place.last.at),
     )
 
 
-def counters(points: Iterable[CounterPoint], first: str, last: str) -> tuple[StayCounter, ...]:
-    """What each counter was at two moments: points are there only where it had moved."""
-    begin, end = _seconds(first), _seconds(last)
+def _counters(points: Iterable[CounterPoint], first: str, last: str) -> tuple[StayCounter, ...]:
+    """Each counter at two moments. Points exist only for changes of a counter."""
+    begin, end = unix_time(first), unix_time(last)
     before: dict[tuple[str, str], int] = defaultdict(int)
     after: dict[tuple[str, str], int] = defaultdict(int)
     for point in points:
-        at, key = _seconds(point.moment.at), (point.name, point.subject)
+        at, key = unix_time(point.moment.at), (point.name, point.subject)
         if at <= begin:
             before[key] = point.value
         if at <= end:

@@ -1,8 +1,9 @@
-"""What leaves the site: documents of the history without what names hosts, people or files. Pure.
+"""Redact documents of the history for readers outside the site: no names of hosts, people or files.
+Pure.
 
-A host is `host 1`, a baseline `baseline 1`, a sweep `sweep 1`: the same name is the same within one
-document. Names of hosts are found in texts, too. What parts are (ids, serial numbers), what checks
-expected and found, and when, stays: it is what is asked for.
+A host becomes `host 1`, a baseline `baseline 1`, a sweep `sweep 1`; equal names stay equal within
+one document. Names of hosts are replaced in texts too. The ids and serial numbers of parts, the
+expected and actual values, and times stay: outside readers ask for them.
 """
 
 import re
@@ -31,7 +32,7 @@ HOSTS = frozenset(
         *("appeared", "vanished", "replaced", "rebooted"),
     }
 )
-"""The fields that name hosts, where they are texts."""
+"""The fields whose texts name hosts."""
 LEFT_OUT: Mapping[str, Any] = {
     **dict.fromkeys(("machine_id", "boot_id"), None),
     **dict.fromkeys(("origin", "waiver", "plan", "after_plan", "store"), ""),
@@ -39,88 +40,90 @@ LEFT_OUT: Mapping[str, Any] = {
     **dict.fromkeys(("groups", "approvals"), ()),
     "details": msgspec.UNSET,
 }
-"""The fields that name machines, files or people, each with what stands there instead."""
+"""The fields that name machines, files or people, each with the value that replaces it."""
 _WORD = re.compile(r"[\w.-]+")
 Any_ = TypeVar("Any_")
 
 
 class Redactor:
-    """Gives names that tell nothing; `hosts`: all that are known."""
+    """Replaces names. `hosts`: all that the store knows."""
 
     def __init__(self, hosts: Iterable[str]) -> None:
-        told = [host for host in hosts if not host.isdigit()]  # a number in a text is none
-        self._hosts = {spelt: host for host in told for spelt in (_label(host), host)}
+        names = [host for host in hosts if not host.isdigit()]  # a number in a text is no host
+        self._hosts = {spelt: host for host in names for spelt in (_label(host), host)}
         self._odd = [host for host in self._hosts if not _WORD.fullmatch(host)]
         self._names: dict[str, dict[str, str]] = {}
 
-    def document(self, found: Any_) -> Any_:
-        """The same document without what names the site."""
-        made: Any_ = self._value(found)
+    def document(self, document: Any_) -> Any_:
+        """A copy of a document without names of the site."""
+        made: Any_ = self._value(document)
         return made
 
     def row(self, row: Mapping[str, Any]) -> dict[str, Any]:
-        """A row of a table, likewise."""
-        left = {
+        """A copy of a row of a table without names of the site."""
+        clean = {
             name: None if name in LEFT_OUT else self._field(name, value)
             for name, value in row.items()
         }
-        if "why" in row and not row.get("check"):  # of a host as a whole
-            left["why"] = _kind_of(row["why"]) if "verdict" in row else ""
+        if "why" in row and not row.get("check"):  # a finding of the host as a whole
+            clean["why"] = _kind_of(row["why"]) if "verdict" in row else ""
         if not _is_bare(row.get("resource", "")):
-            left |= {"resource": _kind(row["resource"]), "before": "", "after": ""}
-        return left
+            clean |= {"resource": _kind(row["resource"]), "before": "", "after": ""}
+        return clean
 
     def name(self, kind: str, name: str) -> str:
-        """`host 1`; nothing for no name."""
+        """`host 1`; empty for an empty name."""
         if not name:
             return ""
         names = self._names.setdefault(kind, {})
         return names.setdefault(name, f"{kind} {len(names) + 1}")
 
     def text(self, text: str) -> str:
-        """A text with the names of hosts replaced."""
+        """A text in which names of hosts are replaced."""
         for host in self._odd:
             if host in text:
                 text = text.replace(host, self.name("host", host))
         return _WORD.sub(self._word, text)
 
-    def _word(self, found: re.Match[str]) -> str:
-        word = found[0].rstrip(".")
+    def _word(self, match: re.Match[str]) -> str:
+        word = match[0].rstrip(".")
         host = self._hosts.get(word) or self._hosts.get(_label(word))
-        return found[0] if host is None else self.name("host", host) + found[0][len(word) :]
+        return match[0] if host is None else self.name("host", host) + match[0][len(word) :]
 
     def _field(self, name: str, value: Any) -> Any:
-        texts = isinstance(value, (tuple, list)) and all(type(each) is str for each in value)
+        texts = isinstance(value, (tuple, list)) and all(type(item) is str for item in value)
         if name in LEFT_OUT and (texts or not isinstance(value, (tuple, list))):
             return LEFT_OUT[name] if value else value
         if name in HOSTS and isinstance(value, str):
             return self.name("host", value)
         if name in HOSTS and texts:
-            return tuple(self.name("host", each) for each in value)
+            return tuple(self.name("host", item) for item in value)
         if name == "baseline":
             return self.name("baseline", value)
         if name == "baselines":
-            return {self.name("baseline", each): sha for each, sha in value.items()}
+            return {self.name("baseline", item): sha for item, sha in value.items()}
         if name == "series" and isinstance(value, str):
             return self.name("sweep", value)
         return self._value(value)
 
     def _value(self, value: Any) -> Any:
         if isinstance(value, msgspec.Struct):
-            value = OF_KIND.get(type(value), _as_it_is)(value)
-            fields = {each: getattr(value, each) for each in value.__struct_fields__}
-            return type(value)(**{each: self._field(each, old) for each, old in fields.items()})
+            clean = OF_KIND.get(type(value))
+            value = clean(value) if clean else value
+            fields = {name: getattr(value, name) for name in value.__struct_fields__}
+            fields |= EMPTIED.get(type(value), {})
+            return type(value)(**{name: self._field(name, old) for name, old in fields.items()})
         if type(value) is str:
             return self.text(value)
         if isinstance(value, (tuple, list)):
             return type(value)(map(self._value, value))
         if isinstance(value, Mapping):
-            return {self._value(key): self._value(each) for key, each in value.items()}
+            return {self._value(key): self._value(item) for key, item in value.items()}
         return value
 
 
-def telling(path: str) -> bool:
-    """Whether a field of the evidence names something.
+def is_identifying(path: str) -> bool:
+    """Whether a field of the evidence identifies a machine.
 
     >>> telling("host.hostname"), telling("gpu.gpus[].serial"), telling("gpu.gpus[].power_limit_mw")
     (True, True, False)
@@ -129,13 +132,9 @@ def telling(path: str) -> bool:
 
 
 def _label(host: str) -> str:
-    """The first label of a name; of an address the whole."""
+    """The first label of a host name; an address as a whole."""
     first = host.partition(".")[0]
     return first if any(map(str.isalpha, first)) else host
-
-
-def _as_it_is(value: Any) -> Any:
-    return value
 
 
 def _kind_of(reason: str) -> str:
@@ -143,23 +142,19 @@ def _kind_of(reason: str) -> str:
     return reason.partition(":")[0]
 
 
-def _visit(visit: RecordedVisit) -> RecordedVisit:
-    return msgspec.structs.replace(visit, why="")
-
-
 def _span(span: FindingSpan) -> FindingSpan:
     return msgspec.structs.replace(span, why=_kind_of(span.why))
 
 
 def _host_diff(diff: HostDiff) -> HostDiff:
-    told = {name: "not vetted" for name in ("before", "after") if getattr(diff, name)}
-    return msgspec.structs.replace(diff, **told)
+    texts = {name: "not vetted" for name in ("before", "after") if getattr(diff, name)}
+    return msgspec.structs.replace(diff, **texts)
 
 
 def _fact(fact: FactDiff) -> FactDiff:
-    """A kernel command line names servers and disks."""
-    told = {name: "left out" for name in ("before", "after") if getattr(fact, name)}
-    return msgspec.structs.replace(fact, **told) if fact.what == CMDLINE else fact
+    """Leave out kernel command lines, which name servers and disks."""
+    texts = {name: "left out" for name in ("before", "after") if getattr(fact, name)}
+    return msgspec.structs.replace(fact, **texts) if fact.what == CMDLINE else fact
 
 
 def _event(event: StoryEvent) -> StoryEvent:
@@ -176,18 +171,6 @@ def _event(event: StoryEvent) -> StoryEvent:
     return event
 
 
-def _passport(found: Passport) -> Passport:
-    return msgspec.structs.replace(found, around=())  # of the host, not of the part
-
-
-def _fix_run(run: RecordedFixRun) -> RecordedFixRun:
-    return msgspec.structs.replace(run, id="", digest="", by="")
-
-
-def _fix_host(host: FixHost) -> FixHost:
-    return msgspec.structs.replace(host, why="")
-
-
 def _action(action: RecordedAction) -> RecordedAction:
     action = msgspec.structs.replace(action, run="", step="")
     if _is_bare(action.resource):
@@ -195,13 +178,8 @@ def _action(action: RecordedAction) -> RecordedAction:
     return msgspec.structs.replace(action, resource=_kind(action.resource), before="", after="")
 
 
-def _proof(proof: FixProof) -> FixProof:
-    return msgspec.structs.replace(proof, run="")
-
-
 def _is_bare(resource: str) -> bool:
-    """Whether a resource and its values name nothing of the site: settings of GPUs, of the
-    kernel."""
+    """Whether a resource and its values are settings of GPUs or the kernel, which name no site."""
     return _kind(resource) in ("", "gpu", "kernel")
 
 
@@ -211,20 +189,22 @@ def _kind(resource: str) -> str:
 
 
 def _change(line: ChangeLine) -> ChangeLine:
-    return msgspec.structs.replace(line, before="", after="") if telling(line.path) else line
+    return msgspec.structs.replace(line, before="", after="") if is_identifying(line.path) else line
 
 
+EMPTIED: Mapping[type, Mapping[str, Any]] = {
+    RecordedVisit: {"why": ""},
+    Passport: {"around": ()},  # changes of the host, not of the part
+    RecordedFixRun: {"id": "", "digest": "", "by": ""},
+    FixHost: {"why": ""},
+    FixProof: {"run": ""},
+}
 OF_KIND: Mapping[type, Callable[[Any], Any]] = {
-    RecordedVisit: _visit,
     FindingSpan: _span,
     HostDiff: _host_diff,
     FactDiff: _fact,
     StoryEvent: _event,
-    Passport: _passport,
-    RecordedFixRun: _fix_run,
-    FixHost: _fix_host,
     RecordedAction: _action,
-    FixProof: _proof,
     ChangeLine: _change,
 }
-"""What else is left out of some documents."""
+"""What is also left out of some classes of documents."""

@@ -1,4 +1,4 @@
-"""Two recorded runs compared: what is new, fixed, gone, changed, lost and back. Pure."""
+"""Compare two recorded runs: what is new, fixed, gone, changed, lost and back. Pure."""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -27,41 +27,39 @@ from nodevet.store.records.spans import SERIOUS
 TROUBLE = (Verdict.FAIL, Verdict.UNKNOWN)
 CMDLINE = "kernel command line"
 READS = (*SECTIONS, "host", "installed", "memory")
-"""The sections that parts and facts are of."""
-MANY = 60  # facts of one host that are told
+"""The sections that hold parts and facts."""
+MANY = 60  # facts of one host that are compared
 
 
 class FindingDiff(msgspec.Struct, frozen=True, kw_only=True):
-    """A trouble of a host that is not what it was."""
+    """A trouble of a host that changed between the two runs."""
 
     host: str
     before: Finding | None = None  # None: no such trouble
     after: Finding | None = None
     since: str = ""  # when this verdict began, ISO 8601
-    by: RecordedAction | None = (
-        None  # of what is fixed: the change that fixed it, if that is certain
-    )
+    by: RecordedAction | None = None  # the change that fixed it, if that is certain
 
 
 class HostDiff(msgspec.Struct, frozen=True, kw_only=True):
-    """A host that could be judged in one of the runs and not in the other."""
+    """A host that one run could judge and the other could not."""
 
     host: str
-    before: str = ""  # why it could not be judged; empty: it could
+    before: str = ""  # why it was not judged; empty: it was
     after: str = ""
 
 
 class FactDiff(msgspec.Struct, frozen=True, kw_only=True):
-    """What several hosts are, that they were not."""
+    """A fact that changed in the same way on several hosts."""
 
     what: str  # driver, kernel, package tuned
-    before: str  # empty: not there
+    before: str  # empty: absent
     after: str
     hosts: tuple[str, ...]
 
 
 class RunDiff(msgspec.Struct, frozen=True, kw_only=True):
-    """What is not in the later run as it was in the earlier one."""
+    """The differences between two runs."""
 
     before: RecordedRun
     after: RecordedRun
@@ -69,115 +67,125 @@ class RunDiff(msgspec.Struct, frozen=True, kw_only=True):
     changed: tuple[FindingDiff, ...] = ()  # a trouble in both, with other values
     fixed: tuple[FindingDiff, ...] = ()  # the check says ok now
     resolved: tuple[FindingDiff, ...] = ()  # it was unknown, and the check says ok now
-    gone: tuple[FindingDiff, ...] = ()  # waived, not applicable, no longer asked, replaced
-    still: int = 0  # troubles that are as they were
+    gone: tuple[FindingDiff, ...] = ()  # waived, not applicable, no longer judged, replaced
+    still: int = 0  # troubles that did not change
     lost: tuple[HostDiff, ...] = ()
     back: tuple[HostDiff, ...] = ()
-    appeared: tuple[str, ...] = ()  # hosts of the later run alone
+    appeared: tuple[str, ...] = ()  # hosts of the later run only
     vanished: tuple[str, ...] = ()
-    replaced: tuple[str, ...] = ()  # another machine answers: nothing goes on
+    replaced: tuple[str, ...] = ()  # another machine answers to this name
     rebooted: tuple[str, ...] = ()
     parts: tuple[PartMove, ...] = ()
     facts: tuple[FactDiff, ...] = ()
-    thinned: int = 0  # hosts whose evidence is no longer kept, so that no facts are told
+    thinned: int = 0  # hosts whose facts are not compared: their evidence was pruned
 
     @property
     def nothing(self) -> bool:
-        """Whether all is as it was."""
+        """Whether nothing differs."""
         return not any(
             getattr(self, name)
             for name in ("new", "changed", "fixed", "resolved", "gone", "lost", "back", "appeared")
         ) and not (self.vanished or self.replaced or self.rebooted or self.parts or self.facts)
 
 
-class RunSeen(msgspec.Struct, frozen=True, kw_only=True):
-    """A run as it was recorded: its hosts, and what was found on them."""
+class RunRecords(msgspec.Struct, frozen=True, kw_only=True):
+    """A recorded run with its visits and troubles."""
 
     run: RecordedRun
     visits: Mapping[str, RecordedVisit]
-    spans: Mapping[str, tuple[FindingSpan, ...]]  # by host; not those of hosts as a whole
+    spans: Mapping[str, tuple[FindingSpan, ...]]  # by host, without those of the host as a whole
 
     @staticmethod
     def of(
         run: RecordedRun, visits: Iterable[RecordedVisit], spans: Iterable[FindingSpan]
-    ) -> "RunSeen":
-        found: dict[str, list[FindingSpan]] = defaultdict(list)
+    ) -> "RunRecords":
+        by_host: dict[str, list[FindingSpan]] = defaultdict(list)
         for span in spans:
             if span.check and span.verdict in TROUBLE:
-                found[span.host].append(span)
-        return RunSeen(
+                by_host[span.host].append(span)
+        return RunRecords(
             run=run,
             visits={visit.host: visit for visit in visits},
-            spans={host: tuple(some) for host, some in found.items()},
+            spans={host: tuple(host_spans) for host, host_spans in by_host.items()},
         )
 
 
-Settled = Callable[[str], Mapping[str, Verdict]]
-"""Of a host, what every key was judged in the later run."""
-By = Callable[[FindingSpan], RecordedAction | None]
-"""What fixed a finding, if that is certain."""
+VerdictsOf = Callable[[str], Mapping[str, Verdict]]
+"""The verdicts of a host in the later run, by key."""
+FixingAction = Callable[[FindingSpan], RecordedAction | None]
+"""The change that fixed a finding, if that is certain."""
 
 
 def run_diff(
-    before: RunSeen,
-    after: RunSeen,
-    settled: Settled,
+    before: RunRecords,
+    after: RunRecords,
+    verdicts_of: VerdictsOf,
     facts: Iterable[FactDiff] = (),
     parts: Iterable[PartMove] = (),
     thinned: int = 0,
-    by: By = lambda span: None,
+    fixing_action: FixingAction = lambda span: None,
 ) -> RunDiff:
-    """What differs. A host that could not be judged keeps its earlier troubles."""
+    """The differences. A host that could not be judged keeps its earlier troubles."""
     new: list[FindingDiff] = []
     changed: list[FindingDiff] = []
-    over: dict[Verdict, list[FindingDiff]] = {Verdict.FAIL: [], Verdict.UNKNOWN: []}
+    ended: dict[Verdict, list[FindingDiff]] = {Verdict.FAIL: [], Verdict.UNKNOWN: []}
     gone: list[FindingDiff] = []
     lost, back, replaced, rebooted = [], [], [], []
-    still = 0
+    unchanged = 0
     for host, visit in after.visits.items():
-        was = before.visits.get(host)
-        now, then = _unjudged(visit), _unjudged(was) if was else ""
-        if now and was and not then:
-            lost.append(HostDiff(host=host, after=now))
-        if then and not now:
-            back.append(HostDiff(host=host, before=then))
-        if now:
+        visit_before = before.visits.get(host)
+        reason_after, reason_before = (
+            _reason_unjudged(visit),
+            _reason_unjudged(visit_before) if visit_before else "",
+        )
+        if reason_after and visit_before and not reason_before:
+            lost.append(HostDiff(host=host, after=reason_after))
+        if reason_before and not reason_after:
+            back.append(HostDiff(host=host, before=reason_before))
+        if reason_after:
             continue
-        other = was is not None and _other_machine(was, visit)
-        if other:
+        is_other_machine = visit_before is not None and _other_machine(visit_before, visit)
+        if is_other_machine:
             replaced.append(host)
-        elif was and was.boot_id and visit.boot_id and was.boot_id != visit.boot_id:
+        elif (
+            visit_before
+            and visit_before.boot_id
+            and visit.boot_id
+            and visit_before.boot_id != visit.boot_id
+        ):
             rebooted.append(host)
-        matched = _Matched(before.spans.get(host, ()) if was and not then else ())
+        matched = _EarlierSpans(
+            before.spans.get(host, ()) if visit_before and not reason_before else ()
+        )
         for span in after.spans.get(host, ()):
-            past = None if other else matched.take(span)
-            if past is None:
+            earlier = None if is_other_machine else matched.take(span)
+            if earlier is None:
                 new.append(_diff(host, None, span))
-            elif past.finding == span.finding:
-                still += 1
+            elif earlier.finding == span.finding:
+                unchanged += 1
             else:
-                changed.append(_diff(host, past, span))
-        left = matched.left
-        judged = settled(host) if left and not other else {}
-        for past in left:
-            diff = _diff(host, past, None)
-            replaced_since = other or past.end is SpanEnd.REPLACED
-            verdict = None if replaced_since else _judged_now(past, judged)
+                changed.append(_diff(host, earlier, span))
+        unmatched = matched.left
+        verdicts = verdicts_of(host) if unmatched and not is_other_machine else {}
+        for earlier in unmatched:
+            diff = _diff(host, earlier, None)
+            replaced_since = is_other_machine or earlier.end is SpanEnd.REPLACED
+            verdict = None if replaced_since else _verdict_now(earlier, verdicts)
             if verdict in (None, Verdict.WAIVED, Verdict.NOT_APPLICABLE):
                 gone.append(diff)
             elif verdict is Verdict.OK:
-                if past.ended and past.ended.run == after.run.id:
-                    diff = msgspec.structs.replace(diff, by=by(past))
-                over[past.verdict].append(diff)
+                if earlier.ended and earlier.ended.run == after.run.id:
+                    diff = msgspec.structs.replace(diff, by=fixing_action(earlier))
+                ended[earlier.verdict].append(diff)
     return RunDiff(
         before=before.run,
         after=after.run,
         new=tuple(new),
         changed=tuple(changed),
-        fixed=tuple(over[Verdict.FAIL]),
-        resolved=tuple(over[Verdict.UNKNOWN]),
+        fixed=tuple(ended[Verdict.FAIL]),
+        resolved=tuple(ended[Verdict.UNKNOWN]),
         gone=tuple(gone),
-        still=still,
+        still=unchanged,
         lost=tuple(lost),
         back=tuple(back),
         appeared=tuple(host for host in after.visits if host not in before.visits),
@@ -190,25 +198,26 @@ def run_diff(
     )
 
 
-def _judged_now(past: FindingSpan, judged: Mapping[str, Verdict]) -> Verdict | None:
-    """What the check says of it in the later run; of what was unknown of the whole node, the worst
-    of what it says there. A trouble that it is now is told as that."""
-    now = judged.get(past.key)
-    if now is not None or past.verdict is not Verdict.UNKNOWN:
-        return now if now not in TROUBLE else None
-    if past.finding is None or past.finding.subject.kind != NODE.kind:
-        return Verdict.OK if past.end is SpanEnd.OK else None
-    said = [
+def _verdict_now(earlier: FindingSpan, verdicts_by_key: Mapping[str, Verdict]) -> Verdict | None:
+    """The verdict of the check in the later run; None if there is none, or if it is a trouble,
+    which is listed as such. A node that was unknown as a whole has the worst verdict of the check.
+    """
+    current = verdicts_by_key.get(earlier.key)
+    if current is not None or earlier.verdict is not Verdict.UNKNOWN:
+        return current if current not in TROUBLE else None
+    if earlier.finding is None or earlier.finding.subject.kind != NODE.kind:
+        return Verdict.OK if earlier.end is SpanEnd.OK else None
+    verdicts = [
         verdict
-        for key, verdict in judged.items()
-        if key.startswith(past.key.removesuffix(NODE.kind))
+        for key, verdict in verdicts_by_key.items()
+        if key.startswith(earlier.key.removesuffix(NODE.kind))
     ]
-    return min(said, key=SERIOUS.index, default=None)
+    return min(verdicts, key=SERIOUS.index, default=None)
 
 
 def _diff(host: str, before: FindingSpan | None, after: FindingSpan | None) -> FindingDiff:
-    told = after or before
-    since = (told.since or told.first).at if told else ""
+    span = after or before
+    since = (span.since or span.first).at if span else ""
     return FindingDiff(
         host=host,
         before=before.finding if before else None,
@@ -217,7 +226,7 @@ def _diff(host: str, before: FindingSpan | None, after: FindingSpan | None) -> F
     )
 
 
-def _unjudged(visit: RecordedVisit) -> str:
+def _reason_unjudged(visit: RecordedVisit) -> str:
     if visit.status is Status.VETTED:
         return ""
     return visit.why or visit.status.value.replace("_", " ")
@@ -228,8 +237,8 @@ def _other_machine(before: RecordedVisit, after: RecordedVisit) -> bool:
     return bool(known and before.machine_id != after.machine_id)
 
 
-class _Matched:
-    """Spans of the earlier run, each taken once: first one that says the same."""
+class _EarlierSpans:
+    """The spans of the earlier run. Each is matched once, with an equal finding if there is one."""
 
     def __init__(self, spans: Iterable[FindingSpan]) -> None:
         self._waiting: dict[str, list[FindingSpan]] = defaultdict(list)
@@ -237,27 +246,29 @@ class _Matched:
             self._waiting[span.key].append(span)
 
     def take(self, span: FindingSpan) -> FindingSpan | None:
-        some = self._waiting.get(span.key)
-        if not some:
+        candidates = self._waiting.get(span.key)
+        if not candidates:
             return None
-        found = next((each for each in some if each.finding == span.finding), some[0])
-        some.remove(found)
-        return found
+        match = next(
+            (candidate for candidate in candidates if candidate.finding == span.finding),
+            candidates[0],
+        )
+        candidates.remove(match)
+        return match
 
     @property
     def left(self) -> list[FindingSpan]:
-        return [span for some in self._waiting.values() for span in some]
+        return [span for waiting in self._waiting.values() for span in waiting]
 
 
 # --- facts ---
 
 
 def facts(evidence: Evidence) -> dict[str, str]:
-    """What a host runs, and how its parts are set, that two nights should have in common:
-    name -> value."""
+    """The software and settings of a host, by name, that two nights should have in common."""
     host = evidence[HostInfo].data or HostInfo()
     gpus = evidence[Gpus].data or Gpus()
-    found: dict[str, str | None] = {
+    values: dict[str, str | None] = {
         "kernel": host.kernel,
         "OS": host.os_name,
         CMDLINE: host.cmdline,
@@ -265,23 +276,23 @@ def facts(evidence: Evidence) -> dict[str, str]:
         "driver": gpus.driver_version,
     }
     if memory := evidence[Memory].data:
-        found["memory"] = f"{memory.total_kb / 1_048_576:.0f} GiB" if memory.total_kb else None
+        values["memory"] = f"{memory.total_kb / 1_048_576:.0f} GiB" if memory.total_kb else None
     for gpu in gpus.gpus or ():
         slot = f"GPU {gpu.index}"
-        found[f"{slot} VBIOS"] = gpu.vbios_version
-        found[f"{slot} power limit"] = _watts(gpu.power_limit_mw)
+        values[f"{slot} VBIOS"] = gpu.vbios_version
+        values[f"{slot} power limit"] = _watts(gpu.power_limit_mw)
     if rdma := evidence[Infiniband].data:
         for device in rdma.devices or ():
-            found[f"RDMA device {device.name} firmware"] = device.fw_ver
+            values[f"RDMA device {device.name} firmware"] = device.fw_ver
     if nvme := evidence[Nvme].data:
         for drive in nvme.controllers or ():
-            found[f"NVMe drive {drive.name} firmware"] = drive.firmware
+            values[f"NVMe drive {drive.name} firmware"] = drive.firmware
     if installed := evidence[InstalledPackages].data:
-        for asked in installed.packages or ():
-            for each in asked.found or ():
-                if each.name and each.state not in ("not-installed", "config-files"):
-                    found[f"package {each.name}"] = each.version
-    return {name: value for name, value in found.items() if value}
+        for query in installed.packages or ():
+            for package in query.found or ():
+                if package.name and package.state not in ("not-installed", "config-files"):
+                    values[f"package {package.name}"] = package.version
+    return {name: value for name, value in values.items() if value}
 
 
 def _watts(milliwatts: int | None) -> str | None:
@@ -289,21 +300,21 @@ def _watts(milliwatts: int | None) -> str | None:
 
 
 def fact_diffs(pairs: Iterable[tuple[str, Mapping[str, str], Mapping[str, str]]]) -> list[FactDiff]:
-    """What differs on which hosts: (host, facts before, facts after)."""
+    """The facts that changed, each with its hosts. `pairs`: host, facts before, facts after."""
     groups: dict[tuple[str, str, str], list[str]] = {}
     for host, before, after in pairs:
-        for what, old, new in list(_differing(before, after))[:MANY]:
-            groups.setdefault((what, old, new), []).append(host)
+        for name, old, new in list(_differing(before, after))[:MANY]:
+            groups.setdefault((name, old, new), []).append(host)
     return [
-        FactDiff(what=what, before=old, after=new, hosts=tuple(hosts))
-        for (what, old, new), hosts in groups.items()
+        FactDiff(what=name, before=old, after=new, hosts=tuple(hosts))
+        for (name, old, new), hosts in groups.items()
     ]
 
 
 def _differing(
     before: Mapping[str, str], after: Mapping[str, str]
 ) -> Iterator[tuple[str, str, str]]:
-    for what in {**before, **after}:
-        old, new = before.get(what, ""), after.get(what, "")
+    for name in {**before, **after}:
+        old, new = before.get(name, ""), after.get(name, "")
         if old != new:
-            yield what, old, new
+            yield name, old, new

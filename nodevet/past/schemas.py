@@ -1,4 +1,4 @@
-"""The JSON Schema of what is remembered."""
+"""The JSON Schema of the answers of the history."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -1,5 +1,5 @@
-"""The story of a host: boots, faults from when to when, parts in and out, fixes, nights in which it
-could not be vetted. Pure."""
+"""The story of a host: boots, faults with their times, parts that came and went, fixes, and nights
+in which it could not be vetted. Pure."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -8,9 +8,8 @@ from typing import Any
 
 import msgspec
 
-from nodevet.base.age import seconds_of
 from nodevet.model import Finding, HostFacts, HostOutcome, Status, Verdict
-from nodevet.past.fixed_by import fixed_by, fixed_since, proved
+from nodevet.past.fixed_by import fixed_by, fixed_since, proved, unix_time
 from nodevet.store.records.model import (
     FindingSpan,
     FixProof,
@@ -27,7 +26,7 @@ from nodevet.store.records.model import (
 
 
 class StoryKind(str, Enum):
-    """What happened; of one moment in this order."""
+    """What happened. Events of one moment are listed in this order."""
 
     FIRST = "first seen"
     LOST = "not vetted"
@@ -41,34 +40,34 @@ class StoryKind(str, Enum):
     FIX = "fix"
     ROLLBACK = "rollback"
     FIXED = "fixed"
-    RESOLVED = "resolved"  # it was unknown
+    RESOLVED = "resolved"  # a check that could not tell says ok
     GONE = "gone"
     WAIVED = "waived"
     CHANGED = "changed"
     UNKNOWN = "unknown"
     FAILS = "fails"
-    DIAGNOSED = "diagnosed"  # what its GPUs waited for
+    DIAGNOSED = "diagnosed"  # `nodevet diagnose` found what its GPUs waited for
 
 
 ORDER = tuple(StoryKind)
 
 
 class StoryEvent(msgspec.Struct, frozen=True, kw_only=True):
-    """One thing that happened to a host, as a run saw it."""
+    """One event of a host, as a run saw it."""
 
     at: str  # UTC, ISO 8601
     run: str
     kind: StoryKind
     text: str = ""  # a reason, a name
     finding: Finding | None = None
-    since: str = ""  # of what ends: when it had begun
+    since: str = ""  # when the thing that ends began
     part: Part | None = None
     slot: str = ""
-    elsewhere: str = ""  # of a part: the host that it came from, or went to
-    outcome: str = ""  # of a run of fixes: how the host ended
-    action: RecordedAction | None = None  # what was changed; of what is fixed: by what
-    by: FixProof | None = None  # of what is fixed: what proved it, before a visit saw it
-    after_plan: str = ""  # of what comes back: the plan whose run had proved it fixed
+    elsewhere: str = ""  # the host that a part came from, or went to
+    outcome: str = ""  # how a run of fixes ended on the host
+    action: RecordedAction | None = None  # the change; of FIXED: the change that fixed it
+    by: FixProof | None = None  # of FIXED: the proof of a run of fixes, if no visit came first
+    after_plan: str = ""  # of a fault that came back: the plan whose run proved it fixed
 
 
 class Night(msgspec.Struct, frozen=True, kw_only=True):
@@ -80,76 +79,78 @@ class Night(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FixedSince(msgspec.Struct, frozen=True, kw_only=True):
-    """What was wrong at the last visit, and an apply has fixed and verified since."""
+    """A fault of the last visit that `apply` has fixed and verified since."""
 
     finding: FindingSpan
     by: FixProof
 
 
 class HostStory(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything that is remembered of a host. Events and nights are the oldest first."""
+    """Everything that the store knows of a host. Nights and events: the oldest first."""
 
     host: str
-    facts: HostFacts | None = None  # of the last evidence that is kept
+    facts: HostFacts | None = None  # of the newest kept evidence
     baseline: str = ""
     groups: tuple[str, ...] = ()
     boots: int = 0
     nights: tuple[Night, ...] = ()
-    open: tuple[FindingSpan, ...] = ()  # what is so since when; not the host as a whole
-    fixed: tuple[FixedSince, ...] = ()  # what was so at the last visit, and is fixed since
+    open: tuple[FindingSpan, ...] = ()  # troubles that last, without those of the host as a whole
+    fixed: tuple[FixedSince, ...] = ()  # troubles of the last visit that are fixed since
     parts: tuple[PartPlace, ...] = ()  # that are there now
     events: tuple[StoryEvent, ...] = ()
 
     @property
     def vetted(self) -> int:
-        """In how many runs it could be judged."""
+        """The number of runs that judged it."""
         return sum(night.outcome.value in {v.value for v in Verdict} for night in self.nights)
 
 
-class HostTold(msgspec.Struct, frozen=True, kw_only=True):
-    """What is recorded of a host."""
+class HostRecords(msgspec.Struct, frozen=True, kw_only=True):
+    """The records of a host."""
 
     visits: Sequence[RecordedVisit]  # oldest first
     started: Mapping[str, str]  # run -> when it started
     spans: Sequence[FindingSpan]
-    places: Sequence[PartPlace] = ()  # of the parts that were there
-    elsewhere: Sequence[PartPlace] = ()  # of these parts, on other hosts
+    places: Sequence[PartPlace] = ()  # of parts on this host
+    elsewhere: Sequence[PartPlace] = ()  # of the same parts on other hosts
     actions: Sequence[RecordedAction] = ()
     proofs: Sequence[FixProof] = ()  # oldest first
-    plans: Sequence[RecordedPlan] = ()  # with its fixes alone
-    fix_runs: Sequence[RecordedFixRun] = ()  # with itself alone
+    plans: Sequence[RecordedPlan] = ()  # with the fixes of this host only
+    fix_runs: Sequence[RecordedFixRun] = ()  # with this host only
     incidents: Sequence[RecordedIncident] = ()
     facts: HostFacts | None = None
 
 
-def host_story(host: str, told: HostTold) -> HostStory:
-    """The story of a host that was visited, or that fixes were planned or carried out on."""
-    visits = told.visits
+def host_story(host: str, records: HostRecords) -> HostStory:
+    """The story of a host that was visited, or for which fixes were planned or applied."""
+    visits = records.visits
     vetted = [visit for visit in visits if visit.status is Status.VETTED]
     events = [
-        *_visits(visits, told.started),
-        *_findings(told),
-        *_parts(told),
-        *_plans(host, told.plans),
-        *_fixes(told),
-        *_incidents(told.incidents),
+        *_visits(visits, records.started),
+        *_findings(records),
+        *_parts(records),
+        *_plans(host, records.plans),
+        *_fixes(records),
+        *_incidents(records.incidents),
     ]
-    still = [span for span in told.spans if span.end is None and span.check]
-    by = [(span, fixed_since(span, told.proofs)) for span in still]
+    open_spans = [span for span in records.spans if span.end is None and span.check]
+    pairs = [(span, fixed_since(span, records.proofs)) for span in open_spans]
     return HostStory(
         host=host,
-        facts=told.facts,
+        facts=records.facts,
         baseline=vetted[-1].baseline if vetted else "",
         groups=visits[-1].groups if visits else (),
         boots=len({(visit.machine_id, visit.boot_id) for visit in vetted}),
         nights=tuple(
-            Night(run=visit.run, at=_when(visit, told.started), outcome=visit.outcome)
+            Night(run=visit.run, at=_arrival(visit, records.started), outcome=visit.outcome)
             for visit in visits
         ),
-        open=tuple(span for span, proof in by if proof is None),
-        fixed=tuple(FixedSince(finding=span, by=proof) for span, proof in by if proof),
-        parts=tuple(sorted((p for p in told.places if p.open), key=_by_slot)),
-        events=tuple(sorted(events, key=lambda each: (_seconds(each.at), ORDER.index(each.kind)))),
+        open=tuple(span for span, proof in pairs if proof is None),
+        fixed=tuple(FixedSince(finding=span, by=proof) for span, proof in pairs if proof),
+        parts=tuple(sorted((p for p in records.places if p.open), key=_by_slot)),
+        events=tuple(
+            sorted(events, key=lambda event: (unix_time(event.at), ORDER.index(event.kind)))
+        ),
     )
 
 
@@ -157,21 +158,17 @@ def _by_slot(place: PartPlace) -> tuple[str, int, str]:
     return place.part.kind.value, len(place.slot), place.slot
 
 
-def _seconds(at: str) -> float:
-    return seconds_of(at) or 0.0
-
-
-def _when(visit: RecordedVisit, started: Mapping[str, str]) -> str:
+def _arrival(visit: RecordedVisit, started: Mapping[str, str]) -> str:
     return visit.arrived or started.get(visit.run, "")
 
 
 def _visits(visits: Sequence[RecordedVisit], started: Mapping[str, str]) -> Iterator[StoryEvent]:
-    """Boots, baselines, and when it could not be vetted."""
+    """Events of visits: boots, other baselines, and times without a verdict."""
     first = True
     machine = boot = baseline = ""
     lost = False
     for visit in visits:
-        at = _when(visit, started)
+        at = _arrival(visit, started)
         known: dict[str, Any] = {"at": at, "run": visit.run}
         if first:
             yield StoryEvent(kind=StoryKind.FIRST, **known)
@@ -196,20 +193,20 @@ def _visits(visits: Sequence[RecordedVisit], started: Mapping[str, str]) -> Iter
         baseline, lost, first = visit.baseline or baseline, False, False
 
 
-def _findings(told: HostTold) -> Iterator[StoryEvent]:
-    ends = _Ends(told)
-    gone = {place.part.id for place in told.places if not place.open}
-    for span in told.spans:
+def _findings(records: HostRecords) -> Iterator[StoryEvent]:
+    visits = _NextVisits(records)
+    gone = {place.part.id for place in records.places if not place.open}
+    for span in records.spans:
         if not span.check or span.finding is None:
             continue
         yield StoryEvent(
             at=span.first.at,
             run=span.first.run,
-            kind=_began(span),
+            kind=_kind_of_start(span),
             finding=span.finding,
             after_plan=span.after_plan if span.since in (None, span.first) else "",
         )
-        if proof := _proved(span, told.proofs):
+        if proof := _proved(span, records.proofs):
             yield StoryEvent(
                 at=proof.at,
                 run=proof.run,
@@ -219,25 +216,25 @@ def _findings(told: HostTold) -> Iterator[StoryEvent]:
                 since=(span.since or span.first).at,
             )
         elif span.end in (SpanEnd.OK, SpanEnd.GONE, SpanEnd.NOT_APPLICABLE, SpanEnd.REPLACED):
-            after = ends.after(span)
+            after = visits.after(span)
             yield StoryEvent(
                 at=after.at,
                 run=after.run,
-                kind=_ended(span),
+                kind=_kind_of_end(span),
                 finding=span.finding,
-                text=_why_gone(span.end, left=span.finding.subject.uuid in gone),
-                action=fixed_by(span, told.actions),
+                text=_reason_gone(span.end, left=span.finding.subject.uuid in gone),
+                action=fixed_by(span, records.actions),
                 since=(span.since or span.first).at,
             )
 
 
 def _proved(span: FindingSpan, proofs: Sequence[FixProof]) -> FixProof | None:
-    """What proved that a finding was over, unless the next visit was taken to see it go on."""
+    """The proof that a finding was fixed; None if the next visit saw the finding again."""
     goes_on = span.end in (SpanEnd.CHANGED, SpanEnd.FAIL)
     return None if goes_on else proved(span, proofs)
 
 
-def _began(span: FindingSpan) -> StoryKind:
+def _kind_of_start(span: FindingSpan) -> StoryKind:
     if span.since is not None and span.since != span.first:
         return StoryKind.CHANGED
     return {
@@ -247,13 +244,13 @@ def _began(span: FindingSpan) -> StoryKind:
     }[span.verdict]
 
 
-def _ended(span: FindingSpan) -> StoryKind:
+def _kind_of_end(span: FindingSpan) -> StoryKind:
     if span.end is not SpanEnd.OK:
         return StoryKind.GONE
     return StoryKind.RESOLVED if span.verdict is Verdict.UNKNOWN else StoryKind.FIXED
 
 
-def _why_gone(end: SpanEnd, *, left: bool) -> str:
+def _reason_gone(end: SpanEnd, *, left: bool) -> str:
     return {
         SpanEnd.OK: "",
         SpanEnd.GONE: "it left with the part" if left else "the check says nothing of it any more",
@@ -262,59 +259,60 @@ def _why_gone(end: SpanEnd, *, left: bool) -> str:
     }[end]
 
 
-class _Ends:
-    """When what was seen last was seen to be over: the next vetted visit."""
+class _NextVisits:
+    """The vetted visits of a host, to look up the first one after a moment."""
 
-    def __init__(self, told: HostTold) -> None:
+    def __init__(self, records: HostRecords) -> None:
         self._moments = [
-            (_seconds(at), visit.baseline, Moment(at=at, run=visit.run))
-            for visit in told.visits
-            if visit.status is Status.VETTED and (at := _when(visit, told.started))
+            (unix_time(at), visit.baseline, Moment(at=at, run=visit.run))
+            for visit in records.visits
+            if visit.status is Status.VETTED and (at := _arrival(visit, records.started))
         ]
 
     def after(self, span: FindingSpan) -> Moment:
         return self.next(span.last, span.baseline)
 
     def next(self, last: Moment, baseline: str = "") -> Moment:
-        """The first that came after; rather one that was judged by this baseline."""
-        later = [each for each in self._moments if each[0] > _seconds(last.at)]
-        same = (moment for _, by, moment in later if by == baseline)
+        """The first vetted visit after `last`, by this baseline if there is one; else `last`
+        itself."""
+        later = [item for item in self._moments if item[0] > unix_time(last.at)]
+        same = (moment for _, baseline_then, moment in later if baseline_then == baseline)
         return next(same, next((moment for _, _, moment in later), last))
 
 
-def _parts(told: HostTold) -> Iterator[StoryEvent]:
-    """Parts that came after the first vetted visit, and those that went."""
-    start = min((_seconds(place.first.at) for place in told.places), default=0.0)
-    stays: dict[str, list[PartPlace]] = defaultdict(list)
-    for place in (*told.places, *told.elsewhere):
-        stays[place.part.id].append(place)
-    ends = _Ends(told)
-    for place in told.places:
-        others = sorted(stays[place.part.id], key=lambda each: _seconds(each.first.at))
+def _parts(records: HostRecords) -> Iterator[StoryEvent]:
+    """Events of parts that came after the first vetted visit, or went."""
+    start = min((unix_time(place.first.at) for place in records.places), default=0.0)
+    places_of: dict[str, list[PartPlace]] = defaultdict(list)
+    for place in (*records.places, *records.elsewhere):
+        places_of[place.part.id].append(place)
+    visits = _NextVisits(records)
+    for place in records.places:
+        others = sorted(places_of[place.part.id], key=lambda other: unix_time(other.first.at))
         known: dict[str, Any] = {"part": place.part, "slot": place.slot}
-        if _seconds(place.first.at) > start:
-            before = [p for p in others if _seconds(p.last.at) < _seconds(place.first.at)]
+        if unix_time(place.first.at) > start:
+            before = [p for p in others if unix_time(p.last.at) < unix_time(place.first.at)]
             yield StoryEvent(
                 at=place.first.at,
                 run=place.first.run,
                 kind=StoryKind.PART_IN,
-                elsewhere=_named(before[-1:], place),
+                elsewhere=_describe_place(before[-1:], place),
                 **known,
             )
         if not place.open:
-            left = ends.next(place.last)
-            later = [p for p in others if _seconds(p.first.at) > _seconds(place.last.at)]
+            moment = visits.next(place.last)
+            later = [p for p in others if unix_time(p.first.at) > unix_time(place.last.at)]
             yield StoryEvent(
-                at=left.at,
-                run=left.run,
+                at=moment.at,
+                run=moment.run,
                 kind=StoryKind.PART_OUT,
-                elsewhere=_named(later[:1], place),
+                elsewhere=_describe_place(later[:1], place),
                 **known,
             )
 
 
-def _named(places: Iterable[PartPlace], here: PartPlace) -> str:
-    return next((f"{each.host}, {each.slot}" for each in places if each is not here), "")
+def _describe_place(places: Iterable[PartPlace], here: PartPlace) -> str:
+    return next((f"{place.host}, {place.slot}" for place in places if place is not here), "")
 
 
 def _plans(host: str, plans: Iterable[RecordedPlan]) -> Iterator[StoryEvent]:
@@ -323,16 +321,16 @@ def _plans(host: str, plans: Iterable[RecordedPlan]) -> Iterator[StoryEvent]:
         yield StoryEvent(at=plan.created, run="", kind=StoryKind.PLANNED, text=text)
 
 
-def _fixes(told: HostTold) -> Iterator[StoryEvent]:
-    """Each run of fixes that came to the host, with what it changed there."""
-    for run in told.fix_runs:
+def _fixes(records: HostRecords) -> Iterator[StoryEvent]:
+    """Each run of fixes that reached the host, with its changes there."""
+    for run in records.fix_runs:
         kind = StoryKind.ROLLBACK if run.kind == "rollback" else StoryKind.FIX
-        changed = [action for action in told.actions if action.run == run.id]
+        changed = [action for action in records.actions if action.run == run.id]
         known: dict[str, Any] = {"kind": kind, "run": run.id}
         for end in run.hosts:
             yield StoryEvent(
-                at=min((action.at for action in changed), default=run.started, key=_seconds),
-                text=_by_whom(run, end.why),
+                at=min((action.at for action in changed), default=run.started, key=unix_time),
+                text=_describe_fix_run(run, end.why),
                 outcome=end.outcome,
                 **known,
             )
@@ -340,14 +338,14 @@ def _fixes(told: HostTold) -> Iterator[StoryEvent]:
             yield StoryEvent(at=action.at, action=action, **known)
 
 
-def _by_whom(run: RecordedFixRun, why: str) -> str:
-    said = [f"plan {run.plan} of {run.author}"]
+def _describe_fix_run(run: RecordedFixRun, why: str) -> str:
+    parts = [f"plan {run.plan} of {run.author}"]
     if run.approvals:
-        said.append(f"approved by {', '.join(run.approvals)}")
-    said.append(f"run by {run.by}")
-    return ", ".join(said) + (f": {why}" if why else "")
+        parts.append(f"approved by {', '.join(run.approvals)}")
+    parts.append(f"run by {run.by}")
+    return ", ".join(parts) + (f": {why}" if why else "")
 
 
 def _incidents(incidents: Iterable[RecordedIncident]) -> Iterator[StoryEvent]:
-    for each in incidents:
-        yield StoryEvent(at=each.at, run="", kind=StoryKind.DIAGNOSED, text=each.cause)
+    for incident in incidents:
+        yield StoryEvent(at=incident.at, run="", kind=StoryKind.DIAGNOSED, text=incident.cause)

@@ -26,7 +26,7 @@ answer = options.apply(redact, sheets.formats(), store, display_options())
 
 
 def clock() -> "Clock":
-    """When and where the reader is."""
+    """The clock of the reader."""
     from nodevet.sheet.clock import Clock
 
     return Clock(now=now())
@@ -36,8 +36,8 @@ def now() -> datetime:
     return datetime.now().astimezone()
 
 
-def redacted(found: Found, history: "Store") -> Found:
-    """What was found, as it may leave the site."""
+def redacted(document: Found, history: "Store") -> Found:
+    """A copy of a document that may leave the site."""
     from nodevet.past.redaction import Redactor
 
-    return Redactor(history.hosts()).document(found)
+    return Redactor(history.hosts()).document(document)

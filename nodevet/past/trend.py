@@ -1,4 +1,4 @@
-"""How something went from run to run: on how many hosts a check fails, or what a field is. Pure."""
+"""Trends from run to run: the number of hosts that fail a check, or the values of a field. Pure."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -26,14 +26,14 @@ UNITS = {
     "_gbps": "Gb/s",
     "_mbps": "MB/s",
 }
-"""What the name of a field ends in, and what its values are counted in."""
+"""The unit of a field, by the end of its name."""
 NAMES = ("uuid", "serial", "bus_id", "address", "name", "id", "index", "number", "link")
-"""The fields by which an item of a list is called, the best first."""
+"""The fields that name an item of a list, the best first."""
 JUDGED = (HostOutcome.OK, HostOutcome.FAIL, HostOutcome.UNKNOWN, HostOutcome.WAIVED)
 
 
 class CheckPoint(msgspec.Struct, frozen=True, kw_only=True):
-    """One run: on how many hosts a check failed."""
+    """One run: the hosts that failed a check."""
 
     run: str
     started: str
@@ -41,9 +41,9 @@ class CheckPoint(msgspec.Struct, frozen=True, kw_only=True):
     failing: int
     unknown: int = 0
     waived: int = 0
-    hosts: tuple[str, ...] = ()  # that fail
-    unread: tuple[str, ...] = ()  # that failed when they were judged last, and were not judged here
-    partial: bool = False  # some of these were not visited: how many fail is not known
+    hosts: tuple[str, ...] = ()  # that failed
+    unread: tuple[str, ...] = ()  # hosts not judged here that failed when last judged
+    partial: bool = False  # some of `unread` were not visited: the number that fails is unknown
 
     @property
     def known(self) -> bool:
@@ -60,7 +60,7 @@ class CheckTrend(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FieldPoint(msgspec.Struct, frozen=True, kw_only=True):
-    """One run: what a field was. Of numbers the range; of words how often each was read."""
+    """One run: the values of a field. Numbers have a range, words a count each."""
 
     run: str
     started: str
@@ -73,7 +73,7 @@ class FieldPoint(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PartSeries(msgspec.Struct, frozen=True, kw_only=True):
-    """One part of one host from run to run; None where it was not read."""
+    """One part of one host from run to run; None for a run that did not read it."""
 
     name: str
     values: tuple[float | None, ...]
@@ -84,9 +84,9 @@ class FieldTrend(msgspec.Struct, frozen=True, kw_only=True):
 
     field: str
     unit: str
-    host: str = ""  # only of this one
+    host: str = ""  # empty: all hosts
     points: tuple[FieldPoint, ...]
-    series: tuple[PartSeries, ...] = ()  # of one host: each part
+    series: tuple[PartSeries, ...] = ()  # each part, if the trend is of one host
 
 
 def check_points(
@@ -95,12 +95,12 @@ def check_points(
     standing: Iterable[tuple[str, str, Verdict]],
     visits: Mapping[str, Mapping[str, Status]],
 ) -> tuple[CheckPoint, ...]:
-    """`vetted`: hosts by run; `standing`: run, host and what the check said there; `visits`: by
-    run, how the visits to the hosts that fail in any run ended."""
+    """One point for each run. `vetted`: the number of hosts by run. `standing`: run, host, and the
+    verdict of the check. `visits`: by run, how the visits to hosts that fail in any run ended."""
     hosts: dict[tuple[str, Verdict], set[str]] = defaultdict(set)
     for run, host, verdict in standing:
         hosts[run, verdict].add(host)
-    unread = _unread(list(visits), hosts, visits)
+    unread = _unjudged(list(visits), hosts, visits)
     return tuple(
         CheckPoint(
             run=run.id,
@@ -120,28 +120,28 @@ def check_points(
     )
 
 
-def _unread(
-    runs: Iterable[str],
+def _unjudged(
+    run_ids: Iterable[str],
     hosts: Mapping[tuple[str, Verdict], set[str]],
     visits: Mapping[str, Mapping[str, Status]],
 ) -> dict[str, set[str]]:
-    """By run, the hosts that it did not judge and that failed when they were judged last."""
+    """By run, the hosts that it did not judge and that failed when last judged."""
     failing: set[str] = set()
-    found = {}
-    for run in runs:
+    unjudged = {}
+    for run in run_ids:
         judged = {host for host, status in visits[run].items() if status is Status.VETTED}
         failing = failing - judged | hosts.get((run, Verdict.FAIL), set())
-        found[run] = failing - judged
-    return found
+        unjudged[run] = failing - judged
+    return unjudged
 
 
 def judged(run: RecordedRun) -> int:
-    """How many hosts of a run could be judged."""
+    """The number of hosts that a run judged."""
     return sum(run.outcomes.get(outcome, 0) for outcome in JUDGED)
 
 
 def unit_of(path: str) -> str:
-    """What a field is counted in, by its name.
+    """The unit of a field, by its name; empty if it has none.
 
     >>> unit_of("gpu.gpus[].temperature_gpu_c"), unit_of("kernel.load_1")
     ('°C', '')
@@ -151,8 +151,8 @@ def unit_of(path: str) -> str:
 
 
 def values(data: Any, path: str, name: str = "") -> Iterator[tuple[str, Any]]:
-    """The values at a path of a section's data, each with what it is of: items of lists are called
-    by their name, else their place.
+    """The values at a path of a section's data, each with the names of its list items. An item
+    without a name is called by its index.
 
     >>> list(values({"gpus": [{"index": 4, "temperature_gpu_c": 31}]}, "gpus[].temperature_gpu_c"))
     [('4', 31)]
@@ -160,30 +160,30 @@ def values(data: Any, path: str, name: str = "") -> Iterator[tuple[str, Any]]:
     field, _, rest = path.partition(".")
     if not isinstance(data, Mapping):
         return
-    found = data.get(field.removesuffix("[]"))
+    value = data.get(field.removesuffix("[]"))
     if field.endswith("[]"):
-        for place, item in enumerate(found if isinstance(found, list) else ()):
-            called = " ".join(filter(None, (name, _called(item, place))))
-            yield from values(item, rest, called) if rest else [(called, item)]
+        for index, item in enumerate(value if isinstance(value, list) else ()):
+            label = " ".join(filter(None, (name, _item_name(item, index))))
+            yield from values(item, rest, label) if rest else [(label, item)]
     elif rest:
-        yield from values(found, rest, name)
+        yield from values(value, rest, name)
     else:
-        yield name, found
+        yield name, value
 
 
-def _called(item: Any, place: int) -> str:
+def _item_name(item: Any, index: int) -> str:
     if isinstance(item, Mapping):
         for key in NAMES:
             if item.get(key) is not None:
                 return str(item[key])
-    return str(place)
+    return str(index)
 
 
-def field_point(run: RecordedRun, found: Iterable[Any]) -> FieldPoint:
-    """What a field was in a run, over all hosts and parts that tell it."""
-    known = [value for value in found if value is not None]
-    numbers = [float(each) for each in known if _is_number(each)]
-    if len(numbers) == len(known):
+def field_point(run: RecordedRun, field_values: Iterable[Any]) -> FieldPoint:
+    """The values of a field in a run, over all hosts and parts that have one."""
+    answers = [value for value in field_values if value is not None]
+    numbers = [float(item) for item in answers if _is_number(item)]
+    if len(numbers) == len(answers):
         return FieldPoint(
             run=run.id,
             started=run.started,
@@ -193,11 +193,11 @@ def field_point(run: RecordedRun, found: Iterable[Any]) -> FieldPoint:
             median=median(numbers) if numbers else None,
             most=max(numbers, default=None),
         )
-    counts = Counter(_word(each) for each in known)
+    counts = Counter(_text_of(item) for item in answers)
     return FieldPoint(
         run=run.id,
         started=run.started,
-        count=len(known),
+        count=len(answers),
         partial=run.state is not RunState.COMPLETE,
         values=dict(counts.most_common(20)),
     )
@@ -211,16 +211,16 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
-def _word(value: Any) -> str:
+def _text_of(value: Any) -> str:
     if isinstance(value, bool):
         return "on" if value else "off"
     return str(value)[:80]
 
 
 def series(runs: Sequence[Mapping[str, Any]]) -> tuple[PartSeries, ...]:
-    """Of one host: each part from run to run. `runs`: of each its values by part."""
-    names = dict.fromkeys(name for each in runs for name in each)
+    """Each part of one host from run to run. `runs`: for each run its values by part."""
+    names = dict.fromkeys(name for run_values in runs for name in run_values)
     return tuple(
-        PartSeries(name=name, values=tuple(_number(each.get(name)) for each in runs))
+        PartSeries(name=name, values=tuple(_number(run_values.get(name)) for run_values in runs))
         for name in names
     )

@@ -1,4 +1,4 @@
-"""nodevet.toml: what a site's sweeps are, read once and typed, every slip with its line."""
+"""Read nodevet.toml, the settings of a site: typed, and each problem with its line."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,7 +19,7 @@ MOST_BYTES = 1 << 20
 
 
 class SettingsError(Exception):
-    """Settings that cannot be used; the message has a line for each problem."""
+    """Invalid settings; the message has a line for each problem."""
 
     def __init__(self, problems: tuple[Problem, ...]) -> None:
         self.problems = problems
@@ -27,15 +27,15 @@ class SettingsError(Exception):
 
 
 class SiteSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """Settings, and the file that they are from; without one, those of an empty file."""
+    """Settings and their file; without a file, the defaults."""
 
     settings: Settings = Settings()
     file: Path | None = None
-    doubt: str = ""  # why others may decide what the file holds, which was named
+    doubt: str = ""  # why others may change the named file
 
     @property
     def folder(self) -> Path:
-        """What paths in the file are relative to."""
+        """The folder that paths in the file are relative to."""
         return self.file.parent if self.file else Path()
 
     def path(self, text: str) -> Path:
@@ -43,7 +43,7 @@ class SiteSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def store_url(self) -> str | None:
-        """The store's URL; the path of one in SQLite is relative to the folder, too."""
+        """The URL of the store. An SQLite path is relative to the folder of the file."""
         url = self.settings.store
         if url and self.file and url.startswith(SQLITE):
             return f"{SQLITE}{(self.file.parent / url.removeprefix(SQLITE)).absolute()}"
@@ -51,36 +51,36 @@ class SiteSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def find(start: Path) -> Path | None:
-    """The nearest nodevet.toml from a folder on upward."""
+    """The nearest nodevet.toml in a folder or above it; None if there is none."""
     folder = start.resolve()
-    for each in (folder, *folder.parents):
-        if (each / NAME).is_file():
-            return each / NAME
+    for directory in (folder, *folder.parents):
+        if (directory / NAME).is_file():
+            return directory / NAME
     return None
 
 
 def settings(file: Path | None = None, start: Path | None = None) -> SiteSettings:
-    """The settings of `file`, or of the nearest file from `start` on upward. Raises SettingsError.
+    """The settings of `file`, or of the nearest file in `start` or above it. Raises SettingsError.
 
-    Other users may not decide what a file holds that was found here and not named: it can name
-    commands. For one that was named, `doubt` says so.
+    A file that was not named must not be writable by other users, since it can name commands. For a
+    named file `doubt` says if it is.
     """
-    found = file or find(start or Path())
-    if found is None:
+    path = file or find(start or Path())
+    if path is None:
         return SiteSettings()
-    doubt = distrust(found)
+    doubt = distrust(path)
     if file is None and doubt:
         advice = (
-            f"{found} can name commands: remove it, or name your own settings with --config FILE; "
-            f"only if you trust who wrote it: --config {found}"
+            f"{path} can name commands: remove it, or name your own settings with --config FILE; "
+            f"only if you trust who wrote it: --config {path}"
         )
         raise SettingsError((Problem(Place(), "", doubt, advice),))
-    return SiteSettings(settings=read(found), file=found, doubt=doubt)
+    return SiteSettings(settings=read(path), file=path, doubt=doubt)
 
 
 def read(file: Path) -> Settings:
-    """Raises SettingsError."""
-    name = _shown(file)
+    """The settings of a file. Raises SettingsError."""
+    name = _display_name(file)
     try:
         with open_regular(file) as opened:
             data = opened.read(MOST_BYTES + 1)
@@ -90,25 +90,30 @@ def read(file: Path) -> Settings:
     if len(data) > MOST_BYTES:
         problem = Problem(Place(file=name), "", f"is larger than {MOST_BYTES >> 20} MiB")
         raise SettingsError((problem,))
-    return decoded(data, name)
+    return decode(data, name)
 
 
-def decoded(data: bytes, name: str) -> Settings:
+def decode(data: bytes, name: str) -> Settings:
     """The settings in this text. Raises SettingsError."""
     try:
         return typed(tree(data, name), Settings)
     except TomlError as error:
         raise SettingsError((error.problem,)) from error
     except MisfitError as error:
-        raise SettingsError(tuple(_told(error.complaints, name))) from error
+        raise SettingsError(tuple(_problems(error.complaints, name))) from error
 
 
-def _told(complaints: tuple[Complaint, ...], name: str) -> Iterator[Problem]:
-    for each in complaints:
-        yield Problem(each.place.within(name), dotted(each.path), each.message, each.advice)
+def _problems(complaints: tuple[Complaint, ...], name: str) -> Iterator[Problem]:
+    for complaint in complaints:
+        yield Problem(
+            complaint.place.within(name),
+            dotted(complaint.path),
+            complaint.message,
+            complaint.advice,
+        )
 
 
-def _shown(file: Path) -> str:
+def _display_name(file: Path) -> str:
     try:
         return str(file.relative_to(Path.cwd()))
     except ValueError:

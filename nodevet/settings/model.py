@@ -1,4 +1,4 @@
-"""What nodevet.toml says: a table is a struct, a key is a field."""
+"""The tables of nodevet.toml: each is a struct, and each key a field."""
 
 from collections.abc import Iterator, Mapping
 from typing import Annotated, ClassVar, Literal
@@ -19,8 +19,8 @@ NEW = "new"
 
 
 class Table(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A table of the file; `lists` are fields in which one text stands for a list of it, `times`
-    those that are lengths of time."""
+    """A table of the file. `lists`: fields that take one text in place of a list. `times`: fields
+    that are lengths of time."""
 
     lists: ClassVar[tuple[str, ...]] = ()
     times: ClassVar[tuple[str, ...]] = ()
@@ -30,7 +30,7 @@ class Table(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         refuse(self.wrong())
 
     def wrong(self) -> Iterator[FieldError]:
-        """What is wrong with single fields, that their types do not say."""
+        """The problems of fields that their types do not catch."""
         for field in self.times:
             text = getattr(self, field)
             if text is not None and not seconds_of(text):
@@ -38,43 +38,43 @@ class Table(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 
 class NotifySettings(Table, frozen=True, kw_only=True):
-    """Whom to tell of what is new or fixed."""
+    """Whom to notify of new and fixed failures."""
 
     lists: ClassVar = ("urls",)
 
     urls: Texts = ()
-    """Apprise URLs; `env:NAME` and `file:PATH` say where one is, so that no secret stands here."""
+    """Apprise URLs; `env:NAME` and `file:PATH` read one from elsewhere, to keep secrets out of
+    here."""
     on: tuple[Literal["new", "fixed"], ...] = ("new", "fixed")
     severity: Severity = Severity.WARNING
-    """Failures below it are not told."""
+    """Leave out failures below this."""
     link: str = ""
-    """Where the reports are to be read; it ends the message."""
+    """The address of the reports, at the end of the message."""
     length: Annotated[int, Meta(ge=200, le=100_000)] = 2000
-    """Characters of a message, at most."""
+    """The most characters of a message."""
 
 
 class BudgetSettings(Table, frozen=True, kw_only=True):
-    """When many hosts begin to fail one check at once, the rule is suspected and not they."""
+    """If many hosts begin to fail one check at once, the rule is suspected instead of the hosts."""
 
     percent: Annotated[float, Meta(gt=0, le=100)] = 20.0
     hosts: Annotated[int, Meta(ge=1)] = 5
-    """Fewer than that are never suspicious."""
+    """Fewer hosts than this are never suspicious."""
 
 
 class RetentionSettings(Table, frozen=True, kw_only=True):
-    """How long evidence is kept; what was found is kept for good.
-    See nodevet.store.records.retention."""
+    """How long evidence is kept; findings are kept forever. See nodevet.store.records.retention."""
 
     daily: Annotated[int, Meta(ge=1)] = 90
-    """Days: the evidence of every visit."""
+    """Days for which the evidence of every visit is kept."""
     weekly: Annotated[int, Meta(ge=0)] = 52
-    """Weeks after that: one of each week."""
+    """Weeks after that for which one visit of each week is kept."""
     monthly: Annotated[int, Meta(ge=0)] = 60
-    """Months after that: one of each month."""
+    """Months after that for which one visit of each month is kept."""
 
 
 class LauncherSettings(Table, frozen=True, kw_only=True):
-    """How nodevet is started elsewhere; the paths are of there."""
+    """How to start nodevet on another machine; the paths are those of that machine."""
 
     command: Text
     ssh_config: Text | None = None
@@ -95,28 +95,28 @@ class SweepSettings(Table, frozen=True, kw_only=True):
     project: Text | None = None
     fail_on: Text = "warning"
     outputs: Mapping[str, Text] = {}
-    """By format: the file that it is written to."""
+    """The output files, by format."""
     save: Text | None = None
-    """A folder for the evidence, besides the store."""
+    """A folder for the evidence, in addition to the store."""
     since: bool = True
-    """Judge counters and the kernel log by what came since the last sweep."""
+    """Judge counters and the kernel log by their changes since the last sweep."""
     notify: NotifySettings | bool | None = None
-    """In place of the file's own; false: nobody."""
+    """Replaces the table of the file; false: notify nobody."""
     budget: BudgetSettings | bool | None = None
     retention: RetentionSettings | bool | None = None
     at: Text = "02:30"
-    """When the timer starts it, as systemd.time(7) has it (OnCalendar)."""
+    """When the timer starts it, as OnCalendar of systemd.time(7)."""
     jitter: Text | None = None
-    """Begin at a random time within this."""
+    """Delay the start by a random time up to this."""
     within: Text | None = None
-    """All of it; hosts that were not reached by then are named."""
+    """Time limit of the whole sweep; hosts that it did not reach are named."""
     second_try: bool = True
     heartbeat: Text | None = None
-    """A file of metrics that say when it last began and ended."""
+    """A file of metrics with the times of its last start and end."""
     parallel: Annotated[int, Meta(ge=1, le=100_000)] | None = None
     connect_timeout: Text | None = None
     deadline: Text | None = None
-    """Of one host."""
+    """Time limit of one host."""
     sample: Text | None = None
     ssh_config: Text | None = None
     known_hosts: Text | None = None
@@ -152,10 +152,10 @@ class Settings(Table, frozen=True, kw_only=True):
 
 
 class FailOn(msgspec.Struct, frozen=True, kw_only=True):
-    """At which failures the exit code is 1."""
+    """The failures for which the exit code is 1."""
 
     severity: Severity = Severity.WARNING
-    new: bool = False  # only at those that began since the last recorded visit
+    new: bool = False  # only failures that began since the last recorded visit
 
     def __str__(self) -> str:
         return f"{NEW}:{self.severity.value}" if self.new else self.severity.value
@@ -168,6 +168,6 @@ def fail_on(text: str) -> FailOn:
     if head == NEW and not colon:
         return FailOn(new=True)
     if severity not in FAIL_ON:
-        known = ", ".join([*FAIL_ON, NEW, *(f"{NEW}:{each}" for each in FAIL_ON)])
+        known = ", ".join([*FAIL_ON, NEW, *(f"{NEW}:{name}" for name in FAIL_ON)])
         raise ValueError(f"must be one of {known}, not {text[:40]!r}")
     return FailOn(severity=Severity(severity), new=head == NEW)

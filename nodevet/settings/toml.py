@@ -1,7 +1,7 @@
-"""TOML as a tree in which every key knows its position, as nodevet.document has it of YAML.
+"""Parse TOML to a tree with the position of every key, as nodevet.document does for YAML.
 
-tomllib reads it; where keys stand is found by a scan of the text, which is valid by then. What
-stands inside a list or an inline table has the position of its key.
+tomllib parses the text; then a scan of the valid text finds the positions of keys. Values inside a
+list or an inline table have the position of its key.
 """
 
 import re
@@ -21,7 +21,7 @@ else:
 Path = tuple[str | int, ...]
 
 _KEY = re.compile(r"""[ \t]*("(?:\\.|[^"\\])*"|'[^']*'|[A-Za-z0-9_-]+)[ \t]*(\.?)""")
-MOST_PARTS = 32  # of a dotted key: the time that tomllib takes grows with their square
+MOST_PARTS = 32  # of a dotted key; the time of tomllib grows with their square
 _LONG_KEY = re.compile(
     rf"""(?<![\w"'-])(?:(?:[\w-]+|"[^"\n]*"|'[^'\n]*')[ \t]*\.[ \t]*){{{MOST_PARTS}}}"""
 )
@@ -34,7 +34,7 @@ _AT = re.compile(r"(.*) \(at (?:line (\d+), column (\d+)|end of document)\)", re
 
 
 class TomlError(Exception):
-    """What is no TOML."""
+    """A text that is not valid TOML."""
 
     def __init__(self, problem: Problem) -> None:
         self.problem = problem
@@ -47,25 +47,23 @@ def tree(data: bytes, file: str) -> Mapping:
         text = data.decode()
     except UnicodeDecodeError as error:
         before = data[: error.start].decode()
-        raise _refused(file, "is not UTF-8", _place(before, len(before))) from error
+        raise _error(file, "is not UTF-8", _place(before, len(before))) from error
     text = text.replace("\r\n", "\n")
-    if long := _LONG_KEY.search(text):
-        raise _refused(
-            file, f"has a key of more than {MOST_PARTS} parts", _place(text, long.start())
+    if match_long := _LONG_KEY.search(text):
+        raise _error(
+            file, f"has a key of more than {MOST_PARTS} parts", _place(text, match_long.start())
         )
     try:
         return _tree(text)
     except tomllib.TOMLDecodeError as error:
-        found = _AT.fullmatch(str(error))
-        at = Place(int(found[2]), int(found[3])) if found and found[2] else _place(text, len(text))
-        message = found[1] if found else str(error)
-        raise _refused(
-            file, f"is not valid TOML: {message[:1].lower()}{message[1:]}", at
-        ) from error
+        match = _AT.fullmatch(str(error))
+        at = Place(int(match[2]), int(match[3])) if match and match[2] else _place(text, len(text))
+        message = match[1] if match else str(error)
+        raise _error(file, f"is not valid TOML: {message[:1].lower()}{message[1:]}", at) from error
     except RecursionError as error:
-        raise _refused(file, "is nested too deeply", Place(1, 1)) from error
-    except ValueError as error:  # Python converts no text of more digits
-        raise _refused(file, "has a number with too many digits", Place(1, 1)) from error
+        raise _error(file, "is nested too deeply", Place(1, 1)) from error
+    except ValueError as error:  # Python limits the digits of a number
+        raise _error(file, "has a number with too many digits", Place(1, 1)) from error
 
 
 def _tree(text: str) -> Mapping:
@@ -74,7 +72,7 @@ def _tree(text: str) -> Mapping:
     return _mapping(document, (), Place(1, 1), _Scan(text).places)
 
 
-def _refused(file: str, message: str, at: Place) -> TomlError:
+def _error(file: str, message: str, at: Place) -> TomlError:
     return TomlError(Problem(at.within(file), "", message, "correct the file there"))
 
 
@@ -109,7 +107,7 @@ def _node(value: Any, path: Path, at: Place, places: MappingOf[Path, Place]) -> 
 
 
 class _Scan:
-    """Where the keys and tables of a valid document stand."""
+    """The positions of the keys and tables of a valid document."""
 
     def __init__(self, text: str) -> None:
         self.places: dict[Path, Place] = {}
@@ -136,10 +134,10 @@ class _Scan:
 
     def _words(self, offset: int) -> tuple[list[str], int]:
         words = []
-        while found := _KEY.match(self._text, offset):
-            raw, offset = found[1], found.end()
+        while match := _KEY.match(self._text, offset):
+            raw, offset = match[1], match.end()
             words.append(tomllib.loads(f"k = {raw}")["k"] if raw[0] in "\"'" else raw)
-            if not found[2]:
+            if not match[2]:
                 break
         return words, offset
 
@@ -159,11 +157,12 @@ class _Scan:
         return path
 
     def _statement_end(self, offset: int) -> int:
-        """After the line break that ends a statement: not one inside a text or a list."""
+        """The offset after the line break that ends a statement, not after one in a string or a
+        list."""
         depth = 0
-        while found := _TOKEN.match(self._text, offset):
-            offset = found.end()
-            mark = found[0]
+        while match := _TOKEN.match(self._text, offset):
+            offset = match.end()
+            mark = match[0]
             if mark in "[{":
                 depth += 1
             elif mark in "]}":

@@ -1,6 +1,6 @@
-"""Keeps what nodevet.store.records.model says, in SQLite or PostgreSQL, and gives it back.
+"""The history database, in SQLite or PostgreSQL; nodevet.store.records.model has its records.
 
-Only this package imports SQLAlchemy and Alembic; it is imported where it is needed, not before.
+Only this package imports SQLAlchemy and Alembic. Import it inside functions: it loads slowly.
 """
 
 from nodevet.store.errors import StoreError, StoreHeldError

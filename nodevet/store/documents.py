@@ -1,9 +1,9 @@
-"""Evidence taken apart into what stays and what differs between two looks, and put together. Pure.
+"""Split evidence into steady and volatile values, and join them again. Pure.
 
-What was cut out of a mapping is a mapping of that; of a value that stays but had something cut out
-of it, its own rest stands under its key. What was cut out of a list of mappings is a mapping of
-columns. So putting together needs no declarations: what is in the rest and not in the value was cut
-out, and what is in both goes deeper. A later nodevet may cut otherwise.
+The rest of a mapping is a mapping of the fields that were cut out. A field that stays but lost
+fields of its own has its own rest under its key. The rest of a list of mappings is a mapping of
+columns. Joining therefore needs no declarations: a key of the rest alone was cut out, and a key of
+both is joined recursively. A later nodevet may cut other fields.
 """
 
 from collections.abc import Iterable, Mapping
@@ -22,16 +22,16 @@ EARLIER = "earlier."
 Raw = msgspec.Raw | msgspec.UnsetType
 
 
-class Apart(msgspec.Struct, frozen=True):
-    """A document that was taken apart."""
+class SplitDocument(msgspec.Struct, frozen=True):
+    """A document that was split."""
 
-    steady: Mapping[str, bytes]  # by section; those of the earlier reading as `earlier.NAME`
+    steady: Mapping[str, bytes]  # by section; sections of the earlier reading are `earlier.NAME`
     volatile: bytes
-    sent: Mapping[str, msgspec.Raw]  # the data of the sections that were asked for, whole
+    sent: Mapping[str, msgspec.Raw]  # the whole data of the requested sections
 
 
 class _SentSection(msgspec.Struct, forbid_unknown_fields=True):
-    """A section with its data as they were sent."""
+    """A section with its data as the probe sent them."""
 
     status: Raw = msgspec.UNSET
     why: Raw = msgspec.UNSET
@@ -50,11 +50,11 @@ class _Sent(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class _Cut(msgspec.Struct, frozen=True):
-    """How a record is taken apart: by a struct of its fields, each as it was sent."""
+    """How to split a record: a struct of its fields, each as the probe sent it."""
 
     kind: Any
-    out: tuple[str, ...]  # what is cut out
-    inner: tuple[tuple[str, "_Cut"], ...]  # what stays, with something cut out of it
+    out: tuple[str, ...]  # fields that are cut out
+    inner: tuple[tuple[str, "_Cut"], ...]  # fields that stay, but are split themselves
 
 
 _SENT = typed.decoder(_Sent)
@@ -67,35 +67,37 @@ _UNFIT = (msgspec.MsgspecError, UnicodeError, RecursionError, ValueError, Overfl
 
 @cache
 def _cut_of(record: type[Record]) -> _Cut | None:
-    """None: nothing of it is volatile."""
+    """How to split a record; None if nothing of it is volatile."""
     fields: list[tuple[str, Any, Any]] = []
     inner: list[tuple[str, _Cut]] = []
     out: list[str] = []
     for field in msgspec.structs.fields(record):
         shape = _shape(field.type)
-        below = None if field.name in record.volatile else shape and _cut_of(shape[0])
+        inner_cut = None if field.name in record.volatile else shape and _cut_of(shape[0])
         kind: Any = Raw
         if field.name in record.volatile:
             out.append(field.name)
-        elif shape and below:
-            inner.append((field.name, below))
-            one: Any = below.kind
-            kind = (list[one] if shape[1] else one) | None | msgspec.UnsetType
+        elif shape and inner_cut:
+            inner.append((field.name, inner_cut))
+            inner_kind: Any = inner_cut.kind
+            kind = (list[inner_kind] if shape[1] else inner_kind) | None | msgspec.UnsetType
         fields.append((field.name, kind, msgspec.UNSET))
     if not out and not inner:
         return None
-    made = msgspec.defstruct(f"Cut{record.__name__}", fields, forbid_unknown_fields=True, gc=False)
-    return _Cut(made, tuple(out), tuple(inner))
+    struct = msgspec.defstruct(
+        f"Cut{record.__name__}", fields, forbid_unknown_fields=True, gc=False
+    )
+    return _Cut(struct, tuple(out), tuple(inner))
 
 
 def _shape(kind: Any) -> tuple[type[Record], bool] | None:
-    """The record in a field's type, and whether there is a list of it."""
+    """The record in the type of a field, and whether the field is a list of it."""
     if isinstance(kind, type) and issubclass(kind, Record):
         return kind, False
-    listed = get_origin(kind) is tuple
-    for each in get_args(kind):
-        if found := _shape(each):
-            return found[0], listed or found[1]
+    is_list = get_origin(kind) is tuple
+    for argument in get_args(kind):
+        if shape := _shape(argument):
+            return shape[0], is_list or shape[1]
     return None
 
 
@@ -106,28 +108,29 @@ def _decoder_of(section: str) -> tuple[msgspec.json.Decoder[Any], _Cut] | None:
     return (typed.decoder(cut.kind), cut) if cut else None
 
 
-def apart(document: bytes, asked: Iterable[str] = ()) -> Apart | None:
-    """None for what is not as the probe sends it: it is kept whole. `asked`: see Apart.sent."""
+def split_document(document: bytes, names: Iterable[str] = ()) -> SplitDocument | None:
+    """Split a document. None if the probe did not send it: it is stored whole. `names`: the
+    sections of `SplitDocument.sent`."""
     try:
         sent = _SENT.decode(document)
-        listed = {name: sent.sections[name].data for name in asked if name in sent.sections}
+        data_of = {name: sent.sections[name].data for name in names if name in sent.sections}
         rest: dict[str, Any] = {}
         for key in ("schema", "probe"):
             value = getattr(sent, key)
             if value is not msgspec.UNSET:
                 rest[key] = value
         steady: dict[str, bytes] = {}
-        if all(taken.seconds is not msgspec.UNSET for taken in sent.sections.values()):
-            rest["seconds"] = [taken.seconds for taken in sent.sections.values()]
-            for taken in sent.sections.values():
-                taken.seconds = msgspec.UNSET
+        if all(section.seconds is not msgspec.UNSET for section in sent.sections.values()):
+            rest["seconds"] = [section.seconds for section in sent.sections.values()]
+            for section in sent.sections.values():
+                section.seconds = msgspec.UNSET
         rest["sections"] = _sections(sent.sections, "", steady)
         if sent.earlier is None:
             rest["earlier"] = None
         elif sent.earlier is not msgspec.UNSET:
             rest["earlier"] = _sections(sent.earlier, EARLIER, steady)
-        whole = {name: data for name, data in listed.items() if data is not msgspec.UNSET}
-        return Apart(steady, _ENCODE(rest), whole)
+        asked_data = {name: data for name, data in data_of.items() if data is not msgspec.UNSET}
+        return SplitDocument(steady, _ENCODE(rest), asked_data)
     except _UNFIT:
         return None
 
@@ -138,22 +141,22 @@ def _sections(
     rests: dict[str, Any] = {}
     for name, section in taken.items():
         if not prefix and name.startswith(EARLIER):
-            raise ValueError("a section named like one of the earlier reading")
+            raise ValueError("a section has the name of one of the earlier reading")
         rest: dict[str, Any] = {}
         for key in ("seconds", "before_s"):
             value = getattr(section, key)
             if value is not msgspec.UNSET:
                 rest[key] = value
                 setattr(section, key, msgspec.UNSET)
-        found = _decoder_of(name)
-        if found and section.data is not msgspec.UNSET:
-            decoder, cut = found
+        decoding = _decoder_of(name)
+        if decoding and section.data is not msgspec.UNSET:
+            decoder, cut = decoding
             try:
                 value = decoder.decode(section.data)
-            except _UNFIT:  # not as this record is: it stays whole
+            except _UNFIT:  # it does not fit this record: it stays whole
                 pass
             else:
-                if cut_out := _cut_out(cut, value):
+                if cut_out := _cut_from(cut, value):
                     rest["data"] = cut_out
                 section.data = value
         if rest:
@@ -162,30 +165,30 @@ def _sections(
     return rests
 
 
-def _cut_out(cut: _Cut, value: Any) -> dict[str, Any]:
-    """What is cut out of one record, which is changed."""
+def _cut_from(cut: _Cut, value: Any) -> dict[str, Any]:
+    """Cut the volatile fields out of a record, and return them."""
     rest: dict[str, Any] = {}
     for name in cut.out:
-        each = getattr(value, name)
-        if each is not msgspec.UNSET:
-            rest[name] = each
+        field = getattr(value, name)
+        if field is not msgspec.UNSET:
+            rest[name] = field
             setattr(value, name, msgspec.UNSET)
-    for name, below in cut.inner:
-        each = getattr(value, name)
-        if each is None or each is msgspec.UNSET:
+    for name, inner_cut in cut.inner:
+        field = getattr(value, name)
+        if field is None or field is msgspec.UNSET:
             continue
-        cut_out = _columns(below, each) if type(each) is list else _cut_out(below, each)
+        cut_out = _columns(inner_cut, field) if type(field) is list else _cut_from(inner_cut, field)
         if cut_out:
             rest[name] = cut_out
     return rest
 
 
 def _columns(cut: _Cut, values: list[Any]) -> Any:
-    """What is cut out of a list of records: columns, or rows where these differ in what they
-    have."""
+    """Cut the volatile fields out of a list of records, and return columns; rows if the records
+    have different fields."""
     if not cut.inner and (columns := _plain_columns(cut, values)):
         return columns
-    rows = [_cut_out(cut, value) for value in values]
+    rows = [_cut_from(cut, value) for value in values]
     if not rows:
         return None
     names = rows[0].keys()
@@ -195,7 +198,7 @@ def _columns(cut: _Cut, values: list[Any]) -> Any:
 
 
 def _plain_columns(cut: _Cut, values: list[Any]) -> dict[str, list[Any]] | None:
-    """The columns of records that all have all of it, with nothing deeper."""
+    """The columns of records that all have all fields and are not split deeper; else None."""
     columns = {name: list(map(attrgetter(name), values)) for name in cut.out}
     if any(msgspec.UnsetType in map(type, column) for column in columns.values()):
         return None
@@ -205,21 +208,21 @@ def _plain_columns(cut: _Cut, values: list[Any]) -> dict[str, list[Any]] | None:
     return columns if values else None
 
 
-def together(
+def join_document(
     names: Iterable[str],
     steady: Mapping[str, bytes],
     volatile: bytes,
     alike: LastFew | None = None,
 ) -> bytes:
-    """The document again, equal value for value; with some of its sections, of these alone.
+    """The document again, value for value; or some of its sections, those of `steady`.
 
-    `names`: of all that was steady, in its order. `alike`: what was put together of other
-    documents; it is then not told how long each section took, which is never the same.
+    `names`: all steady sections, in order. `alike`: joined sections of other documents, to reuse;
+    with it the result has no times of sections, which always differ.
     """
     rest = _TOP.decode(volatile)
-    taken = rest.pop("seconds", None)
-    seconds = _TAKEN.decode(taken) if taken is not None and alike is None else []
-    took = dict(
+    seconds_text = rest.pop("seconds", None)
+    seconds = _TAKEN.decode(seconds_text) if seconds_text is not None and alike is None else []
+    seconds_of = dict(
         zip((name for name in names if not name.startswith(EARLIER)), seconds, strict=False)
     )
     document: dict[str, Any] = {}
@@ -230,44 +233,46 @@ def together(
             continue
         rests = _TOP.decode(raw)
         document[key] = {
-            name.removeprefix(prefix): _alike(alike, name, part, rests.get(name[len(prefix) :]))
+            name.removeprefix(prefix): _join_once(alike, name, part, rests.get(name[len(prefix) :]))
             if alike
-            else _joined(part, rests.get(name[len(prefix) :]), None if prefix else took.get(name))
+            else _join(
+                part, rests.get(name[len(prefix) :]), None if prefix else seconds_of.get(name)
+            )
             for name, part in steady.items()
             if name.startswith(EARLIER) == bool(prefix)
         }
     return _ENCODE(document)
 
 
-def _alike(alike: LastFew, name: str, steady: bytes, rest: msgspec.Raw | None) -> msgspec.Raw:
+def _join_once(alike: LastFew, name: str, steady: bytes, rest: msgspec.Raw | None) -> msgspec.Raw:
     of = (steady, None if rest is None else bytes(rest))
-    return alike.get_or_make(name, of, lambda: _joined(steady, rest, None))
+    return alike.get_or_make(name, of, lambda: _join(steady, rest, None))
 
 
-def _joined(steady: bytes, rest: msgspec.Raw | None, seconds: msgspec.Raw | None) -> msgspec.Raw:
+def _join(steady: bytes, rest: msgspec.Raw | None, seconds: msgspec.Raw | None) -> msgspec.Raw:
     cut = _TOP.decode(rest) if rest is not None else {}
     if "data" in cut and rest is not None:
-        steady = _ENCODE(_merged(_ANY.decode(steady), _ANY.decode(rest)))
+        steady = _ENCODE(_merge(_ANY.decode(steady), _ANY.decode(rest)))
     elif cut and rest is not None:
-        steady = _beside(steady, bytes(rest)[1:-1])
+        steady = _add_fields(steady, bytes(rest)[1:-1])
     if seconds is not None:
-        steady = _beside(steady, b'"seconds":' + bytes(seconds))
+        steady = _add_fields(steady, b'"seconds":' + bytes(seconds))
     return msgspec.Raw(steady)
 
 
-def _beside(steady: bytes, more: bytes) -> bytes:
-    """A JSON object with one more field, or some."""
+def _add_fields(steady: bytes, more: bytes) -> bytes:
+    """A JSON object with more fields."""
     return steady[:-1] + (b"" if steady == b"{}" else b",") + more + b"}"
 
 
-def _merged(value: Any, rest: Any) -> Any:
+def _merge(value: Any, rest: Any) -> Any:
     if type(value) is list:
         if type(rest) is dict:
             for name, column in rest.items():
                 for item, cut in zip(value, column, strict=True):
-                    item[name] = _merged(item[name], cut) if name in item else cut
+                    item[name] = _merge(item[name], cut) if name in item else cut
             return value
-        return [_merged(item, cut) if cut else item for item, cut in zip(value, rest, strict=True)]
+        return [_merge(item, cut) if cut else item for item, cut in zip(value, rest, strict=True)]
     for name, cut in rest.items():
-        value[name] = _merged(value[name], cut) if name in value else cut
+        value[name] = _merge(value[name], cut) if name in value else cut
     return value

@@ -1,4 +1,4 @@
-"""From a URL to a database that can be asked."""
+"""From the URL of a store to an open database, and its errors in plain words."""
 
 import os
 import re
@@ -22,66 +22,66 @@ from nodevet.store import tls
 from nodevet.store.errors import StoreError
 from nodevet.store.schema import VERSION_TABLE
 
-WAIT = 60.0  # seconds for another process that writes
-PAGE = 16384  # bytes: a night of some ten hosts, where 4096 would hold two and waste the rest
+WAIT = 60.0  # seconds to wait for another process that writes
+PAGE = 16384  # bytes; it holds a night of ten hosts, and 4096 would hold two and waste the rest
 POSTGRES = ("postgresql", "postgres", "postgresql+pg8000")
 QUERY = frozenset({"host", "port", *tls.QUERY})
-MOST_COPIED = 64 << 20  # bytes of a file: the first transactions make the tables
+MOST_COPIED = 64 << 20  # bytes of a file; its first transactions create the tables
 BESIDE = ("-wal", "-shm", "-journal")  # files that SQLite keeps beside a database
-READINGS = 20  # of a database that another process is making
-WRITERS = 0x6E6F6465  # the advisory lock that writers take; `node`
+READINGS = 20  # tries to read a database that another process is creating
+WRITERS = 0x6E6F6465  # the advisory lock of writers: `node`
 INSTALL = "install it with: pip install 'nodevet[postgres]'"
 
 
 def default_url() -> str:
-    """Where history is kept if no one says: the user's state directory. Raises StoreError."""
+    """The URL of the default store, in the user's state directory. Raises StoreError."""
     try:
         return f"sqlite:///{state_folder() / 'history.sqlite'}"
     except OSError as error:
         raise StoreError(f"{error.strerror}, or name a store with --store") from error
 
 
-def parsed(url: str) -> URL:
-    """Raises StoreError for what is no URL of a store."""
-    if path := _path_meant(url):
+def parse_url(url: str) -> URL:
+    """The parts of the URL of a store. Raises StoreError if it is not a valid one."""
+    if path := _intended_path(url):
         raise StoreError(
             f"the store {brief(url)!r} is a path, and a URL is needed: type sqlite:///{path}"
         )
     try:
-        found = make_url(url)
+        parts = make_url(url)
     except (ArgumentError, ValueError) as error:
         raise StoreError(
-            f"--store {_hidden(url)!r} is no URL of a store: sqlite:///PATH or postgresql://USER@HOST/DB"
+            f"--store {_mask(url)!r} is not a URL of a store: sqlite:///PATH or postgresql://USER@HOST/DB"
         ) from error
-    if found.drivername == "sqlite":
-        elsewhere = found.host or found.username or found.query
-        if not found.database or found.database == ":memory:" or elsewhere:
+    if parts.drivername == "sqlite":
+        is_server = parts.host or parts.username or parts.query
+        if not parts.database or parts.database == ":memory:" or is_server:
             raise StoreError(
-                f"--store {_hidden(url)!r} names no file: type sqlite:///PATH, or sqlite:////ABSOLUTE/PATH"
+                f"--store {_mask(url)!r} names no file: type sqlite:///PATH, or sqlite:////ABSOLUTE/PATH"
             )
-        return found
-    if found.drivername in POSTGRES:
-        if found.host and "@" in found.host:
+        return parts
+    if parts.drivername in POSTGRES:
+        if parts.host and "@" in parts.host:
             raise StoreError(
-                f"--store {_hidden(url)!r} has an @ too many: in a password it is written %40"
+                f"--store {_mask(url)!r} has more than one @: write %40 for an @ in a password"
             )
-        if not found.username:
-            raise StoreError(f"--store {_hidden(url)!r} names no user: postgresql://USER@HOST/DB")
-        if unknown := sorted(set(found.query) - QUERY):
+        if not parts.username:
+            raise StoreError(f"--store {_mask(url)!r} names no user: postgresql://USER@HOST/DB")
+        if unknown := sorted(set(parts.query) - QUERY):
             raise StoreError(
-                f"--store {_hidden(url)!r} takes no {', '.join(unknown)}; what goes behind the "
-                "question mark is host=/FOLDER and port=NUMBER, of a socket, or for TLS sslmode, "
-                "sslrootcert, sslcert and sslkey, as for psql"
+                f"--store {_mask(url)!r} takes no {', '.join(unknown)}; after the question "
+                "mark it takes host=/FOLDER and port=NUMBER for a socket, and for TLS sslmode, "
+                "sslrootcert, sslcert and sslkey, as psql does"
             )
-        return found.set(drivername="postgresql+pg8000")
+        return parts.set(drivername="postgresql+pg8000")
     raise StoreError(
-        f"--store {found.drivername}://…: nodevet keeps its history in SQLite or PostgreSQL: "
+        f"--store {parts.drivername}://…: nodevet keeps its history in SQLite or PostgreSQL: "
         "sqlite:///PATH or postgresql://USER@HOST/DB"
     )
 
 
-def _path_meant(url: str) -> str:
-    """The path that is meant by a path or by nearly a URL of one; "" if a URL may be meant."""
+def _intended_path(url: str) -> str:
+    """The path that a user means by a path or by an incomplete URL; empty if it may be a URL."""
     scheme, colon, rest = url.partition(":")
     is_url = rest.startswith("//")
     if "@" in url or (colon and scheme not in ("sqlite", "file")):
@@ -92,15 +92,15 @@ def _path_meant(url: str) -> str:
     return os.path.expanduser(path)  # noqa: PTH111  (a user without a home is no error here)
 
 
-def _hidden(text: str) -> str:
-    """What is no URL may have a password in it all the same, before an @ or in what is asked."""
-    before, at, after = text.partition("?")[0].rpartition("@")
-    after = re.sub(r":[^/]*", "", after, count=1) if at else after  # what is no port
-    return f"***@{after}" if at else before + after
+def _mask(text: str) -> str:
+    """A text for messages, cut where an invalid URL may hold a password: before an @, after a ?."""
+    head, at_sign, tail = text.partition("?")[0].rpartition("@")
+    tail = re.sub(r":[^/]*", "", tail, count=1) if at_sign else tail  # anything but a port
+    return f"***@{tail}" if at_sign else head + tail
 
 
-def shown(url: URL) -> str:
-    """A store's name in a sentence; without its password."""
+def url_text(url: URL) -> str:
+    """The URL of a store without its password, or the path of a file."""
     if url.drivername == "sqlite":
         return str(url.database)
     plain = url.set(drivername="postgresql", query={})
@@ -108,7 +108,7 @@ def shown(url: URL) -> str:
 
 
 def engine_of(url: URL, *, create: bool) -> Engine:
-    """Raises StoreError for a file or folder that cannot be used."""
+    """The engine of a store. Raises StoreError for a file or folder that cannot be used."""
     if url.drivername == "sqlite":
         return _sqlite(url, create=create)
     return _postgres(url)
@@ -118,18 +118,18 @@ def _sqlite(url: URL, *, create: bool) -> Engine:
     path = Path(str(url.database))
     if not is_there(url):
         if not create:
-            raise StoreError(f"{path}: there is no store yet; a sweep or a check makes it")
+            raise StoreError(f"{path}: there is no store yet; a sweep or a check creates it")
         _check_owner(path)
         try:
-            _make(path)
+            _create_file(path)
         except OSError as error:
             why = "a link to a file that does not exist" if path.is_symlink() else error.strerror
-            raise StoreError(f"{path}: the store cannot be made: {why}") from error
+            raise StoreError(f"{path}: cannot create the store: {why}") from error
     elif not path.is_file():
         raise StoreError(f"{path}: not a regular file; name another store with --store")
     _check_owner(path)
-    with told(url):
-        _check_contents(path)
+    with store_errors(url):
+        _refuse_foreign(path)
     engine = create_engine(
         url,
         connect_args={"timeout": WAIT, "check_same_thread": False},
@@ -140,10 +140,10 @@ def _sqlite(url: URL, *, create: bool) -> Engine:
 
     @event.listens_for(engine, "connect")
     def _connected(raw: sqlite3.Connection, _record: Any) -> None:
-        raw.isolation_level = None  # transactions begin where we say
+        raw.isolation_level = None  # transactions begin with our own BEGIN
         cursor = raw.cursor()
-        cursor.execute(f"PRAGMA page_size={PAGE}")  # of a file that is still empty
-        cursor.execute("PRAGMA auto_vacuum=INCREMENTAL")  # likewise; see Store.prune
+        cursor.execute(f"PRAGMA page_size={PAGE}")  # works only for an empty file
+        cursor.execute("PRAGMA auto_vacuum=INCREMENTAL")  # likewise; Store.prune needs it
         _write_ahead(cursor)
         cursor.execute("PRAGMA synchronous=NORMAL")
         cursor.execute("PRAGMA foreign_keys=ON")
@@ -159,8 +159,8 @@ def _sqlite(url: URL, *, create: bool) -> Engine:
 
 
 def _write_ahead(cursor: sqlite3.Cursor) -> None:
-    """Switch a database to its log. SQLite itself does not wait here for another process that
-    does the same. Raises sqlite3.OperationalError after WAIT."""
+    """Switch a database to write-ahead logging, waiting for other processes that do the same, since
+    SQLite does not. Raises sqlite3.OperationalError after WAIT seconds."""
     end = time.monotonic() + WAIT
     while True:
         try:
@@ -173,26 +173,26 @@ def _write_ahead(cursor: sqlite3.Cursor) -> None:
 
 
 def is_there(url: URL) -> bool:
-    """Whether there is a file of SQLite. Raises StoreError if that cannot be told."""
+    """Whether the file of an SQLite store exists. Raises StoreError if that cannot be read."""
     path = Path(str(url.database))
     try:
         path.stat()
     except (FileNotFoundError, NotADirectoryError):
         return False
-    except (OSError, ValueError) as error:  # a folder that may not be read; a name that is none
+    except (OSError, ValueError) as error:  # a folder without access; an invalid name
         why = getattr(error, "strerror", None) or error
         raise StoreError(
-            f"{path}: the store cannot be reached: {why}; see who owns its folder, or name another "
-            "with --store"
+            f"{path}: cannot read the store: {why}; check who owns its folder, or name another "
+            "store with --store"
         ) from error
     return True
 
 
 def _check_owner(path: Path) -> None:
-    """Raises StoreError if other users may write the store, or what SQLite keeps beside it."""
+    """Raises StoreError if other users may write the store, or the files that SQLite adds to it."""
     beside = _beside(path)
-    for each in (path, *beside):
-        if doubt := distrust(each):
+    for file in (path, *beside):
+        if doubt := distrust(file):
             raise StoreError(
                 f"{doubt}; nodevet reads no store that other users may change: correct that, or "
                 "name another store with --store"
@@ -202,15 +202,15 @@ def _check_owner(path: Path) -> None:
             f"{shared}: others may create files beside the store, which SQLite would read; keep it "
             "in a folder of its own: --store sqlite:///FOLDER/history.sqlite"
         )
-    for each in beside:  # SQLite follows links and waits for pipes
-        if not _is_regular(each):
+    for file in beside:  # SQLite would follow links and wait for pipes
+        if not _is_regular(file):
             raise StoreError(
-                f"{each}: not a regular file; remove it, or name another store with --store"
+                f"{file}: not a regular file; remove it, or name another store with --store"
             )
 
 
 def _is_regular(path: Path) -> bool:
-    """Whether a file is regular, or absent: SQLite may remove it at any moment."""
+    """Whether a file is regular or absent. SQLite may remove it at any moment."""
     try:
         return stat.S_ISREG(path.lstat().st_mode)
     except OSError:
@@ -218,87 +218,91 @@ def _is_regular(path: Path) -> bool:
 
 
 def _beside(path: Path) -> tuple[Path, ...]:
-    """The files that SQLite keeps beside this one, whether they exist or not."""
-    whole = path.resolve()
-    return tuple(whole.with_name(whole.name + end) for end in BESIDE)
+    """The files that SQLite may keep beside a database."""
+    database_file = path.resolve()
+    return tuple(database_file.with_name(database_file.name + end) for end in BESIDE)
 
 
-def _check_contents(path: Path) -> None:
-    """Raises StoreError for a database of another program, which stays as it is: what SQLite is
-    asked below switches it to WAL."""
-    whole = path.resolve()
+def _refuse_foreign(path: Path) -> None:
+    """Raises StoreError for a database of another program, and does not change it: the statements
+    below would switch it to WAL."""
+    database_file = path.resolve()
     beside = _logs(path)
-    if not whole.stat().st_size:
+    if not database_file.stat().st_size:
         for log in beside:
             if log.name.endswith("-wal"):  # SQLite would delete it
                 raise StoreError(
                     f"{path}: it is empty, but {log} holds data; move that away, or name another "
                     "store with --store"
                 )
-    tables = _tables_beside_writers(path)
+    tables = _tables_of_file(path)
     if tables and VERSION_TABLE not in tables:
-        raise StoreError(f"{path}: {of_something_else(tables)}")
+        raise StoreError(f"{path}: {foreign_tables_text(tables)}")
 
 
 def _logs(path: Path) -> Sequence[Path]:
     """The files beside a database that hold data."""
-    return [each for each in _beside(path) if _size(each)]
+    return [file for file in _beside(path) if _size(file)]
 
 
 def _size(path: Path) -> int:
-    """The size of a file that another process may remove at any moment; 0 without it."""
+    """The size of a file in bytes; 0 if it does not exist (any more)."""
     try:
         return path.stat().st_size
     except FileNotFoundError:
         return 0
 
 
-def _tables_beside_writers(path: Path) -> Sequence[str]:
-    """The tables of a database, which another process may be making right now: what is read then
-    may be half of it, so it is read again. Raises sqlite3.Error and OSError."""
+def _tables_of_file(path: Path) -> Sequence[str]:
+    """The tables of a database, with retries: another process may be creating it. Raises
+    sqlite3.Error and OSError."""
     for _ in range(READINGS):
         with suppress(FileNotFoundError, sqlite3.DatabaseError):
-            return _tables_now(path)
+            return _read_tables(path)
         time.sleep(0.05)
-    return _tables_now(path)
+    return _read_tables(path)
 
 
-def _tables_now(path: Path) -> Sequence[str]:
-    """Raises FileNotFoundError if a log vanishes meanwhile, sqlite3.Error and OSError."""
-    whole = path.resolve()
-    tables = _tables(f"{whole.as_uri()}?mode=ro&immutable=1") if whole.stat().st_size else ()
+def _read_tables(path: Path) -> Sequence[str]:
+    """One try. Raises FileNotFoundError if a log vanishes meanwhile, sqlite3.Error and OSError."""
+    database_file = path.resolve()
+    tables = (
+        _tables(f"{database_file.as_uri()}?mode=ro&immutable=1")
+        if database_file.stat().st_size
+        else ()
+    )
     logs = _logs(path)
-    return _tables_of_copy(whole, logs) if logs and not tables else tables
+    return _tables_of_copy(database_file, logs) if logs and not tables else tables
 
 
 def _tables(uri: str) -> Sequence[str]:
-    """The names of a database's tables, then those of its indexes. Raises sqlite3.Error."""
+    """The names of the tables of a database, then of its indexes. Raises sqlite3.Error."""
     with closing(sqlite3.connect(uri, uri=True)) as database:
         rows = database.execute("SELECT name FROM sqlite_master ORDER BY type <> 'table', name")
         return [name for (name,) in rows]
 
 
 def _tables_of_copy(path: Path, beside: Sequence[Path]) -> Sequence[str]:
-    """The tables of a database that may be wholly in its log: to read a log, SQLite writes, so it
-    is given a copy. Raises sqlite3.Error and OSError."""
+    """The tables of a database that may be only in its log. SQLite writes when it reads a log,
+    so it gets a copy. Raises sqlite3.Error and OSError."""
     from tempfile import TemporaryDirectory  # rarely
 
     with TemporaryDirectory(prefix="nodevet-") as folder:
-        for each in (*beside, path):  # the log first: what it has may move to the database
-            with each.open("rb") as source:
-                Path(folder, each.name).write_bytes(source.read(MOST_COPIED))
+        for file in (*beside, path):  # the log first: its data may move to the database
+            with file.open("rb") as source:
+                Path(folder, file.name).write_bytes(source.read(MOST_COPIED))
         return _tables(Path(folder, path.name).as_uri())
 
 
-def of_something_else(tables: Sequence[str]) -> str:
-    """Why a database with these tables is no store."""
-    some = ", ".join(map(brief, tables[:3]))
-    return f"it has tables of something else ({some}); name another store with --store"
+def foreign_tables_text(tables: Sequence[str]) -> str:
+    """Why a database with these tables is not a store."""
+    names = ", ".join(map(brief, tables[:3]))
+    return f"it has tables of another program ({names}); name another store with --store"
 
 
-def _make(path: Path) -> None:
-    """An empty file of mode 0600, in a folder of 0700 if there was none; SQLite gives what lies
-    beside it the same mode."""
+def _create_file(path: Path) -> None:
+    """Create an empty file of mode 0600, and its folder with 0700 if there is none. SQLite gives
+    the files beside it the same mode."""
     if not path.parent.exists():
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     _check_owner(path)
@@ -329,8 +333,8 @@ def _postgres(url: URL) -> Engine:
 
 
 def _end(dbapi_connection: Any) -> None:
-    """Close a session of PostgreSQL. One that the server ended is no news; its last word, which
-    cannot be sent, goes with the stream that holds it: pg8000 leaves that to the collector."""
+    """Close a session of PostgreSQL, also one that the server ended. pg8000 leaves the stream with
+    the unsent last message to the garbage collector, so close it here."""
     from pg8000.dbapi import Error as PostgresError
 
     stream = dbapi_connection._sock
@@ -341,53 +345,52 @@ def _end(dbapi_connection: Any) -> None:
 
 
 @contextmanager
-def told(url: URL) -> Iterator[None]:
-    """What the database says, as a StoreError in one sentence."""
+def store_errors(url: URL) -> Iterator[None]:
+    """Turn errors of the database into a StoreError of one sentence."""
     try:
         yield
     except SQLAlchemyError as error:
-        raise StoreError(f"{shown(url)}: {_words(error)}") from error
+        raise StoreError(f"{url_text(url)}: {_error_text(error)}") from error
     except (OSError, sqlite3.Error) as error:
-        raise StoreError(f"{shown(url)}: {_sqlite_words(str(error))}") from error
+        raise StoreError(f"{url_text(url)}: {_sqlite_error_text(str(error))}") from error
 
 
 SQLITE_WORDS = {
     "database is locked": "another process has been writing to it for too long; try again, or "
     "find it with: fuser -v {path}",
-    "disk is full": "no space is left where it lies, or it has reached its largest size; make "
-    "room, or thin it out with: nodevet prune",
-    "disk I/O error": "the disk does not take or give what is asked of it; make room, and look at "
-    "dmesg",
-    "readonly database": "it may not be written; see who owns it, and its folder",
-    "unable to open database file": "it cannot be opened; see who owns it, and its folder",
-    "file is not a database": "it is no store of nodevet's; name another with --store",
-    "malformed": "it is damaged; put back a copy, or move it away: the next run begins a new one",
+    "disk is full": "no space is left on its disk, or it has reached its largest size; make "
+    "room, or delete old evidence with: nodevet prune",
+    "disk I/O error": "disk full or I/O error; make room, and read dmesg",
+    "readonly database": "no permission to write it; check who owns it and its folder",
+    "unable to open database file": "it cannot be opened; check who owns it and its folder",
+    "file is not a database": "not a store of nodevet; name another with --store",
+    "malformed": "it is damaged; restore a copy, or move it away: the next run creates a new one",
 }
 
 
-def _words(error: SQLAlchemyError) -> str:
+def _error_text(error: SQLAlchemyError) -> str:
     if not isinstance(error, DBAPIError):
         return str(error)
     cause = error.orig
     if isinstance(cause, Exception) and isinstance(cause.__cause__, OSError):
-        return _unreachable(cause.__cause__)
+        return _unreachable_text(cause.__cause__)
     if cause is not None and cause.args and isinstance(cause.args[0], dict):  # PostgreSQL's fields
         fields = cause.args[0]
         return str(fields.get("M", fields))
-    return _sqlite_words(str(cause))
+    return _sqlite_error_text(str(cause))
 
 
-def _unreachable(error: OSError) -> str:
-    """Why no server of PostgreSQL answers."""
+def _unreachable_text(error: OSError) -> str:
+    """Why no PostgreSQL server answers."""
     why = error.strerror or str(error)
     return (
-        f"no PostgreSQL server answers there: {why}; start it, or see the host and port: "
+        f"no PostgreSQL server answers there: {why}; start it, or check host and port: "
         "pg_isready -h HOST -p PORT"
     )
 
 
-def _sqlite_words(text: str) -> str:
-    for told_by_sqlite, words in SQLITE_WORDS.items():
-        if told_by_sqlite in text:
+def _sqlite_error_text(text: str) -> str:
+    for sqlite_text, words in SQLITE_WORDS.items():
+        if sqlite_text in text:
             return words.replace("{path}", "FILE")
     return text

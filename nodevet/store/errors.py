@@ -1,9 +1,9 @@
-"""What can go wrong with the store, in one sentence."""
+"""The errors of the store."""
 
 
 class StoreError(Exception):
-    """What happened, to which store, and what to do next."""
+    """One sentence: which store, what happened, and what to do next."""
 
 
 class StoreHeldError(StoreError):
-    """Another process records a run of this sweep; the message says which one, and since when."""
+    """Another process records a run of this sweep. The message names it, and since when it runs."""

@@ -1,4 +1,4 @@
-"""What visits read, put together again: whole, or some sections of it."""
+"""The evidence of visits, joined again: all of it, or some sections."""
 
 from collections.abc import Collection, Iterable, Mapping
 
@@ -8,40 +8,40 @@ from nodevet.base import typed
 from nodevet.base.last_few import LastFew
 from nodevet.store import documents
 from nodevet.store import schema as t
-from nodevet.store.contents import contents
+from nodevet.store.blobs import contents
 
-Manifest = Mapping[str, str]  # section -> SHA-256 of what was steady in it
+Manifest = Mapping[str, str]  # section -> SHA-256 of its steady values
 
 
 def of_visits(
     connection: Connection, visits: Collection[int], sections: Collection[str] | None = None
 ) -> dict[int, bytes]:
-    """The evidence of some visits, by the visit's id; without those whose evidence is not kept.
-    Of some sections it is not told how long each took."""
+    """The evidence of visits by their ids, without visits whose evidence was pruned. With
+    `sections` it has no times of sections."""
     v = t.visit.c
-    kept = connection.execute(
+    rows = connection.execute(
         select(v.id, v.steady, v.volatile).where(v.id.in_(visits), v.volatile.is_not(None))
     ).all()
-    steady = {row.steady for row in kept if row.steady is not None}
-    whole = contents(connection, steady | {row.volatile for row in kept})
-    manifests = {each: typed.decode(whole[each], dict[str, str]) for each in steady}
-    wanted = {each: _wanted(names, sections) for each, names in manifests.items()}
-    pieces = _pieces(connection, wanted.values())
+    steady = {row.steady for row in rows if row.steady is not None}
+    blobs = contents(connection, steady | {row.volatile for row in rows})
+    manifests = {blob: typed.decode(blobs[blob], dict[str, str]) for blob in steady}
+    selected = {blob: _selected(names, sections) for blob, names in manifests.items()}
+    pieces = _pieces(connection, selected.values())
     alike = None if sections is None else LastFew()
     return {
-        row.id: whole[row.volatile]
+        row.id: blobs[row.volatile]
         if row.steady is None
-        else documents.together(
+        else documents.join_document(
             manifests[row.steady],
-            {name: pieces[sha] for name, sha in wanted[row.steady].items()},
-            whole[row.volatile],
+            {name: pieces[sha] for name, sha in selected[row.steady].items()},
+            blobs[row.volatile],
             alike,
         )
-        for row in kept
+        for row in rows
     }
 
 
-def _wanted(names: Manifest, sections: Collection[str] | None) -> Manifest:
+def _selected(names: Manifest, sections: Collection[str] | None) -> Manifest:
     if sections is None:
         return names
     return {
@@ -50,7 +50,7 @@ def _wanted(names: Manifest, sections: Collection[str] | None) -> Manifest:
 
 
 def _pieces(connection: Connection, manifests: Iterable[Manifest]) -> dict[str, bytes]:
-    """What manifests name, by its SHA-256."""
+    """The pieces that manifests name, by SHA-256 in hex."""
     b = t.blob.c
     shas = {bytes.fromhex(sha) for names in manifests for sha in names.values()}
     ids = {

@@ -1,4 +1,4 @@
-"""Plans of fixes, the runs that carried them out, and what these changed."""
+"""Plans of fixes, the runs that applied them, their actions and proofs."""
 
 import time
 from collections.abc import Collection, Mapping, Sequence
@@ -8,8 +8,7 @@ from sqlalchemy import Connection, Select, and_, bindparam, delete, func, insert
 
 from nodevet.base import age, typed
 from nodevet.store import schema as t
-from nodevet.store.contents import content, keep
-from nodevet.store.ids import host_id, next_id
+from nodevet.store.blobs import content, keep
 from nodevet.store.moments import LAST_SEEN
 from nodevet.store.records.model import (
     FailedFix,
@@ -19,13 +18,13 @@ from nodevet.store.records.model import (
     RecordedFixRun,
     RecordedPlan,
 )
-from nodevet.store.text import encoded, plain
+from nodevet.store.rows import add_rows, encoded, host_id, next_id, plain
 
 
 def record_plan(connection: Connection, plan: RecordedPlan, text: bytes) -> None:
-    """One that is known stays."""
-    known = select(t.plan.c.id).where(t.plan.c.sha256 == plan.digest)
-    if connection.execute(known).scalar() is not None:
+    """Record a plan, unless it is recorded already."""
+    query = select(t.plan.c.id).where(t.plan.c.sha256 == plan.digest)
+    if connection.execute(query).scalar() is not None:
         return
     number = next_id(connection, t.plan)
     connection.execute(
@@ -34,22 +33,18 @@ def record_plan(connection: Connection, plan: RecordedPlan, text: bytes) -> None
             sha256=plan.digest,
             name=plain(plan.id),
             author=plain(plan.author),
-            created=_seconds(plan.created),
+            created=_unix_time(plan.created),
             text=keep(connection, text),
         )
     )
-    first = next_id(connection, t.planned)
-    rows = [
-        {
-            "id": first + place,
-            "plan": number,
-            "host": host_id(connection, host),
-            "fixes": encoded(fixes),
-        }
-        for place, (host, fixes) in enumerate(plan.hosts.items())
-    ]
-    if rows:
-        connection.execute(insert(t.planned), rows)
+    add_rows(
+        connection,
+        t.planned,
+        (
+            {"plan": number, "host": host_id(connection, host), "fixes": encoded(fixes)}
+            for host, fixes in plan.hosts.items()
+        ),
+    )
 
 
 def plan_text(connection: Connection, digest: str) -> bytes | None:
@@ -59,14 +54,14 @@ def plan_text(connection: Connection, digest: str) -> bytes | None:
 
 def plans(connection: Connection, host: str | None) -> list[RecordedPlan]:
     """Oldest first."""
-    asked = (
+    query = (
         select(t.plan, t.planned.c.fixes, t.host.c.name.label("host_name"))
         .outerjoin(t.planned, t.planned.c.plan == t.plan.c.id)
         .outerjoin(t.host, t.host.c.id == t.planned.c.host)
         .order_by(t.plan.c.created, t.plan.c.id, t.planned.c.id)
     )
     hosts: dict[str, dict[str, tuple[str, ...]]] = {}
-    rows = connection.execute(_of_host(asked, host)).all()
+    rows = connection.execute(_of_host(query, host)).all()
     for row in rows:
         fixes = hosts.setdefault(row.sha256, {})
         if row.host_name is not None:
@@ -89,9 +84,9 @@ def record_run(
     actions: Sequence[RecordedAction],
     proofs: Sequence[FixProof],
 ) -> None:
-    """Recorded again, it replaces what it was."""
-    found = connection.execute(select(t.fix_run.c.id).where(t.fix_run.c.name == plain(run.id)))
-    number = found.scalar()
+    """Record a run of fixes, replacing an earlier record of it."""
+    query = connection.execute(select(t.fix_run.c.id).where(t.fix_run.c.name == plain(run.id)))
+    number = query.scalar()
     if number is None:
         number = next_id(connection, t.fix_run)
     earlier = _proofs_of(connection, number)
@@ -109,7 +104,7 @@ def record_run(
             approvals=encoded(run.approvals),
             by=plain(run.by),
             folder=plain(run.folder),
-            started=_seconds(run.started),
+            started=_unix_time(run.started),
             began=plain(run.started),
             seconds=run.seconds,
             exit_code=run.exit_code,
@@ -117,38 +112,32 @@ def record_run(
         )
     )
     hosts = {name: host_id(connection, name) for name in _hosts(run, actions, proofs)}
-    first = next_id(connection, t.fix_host)
-    came = [
+    host_rows = (
         {
-            "id": first + place,
             "run": number,
-            "host": hosts[each.host],
-            "outcome": plain(each.outcome),
-            "why": plain(each.why),
+            "host": hosts[host.host],
+            "outcome": plain(host.outcome),
+            "why": plain(host.why),
         }
-        for place, each in enumerate(run.hosts)
-    ]
-    if came:
-        connection.execute(insert(t.fix_host), came)
-    first = next_id(connection, t.action)
-    changed = [
+        for host in run.hosts
+    )
+    add_rows(connection, t.fix_host, host_rows)
+    action_rows = (
         {
-            "id": first + place,
             "run": number,
-            "host": hosts[each.host],
-            "step": plain(each.step),
-            "fix": plain(each.fix),
-            "subjects": encoded(each.subjects),
-            "resource": plain(each.resource),
-            "before": plain(each.before),
-            "after": plain(each.after),
-            "outcome": plain(each.outcome),
-            "at": _seconds(each.at),
+            "host": hosts[action.host],
+            "step": plain(action.step),
+            "fix": plain(action.fix),
+            "subjects": encoded(action.subjects),
+            "resource": plain(action.resource),
+            "before": plain(action.before),
+            "after": plain(action.after),
+            "outcome": plain(action.outcome),
+            "at": _unix_time(action.at),
         }
-        for place, each in enumerate(actions)
-    ]
-    if changed:
-        connection.execute(insert(t.action), changed)
+        for action in actions
+    )
+    add_rows(connection, t.action, action_rows)
     _record_proofs(connection, number, hosts, proofs, earlier)
 
 
@@ -156,7 +145,7 @@ ProofKey = tuple[int, str, float]  # host, check, at
 
 
 def _proofs_of(connection: Connection, run: int) -> dict[ProofKey, int]:
-    """The proofs that are recorded of a run: each with the visit after which it came."""
+    """The recorded proofs of a run, each with the last visit before it."""
     p = t.proof.c
     rows = connection.execute(select(p.host, p.check, p.at, p.visit).where(p.run == run))
     return {(row.host, row.check, row.at): row.visit for row in rows}
@@ -169,38 +158,38 @@ def _record_proofs(
     proofs: Sequence[FixProof],
     earlier: Mapping[ProofKey, int],
 ) -> None:
-    """`earlier`: as `_proofs_of`. A proof that was recorded before came before the visits since."""
-    came = select(t.fix_host.c.host).where(t.fix_host.c.run == run)
-    listed = connection.execute(select(t.host.c.id, t.host.c.visit).where(t.host.c.id.in_(came)))
-    visits = {row.id: row.visit or 0 for row in listed}
-    first = next_id(connection, t.proof)
+    """Record proofs. `earlier`: see `_proofs_of`; a proof that was recorded before keeps its
+    visit."""
+    fixed_hosts = select(t.fix_host.c.host).where(t.fix_host.c.run == run)
+    host_rows = connection.execute(
+        select(t.host.c.id, t.host.c.visit).where(t.host.c.id.in_(fixed_hosts))
+    )
+    visits = {row.id: row.visit or 0 for row in host_rows}
     rows = []
-    for place, each in enumerate(proofs):
-        host, check, at = hosts[each.host], plain(each.check), _seconds(each.at)
+    for proof in proofs:
+        host, check, at = hosts[proof.host], plain(proof.check), _unix_time(proof.at)
         rows.append(
             {
-                "id": first + place,
                 "run": run,
                 "host": host,
                 "check": check,
-                "baseline": plain(each.baseline),
-                "machine_id": plain(each.machine_id) if each.machine_id else None,
-                "asked": _seconds(each.asked),
+                "baseline": plain(proof.baseline),
+                "machine_id": plain(proof.machine_id) if proof.machine_id else None,
+                "asked": _unix_time(proof.asked),
                 "at": at,
                 "visit": earlier.get((host, check, at), visits.get(host, 0)),
-                "keys": encoded(each.keys),
-                "subjects": encoded(each.subjects),
+                "keys": encoded(proof.keys),
+                "subjects": encoded(proof.subjects),
             }
         )
-    if rows:
-        connection.execute(insert(t.proof), rows)
+    add_rows(connection, t.proof, rows)
 
 
 def _hosts(
     run: RecordedFixRun, actions: Sequence[RecordedAction], proofs: Sequence[FixProof]
 ) -> dict[str, None]:
-    told = [each.host for each in run.hosts], [each.host for each in actions]
-    return dict.fromkeys([*told[0], *told[1], *(each.host for each in proofs)])
+    names = [item.host for item in run.hosts], [item.host for item in actions]
+    return dict.fromkeys([*names[0], *names[1], *(item.host for item in proofs)])
 
 
 _MACHINE = (
@@ -225,10 +214,10 @@ _PROOFS = (
 
 
 def proofs(connection: Connection, host: str | None) -> list[FixProof]:
-    """Oldest first; without those of a machine that was not visited under its host's name then."""
+    """Oldest first, without proofs of another machine than the visits to the host saw then."""
     own = t.proof.c.machine_id
-    asked = _PROOFS.where(or_(own.is_(None), func.coalesce(_MACHINE, own) == own))
-    return [_proof(row) for row in connection.execute(_of_host(asked, host))]
+    query = _PROOFS.where(or_(own.is_(None), func.coalesce(_MACHINE, own) == own))
+    return [_proof(row) for row in connection.execute(_of_host(query, host))]
 
 
 _SEEN = t.visit.alias("seen_last")
@@ -251,8 +240,8 @@ _SINCE_SEEN = (
 
 
 def proofs_since(connection: Connection, hosts: Collection[int]) -> dict[int, FixProof]:
-    """The last word of runs of fixes on the check of each open span of these hosts since the span
-    was last seen, by span: by the clock, and by the order in which both were recorded."""
+    """By id of each open span of these hosts: the last proof of its check since the span was last
+    seen, both by the clock and by the order of records."""
     rows = connection.execute(_SINCE_SEEN, {"hosts": list(hosts)})
     newest = {row.span: row for row in rows}
     return {span: _proof(row) for span, row in newest.items() if row.seen <= row.visit}
@@ -277,21 +266,21 @@ def _proof(row: Any) -> FixProof:
 def runs(
     connection: Connection, host: str | None, limit: int | None, after: float | None
 ) -> list[RecordedFixRun]:
-    """Newest first, each with its hosts, or with this one alone."""
-    asked = select(t.fix_run).order_by(t.fix_run.c.started.desc(), t.fix_run.c.id.desc())
-    came = select(t.fix_host, t.host.c.name.label("host_name")).join(
+    """Newest first, each with all its hosts, or only with `host`."""
+    query = select(t.fix_run).order_by(t.fix_run.c.started.desc(), t.fix_run.c.id.desc())
+    hosts_query = select(t.fix_host, t.host.c.name.label("host_name")).join(
         t.host, t.host.c.id == t.fix_host.c.host
     )
     if host is not None:
-        came = came.where(t.host.c.name == plain(host))
-        asked = asked.where(t.fix_run.c.id.in_(came.with_only_columns(t.fix_host.c.run)))
+        hosts_query = hosts_query.where(t.host.c.name == plain(host))
+        query = query.where(t.fix_run.c.id.in_(hosts_query.with_only_columns(t.fix_host.c.run)))
     if after is not None:
-        asked = asked.where(t.fix_run.c.started >= after)
+        query = query.where(t.fix_run.c.started >= after)
     if limit is not None:
-        asked = asked.limit(limit)
-    rows = connection.execute(asked).all()
+        query = query.limit(limit)
+    rows = connection.execute(query).all()
     hosts: dict[int, list[FixHost]] = {row.id: [] for row in rows}
-    for row in connection.execute(came.order_by(t.fix_host.c.id)):
+    for row in connection.execute(hosts_query.order_by(t.fix_host.c.id)):
         if row.run in hosts:
             hosts[row.run].append(FixHost(host=row.host_name, outcome=row.outcome, why=row.why))
     return [_run(row, tuple(hosts[row.id])) for row in rows]
@@ -317,7 +306,7 @@ def _run(row: Any, hosts: tuple[FixHost, ...]) -> RecordedFixRun:
 
 def actions(connection: Connection, host: str | None) -> list[RecordedAction]:
     """Oldest first."""
-    asked = (
+    query = (
         select(
             t.action,
             t.host.c.name.label("host_name"),
@@ -329,7 +318,7 @@ def actions(connection: Connection, host: str | None) -> list[RecordedAction]:
         .join(t.fix_run, t.fix_run.c.id == t.action.c.run)
         .order_by(t.action.c.at, t.action.c.id)
     )
-    return [_action(row) for row in connection.execute(_of_host(asked, host))]
+    return [_action(row) for row in connection.execute(_of_host(query, host))]
 
 
 def _action(row: Any) -> RecordedAction:
@@ -352,9 +341,9 @@ def _action(row: Any) -> RecordedAction:
 def failed(
     connection: Connection, outcomes: Collection[str], after: float, in_doubt: str
 ) -> list[FailedFix]:
-    """What ended so since then: each fix of a host once for each folder of a run.
+    """The fixes that ended with these outcomes since `after`: once for each host and run folder.
 
-    A run without an end leaves `in_doubt` what its controller was doing: that has not failed.
+    In a run without an end the outcome `in_doubt` is no failure: its controller may still work.
     """
     machine = (
         select(func.coalesce(t.boot.c.machine_id, t.visit.c.machine_id))
@@ -388,11 +377,11 @@ def failed(
     ]
 
 
-def _of_host(asked: Select[Any], host: str | None) -> Select[Any]:
-    return asked if host is None else asked.where(t.host.c.name == plain(host))
+def _of_host(query: Select[Any], host: str | None) -> Select[Any]:
+    return query if host is None else query.where(t.host.c.name == plain(host))
 
 
-def _seconds(at: str) -> float:
-    """Of a moment as a plan or journal says it; now for a text that is none."""
-    found = age.seconds_of(at)
-    return time.time() if found is None else found
+def _unix_time(at: str) -> float:
+    """Seconds since 1970 of a time in a plan or journal; now if the text is no time."""
+    seconds = age.seconds_of(at)
+    return time.time() if seconds is None else seconds

@@ -1,45 +1,42 @@
-"""What diagnose watched, and what it came to."""
+"""The incidents that `nodevet diagnose` recorded."""
 
 from collections.abc import Mapping
 from typing import Any
 
-from sqlalchemy import Connection, insert, select
+from sqlalchemy import Connection, select
 
 from nodevet.base import age
 from nodevet.store import schema as t
-from nodevet.store.contents import keep
-from nodevet.store.ids import host_id, next_id
+from nodevet.store.blobs import keep
 from nodevet.store.moments import instant
 from nodevet.store.records.model import RecordedIncident
-from nodevet.store.text import plain
+from nodevet.store.rows import add_rows, host_id, plain
 
 
 def record(connection: Connection, hosts: Mapping[str, str], bundle: bytes, at: str) -> None:
     """See Store.record_incident."""
-    kept, number = keep(connection, bundle), next_id(connection, t.incident)
-    rows = [
+    blob = keep(connection, bundle)
+    rows = (
         {
-            "id": number + place,
             "host": host_id(connection, host),
             "at": instant(at),
             "cause": plain(cause),
-            "bundle": kept,
+            "bundle": blob,
         }
-        for place, (host, cause) in enumerate(hosts.items())
-    ]
-    if rows:
-        connection.execute(insert(t.incident), rows)
+        for host, cause in hosts.items()
+    )
+    add_rows(connection, t.incident, rows)
 
 
-def recorded(connection: Connection, host: str | None) -> list[RecordedIncident]:
-    asked = (
+def incidents(connection: Connection, host: str | None) -> list[RecordedIncident]:
+    query = (
         select(t.incident, t.host.c.name.label("host_name"))
         .join(t.host, t.host.c.id == t.incident.c.host)
         .order_by(t.incident.c.at, t.incident.c.id)
     )
     if host is not None:
-        asked = asked.where(t.host.c.name == plain(host))
-    return [_incident(row) for row in connection.execute(asked)]
+        query = query.where(t.host.c.name == plain(host))
+    return [_incident(row) for row in connection.execute(query)]
 
 
 def _incident(row: Any) -> RecordedIncident:

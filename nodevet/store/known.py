@@ -1,4 +1,4 @@
-"""What a store knows of a host before it is visited again."""
+"""What the store knows of a host before its next visit."""
 
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
@@ -10,12 +10,12 @@ from nodevet.base import typed
 from nodevet.model import Finding, Severity, Status, Verdict
 from nodevet.store import blobs, fixes
 from nodevet.store import schema as t
-from nodevet.store.contents import contents
+from nodevet.store.blobs import contents
 from nodevet.store.moments import moment
 from nodevet.store.records import counters, spans
 from nodevet.store.records.model import FixProof, PartKind
 from nodevet.store.records.spans import OpenSpan
-from nodevet.store.text import plain
+from nodevet.store.rows import plain
 
 _KEYFRAME = t.blob.alias("keyframe")
 _STEADY = t.blob.alias("steady_blob")
@@ -105,7 +105,7 @@ _BLOB = select(t.blob.c.id, t.blob.c.base, t.blob.c.size, t.blob.c.data).where(
 
 
 class KnownHost(msgspec.Struct):
-    """A host's row, with what it names, and its open spans."""
+    """The row of a host, with the rows that it refers to, and its open spans."""
 
     id: int
     name: str
@@ -129,35 +129,37 @@ class KnownHost(msgspec.Struct):
 
 
 def hosts(connection: Connection, names: Iterable[str]) -> dict[str, KnownHost]:
-    """Those of these hosts that were met before, by name."""
-    found = {}
+    """The hosts that were visited before, by name."""
+    by_name = {}
     for row in connection.execute(_HOSTS, {"names": list(names)}):
-        found[row[1]] = KnownHost(*row)
-    if found:
-        by_id = {each.id: each for each in found.values()}
+        by_name[row[1]] = KnownHost(*row)
+    if by_name:
+        by_id = {entry.id: entry for entry in by_name.values()}
         for row in connection.execute(_OPEN, {"hosts": list(by_id)}):
             by_id[row[0]].spans.append(_open_span(row))
-        if failing := [each for each in by_id.values() if any(span.check for span in each.spans)]:
-            _proved(connection, failing)
-    return found
+        if failing := [
+            entry for entry in by_id.values() if any(span.check for span in entry.spans)
+        ]:
+            _note_proofs(connection, failing)
+    return by_name
 
 
-def _proved(connection: Connection, hosts: Collection[KnownHost]) -> None:
-    """Note which open spans a run of fixes proved to be over since they were last seen."""
-    proofs = fixes.proofs_since(connection, [each.id for each in hosts])
-    for each in hosts if proofs else ():
-        each.spans = [_with_proof(span, proofs.get(span.id)) for span in each.spans]
+def _note_proofs(connection: Connection, hosts: Collection[KnownHost]) -> None:
+    """Note the open spans that a run of fixes proved to be over since they were last seen."""
+    proofs = fixes.proofs_since(connection, [known_host.id for known_host in hosts])
+    for known_host in hosts if proofs else ():
+        known_host.spans = [_with_proof(span, proofs.get(span.id)) for span in known_host.spans]
 
 
 def _with_proof(span: OpenSpan, proof: FixProof | None) -> OpenSpan:
     if proof is None or proof.baseline != span.baseline:
         return span
-    known = proof.covers(span.key, span.finding)
-    return msgspec.structs.replace(span, fixed=proof) if known else span
+    is_proved = proof.covers(span.key, span.finding)
+    return msgspec.structs.replace(span, fixed=proof) if is_proved else span
 
 
 def host(connection: Connection, name: str) -> KnownHost | None:
-    """None: it was never met."""
+    """A host; None if it was never visited."""
     return hosts(connection, [name]).get(name)
 
 
@@ -180,39 +182,39 @@ def _open_span(row: Any) -> OpenSpan:
 def began(connection: Connection, host: KnownHost, baseline: str) -> dict[str, int]:
     """How often each finding began in the last judged visits of this machine, by key.
 
-    `baseline` is empty for the host as a whole: of all its visits that were not interrupted.
+    Without a `baseline` it is about the host as a whole, in all visits that were not interrupted.
     """
-    asked = {"host": host.id, "baseline": plain(baseline)}
-    cut = connection.execute(_CUT if baseline else _CUT_OF_HOST, asked).scalar() or 0
+    parameters = {"host": host.id, "baseline": plain(baseline)}
+    cut = connection.execute(_CUT if baseline else _CUT_OF_HOST, parameters).scalar() or 0
     cut = max(cut, host.machine_from or 0)
-    return {row[0]: row[1] for row in connection.execute(_BEGAN, {**asked, "cut": cut})}
+    return {row[0]: row[1] for row in connection.execute(_BEGAN, {**parameters, "cut": cut})}
 
 
 def manifest(connection: Connection, blob: int) -> Mapping[str, str]:
-    """The sections of a host's last evidence: the SHA-256 of each, by name."""
-    found = contents(connection, [blob]).get(blob, b"{}")
-    listed: Mapping[str, str] = msgspec.json.decode(found)
-    return listed
+    """The SHA-256 of each section of the last evidence of a host, by name."""
+    text = contents(connection, [blob]).get(blob, b"{}")
+    sections: Mapping[str, str] = msgspec.json.decode(text)
+    return sections
 
 
 def blob_of(connection: Connection, sha: str | None) -> int | None:
-    """The id of a blob, by its SHA-256 in hex."""
+    """The id of a blob by its SHA-256 in hex; None if there is none."""
     if sha is None:
         return None
-    asked = select(t.blob.c.id).where(t.blob.c.sha256 == bytes.fromhex(sha))
-    return connection.execute(asked).scalar()
+    query = select(t.blob.c.id).where(t.blob.c.sha256 == bytes.fromhex(sha))
+    return connection.execute(query).scalar()
 
 
 def base_of(connection: Connection, blob: int | None) -> tuple[int, bytes] | None:
-    """The keyframe that a next piece like this one is to be compressed with: id and content."""
+    """The id and content of the keyframe to compress the next version of a blob with."""
     row = connection.execute(_BLOB, {"id": blob}).one_or_none() if blob else None
     if row is not None and row.base is not None:
         row = connection.execute(_BLOB, {"id": row.base}).one_or_none()
-    return None if row is None else (row.id, blobs.unpacked(row.data, row.size))
+    return None if row is None else (row.id, blobs.unpack(row.data, row.size))
 
 
 def counted(connection: Connection, host: KnownHost | None) -> dict[counters.Key, int]:
-    """Where every counter of a host stood last."""
+    """The last value of every counter of a host."""
     if host is None:
         return {}
     c = t.counter.c

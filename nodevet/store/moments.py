@@ -1,4 +1,4 @@
-"""When something was so: the visits that a row names, with their runs."""
+"""The first and the last visit of rows, with their runs, and moments."""
 
 import re
 
@@ -39,7 +39,7 @@ _UNVETTED = (
     .scalar_subquery()
 )
 LAST_SEEN = case((t.finding_span.c.check != "", _JUDGED), else_=_UNVETTED)
-"""Of a span that is open: the last visit that could see it."""
+"""The last visit that could see an open span."""
 
 
 def moment(at: float, run: str) -> Moment:
@@ -47,10 +47,10 @@ def moment(at: float, run: str) -> Moment:
 
 
 def instant(text: str) -> float:
-    """Seconds of an ISO 8601 instant or day, which is UTC. Raises StoreError."""
+    """Seconds since 1970 of an ISO 8601 instant, or of a day in UTC. Raises StoreError."""
     if DAY.fullmatch(text):
         text = f"{text}T00:00:00+00:00"
-    found = age.seconds_of(text)
-    if found is None:
-        raise StoreError(f"{text!r} is no time: 2026-11-20, or 2026-11-20T04:00:00+00:00")
-    return found
+    seconds = age.seconds_of(text)
+    if seconds is None:
+        raise StoreError(f"invalid time {text!r} (examples: 2026-11-20, 2026-11-20T04:00:00+00:00)")
+    return seconds

@@ -1,4 +1,4 @@
-"""Parts, where they were, and the counters that moved on them."""
+"""Queries for parts, their places, and their counters."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ from nodevet.base import typed
 from nodevet.store import schema as t
 from nodevet.store.moments import FIRST, FIRST_AND_LAST, FIRST_RUN, LAST, LAST_RUN, instant, moment
 from nodevet.store.records.model import CounterPoint, Part, PartKind, PartPlace
-from nodevet.store.text import plain
+from nodevet.store.rows import plain
 
 _PLACES = select(
     t.place,
@@ -42,27 +42,29 @@ _POINTS = select(
 )
 
 
-def named(connection: Connection, text: str) -> list[Part]:
+def find_parts(connection: Connection, text: str) -> list[Part]:
     """See Store.parts."""
     rows = connection.execute(select(t.part).order_by(t.part.c.id))
-    listed = [part_of(row) for row in rows]
-    said = plain(text).lower()
-    if not said:
-        return listed
+    all_parts = [part_of(row) for row in rows]
+    prefix = plain(text).lower()
+    if not prefix:
+        return all_parts
     exact = [
-        each for each in listed if said in (each.id.lower(), *(name.lower() for name in each.names))
+        part
+        for part in all_parts
+        if prefix in (part.id.lower(), *(name.lower() for name in part.names))
     ]
-    return exact or [each for each in listed if each.id.lower().startswith(said)]
+    return exact or [part for part in all_parts if part.id.lower().startswith(prefix)]
 
 
 def places(connection: Connection, *, part: str | None, host: str | None) -> list[PartPlace]:
     """See Store.places."""
-    asked = _PLACES.order_by(t.place.c.first, t.place.c.id)
+    query = _PLACES.order_by(t.place.c.first, t.place.c.id)
     if part is not None:
-        asked = asked.where(t.part.c.name == plain(part))
+        query = query.where(t.part.c.name == plain(part))
     if host is not None:
-        asked = asked.where(t.host.c.name == plain(host))
-    return [place_of(row) for row in connection.execute(asked)]
+        query = query.where(t.host.c.name == plain(host))
+    return [place_of(row) for row in connection.execute(query)]
 
 
 def points(
@@ -72,14 +74,14 @@ def points(
     after: str | None = None,
 ) -> Select[Any]:
     """See Store.points."""
-    asked = _POINTS
+    query = _POINTS
     if host is not None:
-        asked = asked.where(t.host.c.name == plain(host))
+        query = query.where(t.host.c.name == plain(host))
     if part is not None:
-        asked = asked.where(t.part.c.name == plain(part))
+        query = query.where(t.part.c.name == plain(part))
     if after is not None:
-        asked = asked.where(t.visit.c.at >= instant(after))
-    return asked
+        query = query.where(t.visit.c.at >= instant(after))
+    return query
 
 
 def part_of(row: Any) -> Part:

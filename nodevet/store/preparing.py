@@ -1,4 +1,4 @@
-"""One host of a run, ready to be written: what is new of it beside what the store knows."""
+"""Prepare one host of a run for writing: what is new, compared with what the store knows."""
 
 from collections.abc import Mapping, Set
 from typing import Any
@@ -16,10 +16,10 @@ from nodevet.store.moments import moment
 from nodevet.store.records import counters, parts, spans
 from nodevet.store.records.model import SpanEnd
 from nodevet.store.records.spans import OpenSpan, SpanStep
-from nodevet.store.text import encoded, plain
+from nodevet.store.rows import encoded, plain
 
-WEEK = 7 * 86400.0  # seconds after which a host's readings get a new keyframe
-PAYS = 0.6  # of a keyframe's size: a delta that is larger makes a new one
+WEEK = 7 * 86400.0  # seconds until the readings of a host get a new keyframe
+PAYS = 0.6  # greatest size of a delta, as a share of the whole; a larger one makes a keyframe
 _OFTEN = frozenset(counters.OFTEN)
 _SELDOM = frozenset(counters.SECTIONS) - _OFTEN
 _COUNTING = frozenset(counters.SECTIONS)
@@ -35,12 +35,12 @@ class NewBlob(msgspec.Struct, frozen=True):
     base: int | None = None
 
 
-class TakenHost(msgspec.Struct):
-    """One host of the run, ready to be written."""
+class PreparedHost(msgspec.Struct):
+    """One host of the run, prepared for writing."""
 
     report: HostReport
     evidence: bytes | None
-    host: KnownHost | None  # as it was; None: never met
+    host: KnownHost | None  # as it was before; None: never visited
     step: SpanStep
     news: HostNews
     at: float
@@ -50,13 +50,13 @@ class TakenHost(msgspec.Struct):
     judged: bytes | None = None
     keyframe: bool = False  # `volatile` becomes the host's keyframe
     moved: dict[counters.Key, int] = {}  # counters
-    counted: bytes | None = None  # the hash of all counters that are seen every night
+    counted: bytes | None = None  # the hash of the counters of the OFTEN sections
     arrived: list[parts.Held] = []
-    left: list[int] = []  # places that hold their part no more
-    kept: Any = None  # the visit that this one replaces: its evidence stays
+    left: list[int] = []  # places that their part has left
+    kept: Any = None  # the visit that this one replaces, whose evidence stays
 
 
-def prepared(
+def prepare_host(
     connection: Connection,
     report: HostReport,
     evidence: bytes | None,
@@ -64,136 +64,142 @@ def prepared(
     *,
     at: float,
     run: str,
-) -> TakenHost:
-    """`at`: when it came in."""
+) -> PreparedHost:
+    """Prepare a host. `at`: when its report arrived, in seconds since 1970."""
     replaced = bool(
         host and host.machine and report.machine_id and host.machine != plain(report.machine_id)
     )
-    open_spans = [_fixed_before(span, host, report, at) for span in host.spans] if host else []
+    open_spans = (
+        [_proof_before_visit(span, host, report, at) for span in host.spans] if host else []
+    )
     step = spans.step(open_spans, report, replaced=replaced)
     ended_all = any(ending.end is SpanEnd.REPLACED for ending in step.ended)
-    began: dict[str, int] = {}
+    began_before: dict[str, int] = {}
     if host and (step.ended or step.opened or step.still) and not ended_all:
         vetted = report.status is Status.VETTED
         if vetted:
-            began |= known.began(connection, host, report.baseline)
+            began_before |= known.began(connection, host, report.baseline)
         if not vetted or any(not ending.span.key for ending in step.ended):
-            began |= known.began(connection, host, "")  # the host as a whole
-    news = spans.news(report, step, now=moment(at, run), began=began, first=host is None)
-    taken = TakenHost(report=report, evidence=evidence, host=host, step=step, news=news, at=at)
+            began_before |= known.began(connection, host, "")  # the host as a whole
+    news = spans.news(report, step, now=moment(at, run), began=began_before, first=host is None)
+    prepared = PreparedHost(
+        report=report, evidence=evidence, host=host, step=step, news=news, at=at
+    )
     if report.status is Status.VETTED:
-        _judged(connection, taken)
+        _prepare_judged(connection, prepared)
     if evidence is not None:
-        _evidence(connection, taken, evidence)
-    return taken
+        _prepare_evidence(connection, prepared, evidence)
+    return prepared
 
 
-def _fixed_before(span: OpenSpan, host: KnownHost, report: HostReport, at: float) -> OpenSpan:
-    """An open span as this visit may judge it: a proof of another machine, or one that was not
-    complete when the visit began, says nothing of what the visit read."""
+def _proof_before_visit(span: OpenSpan, host: KnownHost, report: HostReport, at: float) -> OpenSpan:
+    """An open span as this visit may judge it: without a proof that is of another machine, or that
+    was not complete when the visit began."""
     proof = span.fixed
     if proof is None:
         return span
-    done = age.seconds_of(proof.at)
+    proof_at = age.seconds_of(proof.at)
     same = host.machine is None or proof.machine_id in (None, host.machine)
-    if same and done is not None and done + 1 <= at - report.seconds:  # `done`: whole seconds
+    if same and proof_at is not None and proof_at + 1 <= at - report.seconds:  # whole seconds
         return span
     return msgspec.structs.replace(span, fixed=None)
 
 
-def _judged(connection: Connection, taken: TakenHost) -> None:
-    host = taken.host
-    content = encoded(spans.judged(taken.report.findings))
-    taken.judged = sha = blobs.sha_of(content)
+def _prepare_judged(connection: Connection, prepared: PreparedHost) -> None:
+    host = prepared.host
+    content = encoded(spans.judged(prepared.report.findings))
+    prepared.judged = sha = blobs.sha_of(content)
     if host is None or host.judged_sha != sha:
-        taken.pieces.append(_delta(connection, content, sha, host.judged if host else None))
+        prepared.pieces.append(_delta(connection, content, sha, host.judged if host else None))
 
 
-def _evidence(connection: Connection, taken: TakenHost, evidence: bytes) -> None:
-    found = documents.apart(evidence, _OFTEN)
-    vetted = taken.report.status is Status.VETTED
-    if found is None:
-        taken.counted = blobs.sha_of(evidence)[:8]
+def _prepare_evidence(connection: Connection, prepared: PreparedHost, evidence: bytes) -> None:
+    split = documents.split_document(evidence, _OFTEN)
+    vetted = prepared.report.status is Status.VETTED
+    if split is None:
+        prepared.counted = blobs.sha_of(evidence)[:8]
         if vetted:
-            _hardware(connection, taken, evidence, None)
-        _readings(taken, evidence)
+            _prepare_hardware(connection, prepared, evidence, None)
+        _prepare_readings(prepared, evidence)
         return
-    changed = _steady(connection, taken, found.steady)
-    taken.counted = blobs.sha_of(counters.tallied(found.sent))[:8]
-    moved = taken.host is None or taken.host.counted != taken.counted
+    changed = _prepare_steady(connection, prepared, split.steady)
+    prepared.counted = blobs.sha_of(counters.counters_text(split.sent))[:8]
+    moved = prepared.host is None or prepared.host.counted != prepared.counted
     if vetted and (moved or changed & (_COUNTING | _HOLDING)):
-        _hardware(connection, taken, evidence, changed)
-    _readings(taken, found.volatile)
+        _prepare_hardware(connection, prepared, evidence, changed)
+    _prepare_readings(prepared, split.volatile)
 
 
-def _steady(connection: Connection, taken: TakenHost, steady: Mapping[str, bytes]) -> Set[str]:
-    """The sections that are not as they were, which are kept."""
-    host = taken.host
+def _prepare_steady(
+    connection: Connection, prepared: PreparedHost, steady: Mapping[str, bytes]
+) -> Set[str]:
+    """Prepare the sections with other steady values, and return their names."""
+    host = prepared.host
     shas = {name: blobs.sha_of(content) for name, content in steady.items()}
     manifest = msgspec.json.encode({name: sha.hex() for name, sha in shas.items()})
-    taken.steady = sha = blobs.sha_of(manifest)
+    prepared.steady = sha = blobs.sha_of(manifest)
     changed: set[str] = set()
     if host is not None and host.steady_sha == sha:
         return changed
     last = known.manifest(connection, host.steady) if host and host.steady else {}
-    for name, each in shas.items():
-        if last.get(name) != each.hex():
+    for name, section_sha in shas.items():
+        if last.get(name) != section_sha.hex():
             changed.add(name)
             base = known.blob_of(connection, last.get(name))
-            taken.pieces.append(_delta(connection, steady[name], each, base))
-    taken.pieces.append(_delta(connection, manifest, sha, host.steady if host else None))
+            prepared.pieces.append(_delta(connection, steady[name], section_sha, base))
+    prepared.pieces.append(_delta(connection, manifest, sha, host.steady if host else None))
     return changed
 
 
-def _readings(taken: TakenHost, volatile: bytes) -> None:
-    """As what differs from the host's keyframe, or as a new one."""
-    host = taken.host
+def _prepare_readings(prepared: PreparedHost, volatile: bytes) -> None:
+    """Prepare the readings as a delta to the keyframe of the host, or as a new keyframe."""
+    host = prepared.host
     if (
         host is not None
         and host.frame is not None
-        and taken.at - (host.keyframe_at or 0.0) < WEEK
-        and len(data := blobs.packed(volatile, blobs.unpacked(host.frame, host.frame_size or 0)))
+        and prepared.at - (host.keyframe_at or 0.0) < WEEK
+        and len(data := blobs.pack(volatile, blobs.unpack(host.frame, host.frame_size or 0)))
         < len(host.frame)
     ):
-        taken.volatile = NewBlob(None, len(volatile), data, host.keyframe)
+        prepared.volatile = NewBlob(None, len(volatile), data, host.keyframe)
         return
-    taken.keyframe = True
-    taken.volatile = NewBlob(None, len(volatile), blobs.packed(volatile))
+    prepared.keyframe = True
+    prepared.volatile = NewBlob(None, len(volatile), blobs.pack(volatile))
 
 
-def _hardware(
-    connection: Connection, taken: TakenHost, document: bytes, changed: Set[str] | None
+def _prepare_hardware(
+    connection: Connection, prepared: PreparedHost, document: bytes, changed: Set[str] | None
 ) -> None:
-    """The parts that came and went, and the counters that moved.
+    """Prepare the parts that came and went, and the counters that moved.
 
-    `changed`: the sections that are not as they were, beside their readings; None: any may be.
+    `changed`: the sections with other steady values; None: any may have changed.
     """
     try:
         evidence = opened(document)
     except EvidenceError:
         return
-    every = frozenset(evidence.sections.raw)
-    sections = every if changed is None else every & changed
+    read_sections = frozenset(evidence.sections.raw)
+    sections = read_sections if changed is None else read_sections & changed
     if sections & _HOLDING:
-        _places(connection, taken, evidence, every)
-    found = counters.counted(evidence, every & _OFTEN)
-    found |= counters.counted(evidence, sections & _SELDOM)
-    now = {_plain_key(key): value for key, value in found.items() if value < 1 << 64}
-    taken.moved = counters.moved(known.counted(connection, taken.host), now)
+        _prepare_places(connection, prepared, evidence, read_sections)
+    counted = counters.counted(evidence, read_sections & _OFTEN)
+    counted |= counters.counted(evidence, sections & _SELDOM)
+    now = {_plain_key(key): value for key, value in counted.items() if value < 1 << 64}
+    prepared.moved = counters.moved(known.counted(connection, prepared.host), now)
 
 
-def _places(
-    connection: Connection, taken: TakenHost, evidence: Evidence, every: frozenset[str]
+def _prepare_places(
+    connection: Connection, prepared: PreparedHost, evidence: Evidence, sections: frozenset[str]
 ) -> None:
-    held, told_of = parts.held(evidence, every)
-    there = {} if taken.host is None else known.open_places(connection, taken.host.id)
+    held, complete_kinds = parts.held(evidence, sections)
+    open_places = {} if prepared.host is None else known.open_places(connection, prepared.host.id)
     now = {(part.kind, plain(part.id), plain(slot)): (part, slot) for part, slot in held}
-    taken.arrived = [each for key, each in now.items() if key not in there]
-    here = {key[:2] for key in now}
-    taken.left = [
+    prepared.arrived = [item for key, item in now.items() if key not in open_places]
+    held_parts = {key[:2] for key in now}
+    prepared.left = [
         number
-        for key, number in there.items()
-        if key not in now and (key[0] in told_of or key[:2] in here)
+        for key, number in open_places.items()
+        if key not in now and (key[0] in complete_kinds or key[:2] in held_parts)
     ]
 
 
@@ -202,10 +208,10 @@ def _plain_key(key: counters.Key) -> counters.Key:
 
 
 def _delta(connection: Connection, content: bytes, sha: bytes, last: int | None) -> NewBlob:
-    """Compressed with the keyframe of what was there last, where that pays."""
-    plainly = blobs.packed(content)
+    """A blob, compressed with the keyframe of the content before if that pays."""
+    packed = blobs.pack(content)
     if base := known.base_of(connection, last):
-        data = blobs.packed(content, base[1])
-        if len(data) < PAYS * len(plainly):
+        data = blobs.pack(content, base[1])
+        if len(data) < PAYS * len(packed):
             return NewBlob(sha, len(content), data, base[0])
-    return NewBlob(sha, len(content), plainly)
+    return NewBlob(sha, len(content), packed)

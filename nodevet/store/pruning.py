@@ -1,7 +1,7 @@
-"""Evidence that is not kept for ever: visits are thinned out, and what nothing refers to goes.
+"""Prune evidence: thin out visits, then delete blobs that nothing refers to.
 
-A little at a time, each in a transaction of its own, so that a sweep that records meanwhile waits
-for none of it long; ended at any instant, the store is whole and the rest goes the next time.
+It works in small transactions, so that a sweep that records at the same time does not wait long. If
+it is killed, the store stays consistent, and the next `nodevet prune` finishes.
 """
 
 from collections.abc import Collection, Iterator, Sequence
@@ -11,24 +11,24 @@ from sqlalchemy import ColumnElement, Connection, bindparam, delete, func, selec
 
 from nodevet.base import typed
 from nodevet.store import schema as t
-from nodevet.store.contents import contents
+from nodevet.store.blobs import contents
 from nodevet.store.records.retention import Retention, thinned
 
-CHUNK = 500  # hosts or blobs that are looked at together
-MOST = 4000  # blobs that go together
+CHUNK = 500  # hosts or blobs in one query
+MOST = 4000  # blobs that are deleted in one transaction
 
 
 class Unused(NamedTuple):
-    """What nothing referred to."""
+    """The blobs that nothing refers to."""
 
     blobs: Sequence[int]
-    used: frozenset[int]  # what was referred to
-    visit: int  # the last one by then
+    used: frozenset[int]  # blobs that are in use
+    visit: int  # the last visit at that time
 
 
 def hosts(connection: Connection) -> Iterator[Sequence[int]]:
-    """The ids of all hosts, some at a time."""
-    return _some(connection.execute(select(t.host.c.id).order_by(t.host.c.id)).scalars().all())
+    """The ids of all hosts, in chunks."""
+    return _chunks(connection.execute(select(t.host.c.id).order_by(t.host.c.id)).scalars().all())
 
 
 def thin(
@@ -39,85 +39,89 @@ def thin(
     *,
     dry_run: bool = False,
 ) -> int:
-    """How many visits of these hosts lost their evidence; with `dry_run`: would lose it."""
+    """Remove evidence of visits to these hosts, and return their number; with `dry_run` only
+    count."""
     v = t.visit.c
-    listed: dict[int, list[tuple[int, float]]] = {}
-    asked = select(v.host, v.id, v.at).where(v.host.in_(hosts), v.volatile.is_not(None))
-    for host, number, at in connection.execute(asked):
-        listed.setdefault(host, []).append((number, at))
-    going = [
-        {"_id": number} for visits in listed.values() for number in thinned(visits, policy, now)
+    visits_of: dict[int, list[tuple[int, float]]] = {}
+    query = select(v.host, v.id, v.at).where(v.host.in_(hosts), v.volatile.is_not(None))
+    for host, number, at in connection.execute(query):
+        visits_of.setdefault(host, []).append((number, at))
+    rows = [
+        {"_id": number} for visits in visits_of.values() for number in thinned(visits, policy, now)
     ]
-    if going and not dry_run:
+    if rows and not dry_run:
         connection.execute(
             update(t.visit)
             .where(v.id == bindparam("_id"))
             .values(steady=None, volatile=None, thinned=True),
-            going,
+            rows,
         )
-    return len(going)
+    return len(rows)
 
 
 def unused(connection: Connection) -> Unused:
-    """What nothing refers to. It is asked before `sweep`, which asks what was recorded since."""
+    """The blobs that nothing refers to. `sweep` checks the visits that are recorded after this."""
     b = t.blob.c
-    last = connection.execute(select(func.max(t.visit.c.id))).scalar() or 0  # before all else
+    last = connection.execute(select(func.max(t.visit.c.id))).scalar() or 0  # read this first
     bases: dict[int, int | None] = {}
     by_sha: dict[bytes, int] = {}
     for number, base, sha in connection.execute(select(b.id, b.base, b.sha256)):
         bases[number] = base
         if sha is not None:
             by_sha[bytes(sha)] = number
-    used = _used(connection, by_sha, since=0, known=frozenset())
-    used |= {base for each in used if (base := bases.get(each)) is not None}
-    going = sorted(bases.keys() - used, key=lambda each: (bases[each] is None, each))
-    return Unused(going, frozenset(used), last)  # what has a base goes before it
+    used = _used_blobs(connection, by_sha, since=0, known=frozenset())
+    used |= {base for blob in used if (base := bases.get(blob)) is not None}
+    sorted_blobs = sorted(bases.keys() - used, key=lambda blob: (bases[blob] is None, blob))
+    return Unused(sorted_blobs, frozenset(used), last)  # blobs go before their bases
 
 
-def portions(found: Unused) -> Iterator[Sequence[int]]:
-    return _some(found.blobs, MOST)
+def portions(unused_blobs: Unused) -> Iterator[Sequence[int]]:
+    return _chunks(unused_blobs.blobs, MOST)
 
 
-def sweep(connection: Connection, some: Sequence[int], found: Unused) -> int:
-    """How many of these blobs went: those that nothing refers to since, either."""
+def sweep(connection: Connection, portion: Sequence[int], unused_blobs: Unused) -> int:
+    """Delete the blobs of a portion that are still unused, and return their number."""
     b = t.blob.c
     rows = [
         row
-        for part in _some(some)
+        for part in _chunks(portion)
         for row in connection.execute(select(b.id, b.sha256).where(b.id.in_(part)))
     ]
     by_sha = {bytes(row.sha256): row.id for row in rows if row.sha256 is not None}
-    used = _used(connection, by_sha, since=found.visit, known=found.used) - found.used
-    for part in _some(sorted(used)):
-        used |= _of(connection, b.base, b.id.in_(part))
-    going = [{"_id": row.id} for row in rows if row.id not in used]
-    if going:
-        connection.execute(delete(t.blob).where(b.id == bindparam("_id")), going)
-    return len(going)
+    used = (
+        _used_blobs(connection, by_sha, since=unused_blobs.visit, known=unused_blobs.used)
+        - unused_blobs.used
+    )
+    for part in _chunks(sorted(used)):
+        used |= _ids(connection, b.base, b.id.in_(part))
+    deleted = [{"_id": row.id} for row in rows if row.id not in used]
+    if deleted:
+        connection.execute(delete(t.blob).where(b.id == bindparam("_id")), deleted)
+    return len(deleted)
 
 
-def _used(
+def _used_blobs(
     connection: Connection, by_sha: dict[bytes, int], *, since: int, known: frozenset[int]
 ) -> set[int]:
-    """What is referred to: by visits after one, and by all else. What manifests name is looked up
-    by its SHA-256; those that are known name nothing new."""
+    """The blobs that visits after `since`, hosts, plans and incidents refer to, directly or through
+    manifests. `known`: manifests that need no second look."""
     v, h = t.visit.c, t.host.c
     newer = v.id > since
-    manifests = _of(connection, v.steady, newer) | _of(connection, h.steady)
-    used = manifests | _of(connection, v.volatile, newer) | _of(connection, v.judged, newer)
-    used |= _of(connection, h.keyframe) | _of(connection, h.judged)
-    used |= _of(connection, t.plan.c.text) | _of(connection, t.incident.c.bundle)
-    for part in _some(sorted(manifests - known)):
+    manifests = _ids(connection, v.steady, newer) | _ids(connection, h.steady)
+    used = manifests | _ids(connection, v.volatile, newer) | _ids(connection, v.judged, newer)
+    used |= _ids(connection, h.keyframe) | _ids(connection, h.judged)
+    used |= _ids(connection, t.plan.c.text) | _ids(connection, t.incident.c.bundle)
+    for part in _chunks(sorted(manifests - known)):
         for text in contents(connection, part).values():
             shas = typed.decode(text, dict[str, str]).values()
             used |= {by_sha[sha] for sha in map(bytes.fromhex, shas) if sha in by_sha}
     return used
 
 
-def _of(connection: Connection, column: Any, *where: ColumnElement[bool]) -> set[int]:
+def _ids(connection: Connection, column: Any, *where: ColumnElement[bool]) -> set[int]:
     asked = select(column).where(column.is_not(None), *where).distinct()
     return set(connection.execute(asked).scalars())
 
 
-def _some(listed: Sequence[int], size: int = CHUNK) -> Iterator[Sequence[int]]:
-    return (listed[begin : begin + size] for begin in range(0, len(listed), size))
+def _chunks(items: Sequence[int], size: int = CHUNK) -> Iterator[Sequence[int]]:
+    return (items[begin : begin + size] for begin in range(0, len(items), size))

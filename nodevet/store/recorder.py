@@ -1,4 +1,4 @@
-"""Recording a run: hosts as they come in, some hundred in one short transaction."""
+"""Record a run: hosts as they arrive, some hundred in one short transaction."""
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -14,25 +14,25 @@ from nodevet.checking.changes import HostNews
 from nodevet.model import HostReport
 from nodevet.store import known
 from nodevet.store import schema as t
-from nodevet.store.engine import told
+from nodevet.store.engine import store_errors
 from nodevet.store.errors import StoreError
 from nodevet.store.known import KnownHost
-from nodevet.store.preparing import TakenHost, prepared
+from nodevet.store.preparing import PreparedHost, prepare_host
 from nodevet.store.records.model import RecordedRun, RunState
-from nodevet.store.text import encoded, plain
-from nodevet.store.undoing import undone
+from nodevet.store.rows import encoded, plain
+from nodevet.store.undoing import undo_visit
 from nodevet.store.writing import HostWriting
 
 BATCH = 250  # hosts in one transaction,
-BYTES = 16 << 20  # or as much evidence,
-SECONDS = 2.0  # or what came in so long
-CHUNK = 64  # hosts that are looked up at once,
-AHEAD = 10.0  # seconds before they come in at most,
-MOST = 512  # and of which that many wait
+BYTES = 16 << 20  # or this much evidence,
+SECONDS = 2.0  # or this much time
+CHUNK = 64  # hosts that are looked up together,
+AHEAD = 10.0  # seconds for which a lookup is valid,
+MOST = 512  # and lookups that wait at most
 
 
 class Recorder:
-    """Records one run. What goes wrong is kept in `broken`: the run itself goes on."""
+    """Records one run. After an error, which is in `broken`, the run goes on without records."""
 
     def __init__(
         self,
@@ -50,7 +50,7 @@ class Recorder:
         self._reading = engine
         self._run_id = run_id
         self._seen = set(seen)
-        self._waiting: dict[str, TakenHost] = {}
+        self._waiting: dict[str, PreparedHost] = {}
         self._expected: Iterator[str] = iter(())
         self._ahead: dict[str, tuple[float, KnownHost | None]] = {}  # and when it was read
         self._bytes = 0
@@ -59,38 +59,41 @@ class Recorder:
         self._connection: Connection | None = None
 
     def expect(self, hosts: Iterable[str]) -> None:
-        """The hosts that are going to be taken, about in this order."""
+        """Announce the hosts that will be taken, roughly in this order."""
         self._expected = (plain(host) for host in hosts)
 
     def take(self, report: HostReport, evidence: bytes | None) -> HostNews:
-        """Record one host, a second time too, and say what is news of it.
+        """Record one host, or record it again, and return its news.
 
-        It is written with the next ones. Once the store is `broken`, nothing is news.
+        It is written together with the next hosts. Once `broken`, there are no news.
         """
         if self.broken is None:
             try:
-                with told(self._engine.url):
+                with store_errors(self._engine.url):
                     return self._take(report, evidence)
             except StoreError as error:
                 self._break(error)
         return HostNews(host=report.host)
 
     def beat(self) -> None:
-        """Say that the run goes on, from any thread. What goes wrong is told by what is recorded
-        next."""
-        with suppress(StoreError), told(self._engine.url), self._reading.begin() as connection:
+        """Note that the run goes on, from any thread. Errors are left to the next `take`."""
+        with (
+            suppress(StoreError),
+            store_errors(self._engine.url),
+            self._reading.begin() as connection,
+        ):
             connection.execute(
                 update(t.run).where(t.run.c.id == self._run_id).values(touched=t.epoch())
             )
 
     def finish(self, run: RecordedRun) -> None:
-        """Write what waits, and how the run ended: incomplete if not all could be recorded."""
+        """Write the waiting hosts and the end of the run: incomplete if a host was not recorded."""
         try:
             if self.broken is None:
-                with told(self._engine.url):
+                with store_errors(self._engine.url):
                     self._flush()
             state = run.state if self.broken is None else RunState.INCOMPLETE
-            with told(self._engine.url), self._engine.begin() as connection:
+            with store_errors(self._engine.url), self._engine.begin() as connection:
                 connection.execute(
                     update(t.run)
                     .where(t.run.c.id == self._run_id)
@@ -124,23 +127,23 @@ class Recorder:
         if report.host in self._seen:
             self._flush()
             with self._engine.begin() as connection:
-                kept = undone(connection, self._run_id, report.host)
-                taken = self._prepared(connection, report, evidence)
-                taken.kept = kept if evidence is None else None
-                self._write(connection, [taken])
-            return taken.news
+                visit_before = undo_visit(connection, self._run_id, report.host)
+                prepared = self._prepared(connection, report, evidence)
+                prepared.kept = visit_before if evidence is None else None
+                self._write(connection, [prepared])
+            return prepared.news
         if self._connection is None:
             self._connection = self._reading.connect()
-        taken = self._prepared(self._connection, report, evidence, ahead=True)
+        prepared = self._prepared(self._connection, report, evidence, ahead=True)
         if self._connection.in_transaction():
             self._connection.commit()
         self._seen.add(report.host)
-        self._waiting[report.host] = taken
+        self._waiting[report.host] = prepared
         self._bytes += len(evidence or b"")
-        late = self._clock() - self._since > SECONDS
-        if late or len(self._waiting) >= BATCH or self._bytes >= BYTES:
+        is_late = self._clock() - self._since > SECONDS
+        if is_late or len(self._waiting) >= BATCH or self._bytes >= BYTES:
             self._flush()
-        return taken.news
+        return prepared.news
 
     def _prepared(
         self,
@@ -149,25 +152,31 @@ class Recorder:
         evidence: bytes | None,
         *,
         ahead: bool = False,
-    ) -> TakenHost:
-        """`ahead`: what was looked up before will do; see `_write`."""
+    ) -> PreparedHost:
+        """`ahead`: an earlier lookup will do, since `_write` checks it."""
         arrived = age.seconds_of(report.arrived)
         at = self._now() if arrived is None else arrived
         name = plain(report.host)
         host = self._looked_up(connection, name) if ahead else known.host(connection, name)
-        return prepared(connection, report, evidence, host, at=at, run=self.run.id)
+        return prepare_host(connection, report, evidence, host, at=at, run=self.run.id)
 
     def _looked_up(self, connection: Connection, name: str) -> KnownHost | None:
-        """A host; with it are read some of those that are expected next."""
+        """Look up a host, together with some of the hosts that are expected next."""
         now = self._clock()
         since, host = self._ahead.pop(name, (-inf, None))
         if now - since < AHEAD:
             return host
-        ahead = {each: read for each, read in self._ahead.items() if now - read[0] < AHEAD}
-        more = list(islice(self._expected, CHUNK)) if len(ahead) < MOST else []
-        found = known.hosts(connection, [name, *more])
-        self._ahead = ahead | {each: (now, found.get(each)) for each in more if each != name}
-        return found.get(name)
+        ahead = {
+            expected: entry for expected, entry in self._ahead.items() if now - entry[0] < AHEAD
+        }
+        next_names = list(islice(self._expected, CHUNK)) if len(ahead) < MOST else []
+        known_hosts = known.hosts(connection, [name, *next_names])
+        self._ahead = ahead | {
+            expected: (now, known_hosts.get(expected))
+            for expected in next_names
+            if expected != name
+        }
+        return known_hosts.get(name)
 
     def _flush(self) -> None:
         if self._waiting:
@@ -177,19 +186,19 @@ class Recorder:
         self._bytes = 0
         self._since = self._clock()
 
-    def _write(self, connection: Connection, batch: Sequence[TakenHost]) -> None:
-        """Write hosts; those that another run has visited meanwhile are looked at again."""
-        names = [plain(taken.report.host) for taken in batch]
-        listed = connection.execute(
+    def _write(self, connection: Connection, batch: Sequence[PreparedHost]) -> None:
+        """Write hosts; prepare those again that another run has visited meanwhile."""
+        names = [plain(prepared.report.host) for prepared in batch]
+        rows = connection.execute(
             select(t.host.c.name, t.host.c.visit).where(t.host.c.name.in_(names))
         )
-        last = {row[0]: row[1] for row in listed}
+        last_visits = {row[0]: row[1] for row in rows}
         fresh = []
-        for name, taken in zip(names, batch, strict=True):
-            if last.get(name) != (taken.host.visit if taken.host else None):
-                again = self._prepared(connection, taken.report, taken.evidence)
-                again.kept = taken.kept
-                fresh.append(again)
+        for name, prepared in zip(names, batch, strict=True):
+            if last_visits.get(name) != (prepared.host.visit if prepared.host else None):
+                renewed = self._prepared(connection, prepared.report, prepared.evidence)
+                renewed.kept = prepared.kept
+                fresh.append(renewed)
             else:
-                fresh.append(taken)
+                fresh.append(prepared)
         HostWriting(connection, self._run_id, fresh).write()

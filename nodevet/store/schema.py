@@ -1,7 +1,7 @@
-"""The tables, for SQLite and PostgreSQL alike. Times are seconds since 1970 UTC.
+"""The tables, for SQLite and PostgreSQL. Times are seconds since 1970 UTC.
 
-A finding that stays the same costs nothing, and so does a part that stays where it is: what is open
-has no last visit, and was last seen when its host last could be asked.
+A finding that stays the same needs no new row, and neither does a part that stays in its place: an
+open row has no last visit, and was last seen at the last visit that could see it.
 """
 
 from sqlalchemy import (
@@ -23,7 +23,7 @@ from sqlalchemy.sql.functions import FunctionElement
 
 
 class epoch(FunctionElement[float]):  # noqa: N801
-    """Seconds since 1970 by the database's own clock: it is one for all who share the store."""
+    """Seconds since 1970 by the clock of the database, which all controllers share."""
 
     type = Float(53)
     inherit_cache = True
@@ -72,8 +72,8 @@ run = Table(
     Column("hosts", Integer, nullable=False),
     Column("visited", Integer, nullable=False),
     Column("outcomes", LargeBinary, nullable=False),  # JSON: outcome -> hosts
-    Column("owner", Text, nullable=False),  # the process that records it: see nodevet.store.owner
-    Column("touched", Float(53), nullable=False),  # when it last gave a sign of life, by `epoch`
+    Column("owner", Text, nullable=False),  # the process that records it: see nodevet.store.runs
+    Column("touched", Float(53), nullable=False),  # its last sign of life, by `epoch`
     Column("exit_code", Integer),
     Column("baselines", LargeBinary, nullable=False),  # JSON: name -> sha256
     Index(None, "started"),
@@ -104,7 +104,7 @@ host = Table(
     Column("keyframe_at", Float(53)),
     Column("steady", Id),  # the manifest of its last evidence
     Column("judged", Id),
-    Column("counted", LargeBinary),  # what stood in its last evidence of counters, hashed
+    Column("counted", LargeBinary),  # the hash of the counters in its last evidence
 )
 boot = Table(
     "boot",
@@ -113,7 +113,7 @@ boot = Table(
     Column("machine_id", Text, nullable=False),
     Column("boot_id", Text, nullable=False),
     Column("host", Id, ForeignKey("host.id"), nullable=False),
-    Column("visit", Id, nullable=False),  # the first that met it
+    Column("visit", Id, nullable=False),  # its first
     UniqueConstraint("host", "machine_id", "boot_id"),
 )
 visit = Table(
@@ -126,15 +126,15 @@ visit = Table(
     Column("why", Text),
     Column("outcome", Text, nullable=False),
     Column("seconds", Float(53), nullable=False),
-    Column("at", Float(53), nullable=False),  # as it arrived; unknown: as it was recorded
+    Column("at", Float(53), nullable=False),  # arrival; if unknown, time of recording
     Column("arrived", Boolean, nullable=False),
-    Column("machine_id", Text),  # of a visit that tells no boot
+    Column("machine_id", Text),  # of a visit without a boot
     Column("boot", Id),
-    Column("baseline", Id),  # of a vetted visit alone
+    Column("baseline", Id),  # of vetted visits only
     Column("grouping", Id),
     Column("steady", Id),  # blob: the manifest of the sections' steady values
     Column("volatile", Id),  # blob: the readings; without a manifest: the whole evidence
-    Column("judged", Id),  # blob: what was ok and what was not applicable
+    Column("judged", Id),  # blob: the findings that are ok or not applicable
     Column("thinned", Boolean, nullable=False, default=False),
     Column("superseded", Boolean, nullable=False, default=False),  # by a second try
     Index(None, "run", "host"),
@@ -145,7 +145,7 @@ blob = Table(
     "blob",
     metadata,
     _id(),
-    Column("sha256", LargeBinary, unique=True),  # NULL: readings, which no other visit has
+    Column("sha256", LargeBinary, unique=True),  # NULL: readings, which no other visit shares
     Column("base", Id),  # the blob whose content is the dictionary; always a keyframe
     Column("size", Integer, nullable=False),  # of the content
     Column("data", LargeBinary, nullable=False),
@@ -171,11 +171,11 @@ finding_span = Table(
     Column("text", Id),
     Column("why", Text, nullable=False),
     Column("first", Id, nullable=False),
-    Column("since", Id),  # where this verdict began; NULL: `first`
+    Column("since", Id),  # the visit in which this verdict began; NULL: `first`
     Column("last", Id),  # NULL while open
-    Column("ended", Id),  # the visit that did not see it any more
+    Column("ended", Id),  # the first visit without it
     Column("end", Text),
-    Column("after_plan", Text),  # the plan after whose fix it came back
+    Column("after_plan", Text),  # the plan whose fix it came back after
     Index(None, "host", "baseline", "key"),
     Index(None, "check", "first"),
 )
@@ -190,7 +190,7 @@ part = Table(
     metadata,
     _id(),
     Column("kind", Text, nullable=False),
-    Column("name", Text, nullable=False),  # what it is followed by
+    Column("name", Text, nullable=False),  # the id that it is followed by
     Column("model", Text, nullable=False),
     Column("names", LargeBinary, nullable=False),  # JSON: serials, part numbers
     UniqueConstraint("kind", "name"),

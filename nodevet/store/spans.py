@@ -1,4 +1,4 @@
-"""Findings as spans of time, and all that was judged on a host in a run."""
+"""Queries for findings as spans of time, and for the verdicts of a host in a run."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
@@ -9,7 +9,7 @@ from nodevet.base import typed
 from nodevet.model import Finding, Severity, Status, Verdict
 from nodevet.store import runs
 from nodevet.store import schema as t
-from nodevet.store.contents import content, contents
+from nodevet.store.blobs import content, contents
 from nodevet.store.moments import (
     FIRST,
     FIRST_AND_LAST,
@@ -22,7 +22,7 @@ from nodevet.store.moments import (
 )
 from nodevet.store.records.model import FindingSpan, SpanEnd
 from nodevet.store.records.spans import judged_keys
-from nodevet.store.text import plain
+from nodevet.store.rows import plain
 
 _SINCE = t.visit.alias("since_visit")
 _SINCE_RUN = t.run.alias("since_run")
@@ -78,11 +78,11 @@ _IS_SO = and_(
         ),
     ),
 )
-"""A visit to the host of a finding while it was so, judged by the same baseline; of a host as a
-whole, one that was not vetted."""
+"""A visit to the host of a finding during its span, judged by the same baseline; for a host as a
+whole, a visit that was not vetted."""
 
 
-def asked(
+def select_spans(
     *,
     host: str | None = None,
     check: str | None = None,
@@ -90,27 +90,27 @@ def asked(
     after: str | None = None,
     ended_after: str | None = None,
 ) -> Select[Any]:
-    """See Store.spans; a run by its id."""
+    """See Store.spans. `run`: its id."""
     span = t.finding_span.c
-    found = _SPANS
+    query = _SPANS
     if host is not None:
-        found = found.where(t.host.c.name == plain(host))
+        query = query.where(t.host.c.name == plain(host))
     if check is not None:
-        found = found.where(span.check == plain(check))
+        query = query.where(span.check == plain(check))
     if after is not None:
-        found = found.where(LAST.c.at >= instant(after))
+        query = query.where(LAST.c.at >= instant(after))
     if ended_after is not None:
         first = select(func.min(t.visit.c.id)).where(
             t.visit.c.run == runs.id_of(ended_after).scalar_subquery()
         )
-        found = found.where(span.ended > first.scalar_subquery())
+        query = query.where(span.ended > first.scalar_subquery())
     if run is not None:
-        found = found.where(_so_in(run))
-    return found
+        query = query.where(_is_so_in(run))
+    return query
 
 
-def _so_in(run: str) -> Any:
-    """Whether a finding was so in a run: whether that visited its host meanwhile."""
+def _is_so_in(run: str) -> Any:
+    """Whether a run visited the host of a finding during its span."""
     return (
         select(_MEANWHILE.c.id)
         .join(t.run, t.run.c.id == _MEANWHILE.c.run)
@@ -123,7 +123,7 @@ def standing(
     connection: Connection, check: str, runs: Collection[str], host: str | None
 ) -> Iterator[tuple[str, str, Verdict]]:
     """See Store.standing."""
-    asked = (
+    query = (
         select(t.run.c.name, t.host.c.name.label("host"), t.finding_span.c.verdict)
         .distinct()
         .select_from(t.finding_span.join(t.host, t.host.c.id == t.finding_span.c.host))
@@ -133,30 +133,30 @@ def standing(
         .order_by(t.run.c.name, t.host.c.name)
     )
     if host is not None:
-        asked = asked.where(t.host.c.name == plain(host))
-    for row in connection.execute(asked):
+        query = query.where(t.host.c.name == plain(host))
+    for row in connection.execute(query):
         yield row.name, row.host, Verdict(row.verdict)
 
 
 def judged(connection: Connection, run: str, host: str) -> dict[str, Verdict]:
-    """What was ok and what was not applicable, by key."""
-    asked = select(t.visit.c.judged).where(
+    """The verdicts ok and not_applicable, by key."""
+    query = select(t.visit.c.judged).where(
         t.visit.c.run == runs.id_of(run).scalar_subquery(),
         t.visit.c.host == select(t.host.c.id).where(t.host.c.name == plain(host)).scalar_subquery(),
         t.visit.c.superseded.is_(False),
     )
-    blob = connection.execute(asked).scalar()
-    found: dict[str, Verdict] = {}
+    blob = connection.execute(query).scalar()
+    verdicts: dict[str, Verdict] = {}
     if blob is not None:
-        listed = typed.decode(content(connection, blob), dict[str, list[tuple[str, str, str]]])
+        findings = typed.decode(content(connection, blob), dict[str, list[tuple[str, str, str]]])
         for verdict in (Verdict.NOT_APPLICABLE, Verdict.OK):
-            found |= dict.fromkeys(judged_keys(listed[verdict.value]), verdict)
-    return found
+            verdicts |= dict.fromkeys(judged_keys(findings[verdict.value]), verdict)
+    return verdicts
 
 
 def passed(connection: Connection, run: str, check: str, hosts: Collection[str]) -> set[str]:
-    """Those of these hosts on which a check was ok in a run, for some subject at least."""
-    asked = (
+    """The hosts on which a check was ok in a run, for at least one subject."""
+    query = (
         select(t.host.c.name, t.visit.c.judged)
         .join(t.visit, t.visit.c.host == t.host.c.id)
         .where(
@@ -166,22 +166,22 @@ def passed(connection: Connection, run: str, check: str, hosts: Collection[str])
             t.host.c.name.in_([plain(host) for host in hosts]),
         )
     )
-    blob_of = {row.name: row.judged for row in connection.execute(asked)}
-    told = contents(connection, set(blob_of.values()))  # hosts that are alike share one
-    good = {blob for blob, text in told.items() if check in _ok(text)}
-    return {host for host in hosts if blob_of.get(plain(host)) in good}
+    blob_of = {row.name: row.judged for row in connection.execute(query)}
+    contents_of = contents(connection, set(blob_of.values()))  # alike hosts share one blob
+    passing = {blob for blob, text in contents_of.items() if check in _passed_checks(text)}
+    return {host for host in hosts if blob_of.get(plain(host)) in passing}
 
 
-def _ok(judged: bytes) -> set[str]:
-    listed = typed.decode(judged, dict[str, list[tuple[str, str, str]]])
-    return {check for check, _, _ in listed[Verdict.OK.value]}
+def _passed_checks(judged: bytes) -> set[str]:
+    findings = typed.decode(judged, dict[str, list[tuple[str, str, str]]])
+    return {check for check, _, _ in findings[Verdict.OK.value]}
 
 
 def worst(judged: Mapping[str, Verdict], spans: Iterable[FindingSpan]) -> dict[str, Verdict]:
-    """With what was found beside it, the worst of several of one key."""
+    """All verdicts by key, with those of spans; the worst if a key has several."""
     order = [Verdict.WAIVED, Verdict.UNKNOWN, Verdict.FAIL]
-    found = sorted((each for each in spans if each.check), key=lambda s: order.index(s.verdict))
-    return {**judged, **{each.key: each.verdict for each in found}}
+    ordered = sorted((span for span in spans if span.check), key=lambda s: order.index(s.verdict))
+    return {**judged, **{span.key: span.verdict for span in ordered}}
 
 
 def span_of(row: Any) -> FindingSpan:

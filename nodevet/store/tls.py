@@ -1,6 +1,6 @@
-"""TLS to PostgreSQL, in the words of its own library.
+"""TLS to PostgreSQL, with the parameters of libpq: `sslmode`, `sslrootcert`, `sslcert`, `sslkey`.
 
-See libpq-ssl.html in PostgreSQL's documentation: `sslmode`, `sslrootcert`, `sslcert`, `sslkey`.
+See libpq-ssl.html in the documentation of PostgreSQL.
 """
 
 import ssl
@@ -15,29 +15,29 @@ QUERY = ("sslmode", *FILES)
 
 
 def context(query: Mapping[str, Sequence[str] | str]) -> ssl.SSLContext | bool | None:
-    """How a session is secured, as pg8000 takes it; None: if the server can, False: not at all.
+    """The `ssl_context` of pg8000. None: TLS if the server offers it. False: no TLS.
 
-    `require` meets anyone who has the address, unless an authority is named; `verify-ca` wants a
-    certificate of an authority, `verify-full` one for this address. Raises StoreError.
+    `require` checks no certificate unless `sslrootcert` names an authority; `verify-ca` checks the
+    authority; `verify-full` also checks the host name. Raises StoreError.
     """
-    told = {name: value for name in QUERY if isinstance(value := query.get(name), str)}
-    mode = told.pop("sslmode", "verify-full" if told else "prefer")
+    options = {name: value for name in QUERY if isinstance(value := query.get(name), str)}
+    mode = options.pop("sslmode", "verify-full" if options else "prefer")
     if mode not in MODES:
-        raise StoreError(f"sslmode={mode} of the store is none of: {', '.join(MODES)}")
+        raise StoreError(f"invalid sslmode={mode} of the store; use one of: {', '.join(MODES)}")
     if mode in ("disable", "prefer"):
         return None if mode == "prefer" else False
-    for path in (told[name] for name in FILES if name in told):
+    for path in (options[name] for name in FILES if name in options):
         if Path(path).exists() and not Path(path).is_file():
             raise StoreError(f"{path}: not a regular file; name a file of certificates")
     try:
-        made = ssl.create_default_context(cafile=told.get("sslrootcert"))
-        if "sslcert" in told:
-            made.load_cert_chain(told["sslcert"], told.get("sslkey"))
+        tls = ssl.create_default_context(cafile=options.get("sslrootcert"))
+        if "sslcert" in options:
+            tls.load_cert_chain(options["sslcert"], options.get("sslkey"))
     except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
-        files = ", ".join(told.values())
-        raise StoreError(f"{files}: no certificates to reach the store with: {error}") from error
+        files = ", ".join(options.values())
+        raise StoreError(f"{files}: cannot load certificates for the store: {error}") from error
     if mode != "verify-full":
-        made.check_hostname = False
-    if mode == "require" and "sslrootcert" not in told:
-        made.verify_mode = ssl.CERT_NONE
-    return made
+        tls.check_hostname = False
+    if mode == "require" and "sslrootcert" not in options:
+        tls.verify_mode = ssl.CERT_NONE
+    return tls

@@ -1,4 +1,4 @@
-"""How many hosts began to fail a check in one run: what the budget rule is held against later."""
+"""How many hosts began to fail a check in one run; the failure budget needs this later."""
 
 from collections.abc import Collection, Iterator
 
@@ -11,18 +11,18 @@ from nodevet.store.records.model import BegunTogether
 _SINCE = t.visit.alias("since_visit")
 
 
-def begun(connection: Connection, checks: Collection[str]) -> Iterator[BegunTogether]:
-    """Each run in which hosts began to fail one of the checks that fail still.
+def begun_together(connection: Connection, checks: Collection[str]) -> Iterator[BegunTogether]:
+    """The runs in which hosts began to fail one of these checks that they still fail.
 
-    A host that was new or another machine in that run began nothing, as in nodevet.vet.suspicion.
+    A host that was new or another machine in that run does not count, as in nodevet.vet.suspicion.
     """
     still: dict[tuple[str, int], set[str]] = {}
     for row in connection.execute(_began(checks).where(t.finding_span.c.ended.is_(None))):
         still.setdefault((row.check, row.run), set()).add(row.host)
     runs = {run for _, run in still}
-    all_of: dict[tuple[str, int], set[str]] = {}
+    hosts_of: dict[tuple[str, int], set[str]] = {}
     for row in connection.execute(_began(checks).where(_SINCE.c.run.in_(runs))):
-        all_of.setdefault((row.check, row.run), set()).add(row.host)
+        hosts_of.setdefault((row.check, row.run), set()).add(row.host)
     judged = {run: _judged(connection, run) for run in sorted(runs)}
     for (check, run), hosts in sorted(still.items()):
         yield BegunTogether(
@@ -31,7 +31,7 @@ def begun(connection: Connection, checks: Collection[str]) -> Iterator[BegunToge
             series=judged[run].series,
             started=judged[run].began,
             still=frozenset(hosts),
-            hosts=len(all_of[check, run]),
+            hosts=len(hosts_of[check, run]),
             judged=judged[run].judged,
         )
 
@@ -53,7 +53,7 @@ def _began(checks: Collection[str]) -> Select[tuple[str, int, str]]:
 
 
 def _judged(connection: Connection, run: int) -> Row[tuple[str, str, str, int]]:
-    asked = (
+    query = (
         select(
             t.run.c.name,
             t.run.c.series,
@@ -70,4 +70,4 @@ def _judged(connection: Connection, run: int) -> Row[tuple[str, str, str, int]]:
         )
         .group_by(t.run.c.name, t.run.c.series, t.run.c.began)
     )
-    return connection.execute(asked).one()
+    return connection.execute(query).one()

@@ -1,4 +1,4 @@
-"""Visits: the hosts of a run, the runs of a host, and who was reported when."""
+"""Queries for visits, by run and by host."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -10,9 +10,9 @@ from nodevet.model import HostOutcome, Status
 from nodevet.store import schema as t
 from nodevet.store.moments import instant
 from nodevet.store.records.model import RecordedVisit
-from nodevet.store.text import plain
+from nodevet.store.rows import plain
 
-CHUNK = 500  # hosts that are asked for together
+CHUNK = 500  # hosts in one query
 
 _VISITS = select(
     t.visit,
@@ -31,47 +31,46 @@ _VISITS = select(
 )
 
 
-def asked(
+def select_visits(
     *,
     run: str | None = None,
     host: str | None = None,
     hosts: Iterable[str] | None = None,
     after: str | None = None,
 ) -> Select[Any]:
-    """The visits of a run, by its id; of a host, or of some; `after` is included."""
-    found = _VISITS.where(t.visit.c.superseded.is_(False))
+    """The visits of a run (its id), of a host, or of several; `after` is inclusive."""
+    query = _VISITS.where(t.visit.c.superseded.is_(False))
     if run is not None:
-        found = found.where(t.run.c.name == run)
+        query = query.where(t.run.c.name == run)
     if host is not None:
-        found = found.where(t.host.c.name == plain(host))
+        query = query.where(t.host.c.name == plain(host))
     if hosts is not None:
-        found = found.where(t.host.c.name.in_([plain(each) for each in hosts]))
+        query = query.where(t.host.c.name.in_([plain(name) for name in hosts]))
     if after is not None:
-        found = found.where(t.visit.c.at >= instant(after))
-    return found
+        query = query.where(t.visit.c.at >= instant(after))
+    return query
 
 
-def newest_first(found: Select[Any], limit: int | None) -> Select[Any]:
-    return found.order_by(t.visit.c.id.desc()).limit(limit)
+def newest_first(query: Select[Any], limit: int | None) -> Select[Any]:
+    return query.order_by(t.visit.c.id.desc()).limit(limit)
 
 
 def last_with_evidence(
     host: str, *, before_run: int | None, series: str | None, reported: bool
 ) -> Select[Any]:
-    """See Store.last_evidence. What a first try of a run read counts if a second one read
-    nothing."""
-    found = _VISITS.where(t.host.c.name == plain(host), t.visit.c.volatile.is_not(None))
+    """See Store.last_evidence. The first try of a run counts if the second try read nothing."""
+    query = _VISITS.where(t.host.c.name == plain(host), t.visit.c.volatile.is_not(None))
     if before_run is not None:
-        found = found.where(t.run.c.id < before_run)
+        query = query.where(t.run.c.id < before_run)
     if series is not None:
-        found = found.where(t.run.c.series == plain(series))
+        query = query.where(t.run.c.series == plain(series))
     if reported:
-        found = found.where(t.run.c.exit_code.is_not(None))
-    return newest_first(found, 1)
+        query = query.where(t.run.c.exit_code.is_not(None))
+    return newest_first(query, 1)
 
 
-def done(connection: Connection, run: int) -> dict[str, Status]:
-    """How the hosts of a run came out that are recorded."""
+def statuses(connection: Connection, run: int) -> dict[str, Status]:
+    """The statuses of the recorded hosts of a run."""
     rows = connection.execute(
         select(t.host.c.name, t.visit.c.status)
         .join(t.visit, t.visit.c.host == t.host.c.id)
@@ -99,12 +98,12 @@ def reported(connection: Connection, hosts: Iterable[str], series: str | None) -
     if series is not None:
         last = last.where(t.run.c.series == plain(series))
     names = {plain(host): host for host in hosts}
-    listed = list(names)
-    found: dict[str, int] = {}
-    for begin in range(0, len(listed), CHUNK):
-        some = last.where(t.host.c.name.in_(listed[begin : begin + CHUNK]))
-        found |= {names[row.host]: row.id for row in connection.execute(some)}
-    return found
+    host_names = list(names)
+    visits: dict[str, int] = {}
+    for begin in range(0, len(host_names), CHUNK):
+        query = last.where(t.host.c.name.in_(host_names[begin : begin + CHUNK]))
+        visits |= {names[row.host]: row.id for row in connection.execute(query)}
+    return visits
 
 
 def visit_of(row: Any) -> RecordedVisit:

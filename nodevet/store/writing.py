@@ -1,4 +1,4 @@
-"""Writing some hosts of a run, in one transaction."""
+"""Write some hosts of a run, in one transaction."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -11,10 +11,10 @@ from nodevet.model import HostReport, Status
 from nodevet.store import blobs
 from nodevet.store import schema as t
 from nodevet.store.moments import LAST_SEEN
-from nodevet.store.preparing import TakenHost
+from nodevet.store.preparing import PreparedHost
 from nodevet.store.records.model import Part
-from nodevet.store.text import encoded, plain
-from nodevet.store.undoing import count
+from nodevet.store.rows import encoded, plain
+from nodevet.store.undoing import count_outcomes
 
 _ENDED = (
     update(t.finding_span)
@@ -25,9 +25,9 @@ _MOVED = update(t.host).where(t.host.c.id == bindparam("_id"))
 
 
 class HostWriting:
-    """One transaction: some hosts of a run."""
+    """The rows of some hosts of a run, for one transaction."""
 
-    def __init__(self, connection: Connection, run_id: int, batch: Sequence[TakenHost]) -> None:
+    def __init__(self, connection: Connection, run_id: int, batch: Sequence[PreparedHost]) -> None:
         self._connection = connection
         self._run = run_id
         self._batch = batch
@@ -38,25 +38,27 @@ class HostWriting:
         batch = self._batch
         hosts = self._hosts()
         baselines = self._named(
-            t.baseline, t.baseline.c.name, {plain(each.report.baseline) for each in batch} | {""}
+            t.baseline,
+            t.baseline.c.name,
+            {plain(item.report.baseline) for item in batch} | {""},
         )
         groups = self._named(
-            t.grouping, t.grouping.c.names, {_groups(each.report) for each in batch}
+            t.grouping, t.grouping.c.names, {_groups(item.report) for item in batch}
         )
         pieces = self._pieces()
         texts = self._texts()
         known_parts = self._parts()
         ended: list[dict[str, Any]] = []
         moved: list[dict[str, Any]] = []
-        for taken in batch:
-            report, host = taken.report, hosts[plain(taken.report.host)]
+        for item in batch:
+            report, host = item.report, hosts[plain(item.report.host)]
             visit = self._id(t.visit)
             vetted = report.status is Status.VETTED
-            boot = self._boot(taken, host, visit)
-            steady, volatile = pieces.get(taken.steady), self._volatile(taken)
-            if taken.kept is not None and taken.evidence is None and vetted:
-                steady, volatile = taken.kept.steady, taken.kept.volatile
-            judged = pieces.get(taken.judged)
+            boot = self._boot(item, host, visit)
+            steady, volatile = pieces.get(item.steady), self._volatile(item)
+            if item.kept is not None and item.evidence is None and vetted:
+                steady, volatile = item.kept.steady, item.kept.volatile
+            judged = pieces.get(item.judged)
             self._add(
                 t.visit,
                 id=visit,
@@ -66,7 +68,7 @@ class HostWriting:
                 why=plain(report.why) or None,
                 outcome=report.outcome.value,
                 seconds=report.seconds,
-                at=taken.at,
+                at=item.at,
                 arrived=bool(report.arrived),
                 machine_id=plain(report.machine_id) if report.machine_id and not boot else None,
                 boot=boot,
@@ -78,19 +80,19 @@ class HostWriting:
                 thinned=False,
                 superseded=False,
             )
-            self._spans(taken, host, visit, baselines, texts)
-            for ending in taken.step.ended:
+            self._spans(item, host, visit, baselines, texts)
+            for ending in item.step.ended:
                 ended.append({"_id": ending.span.id, "_ended": visit, "_end": ending.end.value})
-            self._hardware(taken, host, visit, known_parts)
-            moved.append(self._moved(taken, host, visit, boot, steady, volatile, judged))
+            self._hardware(item, host, visit, known_parts)
+            moved.append(self._moved(item, host, visit, boot, steady, volatile, judged))
         if ended:
             self._connection.execute(_ENDED, ended)
         for table in (t.blob, t.boot, t.visit, t.finding_span, t.place, t.counter):
             if rows := self._rows.get(table.name):
                 self._connection.execute(insert(table), rows)
         self._connection.execute(_MOVED, moved)
-        counts = Counter(taken.report.outcome.value for taken in batch)
-        count(self._connection, self._run, counts)
+        counts = Counter(item.report.outcome.value for item in batch)
+        count_outcomes(self._connection, self._run, counts)
 
     def _id(self, table: Table) -> int:
         if table.name not in self._next:
@@ -103,41 +105,41 @@ class HostWriting:
         self._rows.setdefault(table.name, []).append(values)
 
     def _hosts(self) -> dict[str, int]:
-        found = {plain(each.report.host): each.host.id for each in self._batch if each.host}
+        ids = {plain(item.report.host): item.host.id for item in self._batch if item.host}
         new = [
             {"id": self._id(t.host), "name": name}
-            for name in (plain(each.report.host) for each in self._batch)
-            if name not in found
+            for name in (plain(item.report.host) for item in self._batch)
+            if name not in ids
         ]
         if new:
             self._connection.execute(insert(t.host), new)
-        return found | {str(row["name"]): int(str(row["id"])) for row in new}
+        return ids | {str(row["name"]): int(str(row["id"])) for row in new}
 
     def _named(self, table: Table, column: Any, names: set[str]) -> dict[str, int]:
         rows = self._connection.execute(select(table.c.id, column).where(column.in_(names)))
-        found = {name: number for number, name in rows}
-        new = [{"id": self._id(table), column.name: name} for name in sorted(names - found.keys())]
+        ids = {name: number for number, name in rows}
+        new = [{"id": self._id(table), column.name: name} for name in sorted(names - ids.keys())]
         if new:
             self._connection.execute(insert(table), new)
-        return found | {str(row[column.name]): int(str(row["id"])) for row in new}
+        return ids | {str(row[column.name]): int(str(row["id"])) for row in new}
 
     def _pieces(self) -> dict[bytes | None, int]:
-        """The ids of all blobs that the batch speaks of; those that are new are written."""
+        """The ids of all blobs of the batch. Writes new ones."""
         shas = {
-            sha for each in self._batch for sha in (each.steady, each.judged) if sha is not None
+            sha for item in self._batch for sha in (item.steady, item.judged) if sha is not None
         }
-        new = {piece.sha: piece for each in self._batch for piece in each.pieces if piece.sha}
-        listed = self._connection.execute(
+        new = {piece.sha: piece for item in self._batch for piece in item.pieces if piece.sha}
+        known = self._connection.execute(
             select(t.blob.c.id, t.blob.c.sha256).where(t.blob.c.sha256.in_(shas | new.keys()))
         )
-        found: dict[bytes | None, int] = {bytes(sha): number for number, sha in listed}
+        ids: dict[bytes | None, int] = {bytes(sha): number for number, sha in known}
         rows = []
         for sha, piece in new.items():
-            if sha not in found:
-                found[sha] = self._id(t.blob)
+            if sha not in ids:
+                ids[sha] = self._id(t.blob)
                 rows.append(
                     {
-                        "id": found[sha],
+                        "id": ids[sha],
                         "sha256": sha,
                         "base": piece.base,
                         "size": piece.size,
@@ -146,42 +148,44 @@ class HostWriting:
                 )
         if rows:
             self._connection.execute(insert(t.blob), rows)
-        return found
+        return ids
 
     def _parts(self) -> dict[str, int]:
-        """The ids of all parts that the batch speaks of; new ones are written, others kept up."""
-        told: dict[tuple[str, str], Part] = {}
-        for each in self._batch:
-            told |= {(part.kind.value, plain(part.id)): part for part, _ in each.arrived}
-        names = {name for _, name in told}
-        names |= {key[0] for each in self._batch for key in each.moved if key[0]}
+        """The ids of all parts of the batch. Writes new ones, and updates others."""
+        parts: dict[tuple[str, str], Part] = {}
+        for item in self._batch:
+            parts |= {(part.kind.value, plain(part.id)): part for part, _ in item.arrived}
+        names = {name for _, name in parts}
+        names |= {key[0] for item in self._batch for key in item.moved if key[0]}
         if not names:
             return {}
-        found: dict[str, int] = {}
-        kept: dict[tuple[str, str], Any] = {}
+        ids: dict[str, int] = {}
+        rows_by_part: dict[tuple[str, str], Any] = {}
         for row in self._connection.execute(select(t.part).where(t.part.c.name.in_(names))):
-            found[row.name] = row.id
-            kept[row.kind, row.name] = row
-        for (kind, name), part in told.items():
+            ids[row.name] = row.id
+            rows_by_part[row.kind, row.name] = row
+        for (kind, name), part in parts.items():
             values = {
                 "model": plain(part.model),
-                "names": encoded([plain(each) for each in part.names]),
+                "names": encoded([plain(item) for item in part.names]),
             }
-            here = kept.get((kind, name))
-            if here is None:
-                found[name] = number = self._id(t.part)
+            row_before = rows_by_part.get((kind, name))
+            if row_before is None:
+                ids[name] = number = self._id(t.part)
                 self._add(t.part, id=number, kind=kind, name=name, **values)
-            elif (here.model, bytes(here.names)) != (values["model"], values["names"]):
+            elif (row_before.model, bytes(row_before.names)) != (values["model"], values["names"]):
                 self._connection.execute(
-                    update(t.part).where(t.part.c.id == here.id).values(**values)
+                    update(t.part).where(t.part.c.id == row_before.id).values(**values)
                 )
         if rows := self._rows.pop(t.part.name, None):
             self._connection.execute(insert(t.part), rows)
-        return found
+        return ids
 
-    def _hardware(self, taken: TakenHost, host: int, visit: int, known: Mapping[str, int]) -> None:
-        """Places that began and ended, and counters that moved."""
-        for part, slot in taken.arrived:
+    def _hardware(
+        self, item: PreparedHost, host: int, visit: int, known: Mapping[str, int]
+    ) -> None:
+        """Write places that began or ended, and counters that moved."""
+        for part, slot in item.arrived:
             self._add(
                 t.place,
                 id=self._id(t.place),
@@ -192,12 +196,12 @@ class HostWriting:
                 last=None,
                 ended=None,
             )
-        if taken.left and taken.host:
-            last = taken.host.vetted
+        if item.left and item.host:
+            last = item.host.vetted
             self._connection.execute(
-                update(t.place).where(t.place.c.id.in_(taken.left)).values(last=last, ended=visit)
+                update(t.place).where(t.place.c.id.in_(item.left)).values(last=last, ended=visit)
             )
-        for (of, name, subject), value in taken.moved.items():
+        for (of, name, subject), value in item.moved.items():
             self._add(
                 t.counter,
                 id=self._id(t.counter),
@@ -209,8 +213,8 @@ class HostWriting:
                 visit=visit,
             )
 
-    def _volatile(self, taken: TakenHost) -> int | None:
-        blob = taken.volatile
+    def _volatile(self, item: PreparedHost) -> int | None:
+        blob = item.volatile
         if blob is None:
             return None
         number = self._id(t.blob)
@@ -219,30 +223,30 @@ class HostWriting:
 
     def _texts(self) -> dict[bytes, int]:
         new: dict[bytes, bytes] = {}
-        for each in self._batch:
-            for opening in each.step.opened:
+        for item in self._batch:
+            for opening in item.step.opened:
                 if opening.finding is not None:
                     text = encoded(opening.finding)
                     new[blobs.sha_of(text)] = text
         if not new:
             return {}
-        listed = self._connection.execute(
+        known = self._connection.execute(
             select(t.finding_text.c.id, t.finding_text.c.sha256).where(
                 t.finding_text.c.sha256.in_(new)
             )
         )
-        found = {bytes(sha): number for number, sha in listed}
+        ids = {bytes(sha): number for number, sha in known}
         rows = []
         for sha, text in new.items():
-            if sha not in found:
-                found[sha] = self._id(t.finding_text)
-                rows.append({"id": found[sha], "sha256": sha, "finding": text})
+            if sha not in ids:
+                ids[sha] = self._id(t.finding_text)
+                rows.append({"id": ids[sha], "sha256": sha, "finding": text})
         if rows:
             self._connection.execute(insert(t.finding_text), rows)
-        return found
+        return ids
 
-    def _boot(self, taken: TakenHost, host: int, visit: int) -> int | None:
-        report, row = taken.report, taken.host
+    def _boot(self, item: PreparedHost, host: int, visit: int) -> int | None:
+        report, row = item.report, item.host
         if not report.machine_id or not report.boot_id:
             return None
         machine_id, boot_id = plain(report.machine_id), plain(report.boot_id)
@@ -264,14 +268,14 @@ class HostWriting:
 
     def _spans(
         self,
-        taken: TakenHost,
+        item: PreparedHost,
         host: int,
         visit: int,
         baselines: Mapping[str, int],
         texts: Mapping[bytes, int],
     ) -> None:
-        for opening in taken.step.opened:
-            since = visit if opening.after_plan else None  # no beginning of its own by the visits
+        for opening in item.step.opened:
+            since = visit if opening.after_plan else None  # the visits alone show no beginning
             if opening.inherits and opening.after:
                 span = t.finding_span.c
                 since = self._connection.execute(
@@ -284,7 +288,7 @@ class HostWriting:
                 t.finding_span,
                 id=self._id(t.finding_span),
                 host=host,
-                baseline=baselines[plain(taken.report.baseline) if opening.check else ""],
+                baseline=baselines[plain(item.report.baseline) if opening.check else ""],
                 key=opening.key,
                 check=plain(opening.check),
                 verdict=opening.verdict.value,
@@ -302,7 +306,7 @@ class HostWriting:
 
     def _moved(
         self,
-        taken: TakenHost,
+        item: PreparedHost,
         host: int,
         visit: int,
         boot: int | None,
@@ -310,14 +314,14 @@ class HostWriting:
         volatile: int | None,
         judged: int | None,
     ) -> dict[str, Any]:
-        """The host's row after this visit; evidence that was not looked at is nothing to compare
-        the next with."""
-        row, report = taken.host, taken.report
+        """The row of the host after this visit. Evidence that was not judged is no base for the
+        next comparison."""
+        row, report = item.host, item.report
         machine = plain(report.machine_id) if report.machine_id else None
         same = row is not None and machine in (None, row.machine)
         vetted = report.status is Status.VETTED
-        fresh = taken.evidence is not None
-        looked = fresh and vetted
+        fresh = item.evidence is not None
+        is_read = fresh and vetted
         return {
             "_id": host,
             "visit": visit,
@@ -325,11 +329,11 @@ class HostWriting:
             "machine": machine or (row and row.machine),
             "machine_from": (row and row.machine_from) if same else visit,
             "boot": boot or (row and row.boot),
-            "keyframe": volatile if taken.keyframe else row and row.keyframe,
-            "keyframe_at": taken.at if taken.keyframe else row and row.keyframe_at,
-            "steady": steady if looked else None if fresh else row and row.steady,
+            "keyframe": volatile if item.keyframe else row and row.keyframe,
+            "keyframe_at": item.at if item.keyframe else row and row.keyframe_at,
+            "steady": steady if is_read else None if fresh else row and row.steady,
             "judged": judged or (row and row.judged),
-            "counted": taken.counted if looked else None if fresh else row and row.counted,
+            "counted": item.counted if is_read else None if fresh else row and row.counted,
         }
 
 

@@ -35,7 +35,7 @@ def test_the_page_shows_what_is_printed(
         if "prune" not in command.text:
             page = rewritten(page, command, printed)
         else:
-            assert printed.startswith("the evidence of 0 visits would go; there are ")
+            assert printed.startswith("would delete the evidence of 0 visits; ")
             page = rewritten(page, command, command.shown or printed)
     if os.environ.get("NODEVET_CONSOLE") == "write":
         PAGE.write_text(page, encoding="utf-8")

@@ -10,7 +10,7 @@ from nodevet.base.errors import UserError
 from nodevet.past import terminal as recalled
 from nodevet.past.listing import refs
 from nodevet.past.sheets.runs import diff_sheet
-from nodevet.past.use.recall import diff_found
+from nodevet.past.use.recall import find_diff
 from nodevet.sheet.terminal import render
 from nodevet.vet.use.stores import open_history
 
@@ -94,7 +94,7 @@ def test_a_host_that_was_reimaged_inherits_nothing(say: Say) -> None:
 
 def test_lines_fit_a_terminal(remembered: str, nine_o_clock: None) -> None:
     with open_history(remembered) as store:
-        found = diff_found(store, "2026-11-16", "last")
+        found = find_diff(store, "2026-11-16", "last")
     sheet = diff_sheet(found.diff, found.refs, recalled.clock())
     for width in (80, 100, 120):
         text = render(sheet, width=width)

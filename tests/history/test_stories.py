@@ -11,7 +11,7 @@ import pytest
 from recorded import ended, record, report, run
 
 from nodevet.base.errors import UserError
-from nodevet.past.use.recall import diff_found
+from nodevet.past.use.recall import find_diff
 from nodevet.store import open_store
 from nodevet.store.records.model import RunState
 
@@ -209,7 +209,7 @@ def test_what_left_with_the_machine_is_not_fixed(tmp_path: Path) -> None:
         record(store, 0, report(findings={"governor": "fail"}))
         record(store, 1, report(findings={"governor": "fail"}, night=1, **nobody))
         record(store, 2, report(findings={"governor": "ok"}, night=2, machine_id="e" * 32))
-        found = diff_found(store, "last~1", "last").diff
+        found = find_diff(store, "last~1", "last").diff
     assert found.fixed == () and [each.host for each in found.gone] == ["gpu001"]
 
 
@@ -223,7 +223,7 @@ def test_hosts_that_an_incomplete_run_did_not_come_to_have_not_vanished(
         recorder.take(report("gpu001", night=1), None)
         recorder.finish(ended(run(1, 2), state=RunState.INCOMPLETE, visited=1))
     told = " ".join(say("diff", "last~1", "last", "--store", url).split())
-    assert "20261102T040000 did not come to 1 host: what it lacks has not vanished" in told
+    assert "20261102T040000 did not visit 1 host, not compared here" in told
     assert "state incomplete, 1 not visited" in " ".join(
         say("runs", "last", "--store", url).split()
     )

@@ -3,9 +3,8 @@
 from like_nodes import node
 
 from nodevet.checking.catalog import Catalog
-from nodevet.learn.compare import Comparison, compare
+from nodevet.learn.compare import Comparison, as_document, as_nodeset, compare
 from nodevet.learn.sheet import comparison_sheet
-from nodevet.learn.use.compare import as_document, as_nodeset
 from nodevet.sheet import FORMATS, render, terminal
 from planned_fleet import capped
 

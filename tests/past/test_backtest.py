@@ -2,7 +2,7 @@
 
 import json
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from pathlib import Path
 
@@ -12,8 +12,8 @@ from msgspec.structs import replace
 
 from nodevet.base.errors import UserError
 from nodevet.model import Severity, Verdict
-from nodevet.past.backtest import Backtest, Judged, SaidThen, backtest
-from nodevet.past.use.backtest import Nights, tried
+from nodevet.past.backtest import Backtest, Judged, PastFailures, Tally
+from nodevet.past.use.backtest import Nights, run_backtest
 from nodevet.store.records.model import FindingSpan, Moment, RecordedRun, RunState, SpanEnd
 from nodevet.vet.use.context import VetContext, open_context
 from nodevet.vet.use.listener import VetListener
@@ -28,7 +28,7 @@ def refuse(killed: object, hosts: object) -> None:
 
 
 def under(url: str, context: VetContext, **asked: object) -> Backtest:
-    return tried(Nights(store=url, **{"days": 90, **asked}), context, killed=refuse)  # type: ignore[arg-type]
+    return run_backtest(Nights(store=url, **{"days": 90, **asked}), context, killed=refuse)  # type: ignore[arg-type]
 
 
 def early(tmp_path: Path) -> VetContext:
@@ -76,8 +76,10 @@ def visit(night: int, *, now: str = "", then: str = "", known: bool = True) -> J
     )
 
 
-def of(*visits: Judged) -> Backtest:
-    return backtest(runs(len(visits)), visits, [], baselines={}, within_days=2)
+def of(*visits: Judged, spans: Sequence[FindingSpan] = ()) -> Backtest:
+    tally = Tally(runs(len(visits)))
+    tally.add("h", visits)
+    return tally.result(spans, baselines={}, within_days=2)
 
 
 def test_gpu_hours_run_to_the_next_visit_that_is_judged() -> None:
@@ -132,12 +134,12 @@ def test_e19_what_came_back_after_a_fix_is_no_failure_of_its_own() -> None:
         since_visit=2,
     )
     back = replace(span, first=third, last=third, since=third, end=None, after_plan="5f1c00aa")
-    found = backtest(runs(3), visits, [span, back], baselines={}, within_days=2)
+    found = of(*visits, spans=[span, back])
     assert [each.began for each in found.failures] == [second.at]
 
 
 def test_nothing_said_then_is_nothing() -> None:
-    assert SaidThen([]).at("h", 0.0, "b", Severity.INFO) == ()
+    assert PastFailures([]).at("h", 0.0, "b", Severity.INFO) == ()
 
 
 # --- the five nights ---
@@ -190,7 +192,7 @@ def test_some_nights_and_checks_that_are_not_asked(url: str) -> None:
     assert len(under(url, five_nights.context(5), days=2).nights) == 3
     with pytest.raises(UserError, match="no baseline of this backtest asks for it"):
         under(url, five_nights.context(5), checks=frozenset({"hugepages"}))
-    with pytest.raises(UserError, match="none of the hosts"):
+    with pytest.raises(UserError, match="none of the named hosts"):
         under(url, five_nights.context(5), targets=Targets(names=("nobody",)))
 
 
@@ -219,7 +221,7 @@ def test_it_does_not_matter_how_many_processes_judge(
         def advanced(self, host: str) -> None:
             told.append(host)
 
-    spread = tried(
+    spread = run_backtest(
         Nights(store=url, days=90),
         five_nights.context(5),
         killed=refuse,
@@ -234,7 +236,7 @@ def test_on_the_command_line(nodevet: Past, tighter: Path, tmp_path: Path) -> No
     done = nodevet("backtest", "-b", tighter, "gpu[001-012]", "--format", f"html:{page}")
     assert done.returncode == 0
     assert "New alarms of the last night" in page.read_text()
-    assert "to foresee is easy so" in page.read_text()
+    assert "that makes foreseeing easy" in page.read_text()
     told = nodevet("backtest", "-b", tighter, "gpu[001-012]", "--nights", "1").stdout
     assert "gpu[004-009]" in told
     document = json.loads(

@@ -11,7 +11,7 @@ from recorded import document, ended, report, run, unreachable
 
 from nodevet.checking.catalog import Catalog
 from nodevet.past.blame import Blame, Change, differing, separating, shared
-from nodevet.past.sheets.blame import words
+from nodevet.past.sheets.blame import path_text
 from nodevet.past.use.blame import blame
 from nodevet.store import open_store
 from nodevet.store.records.model import FixHost, FixProof, RecordedFixRun
@@ -112,7 +112,7 @@ def test_one_value_of_several_is_told() -> None:
     ],
 )
 def test_paths_in_words(path: str, said: str) -> None:
-    assert words(path) == said
+    assert path_text(path) == said
 
 
 # --- of the five nights ---
@@ -126,8 +126,8 @@ def test_an_upgrade_is_found_and_what_others_got_too_is_not_blamed(url: str) -> 
     assert (drift.good.run, drift.bad.run) == (five_nights.run_id(3), five_nights.run_id(4))
     assert drift.others == 15
     assert drift.clear is not None
-    assert words(drift.clear.path) == "package nvidia-compute-utils-580"
-    (tuned,) = [line for line in drift.changes if words(line.path) == "package tuned"]
+    assert path_text(drift.clear.path) == "package nvidia-compute-utils-580"
+    (tuned,) = [line for line in drift.changes if path_text(line.path) == "package tuned"]
     assert (len(tuned.drifted), tuned.others) == (3, 3)
 
 

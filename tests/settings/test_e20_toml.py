@@ -2,7 +2,7 @@
 
 import pytest
 
-from nodevet.settings import SettingsError, decoded
+from nodevet.settings import SettingsError, decode
 
 HOSTILE = {
     "a number": (b"x = " + b"9" * 6000, "has a number with too many digits"),
@@ -17,9 +17,9 @@ HOSTILE = {
 @pytest.mark.parametrize(("data", "why"), HOSTILE.values(), ids=HOSTILE)
 def test_e20_a_hostile_file_of_settings_is_told_at_once(data: bytes, why: str) -> None:
     with pytest.raises(SettingsError, match=why):
-        decoded(data, "nodevet.toml")
+        decode(data, "nodevet.toml")
 
 
 def test_e20_a_long_text_with_dots_is_no_key() -> None:
     names = ", ".join(f"gpu{number}.rack.example.com" for number in range(40))
-    assert decoded(f"[sweep.x]\nhosts = ['gpu1']\n# {names} ...........\n".encode(), "t").sweep
+    assert decode(f"[sweep.x]\nhosts = ['gpu1']\n# {names} ...........\n".encode(), "t").sweep

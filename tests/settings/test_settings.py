@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from nodevet.model import Severity
-from nodevet.settings import SettingsError, decoded, settings
+from nodevet.settings import SettingsError, decode, settings
 from nodevet.settings.model import fail_on
 
 WHOLE = b"""\
@@ -50,7 +50,7 @@ def test_a_whole_file(tmp_path: Path) -> None:
 )
 def test_a_slip_is_told_where_it_stands(text: bytes, said: str) -> None:
     with pytest.raises(SettingsError) as caught:
-        decoded(text, "n")
+        decode(text, "n")
     assert said in str(caught.value)
 
 

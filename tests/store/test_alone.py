@@ -10,7 +10,7 @@ from recorded import ended, report, run
 from sqlalchemy import text
 
 from nodevet.model import Run
-from nodevet.store import Store, StoreHeldError, open_store, owner
+from nodevet.store import Store, StoreHeldError, open_store, runs
 from nodevet.vet.terminal.output import Sinks
 from nodevet.vet.terminal.progress import watched
 from nodevet.vet.use import recording
@@ -71,7 +71,7 @@ def test_a_run_of_another_machine_is_waited_for_five_minutes(store: Store) -> No
     store.begin(run(2))  # it did not ask to be alone
     changed(store, "state = 'complete' where id > 1")
     changed(store, "owner = 'far 1 1'")
-    changed(store, f"touched = touched - {owner.QUIET - 60}")
+    changed(store, f"touched = touched - {runs.QUIET - 60}")
     with pytest.raises(StoreHeldError, match=r"process 1 on far, .* wait 5 minutes, or: --no-lock"):
         store.free("nightly")
     changed(store, "touched = touched - 61")
@@ -79,7 +79,7 @@ def test_a_run_of_another_machine_is_waited_for_five_minutes(store: Store) -> No
     recorder.beat()
     with pytest.raises(StoreHeldError):
         store.begin(run(3), alone=True)
-    changed(store, f"touched = touched - {owner.QUIET + 1}")
+    changed(store, f"touched = touched - {runs.QUIET + 1}")
     recorder.finish(ended(store.run(run(0).id)))
     store.begin(run(3), alone=True)
 
@@ -87,7 +87,7 @@ def test_a_run_of_another_machine_is_waited_for_five_minutes(store: Store) -> No
 def test_a_run_gives_signs_of_life_while_its_hosts_take_their_time(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(owner, "BEAT", 0.02)
+    monkeypatch.setattr(runs, "BEAT", 0.02)
     seen = run(0)
     goes = Run(id=seen.id, nodevet="0", started=seen.started, seconds=0.0)
     with recording.Recording(store, VetListener(), series="nightly", alone=True) as going:

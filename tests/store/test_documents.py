@@ -81,9 +81,9 @@ DOCUMENTS = st.fixed_dictionaries(
 @example({"sections": {"gpu": {"seconds": 1, "data": {"gpus": [{"index": 0, "pstate": 1}, {}]}}}})
 def test_what_was_taken_apart_is_put_together(document: dict[str, Any]):
     text = json.dumps(document).encode()
-    found = documents.apart(text)
+    found = documents.split_document(text)
     if found is not None:
-        again = documents.together(list(found.steady), found.steady, found.volatile)
+        again = documents.join_document(list(found.steady), found.steady, found.volatile)
         assert typed_values(msgspec.json.decode(again)) == typed_values(msgspec.json.decode(text))
 
 
@@ -95,14 +95,14 @@ def test_what_is_alike_is_put_together_once_and_is_the_same(
     listed = data.draw(st.lists(st.sampled_from(several), min_size=2, max_size=6))
     alike = LastFew()
     for document in listed:
-        found = documents.apart(json.dumps(document).encode())
+        found = documents.split_document(json.dumps(document).encode())
         if found is not None:
             rest = msgspec.json.decode(found.volatile, type=dict[str, msgspec.Raw])
             rest.pop("seconds", None)
             untimed = msgspec.json.encode(rest)
             names = list(found.steady)
-            again = documents.together(names, found.steady, found.volatile, alike)
-            assert again == documents.together(names, found.steady, untimed)
+            again = documents.join_document(names, found.steady, found.volatile, alike)
+            assert again == documents.join_document(names, found.steady, untimed)
 
 
 def typed_values(value: Any) -> Any:
@@ -128,15 +128,15 @@ def typed_values(value: Any) -> Any:
     ],
 )
 def test_what_is_not_as_the_probe_sends_it_is_kept_whole(text: bytes):
-    assert documents.apart(text) is None
+    assert documents.split_document(text) is None
 
 
 def test_readings_are_apart_from_what_stays():
     gpus = [{"index": n, "uuid": f"GPU-{n}", "temperature_gpu_c": 40 + n} for n in range(2)]
     text = {"sections": {"gpu": {"status": "ok", "seconds": 1, "data": {"gpus": gpus}}}}
-    first = documents.apart(json.dumps(text).encode())
+    first = documents.split_document(json.dumps(text).encode())
     gpus[0]["temperature_gpu_c"] = 80
-    second = documents.apart(json.dumps(text).encode())
+    second = documents.split_document(json.dumps(text).encode())
     assert first and second and first.steady == second.steady
     rest = json.loads(second.volatile)
     assert rest["sections"]["gpu"]["data"] == {"gpus": {"temperature_gpu_c": [80, 41]}}

@@ -107,12 +107,12 @@ def test_e03_a_database_of_something_else_stays_as_it_is(tmp_path: Path) -> None
     made.commit()
     made.close()
     before = path.read_bytes()
-    with pytest.raises(StoreError, match=r"tables of something else \(places\)"):
+    with pytest.raises(StoreError, match=r"tables of another program \(places\)"):
         open_store(url(path))
     assert path.read_bytes() == before
     assert [each.name for each in tmp_path.iterdir()] == ["browser.sqlite"]
     path.write_bytes(b"no database" * 1000)
-    with pytest.raises(StoreError, match="no store of nodevet's"):
+    with pytest.raises(StoreError, match="not a store of nodevet"):
         open_store(url(path))
     assert path.read_bytes() == b"no database" * 1000
 
@@ -146,7 +146,7 @@ def test_e03_a_database_that_is_wholly_in_its_log_stays_as_it_is(
 ) -> None:
     path = killed(tmp_path, "bookmarks")
     before = held(tmp_path)
-    with pytest.raises(StoreError, match=r"tables of something else \(bookmarks\)"):
+    with pytest.raises(StoreError, match=r"tables of another program \(bookmarks\)"):
         open_store(url(path), create=create)
     assert held(tmp_path) == before
     path.write_bytes(b"")
@@ -172,7 +172,7 @@ def test_e03_a_database_that_is_wholly_in_its_journal_stays_as_it_is(tmp_path: P
         path.write_bytes(living.read_bytes())
         beside(path, "-journal").write_bytes(journal)
     before = held(tmp_path)
-    with pytest.raises(StoreError, match=r"tables of something else \(bookmarks\)"):
+    with pytest.raises(StoreError, match=r"tables of another program \(bookmarks\)"):
         open_store(url(path))
     assert held(tmp_path) == before
 

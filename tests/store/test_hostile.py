@@ -47,14 +47,14 @@ def test_a_slip_in_an_address_shows_no_password():
     with pytest.raises(StoreError) as told:
         open_store("postgresql:/nodevet:hunter2@db/nodevet")
     assert "hunter2" not in str(told.value)
-    assert "'***@db/nodevet' is no URL of a store" in str(told.value)
+    assert "'***@db/nodevet' is not a URL of a store" in str(told.value)
 
 
 @pytest.mark.parametrize(
     ("address", "told"),
     [
-        ("postgresql://nodevet:hun@ter2@db/nodevet", "'***@db/nodevet' has an @ too many"),
-        ("postgresql://nodevet@db:hunter2/nodevet", "is no URL of a store"),
+        ("postgresql://nodevet:hun@ter2@db/nodevet", "'***@db/nodevet' has more than one @"),
+        ("postgresql://nodevet@db:hunter2/nodevet", "is not a URL of a store"),
         ("postgresql://db/nodevet?password=hunter2", "names no user"),
         ("postgresql://nodevet@db/nodevet?password=hunter2", "takes no password"),
         ("sqlite://nodevet:hunter2@db/nodevet", "names no file"),

@@ -13,7 +13,7 @@ from recorded import record, report
 from sqlalchemy import MetaData, Table, inspect
 
 from nodevet.store import Store, open_store, upgrade
-from nodevet.store.engine import engine_of, parsed
+from nodevet.store.engine import engine_of, parse_url
 from nodevet.store.schema import VERSION, VERSION_TABLE, metadata
 
 
@@ -34,7 +34,7 @@ def written_then(url: str, folder: Path) -> None:
     with open_store(f"sqlite:///{folder}/today.sqlite") as today:
         record(today, 0, report(findings={"governor": "fail"}))
         copied = today._database.engine
-        engine = engine_of(parsed(url), create=False).execution_options(writes=True)
+        engine = engine_of(parse_url(url), create=False).execution_options(writes=True)
         with copied.connect() as source, engine.begin() as target:
             there = inspect(target)
             for new in metadata.sorted_tables:

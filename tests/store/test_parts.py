@@ -7,8 +7,8 @@ from recorded import document, ended, record, report, run, unreachable
 
 from nodevet.checking.catalog import Catalog
 from nodevet.past.trend import FieldTrend
-from nodevet.past.use.story import host_found, passport_found
-from nodevet.past.use.trend import trend_found
+from nodevet.past.use.story import find_host, find_passport
+from nodevet.past.use.trend import find_trend
 from nodevet.store import Store
 
 
@@ -116,7 +116,7 @@ def test_a_field_is_told_visit_by_visit(store: Store):
         said = node("GPU-a", "GPU-b", celsius=40 + night)
         record(store, night, report(night=night), evidence=said)
     field = "gpu.gpus[].temperature_gpu_c"
-    told = trend_found(store, field, Catalog(), host="gpu001", name=None, most=5)
+    told = find_trend(store, field, Catalog(), host="gpu001", name=None, most=5)
     assert isinstance(told, FieldTrend)
     assert [(each.name, each.values) for each in told.series] == [
         ("GPU-a", (40, 41)),
@@ -168,8 +168,8 @@ def test_an_id_that_two_hosts_have_came_from_neither(store: Store):
     night(0, node("GPU-c"))
     night(1, node("GPU-b"))
     night(2, node("GPU-c"))
-    events = host_found(store, "gpu002").events
+    events = find_host(store, "gpu002").events
     moved = [each.elsewhere for each in events if each.part and each.part.id == "GPU-b"]
     assert moved == ["", ""]
-    assert {stay.host for stay in passport_found(store, "GPU-b").at_once} == {"gpu001", "gpu002"}
-    assert passport_found(store, "GPU-c").at_once == ()
+    assert {stay.host for stay in find_passport(store, "GPU-b").at_once} == {"gpu001", "gpu002"}
+    assert find_passport(store, "GPU-c").at_once == ()

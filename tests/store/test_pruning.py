@@ -103,7 +103,7 @@ def test_a_sweep_records_while_it_is_pruned(url: str, monkeypatch: pytest.Monkey
     monkeypatch.setattr(pruning, "CHUNK", 5)
     monkeypatch.setattr(pruning, "MOST", 5)
     monkeypatch.setattr("nodevet.store.database.PAUSE", 0.005)
-    monkeypatch.setattr(pruning._some, "__defaults__", (5,))
+    monkeypatch.setattr(pruning._chunks, "__defaults__", (5,))
     nights(url, 0, 12)
     recorder = multiprocessing.get_context("fork").Process(target=nights, args=(url, 12, 18))
     recorder.start()
@@ -134,8 +134,8 @@ def killed_after(url: str, portions: int) -> None:
     thin, sweep = pruning.thin, pruning.sweep
     pruning.thin = lambda *asked, **rest: die(thin, *asked, **rest)
     pruning.sweep = lambda *asked: die(sweep, *asked)
-    pruning._some.__defaults__ = (15,)
-    pruning.portions = lambda found: pruning._some(found.blobs, 15)
+    pruning._chunks.__defaults__ = (15,)
+    pruning.portions = lambda found: pruning._chunks(found.blobs, 15)
     with open_store(url) as store:
         store.prune(SHORT, NOW)
 

@@ -93,9 +93,15 @@ def test_a_certificate_of_another_name_is_refused(url: str, authority: Authority
 @pytest.mark.parametrize(
     ("told", "why"),
     [
-        ("sslmode=allow", "sslmode=allow of the store is none of: disable, prefer, require"),
-        ("sslrootcert=/no/such.pem", r"/no/such\.pem: no certificates .* No such file"),
-        ("sslmode=require&sslcert=/etc/hostname", r"/etc/hostname: no certificates"),
+        (
+            "sslmode=allow",
+            "invalid sslmode=allow of the store; use one of: disable, prefer, require",
+        ),
+        (
+            "sslrootcert=/no/such.pem",
+            r"/no/such\.pem: cannot load certificates for the store: .*No such file",
+        ),
+        ("sslmode=require&sslcert=/etc/hostname", r"/etc/hostname: cannot load certificates"),
     ],
 )
 def test_mistakes_are_told(told: str, why: str) -> None:

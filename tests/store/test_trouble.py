@@ -22,7 +22,7 @@ from recorded import document, ended, record, report, run
 
 import nodevet.store.recorder
 from nodevet.store import Store, StoreError, engine, open_store
-from nodevet.store.blobs import unpacked
+from nodevet.store.blobs import unpack
 from nodevet.store.records.model import RunState
 from nodevet.vet.use.stores import open_history
 
@@ -194,15 +194,15 @@ def test_a_locked_store_is_said_to_be(tmp_path: Path, monkeypatch: pytest.Monkey
 
 def test_what_is_no_store_is_said_to_be_none(tmp_path: Path):
     (tmp_path / "text").write_text("no database at all, but a text of some length\n" * 40)
-    with pytest.raises(StoreError, match=r"text: it is no store of nodevet's"):
+    with pytest.raises(StoreError, match=r"text: not a store of nodevet"):
         open_store(f"sqlite:///{tmp_path}/text")
     with sqlite3.connect(tmp_path / "other") as other:
         other.execute("CREATE TABLE run (speed INTEGER)")
-    with pytest.raises(StoreError, match=r"tables of something else \(run\)"):
+    with pytest.raises(StoreError, match=r"tables of another program \(run\)"):
         open_store(f"sqlite:///{tmp_path}/other")
     with sqlite3.connect(tmp_path / "theirs") as theirs:
         theirs.execute("CREATE TABLE bookmarks (url TEXT)")
-    with pytest.raises(StoreError, match=r"tables of something else \(bookmarks\)"):
+    with pytest.raises(StoreError, match=r"tables of another program \(bookmarks\)"):
         open_store(f"sqlite:///{tmp_path}/theirs", create=False)
     with sqlite3.connect(tmp_path / "theirs") as theirs:
         tables = theirs.execute("SELECT name FROM sqlite_master").fetchall()
@@ -213,7 +213,7 @@ def test_what_is_no_store_is_said_to_be_none(tmp_path: Path):
         with pytest.raises(StoreError, match=f"{name}: not a regular file"):
             open_store(f"sqlite:///{tmp_path}/{name}")
     (tmp_path / "file").write_text("")
-    with pytest.raises(StoreError, match="cannot be made"):
+    with pytest.raises(StoreError, match="cannot create the store"):
         open_store(f"sqlite:///{tmp_path}/file/h.sqlite")
     for url in ("mysql://u:secret@h/d", "sqlite://", "nonsense"):
         with pytest.raises(StoreError, match="sqlite:///") as told:
@@ -357,7 +357,7 @@ def test_a_folder_that_may_not_be_written_is_said_to_be(locked: Path, name: str,
     done = subprocess.run(
         [sys.executable, "-c", OPEN, *urls], capture_output=True, text=True, cwd="/"
     )
-    told = f"{locked / name}: the store cannot be made: Permission denied\n"
+    told = f"{locked / name}: cannot create the store: Permission denied\n"
     assert (done.returncode, done.stderr) == (1, told)
     assert not list(locked.iterdir())
 
@@ -366,10 +366,12 @@ def test_a_folder_that_may_not_be_read_is_said_to_be(tmp_path: Path):
     loop = tmp_path / "loop"
     loop.symlink_to(loop)
     for place in (loop / "h.sqlite", tmp_path / ("x" * 300)):
-        with pytest.raises(StoreError, match=r"cannot be reached: .*; see who owns its folder"):
+        with pytest.raises(
+            StoreError, match=r"cannot read the store: .*; check who owns its folder"
+        ):
             open_store(f"sqlite:///{place}")
         with (
-            pytest.raises(StoreError, match="cannot be reached"),
+            pytest.raises(StoreError, match="cannot read the store"),
             open_history(f"sqlite:///{place}"),
         ):
             pytest.fail("there is none")
@@ -377,4 +379,4 @@ def test_a_folder_that_may_not_be_read_is_said_to_be(tmp_path: Path):
 
 def test_a_damaged_piece_is_told():
     with pytest.raises(StoreError, match="does not unpack"):
-        unpacked(b"nonsense", 100)
+        unpack(b"nonsense", 100)

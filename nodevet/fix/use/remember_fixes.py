@@ -34,13 +34,13 @@ def meant(option: str | None, *, reaches: bool, told: Told) -> str | None:
     None: none. Raises StoreError for an option that is no address; any other trouble is told.
     """
     from nodevet.store import StoreError
-    from nodevet.store.engine import parsed
+    from nodevet.store.engine import parse_url
 
     try:
         named = settings().store_url if option is None and reaches else None
         url = recorded_in(option, named, reaches=reaches)
         if url:
-            parsed(url)
+            parse_url(url)
     except (SettingsError, StoreError) as error:
         if option is not None:
             raise

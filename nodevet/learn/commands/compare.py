@@ -57,14 +57,14 @@ def command(
       3  a host could not be read, or there is nothing to compare (1 wins over 3)
     """
     from nodevet.cli.speech import say
+    from nodevet.learn.compare import as_document, as_nodeset, compare
     from nodevet.learn.sheet import comparison_sheet
     from nodevet.learn.terminal import read_nodes
-    from nodevet.learn.use.compare import as_document, as_nodeset, compared
     from nodevet.vet.use.targets import Targets
 
     chosen = Targets(names=targets, inventories=inventories, limit=limit)
     catalog, nodes = read_nodes(chosen, evidence, project, names, reach, display)
-    found = compared(nodes, catalog)
+    found = compare(nodes.evidence, catalog, nodes.lost)
     if form[0] == "nodeset":
         sheets.write(as_nodeset(found) + "\n", form)
         for host, why in found.lost.items():

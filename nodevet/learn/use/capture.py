@@ -1,4 +1,4 @@
-"""Capture: a baseline from good nodes, by which each of them passes."""
+"""Capture good nodes as a baseline that each of them passes."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -15,8 +15,7 @@ from nodevet.checking.catalog import Catalog
 from nodevet.document import kinds
 from nodevet.document.kinds import DocumentKind
 from nodevet.evidence.document import Evidence
-from nodevet.learn.agree import Agreement, unanimous
-from nodevet.learn.alike import alike
+from nodevet.learn.agree import Agreement, group_by_hardware, unanimous
 from nodevet.learn.learn import learn
 from nodevet.learn.text import baseline_text
 from nodevet.model import Applies, GpuMatch
@@ -26,7 +25,7 @@ STEM = "captured"
 
 
 class Captured(msgspec.Struct, frozen=True, kw_only=True):
-    """The text of the baseline, and what is behind it."""
+    """The text of the baseline, and the agreement behind it."""
 
     text: str
     agreement: Agreement
@@ -34,35 +33,38 @@ class Captured(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def capture(nodes: Mapping[str, Evidence], catalog: Catalog, *, title: str = "") -> Captured:
-    """What these nodes agree on. Raises UserError if they are not alike, or for no node."""
+    """The baseline that these nodes agree on. Raises UserError without nodes, or if their hardware
+    differs."""
     if not nodes:
         raise UserError("no host could be read: there is nothing to capture")
-    groups = alike(nodes)
+    groups = group_by_hardware(nodes)
     if len(groups) > 1:
-        shown = "; ".join(f"{nodeset(group.hosts)}: {group.what}" for group in groups[:3])
-        raise UserError(f"the hosts are of {len(groups)} kinds ({shown}); capture one at a time")
+        kinds_text = "; ".join(f"{nodeset(group.hosts)}: {group.what}" for group in groups[:3])
+        raise UserError(
+            f"the hosts are of {len(groups)} kinds ({kinds_text}); capture one at a time"
+        )
     lessons = {host: learn(evidence, catalog, catalog.ids) for host, evidence in nodes.items()}
     agreement = unanimous(nodes, lessons, catalog)
-    titled = title or _title(groups[0].what, nodes)
+    baseline_title = title or _title(groups[0].what, nodes)
     text = baseline_text(
         agreement,
         catalog,
-        title=titled,
+        title=baseline_title,
         applies=_applies(nodes.values()),
         head=_head(agreement),
     )
-    _proven(text, agreement, catalog)
-    return Captured(text=text, agreement=agreement, title=titled)
+    _check_round_trip(text, agreement, catalog)
+    return Captured(text=text, agreement=agreement, title=baseline_title)
 
 
 def _head(agreement: Agreement) -> Sequence[str]:
-    several = len(agreement.hosts) > 1
-    hosts = f"{len(agreement.hosts)} hosts: " if several else ""
-    said = "what all of them say, and pass by" if several else "what it says, and passes by"
+    has_several = len(agreement.hosts) > 1
+    hosts = f"{len(agreement.hosts)} hosts: " if has_several else ""
+    claim = "their common values, which all pass" if has_several else "its values, which it passes"
     return (
-        f"Captured by nodevet {__version__} from {hosts}{nodeset(agreement.hosts)}: {said}.",
-        "Read it line by line: what is wrong on a node is captured too. "
-        "`nodevet explain CHECK` says what each may want.",
+        f"Captured by nodevet {__version__} from {hosts}{nodeset(agreement.hosts)}: {claim}.",
+        "Read it line by line: a fault of a node is captured too. "
+        "`nodevet explain CHECK` lists the params of a check.",
     )
 
 
@@ -75,7 +77,7 @@ def _title(what: str, nodes: Mapping[str, Evidence]) -> str:
 
 
 def _applies(nodes: Iterable[Evidence]) -> Applies | None:
-    """The GPUs that all of them have, if these say what they are."""
+    """The GPUs that the nodes have; None if one of them does not identify its GPUs."""
     counts: set[int] = set()
     devices: set[str] = set()
     for gpus in map(detected_gpus, nodes):
@@ -89,27 +91,28 @@ def _applies(nodes: Iterable[Evidence]) -> Applies | None:
     return Applies(gpu=GpuMatch(devices=tuple(sorted(devices)), count=count))
 
 
-def _proven(text: str, agreement: Agreement, catalog: Catalog) -> None:
-    """Read the text as every other baseline is read: it says what the hosts passed by."""
+def _check_round_trip(text: str, agreement: Agreement, catalog: Catalog) -> None:
+    """Load the text as a baseline. Raises UserError if its params differ from the agreement."""
     with TemporaryDirectory() as folder:
         path = Path(folder, f"{STEM}.yaml")
         path.write_text(text, encoding="utf-8")
         (baseline,) = load([str(path)], catalog=catalog)
-    read = {wish.check: wish.params for wish in baseline.expectations}
-    meant = {expected.check: expected.params for expected in agreement.expected}
-    if read != meant:
-        names = ", ".join(sorted(name for name in meant if read.get(name) != meant[name]))
-        raise UserError(f"what was captured cannot be written as YAML: {names}")
+    params = {wish.check: wish.params for wish in baseline.expectations}
+    agreed = {expected.check: expected.params for expected in agreement.expected}
+    if params != agreed:
+        names = ", ".join(sorted(name for name in agreed if params.get(name) != agreed[name]))
+        raise UserError(f"these captured values cannot be written as YAML: {names}")
 
 
 def try_out(file: Path, *, replace: bool) -> None:
-    """Raises UserError for a file that must not be replaced, FileError for one that cannot be."""
+    """Check that a file can be written. Raises UserError if it must not be replaced, and
+    FileError."""
     if file.exists() and not replace:
-        found = kinds.kind_of(file)
-        what = (
-            f"this is {found.value}"
-            if found and found is not DocumentKind.BASELINE
-            else ("there is a file already")
+        kind = kinds.kind_of(file)
+        reason = (
+            f"this is {kind.value}"
+            if kind and kind is not DocumentKind.BASELINE
+            else "the file exists"
         )
-        raise UserError(f"{file}: {what}; name another with -o, or replace it with --force")
+        raise UserError(f"{file}: {reason}; name another with -o, or replace it with --force")
     files.try_out(file)

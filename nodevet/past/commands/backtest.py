@@ -91,7 +91,7 @@ def command(
     """
     from nodevet.model import Severity
     from nodevet.past.sheets.backtest import backtest_sheet
-    from nodevet.past.use.backtest import Nights, tried
+    from nodevet.past.use.backtest import Nights, run_backtest
     from nodevet.vet.terminal.from_run import tell_killed
     from nodevet.vet.terminal.progress import watched
     from nodevet.vet.use.context import open_context
@@ -110,5 +110,5 @@ def command(
         within_days=within,
     )
     context = open_context(project, names)
-    found = tried(asked, context, killed=tell_killed, watched=watched)
+    found = run_backtest(asked, context, killed=tell_killed, watched=watched)
     sheets.show(found, backtest_sheet(found, recalled.clock()), form, display)

@@ -52,11 +52,11 @@ def command(
       2  usage or configuration error, no such run, or nothing to compare with
     """
     from nodevet.past.sheets.runs import diff_sheet
-    from nodevet.past.use.recall import diff_found
+    from nodevet.past.use.recall import find_diff
     from nodevet.vet.use.stores import open_history
 
     with open_history(store) as history:
-        found = diff_found(history, before, after)
+        found = find_diff(history, before, after)
         found = recalled.redacted(found, history) if redact else found
         sheet = diff_sheet(found.diff, found.refs, recalled.clock(), newer=found.newer)
         sheets.show(found.diff, sheet, form, display)

@@ -44,12 +44,12 @@ def command(
     """
     from nodevet.past.passport import Passport
     from nodevet.past.sheets.story import passport_sheet, story_sheet
-    from nodevet.past.use.story import story_found
+    from nodevet.past.use.story import find_story
     from nodevet.vet.use.stores import open_history
 
     clock = recalled.clock()
     with open_history(store, fixes=True) as history:
-        found = story_found(history, what)
+        found = find_story(history, what)
         found = recalled.redacted(found, history) if redact else found
     if isinstance(found, Passport):
         sheet = passport_sheet(found, clock, kind="history")

@@ -44,10 +44,10 @@ def command(
       2  usage or configuration error, no such part, or nothing recorded
     """
     from nodevet.past.sheets.story import passport_sheet
-    from nodevet.past.use.story import passport_found
+    from nodevet.past.use.story import find_passport
     from nodevet.vet.use.stores import open_history
 
     with open_history(store) as history:
-        found = passport_found(history, part)
+        found = find_passport(history, part)
         found = recalled.redacted(found, history) if redact else found
     sheets.show(found, passport_sheet(found, recalled.clock()), form, display)

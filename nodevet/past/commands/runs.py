@@ -55,7 +55,7 @@ def command(
     """
     from nodevet.past.sheets.fixes import fix_runs_sheet
     from nodevet.past.sheets.runs import run_sheet, runs_sheet
-    from nodevet.past.use.recall import fix_runs_found, run_found, runs_found
+    from nodevet.past.use.recall import find_fix_runs, find_run, find_runs
     from nodevet.vet.use.stores import open_history
 
     if fixes and (run or series is not None):
@@ -63,17 +63,17 @@ def command(
     clock = recalled.clock()
     with open_history(store, fixes=fixes) as history:
         if fixes:
-            listed = fix_runs_found(history, most=most, after=since)
+            listed = find_fix_runs(history, most=most, after=since)
             listed = recalled.redacted(listed, history) if redact else listed
             sheet = fix_runs_sheet(listed.fix_runs, listed.store, clock, more=listed.more)
             sheets.show(listed, sheet, form, display)
         elif run is None:
-            found = runs_found(history, series=series, most=most, after=since)
+            found = find_runs(history, series=series, most=most, after=since)
             found = recalled.redacted(found, history) if redact else found
             sheet = runs_sheet(found.runs, found.store, clock, more=found.more)
             sheets.show(found, sheet, form, display)
         else:
-            one = run_found(history, run)
+            one = find_run(history, run)
             one = recalled.redacted(one, history) if redact else one
             shown = run_sheet(one.run, one.hosts, one.findings, one.before, clock, one.earlier)
             sheets.show(one, shown, form, display)

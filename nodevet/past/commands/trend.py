@@ -60,17 +60,17 @@ def command(
       2  usage or configuration error, no such check or field, or nothing recorded
     """
     from nodevet.base.errors import UserError
-    from nodevet.past.redaction import telling
+    from nodevet.past.redaction import is_identifying
     from nodevet.past.sheets.trend import check_sheet, field_sheet
     from nodevet.past.trend import CheckTrend, FieldTrend
-    from nodevet.past.use.trend import trend_found
+    from nodevet.past.use.trend import find_trend
     from nodevet.vet.use.context import open_project
     from nodevet.vet.use.stores import open_history
 
     catalog, _ = open_project(project)
     with open_history(store) as history:
-        found = trend_found(history, what, catalog, host=host, name=series, most=most)
-        if redact and isinstance(found, FieldTrend) and telling(found.field):
+        found = find_trend(history, what, catalog, host=host, name=series, most=most)
+        if redact and isinstance(found, FieldTrend) and is_identifying(found.field):
             raise UserError(f"--redact: {what} is what names a machine or its parts")
         found = recalled.redacted(found, history) if redact else found
     clock = recalled.clock()

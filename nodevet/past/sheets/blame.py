@@ -1,4 +1,4 @@
-"""Since when hosts fail a check and what changed with it, as a sheet. Pure."""
+"""Since when hosts fail a check, and what changed at that time, as a sheet. Pure."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -32,19 +32,19 @@ _UNIT = re.compile(r"services\.units\[([^\]]+)\]\.(.+)")
 _SYSCTL = re.compile(r"sysctl\.parameters\[([^\]]+)\]\.value")
 
 
-def blame_sheet(found: Blame, clock: Clock) -> Sheet:
-    """The newest drift is the first."""
-    hosts = [look.host for each in found.groups for look in each.looks]
-    hosts += [look.host for look in (*found.always, *found.unread)]
+def blame_sheet(blame: Blame, clock: Clock) -> Sheet:
+    """The groups of hosts, the newest drift first."""
+    hosts = [look.host for group in blame.groups for look in group.looks]
+    hosts += [look.host for look in (*blame.always, *blame.unread)]
     number = count(len(hosts), "host")
-    title = f"{plain(found.check)}: {number} {'fails' if len(hosts) == 1 else 'fail'}"
-    if not found.now:
-        title = f"{plain(found.check)}: no host fails now; {number} did"
+    title = f"{plain(blame.check)}: {number} {'fails' if len(hosts) == 1 else 'fail'}"
+    if not blame.now:
+        title = f"{plain(blame.check)}: no host fails now; {number} did"
     return Sheet(
         title=title,
         kind="blame",
-        blocks=tuple(_group(each, clock) for each in found.groups),
-        end=" ".join((*_always(found.always, clock), *_unread(found.unread))),
+        blocks=tuple(_group(group, clock) for group in blame.groups),
+        end=" ".join((*_always_text(blame.always, clock), *_unread_text(blame.unread))),
     )
 
 
@@ -61,86 +61,90 @@ def _group(group: DriftGroup, clock: Clock) -> TableBlock:
 
 def _row(line: ChangeLine, group: DriftGroup) -> tuple[Cell, ...]:
     sole = group.is_sole(line) and not line.own
-    what = words(line.path) + (" (what the check reads)" if line.own else "")
+    what = path_text(line.path) + (" (what the check reads)" if line.own else "")
     return (
-        Cell(_of(len(line.drifted), len(group.looks)), right=True),
-        Cell(_of(line.others, group.others), right=True),
+        Cell(_share(len(line.drifted), len(group.looks)), right=True),
+        Cell(_share(line.others, group.others), right=True),
         Cell(what, "quiet" if line.own else "fail" if sole else ""),
-        Cell(value(line.before)),
+        Cell(json_text(line.before)),
         Cell(_after(line)),
     )
 
 
-def _of(some: int, every: int) -> str:
-    if some == every:
-        return f"all {every:,}" if every else "-"
-    return f"{some:,} of {every:,}" if some else f"none of {every:,}"
+def _share(number: int, total: int) -> str:
+    if number == total:
+        return f"all {total:,}" if total else "-"
+    return f"{number:,} of {total:,}" if number else f"none of {total:,}"
 
 
 def _after(line: ChangeLine) -> str:
     if line.after:
-        return value(line.after)
+        return json_text(line.after)
     if line.before:
         return "gone"
     return UNTOLD.get(line.path, "differs from host to host")
 
 
-def words(path: str) -> str:
-    """`package tuned`, `kernel`; what has no name of its own by its place in the evidence."""
+def path_text(path: str) -> str:
+    """`package tuned`, `kernel`; else the path itself."""
     if path in KNOWN:
         return KNOWN[path]
-    if found := _PACKAGE.fullmatch(path):
-        return f"package {plain(found[1])}" + ("" if found[2] == "version" else f" {found[2]}")
-    if found := _UNIT.fullmatch(path):
-        return f"unit {plain(found[1])} {found[2]}"
-    if found := _SYSCTL.fullmatch(path):
-        return f"sysctl {plain(found[1])}"
+    if match := _PACKAGE.fullmatch(path):
+        return f"package {plain(match[1])}" + ("" if match[2] == "version" else f" {match[2]}")
+    if match := _UNIT.fullmatch(path):
+        return f"unit {plain(match[1])} {match[2]}"
+    if match := _SYSCTL.fullmatch(path):
+        return f"sysctl {plain(match[1])}"
     return brief(path, LONGEST)
 
 
-def value(text: str) -> str:
-    """JSON as people read it."""
+def json_text(text: str) -> str:
+    """A JSON value as people read it."""
     return brief(show(msgspec.json.decode(text)), LONGEST) if text else ""
 
 
 def _sentence(line: ChangeLine, group: DriftGroup) -> str:
     """`All 3 and none of the other 15 got package tuned 2.24 in between.`"""
-    got = value(line.after) or _after(line)
-    told = got if not line.after and line.path in UNTOLD else f"got {words(line.path)} {got}"
+    value_text = json_text(line.after) or _after(line)
+    text = (
+        value_text
+        if not line.after and line.path in UNTOLD
+        else f"got {path_text(line.path)} {value_text}"
+    )
     if len(group.looks) == 1:
-        return f"It {told} in between; none of the other {group.others:,} did."
-    return f"All {len(group.looks):,} and none of the other {group.others:,} {told} in between."
+        return f"It {text} in between; none of the other {group.others:,} did."
+    return f"All {len(group.looks):,} and none of the other {group.others:,} {text} in between."
 
 
 def _notes(group: DriftGroup, clock: Clock) -> Iterator[str]:
-    """What must be known to believe it."""
+    """The limits of what this comparison can show."""
     yield f"Last seen good: {clock.both(group.good.at)}."
     if group.days > LONG_DAYS:
         days = f"{group.days:.0f} days"
-        yield f"Up to {days} lie between the looks: much else may have happened in them."
+        yield f"Up to {days} lie between the two visits: much else may have happened meanwhile."
     if any(look.pruned for look in group.looks):
-        yield "Evidence of nights in between was pruned."
+        yield "The evidence of nights in between was pruned."
     if group.rule:
         rules = ", ".join(map(plain, group.rule))
-        yield f"What judges changed, too: {rules}. The rule may have moved, and not the hosts."
+        yield f"The rule changed too: {rules}. The cause may be the rule, and not the hosts."
     if not group.others:
-        yield "No other host was looked at in both runs: what changed cannot be told apart."
+        yield "Both runs visited no other host, so there is nothing to compare with."
     elif not group.clear:
-        yield "Nothing else that was read is on all of these and on no other host."
+        yield "No other value changed on all of these hosts and on no other host."
     elif len(group.looks) == 1:
         yield "One host alone proves little."
     if group.more:
-        yield f"{group.more:,} more values changed like these."
+        yield f"{group.more:,} more values changed in the same way."
 
 
-def _always(looks: Sequence[DriftLook], clock: Clock) -> Iterator[str]:
+def _always_text(looks: Sequence[DriftLook], clock: Clock) -> Iterator[str]:
     if looks:
         since = clock.both(min(look.bad.at for look in looks))
-        named = nodeset([look.host for look in looks])
-        yield f"Failed when first judged, {since}, so nothing is to compare with: {named}."
+        hosts = nodeset([look.host for look in looks])
+        yield f"No good visit to compare with, failed when first judged, {since}: {hosts}."
 
 
-def _unread(looks: Sequence[DriftLook]) -> Iterator[str]:
+def _unread_text(looks: Sequence[DriftLook]) -> Iterator[str]:
     if looks:
-        named = nodeset([look.host for look in looks])
-        yield f"Evidence of before or of then was pruned: {named}."
+        hosts = nodeset([look.host for look in looks])
+        yield f"The evidence before or at the first failure was pruned: {hosts}."

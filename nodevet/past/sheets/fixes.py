@@ -1,11 +1,12 @@
-"""Runs of fixes that are remembered, and what they changed, as rows and sheets. Pure."""
+"""Recorded runs of fixes, and what they changed, as rows and sheets. Pure."""
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 
 from nodevet.base.durations import elapsed
 from nodevet.base.printable import brief, plain
 from nodevet.fixing.result import Outcome
+from nodevet.past.sheets.parts import fold_names
 from nodevet.sheet.clock import Clock
 from nodevet.sheet.model import Cell, Sheet, TableBlock
 from nodevet.sheet.text import count, name
@@ -18,9 +19,9 @@ LONGEST_NAME = 200  # of a resource
 
 
 def fix_runs_sheet(
-    found: Sequence[RecordedFixRun], store: str, clock: Clock, *, more: bool
+    runs: Sequence[RecordedFixRun], store: str, clock: Clock, *, more: bool
 ) -> Sheet:
-    """The newest is the first."""
+    """The list of runs of fixes, the newest first."""
     rows = tuple(
         (
             Cell(clock.at(run.started)),
@@ -33,21 +34,21 @@ def fix_runs_sheet(
             Cell("no end" if run.exit_code is None else elapsed(run.seconds), right=True),
             Cell(brief(run.folder, 200)),
         )
-        for run in found
+        for run in runs
     )
     heads = ("when", "", "plan", "of", "approved", "run by", "hosts", "took", "kept in")
     return Sheet(
-        title=f"{count(len(found), 'run')} of fixes in {plain(store)}",
+        title=f"{count(len(runs), 'run')} of fixes in {plain(store)}",
         kind="runs",
         blocks=(TableBlock(heads=heads, rows=rows),),
-        end="there are earlier ones: -n 100 shows more" if more else "",
+        end="there are earlier runs: -n 100 shows more" if more else "",
     )
 
 
 def _outcomes(run: RecordedFixRun) -> str:
-    """`2 changed, 1 refused`; worst first."""
+    """`2 changed, 1 refused`, the worst first."""
     ranks = {outcome.value: outcome.rank for outcome in Outcome}
-    counts = sorted(run.outcomes.items(), key=lambda each: ranks.get(each[0], -1))
+    counts = sorted(run.outcomes.items(), key=lambda item: ranks.get(item[0], -1))
     return ", ".join(f"{number:,} {words(outcome)}" for outcome, number in counts) or "none"
 
 
@@ -60,61 +61,56 @@ def words(outcome: str) -> str:
 
 
 def tone(outcome: str) -> str:
-    """Of how a host or a step ended."""
+    """The tone of how a host or a step ended."""
     if outcome in BAD:
         return "fail"
-    good = any(outcome == each.value and each.good for each in Outcome)
+    good = any(outcome == known.value and known.good for known in Outcome)
     return "ok" if good else "warning"
 
 
 def what_changed(actions: Sequence[RecordedAction]) -> str:
-    """What one or several alike changed: `gpu power_limit_mw: 500 W → 700 W (8 GPUs)`."""
+    """What alike actions changed: `gpu power_limit_mw: 500 W → 700 W (8 GPUs)`."""
     first = actions[0]
     if len(actions) == 1:
-        return f"{brief(first.resource, LONGEST_NAME)}: {change(first)}"
-    told = brief(GPU.sub("", first.resource), LONGEST_NAME)
-    return f"{told}: {change(first)} ({count(len(actions), 'GPU')})"
+        return f"{brief(first.resource, LONGEST_NAME)}: {_change(first)}"
+    resource = brief(row_keys(actions)[0][0], LONGEST_NAME)
+    gpus = len({gpu for action in actions for gpu in GPU.findall(action.resource)})
+    return f"{resource}: {_change(first)}" + (f" ({count(gpus, 'GPU')})" if gpus else "")
 
 
-def change(action: RecordedAction) -> str:
+def _change(action: RecordedAction) -> str:
     """`500 W → 700 W`."""
     if action.before == action.after:
         return f"{brief(action.before, LONGEST)}, as before"
     return f"{brief(action.before, LONGEST)} → {brief(action.after, LONGEST) or 'not known'}"
 
 
-def alike(actions: Iterable[RecordedAction]) -> list[list[RecordedAction]]:
-    """Those that changed the same in the same way on the GPUs of one host stand together."""
-    groups: dict[object, list[RecordedAction]] = {}
-    for each in actions:
-        groups.setdefault(likeness(each), []).append(each)
-    return list(groups.values())
-
-
-def likeness(action: RecordedAction) -> object:
-    resource, gpus = GPU.subn("", action.resource)
-    own = "" if gpus else action.resource
-    return (
-        action.run,
-        action.host,
-        action.fix,
-        resource,
-        own,
-        action.before,
-        action.after,
-        action.outcome,
-    )
+def row_keys(actions: Iterable[RecordedAction]) -> list[tuple[str, Hashable]]:
+    """For each action what identifies its row: actions that made the same change of several GPUs,
+    or of resources that differ in one number only, share a row, whose resource comes first."""
+    rows = [
+        (
+            GPU.sub("", action.resource),
+            (action.run, action.host, action.fix, action.before, action.after, action.outcome),
+        )
+        for action in actions
+    ]
+    names = fold_names(rows)
+    return [(name, values) for name, (_, values) in zip(names, rows, strict=True)]
 
 
 def repairs(title: str, actions: Sequence[RecordedAction], clock: Clock) -> TableBlock | None:
-    """What runs of fixes changed; none if they changed nothing."""
+    """What runs of fixes changed; None if they changed nothing."""
     heads = ("when", "host", "", "plan", "fix", "what", "outcome")
     rows = tuple(_repairs(actions, clock))
     return TableBlock(title=title, heads=heads, rows=rows) if rows else None
 
 
 def _repairs(actions: Sequence[RecordedAction], clock: Clock) -> Iterator[tuple[Cell, ...]]:
-    for group in alike(actions):
+    groups: dict[object, list[RecordedAction]] = {}
+    for key, action in zip(row_keys(actions), actions, strict=True):
+        groups.setdefault(key, []).append(action)
+    for group in groups.values():
         first = group[0]
         yield (
             Cell(clock.at(first.at)),

@@ -1,16 +1,15 @@
-"""Recorded runs, and two of them compared, as sheets. Pure."""
+"""Recorded runs, and the differences of two, as sheets. Pure."""
 
-import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from msgspec.structs import replace
 
 from nodevet.base.durations import elapsed
 from nodevet.base.printable import brief, plain
-from nodevet.model import Finding, HostOutcome, Severity
+from nodevet.model import Finding, HostOutcome, Severity, Status
 from nodevet.past.listing import RunLine, troubles
-from nodevet.past.moves import PartMove
-from nodevet.past.run_diff import FactDiff, FindingDiff, HostDiff, RunDiff
+from nodevet.past.run_diff import FindingDiff, HostDiff, RunDiff
+from nodevet.past.sheets.parts import LONGEST, at_text, facts_table, parts_table
 from nodevet.sheet.clock import Clock
 from nodevet.sheet.model import (
     Cell,
@@ -24,66 +23,59 @@ from nodevet.sheet.model import (
 from nodevet.sheet.text import count, nodeset
 from nodevet.store.records.model import FindingSpan, RecordedRun, RecordedVisit, RunState
 from nodevet.vet.findings.fold import Line, lines
-from nodevet.vet.findings.words import in_ranges
 
-LONGEST = 120  # columns of one value
 STATES = {RunState.COMPLETE: "quiet", RunState.RUNNING: "warning", RunState.INCOMPLETE: "warning"}
-UUID = re.compile(r"GPU-[0-9a-f]{8}-[0-9a-f-]{27}")
-MOST_PARTS = 48  # rows of parts: two machines with all that is in them
-KINDS = {"gpu": "GPU", "nic": "NIC", "nvme": "NVMe drive", "drive": "drive"}
-SHORT = 12  # characters: GPU-2b40377d
-NUMBERED = re.compile(r"(.*?\D)(\d{1,4})( .*)?")
 
 
-def runs_sheet(found: Sequence[RunLine], store: str, clock: Clock, more: bool) -> Sheet:
-    """The newest run is the first."""
-    several = len({each.run.series for each in found}) > 1 or any(e.run.series for e in found)
-    names = ("run", *(("series",) if several else ()), "started", "took", "hosts")
-    resolved = any(each.resolved for each in found)
+def runs_sheet(lines: Sequence[RunLine], store: str, clock: Clock, more: bool) -> Sheet:
+    """The list of runs, the newest first."""
+    has_series = len({each.run.series for each in lines}) > 1 or any(e.run.series for e in lines)
+    names = ("run", *(("series",) if has_series else ()), "started", "took", "hosts")
+    resolved = any(each.resolved for each in lines)
     heads: tuple[str, ...] = (*names, "outcomes", "new", "fixed", *(["resolved"] * resolved))
-    if any(each.run.state is not RunState.COMPLETE for each in found):
+    if any(each.run.state is not RunState.COMPLETE for each in lines):
         heads = (*heads, "state")
     return Sheet(
-        title=count(len(found), "run") + (f" in {plain(store)}" if store else ""),
+        title=count(len(lines), "run") + (f" in {plain(store)}" if store else ""),
         kind="runs",
         blocks=(
             TableBlock(
                 heads=heads,
-                rows=tuple(_run_row(each, clock, several, resolved) for each in found),
+                rows=tuple(_run_row(each, clock, has_series, resolved) for each in lines),
             ),
         ),
-        end="there are earlier ones: -n 100 shows more" if more else "",
+        end="there are earlier runs: -n 100 shows more" if more else "",
     )
 
 
-def _run_row(line: RunLine, clock: Clock, series: bool, resolved: bool) -> tuple[Cell, ...]:
+def _run_row(line: RunLine, clock: Clock, has_series: bool, resolved: bool) -> tuple[Cell, ...]:
     run = line.run
-    told = outcomes(run)
-    bad = any(outcome is not HostOutcome.OK for outcome in run.outcomes)
+    outcome_text = outcomes_text(run)
+    has_trouble = any(outcome is not HostOutcome.OK for outcome in run.outcomes)
     return (
         Cell(line.ref),
-        *((Cell(brief(run.series, 24) or "by hand", "" if run.series else "quiet"),) * series),
+        *((Cell(brief(run.series, 24) or "by hand", "" if run.series else "quiet"),) * has_series),
         Cell(clock.both(run.started)),
         Cell("" if run.seconds is None else elapsed(run.seconds), right=True),
         Cell(f"{run.hosts:,}", right=True),
-        Cell(told, "fail" if bad else "ok"),
+        Cell(outcome_text, "fail" if has_trouble else "ok"),
         Cell(_number(line.new), right=True, tone="fail" if line.new else "quiet"),
         *(
             Cell(_number(number), right=True, tone="ok" if number else "quiet")
             for number in (line.fixed, line.resolved)[: 1 + resolved]
         ),
-        Cell(_state(run) if run.state is not RunState.COMPLETE else "", STATES[run.state]),
+        Cell(_state_text(run) if run.state is not RunState.COMPLETE else "", STATES[run.state]),
     )
 
 
-def _state(run: RecordedRun) -> str:
+def _state_text(run: RecordedRun) -> str:
     """`incomplete, 11 not visited`."""
-    left = _left(run)
-    return f"{run.state.value}, {left:,} not visited" if left else run.state.value
+    unvisited = _unvisited(run)
+    return f"{run.state.value}, {unvisited:,} not visited" if unvisited else run.state.value
 
 
-def _left(run: RecordedRun) -> int:
-    """How many of its hosts a run that did not end did not come to."""
+def _unvisited(run: RecordedRun) -> int:
+    """The number of hosts that a run without an end did not reach."""
     return max(0, run.hosts - run.visited) if run.state is not RunState.COMPLETE else 0
 
 
@@ -91,10 +83,12 @@ def _number(value: int | None) -> str:
     return "" if value is None else f"{value:,}"
 
 
-def outcomes(run: RecordedRun) -> str:
+def outcomes_text(run: RecordedRun) -> str:
     """`10 ok, 8 fail`."""
-    counts = [(each, run.outcomes.get(each, 0)) for each in HostOutcome]
-    return ", ".join(f"{number:,} {each.words}" for each, number in counts if number) or "none"
+    counts = [(outcome, run.outcomes.get(outcome, 0)) for outcome in HostOutcome]
+    return (
+        ", ".join(f"{number:,} {outcome.words}" for outcome, number in counts if number) or "none"
+    )
 
 
 def run_sheet(
@@ -105,49 +99,41 @@ def run_sheet(
     clock: Clock,
     earlier: Sequence[RecordedRun] = (),
 ) -> Sheet:
-    """One run: its hosts by outcome, and what is wrong with them since when."""
+    """One run: its hosts by outcome, and their troubles with the times since when they last."""
     run = line.run
     by_outcome: dict[HostOutcome, list[str]] = {}
     for visit in visits:
         by_outcome.setdefault(visit.outcome, []).append(visit.host)
-    listed = [each for each in HostOutcome if each in by_outcome]
-    found = [(span, span.finding) for span in spans if span.check and span.finding is not None]
-    since = Since()
-    for span, finding in found:
-        since.add(span.host, finding, (span.since or span.first).at)
-    told = troubles(
-        run,
-        [(visit.host, visit.status, visit.why) for visit in visits],
-        [(span.host, finding) for span, finding in found],
-    )
+    listed = [outcome for outcome in HostOutcome if outcome in by_outcome]
     about = [
         ("run", plain(run.id)),
         ("series", plain(run.series) or "by hand"),
         ("started", clock.both(run.started)),
         ("took", "" if run.seconds is None else elapsed(run.seconds)),
-        ("state", _state(run)),
+        ("state", _state_text(run)),
         ("exit code", "" if run.exit_code is None else str(run.exit_code)),
         ("baselines", ", ".join(f"{plain(k)} {v[:8]}" for k, v in run.baselines.items())),
         ("nodevet", plain(run.nodevet)),
     ]
     rows = tuple(
         (
-            Cell(each.words, _tone(each)),
-            Cell(f"{len(by_outcome[each]):,}", right=True),
-            Cell(nodeset(by_outcome[each])),
+            Cell(outcome.words, _tone(outcome)),
+            Cell(f"{len(by_outcome[outcome]):,}", right=True),
+            Cell(nodeset(by_outcome[outcome])),
         )
-        for each in listed
+        for outcome in listed
     )
     parts: list[TableBlock | ChartBlock] = [TableBlock(title="Hosts", rows=rows)]
-    if told.hosts:
-        parts.append(findings("What is wrong", lines(told), since, clock, began=run.started))
+    statuses = [(visit.host, visit.status, visit.why) for visit in visits]
+    if table := span_table("What is wrong", run, spans, clock, statuses, began=run.started):
+        parts.append(table)
     if len(earlier) > 1:
         parts.append(_course(earlier, clock))
     end = ""
     if before is not None:
-        end = f"`nodevet diff {before.ref} {line.ref}` says what differs from the run before"
+        end = f"`nodevet diff {before.ref} {line.ref}` shows what differs from the run before"
     return Sheet(
-        title=f"{plain(run.series) or 'check'} of {clock.at(run.started).strip()}: {outcomes(run)}",
+        title=f"{_run_title(run, clock)}: {outcomes_text(run)}",
         kind="run",
         blocks=(FactBlock(rows=tuple(row for row in about if row[1])), *parts),
         end=end,
@@ -155,15 +141,15 @@ def run_sheet(
 
 
 def _course(runs: Sequence[RecordedRun], clock: Clock) -> ChartBlock:
-    """How many hosts failed, or could not be judged, from run to run; the oldest first."""
+    """How many hosts failed, or could not be judged, from run to run, the oldest first."""
 
-    def line(name: str, tone: str, of: Iterable[HostOutcome]) -> ChartLine:
-        counted = list(of)
+    def line(name: str, tone: str, outcomes_counted: Iterable[HostOutcome]) -> ChartLine:
+        counted = list(outcomes_counted)
         points = (
             ChartPoint(
-                " ".join(clock.at(run.started).split()),
+                at_text(run.started, clock),
                 None,
-                float(sum(run.outcomes.get(each, 0) for each in counted))
+                float(sum(run.outcomes.get(outcome, 0) for outcome in counted))
                 if run.state is RunState.COMPLETE
                 else None,
                 None,
@@ -173,7 +159,7 @@ def _course(runs: Sequence[RecordedRun], clock: Clock) -> ChartBlock:
         return ChartLine(name=name, tone=tone, points=tuple(points))
 
     known = (HostOutcome.OK, HostOutcome.FAIL, HostOutcome.WAIVED)
-    unsaid = [each for each in HostOutcome if each not in known]
+    unsaid = [outcome for outcome in HostOutcome if outcome not in known]
     return ChartBlock(
         title=f"Hosts, the last {count(len(runs), 'run')}",
         lines=(
@@ -185,7 +171,7 @@ def _course(runs: Sequence[RecordedRun], clock: Clock) -> ChartBlock:
 
 
 class Since:
-    """When findings began: of a folded line the first of them and the last."""
+    """When findings began. A folded line has the first and the last time."""
 
     def __init__(self) -> None:
         self._times: dict[tuple[str, str], list[str]] = {}
@@ -194,7 +180,7 @@ class Since:
         self._times.setdefault((host, finding.check), []).append(at)
 
     def new(self, line: Line, began: str, clock: Clock) -> bool:
-        """Whether all of it is not older than a run."""
+        """Whether all findings of a line began with this run or later."""
         start = clock.local(began)
         times = [clock.local(at) for at in self._of(line)]
         return bool(start and times and all(at and at >= start for at in times))
@@ -221,13 +207,13 @@ def findings(
     over: bool = False,
     began: str = "",
 ) -> TableBlock:
-    """Folded findings; `over`: of what is no more; `began`: of a run that began then, so that what
-    is new in it can be told."""
+    """Folded findings. `over`: they are no troubles any more. `began`: when the run began; findings
+    that began in it are marked as new."""
 
     def when(row: Line) -> str:
         return "new" if began and since.new(row, began, clock) else since.of(row, clock)
 
-    told = tuple(
+    cells = tuple(
         (
             *(() if over else (Cell(row.label, _label_tone(row)),)),
             Cell(row.check),
@@ -240,7 +226,30 @@ def findings(
     heads: tuple[str, ...] = ("check", "was", "where", "from")
     if not over:
         heads = ("", "check", "what", "where", "since")
-    return TableBlock(title=title, heads=heads, rows=told)
+    return TableBlock(title=title, heads=heads, rows=cells)
+
+
+def span_table(
+    title: str,
+    run: RecordedRun,
+    spans: Iterable[FindingSpan],
+    clock: Clock,
+    visits: Iterable[tuple[str, Status, str]] = (),
+    *,
+    over: bool = False,
+    began: str = "",
+) -> TableBlock | None:
+    """The findings of spans and the hosts without a verdict, folded; None if there are none."""
+    since = Since()
+    host_findings = []
+    for span in spans:
+        if span.check and span.finding is not None:
+            since.add(span.host, span.finding, (span.since or span.first).at)
+            host_findings.append((span.host, span.finding))
+    troubled = troubles(run, visits, host_findings)
+    if not troubled.hosts:
+        return None
+    return findings(title, lines(troubled), since, clock, over=over, began=began)
 
 
 def where(row: Line) -> str:
@@ -264,118 +273,119 @@ def _tone(outcome: HostOutcome) -> str:
 
 
 def export_sheet(folder: str, rows: Mapping[str, int]) -> Sheet:
-    """What was written."""
-    told = tuple(
+    """The files that an export wrote."""
+    cells = tuple(
         (Cell(f"{name}.parquet"), Cell(f"{number:,}", right=True)) for name, number in rows.items()
     )
-    table = TableBlock(heads=("file", "rows"), rows=told)
+    table = TableBlock(heads=("file", "rows"), rows=cells)
     return Sheet(title=f"written to {plain(folder)}", kind="export", blocks=(table,))
 
 
 # --- two runs ---
 
 
-def diff_sheet(found: RunDiff, refs: tuple[str, str], clock: Clock, *, newer: int = 0) -> Sheet:
-    """What differs between two runs; `newer`: runs that were passed over."""
-    before, after = found.before, found.after
+def diff_sheet(diff: RunDiff, refs: tuple[str, str], clock: Clock, *, newer: int = 0) -> Sheet:
+    """The differences of two runs. `newer`: the number of newer runs that were passed over."""
+    before, after = diff.before, diff.after
     counts = {
-        "new": len(found.new) + len(found.lost),
-        "changed": len(found.changed),
-        "fixed": len(found.fixed),
-        "resolved": len(found.resolved),
-        "no longer judged": len(found.gone),
-        "hosts judged again": len(found.back),
-        "hosts appeared": len(found.appeared),
-        "hosts vanished": len(found.vanished),
-        "hosts replaced": len(found.replaced),
+        "new": len(diff.new) + len(diff.lost),
+        "changed": len(diff.changed),
+        "fixed": len(diff.fixed),
+        "resolved": len(diff.resolved),
+        "no longer judged": len(diff.gone),
+        "hosts judged again": len(diff.back),
+        "hosts appeared": len(diff.appeared),
+        "hosts vanished": len(diff.vanished),
+        "hosts replaced": len(diff.replaced),
     }
-    told = [f"{word}: {number:,}" for word, number in counts.items() if number or word == "new"]
-    told.append(f"still: {found.still:,}")
+    counts_text = [
+        f"{word}: {number:,}" for word, number in counts.items() if number or word == "new"
+    ]
+    counts_text.append(f"still: {diff.still:,}")
     parts = [
-        _hosts("No longer judged: hosts", found.lost, "after"),
-        _group("New", found.new, found, clock),
-        _group("Changed", found.changed, found, clock),
-        _group("Fixed", found.fixed, found, clock, over=True),
-        _group("Resolved", found.resolved, found, clock, over=True),
-        _group("No longer judged", found.gone, found, clock, over=True),
-        _hosts("Judged again: hosts", found.back, "before"),
-        _named(found),
-        parts_table(found.parts),
-        facts_table(found.facts),
+        _hosts("No longer judged: hosts", diff.lost, "after"),
+        _group("New", diff.new, diff, clock),
+        _group("Changed", diff.changed, diff, clock),
+        _group("Fixed", diff.fixed, diff, clock, over=True),
+        _group("Resolved", diff.resolved, diff, clock, over=True),
+        _group("No longer judged", diff.gone, diff, clock, over=True),
+        _hosts("Judged again: hosts", diff.back, "before"),
+        _changed_hosts(diff),
+        parts_table(diff.parts),
+        facts_table(diff.facts),
     ]
     notes = [
-        f"{ref} did not come to {count(left, 'host')}: what it lacks has not vanished or appeared"
+        f"{ref} did not visit {count(unvisited, 'host')}, not compared here"
         for ref, run in zip(refs, (before, after), strict=True)
-        if (left := _left(run))
+        if (unvisited := _unvisited(run))
     ]
     if newer:
         notes.append(
             f"{count(newer, 'newer run')} passed over: incomplete, by hand or of other hosts; "
             "`nodevet runs` lists them"
         )
-    if found.thinned:
-        kept = count(found.thinned, "host")
-        notes.append(f"of {kept} the evidence is not kept any more: their facts are not compared")
+    if diff.thinned:
+        pruned = count(diff.thinned, "host")
+        notes.append(f"the evidence of {pruned} was pruned: their facts are not compared")
     return Sheet(
-        title=f"{_called(before, clock)} → {_called(after, clock)}",
+        title=f"{_run_title(before, clock)} → {_run_title(after, clock)}",
         kind="diff",
-        facts=(f"{refs[0]} → {refs[1]}", *told),
+        facts=(f"{refs[0]} → {refs[1]}", *counts_text),
         blocks=tuple(part for part in parts if part is not None),
-        end="; ".join(notes) or ("nothing differs" if found.nothing else ""),
+        end="; ".join(notes) or ("nothing differs" if diff.nothing else ""),
     )
 
 
-def _called(run: RecordedRun, clock: Clock) -> str:
-    return f"{plain(run.series) or 'check'} of {' '.join(clock.at(run.started).split())}"
+def _run_title(run: RecordedRun, clock: Clock) -> str:
+    return f"{plain(run.series) or 'check'} of {at_text(run.started, clock)}"
 
 
 def _group(
-    title: str, some: Sequence[FindingDiff], found: RunDiff, clock: Clock, *, over: bool = False
+    title: str, diffs: Sequence[FindingDiff], run: RunDiff, clock: Clock, *, over: bool = False
 ) -> TableBlock | None:
-    if not some:
+    if not diffs:
         return None
     since = Since()
-    told: list[tuple[str, Finding]] = []
-    for each in some:
-        finding = each.before if over else each.after
+    host_findings: list[tuple[str, Finding]] = []
+    for diff in diffs:
+        finding = diff.before if over else diff.after
         if finding is not None:
-            since.add(each.host, finding, each.since)
-            told.append((each.host, _with_before(finding, each)))
-    rows = lines(troubles(found.after, [], told))
+            since.add(diff.host, finding, diff.since)
+            host_findings.append((diff.host, _with_before(finding, diff)))
+    rows = lines(troubles(run.after, [], host_findings))
     table = findings(title, rows, since, clock, over=over)
     if title in ("New", "Changed"):
         keep = 5 if title == "Changed" else 4
         return replace(table, heads=table.heads[:keep], rows=tuple(r[:keep] for r in table.rows))
-    return replace(table, note="; ".join(filter(None, (table.note, _fixed_by(some, clock)))))
+    return replace(table, note="; ".join(filter(None, (table.note, _fixed_by(diffs, clock)))))
 
 
-def _fixed_by(some: Sequence[FindingDiff], clock: Clock) -> str:
-    """`cpu_governor on a100-02 by plan 5f1c00aa, Nov 18 14:10`: what fixed findings, if it is
-    certain."""
+def _fixed_by(diffs: Sequence[FindingDiff], clock: Clock) -> str:
+    """`cpu_governor on a100-02 by plan 5f1c00aa, Nov 18 14:10`: the changes that fixed findings."""
     hosts: dict[tuple[str, str, str], list[str]] = {}
-    for each in some:
-        if each.by is not None:
-            plan = f"plan {brief(each.by.plan, 24)}" if each.by.plan else "a plan"
-            key = (each.by.fix, plan, " ".join(clock.at(each.by.at).split()))
-            hosts.setdefault(key, []).append(each.host)
+    for diff in diffs:
+        if diff.by is not None:
+            plan = f"plan {brief(diff.by.plan, 24)}" if diff.by.plan else "a plan"
+            key = (diff.by.fix, plan, at_text(diff.by.at, clock))
+            hosts.setdefault(key, []).append(diff.host)
     return "; ".join(
-        f"{brief(fix)} on {nodeset(sorted(set(named)))} by {plan}, {at}"
-        for (fix, plan, at), named in hosts.items()
+        f"{brief(fix)} on {nodeset(sorted(set(hosts_fixed)))} by {plan}, {at}"
+        for (fix, plan, at), hosts_fixed in hosts.items()
     )
 
 
-def _with_before(finding: Finding, each: FindingDiff) -> Finding:
-    """A finding that changed says what it was."""
-    if each.before is None or each.after is None or each.before.actual == finding.actual:
+def _with_before(finding: Finding, diff: FindingDiff) -> Finding:
+    """A finding whose reason names the value before, if that changed."""
+    if diff.before is None or diff.after is None or diff.before.actual == finding.actual:
         return finding
-    was = f"was {each.before.text(each.before.actual)}"
+    was = f"was {diff.before.text(diff.before.actual)}"
     return replace(finding, why="; ".join(filter(None, (was, finding.why))))
 
 
-def _hosts(title: str, some: Sequence[HostDiff], side: str) -> TableBlock | None:
+def _hosts(title: str, diffs: Sequence[HostDiff], side: str) -> TableBlock | None:
     reasons: dict[str, list[str]] = {}
-    for each in some:
-        reasons.setdefault(getattr(each, side), []).append(each.host)
+    for diff in diffs:
+        reasons.setdefault(getattr(diff, side), []).append(diff.host)
     rows = tuple(
         (Cell(nodeset(hosts)), Cell(brief(why, LONGEST), "unreached"))
         for why, hosts in reasons.items()
@@ -383,77 +393,14 @@ def _hosts(title: str, some: Sequence[HostDiff], side: str) -> TableBlock | None
     return TableBlock(title=title, rows=rows) if rows else None
 
 
-def _named(found: RunDiff) -> TableBlock | None:
-    told = {
-        "appeared": found.appeared,
-        "vanished": found.vanished,
-        "another machine, or re-imaged": found.replaced,
-        "booted": found.rebooted,
+def _changed_hosts(diff: RunDiff) -> TableBlock | None:
+    hosts_by_change = {
+        "appeared": diff.appeared,
+        "vanished": diff.vanished,
+        "another machine, or re-imaged": diff.replaced,
+        "booted": diff.rebooted,
     }
-    rows = tuple((Cell(nodeset(hosts)), Cell(word)) for word, hosts in told.items() if hosts)
+    rows = tuple(
+        (Cell(nodeset(hosts)), Cell(word)) for word, hosts in hosts_by_change.items() if hosts
+    )
     return TableBlock(title="Hosts", rows=rows) if rows else None
-
-
-def parts_table(found: Sequence[PartMove]) -> TableBlock | None:
-    """Parts that are not where they were; of very many the first."""
-    rows = tuple(
-        (
-            Cell(f"{KINDS[each.kind.value]} {short(each.id)}"),
-            Cell(
-                "moved"
-                if each.host_before and each.host_after
-                else "new"
-                if each.host_after
-                else "gone"
-            ),
-            Cell(_place(each.host_before, each.slot_before)),
-            Cell(_place(each.host_after, each.slot_after)),
-        )
-        for each in found[:MOST_PARTS]
-    )
-    more = len(found) - len(rows)
-    note = f"and {count(more, 'more part')}: `--format json` has all of them" if more else ""
-    heads = ("part", "", "from", "to")
-    return TableBlock(title="Parts", heads=heads, rows=rows, note=note) if rows else None
-
-
-def _place(host: str, slot: str) -> str:
-    return f"{plain(host)}, {brief(slot, LONGEST)}" if host else ""
-
-
-def facts_table(found: Iterable[FactDiff]) -> TableBlock | None:
-    """What hosts are that they were not: of several parts of a host as one line."""
-    rows = tuple(
-        (
-            Cell(what),
-            Cell(short(before)),
-            Cell(f"→ {short(after)}"),
-            Cell(nodeset(hosts)),
-        )
-        for what, before, after, hosts in _joined(found)
-    )
-    return TableBlock(title="Facts", rows=rows) if rows else None
-
-
-def short(value: str) -> str:
-    """A value on one line; of a GPU's UUID so much as commands need."""
-    if UUID.fullmatch(value):
-        return value[:SHORT]
-    return brief(value, LONGEST) or "none"
-
-
-def _joined(found: Iterable[FactDiff]) -> Iterator[tuple[str, str, str, tuple[str, ...]]]:
-    groups: dict[tuple[str, str, str, tuple[str, ...]], list[str]] = {}
-    for each in found:
-        numbered = NUMBERED.fullmatch(each.what)
-        rest = (numbered[1], numbered[3] or "") if numbered else (each.what, "")
-        key = ("\0".join(rest), each.before, each.after, each.hosts)
-        groups.setdefault(key, []).append(each.what)
-    for (_, before, after, hosts), names in groups.items():
-        if len(names) == 1:
-            yield plain(names[0]), before, after, hosts
-            continue
-        parts = [NUMBERED.fullmatch(name) for name in names]
-        labels = [f"{part[1].strip()} {part[2]}" for part in parts if part]
-        end = next((part[3] or "" for part in parts if part), "")
-        yield plain(in_ranges(labels) + end), before, after, hosts

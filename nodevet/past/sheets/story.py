@@ -1,14 +1,14 @@
-"""The story of a host, and of a part, as sheets. Pure."""
+"""The story of a host, and the passport of a part, as sheets. Pure."""
 
 from collections.abc import Iterable, Iterator, Sequence
 
 from nodevet.base.age import seconds_of
 from nodevet.base.printable import brief, plain
 from nodevet.model import Finding, HostFacts, HostOutcome, Severity, Verdict
-from nodevet.past.listing import troubles
 from nodevet.past.passport import PartFault, Passport, Stay
-from nodevet.past.sheets.fixes import likeness, repairs, tone, what_changed, words
-from nodevet.past.sheets.runs import KINDS, Since, findings, short
+from nodevet.past.sheets.fixes import repairs, row_keys, tone, what_changed, words
+from nodevet.past.sheets.parts import KINDS, at_text, fold, short
+from nodevet.past.sheets.runs import span_table
 from nodevet.past.story import FixedSince, HostStory, Night, StoryEvent, StoryKind
 from nodevet.sheet.clock import Clock
 from nodevet.sheet.model import Cell, FactBlock, Sheet, TableBlock
@@ -21,11 +21,11 @@ from nodevet.store.records.model import (
     RecordedRun,
     RunState,
 )
-from nodevet.vet.findings.fold import lines
 from nodevet.vet.findings.words import difference, subjects_of
 
 LONGEST = 200  # columns of one text
 MOST_NIGHTS = 60  # marks of runs
+MOST_POINTS = 40  # rows of counters that moved
 TONES = {
     StoryKind.FAILS: "fail",
     StoryKind.CHANGED: "warning",
@@ -45,98 +45,86 @@ MARKS = {
 }
 
 
-def story_sheet(found: HostStory, clock: Clock) -> Sheet:
-    """What happened to a host, the oldest first."""
-    last = found.nights[-1] if found.nights else None
-    nights = found.nights[-MOST_NIGHTS:]
-    about = [
-        *_seen(found, clock),
+def story_sheet(story: HostStory, clock: Clock) -> Sheet:
+    """The story of a host, its events from the oldest on."""
+    last = story.nights[-1] if story.nights else None
+    nights = story.nights[-MOST_NIGHTS:]
+    facts = [
+        *_visits_text(story, clock),
         ("nights", _marks(nights)),
-        ("baseline", plain(found.baseline)),
-        ("groups", plain(", ".join(found.groups))),
-        *_facts(found.facts),
-        ("parts", _parts(found.parts)),
+        ("baseline", plain(story.baseline)),
+        ("groups", plain(", ".join(story.groups))),
+        *_facts(story.facts),
+        ("parts", _parts_text(story.parts)),
     ]
     parts: list[TableBlock] = []
     if last:
-        run = _no_run(last.run, last.at)
-        parts += _wrong(found.open, found.baseline, run, clock)
-        parts += _fixed(found.fixed, run, clock)
+        run = _run_of_night(last.run, last.at)
+        parts += _wrong(story.open, story.baseline, run, clock)
+        parts += _fixed(story.fixed, run, clock)
     parts.append(
         TableBlock(
             title="What happened",
             heads=("when", "", "what"),
-            rows=tuple(_events(found.events, clock)),
+            rows=tuple(_events(story.events, clock)),
         )
     )
     return Sheet(
-        title=f"{name(found.host)}: {last.outcome.words if last else 'in no recorded run'}",
+        title=f"{name(story.host)}: {last.outcome.words if last else 'in no recorded run'}",
         kind="history",
-        blocks=(FactBlock(rows=tuple(row for row in about if row[1])), *parts),
+        blocks=(FactBlock(rows=tuple(row for row in facts if row[1])), *parts),
     )
 
 
 def _wrong(
     spans: Sequence[FindingSpan], baseline: str, run: RecordedRun, clock: Clock
 ) -> Iterator[TableBlock]:
-    """What is wrong by the baseline that judged the host last; by itself, what another one said."""
-    by: dict[str, list[FindingSpan]] = {baseline: []}
+    """What is wrong by the baseline that judged the host last; then a table for each other
+    baseline."""
+    by_baseline: dict[str, list[FindingSpan]] = {baseline: []}
     for span in spans:
-        by.setdefault(span.baseline, []).append(span)
-    for name_of, group in by.items():
-        since = Since()
-        told = [(span.host, span.finding) for span in group if span.finding is not None]
-        for span in group:
-            if span.finding is not None:
-                since.add(span.host, span.finding, (span.since or span.first).at)
+        by_baseline.setdefault(span.baseline, []).append(span)
+    for name_of, group in by_baseline.items():
         title = "What is wrong now"
         if name_of != baseline:
             last = max((span.last.at for span in group), key=lambda at: seconds_of(at) or 0.0)
-            when = " ".join(clock.at(last).split())
+            when = at_text(last, clock)
             title = f"What baseline {plain(name_of)} said, which judged it last {when}"
-        if told:
-            yield findings(title, lines(troubles(run, [], told)), since, clock)
+        if table := span_table(title, run, group, clock):
+            yield table
 
 
 def _fixed(fixed: Sequence[FixedSince], run: RecordedRun, clock: Clock) -> Iterator[TableBlock]:
-    """What was wrong at the last visit, by the change that fixed it."""
-    by: dict[str, list[FindingSpan]] = {}
-    for each in fixed:
-        by.setdefault(_by(each.by, clock), []).append(each.finding)
-    for how, group in by.items():
-        since = Since()
-        told = [(span.host, span.finding) for span in group if span.finding is not None]
-        for span in group:
-            if span.finding is not None:
-                since.add(span.host, span.finding, (span.since or span.first).at)
-        title = f"{how[0].upper()}{how[1:]}"
-        yield findings(title, lines(troubles(run, [], told)), since, clock, over=True)
+    """The troubles of the last visit that are fixed since: a table for each fix."""
+    by_proof: dict[str, list[FindingSpan]] = {}
+    for fixed_span in fixed:
+        by_proof.setdefault(_proof_text(fixed_span.by, clock), []).append(fixed_span.finding)
+    for proof_text, group in by_proof.items():
+        title = f"{proof_text[0].upper()}{proof_text[1:]}"
+        if table := span_table(title, run, group, clock, over=True):
+            yield table
 
 
-def _by(proof: FixProof, clock: Clock) -> str:
-    return f"fixed by {_plan(proof.plan)} at {_at(proof.at, clock)}, not vetted since"
+def _proof_text(proof: FixProof, clock: Clock) -> str:
+    return f"fixed by {_plan_text(proof.plan)} at {at_text(proof.at, clock)}, not vetted since"
 
 
-def _plan(name: str) -> str:
+def _plan_text(name: str) -> str:
     return f"plan {brief(name)}" if name else "a plan"
 
 
-def _at(at: str, clock: Clock) -> str:
-    return " ".join(clock.at(at).split())
-
-
-def _seen(found: HostStory, clock: Clock) -> Iterator[tuple[str, str]]:
-    """When, and in how many runs."""
-    if not found.nights:
+def _visits_text(story: HostStory, clock: Clock) -> Iterator[tuple[str, str]]:
+    """When the host was visited, and in how many runs."""
+    if not story.nights:
         return
-    seen = count(len(found.nights), "run")
-    since = " ".join(clock.at(found.nights[0].at).split())
-    yield "last seen", clock.both(found.nights[-1].at)
-    boots = count(found.boots, "boot")
-    yield "runs", f"{seen} since {since}, vetted in {found.vetted:,}, {boots}"
+    runs = count(len(story.nights), "run")
+    since = at_text(story.nights[0].at, clock)
+    yield "last seen", clock.both(story.nights[-1].at)
+    boots = count(story.boots, "boot")
+    yield "runs", f"{runs} since {since}, vetted in {story.vetted:,}, {boots}"
 
 
-def _no_run(run: str, at: str) -> RecordedRun:
+def _run_of_night(run: str, at: str) -> RecordedRun:
     return RecordedRun(
         id=run,
         series="",
@@ -153,7 +141,7 @@ def _no_run(run: str, at: str) -> RecordedRun:
 
 
 def _marks(nights: Sequence[Night]) -> str:
-    """`••✕✕•`: a mark for each run."""
+    """`••✕✕•`, a mark for each run."""
     return "".join(MARKS.get(night.outcome, "–") for night in nights)
 
 
@@ -168,7 +156,7 @@ def _facts(facts: HostFacts | None) -> Iterator[tuple[str, str]]:
     yield "software", plain(", ".join(filter(None, (*software, driver))))
 
 
-def _parts(places: Iterable[PartPlace]) -> str:
+def _parts_text(places: Iterable[PartPlace]) -> str:
     numbers: dict[str, int] = {}
     for place in places:
         kind = KINDS[place.part.kind.value]
@@ -177,7 +165,8 @@ def _parts(places: Iterable[PartPlace]) -> str:
 
 
 def _events(events: Sequence[StoryEvent], clock: Clock) -> Iterator[tuple[Cell, ...]]:
-    """A row for what happened; alike findings of one moment are one, and so are alike changes."""
+    """A row for each event; alike findings of one moment share a row, and so do alike changes."""
+    changes = iter(row_keys([e.action for e in events if e.action and e.finding is None]))
     groups: dict[object, list[StoryEvent]] = {}
     for place, event in enumerate(events):
         finding = event.finding
@@ -185,7 +174,7 @@ def _events(events: Sequence[StoryEvent], clock: Clock) -> Iterator[tuple[Cell, 
         if finding is not None:
             key = (event.run, event.kind, finding.check, difference(finding), event.since)
         elif event.action is not None:
-            key = likeness(event.action)
+            key = next(changes)
         groups.setdefault(key, []).append(event)
     shown = ""
     for group in groups.values():
@@ -194,13 +183,13 @@ def _events(events: Sequence[StoryEvent], clock: Clock) -> Iterator[tuple[Cell, 
         yield (
             Cell("" if when == shown else when),
             Cell("" if _is_change(first) else first.kind.value, _tone(first)),
-            Cell(_said(group, clock)),
+            Cell(_event_text(group, clock)),
         )
         shown = when
 
 
 def _is_change(event: StoryEvent) -> bool:
-    """Whether it stands below the run of fixes that changed it."""
+    """Whether it is a change of a run of fixes, which is listed below that run."""
     return event.action is not None and event.finding is None
 
 
@@ -212,7 +201,7 @@ def _tone(event: StoryEvent) -> str:
     return TONES.get(event.kind, "quiet")
 
 
-def _said(group: Sequence[StoryEvent], clock: Clock) -> str:
+def _event_text(group: Sequence[StoryEvent], clock: Clock) -> str:
     event = group[0]
     if event.part is not None:
         way = "from" if event.kind is StoryKind.PART_IN else "to"
@@ -223,76 +212,76 @@ def _said(group: Sequence[StoryEvent], clock: Clock) -> str:
     if event.outcome:
         return ": ".join(filter(None, (words(event.outcome), brief(event.text, LONGEST))))
     if event.finding is None and event.action is not None:
-        return what_changed([each.action for each in group if each.action])
+        return what_changed([event_.action for event_ in group if event_.action])
     if event.finding is None:
         return brief(event.text, LONGEST)
-    said = about([each.finding for each in group if each.finding])
+    text = _finding_text([event_.finding for event_ in group if event_.finding])
     if event.since:
-        said += f"  (since {' '.join(clock.at(event.since).split())})"
+        text += f"  (since {at_text(event.since, clock)})"
     if event.action is not None:
-        said += f"; by {_plan(event.action.plan)}, {_at(event.action.at, clock)}"
+        text += f"; by {_plan_text(event.action.plan)}, {at_text(event.action.at, clock)}"
     if event.by is not None:
-        said += f"; by {_plan(event.by.plan)}, which verified it"
+        text += f"; by {_plan_text(event.by.plan)}, which verified it"
     if event.after_plan:
-        said += f"; came back after the fix by {_plan(event.after_plan)}"
-    return said + (f"; {event.text}" if event.text else "")
+        text += f"; came back after the fix by {_plan_text(event.after_plan)}"
+    return text + (f"; {event.text}" if event.text else "")
 
 
-def about(found: Sequence[Finding]) -> str:
+def _finding_text(alike: Sequence[Finding]) -> str:
     """`power_limit: 500 W, expected 700 W (GPU 0-7)`."""
-    first = found[0]
+    first = alike[0]
     what, _ = difference(first)
-    subjects, _ = subjects_of([("", each) for each in found])
+    subjects, _ = subjects_of([("", finding) for finding in alike])
     return f"{brief(first.check)}: {what}" + (f" ({subjects})" if subjects else "")
 
 
 # --- a part ---
 
 
-def passport_sheet(found: Passport, clock: Clock, *, kind: str = "passport") -> Sheet:
-    """What a part is, where it was, what it had, what it counted."""
-    part = found.part
-    here = found.here
-    now = f"in {name(here.host)}, {plain(here.slot)}" if here else _gone(found.stays, clock)
-    if many := len(found.at_once):
-        now = f"in {many} places at once"
+def passport_sheet(passport: Passport, clock: Clock, *, kind: str = "passport") -> Sheet:
+    """The identity of a part, its places, faults, repairs and counters."""
+    part = passport.part
+    here = passport.here
+    now = f"in {name(here.host)}, {plain(here.slot)}" if here else _gone_text(passport.stays, clock)
+    if overlaps := len(passport.at_once):
+        now = f"in {overlaps} places at once"
     tables = (
-        _stays(found, clock),
-        _faults(found, clock),
-        repairs("Repairs", found.repairs, clock),
-        repairs("Fixed on its host meanwhile", found.around, clock),
-        _counters(found.stays),
-        _points(found, clock),
+        _stays(passport, clock),
+        _faults(passport, clock),
+        repairs("Repairs", passport.repairs, clock),
+        repairs("Fixed on its host meanwhile", passport.around, clock),
+        _counters(passport.stays),
+        _points(passport, clock),
     )
     return Sheet(
         title=f"{KINDS[part.kind.value]} {plain(part.id)}: {now}",
         kind=kind,
         blocks=(_identity(part), *(table for table in tables if table is not None)),
-        end="" if found.faults else "no check has said anything of it",
+        end="" if passport.faults else "no check has reported a trouble of it",
     )
 
 
 def _identity(part: Part) -> FactBlock:
     """The model and the names of a part."""
     names = {"gpu": "serial, part number, VBIOS", "nic": "board, firmware"}
-    told = (
+    facts = (
         ("model", plain(part.model)),
         (names.get(part.kind.value, "serial, firmware"), plain(", ".join(part.names))),
     )
-    return FactBlock(rows=tuple(row for row in told if row[1]))
+    return FactBlock(rows=tuple(row for row in facts if row[1]))
 
 
-def _gone(stays: Sequence[Stay], clock: Clock) -> str:
+def _gone_text(stays: Sequence[Stay], clock: Clock) -> str:
     if not stays:
         return "never seen"
     last = stays[-1]
-    return f"not seen since {' '.join(clock.at(last.last).split())}, in {name(last.host)}"
+    return f"not seen since {at_text(last.last, clock)}, in {name(last.host)}"
 
 
-def _stays(found: Passport, clock: Clock) -> TableBlock:
+def _stays(passport: Passport, clock: Clock) -> TableBlock:
     several = (
-        "several parts have this id, or a place could not be read when it had gone: what is told "
-        "here may be of more than one part"
+        "several parts have this id, or a place was not read after the part had left it: this "
+        "passport may mix more than one part"
     )
     return TableBlock(
         title="Where it was",
@@ -304,30 +293,43 @@ def _stays(found: Passport, clock: Clock) -> TableBlock:
                 Cell(name(stay.host)),
                 Cell(plain(stay.slot)),
             )
-            for stay in found.stays
+            for stay in passport.stays
         ),
-        note=several if found.at_once else "",
+        note=several if passport.at_once else "",
     )
 
 
-def _faults(found: Passport, clock: Clock) -> TableBlock | None:
+def _faults(passport: Passport, clock: Clock) -> TableBlock | None:
+    """What checks said of the part; alike findings of one time share a row."""
+    groups: dict[object, list[PartFault]] = {}
+    for fault in passport.faults:
+        times = (fault.first, fault.last, fault.open, fault.by)
+        key = (*times, fault.host, fault.verdict, _difference_text(fault.finding))
+        groups.setdefault(key, []).append(fault)
     rows = tuple(
         (
-            Cell(clock.at(fault.first)),
-            _until(fault, clock),
-            Cell(name(fault.host)),
-            Cell(fault.verdict.value.upper(), _verdict_tone(fault.verdict)),
-            Cell(_difference(fault.finding)),
+            Cell(clock.at(first.first)),
+            _until(first, clock),
+            Cell(name(first.host)),
+            Cell(first.verdict.value.upper(), _verdict_tone(first.verdict)),
+            Cell(_difference_text(first.finding) + _of_several(group)),
         )
-        for fault in found.faults
+        for group in groups.values()
+        for first in group[:1]
     )
     heads = ("from", "to", "host", "", "what")
     return TableBlock(title="Faults", heads=heads, rows=rows) if rows else None
 
 
+def _of_several(faults: Sequence[PartFault]) -> str:
+    """` (link 0-17)`; empty for one fault."""
+    subjects, _ = subjects_of([("", fault.finding) for fault in faults])
+    return f" ({subjects})" if len(faults) > 1 else ""
+
+
 def _until(fault: PartFault, clock: Clock) -> Cell:
     if fault.by is not None:
-        return Cell(_by(fault.by, clock), "ok")
+        return Cell(_proof_text(fault.by, clock), "ok")
     return Cell("now", "fail") if fault.open else Cell(clock.at(fault.last))
 
 
@@ -335,40 +337,44 @@ def _verdict_tone(verdict: Verdict) -> str:
     return {Verdict.FAIL: "fail", Verdict.UNKNOWN: "unknown"}.get(verdict, "waived")
 
 
-def _difference(finding: Finding) -> str:
+def _difference_text(finding: Finding) -> str:
     what, why = difference(finding)
     return f"{brief(finding.check)}: {what}" + (f"; {brief(why, LONGEST)}" if why else "")
 
 
 def _counters(stays: Sequence[Stay]) -> TableBlock | None:
-    """What was counted in each place, when it came and when it was last seen there."""
+    """The counters of each place, when the part came and when they were last read there."""
     rows = tuple(
         (
-            Cell(" ".join(filter(None, (plain(each.name), plain(each.subject))))),
-            Cell(name(stay.host)),
-            Cell(f"{each.before:,}", right=True),
-            Cell(f"{each.after:,}", "fail" if each.after > each.before else "", right=True),
+            Cell(plain(counter)),
+            Cell(name(stays[place].host)),
+            Cell(f"{before:,}", right=True),
+            Cell(f"{after:,}", "fail" if after > before else "", right=True),
         )
-        for stay in stays
-        for each in stay.counters
+        for counter, (place, before, after) in fold(
+            (f"{counter.name} {counter.subject}".strip(), (place, counter.before, counter.after))
+            for place, stay in enumerate(stays)
+            for counter in stay.counters
+        )
     )
     heads = ("counter", "in", "when it came", "last read")
-    note = "what a part has counted goes with it; a counter that is not listed was 0"
+    note = "counters stay with the part when it moves; a counter that is not listed was 0"
     return TableBlock(title="Counters", heads=heads, rows=rows, note=note) if rows else None
 
 
-def _points(found: Passport, clock: Clock) -> TableBlock | None:
+def _points(passport: Passport, clock: Clock) -> TableBlock | None:
+    folded = fold(
+        (f"{point.name} {point.subject}".strip(), (point.moment.at, point.host, point.value))
+        for point in passport.points
+    )
     rows = tuple(
         (
-            Cell(clock.at(point.moment.at)),
-            Cell(name(point.host)),
-            Cell(" ".join(filter(None, (plain(point.name), plain(point.subject))))),
-            Cell(f"{point.value:,}", right=True),
+            Cell(clock.at(at)),
+            Cell(name(host)),
+            Cell(plain(counter)),
+            Cell(f"{value:,}", right=True),
         )
-        for point in found.points[-MOST_POINTS:]
+        for counter, (at, host, value) in folded[-MOST_POINTS:]
     )
     heads = ("when", "host", "counter", "value")
     return TableBlock(title="When they moved", heads=heads, rows=rows) if rows else None
-
-
-MOST_POINTS = 40

@@ -14,7 +14,7 @@ from nodevet.base.errors import UserError
 from nodevet.base.last_few import LastFew
 from nodevet.base.processes import KilledProcess, batches, cores, spread
 from nodevet.model import Baseline, Host, HostReport, Severity, Status, Verdict
-from nodevet.past.backtest import Backtest, Judged, SaidThen, Tally
+from nodevet.past.backtest import Backtest, Judged, PastFailures, Tally
 from nodevet.past.use.nights import usual_series
 from nodevet.store.records.model import RecordedRun
 from nodevet.vet.use.context import VetContext
@@ -26,19 +26,19 @@ from nodevet.vet.use.vet import judge_visit
 if TYPE_CHECKING:
     from nodevet.store import Store
 
-BATCH = 32  # hosts, all of whose nights one process judges at a time
-EACH = 4  # batches of each process, at least: one that is slow holds up no other
-WORTH = 128  # visits, from which on processes of their own are worth starting
+BATCH = 32  # hosts that one process judges at a time, in all nights
+EACH = 4  # batches of each process, at least: a slow batch holds up no other
+WORTH = 128  # visits from which on several processes are worth starting
 
 
 class Nights(msgspec.Struct, frozen=True, kw_only=True):
-    """Which recorded runs, and what of them."""
+    """Which recorded runs to judge, and what of them."""
 
     store: str | None  # its URL; None: the user's own
-    days: float  # before the last run
+    days: float  # that reach back from the last run
     series: str | None = None  # None: that of the last sweep
-    checks: frozenset[str] | None = None  # None: all that the baselines ask
-    targets: Targets = Targets()  # of these hosts; none named: of all
+    checks: frozenset[str] | None = None  # None: all checks of the baselines
+    targets: Targets = Targets()  # these hosts; none: all hosts
     fail_on: Severity = Severity.WARNING
     within_days: float = 14.0
 
@@ -47,7 +47,7 @@ _Batch = tuple[str, ...]  # hosts
 _Done = list[tuple[str, list[Judged]]]  # their visits
 
 
-def tried(
+def run_backtest(
     nights: Nights,
     context: VetContext,
     *,
@@ -56,58 +56,62 @@ def tried(
         VetListener()
     ),
 ) -> Backtest:
-    """These nights under the context's baselines, host by host: what is kept of a host are sums.
+    """These nights under the context's baselines, host by host; only sums stay in memory.
 
-    `watched` hears of so many hosts. Raises StoreError, what targets raise, and UserError if
-    nothing is to be judged.
+    `watched` gets the number of hosts. Raises StoreError, the errors of targets, and UserError if
+    there is nothing to judge.
     """
     from nodevet.store import open_store
 
-    context = _only(context, nights.checks)
+    context = _limit_checks(context, nights.checks)
     with open_store(nights.store, create=False) as store:
         runs = _runs(store, nights)
         visits, hosts = _hosts(store, runs, nights.targets)
         spans = [span for span in store.spans(after=runs[0].started) if span.host in hosts]
     if not visits:
-        raise UserError("these runs have none of the hosts that are named")
-    said = SaidThen(spans, nights.checks)
-    names = sorted(hosts)
-    many = cores() if visits >= WORTH else 1
-    size = max(1, min(BATCH, len(names) // (many * EACH)))
-    done = spread(
-        lambda: _judging(nights, context, runs, said),
-        batches(names, size),
-        processes=many,
+        raise UserError("these runs have none of the named hosts")
+    past_failures = PastFailures(spans, nights.checks)
+    host_names = sorted(hosts)
+    processes = cores() if visits >= WORTH else 1
+    size = max(1, min(BATCH, len(host_names) // (processes * EACH)))
+    batches_judged = spread(
+        lambda: _start_judge(nights, context, runs, past_failures),
+        batches(host_names, size),
+        processes=processes,
         on_killed=killed,
-        lost_result=_lost,
+        lost_result=_refuse_lost,
     )
     tally = Tally(runs)
     try:
-        with watched(len(names)) as listener:
+        with watched(len(host_names)) as listener:
             listener.visiting()
-            for some in done:
-                for host, judged in some:
+            for judged_batch in batches_judged:
+                for host, judged in judged_batch:
                     tally.add(host, judged)
                     listener.advanced(host)
     finally:
-        done.close()
-    used = {one.label: one.sha256 for one in context.baselines}
-    return tally.result(spans, baselines=used, within_days=nights.within_days)
+        batches_judged.close()
+    baselines = {baseline.label: baseline.sha256 for baseline in context.baselines}
+    return tally.result(spans, baselines=baselines, within_days=nights.within_days)
 
 
-def _only(context: VetContext, checks: Collection[str] | None) -> VetContext:
-    """The context with these checks alone. Raises UserError for one that no baseline asks."""
+def _limit_checks(context: VetContext, checks: Collection[str] | None) -> VetContext:
+    """The context with these checks only. Raises UserError for a check that no baseline has."""
     if checks is None:
         return context
-    asked = {wish.check for one in context.baselines for wish in one.expectations}
+    asked_checks = {
+        expectation.check for document in context.baselines for expectation in document.expectations
+    }
     for check in sorted(checks):
         context.catalog.path(check)
-        if check not in asked:
+        if check not in asked_checks:
             raise UserError(f"--check {check}: no baseline of this backtest asks for it")
 
     def narrowed(baseline: Baseline) -> Baseline:
-        kept = tuple(wish for wish in baseline.expectations if wish.check in checks)
-        return replace(baseline, expectations=kept)
+        expectations = tuple(
+            expectation for expectation in baseline.expectations if expectation.check in checks
+        )
+        return replace(baseline, expectations=expectations)
 
     return replace(
         context,
@@ -123,16 +127,16 @@ def _runs(store: "Store", nights: Nights) -> list[RecordedRun]:
     newest = store.runs(series=series, limit=1)
     if not newest:
         raise UserError(f"no run of the sweep {series!r} is recorded; `nodevet runs` lists them")
-    begun = age.seconds_of(newest[0].started) or 0.0
-    after = age.instant(begun - timedelta(days=nights.days).total_seconds())
+    last_started = age.seconds_of(newest[0].started) or 0.0
+    after = age.instant(last_started - timedelta(days=nights.days).total_seconds())
     return store.runs(series=series, after=after)[::-1]
 
 
 def _hosts(
     store: "Store", runs: Sequence[RecordedRun], targets: Targets
 ) -> tuple[int, frozenset[str]]:
-    """How many visits these runs have of which hosts; a limit takes the groups that a host was in
-    when it was last recorded."""
+    """The number of visits of these runs to the targets, and the hosts. A limit goes by the groups
+    of a host at its last visit."""
     groups: dict[str, tuple[str, ...]] = {}
     visits: Counter[str] = Counter()
     for run in runs:
@@ -141,17 +145,19 @@ def _hosts(
                 groups[visit.host] = visit.groups
                 visits[visit.host] += 1
     if targets:
-        found = {host.name for host in targets.hosts()} & groups.keys()
+        names = {host.name for host in targets.hosts()} & groups.keys()
     else:
-        known = (Host(name=name, groups=frozenset(some)) for name, some in groups.items())
-        found = {host.name for host in targets.limited(known)}
-    return sum(visits[name] for name in found), frozenset(found)
+        known = (
+            Host(name=name, groups=frozenset(host_groups)) for name, host_groups in groups.items()
+        )
+        names = {host.name for host in targets.limited(known)}
+    return sum(visits[name] for name in names), frozenset(names)
 
 
-def _judging(
-    nights: Nights, context: VetContext, runs: Sequence[RecordedRun], said: SaidThen
+def _start_judge(
+    nights: Nights, context: VetContext, runs: Sequence[RecordedRun], past_failures: PastFailures
 ) -> Callable[[_Batch], _Done]:
-    """What judges a batch, in a process with a store of its own."""
+    """A function that judges a batch, with a store of its own: each process calls this once."""
     from nodevet.store import open_store
 
     store = open_store(nights.store, create=False)
@@ -159,17 +165,17 @@ def _judging(
     alike = LastFew() if sections is not None else None  # see nodevet.vet.use.from_run
 
     def judge(hosts: _Batch) -> _Done:
-        found: dict[str, list[Judged]] = {host: [] for host in hosts}
+        visits: dict[str, list[Judged]] = {host: [] for host in hosts}
         for place, run in enumerate(runs):
             started = age.seconds_of(run.started) or 0.0
             for visit, document in store.evidence(run.id, hosts=hosts, sections=sections):
                 if visit.status is Status.INTERRUPTED:
                     continue
-                met = visit_of(visit, document)
+                answer = visit_of(visit, document)
                 host = Host(name=visit.host, groups=frozenset(visit.groups), expect_hostname=False)
-                report = judge_visit(met, host, context, alike=alike).report
+                report = judge_visit(answer, host, context, alike=alike).report
                 at = age.seconds_of(visit.arrived) or started
-                found[visit.host].append(
+                visits[visit.host].append(
                     Judged(
                         run=place,
                         host=visit.host,
@@ -178,11 +184,11 @@ def _judging(
                         pruned=visit.status is Status.VETTED and document is None,
                         gpus=_gpus(report),
                         fails=_failing(report, nights.fail_on),
-                        then=said.at(visit.host, at, visit.baseline, nights.fail_on),
+                        then=past_failures.at(visit.host, at, visit.baseline, nights.fail_on),
                         outcome=report.outcome.value,
                     )
                 )
-        return [*found.items()]
+        return [*visits.items()]
 
     return judge
 
@@ -201,5 +207,5 @@ def _failing(report: HostReport, bar: Severity) -> tuple[str, ...]:
     )
 
 
-def _lost(batch: _Batch) -> _Done:
+def _refuse_lost(batch: _Batch) -> _Done:
     raise UserError("some nights cannot be judged: each process that tried was killed")

@@ -1,4 +1,4 @@
-"""`nodevet blame`: since when hosts fail a check, and what changed with it."""
+"""`nodevet blame`: since when hosts fail a check, and what changed at that time."""
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
@@ -15,10 +15,10 @@ if TYPE_CHECKING:
     from nodevet.store import Store
 
 BATCH = 32  # hosts whose evidence one process holds at a time
-WORTH = 64  # hosts, from which on processes of their own are worth starting
+WORTH = 64  # hosts from which on several processes are worth starting
 DAY = 86400.0
 Diffs = Mapping[str, frozenset[Change]]
-Told = Callable[[KilledProcess, Sequence[str]], None]
+KilledListener = Callable[[KilledProcess, Sequence[str]], None]
 
 
 def blame(
@@ -27,9 +27,10 @@ def blame(
     hosts: Collection[str] | None,
     catalog: Catalog,
     *,
-    killed: Told,
+    killed: KilledListener,
 ) -> Blame:
-    """Of these hosts, or all. Raises StoreError, CatalogError, and UserError if none failed."""
+    """What changed when these hosts (None: all) began to fail a check. Raises StoreError,
+    CatalogError, and UserError if none failed."""
     from nodevet.store import open_store
 
     reads = catalog.check(check).reads
@@ -41,16 +42,20 @@ def blame(
             raise UserError(f"{check} did not fail on {whose} in any recorded run")
         looks = [_look(store, host, check, first, spans) for host, first in sorted(failing.items())]
         runs = {run.id: run for run in store.runs()}
-        found: dict[tuple[str, str], list[DriftLook]] = {}
+        by_runs: dict[tuple[str, str], list[DriftLook]] = {}  # the others need visits in both
         for look in looks:
-            if look.good is not None:  # others are looked at in both runs: what came between is
-                found.setdefault((look.bad.run, look.good.run), []).append(look)  # comparable
-        meant = [_Meant(store, check, runs, some, spans) for some in found.values()]
-    groups = (_group(url, each, reads, killed) for each in meant)
+            if look.good is not None:
+                by_runs.setdefault((look.bad.run, look.good.run), []).append(look)
+        comparisons = [
+            _Comparison(store, check, runs, group_looks, spans) for group_looks in by_runs.values()
+        ]
+    groups = (_group(url, comparison, reads, killed) for comparison in comparisons)
     return Blame(
         check=check,
         now=now,
-        groups=tuple(sorted(groups, key=lambda each: (each.bad, each.good), reverse=True)),
+        groups=tuple(
+            sorted(groups, key=lambda comparison: (comparison.bad, comparison.good), reverse=True)
+        ),
         always=tuple(look for look in looks if look.good is None and not look.pruned),
         unread=tuple(look for look in looks if look.good is None and look.pruned),
     )
@@ -59,36 +64,39 @@ def blame(
 def _failing(
     spans: Sequence[FindingSpan], hosts: Collection[str] | None
 ) -> tuple[dict[str, Moment], bool]:
-    """Since when each host fails; if none does now, since when it did the last time."""
+    """Since when each host fails, and True. If none fails now: since when each failed last, and
+    False."""
     fails = [
         span
         for span in spans
         if span.verdict is Verdict.FAIL and (hosts is None or span.host in hosts)
     ]
-    still = [span for span in fails if span.end is None]
-    found: dict[str, Moment] = {}
-    for span in still or _last(fails):
+    open_spans = [span for span in fails if span.end is None]
+    since: dict[str, Moment] = {}
+    for span in open_spans or _last_failures(fails):
         first = _since(span, fails)
-        found[span.host] = min(found.get(span.host, first), first)
-    return found, bool(still)
+        since[span.host] = min(since.get(span.host, first), first)
+    return since, bool(open_spans)
 
 
 def _since(span: FindingSpan, fails: Sequence[FindingSpan]) -> Moment:
-    """Since when it failed in every visit: what came back after a fix did not begin then."""
+    """Since when it failed in every visit. A fault that came back after a fix began before the
+    fix."""
     first = span.since or span.first
     before = (
-        each
-        for each in fails
-        if each.end is SpanEnd.CAME_BACK
-        and (each.host, each.baseline, each.key) == (span.host, span.baseline, span.key)
-        and each.ended == first
+        earlier_span
+        for earlier_span in fails
+        if earlier_span.end is SpanEnd.CAME_BACK
+        and (earlier_span.host, earlier_span.baseline, earlier_span.key)
+        == (span.host, span.baseline, span.key)
+        and earlier_span.ended == first
     )
     earlier = next(before, None)
     return _since(earlier, fails) if earlier else first
 
 
-def _last(fails: Sequence[FindingSpan]) -> list[FindingSpan]:
-    """Of each host what failed last."""
+def _last_failures(fails: Sequence[FindingSpan]) -> list[FindingSpan]:
+    """The last failures of each host."""
     ends: dict[str, Moment] = {}
     for span in fails:
         ends[span.host] = max(ends.get(span.host, span.last), span.last)
@@ -98,8 +106,8 @@ def _last(fails: Sequence[FindingSpan]) -> list[FindingSpan]:
 def _look(
     store: "Store", host: str, check: str, first: Moment, spans: Sequence[FindingSpan]
 ) -> DriftLook:
-    """The last look at a host before it began to fail at which the check was ok, and the first bad
-    one. A night in which it was not judged, by another baseline say, was no good one."""
+    """The first visit at which a host failed, and the last one before at which the check was ok. A
+    visit that did not judge the check, by another baseline say, is not a good one."""
     visits = store.visits_of(host)
     place = next((n for n, visit in enumerate(visits) if visit.run == first.run), 0)
     bad, pruned = first, 0
@@ -124,13 +132,13 @@ def _look(
 
 
 def _covers(spans: Iterable[FindingSpan], visit: RecordedVisit) -> bool:
-    """Whether any of them was so at a visit."""
+    """Whether any of these spans includes a visit."""
     return any(span.first.at <= visit.arrived <= span.last.at for span in spans)
 
 
-class _Meant:
-    """The hosts of a group, all with the same good run and the same bad one; those that they are
-    compared with, and by what they were judged."""
+class _Comparison:
+    """The hosts that share a good run and a bad run, the hosts to compare them with, and what
+    changed in judging."""
 
     def __init__(
         self,
@@ -147,13 +155,13 @@ class _Meant:
         self.rule = tuple(self._rule(store, runs))
 
     def _others(self, store: "Store", check: str, spans: Sequence[FindingSpan]) -> Iterator[str]:
-        """The hosts that were looked at in both runs, the check ok in the later one."""
+        """The other hosts that both runs visited, and that passed in the later one."""
         drifted = {look.host for look in self.looks}
         by_host: dict[str, list[FindingSpan]] = {}
         for span in spans:
             by_host.setdefault(span.host, []).append(span)
         before = {visit.host for visit in store.visits(self.good) if visit.evidence}
-        there = [
+        candidates = [
             visit.host
             for visit in store.visits(self.bad)
             if visit.evidence
@@ -161,11 +169,11 @@ class _Meant:
             and visit.host not in drifted
             and not _covers(by_host.get(visit.host, ()), visit)
         ]
-        passed = store.passed(self.bad, check, there)
-        yield from (host for host in there if host in passed)
+        passed = store.passed(self.bad, check, candidates)
+        yield from (host for host in candidates if host in passed)
 
     def _rule(self, store: "Store", runs: Mapping[str, RecordedRun]) -> Iterator[str]:
-        """What judges is another than before."""
+        """The baselines that changed, and nodevet if its version did."""
         before, after = runs[self.good], runs[self.bad]
         hosts = [look.host for look in self.looks]
         for name in sorted({visit.baseline for visit in store.visits(self.bad, hosts)} - {""}):
@@ -175,22 +183,24 @@ class _Meant:
             yield f"nodevet {before.nodevet} → {after.nodevet}"
 
 
-def _group(url: str | None, meant: _Meant, reads: Collection[str], killed: Told) -> DriftGroup:
-    hosts = [look.host for look in meant.looks]
-    drifted = _differences(url, meant.good, meant.bad, hosts, None, killed)
+def _group(
+    url: str | None, comparison: _Comparison, reads: Collection[str], killed: KilledListener
+) -> DriftGroup:
+    hosts = [look.host for look in comparison.looks]
+    drifted = _differences(url, comparison.good, comparison.bad, hosts, None, killed)
     paths = shared(drifted)
-    others = _differences(url, meant.good, meant.bad, meant.others, paths, killed)
-    few = {
-        host: frozenset(each for each in found if each.path in paths)
-        for host, found in drifted.items()
+    others = _differences(url, comparison.good, comparison.bad, comparison.others, paths, killed)
+    frequent = {
+        host: frozenset(change for change in changes if change.path in paths)
+        for host, changes in drifted.items()
     }
     return group(
-        meant.looks,
-        few,
+        comparison.looks,
+        frequent,
         list(others.values()),
         reads=reads,
-        days=max(_days(look) for look in meant.looks),
-        rule=meant.rule,
+        days=max(_days(look) for look in comparison.looks),
+        rule=comparison.rule,
     )
 
 
@@ -206,38 +216,38 @@ def _differences(
     bad: str,
     hosts: Sequence[str],
     paths: frozenset[str] | None,
-    killed: Told,
+    killed: KilledListener,
 ) -> Diffs:
-    """What is not as it was, host by host."""
-    found = spread(
-        lambda: _comparing(url, good, bad, paths),
+    """The changes of each host between two runs."""
+    batches_compared = spread(
+        lambda: _start_comparison(url, good, bad, paths),
         batches(hosts, BATCH),
         processes=cores() if len(hosts) >= WORTH else 1,
         on_killed=killed,
-        lost_result=_lost,
+        lost_result=_refuse_lost,
     )
-    return {host: changes for each in found for host, changes in each.items()}
+    return {host: changes for batch in batches_compared for host, changes in batch.items()}
 
 
-def _lost(hosts: Sequence[str]) -> Diffs:
+def _refuse_lost(hosts: Sequence[str]) -> Diffs:
     raise UserError("the evidence of some hosts cannot be compared: each try was killed")
 
 
-def _comparing(
+def _start_comparison(
     url: str | None, good: str, bad: str, paths: frozenset[str] | None
 ) -> Callable[[Sequence[str]], Diffs]:
     from nodevet.store import open_store
-    from nodevet.store.documents import apart
+    from nodevet.store.documents import split_document
 
     store = open_store(url, create=False)
 
     def steady(run: str, hosts: Sequence[str]) -> dict[str, Mapping[str, bytes]]:
-        found = {}
+        sections = {}
         for visit, document in store.evidence(run, hosts=hosts):
-            taken = apart(document) if document is not None else None
-            if taken is not None:
-                found[visit.host] = taken.steady
-        return found
+            parts = split_document(document) if document is not None else None
+            if parts is not None:
+                sections[visit.host] = parts.steady
+        return sections
 
     def compare(hosts: Sequence[str]) -> Diffs:
         before, after = steady(good, hosts), steady(bad, hosts)

@@ -1,4 +1,4 @@
-"""The history as Parquet files, for notebooks and databases: one file for each table."""
+"""Write the history as Parquet files for notebooks and databases, one for each table."""
 
 import os
 from collections.abc import Callable, Iterator, Mapping
@@ -25,14 +25,14 @@ Row = dict[str, Any]
 
 
 class ExportTable(msgspec.Struct, frozen=True, kw_only=True):
-    """One file: its columns with their types, and where its rows come from."""
+    """One file: its columns, and the function that yields its rows."""
 
-    columns: Mapping[str, str]
+    columns: str  # their names, separated by spaces
     rows: Callable[["Store", str | None], Iterator[Row]]
 
 
 class Exported(msgspec.Struct, frozen=True, kw_only=True):
-    """What was written."""
+    """The result of an export."""
 
     folder: str
     rows: Mapping[str, int]  # table -> rows
@@ -41,11 +41,11 @@ class Exported(msgspec.Struct, frozen=True, kw_only=True):
 def export(
     store: "Store", folder: Path, *, after: str | None = None, redact: bool = False
 ) -> Exported:
-    """Write every table into a folder; those of an earlier export are replaced, each as a whole.
+    """Write every table into a folder. Each file of an earlier export is replaced as a whole.
 
-    `after`: only runs from this day on; parts and where they are do not depend on it.
-    `redact`: without what names the site; see nodevet.past.redaction. Raises UserError without
-    pyarrow, and if a file cannot be written.
+    `after`: only runs from this day on; parts and their places do not depend on it. `redact`:
+    without names of the site, see nodevet.past.redaction. Raises UserError without pyarrow, and if
+    a file cannot be written.
     """
     try:
         import pyarrow  # noqa: F401
@@ -64,11 +64,13 @@ def export(
 
 
 def _write(path: Path, table: ExportTable, rows: Iterator[Row]) -> int:
-    """The number of rows. The old file, or the new one, never half of it."""
+    """Write one file at once, and return its number of rows."""
     import pyarrow
     from pyarrow import parquet
 
-    schema = pyarrow.schema([(name, _type(kind)) for name, kind in table.columns.items()])
+    schema = pyarrow.schema(
+        [(name, _type(TYPES.get(name, TEXT))) for name in table.columns.split()]
+    )
     part = path.with_name(f".{path.name}.{os.urandom(8).hex()}")
     number = 0
     try:
@@ -185,17 +187,17 @@ def _findings(store: "Store", after: str | None) -> Iterator[Row]:
 
 def _parts(store: "Store", after: str | None) -> Iterator[Row]:
     for part in store.parts():
-        yield {**_named(part), "model": part.model, "names": ",".join(part.names)}
+        yield {**_part_id(part), "model": part.model, "names": ",".join(part.names)}
 
 
-def _named(part: Part) -> Row:
+def _part_id(part: Part) -> Row:
     return {"part": part.id, "kind": part.kind.value}
 
 
 def _places(store: "Store", after: str | None) -> Iterator[Row]:
     for place in store.places():
         yield {
-            **_named(place.part),
+            **_part_id(place.part),
             "host": place.host,
             "slot": place.slot,
             **_moment("first", place.first),
@@ -252,9 +254,9 @@ def _fix_runs(store: "Store", after: str | None) -> Iterator[Row]:
 
 
 def _actions(store: "Store", after: str | None) -> Iterator[Row]:
-    begun = None if after is None else {run.id for run in store.fix_runs(after=after)}
+    run_ids = None if after is None else {run.id for run in store.fix_runs(after=after)}
     for action in store.actions():
-        if begun is None or action.run in begun:
+        if run_ids is None or action.run in run_ids:
             yield {
                 "fix_run": action.run,
                 "kind": action.kind,
@@ -271,9 +273,9 @@ def _actions(store: "Store", after: str | None) -> Iterator[Row]:
 
 
 def _proofs(store: "Store", after: str | None) -> Iterator[Row]:
-    begun = None if after is None else {run.id for run in store.fix_runs(after=after)}
+    run_ids = None if after is None else {run.id for run in store.fix_runs(after=after)}
     for proof in store.proofs():
-        if begun is None or proof.run in begun:
+        if run_ids is None or proof.run in run_ids:
             yield {
                 "fix_run": proof.run,
                 "plan": proof.plan,
@@ -287,91 +289,47 @@ def _proofs(store: "Store", after: str | None) -> Iterator[Row]:
             }
 
 
-def _columns(kind: str, *names: str) -> dict[str, str]:
-    return dict.fromkeys(names, kind)
-
-
-def _moments(*names: str) -> dict[str, str]:
-    return {key: kind for name in names for key, kind in ((name, WHEN), (f"{name}_run", TEXT))}
-
-
 OUTCOMES = {outcome: outcome.value for outcome in HostOutcome}
+TYPES: Mapping[str, str] = {
+    **dict.fromkeys(
+        ("started", "arrived", "first", "last", "since", "ended", "at", "created", "asked"), WHEN
+    ),
+    **dict.fromkeys(("hosts", "visited", "exit_code", "value", *OUTCOMES.values()), WHOLE),
+    "seconds": REAL,
+    "open": TRUTH,
+}
+"""The types of columns by name, the same in all tables; all others are TEXT."""
 TABLES: Mapping[str, ExportTable] = {
     "runs": ExportTable(
-        columns={
-            **_columns(TEXT, "run", "series", "state", "nodevet", "fail_on"),
-            **_columns(WHEN, "started"),
-            **_columns(REAL, "seconds"),
-            **_columns(WHOLE, "hosts", "visited", "exit_code", *OUTCOMES.values()),
-        },
+        columns="run series state nodevet fail_on started seconds hosts visited exit_code "
+        + " ".join(OUTCOMES.values()),
         rows=_runs,
     ),
     "visits": ExportTable(
-        columns={
-            **_columns(TEXT, "run", "host", "status", "why", "outcome"),
-            **_columns(REAL, "seconds"),
-            **_columns(WHEN, "arrived"),
-            **_columns(TEXT, "machine_id", "boot_id", "baseline", "groups"),
-        },
+        columns="run host status why outcome seconds arrived machine_id boot_id baseline groups",
         rows=_visits,
     ),
     "findings": ExportTable(
-        columns={
-            **_columns(TEXT, "host", "baseline", "check", "key", "subject_kind", "subject"),
-            **_columns(TEXT, "verdict", "severity", "expected", "actual", "why"),
-            **_moments("first", "last", "since", "ended"),
-            **_columns(TEXT, "end", "after_plan"),
-        },
+        columns="host baseline check key subject_kind subject verdict severity expected actual "
+        "why first first_run last last_run since since_run ended ended_run end after_plan",
         rows=_findings,
     ),
-    "parts": ExportTable(columns=_columns(TEXT, "part", "kind", "model", "names"), rows=_parts),
+    "parts": ExportTable(columns="part kind model names", rows=_parts),
     "places": ExportTable(
-        columns={
-            **_columns(TEXT, "part", "kind", "host", "slot"),
-            **_moments("first", "last"),
-            **_columns(TRUTH, "open"),
-        },
-        rows=_places,
+        columns="part kind host slot first first_run last last_run open", rows=_places
     ),
-    "counters": ExportTable(
-        columns={
-            **_columns(TEXT, "host", "part", "name", "subject"),
-            **_columns(WHOLE, "value"),
-            **_columns(WHEN, "at"),
-            **_columns(TEXT, "run", "boot_id"),
-        },
-        rows=_counters,
-    ),
-    "plans": ExportTable(
-        columns={
-            **_columns(TEXT, "plan", "sha256", "author", "host", "fixes"),
-            **_columns(WHEN, "created"),
-        },
-        rows=_plans,
-    ),
+    "counters": ExportTable(columns="host part name subject value at run boot_id", rows=_counters),
+    "plans": ExportTable(columns="plan sha256 author host fixes created", rows=_plans),
     "fix_runs": ExportTable(
-        columns={
-            **_columns(TEXT, "fix_run", "kind", "plan", "author", "approved_by", "run_by"),
-            **_columns(TEXT, "folder", "host", "outcome", "why"),
-            **_columns(WHEN, "started"),
-            **_columns(REAL, "seconds"),
-            **_columns(WHOLE, "exit_code"),
-        },
+        columns="fix_run kind plan author approved_by run_by folder host outcome "
+        "why started seconds exit_code",
         rows=_fix_runs,
     ),
     "actions": ExportTable(
-        columns={
-            **_columns(TEXT, "fix_run", "kind", "plan", "host", "fix", "subjects", "resource"),
-            **_columns(TEXT, "before", "after", "outcome"),
-            **_columns(WHEN, "at"),
-        },
+        columns="fix_run kind plan host fix subjects resource before after outcome at",
         rows=_actions,
     ),
     "proofs": ExportTable(
-        columns={
-            **_columns(TEXT, "fix_run", "plan", "host", "baseline", "check", "keys", "subjects"),
-            **_columns(WHEN, "asked", "at"),
-        },
-        rows=_proofs,
+        columns="fix_run plan host baseline check keys subjects asked at", rows=_proofs
     ),
 }

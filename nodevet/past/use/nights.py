@@ -9,7 +9,7 @@ from nodevet.store.records.model import RecordedRun, RunState
 if TYPE_CHECKING:
     from nodevet.store import Store
 
-MOST = 200  # runs that are looked through
+MOST = 200  # runs that are searched
 
 
 def usual_series(store: "Store") -> str:
@@ -18,18 +18,20 @@ def usual_series(store: "Store") -> str:
 
 
 def is_whole(run: RecordedRun) -> bool:
-    """Whether it was carried out on all its hosts."""
+    """Whether it visited all its hosts."""
     return run.state is RunState.COMPLETE and run.visited > 0
 
 
 def night_before(store: "Store", run: RecordedRun) -> RecordedRun | None:
-    """The newest whole run before this one, of the same series and the same hosts."""
+    """The newest whole run before this one, of the same series and hosts; None if there is none."""
     earlier = store.runs(series=run.series, before=run.started, limit=MOST)
-    return next((each for each in earlier if _alike(store, each, run)), None)
+    return next(
+        (run_before for run_before in earlier if _has_same_hosts(store, run_before, run)), None
+    )
 
 
-def _alike(store: "Store", run: RecordedRun, other: RecordedRun) -> bool:
-    """Whether a whole run is of the same hosts: it has more than half of those of each."""
+def _has_same_hosts(store: "Store", run: RecordedRun, other: RecordedRun) -> bool:
+    """Whether `run` is whole and shares more than half of the hosts of both runs."""
     least, most = sorted((run.visited, other.visited))
     if not is_whole(run) or least * 2 <= most:
         return False
@@ -56,16 +58,16 @@ def last_two(store: "Store") -> tuple[RecordedRun, RecordedRun]:
 
 
 def last_after(store: "Store", run: RecordedRun) -> RecordedRun:
-    """The newest night after a run, of the same series and the same hosts. Raises UserError."""
+    """The newest night after a run, of the same series and hosts. Raises UserError."""
     later = [
-        each
-        for each in store.runs(series=run.series, after=run.started, limit=MOST)
-        if each.id != run.id
+        later_run
+        for later_run in store.runs(series=run.series, after=run.started, limit=MOST)
+        if later_run.id != run.id
     ]
-    found = next((each for each in later if _alike(store, each, run)), None)
-    if found is None:
+    match = next((later_run for later_run in later if _has_same_hosts(store, later_run, run)), None)
+    if match is None:
         raise UserError(
             f"{store.name}: no later complete run of its series visited the hosts of {run.id}; "
             "name two: nodevet diff RUN RUN"
         )
-    return found
+    return match

@@ -1,4 +1,4 @@
-"""Old evidence that goes, and what is said of it."""
+"""`nodevet prune`: delete old evidence, and report what it freed."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +18,7 @@ MONTH = 30 * DAY
 
 
 class PruneResult(msgspec.Struct, frozen=True, kw_only=True):
-    """What was let go, or would be."""
+    """What was deleted, or would be."""
 
     store: str
     dry_run: bool
@@ -33,31 +33,31 @@ class PruneResult(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def words(self) -> str:
-        """`evidence of 1,204 visits gone, 12.5 MB freed; 80 MB are left in …`."""
+        """`deleted the evidence of 1,204 visits, 12.5 MB freed; 80.0 MB in …`."""
         visits = f"{self.thinned:,} {'visit' if self.thinned == 1 else 'visits'}"
         place = f"{_megabytes(self.size_b)} in {plain(self.store)}"
         if self.dry_run:
-            return f"the evidence of {visits} would go; there are {place}"
-        return f"the evidence of {visits} is gone, {_megabytes(self.freed_b)} freed; {place}"
+            return f"would delete the evidence of {visits}; {place}"
+        return f"deleted the evidence of {visits}, {_megabytes(self.freed_b)} freed; {place}"
 
 
 def policy_of(daily: float | None, weekly: float | None, monthly: float | None) -> Retention:
-    """By seconds; what is None is as nodevet.toml says. Raises SettingsError."""
-    said = settings().settings.retention or RetentionSettings()
+    """The policy of these times in seconds; nodevet.toml replaces None. Raises SettingsError."""
+    retention = settings().settings.retention or RetentionSettings()
     return Retention(
-        daily=said.daily if daily is None else round(daily / DAY),
-        weekly=said.weekly if weekly is None else round(weekly / WEEK),
-        monthly=said.monthly if monthly is None else round(monthly / MONTH),
+        daily=retention.daily if daily is None else round(daily / DAY),
+        weekly=retention.weekly if weekly is None else round(weekly / WEEK),
+        monthly=retention.monthly if monthly is None else round(monthly / MONTH),
     )
 
 
 def prune(store: "Store", policy: Retention, now: float, *, dry_run: bool) -> PruneResult:
-    """Thin the evidence out. Raises StoreError."""
+    """Delete the evidence that the policy does not keep. Raises StoreError."""
     if dry_run:
         thinned, freed = store.prunable(policy, now), 0
     else:
-        done = store.prune(policy, now)
-        thinned, freed = done.thinned, done.freed_b
+        pruned = store.prune(policy, now)
+        thinned, freed = pruned.thinned, pruned.freed_b
     return PruneResult(
         store=store.name, dry_run=dry_run, thinned=thinned, freed_b=freed, size_b=store.size()
     )

@@ -1,4 +1,4 @@
-"""The history, opened to be read, and the documents that commands show of it."""
+"""Read runs and their differences from the store, as documents that commands show."""
 
 from collections.abc import Mapping
 from functools import cache
@@ -10,7 +10,7 @@ from nodevet.evidence.document import EvidenceError, opened
 from nodevet.past.fixed_by import fixed_by
 from nodevet.past.listing import RunLine, refs, run_lines
 from nodevet.past.moves import PartMove, Places, part_moves
-from nodevet.past.run_diff import READS, RunDiff, RunSeen, fact_diffs, facts, run_diff
+from nodevet.past.run_diff import READS, RunDiff, RunRecords, fact_diffs, facts, run_diff
 from nodevet.past.use.nights import MOST, last_after, last_two, night_before
 from nodevet.store.records.model import FindingSpan, RecordedFixRun, RecordedRun, RecordedVisit
 from nodevet.store.records.parts import SECTIONS, held
@@ -18,29 +18,29 @@ from nodevet.store.records.parts import SECTIONS, held
 if TYPE_CHECKING:
     from nodevet.store import Store
 
-COURSE = 13  # runs before one, that are drawn with it
+COURSE = 13  # earlier runs that are drawn with a run
 
 
 class RunsFound(msgspec.Struct, frozen=True, kw_only=True):
-    """The runs that were asked for, the newest first."""
+    """A list of runs, the newest first."""
 
     store: str
     runs: tuple[RunLine, ...]
-    more: bool  # whether there are earlier ones
+    more: bool  # whether there are earlier runs
 
 
 class RunFound(msgspec.Struct, frozen=True, kw_only=True):
-    """One run with its hosts, and what was found on them."""
+    """One run with its hosts and their findings."""
 
     run: RunLine
     before: RunLine | None  # the night before, of the same series and hosts
-    earlier: tuple[RecordedRun, ...]  # it and those before of its series, the oldest first
+    earlier: tuple[RecordedRun, ...]  # this run and those before of its series, the oldest first
     hosts: tuple[RecordedVisit, ...]
     findings: tuple[FindingSpan, ...]
 
 
-def runs_found(store: "Store", *, series: str | None, most: int, after: str | None) -> RunsFound:
-    """The newest runs, at most so many."""
+def find_runs(store: "Store", *, series: str | None, most: int, after: str | None) -> RunsFound:
+    """The newest runs, at most `most`."""
     listed = store.runs(series=series, limit=most + 1, after=after)
     shown = listed[:most]
     return RunsFound(store=store.name, runs=_lines(store, shown), more=len(listed) > len(shown))
@@ -49,26 +49,26 @@ def runs_found(store: "Store", *, series: str | None, most: int, after: str | No
 def _lines(store: "Store", runs: list[RecordedRun]) -> tuple[RunLine, ...]:
     if not runs:
         return ()
-    every = [run.id for run in store.runs()]
-    return run_lines(runs, every, store.spans(after=runs[-1].started))
+    run_ids = [run.id for run in store.runs()]
+    return run_lines(runs, run_ids, store.spans(after=runs[-1].started))
 
 
 class FixRunsFound(msgspec.Struct, frozen=True, kw_only=True):
-    """The runs of fixes that were asked for, the newest first."""
+    """A list of runs of fixes, the newest first."""
 
     store: str
     fix_runs: tuple[RecordedFixRun, ...]
-    more: bool  # whether there are earlier ones
+    more: bool  # whether there are earlier runs
 
 
-def fix_runs_found(store: "Store", *, most: int, after: str | None) -> FixRunsFound:
-    """The newest runs of fixes, at most so many."""
+def find_fix_runs(store: "Store", *, most: int, after: str | None) -> FixRunsFound:
+    """The newest runs of fixes, at most `most`."""
     listed = store.fix_runs(limit=most + 1, after=after)
     return FixRunsFound(store=store.name, fix_runs=tuple(listed[:most]), more=len(listed) > most)
 
 
-def run_found(store: "Store", ref: str) -> RunFound:
-    """One run. Raises StoreError for a name that is none."""
+def find_run(store: "Store", ref: str) -> RunFound:
+    """One run. Raises StoreError if no run has this name."""
     run = store.run(ref)
     before = night_before(store, run)
     lines = _lines(store, [run, *([before] if before else [])])
@@ -82,16 +82,17 @@ def run_found(store: "Store", ref: str) -> RunFound:
 
 
 class DiffFound(msgspec.Struct, frozen=True, kw_only=True):
-    """Two runs compared, and how a command line calls them."""
+    """The differences of two runs, and the names of the runs on a command line."""
 
     diff: RunDiff
     refs: tuple[str, str]
-    newer: int = 0  # runs that were passed over: incomplete, by hand, or of other hosts
+    newer: int = 0  # newer runs that were passed over: incomplete, by hand, or of other hosts
 
 
-def diff_found(store: "Store", before: str | None, after: str | None) -> DiffFound:
-    """What differs; without both, between the last two nights, without `after` between that run and
-    the last night of its series and hosts. Raises StoreError, and UserError if there is none."""
+def find_diff(store: "Store", before: str | None, after: str | None) -> DiffFound:
+    """The differences of two runs; without `after` from `before` to the last night of its series
+    and hosts, without both those of the last two nights. Raises StoreError, and UserError if there
+    are no such nights."""
     if before is None:
         earlier, later = last_two(store)
     else:
@@ -99,23 +100,23 @@ def diff_found(store: "Store", before: str | None, after: str | None) -> DiffFou
         later = store.run(after) if after else last_after(store, earlier)
     since = [] if after else store.runs(after=later.started, limit=MOST)
     newer = sum(run.id != later.id for run in since)
-    named = refs([run.id for run in store.runs()])
+    names = refs([run.id for run in store.runs()])
     pairs, moves, thinned = _facts(store, earlier, later)
     actions = cache(store.actions)
-    found = run_diff(
-        _seen(store, earlier),
-        _seen(store, later),
+    diff = run_diff(
+        _records_of(store, earlier),
+        _records_of(store, later),
         lambda host: store.judged(later.id, host),
         fact_diffs(pairs),
         moves,
         thinned,
-        by=lambda span: fixed_by(span, actions(span.host)),
+        fixing_action=lambda span: fixed_by(span, actions(span.host)),
     )
-    return DiffFound(diff=found, refs=(named[earlier.id], named[later.id]), newer=newer)
+    return DiffFound(diff=diff, refs=(names[earlier.id], names[later.id]), newer=newer)
 
 
-def _seen(store: "Store", run: RecordedRun) -> RunSeen:
-    return RunSeen.of(run, store.visits(run.id), store.spans(run=run.id))
+def _records_of(store: "Store", run: RecordedRun) -> RunRecords:
+    return RunRecords.of(run, store.visits(run.id), store.spans(run=run.id))
 
 
 Facts = Mapping[str, str]
@@ -125,26 +126,26 @@ HOLDING = frozenset(SECTIONS)
 def _facts(
     store: "Store", before: RecordedRun, after: RecordedRun
 ) -> tuple[list[tuple[str, Facts, Facts]], tuple[PartMove, ...], int]:
-    """The facts of the hosts of both runs that differ, the parts that moved, and how many hosts
-    have lost their evidence."""
-    kept: dict[str, Facts] = {}
+    """The hosts whose facts differ, with the facts of both runs; the parts that moved; and the
+    number of hosts whose evidence was pruned."""
+    facts_before: dict[str, Facts] = {}
     was, now = Places(), Places()
     thinned = 0
     for visit, document in store.evidence(before.id, sections=READS):
         thinned += visit.thinned
-        if found := _facts_in(visit.host, document, was):
-            kept[visit.host] = found
+        if host_facts := _facts_in(visit.host, document, was):
+            facts_before[visit.host] = host_facts
     pairs: list[tuple[str, Facts, Facts]] = []
     for visit, document in store.evidence(after.id, sections=READS):
-        thinned += visit.thinned and visit.host in kept
-        old, new = kept.get(visit.host), _facts_in(visit.host, document, now)
+        thinned += visit.thinned and visit.host in facts_before
+        old, new = facts_before.get(visit.host), _facts_in(visit.host, document, now)
         if old and new and old != new:
             pairs.append((visit.host, old, new))
     return pairs, part_moves(was, now), thinned
 
 
 def _facts_in(host: str, document: bytes | None, places: Places) -> Facts:
-    """None of what a host said that cannot be read. Its parts are added to the places."""
+    """The facts of a host, empty if its evidence cannot be read. Adds its parts to `places`."""
     if document is None:
         return {}
     try:

@@ -1,4 +1,4 @@
-"""The story of a host or of a part, and a part's passport, from what is recorded."""
+"""Read the story of a host, or the passport of a part, from the store."""
 
 from typing import TYPE_CHECKING
 
@@ -11,39 +11,39 @@ from nodevet.evidence.infiniband import Infiniband
 from nodevet.evidence.nvme import Nvme
 from nodevet.model import HostFacts
 from nodevet.past.passport import Passport, passport
-from nodevet.past.story import HostStory, HostTold, host_story
+from nodevet.past.story import HostRecords, HostStory, host_story
 from nodevet.store.records.model import PartKind, PartPlace
 
 if TYPE_CHECKING:
     from nodevet.store import Store
 
 FACTS = ("host", "gpu", "memory", "pci")
-NAMED = ("infiniband", "nvme")  # sections that say how parts are called on their host
+NAMED = ("infiniband", "nvme")  # the sections that name parts on their host
 
 
-def story_found(store: "Store", text: str) -> HostStory | Passport:
-    """Of a host, or else of a part: UUID, serial number, GUID, or the beginning of one. Raises
-    UserError if nothing is known of it."""
+def find_story(store: "Store", text: str) -> HostStory | Passport:
+    """The story of a host, else the passport of a part: by UUID, serial number, GUID, or the
+    beginning of one. Raises UserError if the store knows neither."""
     if text in store.hosts():
-        return host_found(store, text)
-    return passport_found(store, text, hosts=True)
+        return find_host(store, text)
+    return find_passport(store, text, hosts=True)
 
 
-def host_found(store: "Store", host: str) -> HostStory:
-    """The story of a host that anything is recorded of."""
+def find_host(store: "Store", host: str) -> HostStory:
+    """The story of a host that the store knows."""
     visits = store.visits_of(host)[::-1]
     places = store.places(host=host)
     elsewhere = [
         place
         for part in {
-            place.part.id: place.part for place in places if _moved(place, places)
+            place.part.id: place.part for place in places if _has_moved(place, places)
         }.values()
         for place in store.places(part=part.id)
         if place.host != host
     ]
     return host_story(
         host,
-        HostTold(
+        HostRecords(
             visits=visits,
             started={run.id: run.started for run in store.runs()},
             spans=list(store.spans(host=host)),
@@ -59,51 +59,54 @@ def host_found(store: "Store", host: str) -> HostStory:
     )
 
 
-def _moved(place: PartPlace, places: list[PartPlace]) -> bool:
-    """Whether a part came after the first ones, or has gone: only then it was elsewhere, too."""
+def _has_moved(place: PartPlace, places: list[PartPlace]) -> bool:
+    """Whether a part came after the first run, or left: only such a part was also elsewhere."""
     return not place.open or place.first.run != places[0].first.run
 
 
 def _facts(store: "Store", host: str) -> HostFacts | None:
-    """What it is, by what it said last; None if that is nothing that can be read."""
-    found = store.last_evidence(host)
+    """The facts of a host by its newest evidence; None if that cannot be read."""
+    evidence = store.last_evidence(host)
     try:
-        return facts_of(opened(found[1])) if found else None
+        return facts_of(opened(evidence[1])) if evidence else None
     except EvidenceError:
         return None
 
 
-def passport_found(store: "Store", text: str, *, hosts: bool = False) -> Passport:
-    """All that is remembered of a part. `hosts`: hosts are a possibility, too."""
-    found = store.parts(text)
-    if not found:
+def find_passport(store: "Store", text: str, *, hosts: bool = False) -> Passport:
+    """The passport of a part. `hosts`: the text may also be meant as a host. Raises UserError if it
+    names no part, or several."""
+    matches = store.parts(text)
+    if not matches:
         known = store.hosts() if hosts else []
-        what = "host or part" if hosts else "part"
+        noun = "host or part" if hosts else "part"
         hint = did_you_mean(
             text, known, "a part is named by UUID, GUID or serial number, or the beginning of one"
         )
-        raise UserError(f"{store.name}: no {what} {brief(text)!r} is known; {hint}")
-    if len(found) > 1:
-        listed = ", ".join(f"{each.kind.value} {each.id}" for each in found[:4])
-        more = f" and {len(found) - 4} more" if len(found) > 4 else ""
+        raise UserError(f"{store.name}: no {noun} {brief(text)!r} is known; {hint}")
+    if len(matches) > 1:
+        listed = ", ".join(f"{match.kind.value} {match.id}" for match in matches[:4])
+        more = f" and {len(matches) - 4} more" if len(matches) > 4 else ""
         raise UserError(f"{brief(text)!r} is the beginning of several parts: {listed}{more}")
-    part = found[0]
+    part = matches[0]
     places = store.places(part=part.id)
-    named = [_named(store, place) for place in places]
-    stayed = sorted({place.host for place in places})
+    part_names = [_names_in(store, place) for place in places]
+    hosts_of_part = sorted({place.host for place in places})
     return passport(
         part,
         places,
-        [span for host in stayed for span in store.spans(host=host) if span.check],
+        [span for host in hosts_of_part for span in store.spans(host=host) if span.check],
         store.points(part=part.id),
-        [action for host in stayed for action in store.actions(host)],
-        names={(place.host, place.slot): names for place, names in zip(places, named, strict=True)},
-        proofs=[proof for host in stayed for proof in store.proofs(host)],
+        [action for host in hosts_of_part for action in store.actions(host)],
+        names={
+            (place.host, place.slot): names for place, names in zip(places, part_names, strict=True)
+        },
+        proofs=[proof for host in hosts_of_part for proof in store.proofs(host)],
     )
 
 
-def _named(store: "Store", place: PartPlace) -> frozenset[str]:
-    """What a part in a place is called there: `mlx5_3`."""
+def _names_in(store: "Store", place: PartPlace) -> frozenset[str]:
+    """The names of a part on its host: `mlx5_3`."""
     if place.part.kind not in (PartKind.NIC, PartKind.NVME):
         return frozenset()
     for _, document in store.evidence(place.first.run, hosts=[place.host], sections=NAMED):
@@ -114,8 +117,11 @@ def _named(store: "Store", place: PartPlace) -> frozenset[str]:
                 return frozenset()
             rdma = evidence[Infiniband].data or Infiniband()
             nvme = evidence[Nvme].data or Nvme()
-            names = {each.name for each in rdma.devices or () if each.bus_id == place.slot}
+            device_names = {
+                device.name for device in rdma.devices or () if device.bus_id == place.slot
+            }
             return frozenset(
-                names | {each.name for each in nvme.controllers or () if each.address == place.slot}
+                device_names
+                | {device.name for device in nvme.controllers or () if device.address == place.slot}
             )
     return frozenset()

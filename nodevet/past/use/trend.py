@@ -1,4 +1,4 @@
-"""How a check, or a field of the evidence, went from run to run."""
+"""Read the trend of a check, or of a field of the evidence, from the store."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -38,7 +38,7 @@ class _Section(msgspec.Struct):
     data: Any = None
 
 
-def trend_found(
+def find_trend(
     store: "Store",
     what: str,
     catalog: Catalog,
@@ -47,8 +47,8 @@ def trend_found(
     name: str | None,
     most: int,
 ) -> CheckTrend | FieldTrend:
-    """`what` is a check, or a field of the evidence; over the last runs of a series, the oldest
-    first. Raises UserError for one that is neither."""
+    """The trend over the last runs of a series, the oldest first. Raises UserError if `what` is
+    neither a check nor a field of the evidence."""
     runs = _runs(store, name, most)
     if "." not in what:
         return _check_trend(store, what, catalog, runs, host)
@@ -58,7 +58,7 @@ def trend_found(
 
 
 def _runs(store: "Store", name: str | None, most: int) -> list[RecordedRun]:
-    """Of one series: several sweeps have different hosts. None: that of the last sweep."""
+    """The runs of one series, since other sweeps have other hosts. None: that of the last sweep."""
     return store.runs(series=usual_series(store) if name is None else name, limit=most)[::-1]
 
 
@@ -91,9 +91,9 @@ def _field_trend(
 ) -> FieldTrend:
     points, of_host = [], []
     for run in runs:
-        found = list(_values(store, run, path, host))
-        points.append(field_point(run, (value for _, value in found)))
-        of_host.append(dict(found))
+        run_values = list(_values(store, run, path, host))
+        points.append(field_point(run, (value for _, value in run_values)))
+        of_host.append(dict(run_values))
     if not any(point.count for point in points):
         raise UserError(
             f"{path}: no kept evidence of these {len(runs)} runs has a value"

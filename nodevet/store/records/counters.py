@@ -1,4 +1,4 @@
-"""The counters that are remembered where they move: errors of parts, which seldom do. Pure."""
+"""The counters that the store keeps when they change: errors of parts, which are rare. Pure."""
 
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
@@ -36,7 +36,7 @@ OF_AN_INTERFACE = frozenset(
     {"rx_errors", "tx_errors", "rx_crc_errors", "rx_frame_errors", "tx_carrier_errors"}
     | {"carrier_down_count"}
 )
-"""What counts faults. What is dropped or sent again is counted on every busy network."""
+"""Counters of faults. Drops and retransmissions are left out: every busy network has them."""
 ECC = tuple(name for name in EccCounts.__struct_fields__ if name.endswith("corrected"))
 
 
@@ -52,38 +52,38 @@ def _gpu(data: Gpus) -> Iterator[Counted]:
         yield part, "gpu.retired_double_bit", subject, gpu.retired_pages.double_bit
         yield part, "gpu.pcie_replay_counter", subject, gpu.pcie_replay_counter
         for link in gpu.nvlinks or ():
-            of = f"{subject} link {link.link}".strip()
-            yield part, "gpu.nvlink_replay_errors", of, link.replay_errors
-            yield part, "gpu.nvlink_recovery_errors", of, link.recovery_errors
-            yield part, "gpu.nvlink_crc_flit_errors", of, link.crc_flit_errors
-            yield part, "gpu.nvlink_crc_data_errors", of, link.crc_data_errors
+            link_subject = f"{subject} link {link.link}".strip()
+            yield part, "gpu.nvlink_replay_errors", link_subject, link.replay_errors
+            yield part, "gpu.nvlink_recovery_errors", link_subject, link.recovery_errors
+            yield part, "gpu.nvlink_crc_flit_errors", link_subject, link.crc_flit_errors
+            yield part, "gpu.nvlink_crc_data_errors", link_subject, link.crc_data_errors
 
 
 def _pci(data: Pci) -> Iterator[Counted]:
-    for each in data.functions or ():
-        yield "", "pci.aer_correctable", each.address, each.aer.correctable
-        yield "", "pci.aer_nonfatal", each.address, each.aer.nonfatal
-        yield "", "pci.aer_fatal", each.address, each.aer.fatal
+    for function in data.functions or ():
+        yield "", "pci.aer_correctable", function.address, function.aer.correctable
+        yield "", "pci.aer_nonfatal", function.address, function.aer.nonfatal
+        yield "", "pci.aer_fatal", function.address, function.aer.fatal
 
 
 def _nvme(data: Nvme) -> Iterator[Counted]:
-    for each in data.controllers or ():
-        if each.health:
-            part = nvme_id(each)
-            subject = "" if part else each.name
-            yield part, "nvme.media_errors", subject, each.health.media_errors
-            yield part, "nvme.unsafe_shutdowns", subject, each.health.unsafe_shutdowns
-            yield part, "nvme.percentage_used", subject, each.health.percentage_used
+    for controller in data.controllers or ():
+        if controller.health:
+            part = nvme_id(controller)
+            subject = "" if part else controller.name
+            yield part, "nvme.media_errors", subject, controller.health.media_errors
+            yield part, "nvme.unsafe_shutdowns", subject, controller.health.unsafe_shutdowns
+            yield part, "nvme.percentage_used", subject, controller.health.percentage_used
 
 
 def _drives(data: Drives) -> Iterator[Counted]:
-    for each in data.drives or ():
-        if each.health:
-            part = drive_id(each)
-            subject = "" if part else each.name
-            yield part, "drives.reallocated", subject, each.health.reallocated
-            yield part, "drives.pending", subject, each.health.pending
-            yield part, "drives.uncorrectable", subject, each.health.uncorrectable
+    for drive in data.drives or ():
+        if drive.health:
+            part = drive_id(drive)
+            subject = "" if part else drive.name
+            yield part, "drives.reallocated", subject, drive.health.reallocated
+            yield part, "drives.pending", subject, drive.health.pending
+            yield part, "drives.uncorrectable", subject, drive.health.uncorrectable
 
 
 def _edac(data: Edac) -> Iterator[Counted]:
@@ -103,21 +103,21 @@ def _infiniband(data: Infiniband) -> Iterator[Counted]:
         part = rdma_id(device)
         for port in device.ports or ():
             subject = f"port {port.number}" if part else f"{device.name} port {port.number}"
-            for each in port.counters or ():
-                if each.name in OF_A_PORT:
-                    yield part, f"infiniband.{each.name}", subject, each.value
+            for counter in port.counters or ():
+                if counter.name in OF_A_PORT:
+                    yield part, f"infiniband.{counter.name}", subject, counter.value
 
 
 def _network(data: Network) -> Iterator[Counted]:
-    for each in data.interfaces or ():
-        for counter in each.counters or ():
+    for interface in data.interfaces or ():
+        for counter in interface.counters or ():
             if counter.name in OF_AN_INTERFACE:
-                yield "", f"network.{counter.name}", each.name, counter.value
+                yield "", f"network.{counter.name}", interface.name, counter.value
 
 
 def _mlxlink(data: Mlxlink) -> Iterator[Counted]:
-    for each in data.links or ():
-        yield "", "mlxlink.link_downs", each.device, each.link_downs
+    for link in data.links or ():
+        yield "", "mlxlink.link_downs", link.device, link.link_downs
 
 
 _SOURCES: Mapping[type[SectionRecord], Callable[[Any], Iterator[Counted]]] = {
@@ -132,12 +132,12 @@ _SOURCES: Mapping[type[SectionRecord], Callable[[Any], Iterator[Counted]]] = {
 }
 SECTIONS = tuple(record.__module__.rpartition(".")[2] for record in _SOURCES)
 OFTEN = ("infiniband", "network")
-"""Sections whose counters are among the readings: they are looked at every night."""
+"""Sections whose counters are among the readings, so they are compared every night."""
 
 
 def counted(evidence: Evidence, sections: frozenset[str] | None = None) -> dict[Key, int]:
-    """What these sections have counted, zeros too; what was not read is not there."""
-    found: dict[Key, int] = {}
+    """The counters of these sections, zeros too, without those that were not read."""
+    counts: dict[Key, int] = {}
     for record, source in _SOURCES.items():
         if sections is not None and record.__module__.rpartition(".")[2] not in sections:
             continue
@@ -145,24 +145,24 @@ def counted(evidence: Evidence, sections: frozenset[str] | None = None) -> dict[
         if data is not None:
             for part, name, subject, value in source(data):
                 if value is not None:
-                    found[part, name, subject] = value
-    return found
+                    counts[part, name, subject] = value
+    return counts
 
 
 def moved(before: Mapping[Key, int], now: Mapping[Key, int]) -> dict[Key, int]:
-    """The counters that are not where they were; one that was never told of was at zero."""
+    """The counters that changed. A counter that was never read before counts as 0."""
     return {key: value for key, value in now.items() if before.get(key, 0) != value}
 
 
 class _Tally(msgspec.Struct, gc=False):
-    """A counter with its value as it was sent."""
+    """A counter with its value as the probe sent it."""
 
     name: str = ""
     value: msgspec.Raw = msgspec.Raw(b"null")
 
 
 class _Tallying(msgspec.Struct):
-    """A device, its port, or an interface: no more than their counters."""
+    """The counters of a device, of a port, or of an interface."""
 
     ports: "list[_Tallying] | None" = None
     counters: list[_Tally] | None = None
@@ -176,20 +176,20 @@ class _TallySection(msgspec.Struct):
 _TALLY = typed.decoder(_TallySection)
 
 
-def tallied(sent: Mapping[str, msgspec.Raw]) -> bytes:
-    """What stands in the counters of the sections OFTEN, in their order: a text that differs if
-    one of them moved while the sections are the same otherwise."""
+def counters_text(sent: Mapping[str, msgspec.Raw]) -> bytes:
+    """The counters of the OFTEN sections as one text, which differs if one of them changed while
+    the rest of the sections is the same."""
     text: list[bytes | msgspec.Raw] = []
     for name in OFTEN:
         data = sent.get(name, b"")
         try:
-            found = _TALLY.decode(data)
+            section = _TALLY.decode(data)
         except (msgspec.MsgspecError, UnicodeError, RecursionError):
             text.append(data)
             continue
-        of = OF_A_PORT if name == "infiniband" else OF_AN_INTERFACE
-        ports = [port for device in found.devices or () for port in device.ports or ()]
-        for each in (*ports, *(found.interfaces or ())):
-            text += [it.value for it in each.counters or () if it.name in of]
+        names = OF_A_PORT if name == "infiniband" else OF_AN_INTERFACE
+        ports = [port for device in section.devices or () for port in device.ports or ()]
+        for holder in (*ports, *(section.interfaces or ())):
+            text += [counter.value for counter in holder.counters or () if counter.name in names]
         text.append(name.encode())
     return b" ".join(text)

@@ -1,4 +1,4 @@
-"""Which parts a host holds, and where they are: what is followed from host to host. Pure."""
+"""The parts of a host with their slots, and the ids that follow them from host to host. Pure."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
@@ -14,7 +14,7 @@ from nodevet.evidence.network import Network
 from nodevet.evidence.nvme import Nvme, NvmeController
 from nodevet.store.records.model import Part, PartKind
 
-Held = tuple[Part, str]  # with its slot
+Held = tuple[Part, str]  # a part and its slot
 
 
 def nvme_id(controller: NvmeController) -> str:
@@ -25,7 +25,7 @@ def nvme_id(controller: NvmeController) -> str:
 
 
 def drive_id(drive: ScsiDrive) -> str:
-    """Its serial number; empty of a RAID controller's volume."""
+    """Its serial number; empty for a volume of a RAID controller."""
     return "" if drive.volume or not is_id(drive.serial) else (drive.serial or "").strip()
 
 
@@ -35,137 +35,79 @@ def gpu_id(gpu: Gpu) -> str:
 
 
 def rdma_id(device: RdmaDevice) -> str:
-    """Its GUID; empty without one, and of a virtual function."""
+    """Its GUID; empty without one, and for a virtual function."""
     return "" if device.physfn or not is_id(device.node_guid) else device.node_guid or ""
 
 
-def _gpus(data: Gpus) -> Iterator[Held] | None:
-    if data.gpus is None:
-        return None
-    return (
-        (
-            Part(
-                kind=PartKind.GPU,
-                id=gpu_id(gpu),
-                model=gpu.name or "",
-                names=tuple(
-                    each
-                    for each in (gpu.serial, gpu.board_part_number, gpu.vbios_version)
-                    if each and is_id(each)
-                ),
-            ),
-            gpu.bus_id or f"GPU {gpu.index}",
+def _held(kind: PartKind, part: str, slot: str, model: str | None, *names: str | None) -> Held:
+    return Part(kind=kind, id=part, model=model or "", names=tuple(filter(None, names))), slot
+
+
+def _gpus(data: Gpus) -> Iterator[Held]:
+    for gpu in data.gpus or ():
+        names = filter(is_id, (gpu.serial, gpu.board_part_number, gpu.vbios_version))
+        slot = gpu.bus_id or f"GPU {gpu.index}"
+        yield _held(PartKind.GPU, gpu_id(gpu), slot, gpu.name, *names)
+
+
+def _rdma(data: Infiniband) -> Iterator[Held]:
+    for device in data.devices or ():
+        slot, names = device.bus_id or device.name, (device.board_id, device.fw_ver)
+        yield _held(PartKind.NIC, rdma_id(device), slot, device.hca_type, *names)
+
+
+def _interfaces(data: Network) -> Iterator[Held]:
+    """Physical interfaces by MAC address, without those of a bond, which share one."""
+    physical = [i for i in data.interfaces or () if i.kind == "physical" and i.type == 1]
+    uses = Counter(interface.address for interface in physical)
+    for interface in physical:
+        address = interface.address or ""
+        if uses[address] == 1 and is_id(address):
+            yield _held(PartKind.NIC, address, interface.bus_id or interface.name, interface.driver)
+
+
+def _nvme(data: Nvme) -> Iterator[Held]:
+    for controller in data.controllers or ():
+        slot, names = (
+            controller.address or controller.name,
+            (controller.serial, controller.firmware),
         )
-        for gpu in data.gpus
-        if gpu_id(gpu)
-    )
+        yield _held(PartKind.NVME, nvme_id(controller), slot, controller.model, *names)
 
 
-def _rdma(data: Infiniband) -> Iterator[Held] | None:
-    if data.devices is None:
-        return None
-    return (
-        (
-            Part(
-                kind=PartKind.NIC,
-                id=rdma_id(device),
-                model=device.hca_type or "",
-                names=tuple(each for each in (device.board_id, device.fw_ver) if each),
-            ),
-            device.bus_id or device.name,
-        )
-        for device in data.devices
-        if rdma_id(device)
-    )
+def _drives(data: Drives) -> Iterator[Held]:
+    for drive in data.drives or ():
+        names = (drive.vendor, drive.firmware)
+        yield _held(PartKind.DRIVE, drive_id(drive), drive.name, drive.model, *names)
 
 
-def _interfaces(data: Network) -> Iterator[Held] | None:
-    """Physical ones by their MAC address; those of a bond all have the same, and are not told."""
-    if data.interfaces is None:
-        return None
-    physical = [each for each in data.interfaces if each.kind == "physical" and each.type == 1]
-    uses = Counter(each.address for each in physical)
-    return (
-        (
-            Part(kind=PartKind.NIC, id=each.address, model=each.driver or ""),
-            each.bus_id or each.name,
-        )
-        for each in physical
-        if each.address and uses[each.address] == 1 and is_id(each.address)
-    )
-
-
-def _nvme(data: Nvme) -> Iterator[Held] | None:
-    if data.controllers is None:
-        return None
-    return (
-        (
-            Part(
-                kind=PartKind.NVME,
-                id=nvme_id(each),
-                model=each.model or "",
-                names=tuple(name for name in (each.serial, each.firmware) if name),
-            ),
-            each.address or each.name,
-        )
-        for each in data.controllers
-        if nvme_id(each)
-    )
-
-
-def _drives(data: Drives) -> Iterator[Held] | None:
-    if data.drives is None:
-        return None
-    return (
-        (
-            Part(
-                kind=PartKind.DRIVE,
-                id=drive_id(each),
-                model=each.model or "",
-                names=tuple(name for name in (each.vendor, each.firmware) if name),
-            ),
-            each.name,
-        )
-        for each in data.drives
-        if drive_id(each)
-    )
-
-
-_SOURCES: Mapping[type[SectionRecord], Callable[[Any], Iterator[Held] | None]] = {
-    Gpus: _gpus,
-    Infiniband: _rdma,
-    Network: _interfaces,
-    Nvme: _nvme,
-    Drives: _drives,
+_SOURCES: Mapping[type[SectionRecord], tuple[PartKind, str, Callable[[Any], Iterator[Held]]]] = {
+    Gpus: (PartKind.GPU, "gpus", _gpus),
+    Infiniband: (PartKind.NIC, "devices", _rdma),
+    Network: (PartKind.NIC, "interfaces", _interfaces),
+    Nvme: (PartKind.NVME, "controllers", _nvme),
+    Drives: (PartKind.DRIVE, "drives", _drives),
 }
+"""By section: the kind of its parts, the field that lists them, and the function that yields
+them."""
 SECTIONS = tuple(record.__module__.rpartition(".")[2] for record in _SOURCES)
 
 
 def held(evidence: Evidence, sections: frozenset[str]) -> tuple[list[Held], frozenset[PartKind]]:
-    """The parts that these sections tell of, each once; and the kinds of which they tell all.
+    """The parts in these sections, each once, and the kinds that were read completely.
 
-    Of a kind that could not be read nothing is known: no part of it has left.
+    If a kind could not be read, no part of it counts as gone.
     """
-    found: dict[tuple[PartKind, str], Held] = {}
-    told: set[PartKind] = set()
-    unread: set[PartKind] = set()
-    for record, source in _SOURCES.items():
-        kind = KINDS[record]
-        section = evidence[record] if record.__module__.rpartition(".")[2] in sections else None
-        listed = source(section.data) if section and section.data else None
-        if listed is None:
-            unread.add(kind)
+    parts: dict[tuple[PartKind, str], Held] = {}
+    kinds: set[PartKind] = set()
+    missing: set[PartKind] = set()
+    for (record, (kind, field, source)), name in zip(_SOURCES.items(), SECTIONS, strict=True):
+        kinds.add(kind)
+        data = evidence[record].data if name in sections else None
+        if data is None or getattr(data, field) is None:
+            missing.add(kind)
             continue
-        told.add(kind)
-        for part, slot in listed:
-            found.setdefault((part.kind, part.id), (part, slot))
-    return list(found.values()), frozenset(told - unread)
-
-
-KINDS: Mapping[type[SectionRecord], PartKind] = {
-    Gpus: PartKind.GPU,
-    Infiniband: PartKind.NIC,
-    Network: PartKind.NIC,
-    Nvme: PartKind.NVME,
-    Drives: PartKind.DRIVE,
-}
+        for part, slot in source(data):
+            if part.id:
+                parts.setdefault((part.kind, part.id), (part, slot))
+    return list(parts.values()), frozenset(kinds - missing)

@@ -1,4 +1,4 @@
-"""Which evidence is kept for how long. Pure."""
+"""How long evidence is kept. Pure."""
 
 from collections.abc import Iterable, Iterator
 from datetime import datetime, timezone
@@ -9,7 +9,7 @@ DAY = 86400.0
 
 
 class Retention(msgspec.Struct, frozen=True, kw_only=True):
-    """What findings, places and counters are made of is thinned out; they themselves stay."""
+    """How long to keep evidence. Findings, places and counters are always kept."""
 
     daily: int = 90
     """Days for which the evidence of every visit is kept."""
@@ -20,21 +20,21 @@ class Retention(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Pruned(msgspec.Struct, frozen=True, kw_only=True):
-    """What was let go."""
+    """What `prune` deleted."""
 
-    thinned: int  # visits without their evidence now
+    thinned: int  # visits that lost their evidence
     blobs: int
-    freed_b: int  # of the file; of PostgreSQL: what can be used again
+    freed_b: int  # bytes of the file; in PostgreSQL bytes that can be used again
 
 
 def thinned(visits: Iterable[tuple[int, float]], policy: Retention, now: float) -> Iterator[int]:
-    """The visits of one host, as id and time, that lose their evidence: of each week or month the
-    first stays. The last of all always stays."""
-    listed = sorted(visits, key=lambda visit: (visit[1], visit[0]))
-    kept: set[tuple[str, int, int]] = set()
-    for place, (number, at) in enumerate(listed):
+    """The ids of the visits that lose their evidence. `visits`: those of one host, as id and
+    time. The first visit of each week or month stays, and the last of all."""
+    ordered = sorted(visits, key=lambda visit: (visit[1], visit[0]))
+    periods: set[tuple[str, int, int]] = set()
+    for index, (number, at) in enumerate(ordered):
         age_days = (now - at) / DAY
-        if age_days < policy.daily or place == len(listed) - 1:
+        if age_days < policy.daily or index == len(ordered) - 1:
             continue
         day = datetime.fromtimestamp(at, timezone.utc)
         year, week, _ = day.isocalendar()
@@ -45,6 +45,6 @@ def thinned(visits: Iterable[tuple[int, float]], policy: Retention, now: float) 
         else:
             yield number
             continue
-        if period in kept:
+        if period in periods:
             yield number
-        kept.add(period)
+        periods.add(period)

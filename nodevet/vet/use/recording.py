@@ -111,7 +111,7 @@ class Recording(VetListener):
 
     def _live(self) -> None:
         """Tell others that share the store that this run is alive, even while a host takes long."""
-        from nodevet.store.owner import BEAT
+        from nodevet.store.runs import BEAT
 
         while self._recorder is not None and not self._over.wait(BEAT):
             self._recorder.beat()

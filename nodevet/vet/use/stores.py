@@ -51,12 +51,12 @@ def open_history(url: str | None, *, fixes: bool = False) -> Iterator["Store"]:
     """A store that holds at least one run; with `fixes`, one of fixes or a plan will do. Raises
     NothingRecordedError and StoreError."""
     from nodevet.store import open_store
-    from nodevet.store.engine import default_url, is_there, parsed, shown
+    from nodevet.store.engine import default_url, is_there, parse_url, url_text
 
     url_asked = read_from(url) or default_url()
-    place = parsed(url_asked)
+    place = parse_url(url_asked)
     if place.drivername == "sqlite" and not is_there(place):
-        raise NothingRecordedError(shown(place))
+        raise NothingRecordedError(url_text(place))
     with open_store(url_asked, create=False) as store:
         if not store.runs(limit=1) and not (fixes and (store.fix_runs(limit=1) or store.plans())):
             raise NothingRecordedError(store.name)

@@ -46,10 +46,10 @@ def open_memory(url: str | None, listener: VetListener, *, asked: bool) -> Itera
         yield Memory()
         return
     from nodevet.store import StoreError, open_store
-    from nodevet.store.engine import parsed
+    from nodevet.store.engine import parse_url
 
     if url:
-        parsed(url)
+        parse_url(url)
     try:
         store = open_store(url or None)
     except StoreError as error:
