@@ -21,6 +21,7 @@ IOMMU on (intel_iommu=on, amd_iommu=on).
 from collections.abc import Iterator
 from typing import ClassVar
 
+from nodevet.checking.named import reads_of
 from nodevet.evidence.core import unread
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.pci_settings import (
@@ -74,44 +75,44 @@ def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
 
 def judge_ports(evidence: Evidence, params: Params) -> Iterator[Finding]:
     data = evidence[PciSettings].data
-    known = {each.address: each for each in (data.functions if data else None) or ()}
+    known = {function.address: function for function in (data.functions if data else None) or ()}
     judged = set()
-    for below in each_setting(evidence, ("gpu", "nic")):
-        if isinstance(below, Finding):
-            yield below
-        elif below.above is None:
-            yield unread(subject_of(below), below, "above")
-        elif not below.above:
-            yield not_applicable(subject_of(below), why="no port is above it")
+    for device in each_setting(evidence, ("gpu", "nic")):
+        if isinstance(device, Finding):
+            yield device
+        elif device.above is None:
+            yield unread(subject_of(device), device, "above")
+        elif not device.above:
+            yield not_applicable(subject_of(device), why="no port is above it")
         else:
-            for address in below.above:
+            for address in device.above:
                 if address not in judged:
                     judged.add(address)
                     yield judge_port(address, known.get(address), params.redirect)
 
 
-def judge_port(address: str, port: PciSetting | None, wanted: bool) -> Finding:
+def judge_port(address: str, port: PciSetting | None, expected: bool) -> Finding:
     subject = Subject(kind="pci", id=address, bus_id=address)
     if port is None:
         return unknown(subject, why="the port was not read")
     if port.acs_enabled is None:
         if port.errors.get("acs_enabled") != NO_ACS:
             return unread(subject, port, "acs_enabled")
-        if wanted:
+        if expected:
             return fail(subject, expected=True, actual="not supported", advice=TURN_ON)
         return not_applicable(subject, why="a port without ACS redirects nothing")
     bits = port.acs_enabled & REDIRECTS
-    actual = bits == REDIRECTS if wanted else bits != 0
-    advice = "" if actual is wanted else TURN_ON if wanted else TURN_OFF
-    return compare(subject, expected=wanted, actual=actual, advice=advice)
+    actual = bits == REDIRECTS if expected else bits != 0
+    advice = "" if actual is expected else TURN_ON if expected else TURN_OFF
+    return compare(subject, expected=expected, actual=actual, advice=advice)
 
 
 def learn(evidence: Evidence) -> bool | None:
     if of_metal(evidence) != "":
         return None
-    found = {finding.actual for finding in judge_ports(evidence, Params(redirect=False))}
-    known = found & {True, False}
-    return known.pop() if len(known) == 1 else None
+    values = {finding.actual for finding in judge_ports(evidence, Params(redirect=False))}
+    answers = values & {True, False}
+    return answers.pop() if len(answers) == 1 else None
 
 
 CHECK = Check(
@@ -119,9 +120,7 @@ CHECK = Check(
     area=Area.PCIE,
     reads=(
         *READS,
-        "pci_settings.functions[].driver",
-        "pci_settings.functions[].above[]",
-        "pci_settings.functions[].acs_enabled",
+        *reads_of("pci_settings.functions[]", "driver", "above[]", "acs_enabled"),
         "host.virtualization",
     ),
     judge=judge,

@@ -20,6 +20,7 @@ from typing import Annotated, ClassVar
 
 from msgspec import Meta
 
+from nodevet.checking.named import reads_of
 from nodevet.evidence.across import IN_HAND, each_gpu
 from nodevet.evidence.core import unread, unsupported
 from nodevet.evidence.document import Evidence
@@ -104,9 +105,7 @@ CHECK = Check(
     area=Area.PCIE,
     reads=(
         *IN_HAND,
-        "gpu.gpus[].bar1_total_b",
-        "gpu.gpus[].memory_total_b",
-        "gpu.gpus[].virtualization_mode",
+        *reads_of("gpu.gpus[]", "bar1_total_b", "memory_total_b", "virtualization_mode"),
     ),
     judge=judge,
     unasked="T4, A10G and GeForce cards may have a small BAR1 by design: say bar1: {} of others",

@@ -20,6 +20,7 @@ from collections.abc import Iterator
 from datetime import date
 from typing import ClassVar
 
+from nodevet.checking.named import reads_of
 from nodevet.checking.one_value import ok_if
 from nodevet.evidence.core import unread
 from nodevet.evidence.document import Evidence
@@ -68,34 +69,34 @@ def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
         yield not_applicable(why="a virtual machine has the firmware of its hypervisor")
     else:
         if params.one_of:
-            yield compared(host.data, "version", params.one_of)
+            yield compare_text(host.data, "version", params.one_of)
         if params.vendor is not None:
-            yield compared(host.data, "vendor", (params.vendor,))
+            yield compare_text(host.data, "vendor", (params.vendor,))
         if params.minimum_date is not None:
             yield judge_date(host.data, params.minimum_date)
 
 
-def compared(host: HostInfo, what: str, wanted: tuple[str, ...]) -> Finding:
+def compare_text(host: HostInfo, what: str, versions: tuple[str, ...]) -> Finding:
     subject, field = Subject(kind="BIOS", id=what), f"bios_{what}"
     actual = getattr(host, field)
     if actual is None:
         return unread(subject, host, field)
-    right = actual in wanted
-    return ok_if(right, subject, expected=" or ".join(wanted), actual=actual, advice=ADVICE)
+    right = actual in versions
+    return ok_if(right, subject, expected=" or ".join(versions), actual=actual, advice=ADVICE)
 
 
 def judge_date(host: HostInfo, earliest: date) -> Finding:
     subject = Subject(kind="BIOS", id="date")
     if host.bios_date is None:
         return unread(subject, host, "bios_date")
-    found = released(host.bios_date)
-    if found is None:
+    release = release_date(host.bios_date)
+    if release is None:
         return unknown(subject, why=f"bios_date: {host.bios_date[:60]} is not a date")
-    right, expected = found >= earliest, f"{earliest} or later"
-    return ok_if(right, subject, expected=expected, actual=str(found), advice=ADVICE)
+    right, expected = release >= earliest, f"{earliest} or later"
+    return ok_if(right, subject, expected=expected, actual=str(release), advice=ADVICE)
 
 
-def released(text: str) -> date | None:
+def release_date(text: str) -> date | None:
     """The day in the SMBIOS form MM/DD/YYYY; None for any other text.
 
     >>> released("06/14/2024")
@@ -121,12 +122,7 @@ def learn(evidence: Evidence) -> dict[str, list[str]] | None:
 CHECK = Check(
     params=Params,
     area=Area.KERNEL,
-    reads=(
-        "host.bios_version",
-        "host.bios_vendor",
-        "host.bios_date",
-        "host.virtualization",
-    ),
+    reads=reads_of("host", "bios_version", "bios_vendor", "bios_date", "virtualization"),
     judge=judge,
     unasked="only a site knows which versions it approved: say bios: {one_of: [...]}",
     severity=Severity.WARNING,

@@ -22,19 +22,11 @@ from typing import Annotated, ClassVar
 
 from msgspec import Meta
 
+from nodevet.checking.named import reads_of
 from nodevet.checking.one_value import ok_if
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.host import NO_OTHER_CLOCK, HostInfo
-from nodevet.model import (
-    NODE,
-    Area,
-    Check,
-    CheckParams,
-    Finding,
-    Severity,
-    not_applicable,
-    unknown,
-)
+from nodevet.model import NODE, Area, Check, CheckParams, Finding, Severity, not_applicable, unknown
 
 YEAR = 365 * 86400
 HALF_HOUR = 1800  # seconds; time zones differ by as much
@@ -96,7 +88,7 @@ def advice(skew: float) -> str:
 CHECK = Check(
     params=Params,
     area=Area.KERNEL,
-    reads=("host.clock_s", "host.asked_s"),
+    reads=reads_of("host", "clock_s", "asked_s"),
     judge=judge,
     severity=Severity.WARNING,
 )

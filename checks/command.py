@@ -29,15 +29,17 @@ from typing import Annotated, Any, ClassVar
 
 from msgspec import Meta, Struct
 
-from nodevet.checking.aspects import Aspect, doubted, judged, met
+from nodevet.checking.aspects import Aspect, aspect_findings, aspect_if, unknown_aspect
+from nodevet.checking.expected import within
+from nodevet.checking.named import judge_each, reads_of
 from nodevet.checking.rules import (
     RuleName,
     SiteRule,
-    answered,
     check_texts,
     each_rule,
     questions,
     severities,
+    text_aspects,
 )
 from nodevet.evidence.commands import CommandAnswer, CommandAnswers
 from nodevet.evidence.core import NOT_ASKED
@@ -146,11 +148,8 @@ def steps(path: str) -> list[str | int]:
 
 def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
     section = evidence[CommandAnswers]
-    for each in each_rule(section, params.rules, kind="command", by="name", shown="command"):
-        if isinstance(each, Finding):
-            yield each
-        else:
-            yield from judge_rule(*each)
+    rules = each_rule(section, params.rules, kind="command", by="name", shown="command")
+    yield from judge_each(rules, lambda rule: judge_rule(*rule))
 
 
 def judge_rule(
@@ -161,47 +160,53 @@ def judge_rule(
         return
     if command.user:
         details = {**details, "ran as": command.user}
-    whole = command.text or "another output"
-    otherwise = {"text": whole, "contains": "not in it", "pattern": "not found"}
+    output = command.text or "another output"
+    otherwise = {"text": output, "contains": "not in it", "pattern": "not found"}
     aspects = [
-        ended(rule, command.exit, command.complaint or ""),
-        *answered(rule, by_question(command.matches), otherwise),
-        *valued(rule, command),
-        *cut(rule, command),
+        exit_aspect(rule, command.exit, command.complaint or ""),
+        *text_aspects(rule, by_question(command.matches), otherwise),
+        *json_aspects(rule, command),
+        *cut_aspects(rule, command),
     ]
-    yield from judged(subject, aspects, details, advice=lambda bad: ADVICE)
+    yield from aspect_findings(subject, aspects, details, advice=lambda bad: ADVICE)
 
 
-def ended(rule: CommandRule, code: int, complaint: str) -> Aspect:
-    aspect = met("exit", code == rule.exit, expected=rule.exit, actual=code)
-    said = "" if aspect.verdict is Verdict.OK else complaint.split("\n", maxsplit=1)[0][:SHOWN]
-    return aspect._replace(why=said)
+def exit_aspect(rule: CommandRule, code: int, complaint: str) -> Aspect:
+    aspect = aspect_if("exit", code == rule.exit, expected=rule.exit, actual=code)
+    complaint_line = (
+        "" if aspect.verdict is Verdict.OK else complaint.split("\n", maxsplit=1)[0][:SHOWN]
+    )
+    return aspect._replace(why=complaint_line)
 
 
-def cut(rule: CommandRule, command: CommandAnswer) -> Iterator[Aspect]:
+def cut_aspects(rule: CommandRule, command: CommandAnswer) -> Iterator[Aspect]:
     """That not all of an output was read which is not the expected text."""
     answer = by_question(command.matches).get(("equals", rule.text or ""))
     if answer is not None and answer.found is False and len(command.text or "") >= KEPT:
-        yield doubted("text", f"text: only the first {KEPT} characters of the output were read")
+        yield unknown_aspect(
+            "text", f"text: only the first {KEPT} characters of the output were read"
+        )
 
 
-def valued(rule: CommandRule, command: CommandAnswer) -> Iterator[Aspect]:
+def json_aspects(command_rule: CommandRule, command: CommandAnswer) -> Iterator[Aspect]:
     """What `json` wants of the output."""
-    found = {each.path: each for each in command.values or ()}
-    for each in rule.json if isinstance(rule.json, tuple) else (rule.json,):
-        name, expected = f"json {each.path}", span(each)
-        answer = found.get(each.path)
+    answers = {value.path: value for value in command.values or ()}
+    for json_rule in (
+        command_rule.json if isinstance(command_rule.json, tuple) else (command_rule.json,)
+    ):
+        name, expected = f"json {json_rule.path}", span(json_rule)
+        answer = answers.get(json_rule.path)
         if answer is None:
-            yield doubted(name, NOT_ASKED)
+            yield unknown_aspect(name, NOT_ASKED)
         elif answer.there is None:
-            yield doubted(name, f"{name}: {answer.why('there')}")
+            yield unknown_aspect(name, f"{name}: {answer.why('there')}")
         elif not answer.there:
-            yield met(name, False, expected=expected, actual="not there")
+            yield aspect_if(name, False, expected=expected, actual="not there")
         elif answer.value is None:
-            yield doubted(name, f"{name}: {answer.why('value')}")
+            yield unknown_aspect(name, f"{name}: {answer.why('value')}")
         else:
-            right = fits(each, answer.value)
-            yield met(name, right, expected=expected, actual=answer.value)
+            right = fits(json_rule, answer.value)
+            yield aspect_if(name, right, expected=expected, actual=answer.value)
 
 
 def span(rule: JsonRule) -> object:
@@ -220,16 +225,10 @@ def fits(rule: JsonRule, value: Wanted) -> bool:
         return isinstance(value, bool) is isinstance(rule.value, bool) and value == rule.value
     if isinstance(value, (bool, str)):
         return False
-    return (rule.minimum is None or value >= rule.minimum) and (
-        rule.maximum is None or value <= rule.maximum
-    )
+    return within(value, rule.minimum, rule.maximum)
 
 
-def asks(params: Params) -> Mapping[str, tuple[Mapping[str, Any], ...]]:
-    return {"commands": tuple(asked(rule) for rule in params.rules.values())}
-
-
-def asked(rule: CommandRule) -> Mapping[str, Any]:
+def question(rule: CommandRule) -> Mapping[str, Any]:
     found: dict[str, Any] = {
         "name": rule.name,
         "run": list(rule.run),
@@ -238,11 +237,7 @@ def asked(rule: CommandRule) -> Mapping[str, Any]:
         **questions(rule),
     }
     values = rule.json if isinstance(rule.json, tuple) else (rule.json,)
-    return {**found, "json": [steps(each.path) for each in values]} if values else found
-
-
-def runs(params: Params) -> tuple[str, ...]:
-    return tuple(rule.name for rule in params.rules.values())
+    return {**found, "json": [steps(value.path) for value in values]} if values else found
 
 
 CHECK = Check(
@@ -250,17 +245,13 @@ CHECK = Check(
     area=Area.SOFTWARE,
     reads=(
         "commands.commands[].exit",
-        "commands.commands[].matches[].found",
-        "commands.commands[].matches[].kind",
-        "commands.commands[].matches[].text",
+        *reads_of("commands.commands[].matches[]", "found", "kind", "text"),
         "commands.commands[].name",
-        "commands.commands[].values[].path",
-        "commands.commands[].values[].there",
-        "commands.commands[].values[].value",
+        *reads_of("commands.commands[].values[]", "path", "there", "value"),
     ),
     judge=judge,
     unasked="a site's own rules",
-    asks=asks,
+    asks=lambda params: {"commands": tuple(question(rule) for rule in params.rules.values())},
     severities=severities,
-    runs=runs,
+    runs=lambda params: tuple(rule.name for rule in params.rules.values()),
 )

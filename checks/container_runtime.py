@@ -28,6 +28,8 @@ from collections.abc import Iterator
 from typing import Any, Literal
 
 from nodevet.checking.aspects import each_fact
+from nodevet.checking.named import of_section, reads_of
+from nodevet.checking.one_value import first_unread
 from nodevet.evidence.across import IN_HAND, unlisted
 from nodevet.evidence.containers import CdiSpecification, Containers, Engine
 from nodevet.evidence.core import unread, unsupported
@@ -58,58 +60,60 @@ class Params(CheckParams):
     """Whether programs of NVIDIA's toolkit must be there."""
 
 
-def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
-    section = evidence[Containers]
-    found = section.data
-    if found is None:
-        yield unknown(why=f"containers: {section.why}")
-        return
+@of_section(Containers, "containers")
+def judge(containers: Containers, evidence: Evidence, params: Params) -> Iterator[Finding]:
     if params.toolkit:
-        yield judge_toolkit(found)
-    yield from judge_specifications(evidence, found, params)
-    engines = {each.name: each for each in found.engines or ()}
+        yield judge_toolkit(containers)
+    yield from judge_specifications(evidence, containers, params)
+    engines = {engine.name: engine for engine in containers.engines or ()}
     for name in dict.fromkeys((*params.engines, *params.default_runtime)):
         subject = Subject(kind="runtime", id=name)
-        if found.engines is None:
-            yield unread(subject, found, "engines")
+        if containers.engines is None:
+            yield unread(subject, containers, "engines")
         elif name not in engines:
             yield fail(subject, expected="installed", actual="not installed", advice=INSTALL)
         else:
-            yield from judge_engine(subject, engines[name], found, name in params.default_runtime)
+            yield from judge_engine(
+                subject, engines[name], containers, name in params.default_runtime
+            )
 
 
-def judge_toolkit(found: Containers) -> Finding:
+def judge_toolkit(containers: Containers) -> Finding:
     subject = Subject(kind="runtime", id="nvidia-container-toolkit")
-    if found.toolkit is None:
-        return unread(subject, found, "toolkit")
-    if not found.toolkit:
+    if containers.toolkit is None:
+        return unread(subject, containers, "toolkit")
+    if not containers.toolkit:
         return fail(subject, expected="installed", actual="not installed", advice=TOOLKIT)
-    return ok(subject, expected="installed", actual=found.toolkit)
+    return ok(subject, expected="installed", actual=containers.toolkit)
 
 
 def judge_specifications(
-    evidence: Evidence, found: Containers, params: Params
+    evidence: Evidence, containers: Containers, params: Params
 ) -> Iterator[Finding]:
     subject = Subject(kind="cdi", id=GPU_KIND)
-    if found.specifications is None:
-        yield unread(subject, found, "specifications")
+    if containers.specifications is None:
+        yield unread(subject, containers, "specifications")
         return
-    for each in found.specifications:
-        yield from judge_specification(evidence, each)
+    for spec in containers.specifications:
+        yield from judge_specification(evidence, spec)
     short = unlisted(evidence)
-    if short is not None and any(each.kind == GPU_KIND for each in found.specifications):
+    if short is not None and any(spec.kind == GPU_KIND for spec in containers.specifications):
         yield short
-    if found.mode is None:
-        yield unread(subject, found, "mode")
-    if not (params.cdi or found.mode in NEEDS_CDI):
+    if containers.mode is None:
+        yield unread(subject, containers, "mode")
+    if not (params.cdi or containers.mode in NEEDS_CDI):
         return
-    kinds = [each.kind for each in found.specifications]
+    kinds = [spec.kind for spec in containers.specifications]
     if GPU_KIND in kinds:
         yield ok(subject, expected="a specification", actual="there")
     elif None in kinds:
         yield unknown(subject, why="the kind of a specification was not read")
     else:
-        why = "" if params.cdi else f"nvidia-container-runtime is configured with mode {found.mode}"
+        why = (
+            ""
+            if params.cdi
+            else f"nvidia-container-runtime is configured with mode {containers.mode}"
+        )
         yield fail(subject, expected="a specification", actual="none", why=why, advice=GENERATE)
 
 
@@ -161,16 +165,15 @@ def judge_devices(
     evidence: Evidence, spec: CdiSpecification, subject: Subject, fine: Finding
 ) -> Finding:
     nvml = evidence[Gpus]
-    for field in ("kind", "devices"):
-        if getattr(spec, field) is None:
-            return unread(subject, spec, field)
+    if finding := first_unread(subject, spec, "kind", "devices"):
+        return finding
     if spec.kind != GPU_KIND:
         return fine
     if nvml.data is None:
         return unknown(subject, why=f"NVML: {nvml.why}")
     if nvml.data.gpus is None:
         return unread(subject, nvml.data, "gpus")
-    unsaid = next((gpu for gpu in nvml.data.gpus if not_known_whether_mig(gpu)), None)
+    unsaid = next((gpu for gpu in nvml.data.gpus if is_mig_unread(gpu)), None)
     if unsaid:
         return unread(subject, unsaid, "mig_current")
     names = spec.devices or ()
@@ -179,27 +182,29 @@ def judge_devices(
         return fine
     indices = {int(match[1]) for match in map(INDEX.fullmatch, names) if match}
     uuids = {name for name in names if name.startswith("GPU-")}
-    there = {gpu.index for gpu in nvml.data.gpus}
+    indexes = {gpu.index for gpu in nvml.data.gpus}
     known = {gpu.uuid for gpu in nvml.data.gpus if gpu.uuid}
     short = unlisted(evidence)
     wrong = []
-    if indices and indices != there:
-        wrong.append((counted(there), counted(indices)))
-    if uuids and len(known) < len(there):
+    if indices and indices != indexes:
+        wrong.append((gpus_text(indexes), gpus_text(indices)))
+    if uuids and len(known) < len(indexes):
         return unknown(subject, why="NVML does not tell the UUID of every GPU")
     if uuids and uuids != known:
-        apart = (("not there", uuids - known), ("not in it", known - uuids))
-        texts = [f"{word}: {', '.join(sorted(some)) or 'none'}" for word, some in apart]
+        sides = (("not there", uuids - known), ("not in it", known - uuids))
+        texts = [
+            f"{word}: {', '.join(sorted(uuids_shown)) or 'none'}" for word, uuids_shown in sides
+        ]
         wrong.append(("the GPUs that are there", "; ".join(texts)))
     if wrong and short is not None:
         return unknown(subject, why=short.why)
     if wrong:
         expected, actual = ("; ".join(side) for side in zip(*wrong, strict=True))
         return fail(subject, expected=expected, actual=actual, advice=GENERATE)
-    return ok(subject, expected=counted(there), actual=counted(there))
+    return ok(subject, expected=gpus_text(indexes), actual=gpus_text(indexes))
 
 
-def not_known_whether_mig(gpu: Gpu) -> bool:
+def is_mig_unread(gpu: Gpu) -> bool:
     return gpu.mig_current is None and not unsupported(gpu, "mig_current")
 
 
@@ -207,60 +212,60 @@ def is_mig(name: str) -> bool:
     return name.startswith(("MIG-", "mig")) or re.fullmatch(r"[0-9]+:[0-9]+", name) is not None
 
 
-def counted(indices: set[int]) -> str:
+def gpus_text(indices: set[int]) -> str:
     return f"GPU {', '.join(map(str, sorted(indices)))}" if indices else "no GPU"
 
 
 def judge_engine(
-    subject: Subject, found: Engine, whole: Containers, must_be_default: bool
+    subject: Subject, engine: Engine, containers: Containers, must_be_default: bool
 ) -> Iterator[Finding]:
     for field in ("runtime", "default_runtime", "program_exists", "cdi", "hook"):
-        if getattr(found, field) is None:
-            yield unread(subject, found, field)
+        if getattr(engine, field) is None:
+            yield unread(subject, engine, field)
             return
-    facts = [judge_offer(subject, found, whole)]
-    if found.runtime and not found.program_exists:
+    facts = [judge_offer(subject, engine, containers)]
+    if engine.runtime and not engine.program_exists:
         expected = "a runtime whose program exists"
-        actual = f"{found.program or 'no program'}: not there"
+        actual = f"{engine.program or 'no program'}: not there"
         facts.insert(0, fail(subject, expected=expected, actual=actual, advice=TOOLKIT))
-    if must_be_default and not found.default_runtime:
-        actual = "not the default" if found.runtime else "no such runtime"
+    if must_be_default and not engine.default_runtime:
+        actual = "not the default" if engine.runtime else "no such runtime"
         default = fail(subject, expected="default runtime nvidia", actual=actual, advice=CONFIGURE)
         facts.insert(0, default)
     yield from each_fact(facts)
 
 
-def judge_offer(subject: Subject, found: Engine, whole: Containers) -> Finding:
-    kinds = [each.kind for each in whole.specifications or ()]
+def judge_offer(subject: Subject, engine: Engine, containers: Containers) -> Finding:
+    kinds = [spec.kind for spec in containers.specifications or ()]
     ways = {
-        "runtime nvidia": found.runtime and found.program_exists,
-        "CDI": found.cdi and GPU_KIND in kinds,
-        "hook": found.hook,
+        "runtime nvidia": engine.runtime and engine.program_exists,
+        "CDI": engine.cdi and GPU_KIND in kinds,
+        "hook": engine.hook,
     }
     offered = [way for way, has in ways.items() if has]
     if offered:
         return ok(subject, expected="offers GPUs", actual=", ".join(offered))
-    if found.cdi and whole.specifications is None:
-        return unread(subject, whole, "specifications")
-    actual = "without its program" if found.runtime else "not configured"
+    if engine.cdi and containers.specifications is None:
+        return unread(subject, containers, "specifications")
+    actual = "without its program" if engine.runtime else "not configured"
     return fail(subject, expected="offers GPUs", actual=actual, advice=CONFIGURE)
 
 
 def learn(evidence: Evidence) -> Any:
-    found = evidence[Containers].data
-    if found is None or not found.toolkit or found.engines is None:
+    containers = evidence[Containers].data
+    if containers is None or not containers.toolkit or containers.engines is None:
         return None
-    specs = found.specifications or ()
+    specs = containers.specifications or ()
     judged = [
-        (each, next(judge_engine(Subject(), each, found, False)).verdict.value)
-        for each in found.engines
+        (engine, next(judge_engine(Subject(), engine, containers, False)).verdict.value)
+        for engine in containers.engines
     ]
-    wanted: dict[str, Any] = {
+    params: dict[str, Any] = {
         "engines": [each.name for each, verdict in judged if verdict == "ok"],
-        "default_runtime": [each.name for each in found.engines if each.default_runtime],
-        "cdi": any(each.kind == GPU_KIND for each in specs),
+        "default_runtime": [engine.name for engine in containers.engines if engine.default_runtime],
+        "cdi": any(spec.kind == GPU_KIND for spec in specs),
     }
-    return {key: value for key, value in wanted.items() if value}
+    return {key: value for key, value in params.items() if value}
 
 
 INSTALL = "install it, or take it out of the baseline's `engines`"
@@ -276,22 +281,13 @@ CHECK = Check(
     area=Area.SOFTWARE,
     reads=(
         *IN_HAND,
-        "containers.engines[].cdi",
-        "containers.engines[].default_runtime",
-        "containers.engines[].hook",
-        "containers.engines[].name",
-        "containers.engines[].program_exists",
-        "containers.engines[].runtime",
+        *reads_of("containers.engines[]", "cdi", "default_runtime", "hook", "name"),
+        *reads_of("containers.engines[]", "program_exists", "runtime"),
         "containers.mode",
-        "containers.specifications[].devices[]",
-        "containers.specifications[].driver_version",
-        "containers.specifications[].examples[]",
-        "containers.specifications[].kind",
-        "containers.specifications[].missing",
+        *reads_of("containers.specifications[]", "devices[]", "driver_version", "examples[]"),
+        *reads_of("containers.specifications[]", "kind", "missing"),
         "containers.toolkit",
-        "gpu.gpus[].index",
-        "gpu.gpus[].mig_current",
-        "gpu.gpus[].uuid",
+        *reads_of("gpu.gpus[]", "index", "mig_current", "uuid"),
         "modules.nvidia_version",
     ),
     judge=judge,

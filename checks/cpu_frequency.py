@@ -21,10 +21,17 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from nodevet.checking.aspects import Aspect, doubted, judged, met, unread_aspect
+from nodevet.checking.aspects import (
+    Aspect,
+    aspect_findings,
+    aspect_if,
+    unknown_aspect,
+    unread_aspect,
+)
 from nodevet.checking.cpufreq import NO_CPUFREQ, each_policies, subject_of
-from nodevet.checking.expected import Words, matches, said
-from nodevet.checking.learning import usual
+from nodevet.checking.expected import Words, matches, words_text
+from nodevet.checking.named import reads_of
+from nodevet.checking.one_value import ok_if, usual
 from nodevet.evidence.cpufreq import Cpufreq, CpufreqPolicies
 from nodevet.evidence.document import Evidence
 from nodevet.model import (
@@ -35,9 +42,7 @@ from nodevet.model import (
     Severity,
     Value,
     Verdict,
-    fail,
     not_applicable,
-    ok,
     unknown,
 )
 
@@ -65,55 +70,59 @@ class Params(CheckParams):
 def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
     by_policy = params.epp is not None or params.minimum_mhz is not None or params.uncapped
     if by_policy:
-        found = tuple(each_policies(evidence))
-        tell = {each.driver for each in found if not isinstance(each, Finding) and each.epp}
-        for policies in found:
+        entries = tuple(each_policies(evidence))
+        drivers = {
+            entry.driver for entry in entries if not isinstance(entry, Finding) and entry.epp
+        }
+        for policies in entries:
             if isinstance(policies, Finding):
                 yield policies
             else:
-                yield from judge_policies(policies, params, told=policies.driver in tell)
+                yield from judge_policies(policies, params, has_epp=policies.driver in drivers)
     if params.turbo is not None:
         yield judge_turbo(evidence, params.turbo)
     elif not by_policy:
         yield unknown(why="the baseline names nothing to check")
 
 
-def judge_policies(policies: CpufreqPolicies, params: Params, *, told: bool) -> Iterator[Finding]:
-    """`told`: whether other policies of this driver tell their energy preference."""
+def judge_policies(
+    policies: CpufreqPolicies, params: Params, *, has_epp: bool
+) -> Iterator[Finding]:
+    """`has_epp`: whether other policies of this driver tell their energy preference."""
     subject = subject_of(policies)
-    aspects = [*limits(policies, params, told=told)]
+    aspects = [*limits(policies, params, has_epp=has_epp)]
     if not aspects:
         yield not_applicable(subject, why="its driver has no energy preference")
-    yield from judged(subject, aspects)
+    yield from aspect_findings(subject, aspects)
 
 
-def limits(policies: CpufreqPolicies, params: Params, *, told: bool) -> Iterator[Aspect]:
+def limits(policies: CpufreqPolicies, params: Params, *, has_epp: bool) -> Iterator[Aspect]:
     """What a baseline says of them; nothing of a preference that their driver has not."""
     if params.epp is not None:
         if policies.epp is not None:
             right = matches(policies.epp, params.epp)
-            expected = said(params.epp)
-            yield met("epp", right, expected=expected, actual=policies.epp, advice=LIMITS)
-        elif told or policies.errors.get("epp") != NO_SWITCH:
+            expected = words_text(params.epp)
+            yield aspect_if("epp", right, expected=expected, actual=policies.epp, advice=LIMITS)
+        elif has_epp or policies.errors.get("epp") != NO_SWITCH:
             yield unread_aspect(policies, "epp")
     if params.minimum_mhz is not None:
         if (low := policies.scaling_min_khz) is None:
             yield unread_aspect(policies, "scaling_min_khz")
         else:
-            wanted = f"at least {params.minimum_mhz:g} MHz"
+            expected_low = f"at least {params.minimum_mhz:g} MHz"
             right = low >= params.minimum_mhz * 1000
-            yield met("minimum", right, expected=wanted, actual=mhz(low), advice=LIMITS)
+            yield aspect_if("minimum", right, expected=expected_low, actual=mhz(low), advice=LIMITS)
     if params.uncapped:
-        why = missing(policies, "scaling_max_khz", "cpuinfo_max_khz")
+        why = why_unread(policies, "scaling_max_khz", "cpuinfo_max_khz")
         if why:
-            yield doubted("maximum", why)
+            yield unknown_aspect("maximum", why)
         else:
             limit, highest = policies.scaling_max_khz or 0, policies.cpuinfo_max_khz or 0
             right, expected = limit >= highest, mhz(highest)
-            yield met("maximum", right, expected=expected, actual=mhz(limit), advice=LIMITS)
+            yield aspect_if("maximum", right, expected=expected, actual=mhz(limit), advice=LIMITS)
 
 
-def missing(policies: CpufreqPolicies, *fields: str) -> str:
+def why_unread(policies: CpufreqPolicies, *fields: str) -> str:
     """Why one of these frequencies is not known; empty if all are."""
     for field in fields:
         value = getattr(policies, field)
@@ -135,19 +144,18 @@ def judge_turbo(evidence: Evidence, expected: bool) -> Finding:
     if section.data is None:
         return unknown(why=f"cpufreq: {section.why}")
     cpufreq = section.data
-    told = {"no_turbo": cpufreq.no_turbo, "boost": cpufreq.boost}
+    switches = {"no_turbo": cpufreq.no_turbo, "boost": cpufreq.boost}
     if cpufreq.no_turbo is not None:
         actual = not cpufreq.no_turbo
     elif cpufreq.errors.get("no_turbo") == NO_SWITCH and cpufreq.boost is not None:
         actual = cpufreq.boost
-    elif all(cpufreq.errors.get(field) == NO_SWITCH for field in told):
+    elif all(cpufreq.errors.get(field) == NO_SWITCH for field in switches):
         return not_applicable(why="the kernel has no switch for turbo here")
     else:
         field = "no_turbo" if cpufreq.errors.get("no_turbo") != NO_SWITCH else "boost"
         return unknown(why=f"{SWITCHES[field]}: {cpufreq.why(field)}")
-    if actual is expected:
-        return ok(expected={"turbo": expected}, actual={"turbo": actual})
-    return fail(expected={"turbo": expected}, actual={"turbo": actual}, advice=TURBO)
+    right = actual is expected
+    return ok_if(right, expected={"turbo": expected}, actual={"turbo": actual}, advice=TURBO)
 
 
 def learn(evidence: Evidence) -> Value:
@@ -158,9 +166,9 @@ def learn(evidence: Evidence) -> Value:
     turbo = judge_turbo(evidence, expected=True)
     if turbo.verdict in (Verdict.OK, Verdict.FAIL):
         fields["turbo"] = turbo.verdict is Verdict.OK
-    if epp := usual(each.epp for each in data.policies):
+    if epp := usual(policy.epp for policy in data.policies):
         fields["epp"] = epp
-    pairs = ((each.scaling_max_khz, each.cpuinfo_max_khz) for each in data.policies)
+    pairs = ((policy.scaling_max_khz, policy.cpuinfo_max_khz) for policy in data.policies)
     if any(low and high and low < high for low, high in pairs):
         fields["uncapped"] = False
     return fields
@@ -171,14 +179,9 @@ CHECK = Check(
     area=Area.CPU,
     reads=(
         "cpu.online",
-        "cpufreq.boost",
-        "cpufreq.no_turbo",
-        "cpufreq.policies[].cpuinfo_max_khz",
-        "cpufreq.policies[].cpus",
-        "cpufreq.policies[].driver",
-        "cpufreq.policies[].epp",
-        "cpufreq.policies[].scaling_max_khz",
-        "cpufreq.policies[].scaling_min_khz",
+        *reads_of("cpufreq", "boost", "no_turbo"),
+        *reads_of("cpufreq.policies[]", "cpuinfo_max_khz", "cpus", "driver", "epp"),
+        *reads_of("cpufreq.policies[]", "scaling_max_khz", "scaling_min_khz"),
     ),
     judge=judge,
     unasked="sites limit frequencies on purpose: say cpu_frequency: {} where none does",

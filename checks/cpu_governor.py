@@ -24,7 +24,8 @@ from typing import Annotated, ClassVar
 from msgspec import Meta
 
 from nodevet.checking.cpufreq import each_policies, subject_of
-from nodevet.checking.learning import usual
+from nodevet.checking.named import reads_of
+from nodevet.checking.one_value import usual
 from nodevet.evidence.core import unread
 from nodevet.evidence.cpufreq import Cpufreq, CpufreqPolicies
 from nodevet.evidence.document import Evidence
@@ -60,22 +61,24 @@ def judge_policies(policies: CpufreqPolicies, expected: str) -> Finding:
         subject,
         expected=expected,
         actual=policies.governor,
-        why=count(policies),
-        advice=only(policies) if lacks else "",
+        why=cpu_count_text(policies),
+        advice=offered_text(policies) if lacks else "",
     )
 
 
-def only(policies: CpufreqPolicies) -> str:
+def offered_text(policies: CpufreqPolicies) -> str:
     """What to do where the governor is not among those that the driver offers."""
     driver = policies.driver or "this driver"
-    told = f"{driver} offers {', '.join(policies.governors_available or ())} only"
+    sentence = f"{driver} offers {', '.join(policies.governors_available or ())} only"
     if driver in ("intel_pstate", "amd-pstate-epp"):
         other = "intel_pstate" if driver == "intel_pstate" else "amd_pstate"
-        return f"{told}: use one of these, or boot with {other}=passive, which offers the others"
-    return f"{told}: use one of these, or have the kernel load another cpufreq driver"
+        return (
+            f"{sentence}: use one of these, or boot with {other}=passive, which offers the others"
+        )
+    return f"{sentence}: use one of these, or have the kernel load another cpufreq driver"
 
 
-def count(policies: CpufreqPolicies) -> str:
+def cpu_count_text(policies: CpufreqPolicies) -> str:
     """How many CPUs, as `64 CPUs`; nothing where that was not read."""
     cpus = numbers(policies.cpus)
     return f"{len(cpus)} CPUs" if cpus else ""
@@ -83,13 +86,13 @@ def count(policies: CpufreqPolicies) -> str:
 
 def learn(evidence: Evidence) -> Value:
     data = evidence[Cpufreq].data
-    return usual(each.governor for each in (data.policies if data else None) or ())
+    return usual(policy.governor for policy in (data.policies if data else None) or ())
 
 
 CHECK = Check(
     params=Params,
     area=Area.CPU,
-    reads=("cpu.online", "cpufreq.policies[].cpus", "cpufreq.policies[].governor"),
+    reads=("cpu.online", *reads_of("cpufreq.policies[]", "cpus", "governor")),
     judge=judge,
     unasked="for servers: on a workstation it is a matter of taste",
     learn=learn,

@@ -23,7 +23,8 @@ from typing import Annotated, ClassVar
 
 from msgspec import Meta
 
-from nodevet.evidence.core import NOT_ASKED, unread
+from nodevet.checking.named import reads_of, unread_section
+from nodevet.checking.one_value import first_unread
 from nodevet.evidence.cpu import Cpu
 from nodevet.evidence.cpuidle import NO_LIMIT_US, Cpuidle, IdleState
 from nodevet.evidence.document import Evidence
@@ -43,7 +44,6 @@ from nodevet.model import (
 )
 
 METAL = ("none", "container")
-READ_AGAIN = "the evidence was saved before the baseline asked for this: visit the host again"
 ADVICE = (
     "start tuned with a latency profile (`tuned-adm active` shows which it runs), or disable the "
     "deep states at boot: `cpupower idle-set -D MAXIMUM`"
@@ -67,9 +67,7 @@ def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
     elif host.data.virtualization not in METAL:
         yield not_applicable(why="the hypervisor decides how the CPUs of a virtual machine sleep")
     elif section.data is None:
-        again = section.why == NOT_ASKED
-        why = section.why if again else f"cpuidle: {section.why}"
-        yield unknown(why=why, advice=READ_AGAIN if again else "")
+        yield unread_section(section, "cpuidle")
     else:
         metal = host.data.virtualization == "none"
         yield judge_states(section.data, evidence, params.maximum_us, metal)
@@ -83,31 +81,30 @@ def judge_states(idle: Cpuidle, evidence: Evidence, most: int, metal: bool) -> F
         limit = NO_LIMIT_US
     if limit is not None and 0 <= limit <= most:
         return ok(expected=expected, actual=f"held to {limit} us by /dev/cpu_dma_latency")
-    for field in ("states", "count"):
-        if getattr(idle, field) is None:
-            return unread(NODE, idle, field)
+    if finding := first_unread(NODE, idle, "states", "count"):
+        return finding
     states = idle.states or ()
-    deep = [each for each in states if (each.latency_us or 0) > most and each.enabled_cpus]
+    deep = [state for state in states if (state.latency_us or 0) > most and state.enabled_cpus]
     if deep and limit is None:
         why = idle.why("latency_limit_us")
-        return unknown(why=f"{shown(deep[-1])} is enabled, and latency_limit_us: {why}")
+        return unknown(why=f"{state_text(deep[-1])} is enabled, and latency_limit_us: {why}")
     if deep:
-        details = {shown(each): f"CPUs {each.enabled_cpus}" for each in deep}
+        details = {state_text(state): f"CPUs {state.enabled_cpus}" for state in deep}
         worst = max(deep, key=lambda each: each.latency_us or 0)
-        return fail(expected=expected, actual=shown(worst), details=details, advice=ADVICE)
-    doubt = doubtful(idle, states, evidence)
+        return fail(expected=expected, actual=state_text(worst), details=details, advice=ADVICE)
+    doubt = why_unsure(idle, states, evidence)
     if doubt:
         return unknown(why=doubt)
-    enabled = [each for each in states if each.enabled_cpus]
+    enabled = [state for state in states if state.enabled_cpus]
     deepest = max(enabled, key=lambda each: each.latency_us or 0, default=None)
-    return ok(expected=expected, actual=shown(deepest) if deepest else "no idle state")
+    return ok(expected=expected, actual=state_text(deepest) if deepest else "no idle state")
 
 
-def shown(state: IdleState) -> str:
+def state_text(state: IdleState) -> str:
     return f"{state.name or 'a state'} {state.latency_us} us"
 
 
-def doubtful(idle: Cpuidle, states: tuple[IdleState, ...], evidence: Evidence) -> str:
+def why_unsure(idle: Cpuidle, states: tuple[IdleState, ...], evidence: Evidence) -> str:
     """Why a CPU may have a deeper state than is told; empty if none has."""
     if len(states) != idle.count:
         return f"{len(states)} of {idle.count} kinds of states were read"
@@ -119,28 +116,30 @@ def doubtful(idle: Cpuidle, states: tuple[IdleState, ...], evidence: Evidence) -
             return f"enabled_cpus: {(state.enabled_cpus or '')[:60]}, of {(state.cpus or '')[:60]}"
     if not states:
         return (
-            "" if idle.driver == "none" else f"no state was found, and the driver is {told(idle)}"
+            ""
+            if idle.driver == "none"
+            else f"no state was found, and the driver is {driver_text(idle)}"
         )
     cpus = evidence[Cpu]
     online = numbers(cpus.data.online) if cpus.data is not None else None
     if not online:
         return "cpu: not known which CPUs are online"
-    there = frozenset().union(*(numbers(state.cpus) or () for state in states))
-    missing = online - there
+    covered = frozenset().union(*(numbers(state.cpus) or () for state in states))
+    missing = online - covered
     return f"no state was read of CPUs {spans(missing)}" if missing else ""
 
 
-def told(idle: Cpuidle) -> str:
+def driver_text(idle: Cpuidle) -> str:
     return idle.driver[:60] if idle.driver else idle.why("driver")
 
 
 def learn(evidence: Evidence) -> int | None:
     idle = evidence[Cpuidle].data
     enabled = [
-        each.latency_us for each in (idle.states if idle else None) or () if each.enabled_cpus
+        state.latency_us for state in (idle.states if idle else None) or () if state.enabled_cpus
     ]
     limit = idle.latency_limit_us if idle else None
-    known = [each for each in enabled if each is not None]
+    known = [state for state in enabled if state is not None]
     if not known or limit is None:
         return None
     return max(known) if limit >= NO_LIMIT_US else min(max(known), limit)
@@ -150,12 +149,8 @@ CHECK = Check(
     params=Params,
     area=Area.CPU,
     reads=(
-        "cpuidle.latency_limit_us",
-        "cpuidle.driver",
-        "cpuidle.count",
-        "cpuidle.states[].latency_us",
-        "cpuidle.states[].cpus",
-        "cpuidle.states[].enabled_cpus",
+        *reads_of("cpuidle", "latency_limit_us", "driver", "count"),
+        *reads_of("cpuidle.states[]", "latency_us", "cpus", "enabled_cpus"),
         "cpu.online",
         "host.virtualization",
     ),

@@ -23,8 +23,10 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from nodevet.checking.aspects import each_fact, judged, met, unread_aspect
-from nodevet.checking.expected import Words, matches, said
+from nodevet.checking.aspects import aspect_findings, aspect_if, each_fact, unread_aspect
+from nodevet.checking.expected import Words, matches, words_text
+from nodevet.checking.named import of_section, reads_of
+from nodevet.checking.one_value import ok_if
 from nodevet.evidence.core import unread
 from nodevet.evidence.cpu import Cpu
 from nodevet.evidence.document import Evidence
@@ -63,14 +65,10 @@ class Params(CheckParams):
     """Whether every CPU that the kernel is ready for must be online, plugged in or not."""
 
 
-def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
-    section = evidence[Cpu]
-    if section.data is None:
-        yield unknown(why=f"CPUs: {section.why}")
-        return
-    cpu = section.data
-    wanted = {name: getattr(params, name) for name in COUNTS}
-    counts = {name: count for name, count in wanted.items() if count is not None}
+@of_section(Cpu, "CPUs")
+def judge(cpu: Cpu, evidence: Evidence, params: Params) -> Iterator[Finding]:
+    expected = {name: getattr(params, name) for name in COUNTS}
+    counts = {name: count for name, count in expected.items() if count is not None}
     if counts:
         yield from judge_counts(cpu, counts)
     if params.model is not None:
@@ -91,25 +89,23 @@ def judge_counts(cpu: Cpu, expected: dict[str, int]) -> Iterator[Finding]:
         aspects.append(
             unread_aspect(cpu, name)
             if actual is None
-            else met(name, right, expected=count, actual=actual, advice=FEWER)
+            else aspect_if(name, right, expected=count, actual=actual, advice=FEWER)
         )
-    yield from judged(NODE, aspects)
+    yield from aspect_findings(NODE, aspects)
 
 
 def judge_model(cpu: Cpu, model: Words) -> Finding:
     if cpu.model_name is None:
         return unread(NODE, cpu, "model_name")
     actual = " ".join(cpu.model_name.split())
-    if matches(actual, model):
-        return ok(expected=said(model), actual=actual)
-    return fail(expected=said(model), actual=actual, advice=ANOTHER)
+    return ok_if(matches(actual, model), expected=words_text(model), actual=actual, advice=ANOTHER)
 
 
 def judge_online(cpu: Cpu) -> Finding:
-    found = cpu_lists(cpu, "online", "present")
-    if isinstance(found, Finding):
-        return found
-    online, present = found
+    lists = cpu_lists(cpu, "online", "present")
+    if isinstance(lists, Finding):
+        return lists
+    online, present = lists
     offline = present - online
     if online - present:
         return unknown(why="CPUs are online that are not present")
@@ -120,11 +116,11 @@ def judge_online(cpu: Cpu) -> Finding:
 
 
 def judge_possible(cpu: Cpu) -> Iterator[Finding]:
-    found = cpu_lists(cpu, "offline", "online", "present")
-    if isinstance(found, Finding):
-        yield found
+    lists = cpu_lists(cpu, "offline", "online", "present")
+    if isinstance(lists, Finding):
+        yield lists
         return
-    missing, online, present = found
+    missing, online, present = lists
     expected = "every possible CPU online"
     facts = [ok(expected=expected, actual="all online")]
     if missing & online:
@@ -142,11 +138,11 @@ def cpu_lists(cpu: Cpu, *fields: str) -> list[frozenset[int]] | Finding:
     lists = []
     for field in fields:
         text = getattr(cpu, field)
-        found = numbers(text)
-        if found is None or not (found or field == "offline"):
+        cpus = numbers(text)
+        if cpus is None or not (cpus or field == "offline"):
             why = cpu.why(field) if text is None else "not a list of CPUs"
             return unknown(why=f"{field}: {why}")
-        lists.append(found)
+        lists.append(cpus)
     return lists
 
 
@@ -165,12 +161,7 @@ CHECK = Check(
     params=Params,
     area=Area.CPU,
     reads=(
-        "cpu.cores",
-        "cpu.model_name",
-        "cpu.offline",
-        "cpu.online",
-        "cpu.present",
-        "cpu.sockets",
+        *reads_of("cpu", "cores", "model_name", "offline", "online", "present", "sockets"),
         "cpu.threads",
     ),
     judge=judge,

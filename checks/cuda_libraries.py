@@ -28,7 +28,8 @@ from typing import Annotated
 from msgspec import UNSET, Meta
 
 from nodevet.checking.aspects import each_fact
-from nodevet.checking.named import READ_AGAIN
+from nodevet.checking.named import READ_AGAIN, reads_of
+from nodevet.checking.versions import is_version
 from nodevet.evidence.across import DRIVER_FAULT
 from nodevet.evidence.core import NOT_ASKED, unread
 from nodevet.evidence.document import Evidence
@@ -73,7 +74,7 @@ class Params(CheckParams):
 def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
     section = evidence[Libraries]
     listed = (section.data.libraries if section.data else None) or ()
-    found = {each.name: each for each in listed}
+    by_name = {library.name: library for library in listed}
     contained = bool(section.data and section.data.driver_in_container)
     for name in dict.fromkeys((*DRIVER, *params.names)):
         subject = Subject(kind="library", id=name)
@@ -81,71 +82,71 @@ def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
             yield unknown(subject, why=f"libraries: {section.why}")
         elif section.data.libraries is None:
             yield unread(subject, section.data, "libraries")
-        elif name not in found:
+        elif name not in by_name:
             yield unknown(subject, why=NOT_ASKED, advice=READ_AGAIN)
-        elif found[name].path == "" and contained and OF_DRIVER.fullmatch(name):
+        elif by_name[name].path == "" and contained and OF_DRIVER.fullmatch(name):
             yield not_applicable(subject, why="the driver and its libraries are in a container")
         else:
-            yield from judge_library(subject, found[name], evidence, params)
+            yield from judge_library(subject, by_name[name], evidence, params)
 
 
 def judge_library(
-    subject: Subject, found: Library, evidence: Evidence, params: Params
+    subject: Subject, library: Library, evidence: Evidence, params: Params
 ) -> Iterator[Finding]:
     """A library that is not there, or a stub, has no version; of all others each fact."""
-    if found.path is None:
-        yield unread(subject, found, "path")
-    elif not found.path:
-        cause = DRIVER_FAULT if OF_DRIVER.fullmatch(found.name) else UNSET
+    if library.path is None:
+        yield unread(subject, library, "path")
+    elif not library.path:
+        cause = DRIVER_FAULT if OF_DRIVER.fullmatch(library.name) else UNSET
         yield fail(subject, expected="there", actual="not found", advice=REINSTALL, cause=cause)
-    elif STUBS in f"{found.path}\0{found.file}":
-        yield fail(subject, expected="a library", actual=f"a stub: {found.path}", advice=NO_STUBS)
-    elif found.file is None:
-        yield unread(subject, found, "file")
+    elif STUBS in f"{library.path}\0{library.file}":
+        yield fail(subject, expected="a library", actual=f"a stub: {library.path}", advice=NO_STUBS)
+    elif library.file is None:
+        yield unread(subject, library, "file")
     else:
         facts = [
-            judge_file(subject, found),
-            judge_prefix(subject, found, params.versions.get(found.name)),
+            judge_file(subject, library),
+            judge_prefix(subject, library, params.versions.get(library.name)),
         ]
-        if OF_DRIVER.fullmatch(found.name) is not None and params.version_matches:
-            facts.append(judge_version(subject, found, evidence))
+        if OF_DRIVER.fullmatch(library.name) is not None and params.version_matches:
+            facts.append(judge_version(subject, library, evidence))
         yield from each_fact(facts)
 
 
-def judge_file(subject: Subject, found: Library) -> Finding:
-    if found.broken is None:
-        return unread(subject, found, "broken")
-    if not found.broken:
+def judge_file(subject: Subject, library: Library) -> Finding:
+    if library.broken is None:
+        return unread(subject, library, "broken")
+    if not library.broken:
         return ok(subject)
-    actual = f"{found.broken} ({found.file or found.path})"
+    actual = f"{library.broken} ({library.file or library.path})"
     return fail(subject, expected="a library", actual=actual, advice=REINSTALL)
 
 
-def judge_prefix(subject: Subject, found: Library, begins: str | None) -> Finding:
-    if begins is None or fits(ending(found.file or ""), begins):
-        return ok(subject, expected=f"{begins}*" if begins else "there", actual=found.file)
-    actual = ending(found.file or "") or found.file or found.path
+def judge_prefix(subject: Subject, library: Library, begins: str | None) -> Finding:
+    if begins is None or is_version(ending(library.file or ""), begins):
+        return ok(subject, expected=f"{begins}*" if begins else "there", actual=library.file)
+    actual = ending(library.file or "") or library.file or library.path
     return fail(subject, expected=f"{begins}*", actual=actual, advice=OTHER)
 
 
-def judge_version(subject: Subject, found: Library, evidence: Evidence) -> Finding:
+def judge_version(subject: Subject, library: Library, evidence: Evidence) -> Finding:
     """Whether a library of the driver is of the loaded module's version."""
     modules = evidence[Modules]
     if modules.data is None:
         return unknown(subject, why=f"modules: {modules.why}")
     loaded = modules.data.nvidia_version
     if loaded is None and modules.data.errors.get("nvidia_version") == "ENOENT":
-        return ok(subject, expected="there", actual=found.path)
+        return ok(subject, expected="there", actual=library.path)
     if loaded is None:
         return unread(subject, modules.data, "nvidia_version")
-    if found.version is None:
-        return unread(subject, found, "version")
-    if not found.version:
-        return unknown(subject, why=f"the name {found.file} does not say its version")
-    if found.version == loaded:
-        return ok(subject, expected=loaded, actual=found.version)
+    if library.version is None:
+        return unread(subject, library, "version")
+    if not library.version:
+        return unknown(subject, why=f"the name {library.file} does not say its version")
+    if library.version == loaded:
+        return ok(subject, expected=loaded, actual=library.version)
     return fail(
-        subject, expected=loaded, actual=found.version, advice=SAME_VERSION, cause=DRIVER_FAULT
+        subject, expected=loaded, actual=library.version, advice=SAME_VERSION, cause=DRIVER_FAULT
     )
 
 
@@ -158,15 +159,6 @@ def ending(file: str) -> str:
     return file.rpartition(".so.")[2] if ".so." in file else ""
 
 
-def fits(version: str, begins: str) -> bool:
-    """Whether a version begins so, at a whole part.
-
-    >>> fits("2.21.5", "2.21"), fits("2.210.1", "2.21")
-    (True, False)
-    """
-    return version.startswith(begins) and not version[len(begins) :][:1].isdigit()
-
-
 OTHER = "install the expected version, or correct the order of folders in /etc/ld.so.conf.d"
 REINSTALL = "reinstall its package (`dpkg -S FILE` or `rpm -qf FILE` names it), then run `ldconfig`"
 NO_STUBS = "remove the folder of stubs from /etc/ld.so.conf.d, then run `ldconfig`"
@@ -176,22 +168,14 @@ SAME_VERSION = (
 )
 
 
-def asks(params: Params) -> Mapping[str, tuple[str, ...]]:
-    return {"libraries": params.names}
-
-
 CHECK = Check(
     params=Params,
     area=Area.SOFTWARE,
     reads=(
         "libraries.driver_in_container",
-        "libraries.libraries[].broken",
-        "libraries.libraries[].file",
-        "libraries.libraries[].name",
-        "libraries.libraries[].path",
-        "libraries.libraries[].version",
+        *reads_of("libraries.libraries[]", "broken", "file", "name", "path", "version"),
         "modules.nvidia_version",
     ),
     judge=judge,
-    asks=asks,
+    asks=lambda params: {"libraries": params.names},
 )

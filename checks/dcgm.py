@@ -25,7 +25,7 @@ from typing import Annotated, ClassVar
 
 from msgspec import Meta
 
-from nodevet.checking.named import READ_AGAIN
+from nodevet.checking.named import READ_AGAIN, of_section, reads_of
 from nodevet.checking.nvml_count import as_nvml_counts
 from nodevet.evidence.across import IN_HAND, unlisted
 from nodevet.evidence.core import NOT_ASKED, unread
@@ -60,60 +60,57 @@ class Params(CheckParams):
             raise ValueError("give health: true, or diag")
 
 
-def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
-    section = evidence[Dcgm]
-    if section.data is None:
-        yield unknown(why=f"DCGM: {section.why}")
-        return
+@of_section(Dcgm, "DCGM")
+def judge(dcgm: Dcgm, evidence: Evidence, params: Params) -> Iterator[Finding]:
     if params.health:
-        yield from judge_health(evidence, section.data)
+        yield from judge_health(evidence, dcgm)
     if params.diag is not None:
-        yield from judge_diag(evidence, section.data, params, params.diag)
+        yield from judge_diag(evidence, dcgm, params, params.diag)
     short = unlisted(evidence)
     if short is not None:
         yield short
 
 
-def judge_health(evidence: Evidence, found: Dcgm) -> Iterator[Finding]:
+def judge_health(evidence: Evidence, dcgm: Dcgm) -> Iterator[Finding]:
     subject = Subject(kind="dcgm", id="health")
-    if found.overall is None:
-        yield unread(subject, found, "overall")
-    elif found.incidents is None:
-        yield unread(subject, found, "incidents")
+    if dcgm.overall is None:
+        yield unread(subject, dcgm, "overall")
+    elif dcgm.incidents is None:
+        yield unread(subject, dcgm, "incidents")
     else:
-        yield from judge_watches(subject, found.overall, found.incidents)
+        yield from judge_watches(subject, dcgm.overall, dcgm.incidents)
     subject, why = Subject(kind="dcgm", id="GPUs"), "DCGM and NVML count different GPUs"
-    yield as_nvml_counts(evidence, subject, found, why=why, advice=RESTART)
+    yield as_nvml_counts(evidence, subject, dcgm, why=why, advice=RESTART)
 
 
 def judge_watches(
     subject: Subject, overall: str, incidents: tuple[Incident, ...]
 ) -> Iterator[Finding]:
-    bad = [each for each in incidents if each.status != HEALTHY]
-    for each in bad:
-        name = " ".join(filter(None, (each.part, each.watch))) or "health"
+    unhealthy = [incident for incident in incidents if incident.status != HEALTHY]
+    for aspect in unhealthy:
+        name = " ".join(filter(None, (aspect.part, aspect.watch))) or "health"
         yield fail(
             Subject(kind="dcgm", id=name),
             expected=HEALTHY,
-            actual=each.status or "an incident",
-            why=each.text or "",
+            actual=aspect.status or "an incident",
+            why=aspect.text or "",
             advice=ASK_DCGM,
         )
-    if overall not in (HEALTHY, *(each.status for each in bad)):
+    if overall not in (HEALTHY, *(aspect.status for aspect in unhealthy)):
         yield fail(subject, expected=HEALTHY, actual=overall, advice=ASK_DCGM)
-    elif not bad:
+    elif not unhealthy:
         yield ok(subject, expected=HEALTHY, actual=overall)
 
 
-def judge_diag(evidence: Evidence, found: Dcgm, params: Params, path: str) -> Iterator[Finding]:
+def judge_diag(evidence: Evidence, dcgm: Dcgm, params: Params, path: str) -> Iterator[Finding]:
     subject = Subject(kind="dcgm", id="diag")
-    listed = [each for each in found.diagnostics or () if each.path == path]
-    if found.diagnostics is None:
-        yield unread(subject, found, "diagnostics")
-    elif not listed:
+    diagnostics = [diagnostic for diagnostic in dcgm.diagnostics or () if diagnostic.path == path]
+    if dcgm.diagnostics is None:
+        yield unread(subject, dcgm, "diagnostics")
+    elif not diagnostics:
         yield unknown(subject, why=NOT_ASKED, advice=READ_AGAIN)
     else:
-        yield from judge_results(evidence, listed[0], params, subject)
+        yield from judge_results(evidence, diagnostics[0], params, subject)
 
 
 def judge_results(
@@ -125,44 +122,44 @@ def judge_results(
             yield unread(subject, diag, field)
             return
     others = diag.not_passed or ()
-    unsaid = next((each for each in others if each.ran is None or each.test is None), None)
+    unsaid = next((result for result in others if result.ran is None or result.test is None), None)
     if unsaid is not None:
         yield unread(subject, unsaid, "ran" if unsaid.ran is None else "test")
         return
-    bad = [each for each in others if each.ran and each.test not in params.allow]
-    stale = outdated(evidence, diag, params)
+    bad = [result for result in others if result.ran and result.test not in params.allow]
+    stale = why_outdated(evidence, diag, params)
     if stale:
         why = f"{stale}; {len(bad)} of them had not passed" if bad else stale
         yield unknown(subject, why=f"{diag.path}: {why}", advice=RUN_AGAIN)
         return
     for (test, part), results in by_part(bad).items():
         yield judge_test(f"diag {test} {part}".rstrip(), results)
-    left = (diag.results or 0) - len(others)
-    if diag.passed != left or not (bad or diag.passed):
+    expected = (diag.results or 0) - len(others)
+    if diag.passed != expected or not (bad or diag.passed):
         why = f"{diag.passed} of {diag.results} results passed, and {len(others)} others are told"
         yield unknown(subject, why=f"{diag.path}: {why}", advice=RUN_AGAIN)
     elif not bad:
-        skipped = sorted({each.test or "" for each in others if not each.ran})
+        skipped = sorted({result.test or "" for result in others if not result.ran})
         why = f"not run: {', '.join(skipped[:8])}" if skipped else ""
         yield ok(subject, expected="Pass", actual=f"{diag.passed} results passed", why=why)
 
 
 def by_part(results: Sequence[TestResult]) -> dict[tuple[str, str], list[TestResult]]:
     """The results of each test on each part."""
-    found: dict[tuple[str, str], list[TestResult]] = {}
-    for each in results:
-        found.setdefault((each.test or "", each.part or ""), []).append(each)
-    return found
+    parts: dict[tuple[str, str], list[TestResult]] = {}
+    for result in results:
+        parts.setdefault((result.test or "", result.part or ""), []).append(result)
+    return parts
 
 
 def judge_test(name: str, results: Sequence[TestResult]) -> Finding:
-    actual = "/".join(sorted({each.status or "no status" for each in results}))
-    why = next((each.text for each in results if each.text), "")
+    actual = "/".join(sorted({result.status or "no status" for result in results}))
+    why = next((result.text for result in results if result.text), "")
     subject = Subject(kind="dcgm", id=name)
     return fail(subject, expected="Pass", actual=actual, why=why, advice=RUN_AGAIN)
 
 
-def outdated(evidence: Evidence, diag: Diagnostic, params: Params) -> str:
+def why_outdated(evidence: Evidence, diag: Diagnostic, params: Params) -> str:
     """Why the results are not of the node as it is; empty if nothing says so."""
     most = params.maximum_age_days
     if most is not None and (diag.age_s or 0) > most * DAY:
@@ -174,13 +171,15 @@ def outdated(evidence: Evidence, diag: Diagnostic, params: Params) -> str:
         return f"the results are of driver {diag.driver_version}, and the driver is {now}"
     if diag.serials:
         gpus = (nvml.gpus if nvml else None) or ()
-        there = {gpu.serial for gpu in gpus}
+        serials = {gpu.serial for gpu in gpus}
         untested = [gpu.serial or "without a serial" for gpu in gpus]
-        untested = [each for each in untested if each not in diag.serials]
-        gone = [each for each in diag.serials if each not in there]
-        if untested or gone or not gpus:
-            told = f"GPU {untested[0]} was not tested" if untested else f"GPU {gone[0]} is gone"
-            return f"the results are of other GPUs: {told}" if gpus else "NVML lists no GPU"
+        untested = [serial for serial in untested if serial not in diag.serials]
+        removed = [serial for serial in diag.serials if serial not in serials]
+        if untested or removed or not gpus:
+            example = (
+                f"GPU {untested[0]} was not tested" if untested else f"GPU {removed[0]} is gone"
+            )
+            return f"the results are of other GPUs: {example}" if gpus else "NVML lists no GPU"
     return ""
 
 
@@ -192,22 +191,17 @@ RUN_AGAIN = "on a drained node, run `dcgmi diag -r 2 -j` again and keep what it 
 
 
 def asks(params: Params) -> Mapping[str, tuple[str, ...]]:
-    wanted = (["health"] if params.health else []) + ([params.diag] if params.diag else [])
-    return {"dcgm": tuple(wanted)}
+    names = (["health"] if params.health else []) + ([params.diag] if params.diag else [])
+    return {"dcgm": tuple(names)}
 
 
 CHECK = Check(
     params=Params,
     area=Area.GPU,
     reads=(
-        "dcgm.diagnostics[].age_s",
-        "dcgm.diagnostics[].driver_version",
-        "dcgm.diagnostics[].not_passed[].ran",
-        "dcgm.diagnostics[].not_passed[].test",
-        "dcgm.diagnostics[].passed",
-        "dcgm.diagnostics[].path",
-        "dcgm.diagnostics[].results",
-        "dcgm.diagnostics[].serials[]",
+        *reads_of("dcgm.diagnostics[]", "age_s", "driver_version"),
+        *reads_of("dcgm.diagnostics[].not_passed[]", "ran", "test"),
+        *reads_of("dcgm.diagnostics[]", "passed", "path", "results", "serials[]"),
         "dcgm.gpus",
         "dcgm.incidents[].status",
         "dcgm.overall",

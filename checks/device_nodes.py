@@ -26,6 +26,7 @@ from typing import Annotated, ClassVar
 from msgspec import Meta
 
 from nodevet.checking.aspects import each_fact
+from nodevet.checking.named import of_section, reads_of
 from nodevet.evidence.across import IN_HAND, each_gpu
 from nodevet.evidence.core import unread
 from nodevet.evidence.document import Evidence
@@ -66,15 +67,12 @@ class Params(CheckParams):
     """Which there must be, besides one for each GPU."""
 
 
-def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
-    section = evidence[Modules]
-    if section.data is None:
-        yield unknown(why=f"/dev: {section.why}")
+@of_section(Modules, "/dev")
+def judge(modules: Modules, evidence: Evidence, params: Params) -> Iterator[Finding]:
+    if modules.device_nodes is None:
+        yield unknown(why=f"device_nodes: {modules.why('device_nodes')}")
         return
-    if section.data.device_nodes is None:
-        yield unknown(why=f"device_nodes: {section.data.why('device_nodes')}")
-        return
-    nodes = {node.path: node for node in section.data.device_nodes}
+    nodes = {node.path: node for node in modules.device_nodes}
     for gpu in each_gpu(evidence):
         if isinstance(gpu, Finding):
             yield gpu
@@ -85,7 +83,7 @@ def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
             yield from judge_node(subject_of(gpu), path, nodes, params.mode, gpu.minor_number)
     for path in params.paths:
         yield from judge_node(Subject(kind="device", id=path), path, nodes, params.mode, None)
-    yield from judge_instances(evidence, section.data, nodes)
+    yield from judge_instances(evidence, modules, nodes)
 
 
 def judge_instances(
@@ -97,12 +95,14 @@ def judge_instances(
         if any(gpu.mig_current for gpu in (gpus.gpus if gpus else None) or ()):
             yield unread(Subject(kind="mig", id="instances"), data, "mig_capabilities")
         return
-    for each in data.mig_capabilities:
-        subject = Subject(kind="mig", id=each.name)
-        if each.minor is None:
-            yield unread(subject, each, "minor")
+    for capability in data.mig_capabilities:
+        subject = Subject(kind="mig", id=capability.name)
+        if capability.minor is None:
+            yield unread(subject, capability, "minor")
         else:
-            yield from judge_node(subject, f"{CAPS}{each.minor}", nodes, None, each.minor)
+            yield from judge_node(
+                subject, f"{CAPS}{capability.minor}", nodes, None, capability.minor
+            )
 
 
 def judge_node(
@@ -147,14 +147,9 @@ CHECK = Check(
     area=Area.GPU,
     reads=(
         *IN_HAND,
-        "gpu.gpus[].mig_current",
-        "gpu.gpus[].minor_number",
-        "modules.device_nodes[].minor",
-        "modules.device_nodes[].mode",
-        "modules.device_nodes[].openable",
-        "modules.device_nodes[].path",
-        "modules.mig_capabilities[].minor",
-        "modules.mig_capabilities[].name",
+        *reads_of("gpu.gpus[]", "mig_current", "minor_number"),
+        *reads_of("modules.device_nodes[]", "minor", "mode", "openable", "path"),
+        *reads_of("modules.mig_capabilities[]", "minor", "name"),
     ),
     judge=judge,
 )

@@ -22,14 +22,20 @@ anything else.
 
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Annotated, ClassVar
 
 import msgspec
 from msgspec import Meta
 
-from nodevet.checking.aspects import Aspect, doubted, judged, met, unread_aspect
-from nodevet.checking.named import READ_AGAIN
+from nodevet.checking.aspects import (
+    Aspect,
+    aspect_findings,
+    aspect_if,
+    unknown_aspect,
+    unread_aspect,
+)
+from nodevet.checking.named import READ_AGAIN, reads_of
 from nodevet.evidence.core import NOT_ASKED
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.filesystems import FileSystem, FileSystems
@@ -83,24 +89,24 @@ def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
     elif section.data.filesystems is None:
         yield unknown(why=f"filesystems: {section.data.why('filesystems')}")
     else:
-        if not any(found.path == "/" for found in section.data.filesystems):
+        if not any(filesystem.path == "/" for filesystem in section.data.filesystems):
             yield unknown(Subject(kind="filesystem", id="/"), why="it was not found")
         absent = not_mounted(evidence)
-        for found in section.data.filesystems:
-            cause = f"mounts mount {found.path}"
-            for finding in judge_one(found, params):
-                follows = finding.verdict is Verdict.FAIL and found.path in absent
+        for filesystem in section.data.filesystems:
+            cause = f"mounts mount {filesystem.path}"
+            for finding in judge_one(filesystem, params):
+                follows = finding.verdict is Verdict.FAIL and filesystem.path in absent
                 yield msgspec.structs.replace(finding, cause=cause) if follows else finding
-        read = {found.path for found in section.data.filesystems}
+        read = {filesystem.path for filesystem in section.data.filesystems}
         for path in dict.fromkeys(params.paths):
             if path not in read:
                 why, subject = NOT_ASKED, Subject(kind="filesystem", id=path)
                 yield unknown(subject, why=why, advice=READ_AGAIN)
-        there = set(section.data.found or ())
-        left = sorted(there - {found.path for found in section.data.filesystems})
-        if left:
-            why = f"{len(there) - len(left)} of {len(there)} file systems were read: not "
-            yield unknown(why=why + ", ".join(path[:100] for path in left[:8]))
+        paths = set(section.data.found or ())
+        missing = sorted(paths - {filesystem.path for filesystem in section.data.filesystems})
+        if missing:
+            why = f"{len(paths) - len(missing)} of {len(paths)} file systems were read: not "
+            yield unknown(why=why + ", ".join(path[:100] for path in missing[:8]))
 
 
 def not_mounted(evidence: Evidence) -> frozenset[str]:
@@ -109,49 +115,51 @@ def not_mounted(evidence: Evidence) -> frozenset[str]:
     return frozenset(mount.name for mount in mounts if mount.mounted is False)
 
 
-def judge_one(found: FileSystem, params: Params) -> Iterator[Finding]:
-    subject = Subject(kind="filesystem", id=found.path)
-    if found.missing:
+def judge_one(filesystem: FileSystem, params: Params) -> Iterator[Finding]:
+    subject = Subject(kind="filesystem", id=filesystem.path)
+    if filesystem.missing:
         yield fail(subject, expected="a directory", actual="not there", advice=NOT_THERE)
-    elif found.remote:
-        yield not_applicable(subject, why=f"on the network ({found.type}): not queried")
-    elif found.read_only and (found.immutable or found.path in params.read_only):
+    elif filesystem.remote:
+        yield not_applicable(subject, why=f"on the network ({filesystem.type}): not queried")
+    elif filesystem.read_only and (filesystem.immutable or filesystem.path in params.read_only):
         yield not_applicable(subject, why="read-only by design")
     else:
-        aspects = [*access(found, params), *left(found, params)]
-        yield from judged(subject, aspects, advice=lambda bad: advice(found.path, bad))
+        aspects = [*access(filesystem, params), *space_aspects(filesystem, params)]
+        yield from aspect_findings(
+            subject, aspects, advice=lambda bad: advice(filesystem.path, bad)
+        )
 
 
-def access(found: FileSystem, params: Params) -> Iterator[Aspect]:
-    if found.remote is None:
-        yield unread_aspect(found, "remote")
-    if found.read_only is None:
-        yield unread_aspect(found, "read_only")
-    elif found.path not in params.read_only:
-        actual = "read-only" if found.read_only else "read-write"
-        yield met("access", not found.read_only, expected="read-write", actual=actual)
+def access(filesystem: FileSystem, params: Params) -> Iterator[Aspect]:
+    if filesystem.remote is None:
+        yield unread_aspect(filesystem, "remote")
+    if filesystem.read_only is None:
+        yield unread_aspect(filesystem, "read_only")
+    elif filesystem.path not in params.read_only:
+        actual = "read-only" if filesystem.read_only else "read-write"
+        yield aspect_if("access", not filesystem.read_only, expected="read-write", actual=actual)
 
 
-def left(found: FileSystem, params: Params) -> Iterator[Aspect]:
+def space_aspects(filesystem: FileSystem, params: Params) -> Iterator[Aspect]:
     """Room and inodes."""
     for name, fields, minimum in (
         ("free", ("size_b", "available_b"), percent(params.minimum_percent)),
         ("free inodes", ("inodes", "inodes_available"), percent(params.minimum_inodes_percent)),
     ):
-        total, available = (getattr(found, field) for field in fields)
-        missing = [field for field in fields if getattr(found, field) is None]
+        total, available = (getattr(filesystem, field) for field in fields)
+        missing = [field for field in fields if getattr(filesystem, field) is None]
         if missing:
-            yield unread_aspect(found, missing[0])
+            yield unread_aspect(filesystem, missing[0])
         elif name == "free inodes" and total == 0:
             continue
         elif not 0 <= available <= total or total == 0:
-            yield doubted(name, f"{fields[1]}: {available} of {total}")
+            yield unknown_aspect(name, f"{fields[1]}: {available} of {total}")
         else:
             right = available * 100 >= total * minimum
             share = f"{math.floor(1000 * available / total) / 10:g}%"
-            aspect = met(name, right, expected=f"at least {minimum:g}%", actual=share)
-            told = room(found) if name == "free" and not right else ""
-            yield aspect._replace(why=told)
+            aspect = aspect_if(name, right, expected=f"at least {minimum:g}%", actual=share)
+            space = space_text(filesystem) if name == "free" and not right else ""
+            yield aspect._replace(why=space)
 
 
 def advice(path: str, bad: list[str]) -> str:
@@ -184,31 +192,23 @@ def percent(value: str | float) -> float:
     return float(value.rstrip("%")) if isinstance(value, str) else value
 
 
-def room(found: FileSystem) -> str:
+def space_text(filesystem: FileSystem) -> str:
     """As `1.2 GB of 512 GB`."""
-    return f"{(found.available_b or 0) / 1e9:.3g} GB of {(found.size_b or 0) / 1e9:.3g} GB"
-
-
-def asks(params: Params) -> Mapping[str, tuple[str, ...]]:
-    return {"filesystems": params.paths}
+    return (
+        f"{(filesystem.available_b or 0) / 1e9:.3g} GB of {(filesystem.size_b or 0) / 1e9:.3g} GB"
+    )
 
 
 CHECK = Check(
     params=Params,
     area=Area.STORAGE,
     reads=(
-        "filesystems.filesystems[].available_b",
-        "filesystems.filesystems[].immutable",
-        "filesystems.filesystems[].inodes",
-        "filesystems.filesystems[].inodes_available",
-        "filesystems.filesystems[].missing",
-        "filesystems.filesystems[].path",
-        "filesystems.filesystems[].read_only",
-        "filesystems.filesystems[].remote",
-        "filesystems.filesystems[].size_b",
+        *reads_of("filesystems.filesystems[]", "available_b", "immutable", "inodes"),
+        *reads_of("filesystems.filesystems[]", "inodes_available", "missing", "path", "read_only"),
+        *reads_of("filesystems.filesystems[]", "remote", "size_b"),
         "filesystems.found[]",
     ),
     judge=judge,
-    asks=asks,
+    asks=lambda params: {"filesystems": params.paths},
     severity=Severity.WARNING,
 )

@@ -22,7 +22,14 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from nodevet.checking.aspects import Aspect, doubted, judged, met, unread_aspect
+from nodevet.checking.aspects import (
+    Aspect,
+    aspect_findings,
+    aspect_if,
+    unknown_aspect,
+    unread_aspect,
+)
+from nodevet.checking.named import reads_of
 from nodevet.checking.versions import dpkg_order
 from nodevet.evidence.core import unread
 from nodevet.evidence.dkms import Dkms, DkmsBuild, DkmsModule
@@ -52,28 +59,28 @@ class Params(CheckParams):
 
 def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
     section = evidence[Dkms]
-    found = section.data
+    dkms = section.data
     if section.status == "absent":
         yield not_applicable(why=section.why)
-    elif found is None:
+    elif dkms is None:
         yield unknown(why=f"DKMS: {section.why}")
-    elif found.modules is None or found.running is None:
-        yield unread(Subject(), found, "modules" if found.modules is None else "running")
+    elif dkms.modules is None or dkms.running is None:
+        yield unread(Subject(), dkms, "modules" if dkms.modules is None else "running")
     else:
-        modules = [each for each in found.modules if each.name not in params.ignore]
-        newest = newest_of(found) if params.next_kernel else found.running
-        unlisted = f"kernels: {found.why('kernels')}"
-        doubt = unlisted if params.next_kernel and found.kernels is None else ""
+        modules = [module for module in dkms.modules if module.name not in params.ignore]
+        newest = newest_of(dkms) if params.next_kernel else dkms.running
+        unlisted = f"kernels: {dkms.why('kernels')}"
+        doubt = unlisted if params.next_kernel and dkms.kernels is None else ""
         for module in modules:
-            yield from judge_module(module, found.running, newest, doubt)
+            yield from judge_module(module, dkms.running, newest, doubt)
         if not modules:
             yield not_applicable(why="DKMS has no modules that are not ignored")
 
 
-def newest_of(found: Dkms) -> str:
+def newest_of(dkms: Dkms) -> str:
     """The newest kernel that could boot; the running one if none is known."""
-    newest = max(found.kernels or (), key=cmp_to_key(dpkg_order), default="")
-    return newest or found.running or ""
+    newest = max(dkms.kernels or (), key=cmp_to_key(dpkg_order), default="")
+    return newest or dkms.running or ""
 
 
 def judge_module(module: DkmsModule, running: str, newest: str, doubt: str) -> Iterator[Finding]:
@@ -82,25 +89,27 @@ def judge_module(module: DkmsModule, running: str, newest: str, doubt: str) -> I
     if module.builds is None:
         yield unread(subject, module, "builds")
         return
-    if any(each.kernel is None for each in module.builds):
+    if any(build.kernel is None for build in module.builds):
         yield unknown(subject, why="the kernel of a build was not read")
         return
     aspects = [in_kernel(kernel, module.builds) for kernel in dict.fromkeys((running, newest))]
     if newest != running and aspects[-1].verdict is Verdict.FAIL:
         why = f"{newest} is the newest kernel, which boots next"
         aspects[-1] = aspects[-1]._replace(why=why)
-    yield from judged(subject, [*aspects, *([doubted("kernels", doubt)] if doubt else [])])
+    yield from aspect_findings(
+        subject, [*aspects, *([unknown_aspect("kernels", doubt)] if doubt else [])]
+    )
 
 
 def in_kernel(kernel: str, builds: Sequence[DkmsBuild]) -> Aspect:
     """Whether a build for this kernel is whole."""
-    own = [each for each in builds if each.kernel == kernel]
-    whole = any(each.missing == 0 for each in own)
+    own = [build for build in builds if build.kernel == kernel]
+    is_whole = any(each.missing == 0 for each in own)
     unsaid = [each for each in own if each.missing is None]
-    if unsaid and not whole:
+    if unsaid and not is_whole:
         return unread_aspect(unsaid[0], "missing")
-    actual = "installed" if whole else actual_of(own)
-    return met(kernel, whole, expected="installed", actual=actual, advice=ADVICE)
+    actual = "installed" if is_whole else actual_of(own)
+    return aspect_if(kernel, is_whole, expected="installed", actual=actual, advice=ADVICE)
 
 
 def actual_of(builds: list[DkmsBuild]) -> str:
@@ -116,8 +125,7 @@ CHECK = Check(
     area=Area.KERNEL,
     reads=(
         "dkms.kernels[]",
-        "dkms.modules[].builds[].kernel",
-        "dkms.modules[].builds[].missing",
+        *reads_of("dkms.modules[].builds[]", "kernel", "missing"),
         "dkms.modules[].name",
         "dkms.running",
     ),

@@ -20,14 +20,14 @@ the file: DHCP, netplan, NetworkManager or systemd-resolved.
 import ipaddress
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Annotated, ClassVar
 
 from msgspec import Meta
 
-from nodevet.checking.aspects import Aspect, judged, met, unread_aspect
-from nodevet.checking.named import each_named
-from nodevet.evidence.core import unread
+from nodevet.checking.aspects import Aspect, aspect_findings, aspect_if, unread_aspect
+from nodevet.checking.named import each_named, reads_of
+from nodevet.checking.one_value import first_unread
 from nodevet.evidence.dns import Dns, LookedUp
 from nodevet.evidence.document import Evidence
 from nodevet.model import (
@@ -101,15 +101,11 @@ def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
     if section.data is None:
         yield unknown(why=f"dns: {section.why}")
     else:
-        yield from judged(NODE, settings(section.data, params), {})
+        yield from aspect_findings(NODE, settings(section.data, params), {})
     if params.resolves:
-        found = {each.name: each for each in (section.data and section.data.names) or ()}
         names = dict.fromkeys(params.resolves)
-        for one in each_named(section, names, label="dns", listed="names", kind="name"):
-            if isinstance(one, Finding):
-                yield one
-            else:
-                yield judge_name(one[0], found[one[1]], params.within_s)
+        for entry in each_named(section, names, label="dns", listed="names", kind="name"):
+            yield entry if isinstance(entry, Finding) else judge_name(*entry, params.within_s)
 
 
 def settings(data: Dns, params: Params) -> Iterator[Aspect]:
@@ -118,18 +114,18 @@ def settings(data: Dns, params: Params) -> Iterator[Aspect]:
     if servers is None:
         yield unread_aspect(data, "nameservers")
     else:
-        valid = {address(each) for each in servers} - {None}
+        valid = {address(server) for server in servers} - {None}
         enough = len(valid) >= params.minimum
-        yield met(
+        yield aspect_if(
             "nameservers",
             enough,
             expected=f"at least {params.minimum}",
             actual=", ".join(servers) or "none",
             advice=WRITER,
-        )._replace(why="" if enough else unusable(servers))
-        others = [each for each in servers if params.one_of and not admitted(each, params)]
+        )._replace(why="" if enough else unusable_text(servers))
+        others = [server for server in servers if params.one_of and not is_admitted(server, params)]
         if params.one_of:
-            yield met(
+            yield aspect_if(
                 "addresses",
                 not others,
                 expected=f"one of {', '.join(params.one_of)}",
@@ -141,9 +137,9 @@ def settings(data: Dns, params: Params) -> Iterator[Aspect]:
     if data.search is None:
         yield unread_aspect(data, "search")
         return
-    searched = {each.rstrip(".").lower() for each in data.search}
-    missing = [each for each in params.search if each.rstrip(".").lower() not in searched]
-    yield met(
+    searched = {domain.rstrip(".").lower() for domain in data.search}
+    missing = [domain for domain in params.search if domain.rstrip(".").lower() not in searched]
+    yield aspect_if(
         "search",
         not missing,
         expected=", ".join(missing or params.search),
@@ -152,29 +148,30 @@ def settings(data: Dns, params: Params) -> Iterator[Aspect]:
     )
 
 
-def unusable(servers: Sequence[str]) -> str:
+def unusable_text(servers: Sequence[str]) -> str:
     """Why there are fewer nameservers than there are words.
 
     >>> unusable(["ns1.example", "10.0.0.2", "10.0.0.2"])
     'not an IP address: ns1.example; named twice: 10.0.0.2'
     """
-    names = sorted({each for each in servers if address(each) is None})
-    found = Counter(each for each in servers if each not in names)
-    twice = sorted(each for each, count in found.items() if count > 1)
-    told = {"not an IP address": names, "named twice": twice}
-    return "; ".join(f"{why}: {', '.join(some)}" for why, some in told.items() if some)
+    names = sorted({server for server in servers if address(server) is None})
+    counts = Counter(server for server in servers if server not in names)
+    twice = sorted(each for each, count in counts.items() if count > 1)
+    reasons = {"not an IP address": names, "named twice": twice}
+    return "; ".join(
+        f"{why}: {', '.join(culprits)}" for why, culprits in reasons.items() if culprits
+    )
 
 
-def admitted(server: str, params: Params) -> bool:
+def is_admitted(server: str, params: Params) -> bool:
     return address(server) in {address(each) for each in params.one_of}
 
 
 def judge_name(subject: Subject, name: LookedUp, within_s: float) -> Finding:
-    for field in ("addresses", "why_not", "seconds"):
-        if getattr(name, field) is None:
-            return unread(subject, name, field)
+    if finding := first_unread(subject, name, "addresses", "why_not", "seconds"):
+        return finding
     expected = f"resolves within {within_s:g} s"
-    addresses = [each for each in name.addresses or () if each]
+    addresses = [text for text in name.addresses or () if text]
     if not addresses or name.why_not:
         actual = name.why_not or "no address"
         return fail(subject, expected=expected, actual=actual, advice=LOOKUP)
@@ -188,19 +185,15 @@ def judge_name(subject: Subject, name: LookedUp, within_s: float) -> Finding:
     )
 
 
-def asks(params: Params) -> Mapping[str, tuple[str, ...]]:
-    return {"dns": params.resolves}
-
-
 def learn(evidence: Evidence) -> Value:
     data = evidence[Dns].data
     if data is None or not data.nameservers:
         return None
-    usable = {address(each) for each in data.nameservers} - {None}
+    usable = {address(server) for server in data.nameservers} - {None}
     fields: dict[str, Value] = {"minimum": len(usable)}
-    if all(address(each) for each in data.nameservers):
+    if all(address(server) for server in data.nameservers):
         fields["one_of"] = sorted(set(data.nameservers))
-    domains = [each for each in data.search or () if re.fullmatch(DOMAIN, each)]
+    domains = [domain for domain in data.search or () if re.fullmatch(DOMAIN, domain)]
     if domains:
         fields["search"] = domains
     return fields
@@ -210,15 +203,11 @@ CHECK = Check(
     params=Params,
     area=Area.NETWORK,
     reads=(
-        "dns.names[].addresses[]",
-        "dns.names[].name",
-        "dns.names[].seconds",
-        "dns.names[].why_not",
-        "dns.nameservers[]",
-        "dns.search[]",
+        *reads_of("dns.names[]", "addresses[]", "name", "seconds", "why_not"),
+        *reads_of("dns", "nameservers[]", "search[]"),
     ),
     judge=judge,
     unasked="nameservers, and the names that a node needs, are a site's own",
     learn=learn,
-    asks=asks,
+    asks=lambda params: {"dns": params.resolves},
 )

@@ -27,8 +27,9 @@ from typing import Annotated, ClassVar
 
 from msgspec import Meta
 
-from nodevet.checking.aspects import Aspect, judged, met, unread_aspect
+from nodevet.checking.aspects import Aspect, aspect_findings, aspect_if, unread_aspect
 from nodevet.checking.expected import Words, matches
+from nodevet.checking.named import of_section, reads_of
 from nodevet.evidence.across import is_virtual
 from nodevet.evidence.core import NOT_ASKED, unread
 from nodevet.evidence.document import Evidence
@@ -87,35 +88,31 @@ class Params(CheckParams):
     maximum_temperature_c: Annotated[int, Meta(ge=1, le=200)] | None = None
 
 
-def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
-    section = evidence[Drives]
-    if section.data is None:
-        yield unknown(why=f"drives: {section.why}")
-        return
-    data = section.data
+@of_section(Drives, "drives")
+def judge(data: Drives, evidence: Evidence, params: Params) -> Iterator[Finding]:
     if data.drives is None or data.found is None:
         yield unread(NODE, data, "drives" if data.drives is None else "found")
         return
-    drives = [each for each in data.drives if not matches(each.name, params.ignore or ())]
+    drives = [drive for drive in data.drives if not matches(drive.name, params.ignore or ())]
     if data.found != len(data.drives):
         yield unknown(why=f"{data.found} drives were found, but only {len(data.drives)} were read")
     if params.count is not None:
-        yield from counted(drives, params.count)
-    asked = any(each.health is not None for each in drives if is_member(each))
+        yield from judge_count(drives, params.count)
+    asked = any(drive.health is not None for drive in drives if is_member(drive))
     for drive in drives:
         yield from judge_drive(drive, evidence, params, asked)
     if not drives and params.count is None:
         yield not_applicable(why="there is no SATA or SAS drive")
 
 
-def counted(drives: Sequence[ScsiDrive], count: int) -> Iterator[Finding]:
-    unsure = next((each for each in drives if each.volume is None), None)
+def judge_count(drives: Sequence[ScsiDrive], count: int) -> Iterator[Finding]:
+    unsure = next((drive for drive in drives if drive.volume is None), None)
     if unsure is not None:
         yield unread(NODE, unsure, "volume")
         return
-    there = sum(not each.volume for each in drives)
-    advice = MISSING if there < count else "correct the baseline" if there > count else ""
-    yield compare(NODE, expected={"drives": count}, actual={"drives": there}, advice=advice)
+    present = sum(not drive.volume for drive in drives)
+    advice = MISSING if present < count else "correct the baseline" if present > count else ""
+    yield compare(NODE, expected={"drives": count}, actual={"drives": present}, advice=advice)
 
 
 def judge_drive(
@@ -123,15 +120,15 @@ def judge_drive(
 ) -> Iterator[Finding]:
     """`others`: whether a drive behind a RAID controller could be asked."""
     subject = Subject(kind="drive", id=drive.name)
-    aspects = [*stated(drive)]
+    aspects = [*kernel_aspects(drive)]
     if params.smart and drive.health is not None:
         untold = is_virtual(evidence) and drive.health.errors.get("passed") == NOT_TOLD
-        told = logged(drive.health, params)
-        aspects += without_verdict(told) if untold else told
+        logged_aspects = log_aspects(drive.health, params)
+        aspects += without_verdict(logged_aspects) if untold else logged_aspects
     elif params.smart:
-        unsettled = [each for each in aspects if each.verdict is not Verdict.OK]
-        aspects = [*unsettled, unasked(drive, evidence, params, others)]
-    yield from judged(subject, aspects, details_of(drive))
+        unsettled = [aspect for aspect in aspects if aspect.verdict is not Verdict.OK]
+        aspects = [*unsettled, without_log(drive, evidence, params, others)]
+    yield from aspect_findings(subject, aspects, details_of(drive))
 
 
 def is_member(drive: ScsiDrive) -> bool:
@@ -139,7 +136,7 @@ def is_member(drive: ScsiDrive) -> bool:
     return drive.name.startswith("/dev/")
 
 
-def stated(drive: ScsiDrive) -> Iterator[Aspect]:
+def kernel_aspects(drive: ScsiDrive) -> Iterator[Aspect]:
     """What the kernel says; of a drive behind a RAID controller it says nothing."""
     if is_member(drive):
         return
@@ -148,42 +145,44 @@ def stated(drive: ScsiDrive) -> Iterator[Aspect]:
     else:
         right = drive.state == "running"
         advice = "the kernel log says why; reseat it, or have it replaced"
-        yield met("state", right, expected="running", actual=drive.state, advice=advice)
+        yield aspect_if("state", right, expected="running", actual=drive.state, advice=advice)
 
 
-def without_verdict(told: Iterable[Aspect]) -> Iterator[Aspect]:
+def without_verdict(aspects: Iterable[Aspect]) -> Iterator[Aspect]:
     """What a virtual drive says that has no verdict of its own."""
-    yield from (each for each in told if each.verdict is Verdict.FAIL or each.name not in OWN)
-    yield virtual(f"passed: {NOT_TOLD}")
+    yield from (
+        aspect for aspect in aspects if aspect.verdict is Verdict.FAIL or aspect.name not in OWN
+    )
+    yield virtual_aspect(f"passed: {NOT_TOLD}")
 
 
-def unasked(drive: ScsiDrive, evidence: Evidence, params: Params, others: bool) -> Aspect:
+def without_log(drive: ScsiDrive, evidence: Evidence, params: Params, others: bool) -> Aspect:
     why = f"health: {drive.why('health')}"[:400]
     if drive.volume and others:
         return Aspect(Verdict.NOT_APPLICABLE, "health", why="a volume of a RAID controller")
     if is_virtual(evidence):
-        return virtual(why)
+        return virtual_aspect(why)
     out_of_reach = drive.volume or drive.why("health").startswith(NO_PROGRAM)
     verdict = Verdict.NOT_APPLICABLE if params.if_possible and out_of_reach else Verdict.UNKNOWN
     return Aspect(verdict, "health", why=why)
 
 
-def virtual(why: str) -> Aspect:
+def virtual_aspect(why: str) -> Aspect:
     return Aspect(Verdict.NOT_APPLICABLE, "health", why=f"a virtual machine: {why}")
 
 
-def logged(log: DriveLog, params: Params) -> Iterator[Aspect]:
+def log_aspects(log: DriveLog, params: Params) -> Iterator[Aspect]:
     """What the drive says of itself."""
     if log.passed is None:
         yield unread_aspect(log, "passed")
     else:
-        told = "passed" if log.passed else "failing"
-        yield met("verdict", log.passed, expected="passed", actual=told, advice=REPLACE)
+        shown = "passed" if log.passed else "failing"
+        yield aspect_if("verdict", log.passed, expected="passed", actual=shown, advice=REPLACE)
     if log.failing is None:
         yield unread_aspect(log, "failing")
     else:
-        told, name = log.failing or "none", "below threshold"
-        yield met(name, not log.failing, expected="none", actual=told, advice=REPLACE)
+        shown, name = log.failing or "none", "below threshold"
+        yield aspect_if(name, not log.failing, expected="none", actual=shown, advice=REPLACE)
     for name, field, most, unit, advice in (
         ("reallocated", "reallocated", params.maximum_reallocated, "", REPLACE),
         ("pending", "pending", params.maximum_pending, "", REPLACE),
@@ -199,29 +198,25 @@ def logged(log: DriveLog, params: Params) -> Iterator[Aspect]:
         else:
             expected = f"at most {most}{unit}" if most else "none"
             actual = f"{value}{unit}"
-            yield met(name, value <= most, expected=expected, actual=actual, advice=advice)
+            yield aspect_if(name, value <= most, expected=expected, actual=actual, advice=advice)
 
 
 def details_of(drive: ScsiDrive) -> Mapping[str, str]:
-    told = {"model": drive.model, "serial": drive.serial, "firmware": drive.firmware}
+    texts = {"model": drive.model, "serial": drive.serial, "firmware": drive.firmware}
     bits = drive.health.exit_bits if drive.health else None
     past = ", ".join(text for bit, text in PAST if (bits or 0) >> bit & 1)
-    return {name: text for name, text in {**told, "also": past}.items() if text}
-
-
-def asks(params: Params) -> Mapping[str, tuple[str, ...]]:
-    return {"drives": ("health",) if params.smart else ()}
+    return {name: text for name, text in {**texts, "also": past}.items() if text}
 
 
 def learn(evidence: Evidence) -> Value:
     data = evidence[Drives].data
     if data is None or not data.drives:
         return None
-    if any(each.volume is None or each.state not in (None, "running") for each in data.drives):
+    if any(drive.volume is None or drive.state not in (None, "running") for drive in data.drives):
         return None
-    fields: dict[str, Value] = {"count": sum(not each.volume for each in data.drives)}
-    drives = [each for each in data.drives if not each.volume]
-    if any(each.health is None and each.why("health") != NOT_ASKED for each in drives):
+    fields: dict[str, Value] = {"count": sum(not drive.volume for drive in data.drives)}
+    drives = [drive for drive in data.drives if not drive.volume]
+    if any(drive.health is None and drive.why("health") != NOT_ASKED for drive in drives):
         fields["smart"] = False
     return fields
 
@@ -230,21 +225,14 @@ CHECK = Check(
     params=Params,
     area=Area.STORAGE,
     reads=(
-        "drives.drives[].health.failing",
-        "drives.drives[].health.passed",
-        "drives.drives[].health.pending",
-        "drives.drives[].health.percentage_used",
-        "drives.drives[].health.reallocated",
-        "drives.drives[].health.temperature_c",
-        "drives.drives[].health.uncorrectable",
-        "drives.drives[].name",
-        "drives.drives[].state",
-        "drives.drives[].volume",
+        *reads_of("drives.drives[].health", "failing", "passed", "pending", "percentage_used"),
+        *reads_of("drives.drives[].health", "reallocated", "temperature_c", "uncorrectable"),
+        *reads_of("drives.drives[]", "name", "state", "volume"),
         "drives.found",
         "host.virtualization",
     ),
     judge=judge,
     unasked="for servers, where nodevet is root: a workstation says drive_health: {}",
     learn=learn,
-    asks=asks,
+    asks=lambda params: {"drives": ("health",) if params.smart else ()},
 )

@@ -26,11 +26,12 @@ from typing import ClassVar
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.version import InvalidVersion, Version
 
+from nodevet.checking.one_value import ok_if
 from nodevet.evidence.across import DRIVER_FAULT, INSTALL_LIBRARY, half_a_driver
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.gpu import Gpus
 from nodevet.evidence.modules import Modules
-from nodevet.model import Area, Check, CheckParams, FieldError, Finding, Value, fail, ok, unknown
+from nodevet.model import Area, Check, CheckParams, FieldError, Finding, Value, fail, unknown
 
 
 def specifiers(text: str) -> SpecifierSet:
@@ -41,15 +42,15 @@ def specifiers(text: str) -> SpecifierSet:
     if re.match(r"\d", plain):
         plain = f"=={plain}"
     try:
-        found = SpecifierSet(plain)
+        admitted = SpecifierSet(plain)
     except InvalidSpecifier:
         raise ValueError(
             f"{text!r} is not a valid version specifier (examples: 550.90.07, 550.*, "
             f"'>=550.90.07,<560')"
         ) from None
-    if not len(found):
+    if not len(admitted):
         raise ValueError("no version is given (examples: 550.90.07, 550.*, '>=550.90.07,<560')")
-    return found
+    return admitted
 
 
 MISMATCH = "NVML_ERROR_LIB_RM_VERSION_MISMATCH"
@@ -75,7 +76,7 @@ def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
         yield fail(
             expected=params.version,
             actual="library and kernel module of different versions",
-            why=f"NVML: {section.why}{loaded(evidence)}",
+            why=f"NVML: {section.why}{loaded_text(evidence)}",
             advice="reboot, or unload and load the nvidia modules",
             cause=DRIVER_FAULT,
         )
@@ -98,10 +99,10 @@ def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
         except InvalidVersion:
             yield unknown(actual=actual, why="not a version")
         else:
-            yield (ok if admitted else fail)(expected=params.version, actual=actual)
+            yield ok_if(admitted, expected=params.version, actual=actual)
 
 
-def loaded(evidence: Evidence) -> str:
+def loaded_text(evidence: Evidence) -> str:
     """The version of the loaded kernel module, for the sentence; nothing where it is not known."""
     version = data.nvidia_version if (data := evidence[Modules].data) else None
     return f"; the loaded module is {version}" if version else ""

@@ -117,11 +117,11 @@ def judge_gpu(gpu: Gpu, limits: dict[str, int], before: GpuBefore | None) -> Ite
     old = known(gpu, before, limits) if before and before.gpu else {}
     most = {**limits, **old}
     counts = {field: counted(gpu.ecc, field) for field in most}
-    told = {field: count.value for field, count in counts.items() if count.value is not None}
+    values = {field: count.value for field, count in counts.items() if count.value is not None}
     untold = [field for count in counts.values() for field in count.untold]
     mute = [field for field in most if field != FLAG and field in untold]
-    parts = by_mig_device(gpu, [field for field in mute if field not in told])
-    above = {field: count for field, count in told.items() if count > most[field]}
+    parts = by_mig_device(gpu, [field for field in mute if field not in values])
+    above = {field: count for field, count in values.items() if count > most[field]}
     summed = {field: part.value for field, part in parts.items() if part.value is not None}
     above |= {field: count for field, count in summed.items() if count > most[field]}
     unread = [why for count in (*counts.values(), *parts.values()) for why in count.unread]
@@ -138,12 +138,12 @@ def judge_gpu(gpu: Gpu, limits: dict[str, int], before: GpuBefore | None) -> Ite
         )
     if unread:
         yield unknown(subject, why="; ".join(unread if above else (*unread, *apart)))
-    elif told and not above and not parts:
+    elif values and not above and not parts:
         shown = ", ".join(f"{field} {count}" for field, count in old.items())
         ago = f"no more since the last look {span(before.seconds)} ago" if before else ""
         since = f"{shown}: {ago}" if shown else ""
         why = "; ".join(filter(None, (differ, since)))
-        yield ok(subject, expected=of_type(told, most), actual=told, why=why)
+        yield ok(subject, expected=of_type(values, most), actual=values, why=why)
     if untold:
         shown = ", ".join(f"{field} {count}" for field, count in summed.items())
         also = f"; its MIG devices have, of what they tell, {shown}" if shown else ""
@@ -160,28 +160,32 @@ def of_type(counts: dict[str, int], most: dict[str, int]) -> dict[str, int]:
 def known(gpu: Gpu, before: GpuBefore, most: dict[str, int]) -> dict[str, int]:
     """The volatile counts above their limit to which nothing was added since the last look, which
     the aggregate ones tell, whatever was reset meanwhile."""
-    found: dict[str, int] = {}
-    then = before.gpu
-    if then is None or not is_fit(gpu) or (gpu.uuid, gpu.serial) != (then.uuid, then.serial):
-        return found
+    fields: dict[str, int] = {}
+    earlier = before.gpu
+    if (
+        earlier is None
+        or not is_fit(gpu)
+        or (gpu.uuid, gpu.serial) != (earlier.uuid, earlier.serial)
+    ):
+        return fields
     for field, limit in most.items():
         life, _, severity = field.partition("_")
         if life != "volatile":
             continue
-        now, was = counted(gpu.ecc, field).value, counted(then.ecc, field).value
-        ever, before_it = (getattr(ecc, f"aggregate_{severity}") for ecc in (gpu.ecc, then.ecc))
+        now, was = counted(gpu.ecc, field).value, counted(earlier.ecc, field).value
+        ever, before_it = (getattr(ecc, f"aggregate_{severity}") for ecc in (gpu.ecc, earlier.ecc))
         if None in (now, was, ever, before_it) or ever != before_it:
             continue
         if now is not None and was is not None and limit < now <= min(was, ever):
-            found[field] = now
-    return found
+            fields[field] = now
+    return fields
 
 
 def is_fit(gpu: Gpu) -> bool:
     """Whether it says that no repair of its memory is pending, by rows or by pages."""
     records = (gpu.remapping, gpu.retired_pages)
-    told = [record.pending for record in records if not unsupported(record, "pending")]
-    return bool(told) and all(pending is False for pending in told)
+    pending_states = [record.pending for record in records if not unsupported(record, "pending")]
+    return bool(pending_states) and all(pending is False for pending in pending_states)
 
 
 def by_mig_device(gpu: Gpu, fields: Sequence[str]) -> dict[str, Count]:
@@ -193,14 +197,14 @@ def by_mig_device(gpu: Gpu, fields: Sequence[str]) -> dict[str, Count]:
     if gpu.mig_devices is None and gpu.errors.get("mig_devices") not in (None, *NOT_TOLD):
         untold = f"mig_devices: {gpu.why('mig_devices')}"
         return {field: Count(None, unread=(untold,)) for field in fields}
-    found = {}
+    by_field = {}
     for field in fields:
-        counts = [counted(each.ecc, field) for each in gpu.mig_devices or ()]
+        counts = [counted(device.ecc, field) for device in gpu.mig_devices or ()]
         known = [count.value for count in counts if count.value is not None]
         unread = dict.fromkeys(why for count in counts for why in count.unread)
         why = tuple(f"of a MIG device: {each}" for each in unread)
-        found[field] = Count(sum(known) if known else None, unread=why)
-    return found
+        by_field[field] = Count(sum(known) if known else None, unread=why)
+    return by_field
 
 
 def counted(ecc: EccCounts, field: str) -> Count:
@@ -213,11 +217,13 @@ def counted(ecc: EccCounts, field: str) -> Count:
         del parts["sram"]
     else:
         del parts["cache"]
-    values = {part: one.value for part, one in parts.items() if one.value is not None}
+    values = {
+        part: part_count.value for part, part_count in parts.items() if part_count.value is not None
+    }
     known = [count for count in (total.value, sum(values.values()) if values else None)
              if count is not None]  # fmt: skip
-    untold = [name for one in (total, *parts.values()) for name in one.untold]
-    unread = [why for one in (total, *parts.values()) for why in one.unread]
+    untold = [name for part_count in (total, *parts.values()) for name in part_count.untold]
+    unread = [why for part_count in (total, *parts.values()) for why in part_count.unread]
     if not known and not unread:
         untold = [field]
     apart = ""
@@ -270,8 +276,8 @@ def of(gpu: Gpu) -> dict[str, str]:
     ecc = gpu.ecc
     counts = {"DRAM": ecc.volatile_dram_uncorrected, "SRAM": ecc.volatile_sram_uncorrected}
     counts["caches"] = ecc.volatile_cache_uncorrected
-    told = ", ".join(f"{memory} {count}" for memory, count in counts.items() if count)
-    return {"uncorrected since the last reset": told} if told else {}
+    shown = ", ".join(f"{memory} {count}" for memory, count in counts.items() if count)
+    return {"uncorrected since the last reset": shown} if shown else {}
 
 
 CHECK = Check(

@@ -19,7 +19,7 @@ from typing import Annotated, ClassVar
 
 from msgspec import Meta
 
-from nodevet.checking.aspects import Aspect, judged, met, unread_aspect
+from nodevet.checking.aspects import Aspect, aspect_findings, aspect_if, unread_aspect
 from nodevet.checking.rdma import DEVICES_READ, device_subject, each_device
 from nodevet.evidence.core import unread
 from nodevet.evidence.document import Evidence
@@ -47,32 +47,33 @@ class Params(CheckParams):
 def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
     mine: list[RdmaDevice] = []
     unjudged: list[Finding] = []
-    for each in each_device(evidence):
-        if isinstance(each, Finding):
-            unjudged.append(each)
-        elif each.driver is None:
-            unjudged.append(unread(device_subject(each), each, "driver"))
-        elif each.driver == EFA:
-            mine.append(each)
+    for entry in each_device(evidence):
+        if isinstance(entry, Finding):
+            unjudged.append(entry)
+        elif entry.driver is None:
+            unjudged.append(unread(device_subject(entry), entry, "driver"))
+        elif entry.driver == EFA:
+            mine.append(entry)
     yield from unjudged
     if mine or not any(finding.subject == NODE for finding in unjudged):
         yield count(evidence, len(mine), bool(unjudged), params.count)
     for device in mine:
-        yield from judged(device_subject(device), states(device), {})
+        yield from aspect_findings(device_subject(device), states(device), {})
 
 
-def count(evidence: Evidence, found: int, unsure: bool, wanted: int) -> Finding:
-    expected, actual = {"EFA devices": wanted}, {"EFA devices": found}
-    if unsure and found <= wanted:
-        return unknown(expected=expected, why=f"{found} were read, and not all")
-    if found == wanted:
+def count(evidence: Evidence, present: int, unsure: bool, required: int) -> Finding:
+    expected, actual = {"EFA devices": required}, {"EFA devices": present}
+    if unsure and present <= required:
+        return unknown(expected=expected, why=f"{present} were read, and not all")
+    if present == required:
         return ok(expected=expected, actual=actual)
     functions = (data.functions if (data := evidence[Pci].data) else None) or ()
     on_bus = sum(
-        each.vendor == AMAZON and (each.device or "").startswith(EFA) for each in functions
+        function.vendor == AMAZON and (function.device or "").startswith(EFA)
+        for function in functions
     )
     why = f"{on_bus} on the PCI bus" if functions else ""
-    advice = UNBOUND if on_bus > found else LAUNCH
+    advice = UNBOUND if on_bus > present else LAUNCH
     return fail(expected=expected, actual=actual, why=why, advice=advice)
 
 
@@ -80,17 +81,17 @@ def states(device: RdmaDevice) -> Iterator[Aspect]:
     if device.ports is None:
         yield unread_aspect(device, "ports")
     elif not device.ports:
-        yield met("state", False, expected="ACTIVE", actual="no port", advice=DOWN)
+        yield aspect_if("state", False, expected="ACTIVE", actual="no port", advice=DOWN)
     for port in device.ports or ():
         if port.state is None:
             yield unread_aspect(port, "state")
         else:
             right = port.state == "ACTIVE"
-            yield met("state", right, expected="ACTIVE", actual=port.state, advice=DOWN)
+            yield aspect_if("state", right, expected="ACTIVE", actual=port.state, advice=DOWN)
 
 
 def learn(evidence: Evidence) -> Value:
-    devices = [each for each in each_device(evidence) if isinstance(each, RdmaDevice)]
+    devices = [device for device in each_device(evidence) if isinstance(device, RdmaDevice)]
     return sum(device.driver == EFA for device in devices) or None
 
 

@@ -26,7 +26,7 @@ from typing import Annotated, Any
 
 from msgspec import Meta
 
-from nodevet.checking.named import READ_AGAIN
+from nodevet.checking.named import READ_AGAIN, of_section, reads_of
 from nodevet.evidence.core import NOT_ASKED, unread
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.environment import Environment, Variable
@@ -96,18 +96,16 @@ class Params(CheckParams):
             raise ValueError(f"{', '.join(both)}: in expected and in absent")
 
 
-def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
-    section = evidence[Environment]
-    found = section.data
-    if found is None:
-        yield unknown(why=f"environment: {section.why}")
+@of_section(Environment, "environment")
+def judge(environment: Environment, evidence: Evidence, params: Params) -> Iterator[Finding]:
+    if environment.variables is None or environment.unread is None:
+        yield unread(
+            Subject(), environment, "variables" if environment.variables is None else "unread"
+        )
         return
-    if found.variables is None or found.unread is None:
-        yield unread(Subject(), found, "variables" if found.variables is None else "unread")
-        return
-    variables = list(found.variables)
-    gaps = [f"not read: {found.unread}"] if found.unread else []
-    units = {each.name: each for each in found.units or ()}
+    variables = list(environment.variables)
+    gaps = [f"not read: {environment.unread}"] if environment.unread else []
+    units = {unit.name: unit for unit in environment.units or ()}
     left_out = [name for name in params.units if name not in units or units[name].variables is None]
     for name in params.units:
         unit = Subject(kind="unit", id=name)
@@ -117,11 +115,11 @@ def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
             yield unread(unit, units[name], "variables")
         else:
             variables += own
-    if any(each.name is None for each in variables):
+    if any(variable.name is None for variable in variables):
         gaps.append("the name of a variable was not read")
     places: dict[str, list[Variable]] = {}
-    for each in variables:
-        places.setdefault(each.name or "", []).append(each)
+    for variable in variables:
+        places.setdefault(variable.name or "", []).append(variable)
     bad = list(judge_set(places, params))
     yield from bad
     for name, value in params.expected.items():
@@ -137,21 +135,27 @@ def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
 
 def judge_set(places: Mapping[str, list[Variable]], params: Params) -> Iterator[Finding]:
     """Every variable that must not be set, or not so."""
-    for name, found in sorted(places.items()):
+    for name, variables in sorted(places.items()):
         if name in params.expected:
             continue
         unwanted = is_among(name, params.absent)
         if not unwanted and is_among(name, params.allow):
             continue
-        bad = [each for each in found if unwanted or is_harmful(name, each.value)]
+        bad = [variable for variable in variables if unwanted or is_harmful(name, variable.value)]
         if bad:
             subject = Subject(kind="variable", id=name)
-            yield fail(subject, expected=wanted(name, unwanted), actual=told(bad), advice=REMOVE)
+            yield fail(
+                subject,
+                expected=expected_text(name, unwanted),
+                actual=places_text(bad),
+                advice=REMOVE,
+            )
 
 
 def is_among(name: str, patterns: Sequence[str]) -> bool:
     return any(
-        name.startswith(each[:-1]) if each.endswith("*") else name == each for each in patterns
+        name.startswith(pattern[:-1]) if pattern.endswith("*") else name == pattern
+        for pattern in patterns
     )
 
 
@@ -171,30 +175,30 @@ def is_stubs(value: str) -> bool:
     return any("stubs" in part.split("/") for part in value.split(":"))
 
 
-def wanted(name: str, unwanted: bool) -> str:
+def expected_text(name: str, unwanted: bool) -> str:
     if name == "LD_LIBRARY_PATH" and not unwanted:
         return "no folder of stubs"
     return "off or not set" if name in SWITCHES and not unwanted else "not set"
 
 
-def judge_expected(name: str, value: str, found: list[Variable]) -> Finding:
+def judge_expected(name: str, value: str, variables: list[Variable]) -> Finding:
     subject = Subject(kind="variable", id=name)
-    if not found:
+    if not variables:
         return fail(subject, expected=value, actual="not set", advice=SET)
-    unsaid = next((each for each in found if each.value is None), None)
+    unsaid = next((variable for variable in variables if variable.value is None), None)
     if unsaid is not None:
         return unread(subject, unsaid, "value")
-    other = [each for each in found if each.value != value]
+    other = [variable for variable in variables if variable.value != value]
     if other:
-        return fail(subject, expected=value, actual=told(other), advice=SET)
+        return fail(subject, expected=value, actual=places_text(other), advice=SET)
     return ok(subject, expected=value, actual=value)
 
 
-def told(found: list[Variable]) -> str:
+def places_text(variables: list[Variable]) -> str:
     """Values with their places: `1 (/etc/environment:3)`."""
     return ", ".join(
-        f"{'set' if each.value is None else each.value or 'empty'} ({each.place or '?'})"
-        for each in found
+        f"{'set' if row.value is None else row.value or 'empty'} ({row.place or '?'})"
+        for row in variables
     )
 
 
@@ -202,23 +206,22 @@ REMOVE = "remove the row, or name the variable in `allow` if it is meant"
 SET = "set it in one place: /etc/environment, /etc/nccl.conf for NCCL, or the unit's drop-in"
 
 
-def asks(params: Params) -> Mapping[str, tuple[str, ...]]:
-    return {"environment": params.units}
-
-
 def learn(evidence: Evidence) -> Any:
     """The one value of each, and what is harmful by default and was there, to be looked at."""
-    found = evidence[Environment].data
-    if found is None or found.variables is None or found.unread != "":
+    environment = evidence[Environment].data
+    if environment is None or environment.variables is None or environment.unread != "":
         return None
     values: dict[str, set[str | None]] = {}
-    for each in found.variables:
-        values.setdefault(each.name or "", set()).add(each.value)
-    harmful = {name for name in values if any(is_harmful(name, each) for each in values[name])}
+    for variable in environment.variables:
+        values.setdefault(variable.name or "", set()).add(variable.value)
+    harmful = {name for name in values if any(is_harmful(name, value) for value in values[name])}
     expected = {
-        name: next(iter(told))
-        for name, told in sorted(values.items())
-        if len(told) == 1 and None not in told and name not in harmful and LEARNT.match(name)
+        name: next(iter(one_value))
+        for name, one_value in sorted(values.items())
+        if len(one_value) == 1
+        and None not in one_value
+        and name not in harmful
+        and LEARNT.match(name)
     }
     learnt = {"expected": expected, "allow": sorted(harmful)}
     return {key: value for key, value in learnt.items() if value}
@@ -229,15 +232,13 @@ CHECK = Check(
     area=Area.SOFTWARE,
     reads=(
         "environment.units[].name",
-        "environment.units[].variables[].name",
-        "environment.units[].variables[].value",
+        *reads_of("environment.units[].variables[]", "name", "value"),
         "environment.unread",
-        "environment.variables[].name",
-        "environment.variables[].value",
+        *reads_of("environment.variables[]", "name", "value"),
     ),
     judge=judge,
     unasked="what a login sets is up to the site: say environment: {} to find what hides GPUs",
     severity=Severity.WARNING,
-    asks=asks,
+    asks=lambda params: {"environment": params.units},
     learn=learn,
 )

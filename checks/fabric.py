@@ -34,7 +34,7 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta
 
-from nodevet.checking.named import READ_AGAIN
+from nodevet.checking.named import READ_AGAIN, reads_of
 from nodevet.checking.nvlink_domain import (
     MULTI_NODE,
     NO_DOMAIN,
@@ -132,41 +132,41 @@ class Params(CheckParams):
 
 
 def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
-    found, there = tuple(each_gpu(evidence)), switches(evidence)
-    gpus = [gpu for gpu in found if isinstance(gpu, Gpu)]
+    entries, switch_count = tuple(each_gpu(evidence)), switches(evidence)
+    gpus = [gpu for gpu in entries if isinstance(gpu, Gpu)]
     by_model = models(gpus)
-    for gpu in found:
+    for gpu in entries:
         if isinstance(gpu, Finding):
             yield gpu
             continue
-        yield from judge_gpu(evidence, gpu, there, others_like(gpu, by_model), params)
+        yield from judge_gpu(evidence, gpu, switch_count, others_like(gpu, by_model), params)
     has_fabric = any(gpu.fabric.state in STATES for gpu in gpus)
-    if has_fabric or there:
+    if has_fabric or switch_count:
         yield from judge_manager(evidence)
 
 
 def models(gpus: Sequence[Gpu]) -> Mapping[str | None, Sequence[Gpu]]:
     """GPUs by their PCI device, and all of them by ANY."""
-    found: dict[str | None, list[Gpu]] = {None: [], ANY: [*gpus]}
+    by_device: dict[str | None, list[Gpu]] = {None: [], ANY: [*gpus]}
     for gpu in gpus:
-        found.setdefault(gpu.pci_device, []).append(gpu)
-    return found
+        by_device.setdefault(gpu.pci_device, []).append(gpu)
+    return by_device
 
 
 def others_like(gpu: Gpu, by_model: Mapping[str | None, Sequence[Gpu]]) -> Sequence[Gpu]:
     """The other GPUs of its model; at most MOST_ALIKE, of the first ones."""
     own = (gpu.pci_device, None) if gpu.pci_device else (ANY,)
-    near = islice(chain.from_iterable(by_model[key] for key in own), MOST_ALIKE + 1)
-    return [each for each in near if each is not gpu and alike(each, gpu)]
+    same_model = islice(chain.from_iterable(by_model[key] for key in own), MOST_ALIKE + 1)
+    return [other for other in same_model if other is not gpu and alike(other, gpu)]
 
 
 def judge_gpu(
-    evidence: Evidence, gpu: Gpu, there: int | None, like: Sequence[Gpu], params: Params
+    evidence: Evidence, gpu: Gpu, switch_count: int | None, like: Sequence[Gpu], params: Params
 ) -> Iterator[Finding]:
-    """`there`: how many NVSwitches are on the PCI bus, None if that was not read. `like`: the other
-    GPUs of its model."""
+    """`switch_count`: NVSwitches on the PCI bus, None if not read. `like`: the other GPUs of its
+    model."""
     subject, fabric = subject_of(gpu), gpu.fabric
-    registered = [each for each in like if each.fabric.state == "COMPLETED"]
+    registered = [other for other in like if other.fabric.state == "COMPLETED"]
     if fabric.state == "NOT_SUPPORTED" and registered:
         why = f"{subject_of(registered[0]).label} of the same model is registered"
         yield fail(
@@ -177,7 +177,7 @@ def judge_gpu(
             advice=REGISTER,
             details=board(gpu),
         )
-    elif fabric.state == "NOT_SUPPORTED" or untold(fabric, "state"):
+    elif fabric.state == "NOT_SUPPORTED" or is_untold(fabric, "state"):
         if params.cluster_uuid is not None or params.clique is not None:
             yield from judge_domain(gpu, like, params)
         else:
@@ -185,7 +185,7 @@ def judge_gpu(
     elif fabric.state is None:
         yield unread(subject, fabric, "state")
     elif fabric.state != "COMPLETED":
-        yield not_completed(evidence, gpu, fabric.state, there, alone=not registered)
+        yield not_completed(evidence, gpu, fabric.state, switch_count, alone=not registered)
     elif fabric.status is None:
         yield unread(subject, fabric, "status")
     else:
@@ -202,11 +202,11 @@ def judge_gpu(
         outside = tuple(judge_domain(gpu, like, params))
         yield from outside
         yield from judge_health(gpu, fine=not failed and not outside)
-        if silent := [field for field in HEALTH if untold(fabric, field)]:
+        if silent := [field for field in HEALTH if is_untold(fabric, field)]:
             yield not_applicable(subject, why=f"this driver does not tell: {', '.join(silent)}")
 
 
-def untold(fabric: Fabric, field: str) -> bool:
+def is_untold(fabric: Fabric, field: str) -> bool:
     return getattr(fabric, field) is None and fabric.errors.get(field) in NONE_HERE
 
 
@@ -215,43 +215,43 @@ def judge_domain(gpu: Gpu, like: Sequence[Gpu], params: Params) -> Iterator[Find
     subject, fabric = subject_of(gpu), gpu.fabric
     others, uuid = domains(like), fabric.cluster_uuid
     lost = lost_domain(gpu)
-    want = params.cluster_uuid
-    if want is None and (others or lost is not False):
-        want = others[0] if others and is_domain(uuid) else PRESENT
-    doubt = untold_domain(gpu, () if params.cluster_uuid else like, asked=bool(want))
-    if not doubt and want and lost is None and not others and params.cluster_uuid is None:
+    expected = params.cluster_uuid
+    if expected is None and (others or lost is not False):
+        expected = others[0] if others and is_domain(uuid) else PRESENT
+    doubt = why_no_domain(gpu, () if params.cluster_uuid else like, asked=bool(expected))
+    if not doubt and expected and lost is None and not others and params.cluster_uuid is None:
         doubt = f"{NO_DOMAIN}; pci_device: {gpu.why('pci_device')}"
     if doubt:
         yield unknown(subject, why=doubt)
-    elif want and not (is_domain(uuid) and want in (PRESENT, uuid)):
-        yield wrong(gpu, "cluster_uuid", want, uuid if is_domain(uuid) else None)
+    elif expected and not (is_domain(uuid) and expected in (PRESENT, uuid)):
+        yield domain_fault(gpu, "cluster_uuid", expected, uuid if is_domain(uuid) else None)
     if params.clique is None:
         return
     if fabric.clique_id is None and not lacks(fabric, "clique_id"):
         yield unread(subject, fabric, "clique_id")
     elif fabric.clique_id != params.clique and (params.clique != PRESENT or not fabric.clique_id):
-        yield wrong(gpu, "clique", params.clique, fabric.clique_id)
+        yield domain_fault(gpu, "clique", params.clique, fabric.clique_id)
 
 
-def wrong(gpu: Gpu, name: str, want: Value, actual: Value) -> Finding:
+def domain_fault(gpu: Gpu, name: str, expected: Value, actual: Value) -> Finding:
     return fail(
         subject_of(gpu),
-        expected={name: want},
+        expected={name: expected},
         actual={name: actual},
         advice=DOMAIN,
         details=board(gpu),
     )
 
 
-def untold_domain(gpu: Gpu, like: Sequence[Gpu], *, asked: bool) -> str:
+def why_no_domain(gpu: Gpu, like: Sequence[Gpu], *, asked: bool) -> str:
     """Why the domain of this GPU, or of those of its model, is not known. Empty if it is, or if no
     GPU tells one and it is not `asked` for."""
     tellers = [gpu, *(each for each in like if is_registered(each) or is_unread(each))]
     silent = [
-        each
-        for each in tellers
-        if each.fabric.cluster_uuid is None
-        and (is_rack(each) or not lacks(each.fabric, "cluster_uuid"))
+        member
+        for member in tellers
+        if member.fabric.cluster_uuid is None
+        and (is_rack(member) or not lacks(member.fabric, "cluster_uuid"))
     ]
     asked = asked or any(map(is_rack, silent))
     if not silent or (len(silent) == len(tellers) and not asked):
@@ -275,11 +275,11 @@ def is_rack(gpu: Gpu) -> bool:
 
 def lacks(fabric: Fabric, field: str) -> bool:
     """Whether NVML has no such value here."""
-    return fabric.state == "NOT_SUPPORTED" or untold(fabric, field)
+    return fabric.state == "NOT_SUPPORTED" or is_untold(fabric, field)
 
 
 def not_completed(
-    evidence: Evidence, gpu: Gpu, state: str, there: int | None, *, alone: bool
+    evidence: Evidence, gpu: Gpu, state: str, switch_count: int | None, *, alone: bool
 ) -> Finding:
     """What to say of a registration that has not ended: of a VM's GPU it may be its host's, if no
     other one is registered (`alone`)."""
@@ -289,9 +289,9 @@ def not_completed(
     if not host.data.virtualization:
         return unknown(subject, why=f"{state}; virtualization: {host.data.why('virtualization')}")
     if host.data.virtualization not in BARE:
-        if there is None and alone:
+        if switch_count is None and alone:
             return unknown(subject, why=f"{state}; the PCI bus was not read")
-        if not there and alone:
+        if not switch_count and alone:
             why = f"{state}; a virtual machine without NVSwitches: its host's fabric manager acts"
             return not_applicable(subject, why=why)
     if host.data.uptime_s is None:
@@ -325,7 +325,7 @@ def judge_health(gpu: Gpu, *, fine: bool) -> Iterator[Finding]:
     doubts = [
         f"{field}: {fabric.why(field)}"
         for field in HEALTH
-        if getattr(fabric, field) is None and not untold(fabric, field)
+        if getattr(fabric, field) is None and not is_untold(fabric, field)
     ]
     if summary not in (None, "NOT_SUPPORTED", "HEALTHY", *SUMMARIES):
         doubts.append(f"health_summary: {summary} is not known")
@@ -373,23 +373,25 @@ def judge_manager(evidence: Evidence) -> Iterator[Finding]:
             yield unknown(why=f"the fabric manager's package: {section.why}")
         return
     driver = data.driver_version if (data := evidence[Gpus].data) else None
-    found = {each.name: each for each in section.data.packages or ()}
+    by_pattern = {package.name: package for package in section.data.packages or ()}
     for name in PACKAGES:
-        asked = found.get(name)
-        if asked is None:
+        answer = by_pattern.get(name)
+        if answer is None:
             yield unknown(why=f"{name}: {NOT_ASKED}", advice=READ_AGAIN)
-        elif asked.found is None:
-            yield unknown(why=f"{name}: {asked.why('found')}")
+        elif answer.found is None:
+            yield unknown(why=f"{name}: {answer.why('found')}")
         else:
-            for package in asked.found:
+            for package in answer.found:
                 yield from judge_package(package, driver)
 
 
 def judge_package(package: InstalledPackage, driver: str | None) -> Iterator[Finding]:
     """The development files and what was removed are left out."""
-    untold = [field for field in ("name", "state") if not getattr(package, field)]
-    if untold:
-        yield unknown(why=f"a package of the fabric manager: {untold[0]}: {package.why(untold[0])}")
+    is_untold = [field for field in ("name", "state") if not getattr(package, field)]
+    if is_untold:
+        yield unknown(
+            why=f"a package of the fabric manager: {is_untold[0]}: {package.why(is_untold[0])}"
+        )
         return
     if package.state in GONE or "-dev" in (package.name or ""):
         return
@@ -407,19 +409,15 @@ def judge_package(package: InstalledPackage, driver: str | None) -> Iterator[Fin
 def learn(evidence: Evidence) -> Any:
     if evidence[Gpus].data is None:
         return None
-    told = {
+    domains_seen = {
         (gpu.fabric.cluster_uuid, gpu.fabric.clique_id)
         for gpu in answering(evidence)
         if is_registered(gpu) and is_domain(gpu.fabric.cluster_uuid)
     }
-    if len(told) != 1:
+    if len(domains_seen) != 1:
         return {}
-    ((uuid, clique),) = told
+    ((uuid, clique),) = domains_seen
     return {"cluster_uuid": uuid, **({} if clique is None else {"clique": clique})}
-
-
-def asks(params: Params) -> Mapping[str, tuple[str, ...]]:
-    return {"installed": PACKAGES}
 
 
 CHECK = Check(
@@ -428,20 +426,13 @@ CHECK = Check(
     reads=(
         *IN_HAND,
         "gpu.driver_version",
-        "gpu.gpus[].fabric.clique_id",
-        "gpu.gpus[].fabric.cluster_uuid",
-        "gpu.gpus[].fabric.health_mask",
-        "gpu.gpus[].fabric.health_summary",
-        "gpu.gpus[].fabric.state",
-        "gpu.gpus[].fabric.status",
-        "host.uptime_s",
-        "host.virtualization",
+        *reads_of("gpu.gpus[].fabric", "clique_id", "cluster_uuid", "health_mask"),
+        *reads_of("gpu.gpus[].fabric", "health_summary", "state", "status"),
+        *reads_of("host", "uptime_s", "virtualization"),
         "installed.packages[].name",
-        "installed.packages[].found[].name",
-        "installed.packages[].found[].state",
-        "installed.packages[].found[].version",
+        *reads_of("installed.packages[].found[]", "name", "state", "version"),
     ),
     judge=judge,
-    asks=asks,
+    asks=lambda params: {"installed": PACKAGES},
     learn=learn,
 )

@@ -20,7 +20,9 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from nodevet.evidence.core import NOT_ASKED, unread
+from nodevet.checking.named import reads_of, unread_section
+from nodevet.checking.one_value import first_unread
+from nodevet.evidence.core import unread
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.failed_units import FailedUnits
 from nodevet.model import (
@@ -37,7 +39,6 @@ from nodevet.model import (
 )
 
 SETTLED = ("running", "degraded")
-READ_AGAIN = "the evidence was saved before the baseline asked for this: visit the host again"
 RESCUE = "it is in rescue or emergency mode: `systemctl --failed` and `journalctl -b` say why"
 
 
@@ -51,22 +52,18 @@ class Params(CheckParams):
 def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
     section = evidence[FailedUnits]
     if section.data is None:
-        again = section.why == NOT_ASKED
-        yield unknown(
-            why=section.why if again else f"failed_units: {section.why}",
-            advice=READ_AGAIN if again else "",
-        )
+        yield unread_section(section, "failed_units")
     elif section.data.units is None:
         yield unread(NODE, section.data, "units")
     else:
         failed = [unit.name for unit in section.data.units]
-        told = [
+        counted = [
             name
             for name in failed
             if not any(fnmatchcase(name, pattern) for pattern in params.ignore)
         ]
-        yield from (failure(name) for name in told)
-        if not told:
+        yield from (failure(name) for name in counted)
+        if not counted:
             yield judge_state(section.data, len(failed))
 
 
@@ -81,9 +78,8 @@ def failure(name: str) -> Finding:
 
 def judge_state(units: FailedUnits, listed: int) -> Finding:
     """Of a node on which no unit has failed, or none that counts."""
-    for field in ("state", "count"):
-        if getattr(units, field) is None:
-            return unread(NODE, units, field)
+    if finding := first_unread(NODE, units, "state", "count"):
+        return finding
     if units.state == "maintenance":
         return fail(expected="running", actual="maintenance", advice=RESCUE)
     if units.state not in SETTLED:
@@ -97,7 +93,7 @@ def judge_state(units: FailedUnits, listed: int) -> Finding:
 CHECK = Check(
     params=Params,
     area=Area.KERNEL,
-    reads=("failed_units.count", "failed_units.state", "failed_units.units[].name"),
+    reads=(*reads_of("failed_units", "count", "state"), "failed_units.units[].name"),
     judge=judge,
     unasked="unimportant units fail too: say failed_units with those to ignore",
     severity=Severity.WARNING,

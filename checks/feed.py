@@ -31,16 +31,7 @@ from nodevet.checking.feeding.node import READS, FeedNode, cores_and_links
 from nodevet.checking.feeding.setup import feed_of, unknowns
 from nodevet.checking.feeding.workload import Workload, WorkloadFields, workload_of
 from nodevet.evidence.document import Evidence
-from nodevet.model import (
-    Area,
-    Check,
-    CheckParams,
-    Finding,
-    Severity,
-    fail,
-    ok,
-    unknown,
-)
+from nodevet.model import Area, Check, CheckParams, Finding, Severity, fail, ok, unknown
 
 
 class Params(WorkloadFields, CheckParams, frozen=True, kw_only=True):
@@ -61,63 +52,65 @@ def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
         yield unknown(why=f"the node has {node.gpus} GPUs, and the job takes {workload.gpus}")
         return
     feed = feed_of(workload, node)
-    found = [outcome(feed, batch) for batch in workload.batches]
+    outcomes = [outcome(feed, batch) for batch in workload.batches]
     expected = f"at least {params.minimum_utilization:g} %"
     minimum = params.minimum_utilization / 100
-    worst = min(found, key=lambda each: each.utilization.high or 0.0)
-    least = min(found, key=lambda each: each.utilization.low)
+    worst = min(outcomes, key=lambda each: each.utilization.high or 0.0)
+    least = min(outcomes, key=lambda each: each.utilization.low)
     if (worst.utilization.high or 0.0) < minimum:
         yield fail(
             expected=expected,
-            actual=said(worst.utilization.high, worst),
+            actual=utilization_text(worst.utilization.high, worst),
             why=why(feed, worst),
             advice=advice(feed, workload, node, worst),
         )
     elif node.gpus is None:
         yield unknown(expected=expected, why=node.unknown["gpus"])
     elif least.utilization.low < minimum:
-        yield unknown(expected=expected, why=unsure(feed, workload, node, least))
+        yield unknown(expected=expected, why=why_unsure(feed, workload, node, least))
     else:
-        yield ok(expected=expected, actual=said(least.utilization.low, least))
+        yield ok(expected=expected, actual=utilization_text(least.utilization.low, least))
 
 
-def said(share: float | None, found: BatchOutcome) -> str:
+def utilization_text(share: float | None, result: BatchOutcome) -> str:
     """`at most 14.4 % at batch 512`"""
-    bound = "" if found.certain else "at most " if share == found.utilization.high else "at least "
-    return f"{bound}{(share or 0.0) * 100:.1f} % at batch {found.batch}"
+    bound = (
+        "" if result.certain else "at most " if share == result.utilization.high else "at least "
+    )
+    return f"{bound}{(share or 0.0) * 100:.1f} % at batch {result.batch}"
 
 
-def why(feed: Feed, found: BatchOutcome) -> str:
-    told = f"{found.binds.words} binds"
-    if found.workers_needed and feed.workers and found.workers_needed > feed.workers:
-        told += (
-            f"; {found.workers_needed} workers for each GPU are needed, {feed.workers} are there"
+def why(feed: Feed, result: BatchOutcome) -> str:
+    text = f"{result.binds.words} binds"
+    if result.workers_needed and feed.workers and result.workers_needed > feed.workers:
+        text += (
+            f"; {result.workers_needed} workers for each GPU are needed, {feed.workers} are there"
         )
-    return told
+    return text
 
 
-def advice(feed: Feed, workload: Workload, node: FeedNode, found: BatchOutcome) -> str:
+def advice(feed: Feed, workload: Workload, node: FeedNode, result: BatchOutcome) -> str:
     """The change that gains most."""
-    first = next(iter(changes(feed, workload, node, found.batch)), None)
+    first = next(iter(changes(feed, workload, node, result.batch)), None)
     if first is None:
         return "several stages are too slow at once: `nodevet feed` shows them side by side"
     note = f" ({first.note})" if first.note else ""
     return f"first: {first.text}{note}; `nodevet feed` tells what each change gains"
 
 
-def unsure(feed: Feed, workload: Workload, node: FeedNode, found: BatchOutcome) -> str:
+def why_unsure(feed: Feed, workload: Workload, node: FeedNode, result: BatchOutcome) -> str:
     """Why it is not known whether the GPUs are busy enough."""
     missing = next(unknowns(feed, workload, node), None)
     if missing:
         return f"{missing.stage.value}: {missing.why}"
-    share = found.utilization
+    share = result.utilization
     ends = f"between {share.low * 100:.1f} and {(share.high or 0.0) * 100:.1f} %"
-    return f"{ends} at batch {found.batch}: {stages(found)} known within bounds only"
+    return f"{ends} at batch {result.batch}: {stages(result)} known within bounds only"
 
 
-def stages(found: BatchOutcome) -> str:
+def stages(result: BatchOutcome) -> str:
     """The stages that may bind and whose time is a range."""
-    names = [s.value for s in found.may_bind if not found.time_of(s).exact]
+    names = [s.value for s in result.may_bind if not result.time_of(s).exact]
     return f"{' and '.join(names)} {'are' if len(names) > 1 else 'is'}"
 
 

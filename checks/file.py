@@ -24,15 +24,16 @@ from typing import Annotated, Any, ClassVar
 
 from msgspec import Meta
 
-from nodevet.checking.aspects import Aspect, doubted, judged, met
+from nodevet.checking.aspects import Aspect, aspect_findings, aspect_if, unknown_aspect
+from nodevet.checking.named import judge_each, reads_of
 from nodevet.checking.rules import (
     RuleName,
     SiteRule,
-    answered,
     check_texts,
     each_rule,
     questions,
     severities,
+    text_aspects,
 )
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.files import AskedFile, Files
@@ -81,9 +82,9 @@ class FileRule(SiteRule, frozen=True, kw_only=True):
             raise FieldError("must be an absolute path", "path")
         if self.path.endswith("/") and self.path != "/":  # of a file it would not be there
             raise FieldError("must not end with a slash", "path")
-        said = [field for field in SAID if getattr(self, field) not in (None, ())]
-        if said and not self.exists:
-            raise FieldError("a file that is not to be there has none", said[0])
+        fields = [field for field in SAID if getattr(self, field) not in (None, ())]
+        if fields and not self.exists:
+            raise FieldError("a file that is not to be there has none", fields[0])
         check_texts(self)
 
 
@@ -97,11 +98,8 @@ class Params(CheckParams):
 
 
 def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
-    for each in each_rule(evidence[Files], params.rules, kind="file", by="path", shown="path"):
-        if isinstance(each, Finding):
-            yield each
-        else:
-            yield from judge_rule(*each)
+    rules = each_rule(evidence[Files], params.rules, kind="file", by="path", shown="path")
+    yield from judge_each(rules, lambda rule: judge_rule(*rule))
 
 
 def judge_rule(
@@ -118,57 +116,48 @@ def judge_rule(
             details=details,
         )
     else:
-        aspects = [*owned(file, rule), *answered(rule, by_question(file.matches), OTHERWISE)]
-        aspects = aspects or [met("exists", True, expected=True, actual=True)]
-        yield from judged(subject, aspects, details, advice=lambda bad: ADVICE)
+        aspects = [
+            *file_aspects(file, rule),
+            *text_aspects(rule, by_question(file.matches), OTHERWISE),
+        ]
+        aspects = aspects or [aspect_if("exists", True, expected=True, actual=True)]
+        yield from aspect_findings(subject, aspects, details, advice=lambda bad: ADVICE)
 
 
-def owned(file: AskedFile, rule: FileRule) -> Iterator[Aspect]:
+def file_aspects(file: AskedFile, rule: FileRule) -> Iterator[Aspect]:
     """What stat(2) answers, and the hash."""
     if rule.mode is not None:
         yield value(file, "mode", "mode", f"{int(rule.mode, 8):04o}")
     for field, number in (("owner", "uid"), ("group", "gid")):
-        wanted = getattr(rule, field)
-        if wanted is not None:
-            yield value(file, field, number if isinstance(wanted, int) else field, wanted)
+        expected = getattr(rule, field)
+        if expected is not None:
+            yield value(file, field, number if isinstance(expected, int) else field, expected)
     if rule.sha256 is not None:
         yield value(file, "sha256", "sha256", rule.sha256)
 
 
-def value(file: AskedFile, name: str, field: str, wanted: object) -> Aspect:
+def value(file: AskedFile, name: str, field: str, expected: object) -> Aspect:
     actual = getattr(file, field)
     if actual is None:
-        return doubted(name, f"{name}: {file.why(field)}")
-    return met(name, actual == wanted, expected=wanted, actual=actual)
-
-
-def asks(params: Params) -> Mapping[str, tuple[Mapping[str, Any], ...]]:
-    return {"files": tuple(asked(rule) for rule in params.rules.values())}
+        return unknown_aspect(name, f"{name}: {file.why(field)}")
+    return aspect_if(name, actual == expected, expected=expected, actual=actual)
 
 
 def asked(rule: FileRule) -> Mapping[str, Any]:
-    found: dict[str, Any] = {"path": rule.path, **questions(rule)}
-    return found if rule.sha256 is None else {**found, "sha256": True}
+    question: dict[str, Any] = {"path": rule.path, **questions(rule)}
+    return question if rule.sha256 is None else {**question, "sha256": True}
 
 
 CHECK = Check(
     params=Params,
     area=Area.SOFTWARE,
     reads=(
-        "files.files[].exists",
-        "files.files[].gid",
-        "files.files[].group",
-        "files.files[].matches[].found",
-        "files.files[].matches[].kind",
-        "files.files[].matches[].text",
-        "files.files[].mode",
-        "files.files[].owner",
-        "files.files[].path",
-        "files.files[].sha256",
-        "files.files[].uid",
+        *reads_of("files.files[]", "exists", "gid", "group"),
+        *reads_of("files.files[].matches[]", "found", "kind", "text"),
+        *reads_of("files.files[]", "mode", "owner", "path", "sha256", "uid"),
     ),
     judge=judge,
     unasked="a site's own rules",
-    asks=asks,
+    asks=lambda params: {"files": tuple(asked(rule) for rule in params.rules.values())},
     severities=severities,
 )

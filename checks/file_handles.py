@@ -19,18 +19,11 @@ from typing import Annotated, ClassVar
 
 from msgspec import Meta
 
+from nodevet.checking.named import of_section, reads_of
 from nodevet.checking.one_value import ok_if, values_at
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.kernel import Kernel
-from nodevet.model import (
-    Area,
-    Check,
-    CheckParams,
-    Finding,
-    Severity,
-    Subject,
-    unknown,
-)
+from nodevet.model import Area, Check, CheckParams, Finding, Severity, Subject, unknown
 
 FILES = Subject(kind="limit", id="open files")
 THREADS = Subject(kind="limit", id="threads")
@@ -50,21 +43,18 @@ class Params(CheckParams):
     maximum_percent: Annotated[float, Meta(gt=0, le=100)] = 80
 
 
-def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
-    section = evidence[Kernel]
-    if section.data is None:
-        yield unknown(why=f"kernel: {section.why}")
-        return
+@of_section(Kernel, "kernel")
+def judge(kernel: Kernel, evidence: Evidence, params: Params) -> Iterator[Finding]:
     for subject, used, limits in (
         (FILES, "files", ("files_max",)),
         (THREADS, "threads", ("pid_max", "threads_max")),
     ):
         places = [(Kernel, field) for field in (used, *limits)]
-        found = values_at(evidence, *places, subject=subject)
-        if isinstance(found, Finding):
-            yield found
+        values = values_at(evidence, *places, subject=subject)
+        if isinstance(values, Finding):
+            yield values
         else:
-            yield judge_use(subject, found[0], min(found[1:]), params.maximum_percent)
+            yield judge_use(subject, values[0], min(values[1:]), params.maximum_percent)
 
 
 def judge_use(subject: Subject, count: int, limit: int, most: float) -> Finding:
@@ -83,13 +73,7 @@ def judge_use(subject: Subject, count: int, limit: int, most: float) -> Finding:
 CHECK = Check(
     params=Params,
     area=Area.KERNEL,
-    reads=(
-        "kernel.files",
-        "kernel.files_max",
-        "kernel.threads",
-        "kernel.threads_max",
-        "kernel.pid_max",
-    ),
+    reads=reads_of("kernel", "files", "files_max", "threads", "threads_max", "pid_max"),
     judge=judge,
     severity=Severity.WARNING,
 )

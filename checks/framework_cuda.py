@@ -17,13 +17,20 @@ that is not there, or takes too long, is unknown.
 `python -c 'import torch; torch.zeros(1).cuda()'` prints the error that is_available() hides.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Annotated, ClassVar
 
 from msgspec import Meta
 
-from nodevet.checking.aspects import Aspect, doubted, judged, met, unread_aspect
-from nodevet.checking.named import READ_AGAIN
+from nodevet.checking.aspects import (
+    Aspect,
+    aspect_findings,
+    aspect_if,
+    unknown_aspect,
+    unread_aspect,
+)
+from nodevet.checking.named import READ_AGAIN, reads_of
+from nodevet.checking.versions import is_version
 from nodevet.evidence.core import NOT_ASKED, unread
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.framework import Frameworks, Interpreter
@@ -60,85 +67,80 @@ def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
     section = evidence[Frameworks]
     subject = Subject(kind="python", id=params.python)
     listed = (section.data.interpreters if section.data else None) or ()
-    found = next((each for each in listed if each.name == params.name), None)
+    interpreter = next(
+        (
+            listed_interpreter
+            for listed_interpreter in listed
+            if listed_interpreter.name == params.name
+        ),
+        None,
+    )
     if section.data is None:
         yield unknown(subject, why=f"framework: {section.why}")
     elif section.data.interpreters is None:
         yield unread(subject, section.data, "interpreters")
-    elif found is None:
+    elif interpreter is None:
         yield unknown(subject, why=NOT_ASKED, advice=READ_AGAIN)
     else:
-        yield from judge_interpreter(evidence, found, params, subject)
+        yield from judge_interpreter(evidence, interpreter, params, subject)
 
 
 def judge_interpreter(
-    evidence: Evidence, found: Interpreter, params: Params, subject: Subject
+    evidence: Evidence, interpreter: Interpreter, params: Params, subject: Subject
 ) -> Iterator[Finding]:
-    if found.failed is None:
-        yield unread(subject, found, "failed")
-    elif found.failed:
-        yield fail(subject, expected="torch", actual=found.failed, advice=INSTALL)
+    if interpreter.failed is None:
+        yield unread(subject, interpreter, "failed")
+    elif interpreter.failed:
+        yield fail(subject, expected="torch", actual=interpreter.failed, advice=INSTALL)
     else:
-        aspects = [*versions(found, params), availability(found)]
-        if params.every_gpu and found.available is not False:
-            aspects.append(devices(evidence, found))
-        yield from judged(subject, aspects)
+        aspects = [*versions(interpreter, params), availability(interpreter)]
+        if params.every_gpu and interpreter.available is not False:
+            aspects.append(devices(evidence, interpreter))
+        yield from aspect_findings(subject, aspects)
 
 
-def versions(found: Interpreter, params: Params) -> Iterator[Aspect]:
+def versions(interpreter: Interpreter, params: Params) -> Iterator[Aspect]:
     for name, field, begins in (
         ("torch", "version", params.version),
         ("CUDA", "cuda", params.cuda),
     ):
-        actual = getattr(found, field)
+        actual = getattr(interpreter, field)
         if begins and actual is None:
-            yield unread_aspect(found, field)
+            yield unread_aspect(interpreter, field)
         elif begins:
-            right, shown = fits(actual, begins), actual or "none"
-            yield met(name, right, expected=f"{begins}*", actual=shown, advice=INSTALL)
+            right, shown = is_version(actual, begins), actual or "none"
+            yield aspect_if(name, right, expected=f"{begins}*", actual=shown, advice=INSTALL)
 
 
-def availability(found: Interpreter) -> Aspect:
+def availability(interpreter: Interpreter) -> Aspect:
     """What torch.cuda.is_available() says."""
-    if found.available is None:
-        return unread_aspect(found, "available")
-    actual = "available" if found.available else "not available"
-    right = found.available
-    aspect = met("torch.cuda", right, expected="available", actual=actual, advice=INSTALL)
-    cpu_only = not right and found.cuda == ""
+    if interpreter.available is None:
+        return unread_aspect(interpreter, "available")
+    actual = "available" if interpreter.available else "not available"
+    right = interpreter.available
+    aspect = aspect_if("torch.cuda", right, expected="available", actual=actual, advice=INSTALL)
+    cpu_only = not right and interpreter.cuda == ""
     return aspect._replace(why="this torch is built for CPUs" if cpu_only else "")
 
 
-def fits(version: str, begins: str) -> bool:
-    """Whether a version begins so, at a whole part.
-
-    >>> fits("2.4.1+cu124", "2.4"), fits("2.40.1", "2.4")
-    (True, False)
-    """
-    rest = version[len(begins) :]
-    return version.startswith(begins) and not rest[:1].isdigit()
-
-
-def devices(evidence: Evidence, found: Interpreter) -> Aspect:
+def devices(evidence: Evidence, interpreter: Interpreter) -> Aspect:
     nvml = evidence[Gpus]
-    if found.devices is None:
-        return unread_aspect(found, "devices")
+    if interpreter.devices is None:
+        return unread_aspect(interpreter, "devices")
     if nvml.data is None:
-        return doubted("devices", f"NVML: {nvml.why}")
+        return unknown_aspect("devices", f"NVML: {nvml.why}")
     if nvml.data.count is None:
         return unread_aspect(nvml.data, "count")
-    right, expected = found.devices == nvml.data.count, nvml.data.count
-    aspect = met("devices", right, expected=expected, actual=found.devices, advice=HIDDEN)
+    right, expected = interpreter.devices == nvml.data.count, nvml.data.count
+    aspect = aspect_if(
+        "devices", right, expected=expected, actual=interpreter.devices, advice=HIDDEN
+    )
     why = "" if right else "devices that torch sees, and GPUs that NVML counts"
     return aspect._replace(why=why)
 
 
 INSTALL = "install a torch whose CUDA the driver supports into this interpreter; see the page"
 HIDDEN = "see gpu_lost and environment: a GPU that CUDA does not initialise hides those after it"
-
-
-def asks(params: Params) -> Mapping[str, tuple[str, ...]]:
-    return {"framework": (params.name,)}
 
 
 def runs(params: Params) -> tuple[str, ...]:
@@ -149,16 +151,12 @@ CHECK = Check(
     params=Params,
     area=Area.SOFTWARE,
     reads=(
-        "framework.interpreters[].available",
-        "framework.interpreters[].cuda",
-        "framework.interpreters[].devices",
-        "framework.interpreters[].failed",
-        "framework.interpreters[].name",
+        *reads_of("framework.interpreters[]", "available", "cuda", "devices", "failed", "name"),
         "framework.interpreters[].version",
         "gpu.count",
     ),
     judge=judge,
     unasked="it runs a site's own Python: name it, and allow commands",
-    asks=asks,
+    asks=lambda params: {"framework": (params.name,)},
     runs=runs,
 )

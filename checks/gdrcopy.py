@@ -18,6 +18,7 @@ from typing import Annotated, Any
 
 from msgspec import Meta
 
+from nodevet.checking.named import of_section, reads_of
 from nodevet.checking.one_value import ok_if
 from nodevet.evidence.core import unread
 from nodevet.evidence.document import Evidence
@@ -33,34 +34,30 @@ class Params(CheckParams):
     minimum_version: Annotated[str, Meta(pattern=r"^[0-9]{1,4}(\.[0-9]{1,4}){0,3}$")] | None = None
 
 
-def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
-    section = evidence[GpuDirect]
-    found = section.data
-    if found is None:
-        yield unknown(why=f"GPUDirect: {section.why}")
-        return
-    yield judge_module(found, params)
-    yield judge_device(found)
+@of_section(GpuDirect, "GPUDirect")
+def judge(gpudirect: GpuDirect, evidence: Evidence, params: Params) -> Iterator[Finding]:
+    yield judge_module(gpudirect, params)
+    yield judge_device(gpudirect)
 
 
-def judge_module(found: GpuDirect, params: Params) -> Finding:
+def judge_module(gpudirect: GpuDirect, params: Params) -> Finding:
     subject = Subject(kind="module", id="gdrdrv")
-    wanted = params.minimum_version
-    expected = f"at least {wanted}" if wanted else "loaded"
-    if found.gdrdrv is None:
-        return unread(subject, found, "gdrdrv")
-    if not found.gdrdrv:
+    minimum = params.minimum_version
+    expected = f"at least {minimum}" if minimum else "loaded"
+    if gpudirect.gdrdrv is None:
+        return unread(subject, gpudirect, "gdrdrv")
+    if not gpudirect.gdrdrv:
         return fail(subject, expected=expected, actual="not loaded", advice=LOAD)
-    if wanted is None:
+    if minimum is None:
         return ok(subject, expected=expected, actual="loaded")
-    if found.gdrdrv_version is None:
-        return unread(subject, found, "gdrdrv_version")
-    actual = numbers(found.gdrdrv_version)
+    if gpudirect.gdrdrv_version is None:
+        return unread(subject, gpudirect, "gdrdrv_version")
+    actual = numbers(gpudirect.gdrdrv_version)
     if not actual:
-        told = found.gdrdrv_version or "none"
-        return unknown(subject, why=f"gdrdrv_version: {told} is not a version")
-    right = actual >= numbers(wanted)
-    return ok_if(right, subject, expected=expected, actual=found.gdrdrv_version, advice=UPGRADE)
+        text = gpudirect.gdrdrv_version or "none"
+        return unknown(subject, why=f"gdrdrv_version: {text} is not a version")
+    right = actual >= numbers(minimum)
+    return ok_if(right, subject, expected=expected, actual=gpudirect.gdrdrv_version, advice=UPGRADE)
 
 
 def numbers(text: str) -> tuple[int, ...]:
@@ -72,11 +69,11 @@ def numbers(text: str) -> tuple[int, ...]:
     return tuple(int(part) for part in text.split(".")) if match else ()
 
 
-def judge_device(found: GpuDirect) -> Finding:
+def judge_device(gpudirect: GpuDirect) -> Finding:
     subject = Subject(kind="device", id="/dev/gdrdrv")
-    mode = found.gdrdrv_device
+    mode = gpudirect.gdrdrv_device
     if mode is None:
-        return unread(subject, found, "gdrdrv_device")
+        return unread(subject, gpudirect, "gdrdrv_device")
     if not mode:
         return fail(subject, expected="0666", actual="not there", advice=LOAD)
     if re.fullmatch("[0-7]{3,6}", mode) is None:
@@ -91,14 +88,14 @@ UPGRADE = "install a newer gdrdrv-dkms, and load the module again"
 
 
 def learn(evidence: Evidence) -> Any:
-    found = evidence[GpuDirect].data
-    return {} if found is not None and found.gdrdrv else None
+    gpudirect = evidence[GpuDirect].data
+    return {} if gpudirect is not None and gpudirect.gdrdrv else None
 
 
 CHECK = Check(
     params=Params,
     area=Area.SOFTWARE,
-    reads=("gpudirect.gdrdrv", "gpudirect.gdrdrv_device", "gpudirect.gdrdrv_version"),
+    reads=reads_of("gpudirect", "gdrdrv", "gdrdrv_device", "gdrdrv_version"),
     judge=judge,
     unasked="for nodes on which jobs use GDRCopy",
     severity=Severity.WARNING,

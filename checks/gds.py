@@ -16,6 +16,8 @@ set `use_pci_p2pdma` in /etc/cufile.json where driver (570 and later) and kernel
 from collections.abc import Iterator
 from typing import Any, ClassVar, Literal
 
+from nodevet.checking.named import of_section, reads_of
+from nodevet.checking.one_value import first_unread
 from nodevet.evidence.core import unread
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.gpudirect import GpuDirect
@@ -34,13 +36,10 @@ class Params(CheckParams):
     mode: Mode = "any"
 
 
-def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
-    section = evidence[GpuDirect]
-    if section.data is None:
-        yield unknown(why=f"GPUDirect: {section.why}")
-        return
+@of_section(GpuDirect, "GPUDirect")
+def judge(gpudirect: GpuDirect, evidence: Evidence, params: Params) -> Iterator[Finding]:
     ways = [way for way in ("nvidia_fs", "p2pdma") if params.mode in ("any", way)]
-    answers = [ANSWERS[way](evidence, section.data) for way in ways]
+    answers = [ANSWERS[way](evidence, gpudirect) for way in ways]
     expected = " or ".join(ways)
     unsaid = [answer for answer in answers if isinstance(answer, Finding)]
     right = [way for way, answer in zip(ways, answers, strict=True) if answer == ""]
@@ -53,22 +52,21 @@ def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
         yield fail(expected=expected, actual=actual, advice=ADVICE)
 
 
-def by_module(evidence: Evidence, found: GpuDirect) -> Finding | str:
+def by_module(evidence: Evidence, gpudirect: GpuDirect) -> Finding | str:
     """Why nvidia-fs does not do it; empty if it does."""
-    for field in ("nvidia_fs", "nvidia_fs_stats"):
-        if getattr(found, field) is None:
-            return unread(NODE, found, field)
-    if not found.nvidia_fs:
+    if finding := first_unread(NODE, gpudirect, "nvidia_fs", "nvidia_fs_stats"):
+        return finding
+    if not gpudirect.nvidia_fs:
         return "nvidia_fs is not loaded"
-    return "" if found.nvidia_fs_stats else "nvidia_fs is loaded without /proc/driver/nvidia-fs"
+    return "" if gpudirect.nvidia_fs_stats else "nvidia_fs is loaded without /proc/driver/nvidia-fs"
 
 
-def by_kernel(evidence: Evidence, found: GpuDirect) -> Finding | str:
+def by_kernel(evidence: Evidence, gpudirect: GpuDirect) -> Finding | str:
     """Why the kernel's P2PDMA does not do it; empty if it does."""
     modules = evidence[Modules]
-    if found.p2pdma is None:
-        return unread(NODE, found, "p2pdma")
-    if not found.p2pdma:
+    if gpudirect.p2pdma is None:
+        return unread(NODE, gpudirect, "p2pdma")
+    if not gpudirect.p2pdma:
         return "use_pci_p2pdma is not on"
     if modules.data is None:
         return unknown(why=f"modules: {modules.why}")
@@ -83,10 +81,10 @@ ADVICE = "`modprobe nvidia-fs`, and a file in /etc/modules-load.d; or use_pci_p2
 
 
 def learn(evidence: Evidence) -> Any:
-    found = evidence[GpuDirect].data
-    if found is None:
+    gpudirect = evidence[GpuDirect].data
+    if gpudirect is None:
         return None
-    ways = [way for way, answer in ANSWERS.items() if answer(evidence, found) == ""]
+    ways = [way for way, answer in ANSWERS.items() if answer(evidence, gpudirect) == ""]
     return ways[0] if ways else None
 
 
@@ -94,9 +92,7 @@ CHECK = Check(
     params=Params,
     area=Area.SOFTWARE,
     reads=(
-        "gpudirect.nvidia_fs",
-        "gpudirect.nvidia_fs_stats",
-        "gpudirect.p2pdma",
+        *reads_of("gpudirect", "nvidia_fs", "nvidia_fs_stats", "p2pdma"),
         "modules.nvidia_flavour",
     ),
     judge=judge,

@@ -21,8 +21,15 @@ from typing import Annotated, Literal
 from msgspec import Meta
 from msgspec.structs import asdict
 
-from nodevet.checking.aspects import Aspect, doubted, judged, met, unread_aspect
-from nodevet.checking.learning import usual
+from nodevet.checking.aspects import (
+    Aspect,
+    aspect_findings,
+    aspect_if,
+    unknown_aspect,
+    unread_aspect,
+)
+from nodevet.checking.named import judge_each, reads_of
+from nodevet.checking.one_value import usual
 from nodevet.evidence.across import IN_HAND, answering, each_gpu
 from nodevet.evidence.core import unsupported
 from nodevet.evidence.document import Evidence
@@ -50,30 +57,28 @@ class Params(CheckParams):
 
 
 def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
-    for gpu in each_gpu(evidence):
-        if isinstance(gpu, Finding):
-            yield gpu
-        else:
-            yield from judge_gpu(gpu, params)
+    yield from judge_each(each_gpu(evidence), lambda gpu: judge_gpu(gpu, params))
 
 
 def judge_gpu(gpu: Gpu, params: Params) -> Iterator[Finding]:
     subject = subject_of(gpu)
-    asked = [
+    clocks = [
         (clock, field, expected)
         for clock, expected in asdict(params).items()
         if expected is not None
         for field in fields(clock)
     ]
-    if all(expected == "default" and unsupported(gpu, field) for _, field, expected in asked):
+    if all(expected == "default" and unsupported(gpu, field) for _, field, expected in clocks):
         yield not_applicable(subject, why="this GPU has no application clocks")
     else:
-        yield from judged(subject, [judge_clock(gpu, *each) for each in asked], unit="MHz")
+        yield from aspect_findings(
+            subject, [judge_clock(gpu, *clock_entry) for clock_entry in clocks], unit="MHz"
+        )
 
 
 def judge_clock(gpu: Gpu, clock: str, field: str, expected: int | str) -> Aspect:
-    found, target = getattr(gpu, field), expected
-    if found is None:
+    actual, target = getattr(gpu, field), expected
+    if actual is None:
         return unread_aspect(gpu, field)
     if isinstance(expected, str):
         source = reference(clock, expected)
@@ -81,8 +86,8 @@ def judge_clock(gpu: Gpu, clock: str, field: str, expected: int | str) -> Aspect
         if target is None:
             return unread_aspect(gpu, source)
         if target <= 0:
-            return doubted(field, f"{source}: NVML says {target}")
-    return met(label(field), found == target, expected=target, actual=found)
+            return unknown_aspect(field, f"{source}: NVML says {target}")
+    return aspect_if(label(field), actual == target, expected=target, actual=actual)
 
 
 def fields(clock: str) -> tuple[str, ...]:
@@ -123,16 +128,11 @@ CHECK = Check(
     area=Area.GPU,
     reads=(
         *IN_HAND,
-        "gpu.gpus[].app_clock_graphics_mhz",
-        "gpu.gpus[].app_clock_memory_mhz",
-        "gpu.gpus[].app_clock_graphics_default_mhz",
-        "gpu.gpus[].app_clock_memory_default_mhz",
-        "gpu.gpus[].max_clock_graphics_mhz",
-        "gpu.gpus[].max_clock_memory_mhz",
-        "gpu.gpus[].locked_clock_graphics_min_mhz",
-        "gpu.gpus[].locked_clock_graphics_max_mhz",
-        "gpu.gpus[].locked_clock_memory_min_mhz",
-        "gpu.gpus[].locked_clock_memory_max_mhz",
+        *reads_of("gpu.gpus[]", "app_clock_graphics_mhz", "app_clock_memory_mhz"),
+        *reads_of("gpu.gpus[]", "app_clock_graphics_default_mhz", "app_clock_memory_default_mhz"),
+        *reads_of("gpu.gpus[]", "max_clock_graphics_mhz", "max_clock_memory_mhz"),
+        *reads_of("gpu.gpus[]", "locked_clock_graphics_min_mhz", "locked_clock_graphics_max_mhz"),
+        *reads_of("gpu.gpus[]", "locked_clock_memory_min_mhz", "locked_clock_memory_max_mhz"),
     ),
     judge=judge,
     unasked="sites set clocks on purpose, and newer drivers tell none: say gpu_clocks",

@@ -28,6 +28,7 @@ from typing import Annotated, ClassVar
 import msgspec
 from msgspec import Meta
 
+from nodevet.checking.named import reads_of
 from nodevet.evidence.across import (
     DRIVER_FAULT,
     INSTALL_LIBRARY,
@@ -125,58 +126,60 @@ class Params(CheckParams):
 
 def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
     numbers = device_numbers(evidence)
-    gone = [gpu for gpu, why in zip(every_gpu(evidence), losses(evidence), strict=True) if why]
+    lost_gpus = [gpu for gpu, why in zip(every_gpu(evidence), losses(evidence), strict=True) if why]
     layers: dict[str, Layer] = {
-        "NVML counts": listed(evidence),
-        "NVML reaches": reached(evidence, gone),
+        "NVML counts": listed_count(evidence),
+        "NVML reaches": reached_count(evidence, lost_gpus),
         "PCI bus": on_bus(evidence),
         "/dev": len_or_why(numbers),
     }
-    kept = left_out(evidence, layers["PCI bus"], params)
+    for_guests = guest_gpus(evidence, layers["PCI bus"], params)
     if isinstance(layers["PCI bus"], int):
-        layers["PCI bus"] -= len(kept)
-    found = total(layers, params, gone)
+        layers["PCI bus"] -= len(for_guests)
+    finding = total(layers, params, lost_gpus)
     if half_a_driver(evidence) and not params.admits(0):
-        found = without_library(evidence, found)
-    if found.verdict is Verdict.FAIL and not found.advice:
-        advice = advised(evidence, layers, params)
-        there = [each.address for each in on_pci(evidence) if answers(each)]
-        seen = ", ".join(there) if advice == ABSENT and len(there) <= MOST_TOLD else ""
-        details = {"on the PCI bus": seen} if seen else {}
-        found = msgspec.structs.replace(found, advice=advice, details=details)
-    if found.verdict is Verdict.FAIL and evidence[Gpus].data is None:
-        found = msgspec.structs.replace(found, cause=DRIVER_FAULT)
-    yield found
-    untold = [each for each in unread_layers(layers) if each not in found.why]
-    if found.verdict is Verdict.FAIL and untold:
-        yield unknown(expected=found.expected, why="; ".join(untold))
+        finding = without_library(evidence, finding)
+    if finding.verdict is Verdict.FAIL and not finding.advice:
+        advice = advice_for(evidence, layers, params)
+        present = [function.address for function in on_pci(evidence) if answers(function)]
+        addresses = ", ".join(present) if advice == ABSENT and len(present) <= MOST_TOLD else ""
+        details = {"on the PCI bus": addresses} if addresses else {}
+        finding = msgspec.structs.replace(finding, advice=advice, details=details)
+    if finding.verdict is Verdict.FAIL and evidence[Gpus].data is None:
+        finding = msgspec.structs.replace(finding, cause=DRIVER_FAULT)
+    yield finding
+    reasons = [reason for reason in unread_layers(layers) if reason not in finding.why]
+    if finding.verdict is Verdict.FAIL and reasons:
+        yield unknown(expected=finding.expected, why="; ".join(reasons))
     if isinstance(layers["NVML reaches"], int) and isinstance(layers["PCI bus"], int):
-        yield from one_sided(located(evidence), on_pci(evidence), kept)
+        yield from one_sided(located(evidence), on_pci(evidence), for_guests)
     if isinstance(numbers, frozenset):
         yield from without_node(every_gpu(evidence), numbers)
     yield from same_serials(every_gpu(evidence))
 
 
-def without_library(evidence: Evidence, found: Finding) -> Finding:
+def without_library(evidence: Evidence, finding: Finding) -> Finding:
     """The finding about a node of which no GPU can be reached, whatever the bus shows."""
-    counts = found.actual if isinstance(found.actual, dict) else {"PCI bus, /dev": found.actual}
+    counts = (
+        finding.actual if isinstance(finding.actual, dict) else {"PCI bus, /dev": finding.actual}
+    )
     return fail(
-        expected=found.expected,
+        expected=finding.expected,
         actual={"NVML reaches": 0, **counts},
         why=half_a_driver(evidence),
         advice=INSTALL_LIBRARY,
     )
 
 
-def total(layers: Mapping[str, Layer], params: Params, gone: Sequence[Gpu]) -> Finding:
+def total(layers: Mapping[str, Layer], params: Params, lost_gpus: Sequence[Gpu]) -> Finding:
     counts = {name: layer for name, layer in layers.items() if isinstance(layer, int)}
     unread = "; ".join(unread_layers(layers))
     expected = params.count if params.minimum is None else f"at least {params.minimum}"
     agreed = len(set(counts.values())) == 1
     actual = next(iter(counts.values())) if agreed else counts
-    if gone:
+    if lost_gpus:
         advice = "gpu_lost says what to do for each GPU; keep the node drained until all are back"
-        why = "; ".join(f"{subject_of(gpu).label}: {lost(gpu)}" for gpu in gone)
+        why = "; ".join(f"{subject_of(gpu).label}: {lost(gpu)}" for gpu in lost_gpus)
         return fail(expected=expected, actual=counts, why=why, advice=advice, cause="gpu_lost")
     if not agreed and counts:
         return fail(expected=expected, actual=actual)
@@ -192,13 +195,13 @@ def unread_layers(layers: Mapping[str, Layer]) -> list[str]:
     return list(dict.fromkeys(layer for layer in layers.values() if isinstance(layer, str)))
 
 
-def advised(evidence: Evidence, layers: Mapping[str, Layer], params: Params) -> str:
+def advice_for(evidence: Evidence, layers: Mapping[str, Layer], params: Params) -> str:
     """What to do about a count that is wrong while no GPU says that it is lost."""
     counts = {name: layer for name, layer in layers.items() if isinstance(layer, int)}
-    bus, reached = counts.get("PCI bus"), counts.get("NVML reaches")
-    if not all(answers(each) for each in on_pci(evidence)):
+    bus, reached_count = counts.get("PCI bus"), counts.get("NVML reaches")
+    if not all(answers(function) for function in on_pci(evidence)):
         return OFF
-    if bus is not None and reached is not None and reached < bus:
+    if bus is not None and reached_count is not None and reached_count < bus:
         return UNDRIVEN
     if len(set(counts.values())) > 1:
         return APART
@@ -212,7 +215,7 @@ def on_pci(evidence: Evidence) -> tuple[PciFunction, ...]:
     return data.of_kind("gpu") if (data := evidence[Pci].data) else ()
 
 
-def listed(evidence: Evidence) -> Layer:
+def listed_count(evidence: Evidence) -> Layer:
     section = evidence[Gpus]
     if section.data is None:
         return f"NVML: {section.why}"
@@ -221,16 +224,16 @@ def listed(evidence: Evidence) -> Layer:
     return section.data.count
 
 
-def reached(evidence: Evidence, gone: Sequence[Gpu]) -> Layer:
+def reached_count(evidence: Evidence, lost_gpus: Sequence[Gpu]) -> Layer:
     section = evidence[Gpus]
     if section.data is None:
         return f"NVML: {section.why}"
     if section.data.gpus is None:
         return f"gpus: {section.data.why('gpus')}"
-    mute = [gpu for gpu in section.data.gpus if "handle" in gpu.errors and gpu not in gone]
-    if mute and not gone:
+    mute = [gpu for gpu in section.data.gpus if "handle" in gpu.errors and gpu not in lost_gpus]
+    if mute and not lost_gpus:
         return ", ".join(sorted({gpu.why("handle") for gpu in mute}))
-    return len(section.data.gpus) - len(gone) - len(mute)
+    return len(section.data.gpus) - len(lost_gpus) - len(mute)
 
 
 def on_bus(evidence: Evidence) -> Layer:
@@ -259,12 +262,14 @@ def answers(function: PciFunction) -> bool:
     return function.revision != "ff"
 
 
-def left_out(evidence: Evidence, on_bus: Layer, params: Params) -> frozenset[str]:
+def guest_gpus(evidence: Evidence, on_bus: Layer, params: Params) -> frozenset[str]:
     """Addresses of the GPUs that are held for virtual machines, where that is as wanted."""
-    there = (each for each in on_pci(evidence) if answers(each))
-    kept = frozenset(each.address for each in there if each.driver in KEPT_FOR_GUESTS)
-    fits = isinstance(on_bus, int) and params.admits(on_bus - len(kept))
-    return kept if fits else frozenset()
+    present = (function for function in on_pci(evidence) if answers(function))
+    for_guests = frozenset(
+        function.address for function in present if function.driver in KEPT_FOR_GUESTS
+    )
+    fits = isinstance(on_bus, int) and params.admits(on_bus - len(for_guests))
+    return for_guests if fits else frozenset()
 
 
 def device_numbers(evidence: Evidence) -> frozenset[int] | str:
@@ -282,10 +287,10 @@ def len_or_why(numbers: frozenset[int] | str) -> Layer:
 
 
 def one_sided(
-    found: tuple[Gpu, ...], bus: tuple[PciFunction, ...], kept: frozenset[str]
+    gpus: tuple[Gpu, ...], bus: tuple[PciFunction, ...], for_guests: frozenset[str]
 ) -> Iterator[Finding]:
-    """GPUs that only one of NVML and the PCI bus has; `kept` are rightly not NVML's."""
-    usable = [gpu for gpu in found if "handle" not in gpu.errors]
+    """GPUs that only one of NVML and the PCI bus has; `for_guests` are rightly not NVML's."""
+    usable = [gpu for gpu in gpus if "handle" not in gpu.errors]
     answering = {function.address for function in bus if answers(function)}
     for gpu in usable:
         if gpu.bus_id is None:
@@ -297,14 +302,14 @@ def one_sided(
             )
     if any(gpu.bus_id is None for gpu in usable):
         return
-    in_nvml = {gpu.bus_id: gpu for gpu in found}
+    in_nvml = {gpu.bus_id: gpu for gpu in gpus}
     for function in bus:
-        its = in_nvml.get(function.address)
-        if its is not None and answers(function):
+        gpu_at_address = in_nvml.get(function.address)
+        if gpu_at_address is not None and answers(function):
             continue
         pci = Subject(kind="pci", id=function.address, bus_id=function.address)
-        subject = subject_of(its) if its else pci
-        if its is None and function.address in kept:
+        subject = subject_of(gpu_at_address) if gpu_at_address else pci
+        if gpu_at_address is None and function.address in for_guests:
             yield not_applicable(subject, why=f"held by {function.driver} for a virtual machine")
         elif not answers(function):
             yield fail(
@@ -322,8 +327,8 @@ def one_sided(
             )
 
 
-def without_node(found: tuple[Gpu, ...], numbers: frozenset[int]) -> Iterator[Finding]:
-    for gpu in found:
+def without_node(gpus: tuple[Gpu, ...], numbers: frozenset[int]) -> Iterator[Finding]:
+    for gpu in gpus:
         if "handle" in gpu.errors:
             continue
         if gpu.minor_number is None:
@@ -334,18 +339,18 @@ def without_node(found: tuple[Gpu, ...], numbers: frozenset[int]) -> Iterator[Fi
             yield fail(subject_of(gpu), expected=f"/dev/nvidia{number}", actual=None, advice=advice)
 
 
-def same_serials(found: tuple[Gpu, ...]) -> Iterator[Finding]:
+def same_serials(gpus: tuple[Gpu, ...]) -> Iterator[Finding]:
     """GPUs of which each ought to have a board, and a serial number, of its own."""
     named: dict[str, list[Gpu]] = {}
-    for gpu in found:
+    for gpu in gpus:
         if gpu.serial and is_id(gpu.serial) and gpu.virtualization_mode != "VGPU" and not lost(gpu):
             named.setdefault(gpu.serial, []).append(gpu)
-    sizes = {len(some) for some in named.values()}
+    sizes = {len(sharing) for sharing in named.values()}
     if len(named) > 1 and len(sizes) == 1:
         return
-    for some in named.values():
-        for gpu in some if len(some) > 1 else ():
-            others = ", ".join(subject_of(each).label for each in some if each is not gpu)
+    for sharing in named.values():
+        for gpu in sharing if len(sharing) > 1 else ():
+            others = ", ".join(subject_of(other).label for other in sharing if other is not gpu)
             shared = f"that of {others}"
             if gpu.pci_device is None:
                 why = f"its serial number is {shared}; pci_device: {gpu.why('pci_device')}"
@@ -369,16 +374,9 @@ CHECK = Check(
     area=Area.GPU,
     reads=(
         "gpu.count",
-        "gpu.gpus[].bus_id",
-        "gpu.gpus[].minor_number",
-        "gpu.gpus[].pci_device",
-        "gpu.gpus[].serial",
+        *reads_of("gpu.gpus[]", "bus_id", "minor_number", "pci_device", "serial"),
         "gpu.gpus[].virtualization_mode",
-        "pci.functions[].address",
-        "pci.functions[].class_code",
-        "pci.functions[].driver",
-        "pci.functions[].physfn",
-        "pci.functions[].vendor",
+        *reads_of("pci.functions[]", "address", "class_code", "driver", "physfn", "vendor"),
         "pci.functions[].revision",
         "modules.device_nodes[].path",
         "modules.nvidia_version",

@@ -24,6 +24,7 @@ from collections.abc import Iterator, Sequence, Set
 
 from msgspec import UNSET
 
+from nodevet.checking.named import reads_of
 from nodevet.checking.recovery import BY_NAME, IMEX_DOMAIN, NONE, Remedy
 from nodevet.evidence.across import (
     IN_HAND,
@@ -76,15 +77,15 @@ def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
     off = off_the_bus(evidence)
     gpus = located(evidence)
     if not gpus:
-        yield from (found for found in each_gpu(evidence) if isinstance(found, Finding))
-    told = tuple(zip(gpus, losses(evidence), strict=True))
-    gone = [gpu.bus_id for gpu, why in told if why not in (None, WANTS_RESET)]
-    several = together(evidence, gone, off)
-    for gpu, why in told:
+        yield from (entry for entry in each_gpu(evidence) if isinstance(entry, Finding))
+    pairs = tuple(zip(gpus, losses(evidence), strict=True))
+    lost_addresses = [gpu.bus_id for gpu, why in pairs if why not in (None, WANTS_RESET)]
+    several = shared_loss(evidence, lost_addresses, off)
+    for gpu, why in pairs:
         yield from judge_gpu(evidence, gpu, why, several)
     for address in sorted(off - {gpu.bus_id for gpu in gpus}):
         subject = Subject(kind="pci", id=address, bus_id=address)
-        advice = advised("off the bus", several)
+        advice = advice_for("off the bus", several)
         details = {"bus id": address, **several}
         yield fail(subject, expected="usable", actual="off the bus", advice=advice, details=details)
     short = unlisted(evidence, off)
@@ -93,12 +94,12 @@ def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
 
 
 def judge_gpu(
-    evidence: Evidence, gpu: Gpu, told: str | None, several: dict[str, str]
+    evidence: Evidence, gpu: Gpu, nvml_error: str | None, several: dict[str, str]
 ) -> Iterator[Finding]:
-    """`told`: the NVML error that says that it is lost."""
+    """`nvml_error`: the NVML error that says that it is lost."""
     subject, action, function = subject_of(gpu), gpu.recovery_action, pci_of(evidence, gpu)
     off = isinstance(function, PciFunction) and function.revision == "ff"
-    signs = [why for why in ("off the bus" if off else None, told) if why]
+    signs = [why for why in ("off the bus" if off else None, nvml_error) if why]
     if action not in (None, NONE, IMEX_DOMAIN):
         signs.append(action)
     if signs:
@@ -106,11 +107,11 @@ def judge_gpu(
             subject,
             expected="usable",
             actual=", ".join(signs),
-            advice=advised(signs[0], several),
+            advice=advice_for(signs[0], several),
             details={**board(gpu), **several},
             cause="row_remapping" if signs == ["GPU_RESET"] and gpu.remapping.pending else UNSET,
         )
-    unclear = [] if off or told else unread(gpu, function)
+    unclear = [] if off or nvml_error else why_unsure(gpu, function)
     if unclear:
         yield unknown(subject, why="; ".join(unclear))
     if signs or unclear:
@@ -123,7 +124,7 @@ def judge_gpu(
         )
 
 
-def advised(sign: str, several: dict[str, str]) -> str:
+def advice_for(sign: str, several: dict[str, str]) -> str:
     """What to do about a GPU that is lost. `several`: see `together`."""
     if sign in REMEDIES:
         return REMEDIES[sign].value
@@ -131,44 +132,48 @@ def advised(sign: str, several: dict[str, str]) -> str:
     return f"{first}. {SEVERAL if several else AGAIN}"
 
 
-def together(evidence: Evidence, lost: Sequence[str | None], off: Set[str]) -> dict[str, str]:
+def shared_loss(evidence: Evidence, lost: Sequence[str | None], off: Set[str]) -> dict[str, str]:
     """How many GPUs are lost and what they share; nothing where fewer than two are. `lost`: the
     addresses of those of which NVML says so."""
-    gone = [*lost, *sorted(off - set(lost))]
-    if len(gone) < 2:
+    addresses = [*lost, *sorted(off - set(lost))]
+    if len(addresses) < 2:
         return {}
-    port = shared(evidence, gone)
-    return {"lost here": f"{len(gone)} GPUs{f', all behind port {port}' if port else ''}"}
+    port = shared_port(evidence, addresses)
+    return {"lost here": f"{len(addresses)} GPUs{f', all behind port {port}' if port else ''}"}
 
 
-def shared(evidence: Evidence, gone: Sequence[str | None]) -> str:
+def shared_port(evidence: Evidence, addresses: Sequence[str | None]) -> str:
     """The nearest port that is above all these GPUs and above no other; nothing without one."""
     functions = (data.functions if (data := evidence[Pci].data) else None) or ()
-    gpus = {each.address: each.upstream or () for each in functions if each.kind == "gpu"}
-    above = [gpus[address] for address in gone if address in gpus]
-    if len(above) < len(gone):
+    gpus = {
+        function.address: function.upstream or ()
+        for function in functions
+        if function.kind == "gpu"
+    }
+    above = [gpus[address] for address in addresses if address in gpus]
+    if len(above) < len(addresses):
         return ""
-    all_lost = set(gone)
+    all_lost = set(addresses)
     others = {port for address, ports in gpus.items() if address not in all_lost for port in ports}
     times = Counter(port for ports in above for port in set(ports))
     common = (port for port in above[0] if times[port] == len(above))
     return next((port for port in common if port not in others), "")
 
 
-def unread(gpu: Gpu, function: PciFunction | Finding) -> list[str]:
+def why_unsure(gpu: Gpu, function: PciFunction | Finding) -> list[str]:
     """What keeps a GPU without a sign of loss from being called usable."""
     if "handle" in gpu.errors:
         return [f"NVML: {gpu.why('handle')}"]
-    found = []
+    reasons = []
     if gpu.recovery_action is None and gpu.errors.get("recovery_action") not in NO_SUCH_FIELD:
-        found.append(f"recovery_action: {gpu.why('recovery_action')}")
+        reasons.append(f"recovery_action: {gpu.why('recovery_action')}")
     if not answers(gpu):
-        found.append(f"pstate: {gpu.why('pstate')}, memory_used_b: {gpu.why('memory_used_b')}")
+        reasons.append(f"pstate: {gpu.why('pstate')}, memory_used_b: {gpu.why('memory_used_b')}")
     if isinstance(function, Finding):
-        found.append(function.why)
+        reasons.append(function.why)
     elif function.revision is None:
-        found.append(f"revision: {function.why('revision')}")
-    return found
+        reasons.append(f"revision: {function.why('revision')}")
+    return reasons
 
 
 def answers(gpu: Gpu) -> bool:
@@ -182,12 +187,8 @@ CHECK = Check(
     area=Area.GPU,
     reads=(
         *IN_HAND,
-        "gpu.gpus[].bus_id",
-        "gpu.gpus[].recovery_action",
-        "gpu.gpus[].pstate",
-        "gpu.gpus[].memory_used_b",
-        "pci.functions[].address",
-        "pci.functions[].revision",
+        *reads_of("gpu.gpus[]", "bus_id", "recovery_action", "pstate", "memory_used_b"),
+        *reads_of("pci.functions[]", "address", "revision"),
     ),
     judge=judge,
 )

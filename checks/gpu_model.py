@@ -20,7 +20,8 @@ from typing import ClassVar
 
 from msgspec.structs import force_setattr, replace
 
-from nodevet.checking.aspects import doubted, judged, met, unread_aspect
+from nodevet.checking.aspects import aspect_findings, aspect_if, unknown_aspect, unread_aspect
+from nodevet.checking.named import reads_of
 from nodevet.checking.params import PciIds, no_pci_ids
 from nodevet.evidence.across import IN_HAND, answering, each_gpu, pci_of
 from nodevet.evidence.document import Evidence
@@ -73,24 +74,24 @@ class Params(CheckParams):
         for field in ("device", "subsystem"):
             ids = getattr(self, field) or ()
             refuse(no_pci_ids(field, ids))
-            force_setattr(self, field, tuple(each.lower() for each in ids))
+            force_setattr(self, field, tuple(pci_id.lower() for pci_id in ids))
 
 
 def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
-    found: list[tuple[Gpu | None, list[Finding]]] = [
+    judged_gpus: list[tuple[Gpu | None, list[Finding]]] = [
         (None, [gpu])
         if isinstance(gpu, Finding)
         else (gpu, [*judge_gpu(gpu, pci_of(evidence, gpu), params)])
         for gpu in each_gpu(evidence)
     ]
-    every = [told[0].verdict for gpu, told in found if gpu]
-    fine = every.count(Verdict.OK)
-    for gpu, told in found:
-        for finding in told:
-            yield advised(gpu, finding, fine, len(every)) if gpu else finding
+    verdicts = [findings[0].verdict for gpu, findings in judged_gpus if gpu]
+    fine = verdicts.count(Verdict.OK)
+    for gpu, findings in judged_gpus:
+        for finding in findings:
+            yield with_advice(gpu, finding, fine, len(verdicts)) if gpu else finding
 
 
-def advised(gpu: Gpu, finding: Finding, fine: int, judged: int) -> Finding:
+def with_advice(gpu: Gpu, finding: Finding, fine: int, aspect_findings: int) -> Finding:
     """A wrong finding with what the node's GPUs tell of it, `fine` of them the right board."""
     if finding.verdict is not Verdict.FAIL or finding.advice:
         return finding
@@ -100,7 +101,7 @@ def advised(gpu: Gpu, finding: Finding, fine: int, judged: int) -> Finding:
         advice = SWAPPED
     else:
         advice = ALL
-    details = {**board(gpu), "right boards here": f"{fine} of {judged}"}
+    details = {**board(gpu), "right boards here": f"{fine} of {aspect_findings}"}
     return replace(finding, advice=advice, details=details)
 
 
@@ -108,30 +109,33 @@ def judge_gpu(gpu: Gpu, function: PciFunction | Finding, params: Params) -> Iter
     subject = subject_of(gpu)
     by_nvml = {"device": gpu.pci_device, "subsystem": gpu.pci_subsystem, "name": gpu.name}
     by_pci = {} if isinstance(function, Finding) else ids(function)
-    wanted = {"device": params.device, "subsystem": params.subsystem or ()}
-    wanted["name"] = (params.name,) if params.name else ()
-    aspects = [doubted("PCI", function.why)] if isinstance(function, Finding) else []
-    apart: list[str] = []
-    for key, values in ((key, values) for key, values in wanted.items() if values):
-        found = [each for each in (by_nvml[key], by_pci.get(key)) if each is not None]
-        wrong = [each for each in found if each not in values]
+    expected = {"device": params.device, "subsystem": params.subsystem or ()}
+    expected["name"] = (params.name,) if params.name else ()
+    aspects = [unknown_aspect("PCI", function.why)] if isinstance(function, Finding) else []
+    conflicting: list[str] = []
+    for key, values in ((key, values) for key, values in expected.items() if values):
+        actual_ids = [
+            actual_id for actual_id in (by_nvml[key], by_pci.get(key)) if actual_id is not None
+        ]
+        wrong = [actual_id for actual_id in actual_ids if actual_id not in values]
         if wrong:
             right = values[0] if len(values) == 1 else list(values)
             actual: Value = wrong[-1] if len(set(wrong)) == 1 else wrong
-            aspects.append(met(key, False, expected=right, actual=actual))
-        elif len(set(found)) > 1:
-            apart.append(key)
-        elif found:
-            aspects.append(met(key, True, expected=found[0], actual=found[0]))
+            aspects.append(aspect_if(key, False, expected=right, actual=actual))
+        elif len(set(actual_ids)) > 1:
+            conflicting.append(key)
+        elif actual_ids:
+            aspects.append(aspect_if(key, True, expected=actual_ids[0], actual=actual_ids[0]))
         if by_nvml[key] is None:
             aspects.append(unread_aspect(gpu, key if key == "name" else f"pci_{key}"))
         if not isinstance(function, Finding) and key in by_pci and by_pci[key] is None:
-            aspects.append(doubted(key, f"PCI {key}: {pci_why(function, key)}"))
-    for key in apart:
+            aspects.append(unknown_aspect(key, f"PCI {key}: {pci_why(function, key)}"))
+    for key in conflicting:
         nvml, pci = {"NVML": by_nvml[key]}, {"PCI bus": by_pci[key]}
         yield fail(subject, expected=nvml, actual=pci, advice=APART)
-    yield from judged(
-        subject, [each for each in aspects if not apart or each.verdict is not Verdict.OK]
+    yield from aspect_findings(
+        subject,
+        [aspect for aspect in aspects if not conflicting or aspect.verdict is not Verdict.OK],
     )
 
 
@@ -156,10 +160,10 @@ def learn(evidence: Evidence) -> Value:
     subsystems = {gpu.pci_subsystem for gpu in gpus}
     if not gpus or None in devices:
         return None
-    found: dict[str, Value] = {"device": sorted(filter(None, devices))}
+    board_ids: dict[str, Value] = {"device": sorted(filter(None, devices))}
     if None not in subsystems:
-        found["subsystem"] = sorted(filter(None, subsystems))
-    return found
+        board_ids["subsystem"] = sorted(filter(None, subsystems))
+    return board_ids
 
 
 CHECK = Check(
@@ -167,14 +171,8 @@ CHECK = Check(
     area=Area.GPU,
     reads=(
         *IN_HAND,
-        "gpu.gpus[].bus_id",
-        "gpu.gpus[].name",
-        "gpu.gpus[].pci_device",
-        "gpu.gpus[].pci_subsystem",
-        "pci.functions[].address",
-        "pci.functions[].device",
-        "pci.functions[].subsystem_vendor",
-        "pci.functions[].subsystem_device",
+        *reads_of("gpu.gpus[]", "bus_id", "name", "pci_device", "pci_subsystem"),
+        *reads_of("pci.functions[]", "address", "device", "subsystem_vendor", "subsystem_device"),
     ),
     judge=judge,
     unasked="for each board: a common part names none",

@@ -15,6 +15,7 @@ replaced.
 
 from collections.abc import Iterator
 
+from nodevet.checking.named import judge_each
 from nodevet.checking.recovery import RESET_IT
 from nodevet.evidence.across import IN_HAND, each_gpu
 from nodevet.evidence.core import NOT_SUPPORTED
@@ -39,16 +40,15 @@ class Params(CheckParams):
 
 
 def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
-    for gpu in each_gpu(evidence):
-        yield from (gpu,) if isinstance(gpu, Finding) else judge_gpu(gpu)
+    yield from judge_each(each_gpu(evidence), judge_gpu)
 
 
 def judge_gpu(gpu: Gpu) -> Iterator[Finding]:
     subject, repair = subject_of(gpu), gpu.repair
-    told = {sign: value for sign in SIGNS if (value := getattr(repair, sign)) is not None}
-    wrong = {sign: True for sign, value in told.items() if value}
-    silent = [sign for sign in SIGNS if sign not in told and repair.errors.get(sign) in NOT_TOLD]
-    unread = [sign for sign in SIGNS if sign not in told and sign not in silent]
+    values = {sign: value for sign in SIGNS if (value := getattr(repair, sign)) is not None}
+    wrong = {sign: True for sign, value in values.items() if value}
+    silent = [sign for sign in SIGNS if sign not in values and repair.errors.get(sign) in NOT_TOLD]
+    unread = [sign for sign in SIGNS if sign not in values and sign not in silent]
     if wrong:
         yield fail(
             subject,
@@ -59,8 +59,8 @@ def judge_gpu(gpu: Gpu) -> Iterator[Finding]:
         )
     if unread:
         yield unknown(subject, why="; ".join(f"{sign}: {repair.why(sign)}" for sign in unread))
-    elif told and not wrong:
-        yield ok(subject, expected=dict.fromkeys(told, False), actual=told)
+    elif values and not wrong:
+        yield ok(subject, expected=dict.fromkeys(values, False), actual=values)
     if silent:
         why = f"this GPU or driver does not tell: {', '.join(silent)}"
         yield not_applicable(subject, why=why)

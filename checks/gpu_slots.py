@@ -21,6 +21,7 @@ from typing import Annotated, ClassVar
 
 from msgspec import Meta
 
+from nodevet.checking.named import reads_of
 from nodevet.evidence.across import IN_HAND, each_gpu
 from nodevet.evidence.core import unread, unsupported
 from nodevet.evidence.document import Evidence
@@ -60,20 +61,20 @@ class Params(CheckParams):
 
 
 def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
-    left, nameless = dict(params.modules), False
+    modules, has_nameless = dict(params.modules), False
     for gpu in each_gpu(evidence):
         if isinstance(gpu, Finding):
-            left.pop(gpu.subject.bus_id or "", None)
-            nameless = nameless or gpu.subject.bus_id is None
+            modules.pop(gpu.subject.bus_id or "", None)
+            has_nameless = has_nameless or gpu.subject.bus_id is None
             yield gpu
         elif gpu.bus_id is None:
-            nameless = True
+            has_nameless = True
             yield unread(subject_of(gpu), gpu, "bus_id")
         else:
-            yield judge_gpu(gpu, left.pop(gpu.bus_id, None))
-    for address, module in left.items():
+            yield judge_gpu(gpu, modules.pop(gpu.bus_id, None))
+    for address, module in modules.items():
         subject = Subject(kind="pci", id=address, bus_id=address)
-        if nameless:
+        if has_nameless:
             yield unknown(subject, why="not every GPU tells its PCI address")
         else:
             yield fail(subject, expected=module, actual="no GPU", advice=EMPTY, cause="gpu_count")
@@ -96,7 +97,7 @@ def judge_gpu(gpu: Gpu, module: int | None) -> Finding:
 CHECK = Check(
     params=Params,
     area=Area.GPU,
-    reads=(*IN_HAND, "gpu.gpus[].bus_id", "gpu.gpus[].module_id"),
+    reads=(*IN_HAND, *reads_of("gpu.gpus[]", "bus_id", "module_id")),
     judge=judge,
     unasked="only a site knows where its modules sit",
     severity=Severity.WARNING,

@@ -28,9 +28,9 @@ from nodevet.checking.pci_path import (
     READS,
     Distance,
     Level,
-    between,
-    emulated,
+    distance_between,
     one_node,
+    without_real_bus,
 )
 from nodevet.evidence.across import IN_HAND, answering, each_gpu, pci_of
 from nodevet.evidence.core import unread
@@ -63,30 +63,30 @@ class Params(CheckParams):
 
 
 def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
-    said = emulated(evidence)
-    if said is not None:
-        yield said
+    virtual = without_real_bus(evidence)
+    if virtual is not None:
+        yield virtual
         return
-    found: list[Placed] = []
-    whole = True
+    placed: list[Placed] = []
+    complete = True
     for gpu in each_gpu(evidence):
         if isinstance(gpu, Finding):
-            whole = False
+            complete = False
             yield gpu
             continue
         function = pci_of(evidence, gpu)
         if isinstance(function, Finding):
-            whole = False
+            complete = False
             yield function
         else:
-            found.append((gpu, function))
+            placed.append((gpu, function))
     alone = one_node(evidence)
     if not params.pairs and not params.matrix:
         yield unknown(why="the baseline says neither pairs nor matrix")
-    if params.pairs and whole:
-        yield not_all(evidence) or judge_pairs(found, params.pairs, alone)
+    if params.pairs and complete:
+        yield not_all(evidence) or judge_pairs(placed, params.pairs, alone)
     if params.matrix:
-        yield from judge_rows(found, params.matrix, alone)
+        yield from judge_rows(placed, params.matrix, alone)
 
 
 def not_all(evidence: Evidence) -> Finding | None:
@@ -101,31 +101,34 @@ def not_all(evidence: Evidence) -> Finding | None:
     return None
 
 
-def judge_pairs(found: list[Placed], expected: Mapping[Level, int], alone: bool | None) -> Finding:
+def judge_pairs(placed: list[Placed], expected: Mapping[Level, int], alone: bool | None) -> Finding:
     counts: Counter[str] = Counter()
-    for (_, one), (_, other) in combinations(found, 2):
-        distance = between(one, other, alone)
+    for (_, one), (_, other) in combinations(placed, 2):
+        distance = distance_between(one, other, alone)
         if not distance.level:
             return unknown(why=distance.why)
         counts[distance.level] += 1
-    wanted = {level: expected[level] for level in LEVELS if expected.get(level)}
+    expected_counts = {level: expected[level] for level in LEVELS if expected.get(level)}
     actual = {level: counts[level] for level in LEVELS if counts[level]}
-    advice = "" if wanted == actual else ADVICE
-    cause = UNSET if sum(wanted.values()) == counts.total() else "gpu_count"
-    return compare(NODE, expected=wanted, actual=actual, advice=advice, cause=cause)
+    advice = "" if expected_counts == actual else ADVICE
+    cause = UNSET if sum(expected_counts.values()) == counts.total() else "gpu_count"
+    return compare(NODE, expected=expected_counts, actual=actual, advice=advice, cause=cause)
 
 
 def judge_rows(
-    found: list[Placed], matrix: tuple[str, ...], alone: bool | None
+    placed: list[Placed], matrix: tuple[str, ...], alone: bool | None
 ) -> Iterator[Finding]:
-    if len(matrix) != len(found):
-        why = f"the matrix is of {len(matrix)} GPUs, the node has {len(found)}"
+    if len(matrix) != len(placed):
+        why = f"the matrix is of {len(matrix)} GPUs, the node has {len(placed)}"
         yield unknown(why=why, cause="gpu_lost")
         return
-    for at, (gpu, one) in enumerate(found):
-        row = [Distance("") if other is one else between(one, other, alone) for _, other in found]
-        missing = next((each.why for each in row if each.why), "")
-        actual = " ".join(each.level or "X" for each in row)
+    for at, (gpu, one) in enumerate(placed):
+        row = [
+            Distance("") if other is one else distance_between(one, other, alone)
+            for _, other in placed
+        ]
+        missing = next((distance.why for distance in row if distance.why), "")
+        actual = " ".join(distance.level or "X" for distance in row)
         expected = " ".join(matrix[at].split())
         if missing:
             yield unknown(subject_of(gpu), why=missing)
@@ -135,12 +138,14 @@ def judge_rows(
 
 
 def learn(evidence: Evidence) -> Value:
-    gpus = [pci_of(evidence, gpu) for gpu in answering(evidence)]
-    there = [each for each in gpus if isinstance(each, PciFunction)]
+    entries = [pci_of(evidence, entry) for entry in answering(evidence)]
+    functions = [entry for entry in entries if isinstance(entry, PciFunction)]
     alone = one_node(evidence)
-    if emulated(evidence) is not None or len(there) < max(2, len(gpus)):
+    if without_real_bus(evidence) is not None or len(functions) < max(2, len(entries)):
         return None
-    counts = Counter(between(one, other, alone).level for one, other in combinations(there, 2))
+    counts = Counter(
+        distance_between(one, other, alone).level for one, other in combinations(functions, 2)
+    )
     return None if "" in counts else {"pairs": {x: counts[x] for x in LEVELS if counts[x]}}
 
 

@@ -25,6 +25,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta
 
+from nodevet.checking.named import reads_of
 from nodevet.checking.rdma import NOT_LOADED
 from nodevet.evidence.core import unread
 from nodevet.evidence.document import Evidence
@@ -32,17 +33,7 @@ from nodevet.evidence.host import HostInfo
 from nodevet.evidence.infiniband import Infiniband
 from nodevet.evidence.modules import Modules
 from nodevet.evidence.pci import KEPT_FOR_GUESTS, Pci
-from nodevet.model import (
-    NODE,
-    Area,
-    Check,
-    CheckParams,
-    Finding,
-    fail,
-    not_applicable,
-    ok,
-    unknown,
-)
+from nodevet.model import NODE, Area, Check, CheckParams, Finding, fail, not_applicable, ok, unknown
 
 PEERMEM = ("nvidia_peermem", "nv_peer_mem", "efa_nv_peermem")
 DMA_BUF_KERNEL = (5, 12)  # ib_umem_dmabuf_get(), drivers/infiniband/core/umem_dmabuf.c
@@ -63,8 +54,8 @@ class Params(CheckParams):
 
 
 def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
-    said = without_rdma(evidence)
-    yield said if said is not None else judge_ways(evidence, params)
+    exemption = without_rdma(evidence)
+    yield exemption if exemption is not None else judge_ways(evidence, params)
 
 
 def without_rdma(evidence: Evidence) -> Finding | None:
@@ -88,9 +79,9 @@ def without_device(evidence: Evidence) -> Finding:
     bus = evidence[Pci]
     if bus.status != "absent" and (bus.data is None or bus.data.functions is None):
         return unknown(why=f"PCI: {bus.data.why('functions') if bus.data else bus.why}")
-    adapters = [each.address for each in (bus.data.of_kind("nic") if bus.data else ())
-                if (each.class_code or "").startswith(INFINIBAND)
-                and each.driver not in KEPT_FOR_GUESTS]  # fmt: skip
+    adapters = [nic.address for nic in (bus.data.of_kind("nic") if bus.data else ())
+                if (nic.class_code or "").startswith(INFINIBAND)
+                and nic.driver not in KEPT_FOR_GUESTS]  # fmt: skip
     if adapters:
         why = f"the kernel has no RDMA device for the InfiniBand adapters {', '.join(adapters[:8])}"
         return unknown(why=why, advice=NOT_LOADED)
@@ -102,17 +93,17 @@ def judge_ways(evidence: Evidence, params: Params) -> Finding:
     if section.data is None:
         return unknown(why=f"modules: {section.why}")
     expected = " or ".join(WORDS[way] for way in params.one_of)
-    found = {way: has_peermem(section.data) if way == "peermem" else
+    answers = {way: has_peermem(section.data) if way == "peermem" else
              has_dma_buf(section.data, evidence) for way in params.one_of}  # fmt: skip
-    there = [actual for works, actual in found.values() if works]
-    if there:
-        return ok(expected=expected, actual=" and ".join(there))
-    unsure = [why for works, why in found.values() if works is None]
+    working = [actual for works, actual in answers.values() if works]
+    if working:
+        return ok(expected=expected, actual=" and ".join(working))
+    unsure = [why for works, why in answers.values() if works is None]
     if unsure:
         return unknown(why="; ".join(unsure))
     return fail(
         expected=expected,
-        actual=", ".join(actual for _, actual in found.values()),
+        actual=", ".join(actual for _, actual in answers.values()),
         advice=ADVICE,
     )
 
@@ -153,11 +144,8 @@ CHECK = Check(
     reads=(
         "host.kernel",
         "infiniband.devices[].bus_id",
-        "modules.builtin[]",
-        "modules.loaded[]",
-        "modules.nvidia_flavour",
-        "pci.functions[].class_code",
-        "pci.functions[].driver",
+        *reads_of("modules", "builtin[]", "loaded[]", "nvidia_flavour"),
+        *reads_of("pci.functions[]", "class_code", "driver"),
     ),
     judge=judge,
     unasked="for HGX boards: elsewhere a site may do without GPUDirect",

@@ -63,8 +63,8 @@ class Params(CheckParams):
 
 
 def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
-    found = tuple(each_gpu(evidence))
-    gpus = [gpu for gpu in found if isinstance(gpu, Gpu)]
+    entries = tuple(each_gpu(evidence))
+    gpus = [gpu for gpu in entries if isinstance(gpu, Gpu)]
     fields = [field for field in FIELDS if field not in params.ignore]
     silent = [field for field in fields if all(unsupported(gpu, field) for gpu in gpus)]
     values = {
@@ -73,10 +73,10 @@ def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
         if field not in silent
     }
     common = {field: usual(counts) for field, counts in values.items() if counts}
-    for gpu in found:
+    for gpu in entries:
         if isinstance(gpu, Finding):
             yield gpu
-        elif len(found) == 1:
+        elif len(entries) == 1:
             yield not_applicable(subject_of(gpu), why="the node has one GPU")
         else:
             yield from judge_gpu(gpu, values, common)

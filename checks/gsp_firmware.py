@@ -23,6 +23,7 @@ from typing import Annotated
 from msgspec import Meta
 
 from nodevet.checking.aspects import each_fact
+from nodevet.checking.named import reads_of
 from nodevet.evidence.across import IN_HAND, each_gpu
 from nodevet.evidence.core import unread, unsupported
 from nodevet.evidence.document import Evidence
@@ -64,11 +65,11 @@ class Params(CheckParams):
 
 
 def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
-    found = tuple(each_gpu(evidence))
-    on_elsewhere = any(isinstance(gpu, Gpu) and gpu.gsp_firmware_enabled for gpu in found)
+    entries = tuple(each_gpu(evidence))
+    on_elsewhere = any(isinstance(gpu, Gpu) and gpu.gsp_firmware_enabled for gpu in entries)
     expected = True if params.enabled is None and on_elsewhere else params.enabled
     versions = params.one_of or driver_version(evidence)
-    for gpu in found:
+    for gpu in entries:
         yield from (
             (gpu,) if isinstance(gpu, Finding) else judge_gpu(gpu, expected, params, versions)
         )
@@ -114,12 +115,12 @@ def judge_version(gpu: Gpu, params: Params, versions: tuple[str, ...] | str) -> 
         return unread(subject, gpu, "gsp_firmware_version")
     if isinstance(versions, str):
         return unknown(subject, why=versions)
-    told = versions[0] if len(versions) == 1 else list(versions)
+    expected = versions[0] if len(versions) == 1 else list(versions)
     if gpu.gsp_firmware_version in versions:
-        return ok(subject, expected=told, actual=gpu.gsp_firmware_version)
+        return ok(subject, expected=expected, actual=gpu.gsp_firmware_version)
     why = "" if params.one_of else "the driver has another version"
     return fail(
-        subject, expected=told, actual=gpu.gsp_firmware_version, why=why, advice=FIRMWARE,
+        subject, expected=expected, actual=gpu.gsp_firmware_version, why=why, advice=FIRMWARE,
         details=board(gpu),
     )  # fmt: skip
 
@@ -130,8 +131,7 @@ CHECK = Check(
     reads=(
         *IN_HAND,
         "gpu.driver_version",
-        "gpu.gpus[].gsp_firmware_enabled",
-        "gpu.gpus[].gsp_firmware_version",
+        *reads_of("gpu.gpus[]", "gsp_firmware_enabled", "gsp_firmware_version"),
     ),
     judge=judge,
     severity=Severity.WARNING,

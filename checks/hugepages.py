@@ -21,7 +21,8 @@ from typing import Annotated, ClassVar, Literal
 
 from msgspec import Meta
 
-from nodevet.checking.aspects import judged, met, unread_aspect
+from nodevet.checking.aspects import aspect_findings, aspect_if, unread_aspect
+from nodevet.checking.named import reads_of
 from nodevet.evidence.core import unread
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.memory import HugePages, Memory
@@ -94,11 +95,15 @@ def judge_size(memory: Memory, size: str, total: int | None, free: int | None) -
     if memory.hugepages is None:
         yield unread(subject, memory, "hugepages")
         return
-    pages = next((each for each in memory.hugepages if each.size_kb == kib(size)), None)
-    if pages is not None:
-        yield from judge_pages(subject, pages, total, free)
+    size_pages = next(
+        (size_pages for size_pages in memory.hugepages if size_pages.size_kb == kib(size)), None
+    )
+    if size_pages is not None:
+        yield from judge_pages(subject, size_pages, total, free)
         return
-    offered = ", ".join(spelled(each.size_kb) for each in memory.hugepages) or "no size"
+    offered = (
+        ", ".join(size_text(size_pages.size_kb) for size_pages in memory.hugepages) or "no size"
+    )
     if not total and not free:
         yield not_applicable(subject, why=f"the kernel has no such size: there are {offered}")
     else:
@@ -110,17 +115,21 @@ def judge_pages(
     subject: Subject, pages: HugePages, total: int | None, free: int | None
 ) -> Iterator[Finding]:
     aspects = []
-    for name, wanted, found in (("total", total, pages.total), ("free", free, pages.free)):
-        if wanted is None:
+    for name, required, actual in (("total", total, pages.total), ("free", free, pages.free)):
+        if required is None:
             continue
-        if found is None:
+        if actual is None:
             aspects.append(unread_aspect(pages, name))
         elif name == "total":
-            aspects.append(met(name, found == wanted, expected=f"{wanted}", actual=found))
+            aspects.append(
+                aspect_if(name, actual == required, expected=f"{required}", actual=actual)
+            )
         else:
-            right = found >= wanted
-            aspects.append(met(name, right, expected=f"at least {wanted}", actual=found))
-    yield from judged(subject, aspects, advice=lambda bad: HELD if bad == ["free"] else AT_BOOT)
+            right = actual >= required
+            aspects.append(aspect_if(name, right, expected=f"at least {required}", actual=actual))
+    yield from aspect_findings(
+        subject, aspects, advice=lambda bad: HELD if bad == ["free"] else AT_BOOT
+    )
 
 
 def kib(size: str) -> int:
@@ -131,7 +140,7 @@ def kib(size: str) -> int:
     return int(size[:-1]) * KIB[size[-1]]
 
 
-def spelled(size_kb: int) -> str:
+def size_text(size_kb: int) -> str:
     unit = next((u for u in "GM" if size_kb and size_kb % KIB[u] == 0), "K")
     return f"{size_kb // KIB[unit]}{unit}"
 
@@ -142,18 +151,13 @@ def learn(evidence: Evidence) -> Value:
         return None
     if not data.hugetlb_kb:
         return "none"
-    return {"total": {spelled(each.size_kb): each.total for each in data.hugepages or ()}}
+    return {"total": {size_text(pages.size_kb): pages.total for pages in data.hugepages or ()}}
 
 
 CHECK = Check(
     params=Params,
     area=Area.MEMORY,
-    reads=(
-        "memory.hugepages[].free",
-        "memory.hugepages[].size_kb",
-        "memory.hugepages[].total",
-        "memory.hugetlb_kb",
-    ),
+    reads=(*reads_of("memory.hugepages[]", "free", "size_kb", "total"), "memory.hugetlb_kb"),
     judge=judge,
     unasked="only a site knows how many its jobs need: say hugepages: none if they need none",
     learn=learn,

@@ -22,13 +22,13 @@ NVreg_CreateImexChannel0=1` in /etc/modprobe.d, and load the module again.
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Annotated, Any
 
 from msgspec import Meta
 
 from nodevet.checking.aspects import each_fact
-from nodevet.checking.named import READ_AGAIN
+from nodevet.checking.named import READ_AGAIN, reads_of
 from nodevet.checking.nvlink_domain import NO_PARTITION, is_domain, is_idle, lost_domain
 from nodevet.checking.recovery import BY_NAME, IMEX_DOMAIN, NONE
 from nodevet.evidence.across import IN_HAND, unlisted
@@ -136,9 +136,13 @@ def without_domain(gpus: Sequence[Gpu], nodes: int | None) -> Finding:
 def judge_domain(evidence: Evidence) -> Iterator[Finding]:
     """Whether all GPUs of a node are in one domain."""
     data = evidence[Gpus].data
-    found = (data.gpus if data else None) or ()
-    inside = [gpu for gpu in found if is_domain(gpu.fabric.cluster_uuid)]
-    gpus = [gpu for gpu in found if may_have_one(gpu) or any(alike(gpu, each) for each in inside)]
+    gpus_listed = (data.gpus if data else None) or ()
+    inside = [gpu for gpu in gpus_listed if is_domain(gpu.fabric.cluster_uuid)]
+    gpus = [
+        gpu
+        for gpu in gpus_listed
+        if may_have_one(gpu) or any(alike(gpu, member) for member in inside)
+    ]
     lacking = [gpu for gpu in gpus if not is_domain(gpu.fabric.cluster_uuid)]
     unsaid = [gpu for gpu in lacking if gpu.fabric.cluster_uuid is None]
     outside = [gpu for gpu in lacking if gpu.fabric.cluster_uuid is not None]
@@ -157,10 +161,10 @@ def judge_domain(evidence: Evidence) -> Iterator[Finding]:
 
 def members(gpus: Sequence[Gpu]) -> dict[str, str]:
     """The GPUs of each domain, by its UUID."""
-    found: dict[str, list[Gpu]] = {}
+    by_uuid: dict[str, list[Gpu]] = {}
     for gpu in gpus:
-        found.setdefault(gpu.fabric.cluster_uuid or "", []).append(gpu)
-    return {uuid: labels(found[uuid]) for uuid in sorted(found)}
+        by_uuid.setdefault(gpu.fabric.cluster_uuid or "", []).append(gpu)
+    return {uuid: labels(by_uuid[uuid]) for uuid in sorted(by_uuid)}
 
 
 def labels(gpus: Sequence[Gpu]) -> str:
@@ -175,7 +179,7 @@ def judge_service(evidence: Evidence) -> Finding:
     subject = Subject(kind="unit", id=UNIT)
     section = evidence[Units]
     listed = (section.data.units if section.data else None) or ()
-    unit = next((each for each in listed if each.name == UNIT), None)
+    unit = next((listed_unit for listed_unit in listed if listed_unit.name == UNIT), None)
     if section.data is None:
         return unknown(subject, why=f"services: {section.why}")
     if section.data.units is None:
@@ -190,28 +194,28 @@ def judge_service(evidence: Evidence) -> Finding:
     return (ok if running else fail)(subject, expected="active", actual=actual, advice=advice)
 
 
-def judge_channel(found: Imex) -> Finding:
+def judge_channel(imex: Imex) -> Finding:
     subject = Subject(kind="imex", id="channels")
-    if found.channels is None:
-        return unread(subject, found, "channels")
-    if found.channels < 1:
-        return fail(subject, expected="at least 1", actual=found.channels, advice=CHANNEL)
-    return ok(subject, expected="at least 1", actual=found.channels)
+    if imex.channels is None:
+        return unread(subject, imex, "channels")
+    if imex.channels < 1:
+        return fail(subject, expected="at least 1", actual=imex.channels, advice=CHANNEL)
+    return ok(subject, expected="at least 1", actual=imex.channels)
 
 
-def judge_nodes(found: Imex, wanted: int | None) -> Iterator[Finding]:
+def judge_nodes(imex: Imex, required: int | None) -> Iterator[Finding]:
     subject = Subject(kind="imex", id="nodes")
-    if found.nodes is None:
-        yield unread(subject, found, "nodes")
+    if imex.nodes is None:
+        yield unread(subject, imex, "nodes")
         return
-    count = len(found.nodes)
-    facts = [ok(subject, expected="any" if wanted is None else wanted, actual=count)]
-    twice = sorted(each for each, times in Counter(found.nodes).items() if times > 1)
+    count = len(imex.nodes)
+    facts = [ok(subject, expected="any" if required is None else required, actual=count)]
+    twice = sorted(each for each, times in Counter(imex.nodes).items() if times > 1)
     if twice:
         actual = f"twice: {', '.join(twice)}"
         facts.append(fail(subject, expected="each address once", actual=actual, advice=NODES))
-    if wanted not in (None, count):
-        facts.append(fail(subject, expected=wanted, actual=count, advice=NODES))
+    if required not in (None, count):
+        facts.append(fail(subject, expected=required, actual=count, advice=NODES))
     yield from each_fact(facts)
 
 
@@ -221,18 +225,14 @@ CHANNEL = (
 NODES = "write /etc/nvidia-imex/nodes_config.cfg again, the same on every node of the domain"
 
 
-def asks(params: Params) -> Mapping[str, tuple[str, ...]]:
-    return {"services": (UNIT,) if params.service else ()}
-
-
 def learn(evidence: Evidence) -> Any:
-    found = evidence[Imex].data
-    if one_node(evidence) is not None or found is None or found.nodes is None:
+    imex = evidence[Imex].data
+    if one_node(evidence) is not None or imex is None or imex.nodes is None:
         return None
     return {
         "service": judge_service(evidence).verdict.value == "ok",
-        "channel": bool(found.channels),
-        **({"nodes": len(found.nodes)} if found.nodes else {}),
+        "channel": bool(imex.channels),
+        **({"nodes": len(imex.nodes)} if imex.nodes else {}),
     }
 
 
@@ -243,16 +243,12 @@ CHECK = Check(
         *IN_HAND,
         "gpu.gpus[].fabric.cluster_uuid",
         "gpu.gpus[].recovery_action",
-        "gpu.gpus[].fabric.health_mask",
-        "gpu.gpus[].fabric.state",
-        "gpu.gpus[].fabric.status",
-        "imex.channels",
-        "imex.nodes[]",
-        "services.units[].active_state",
-        "services.units[].name",
+        *reads_of("gpu.gpus[].fabric", "health_mask", "state", "status"),
+        *reads_of("imex", "channels", "nodes[]"),
+        *reads_of("services.units[]", "active_state", "name"),
     ),
     judge=judge,
     unasked="for nodes of a multi-node NVLink domain (GB200 and GB300 NVL72)",
-    asks=asks,
+    asks=lambda params: {"services": (UNIT,) if params.service else ()},
     learn=learn,
 )

@@ -33,16 +33,11 @@ from typing import Annotated, ClassVar, Literal
 
 from msgspec import Meta
 
-from nodevet.checking.aspects import Aspect, judged, met, unread_aspect
+from nodevet.checking.aspects import Aspect, aspect_findings, aspect_if, unread_aspect
 from nodevet.checking.counts import Counted, CountWish, counted, counts
-from nodevet.checking.expected import Words, matches, said
-from nodevet.checking.rdma import (
-    DEVICES_READ,
-    NOT_LOADED,
-    each_port,
-    port_name,
-    port_subject,
-)
+from nodevet.checking.expected import Words, matches, words_text
+from nodevet.checking.named import reads_of
+from nodevet.checking.rdma import DEVICES_READ, NOT_LOADED, each_port, port_name, port_subject
 from nodevet.evidence.core import unread
 from nodevet.evidence.document import Evidence, once
 from nodevet.evidence.host import HostInfo
@@ -136,15 +131,15 @@ def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
     ports: list[Port] = []
     unjudged: list[Finding] = []
     others: list[str] = []
-    for each in each_port(evidence, params.ignore):
-        if isinstance(each, Finding):
-            unjudged.append(each)
+    for entry in each_port(evidence, params.ignore):
+        if isinstance(entry, Finding):
+            unjudged.append(entry)
             continue
-        device, port = each
+        device, port = entry
         if port.link_layer is None:
             unjudged.append(unread(port_subject(device, port), port, "link_layer"))
         elif port.link_layer == params.link_layer:
-            ports.append(each)
+            ports.append(entry)
         else:
             others.append(f"{port_name(device, port)} ({port.link_layer})")
     if ports or not any(finding.subject == NODE for finding in unjudged):
@@ -153,27 +148,27 @@ def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
     for device, port in ports:
         known = counts(counters_of(evidence, device, port), wish(params), evidence)
         found = [*aspects(evidence, device, port, params), *known]
-        yield from judged(port_subject(device, port), found, details(device, port))
+        yield from aspect_findings(port_subject(device, port), found, details(device, port))
     yield from uniform(ports, bool(unjudged)) if params.uniform else ()
 
 
-def count(found: int, unsure: bool, others: list[str], params: Params) -> Finding:
+def count(present: int, unsure: bool, others: list[str], params: Params) -> Finding:
     """How many ports there are; `unsure`: there may be more."""
     names = f"{params.link_layer} ports"
     if params.count is None:
         least = params.minimum or 0
-        expected, right, short = f"at least {least}", found >= least, found < least
+        expected, right, short = f"at least {least}", present >= least, present < least
     else:
-        expected, right = str(params.count), found == params.count and not unsure
-        short = found <= params.count
+        expected, right = str(params.count), present == params.count and not unsure
+        short = present <= params.count
     if short and not right and unsure:
-        return unknown(expected={names: expected}, why=f"{found} were read, and not all")
-    told = f"not counted: {', '.join(sorted(others)[:16])}" if others and not right else ""
+        return unknown(expected={names: expected}, why=f"{present} were read, and not all")
+    text = f"not counted: {', '.join(sorted(others)[:16])}" if others and not right else ""
     return (ok if right else fail)(
         expected={names: expected},
-        actual={names: str(found)},
-        why=told,
-        advice="" if right else GONE if found or others else NOT_LOADED,
+        actual={names: str(present)},
+        why=text,
+        advice="" if right else GONE if present or others else NOT_LOADED,
     )
 
 
@@ -193,10 +188,10 @@ def aspects(
         if device.fw_ver is None:
             yield unread_aspect(device, "fw_ver")
         else:
-            yield met(
+            yield aspect_if(
                 "firmware",
                 matches(device.fw_ver, params.firmware),
-                expected=said(params.firmware),
+                expected=words_text(params.firmware),
                 actual=device.fw_ver,
                 advice=FIRMWARE,
             )
@@ -208,8 +203,8 @@ def wish(params: Params) -> CountWish:
 
 
 def counters_of(evidence: Evidence, device: RdmaDevice, port: RdmaPort) -> Counted:
-    then = earlier_ports(evidence).get((device.name, port.number))
-    earlier, sample = then.counters if then else None, sampled(evidence, Infiniband)
+    earlier_port = earlier_ports(evidence).get((device.name, port.number))
+    earlier, sample = earlier_port.counters if earlier_port else None, sampled(evidence, Infiniband)
     return counted(port.counters, port.why("counters"), sample, earlier)
 
 
@@ -217,7 +212,7 @@ def counters_of(evidence: Evidence, device: RdmaDevice, port: RdmaPort) -> Count
 def earlier_ports(evidence: Evidence) -> Mapping[tuple[str, int], RdmaPort]:
     """The ports of an earlier reading; at the last look, of those devices that are the same."""
     sample, now = sampled(evidence, Infiniband), evidence[Infiniband].data
-    guids = {each.name: each.node_guid for each in (now.devices if now else None) or ()}
+    guids = {device.name: device.node_guid for device in (now.devices if now else None) or ()}
     return {
         (device.name, port.number): port
         for device in (sample.data.devices if sample and sample.data else None) or ()
@@ -235,7 +230,7 @@ def link_state(port: RdmaPort) -> Aspect:
     actual = f"{port.state} ({physical})"
     advice = STATES.get(physical) or STATES.get(port.state) or CABLE
     right = port.state == "ACTIVE" and port.phys_state == "LinkUp"
-    return met("state", right, expected="ACTIVE (LinkUp)", actual=actual, advice=advice)
+    return aspect_if("state", right, expected="ACTIVE (LinkUp)", actual=actual, advice=advice)
 
 
 def speed(
@@ -248,8 +243,10 @@ def speed(
             found.append(unread_aspect(port, field))
         elif least is not None:
             expected, shown = unit(field, least), unit(field, actual)
-            found.append(met(LABELS[field], actual >= least, expected=expected, actual=shown,
-                             advice=SLOW))  # fmt: skip
+            right = actual >= least
+            found.append(
+                aspect_if(LABELS[field], right, expected=expected, actual=shown, advice=SLOW)
+            )
     slow = any(aspect.verdict is Verdict.FAIL for aspect in found)
     hidden = hides_rate(evidence, device) if slow and port.link_layer == "Ethernet" else None
     yield from found if hidden is None else (hidden,)
@@ -291,15 +288,19 @@ def uniform(ports: Iterable[Port], unsure: bool) -> Iterator[Finding]:
             yield unread(port_subject(device, port), device, "board_id")
         else:
             kinds[device.board_id].append((device, port))
-    for board, alike in kinds.items():
-        up = [each for each in alike if link_state(each[1]).verdict is not Verdict.FAIL]
-        found = [*same("rate_gbps", up), *same("width", up), *same("fw_ver", alike)]
+    for board, group in kinds.items():
+        up = [member for member in group if link_state(member[1]).verdict is not Verdict.FAIL]
+        found = [
+            *uniform_aspects("rate_gbps", up),
+            *uniform_aspects("width", up),
+            *uniform_aspects("fw_ver", group),
+        ]
         if unsure:
             found.append(Aspect(Verdict.UNKNOWN, "ports", why="not all ports were read"))
-        yield from judged(Subject(kind="adapter", id=board), found, {})
+        yield from aspect_findings(Subject(kind="adapter", id=board), found, {})
 
 
-def same(field: str, ports: Sequence[Port]) -> Iterator[Aspect]:
+def uniform_aspects(field: str, ports: Sequence[Port]) -> Iterator[Aspect]:
     """Whether a field of several ports, or of their devices, has one value."""
     names: dict[Value, list[str]] = defaultdict(list)
     for device, port in ports:
@@ -314,7 +315,7 @@ def same(field: str, ports: Sequence[Port]) -> Iterator[Aspect]:
         advice = FIRMWARE if field == "fw_ver" else SLOW
         told = [f"{unit(field, ordered[0])} ({len(names[ordered[0]])} ports)"]
         told += [f"{unit(field, value)} ({', '.join(names[value])})" for value in ordered[1:]]
-        yield met(
+        yield aspect_if(
             LABELS[field],
             len(ordered) == 1,
             expected=f"{unit(field, ordered[0])} on all",
@@ -329,12 +330,12 @@ def partitions(port: RdmaPort, params: Params) -> Iterator[Aspect]:
     if port.pkeys is None:
         yield unread_aspect(port, "pkeys")
         return
-    wanted = [key.lower().removeprefix("0x") for key in params.pkeys]
-    missing = [key for key in wanted if key not in port.pkeys]
-    yield met(
+    expected = [key.lower().removeprefix("0x") for key in params.pkeys]
+    missing = [key for key in expected if key not in port.pkeys]
+    yield aspect_if(
         "pkeys",
         not missing,
-        expected=[f"0x{key}" for key in wanted],
+        expected=[f"0x{key}" for key in expected],
         actual=[f"0x{key}" for key in port.pkeys],
         advice="the subnet manager hands out partition keys: see its partitions.conf",
     )
@@ -352,18 +353,20 @@ def details(device: RdmaDevice, port: RdmaPort) -> dict[str, str]:
 
 
 def learn(evidence: Evidence) -> Value:
-    each = [each for each in each_port(evidence) if not isinstance(each, Finding)]
-    ports = [port for _, port in each if port.link_layer == "InfiniBand" and port.state == "ACTIVE"]
+    entries = [entry for entry in each_port(evidence) if not isinstance(entry, Finding)]
+    ports = [
+        port for _, port in entries if port.link_layer == "InfiniBand" and port.state == "ACTIVE"
+    ]
     if not ports:
         return None
-    found: dict[str, Value] = {"count": len(ports)}
+    fields: dict[str, Value] = {"count": len(ports)}
     for field, most in (("rate_gbps", MOST_GBPS), ("width", MOST_LANES)):
         values = [getattr(port, field) for port in ports]
         if all(value is not None and 0 < value <= most for value in values):
-            found[field] = min(values)
-    down = [port_name(device, port) for device, port in each
+            fields[field] = min(values)
+    down = [port_name(device, port) for device, port in entries
             if port.link_layer == "InfiniBand" and port.state != "ACTIVE"]  # fmt: skip
-    return {**found, "ignore": down} if down else found
+    return {**fields, "ignore": down} if down else fields
 
 
 CHECK = Check(
@@ -371,26 +374,14 @@ CHECK = Check(
     area=Area.NETWORK,
     reads=(
         *DEVICES_READ,
-        "earlier.infiniband.devices[].name",
-        "earlier.infiniband.devices[].node_guid",
-        "earlier.infiniband.devices[].ports[].counters[].name",
-        "earlier.infiniband.devices[].ports[].counters[].value",
+        *reads_of("earlier.infiniband.devices[]", "name", "node_guid"),
+        *reads_of("earlier.infiniband.devices[].ports[].counters[]", "name", "value"),
         "earlier.infiniband.devices[].ports[].number",
-        "host.uptime_s",
-        "host.virtualization",
-        "infiniband.devices[].board_id",
-        "infiniband.devices[].fw_ver",
-        "infiniband.devices[].hca_type",
-        "infiniband.devices[].node_guid",
-        "infiniband.devices[].ports[].counters[].name",
-        "infiniband.devices[].ports[].counters[].value",
-        "infiniband.devices[].ports[].link_layer",
-        "infiniband.devices[].ports[].number",
-        "infiniband.devices[].ports[].phys_state",
-        "infiniband.devices[].ports[].pkeys[]",
-        "infiniband.devices[].ports[].rate_gbps",
-        "infiniband.devices[].ports[].state",
-        "infiniband.devices[].ports[].width",
+        *reads_of("host", "uptime_s", "virtualization"),
+        *reads_of("infiniband.devices[]", "board_id", "fw_ver", "hca_type", "node_guid"),
+        *reads_of("infiniband.devices[].ports[].counters[]", "name", "value"),
+        *reads_of("infiniband.devices[].ports[]", "link_layer", "number", "phys_state", "pkeys[]"),
+        *reads_of("infiniband.devices[].ports[]", "rate_gbps", "state", "width"),
     ),
     judge=judge,
     unasked="only a site knows how many ports it connected: say infiniband: 8",

@@ -17,13 +17,13 @@ A GPU that is alone with its part number is then not applicable, as is one witho
 version: the server vendor's firmware bundle for this board; no setting of the node changes it.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Annotated, ClassVar
 
 from msgspec import Meta
 
 from nodevet.checking.alike import BOARD, each_version, learn_versions
-from nodevet.checking.named import READ_AGAIN
+from nodevet.checking.named import READ_AGAIN, reads_of
 from nodevet.evidence.across import each_gpu
 from nodevet.evidence.core import NOT_ASKED, unread, unsupported
 from nodevet.evidence.document import Evidence
@@ -111,17 +111,13 @@ def corrupted(gpu: Gpu) -> Finding:
     )
 
 
-def asks(params: Params) -> Mapping[str, tuple[str, ...]]:
-    return {"gpu": ("inforom_valid",)} if params.checksums else {}
-
-
 CHECK = Check(
     params=Params,
     area=Area.GPU,
-    reads=(*BOARD, "gpu.gpus[].inforom_image_version", "gpu.gpus[].inforom_valid"),
+    reads=(*BOARD, *reads_of("gpu.gpus[]", "inforom_image_version", "inforom_valid")),
     judge=judge,
     unasked="for data center GPUs: other boards have no InfoROM image to compare",
-    asks=asks,
+    asks=lambda params: {"gpu": ("inforom_valid",)} if params.checksums else {},
     learn=lambda evidence: learn_versions(evidence, "inforom_image_version"),
     severity=Severity.WARNING,
 )

@@ -20,6 +20,7 @@ from typing import Annotated, ClassVar, Literal, get_args
 
 from msgspec import Meta
 
+from nodevet.checking.named import reads_of
 from nodevet.checking.one_value import ok_if
 from nodevet.evidence.core import unread
 from nodevet.evidence.document import Evidence
@@ -77,20 +78,21 @@ def judge_function(setting: PciSetting, params: Params) -> Finding:
 
 
 def learn(evidence: Evidence) -> list[str] | None:
-    told = [each for each in each_setting(evidence, ("gpu", "nic")) if isinstance(each, PciSetting)]
-    types = {DISABLED if each.iommu_group == NO_GROUP else each.iommu_type for each in told}
+    settings = [
+        setting
+        for setting in each_setting(evidence, ("gpu", "nic"))
+        if isinstance(setting, PciSetting)
+    ]
+    types = {
+        DISABLED if setting.iommu_group == NO_GROUP else setting.iommu_type for setting in settings
+    }
     return sorted(map(str, types)) if types and types <= {*get_args(Mode)} else None
 
 
 CHECK = Check(
     params=Params,
     area=Area.PCIE,
-    reads=(
-        *READS,
-        "pci_settings.functions[].driver",
-        "pci_settings.functions[].iommu_group",
-        "pci_settings.functions[].iommu_type",
-    ),
+    reads=(*READS, *reads_of("pci_settings.functions[]", "driver", "iommu_group", "iommu_type")),
     judge=judge,
     unasked="bare metal and hosts of virtual machines differ: say iommu: identity",
     asks=lambda params: {"pci_settings": ("iommu",)},

@@ -20,20 +20,13 @@ from typing import Annotated, Literal
 
 from msgspec import Meta
 
-from nodevet.checking.one_value import ok_if
+from nodevet.checking.named import reads_of
+from nodevet.checking.one_value import first_unread, ok_if
 from nodevet.evidence.core import unread
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.lists import numbers
 from nodevet.evidence.pci_settings import ONE_GIGABIT, READS, PciSetting, each_setting, subject_of
-from nodevet.model import (
-    Area,
-    Check,
-    CheckParams,
-    Finding,
-    Severity,
-    not_applicable,
-    unknown,
-)
+from nodevet.model import Area, Check, CheckParams, Finding, Severity, not_applicable, unknown
 
 ADVICE = (
     "start irqbalance, or restart it if it runs: it keeps them on their NUMA node. If it is off on "
@@ -63,17 +56,16 @@ def judge_function(setting: PciSetting) -> Finding:
         return unread(subject, setting, "irqs")
     if setting.irqs == 0:
         return not_applicable(subject, why="it has no interrupts")
-    for field in ("irq_cpus", "local_cpulist"):
-        if getattr(setting, field) is None:
-            return unread(subject, setting, field)
-    there, local = numbers(setting.irq_cpus), numbers(setting.local_cpulist)
-    if there is None or not local:
-        field = "irq_cpus" if there is None else "local_cpulist"
+    if finding := first_unread(subject, setting, "irq_cpus", "local_cpulist"):
+        return finding
+    used, local = numbers(setting.irq_cpus), numbers(setting.local_cpulist)
+    if used is None or not local:
+        field = "irq_cpus" if used is None else "local_cpulist"
         return unknown(subject, why=f"{field}: {(getattr(setting, field) or 'empty')[:60]}")
-    if not there:
+    if not used:
         return not_applicable(subject, why="none of its interrupts is in use")
     return ok_if(
-        there <= local,
+        used <= local,
         subject,
         expected=f"CPUs {setting.local_cpulist}",
         actual=f"CPUs {setting.irq_cpus}",
@@ -87,10 +79,7 @@ CHECK = Check(
     area=Area.CPU,
     reads=(
         *READS,
-        "pci_settings.functions[].driver",
-        "pci_settings.functions[].irqs",
-        "pci_settings.functions[].irq_cpus",
-        "pci_settings.functions[].local_cpulist",
+        *reads_of("pci_settings.functions[]", "driver", "irqs", "irq_cpus", "local_cpulist"),
     ),
     judge=judge,
     unasked="irqbalance and drivers differ: say irq_affinity: {} where a site places IRQs",

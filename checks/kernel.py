@@ -20,7 +20,7 @@ from typing import Annotated, ClassVar
 
 from msgspec import Meta
 
-from nodevet.checking.expected import Words, matches, said
+from nodevet.checking.expected import Words, matches, words_text
 from nodevet.checking.one_value import itself, node_value
 from nodevet.evidence.host import HostInfo
 from nodevet.model import Area, CheckParams, Finding, fail, ok, unknown
@@ -53,13 +53,15 @@ class Params(CheckParams):
 
 def judge(params: Params, actual: str) -> Finding:
     if params.one_of is not None and not matches(actual, params.one_of):
-        return fail(expected=said(params.one_of), actual=actual, advice=INSTALL)
-    expected = said(params.one_of) if params.one_of is not None else f"at least {params.minimum}"
+        return fail(expected=words_text(params.one_of), actual=actual, advice=INSTALL)
+    expected = (
+        words_text(params.one_of) if params.one_of is not None else f"at least {params.minimum}"
+    )
     if params.minimum is not None:
-        found = numbers_of(actual)
-        if not found:
+        numbers = numbers_of(actual)
+        if not numbers:
             return unknown(actual=actual, why="not a version of a kernel")
-        if not newer(found, numbers_of(params.minimum)):
+        if not is_newer(numbers, numbers_of(params.minimum)):
             return fail(expected=f"at least {params.minimum}", actual=actual, advice=INSTALL)
     return ok(expected=expected, actual=actual)
 
@@ -70,11 +72,11 @@ def numbers_of(release: str) -> tuple[int, ...]:
     >>> numbers_of("5.14.0-427.13.1.el9_4.x86_64")
     (5, 14, 0, 427, 13, 1)
     """
-    found = NUMBERS.match(release)
-    return tuple(map(int, re.split(r"[.-]", found[0]))) if found else ()
+    match = NUMBERS.match(release)
+    return tuple(map(int, re.split(r"[.-]", match[0]))) if match else ()
 
 
-def newer(release: tuple[int, ...], minimum: tuple[int, ...]) -> bool:
+def is_newer(release: tuple[int, ...], minimum: tuple[int, ...]) -> bool:
     """Whether it is the minimum or above; numbers that are not there are 0.
 
     >>> newer((6, 9), (6, 9, 0)), newer((5, 15, 0, 94), (5, 15, 0, 105))

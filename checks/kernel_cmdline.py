@@ -74,40 +74,44 @@ def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
     if not params.present and not params.absent:
         yield unknown(why="the baseline names no parameter")
     cmdline = section.data.cmdline if section.data else None
-    given = parameters(cmdline or "")
+    by_name = parameters(cmdline or "")
     for names, present in ((params.present, True), (params.absent, False)):
-        for wanted in dict.fromkeys(names):
-            subject = Subject(kind="parameter", id=wanted)
+        for parameter in dict.fromkeys(names):
+            subject = Subject(kind="parameter", id=parameter)
             if section.data is None:
                 yield unknown(subject, why=f"host: {section.why}")
             elif cmdline is None:
                 yield unknown(subject, why=f"cmdline: {section.data.why('cmdline')}")
             else:
-                yield judge_parameter(subject, wanted, present, given)
+                yield judge_parameter(subject, parameter, present, by_name)
 
 
 def judge_parameter(
-    subject: Subject, wanted: str, present: bool, given: Mapping[str, tuple[str | None, ...]]
+    subject: Subject, parameter: str, present: bool, by_name: Mapping[str, tuple[str | None, ...]]
 ) -> Finding:
-    name, equals, value = wanted.partition("=")
-    found = given.get(spelled(name), ())
-    counting = found if ALL_COUNT.fullmatch(spelled(name)) else found[-1:]
-    there = any(has(each, value) for each in counting) if equals else bool(found)
-    shown = " ".join(name if each is None else f"{name}={each}" for each in counting)
+    name, equals, value = parameter.partition("=")
+    values = by_name.get(kernel_name(name), ())
+    counting = values if ALL_COUNT.fullmatch(kernel_name(name)) else values[-1:]
+    is_present = (
+        any(has(counted_value, value) for counted_value in counting) if equals else bool(values)
+    )
+    shown = " ".join(
+        name if counted_value is None else f"{name}={counted_value}" for counted_value in counting
+    )
     expected = "present" if present else "absent"
-    if there is present:
+    if is_present is present:
         return ok(subject, expected=expected, actual=expected)
-    why = f"given {len(found)} times: the last one counts" if len(found) > len(counting) else ""
+    why = f"given {len(values)} times: the last one counts" if len(values) > len(counting) else ""
     return fail(subject, expected=expected, actual=shown or "absent", why=why, advice=CHANGE)
 
 
-def has(given: str | None, value: str) -> bool:
+def has(actual: str | None, value: str) -> bool:
     """
     >>> has("on,sm_on", "on"), has("pt", "off"), has(None, "1")
     (True, False, False)
     """
-    return given is not None and (
-        given == value or ("," not in value and value in given.split(","))
+    return actual is not None and (
+        actual == value or ("," not in value and value in actual.split(","))
     )
 
 
@@ -117,17 +121,17 @@ def parameters(cmdline: str) -> Mapping[str, tuple[str | None, ...]]:
     >>> parameters('ro iommu=pt dyndbg="file a.c +p" pci=a pci=b -- quiet')["pci"]
     ('a', 'b')
     """
-    found: dict[str, tuple[str | None, ...]] = {}
+    by_name: dict[str, tuple[str | None, ...]] = {}
     for word in WORD.findall(cmdline):
         if word == "--":
             break
         name, equals, value = word.replace('"', "").partition("=")
-        key = spelled(name)
-        found[key] = (*found.get(key, ()), value if equals else None)
-    return found
+        key = kernel_name(name)
+        by_name[key] = (*by_name.get(key, ()), value if equals else None)
+    return by_name
 
 
-def spelled(name: str) -> str:
+def kernel_name(name: str) -> str:
     """A name as the kernel compares it: dashes are underscores."""
     return name.replace("-", "_")
 
@@ -145,10 +149,10 @@ def learn(evidence: Evidence) -> Value:
     data = evidence[HostInfo].data
     if data is None or data.cmdline is None:
         return None
-    found = parameters(data.cmdline)
+    by_name = parameters(data.cmdline)
     present = [
         name if value is None else f"{name}={value}"
-        for name, values in found.items()
+        for name, values in by_name.items()
         if LEARNT.fullmatch(name)
         for value in (values if ALL_COUNT.fullmatch(name) else values[-1:])
     ]

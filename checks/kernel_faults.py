@@ -35,6 +35,8 @@ from typing import Annotated, Any, Literal, NamedTuple
 from msgspec import UNSET, Meta
 
 from nodevet.checking.log_events import in_brackets, last_of, named, quoted, total
+from nodevet.checking.named import reads_of
+from nodevet.checking.one_value import first_unread
 from nodevet.evidence.across import logged
 from nodevet.evidence.core import unread
 from nodevet.evidence.document import Evidence
@@ -113,42 +115,42 @@ def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
         yield log
         return
     booted = boot_time(evidence[HostInfo].data)
-    faults, seen = by_part(unsettled(evidence, log.events or ())), seen_lines(evidence)
+    faults, seen = by_part(still_unbound(evidence, log.events or ())), seen_lines(evidence)
     old = [part for part, events in faults.items()
-           if seen and seen.has(*events) and not lasts(part.kind, events)]  # fmt: skip
+           if seen and seen.has(*events) and not is_lasting(part.kind, events)]  # fmt: skip
     bad = [
-        found
+        finding
         for part, events in faults.items()
         if part not in old
-        and (found := judge_part(evidence, part, events, params, booted)) is not None
+        and (finding := judge_part(evidence, part, events, params, booted)) is not None
     ]
     crash = judge_crashes(evidence, log, params, seen)
     yield from bad
     if crash is not None:
         yield crash
     doubt, since = covered(evidence, log)
-    told = {part: f"{WORDS[part.kind]} ×{total(events)} ({named(events)})" for part, events in
+    texts = {part: f"{WORDS[part.kind]} ×{total(events)} ({named(events)})" for part, events in
             faults.items()}  # fmt: skip
     if doubt:
         yield unknown(why=doubt)
     elif not bad and crash is None:
-        allowed = [text for part, text in told.items() if part not in old]
-        before = seen.before(told[part] for part in old) if seen else ""
+        allowed = [text for part, text in texts.items() if part not in old]
+        before = seen.before(texts[part] for part in old) if seen else ""
         why = "; ".join(filter(None, [*allowed, before or since]))
         yield ok(expected="none", actual="none", why=why)
 
 
-def lasts(kind: str, events: Sequence[KernelEvent]) -> bool:
+def is_lasting(kind: str, events: Sequence[KernelEvent]) -> bool:
     """Whether silence since is no sign that it is over."""
     count = total(events)
     return kind in LASTING or (kind == "hung_task" and (count is None or count >= WARNINGS))
 
 
-def stuck(evidence: Evidence, events: Sequence[KernelEvent]) -> str:
+def stuck_process(evidence: Evidence, events: Sequence[KernelEvent]) -> str:
     """The finding about a process that hangs still, if all that hung are of that name."""
     blocked = (data.blocked if (data := evidence[Stuck].data) else None) or ()
     names = {event.detail for event in events}
-    mine = [each for each in blocked if names == {each.command}]
+    mine = [process for process in blocked if names == {process.command}]
     return f"stuck_processes process {mine[0].pid} {mine[0].command}" if mine else ""
 
 
@@ -159,22 +161,22 @@ class FaultyPart(NamedTuple):
     device: str
 
 
-def unsettled(evidence: Evidence, events: Sequence[KernelEvent]) -> list[KernelEvent]:
+def still_unbound(evidence: Evidence, events: Sequence[KernelEvent]) -> list[KernelEvent]:
     """The events without those of drivers that did not take a device and have it now."""
     functions = data.by_address if (data := evidence[Pci].data) else {}
     taken = {address for address, function in functions.items() if function.driver}
-    return [each for each in events if each.kind != "probe_failed" or each.bus_id not in taken]
+    return [event for event in events if event.kind != "probe_failed" or event.bus_id not in taken]
 
 
 def by_part(events: Sequence[KernelEvent]) -> dict[FaultyPart, list[KernelEvent]]:
     """The events of each part; a BUG that ended in an oops is the same one."""
-    found: dict[FaultyPart, list[KernelEvent]] = {}
+    parts: dict[FaultyPart, list[KernelEvent]] = {}
     died = any(event.kind == "oops" for event in events)
     for event in events:
         kind = OF_EVENTS.get(event.kind)
         if kind is not None and not (event.kind == "bug" and died):
-            found.setdefault(FaultyPart(kind, event.bus_id or ""), []).append(event)
-    return {part: found[part] for part in sorted(found, key=in_order)}
+            parts.setdefault(FaultyPart(kind, event.bus_id or ""), []).append(event)
+    return {part: parts[part] for part in sorted(parts, key=in_order)}
 
 
 def in_order(part: FaultyPart) -> tuple[int, str]:
@@ -193,16 +195,16 @@ def judge_part(
     if most is None or (count is not None and count <= most):
         return None
     return fail(
-        **whose(part, most, "unknown" if count is None else count, events),
+        **part_values(part, most, "unknown" if count is None else count, events),
         why=named(events) if part.device else "",
         advice=ADVICE[part.kind],
         details=quoted(events),
         last=last_of(events, booted) or UNSET,
-        cause=(part.kind == "hung_task" and stuck(evidence, events)) or UNSET,
+        cause=(part.kind == "hung_task" and stuck_process(evidence, events)) or UNSET,
     )
 
 
-def whose(
+def part_values(
     part: FaultyPart, most: int, actual: Value, events: Sequence[KernelEvent]
 ) -> dict[str, Any]:
     """The subject and its values, which name what the lines name: of a device the kind of fault,
@@ -243,23 +245,24 @@ def judge_crashes(
     host = evidence[HostInfo].data
     if host is None:
         return unknown(subject, why=f"host: {evidence[HostInfo].why}")
-    for field in ("clock_s", "uptime_s"):
-        if getattr(host, field) is None:
-            return unread(subject, host, field)
+    if finding := first_unread(subject, host, "clock_s", "uptime_s"):
+        return finding
     booted = (host.clock_s or 0.0) - (host.uptime_s or 0.0)
-    recent = [each for each in records if each.at_s is None or each.at_s >= booted - BEFORE_BOOT_S]
+    recent = [
+        record for record in records if record.at_s is None or record.at_s >= booted - BEFORE_BOOT_S
+    ]
     if len(recent) <= most:
         return None
     return fail(
         subject,
         expected=most,
-        actual=f"{len(recent)} ({', '.join(each.path for each in recent)})",
-        why=f"the latest {written(recent[0], booted)}",
+        actual=f"{len(recent)} ({', '.join(record.path for record in recent)})",
+        why=f"the latest {written_text(recent[0], booted)}",
         advice=ADVICE["crash"],
     )
 
 
-def written(record: Crash, booted: float) -> str:
+def written_text(record: Crash, booted: float) -> str:
     if record.at_s is None:
         return "written at an unknown time"
     word = "after" if record.at_s >= booted else "before"
@@ -271,20 +274,13 @@ CHECK = Check(
     area=Area.KERNEL,
     reads=(
         *SEEN_LINES,
-        "earlier.kernel_log.crashes[].at_s",
-        "earlier.kernel_log.crashes[].path",
-        "host.clock_s",
-        "host.uptime_s",
-        "kernel_log.complete",
-        "kernel_log.covered_s",
-        "kernel_log.crashes[].at_s",
-        "kernel_log.crashes[].path",
-        "kernel_log.crashes[].reason",
-        "kernel_log.events[].count",
-        "kernel_log.events[].kind",
+        *reads_of("earlier.kernel_log.crashes[]", "at_s", "path"),
+        *reads_of("host", "clock_s", "uptime_s"),
+        *reads_of("kernel_log", "complete", "covered_s"),
+        *reads_of("kernel_log.crashes[]", "at_s", "path", "reason"),
+        *reads_of("kernel_log.events[]", "count", "kind"),
         "kernel_log.since_s",
-        "pci.functions[].address",
-        "pci.functions[].driver",
+        *reads_of("pci.functions[]", "address", "driver"),
     ),
     judge=judge,
 )

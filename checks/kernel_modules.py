@@ -26,6 +26,7 @@ from typing import Annotated
 from msgspec import Meta
 from msgspec.structs import force_setattr, replace
 
+from nodevet.checking.named import reads_of
 from nodevet.evidence.across import DRIVER_FAULT, INSTALL_LIBRARY, half_a_driver
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.gpu import Gpus
@@ -50,7 +51,7 @@ MISMATCH = "NVML_ERROR_LIB_RM_VERSION_MISMATCH"
 NO_DRIVER = "the nvidia driver is not loaded (/sys/module/nvidia does not exist)"
 
 
-def spelled(name: str) -> str:
+def kernel_name(name: str) -> str:
     """As the kernel spells it in /proc/modules."""
     return name.replace("-", "_")
 
@@ -68,7 +69,7 @@ class Params(CheckParams):
 
     def __post_init__(self) -> None:
         for field in ("loaded", "absent"):
-            force_setattr(self, field, tuple(map(spelled, getattr(self, field))))
+            force_setattr(self, field, tuple(map(kernel_name, getattr(self, field))))
         both = sorted(set(self.loaded) & set(self.absent))
         if both:
             raise ValueError(f"{', '.join(both)}: in loaded and in absent")
@@ -81,15 +82,15 @@ def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
             if section.data is None:
                 yield unknown(Subject(kind="module", id=name), why=f"modules: {section.why}")
             else:
-                yield driven(evidence, judge_module(section.data, name, expected))
-    yield from unlisted(evidence, (*params.loaded, *params.absent))
+                yield with_driver_cause(evidence, judge_module(section.data, name, expected))
+    yield from bound_but_unlisted(evidence, (*params.loaded, *params.absent))
     if params.version_matches:
         yield judge_version(evidence)
     elif not params.loaded and not params.absent:
         yield unknown(why="the baseline names nothing to check")
 
 
-def driven(evidence: Evidence, finding: Finding) -> Finding:
+def with_driver_cause(evidence: Evidence, finding: Finding) -> Finding:
     """What NVML says without the module nvidia; those built on it are not loaded for want of it."""
     if finding.verdict is not Verdict.FAIL or finding.expected != "loaded":
         return finding
@@ -117,14 +118,16 @@ def judge_module(modules: Modules, name: str, expected: str) -> Finding:
     return compare(subject, expected=expected, actual="not loaded")
 
 
-def unlisted(evidence: Evidence, names: Sequence[str]) -> Iterator[Finding]:
+def bound_but_unlisted(evidence: Evidence, names: Sequence[str]) -> Iterator[Finding]:
     """An unknown for each of these modules that the lists do not have, and that is at work."""
     modules = evidence[Modules].data
     if modules is None or modules.loaded is None or modules.builtin is None:
         return
     functions = (data.functions if (data := evidence[Pci].data) else None) or ()
     signs = {
-        spelled(each.driver): f"{each.address} is bound to" for each in functions if each.driver
+        kernel_name(function.driver): f"{function.address} is bound to"
+        for function in functions
+        if function.driver
     }
     if modules.nvidia_version:
         signs["nvidia"] = f"/sys/module/nvidia has the version {modules.nvidia_version} of"
@@ -182,10 +185,7 @@ CHECK = Check(
     area=Area.KERNEL,
     reads=(
         "gpu.driver_version",
-        "modules.loaded[]",
-        "modules.builtin[]",
-        "modules.nvidia_version",
-        "modules.on_demand[]",
+        *reads_of("modules", "loaded[]", "builtin[]", "nvidia_version", "on_demand[]"),
         "pci.functions[].driver",
     ),
     judge=judge,

@@ -28,6 +28,7 @@ from typing import Annotated
 from msgspec import Meta
 
 from nodevet.checking.aspects import each_fact
+from nodevet.checking.named import reads_of
 from nodevet.evidence.across import IN_HAND, each_gpu
 from nodevet.evidence.core import NOT_SUPPORTED, unread
 from nodevet.evidence.document import Evidence
@@ -97,11 +98,11 @@ class Params(CheckParams):
 def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
     section = evidence[Processes]
     processes = (section.data.processes if section.data else None) or ()
-    known = {each.pid: each for each in processes}
+    known = {process.pid: process for process in processes}
     holders: dict[int | None, list[Process]] = {}
-    for each in processes:
-        for minor in each.gpu_minors or ():
-            holders.setdefault(minor, []).append(each)
+    for process in processes:
+        for minor in process.gpu_minors or ():
+            holders.setdefault(minor, []).append(process)
     for gpu in each_gpu(evidence):
         if isinstance(gpu, Finding):
             yield gpu
@@ -136,9 +137,9 @@ def judge_users(
         yield fail(
             subject_of(gpu),
             expected=[],
-            actual=[told(user, known[user.pid]) for user in leftover],
+            actual=[process_text(user, known[user.pid]) for user in leftover],
             advice=END,
-            details={**board(gpu), **since(evidence, known[leftover[0].pid])},
+            details={**board(gpu), **start_details(evidence, known[leftover[0].pid])},
         )
     if doubts:
         yield unknown(subject_of(gpu), why="; ".join(doubts[:MOST_TOLD]))
@@ -164,17 +165,17 @@ def is_daemon(process: Process) -> bool:
     return process.command in DAEMON_COMMANDS and process.uid in SYSTEM_UIDS
 
 
-def told(user: GpuProcess, process: Process) -> str:
+def process_text(user: GpuProcess, process: Process) -> str:
     memory = "" if user.memory_used_b is None else f", {user.memory_used_b // MIB} MiB"
     return f"{(process.command or '')[:COMM]} (pid {user.pid}, uid {process.uid}{memory})"
 
 
-def since(evidence: Evidence, process: Process) -> dict[str, str]:
+def start_details(evidence: Evidence, process: Process) -> dict[str, str]:
     """When the first of them was started, and what it is part of."""
     booted = boot_time(evidence[HostInfo].data)
     started = "" if process.started_s is None else at_uptime(booted, process.started_s)
-    told = {"since": started, "unit": (process.unit or "")[:80]}
-    return {word: text for word, text in told.items() if text}
+    texts = {"since": started, "unit": (process.unit or "")[:80]}
+    return {word: text for word, text in texts.items() if text}
 
 
 def judge_memory(
@@ -197,22 +198,24 @@ def judge_memory(
         return unread(subject, unread_of, MEMORY)
     if untold:
         return not_applicable(subject, why="NVML does not tell how much memory its processes have")
-    theirs = sum(user.memory_used_b or 0 for user in users)
-    loose = max(gpu.memory_used_b - theirs, 0) // MIB
-    if loose <= maximum_mib:
+    accounted = sum(user.memory_used_b or 0 for user in users)
+    unaccounted_mib = max(gpu.memory_used_b - accounted, 0) // MIB
+    if unaccounted_mib <= maximum_mib:
         return ok(subject, expected=[], actual=[])
-    if any(each.command in DISPLAYS for each in holders):
-        why = f"{loose} MiB in use, and a display server has the GPU open"
+    if any(holder.command in DISPLAYS for holder in holders):
+        why = f"{unaccounted_mib} MiB in use, and a display server has the GPU open"
         return not_applicable(subject, why=why)
     data = evidence[Processes].data
     if data is None or not data.complete:
-        why = f"{loose} MiB in use; who has the GPU open could not be seen of every process"
+        why = (
+            f"{unaccounted_mib} MiB in use; who has the GPU open could not be seen of every process"
+        )
         return unknown(subject, why=why)
-    names = [f"{each.command} (pid {each.pid})" for each in holders if not is_daemon(each)]
+    names = [f"{holder.command} (pid {holder.pid})" for holder in holders if not is_daemon(holder)]
     return fail(
         subject,
         expected=f"at most {maximum_mib} MiB in use",
-        actual=f"{loose} MiB",
+        actual=f"{unaccounted_mib} MiB",
         why=f"the GPU is open in {', '.join(names[:MOST_TOLD])}" if names else "of no process",
         advice=LEAKED,
         details=board(gpu),
@@ -224,16 +227,10 @@ CHECK = Check(
     area=Area.GPU,
     reads=(
         *IN_HAND,
-        "gpu.gpus[].memory_used_b",
-        "gpu.gpus[].minor_number",
-        "gpu.gpus[].processes[].memory_used_b",
-        "gpu.gpus[].processes[].pid",
+        *reads_of("gpu.gpus[]", "memory_used_b", "minor_number"),
+        *reads_of("gpu.gpus[].processes[]", "memory_used_b", "pid"),
         "processes.complete",
-        "processes.processes[].cgroup",
-        "processes.processes[].command",
-        "processes.processes[].gpu_minors[]",
-        "processes.processes[].pid",
-        "processes.processes[].uid",
+        *reads_of("processes.processes[]", "cgroup", "command", "gpu_minors[]", "pid", "uid"),
     ),
     judge=judge,
     unasked="for nodes that are idle: in a gate or an epilog",

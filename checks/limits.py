@@ -23,20 +23,13 @@ from typing import Annotated, Literal
 
 from msgspec import Meta
 
-from nodevet.checking.aspects import judged, met, unread_aspect
-from nodevet.checking.named import each_named
+from nodevet.checking.aspects import aspect_findings, aspect_if, unread_aspect
+from nodevet.checking.named import each_named, judge_each, reads_of
 from nodevet.evidence.core import unread
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.limits import LOGIN, UNLIMITED, ResourceLimits, SoftLimits
 from nodevet.evidence.services import UNIT_NAME
-from nodevet.model import (
-    Area,
-    Check,
-    CheckParams,
-    Finding,
-    Subject,
-    not_applicable,
-)
+from nodevet.model import Area, Check, CheckParams, Finding, Subject, not_applicable
 
 UNIT = re.compile(UNIT_NAME + r"\.(service|socket|mount|swap)")
 WORDS = {"memlock_b": "memlock", "nofile": "nofile", "nproc": "nproc", "stack_b": "stack"}
@@ -72,20 +65,15 @@ class Params(CheckParams):
     @property
     def least(self) -> Mapping[str, int | str]:
         """The minima that are given, by the evidence's field."""
-        given = {field: getattr(self, f"minimum_{field}") for field in WORDS}
-        return {field: least for field, least in given.items() if least is not None}
+        minima = {field: getattr(self, f"minimum_{field}") for field in WORDS}
+        return {field: least for field, least in minima.items() if least is not None}
 
 
 def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
     section = evidence[ResourceLimits]
-    found = {each.name: each for each in (section.data.limits if section.data else None) or ()}
     names = tuple(dict.fromkeys(params.of))
-    for each in each_named(section, names, label="limits", listed="limits", kind="limits"):
-        if isinstance(each, Finding):
-            yield each
-        else:
-            subject, name = each
-            yield from judge_limits(subject, found[name], params.least)
+    named = each_named(section, names, label="limits", listed="limits", kind="limits")
+    yield from judge_each(named, lambda entry: judge_limits(*entry, params.least))
 
 
 def judge_limits(
@@ -99,35 +87,37 @@ def judge_limits(
         return
     advice = OF_A_LOGIN if limits.name == LOGIN else OF_A_UNIT
     aspects = []
-    for field, wanted in least.items():
+    for field, minimum in least.items():
         actual = getattr(limits, field)
         aspects.append(
             unread_aspect(limits, field)
             if actual is None
-            else met(
+            else aspect_if(
                 field,
-                enough(wanted, actual),
-                expected=f"{WORDS[field]} {at_least(wanted)}",
-                actual=f"{WORDS[field]} {shown(actual)}",
+                is_enough(minimum, actual),
+                expected=f"{WORDS[field]} {at_least(minimum)}",
+                actual=f"{WORDS[field]} {limit_text(actual)}",
                 advice=advice,
             )
         )
-    yield from judged(subject, aspects, {"from": limits.source or "not known"}, listed=True)
+    yield from aspect_findings(
+        subject, aspects, {"from": limits.source or "not known"}, listed=True
+    )
 
 
-def enough(wanted: int | str, actual: int) -> bool:
+def is_enough(minimum: int | str, actual: int) -> bool:
     """
     >>> enough(65536, UNLIMITED), enough("unlimited", 1 << 40)
     (True, False)
     """
-    return actual == UNLIMITED or (isinstance(wanted, int) and actual >= wanted)
+    return actual == UNLIMITED or (isinstance(minimum, int) and actual >= minimum)
 
 
-def at_least(wanted: int | str) -> str:
-    return wanted if isinstance(wanted, str) else f"at least {wanted}"
+def at_least(minimum: int | str) -> str:
+    return minimum if isinstance(minimum, str) else f"at least {minimum}"
 
 
-def shown(actual: int) -> str:
+def limit_text(actual: int) -> str:
     return "unlimited" if actual == UNLIMITED else str(actual)
 
 
@@ -135,11 +125,7 @@ CHECK = Check(
     params=Params,
     area=Area.KERNEL,
     reads=(
-        "limits.limits[].name",
-        "limits.limits[].load_state",
-        "limits.limits[].memlock_b",
-        "limits.limits[].nofile",
-        "limits.limits[].nproc",
+        *reads_of("limits.limits[]", "name", "load_state", "memlock_b", "nofile", "nproc"),
         "limits.limits[].stack_b",
     ),
     judge=judge,

@@ -19,13 +19,14 @@ one; `mlxlink -d DEVICE -m` shows its optical power and temperature. `mlxlink -d
 the counters after a repair.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Annotated
 
 from msgspec import Meta
 
-from nodevet.checking.aspects import Aspect, judged, met, unread_aspect
-from nodevet.checking.expected import Words, each, matches
+from nodevet.checking.aspects import Aspect, aspect_findings, aspect_if, unread_aspect
+from nodevet.checking.expected import Words, matches, patterns_in
+from nodevet.checking.named import of_section, reads_of
 from nodevet.evidence.core import unread
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.mlxlink import LinkQuality, Mlxlink
@@ -61,12 +62,8 @@ class Params(CheckParams):
     """For how long errors must have been counted."""
 
 
-def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
-    section = evidence[Mlxlink]
-    if section.data is None:
-        yield unknown(why=f"mlxlink: {section.why}")
-        return
-    data = section.data
+@of_section(Mlxlink, "mlxlink")
+def judge(data: Mlxlink, evidence: Evidence, params: Params) -> Iterator[Finding]:
     if data.links is None or data.found is None:
         yield unread(NODE, data, "links" if data.links is None else "found")
         return
@@ -83,7 +80,7 @@ def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
         elif link.state != "Active":
             yield not_applicable(subject, why=f"the link is not active: {link.state}")
         else:
-            yield from judged(subject, aspects(link, params), {})
+            yield from aspect_findings(subject, aspects(link, params), {})
 
 
 def aspects(link: LinkQuality, params: Params) -> Iterator[Aspect]:
@@ -98,7 +95,7 @@ def aspects(link: LinkQuality, params: Params) -> Iterator[Aspect]:
             yield unread_aspect(link, field)
         else:
             clean = clean and 0 <= rate <= most
-            yield met(
+            yield aspect_if(
                 name,
                 0 <= rate <= most,
                 expected=f"at most {most:g}",
@@ -113,22 +110,14 @@ def aspects(link: LinkQuality, params: Params) -> Iterator[Aspect]:
             yield Aspect(Verdict.UNKNOWN, "minutes", why=why)
 
 
-def asks(params: Params) -> Mapping[str, tuple[str, ...]]:
-    return {"mlxlink": each(params.devices)}
-
-
 CHECK = Check(
     params=Params,
     area=Area.NETWORK,
     reads=(
         "mlxlink.found[]",
-        "mlxlink.links[].device",
-        "mlxlink.links[].effective_ber",
-        "mlxlink.links[].minutes",
-        "mlxlink.links[].raw_ber",
-        "mlxlink.links[].state",
+        *reads_of("mlxlink.links[]", "device", "effective_ber", "minutes", "raw_ber", "state"),
     ),
     judge=judge,
     unasked="it runs mlxlink, a second for each port: say link_ber: {} where it is installed",
-    asks=asks,
+    asks=lambda params: {"mlxlink": patterns_in(params.devices)},
 )

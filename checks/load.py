@@ -18,6 +18,7 @@ from typing import Annotated, ClassVar, Literal
 
 from msgspec import Meta
 
+from nodevet.checking.named import reads_of
 from nodevet.checking.one_value import ok_if, values_at
 from nodevet.evidence.cpu import Cpu
 from nodevet.evidence.document import Evidence
@@ -59,7 +60,7 @@ def judge_load(params: Params, load: float, cpus: int) -> Finding:
 CHECK = Check(
     params=Params,
     area=Area.KERNEL,
-    reads=("kernel.load_1", "kernel.load_5", "kernel.load_15", "cpu.threads"),
+    reads=(*reads_of("kernel", "load_1", "load_5", "load_15"), "cpu.threads"),
     judge=judge,
     unasked="a node at work has any load: say load: 1 of idle nodes",
     severity=Severity.WARNING,

@@ -30,6 +30,7 @@ from msgspec import Meta
 from msgspec.structs import replace
 
 from nodevet.checking.log_events import in_brackets, quoted
+from nodevet.checking.named import reads_of
 from nodevet.evidence.across import logged
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.host import HostInfo
@@ -85,11 +86,15 @@ def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
     if isinstance(log, Finding):
         yield log
         return
-    found = by_severity(log.events or (), seen_lines(evidence))
+    logged_checks = by_severity(log.events or (), seen_lines(evidence))
     up, (doubt, since) = days(evidence, log), covered(evidence, log)
-    facts = [uncorrected(found), corrected(found, params, up), doubtful(found, params, up)]
-    yield from [each for each in facts if each] or (
-        unknown(why=doubt) if doubt else within(found, since),
+    facts = [
+        uncorrected(logged_checks),
+        corrected(logged_checks, params, up),
+        unclear_finding(logged_checks, params, up),
+    ]
+    yield from [fact for fact in facts if fact] or (
+        unknown(why=doubt) if doubt else fine_finding(logged_checks, since),
     )
 
 
@@ -116,78 +121,78 @@ def days(evidence: Evidence, log: KernelLog) -> float | str:
     return max(1.0, seconds / DAY)
 
 
-def uncorrected(found: Logged) -> Finding | None:
+def uncorrected(checks: Logged) -> Finding | None:
     """The failure, if there is an uncorrected error."""
-    if not found.has_new(found.uncorrected):
+    if not checks.has_new(checks.uncorrected):
         return None
-    actual = f"uncorrected {told(found.uncorrected)}"
-    details = quoted(found.uncorrected)
+    actual = f"uncorrected {events_text(checks.uncorrected)}"
+    details = quoted(checks.uncorrected)
     return fail(expected="none", actual=actual, advice=UNCORRECTED, details=details)
 
 
-def corrected(found: Logged, params: Params, up: float | str) -> Finding | None:
+def corrected(checks: Logged, params: Params, up: float | str) -> Finding | None:
     """The failure, if there are more corrected errors than are allowed. `up`: days that the log
     covers."""
-    events, details = found.corrected, quoted(found.corrected)
-    most, grown = params.corrected_per_day, found.seen.came(events) if found.seen else None
+    events, details = checks.corrected, quoted(checks.corrected)
+    most, grown = params.corrected_per_day, checks.seen.came(events) if checks.seen else None
     paced = grown.is_above(most, per=DAY) if grown and most is not None else None
     if grown and paced:
-        fresh = in_brackets(found.came(events))
+        fresh = in_brackets(checks.came(events))
         expected, actual = f"at most {most:g} corrected a day", f"corrected {grown.text}{fresh}"
         return fail(expected=expected, actual=actual, advice=CORRECTED, details=details)
-    limits, count = allowed(params, up, paced), lines(events)
-    if not limits or not found.has_new(events):
+    limits, count = limits_of(params, up, paced), line_count(events)
+    if not limits or not checks.has_new(events):
         return None
     expected, least = min(limits.items(), key=lambda limit: limit[1])
     if count is not None and count <= least:
         return None
-    actual = f"corrected {told(events)}"
+    actual = f"corrected {events_text(events)}"
     return fail(expected=expected, actual=actual, advice=CORRECTED, details=details)
 
 
-def doubtful(found: Logged, params: Params, up: float | str) -> Finding | None:
+def unclear_finding(checks: Logged, params: Params, up: float | str) -> Finding | None:
     """What the lines do not say; None if they are clear."""
-    unclear = [event for event in found.unclear if found.has_new([event])]
-    known = [*found.corrected, *found.uncorrected]
-    if not unclear and found.has_new(found.pointers) and not found.has_new(known):
-        unclear = [*found.pointers]
+    unclear = [event for event in checks.unclear if checks.has_new([event])]
+    known = [*checks.corrected, *checks.uncorrected]
+    if not unclear and checks.has_new(checks.pointers) and not checks.has_new(known):
+        unclear = [*checks.pointers]
     if unclear:
         return unknown(why=f"its severity is not known: {line_of(unclear)}", advice=NAME)
-    if params.corrected_per_day is not None and found.has_new(found.corrected):
+    if params.corrected_per_day is not None and checks.has_new(checks.corrected):
         return unknown(why=up) if isinstance(up, str) else None
     return None
 
 
-def within(found: Logged, since: str) -> Finding:
+def fine_finding(checks: Logged, since: str) -> Finding:
     """`since`: since when the log covers, if it begins after boot."""
-    actual = f"corrected {told(found.corrected)}" if found.corrected else "none"
-    past = [f"uncorrected {told(found.uncorrected)}"] if found.uncorrected else []
-    before = found.seen.before(past) if found.seen else ""
+    actual = f"corrected {events_text(checks.corrected)}" if checks.corrected else "none"
+    past = [f"uncorrected {events_text(checks.uncorrected)}"] if checks.uncorrected else []
+    before = checks.seen.before(past) if checks.seen else ""
     return ok(expected="none", actual=actual, why=before or since)
 
 
-def allowed(params: Params, up: float | str, paced: bool | None) -> dict[str, float]:
+def limits_of(params: Params, up: float | str, paced: bool | None) -> dict[str, float]:
     """The most corrected errors that are allowed, by the text of that limit.
 
     `paced`: whether they were too many a day since the last look; None: not known, so by the mean
     since boot."""
-    found: dict[str, float] = {}
+    limits: dict[str, float] = {}
     if params.corrected is not None:
-        found[f"at most {params.corrected} corrected"] = params.corrected
+        limits[f"at most {params.corrected} corrected"] = params.corrected
     if params.corrected_per_day is not None and paced is None and not isinstance(up, str):
         most = params.corrected_per_day * up
-        found[f"at most {params.corrected_per_day:g} corrected a day: {most:.0f}"] = most
-    return found
+        limits[f"at most {params.corrected_per_day:g} corrected a day: {most:.0f}"] = most
+    return limits
 
 
-def lines(events: Sequence[KernelEvent]) -> int | None:
+def line_count(events: Sequence[KernelEvent]) -> int | None:
     counts = [event.count for event in events if event.count is not None and event.count > 0]
     return sum(counts) if len(counts) == len(events) else None
 
 
-def told(events: Sequence[KernelEvent]) -> str:
+def events_text(events: Sequence[KernelEvent]) -> str:
     """How often, and of which parts, as `×3 (CPU 0 bank 8 ×3)`; an unread number as `×?`."""
-    return f"×{lines(events) or '?'}{in_brackets(events)}"
+    return f"×{line_count(events) or '?'}{in_brackets(events)}"
 
 
 CHECK = Check(
@@ -198,12 +203,8 @@ CHECK = Check(
         "earlier.kernel_log.complete",
         "earlier.kernel_log.events[].count",
         "host.uptime_s",
-        "kernel_log.complete",
-        "kernel_log.covered_s",
-        "kernel_log.since_s",
-        "kernel_log.events[].count",
-        "kernel_log.events[].kind",
-        "kernel_log.events[].severity",
+        *reads_of("kernel_log", "complete", "covered_s", "since_s"),
+        *reads_of("kernel_log.events[]", "count", "kind", "severity"),
     ),
     judge=judge,
 )

@@ -28,6 +28,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
+from nodevet.checking.named import reads_of
 from nodevet.evidence.across import nodes_of
 from nodevet.evidence.core import unread
 from nodevet.evidence.document import Evidence
@@ -91,7 +92,7 @@ def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
         for controller in section.data.controllers:
             look = sample if sample and sample.look else None
             yield from judge_controller(controller, params, look)
-        if why := absent(evidence, section.data.controllers):
+        if why := why_missing(evidence, section.data.controllers):
             yield unknown(why=why)
     elif params.if_possible:
         yield not_applicable(why="no EDAC driver is loaded")
@@ -101,25 +102,25 @@ def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
         yield not_applicable(why="a virtual machine has no memory controller of its own")
 
 
-def absent(evidence: Evidence, controllers: Sequence[MemoryController]) -> str:
+def why_missing(evidence: Evidence, controllers: Sequence[MemoryController]) -> str:
     """Why a controller is missing: by their numbers, which have a gap only where a NUMA node has no
     memory (amd64_edac), or by the memory that the node has. Empty if none seems to be."""
-    ids = {each.id for each in controllers}
+    ids = {controller.id for controller in controllers}
     gaps = sorted(set(range(max(ids))) - ids - without_memory(evidence))
     if gaps:
         named = ", ".join(f"mc{number}" for number in gaps[:8])
         return f"{named} not among the {len(ids)} memory controllers, which count from mc0"
-    sizes = [dimm.size_mib for each in controllers for dimm in each.dimms or (UNSIZED,)]
+    sizes = [dimm.size_mib for controller in controllers for dimm in controller.dimms or (UNSIZED,)]
     nodes = nodes_of(evidence)
     if None in sizes or not nodes:
         return ""
     if isinstance(nodes, Finding):
         return nodes.why if evidence[Numa].data else ""
     totals = [node.memory_total_kb for node in nodes.values() if not has_memory_alone(node)]
-    there = sum(kb or 0 for kb in totals) / MIB
+    installed_mib = sum(kb or 0 for kb in totals) / MIB
     counted = sum(size or 0 for size in sizes)
-    if counted and counted < ALL * there:
-        gib = f"{counted / 1024:.0f} of at least {there / 1024:.0f} GiB"
+    if counted and counted < ALL * installed_mib:
+        gib = f"{counted / 1024:.0f} of at least {installed_mib / 1024:.0f} GiB"
         return f"the controllers have {gib}: one is missing"
     return ""
 
@@ -135,14 +136,14 @@ def judge_controller(
     controller: MemoryController, params: Params, look: Sample[Edac] | None
 ) -> Iterator[Finding]:
     subject = Subject(kind="memory controller", id=f"mc{controller.id}")
-    grown, most = came(controller, "corrected", look), params.corrected_per_day
+    grown, most = growth_of(controller, "corrected", look), params.corrected_per_day
     paced = grown.is_above(most, per=DAY) if grown and most is not None else None
-    limits = allowed(controller, params, paced)
-    above = [*lost(subject, controller, look)]
+    limits = limits_of(controller, params, paced)
+    above = [*uncorrected_fault(subject, controller, look)]
     if grown and paced:
         dimms = at_dimms(controller, "corrected", before(controller, look))
         expected = f"at most {most:g} corrected a day"
-        above.append(many(subject, expected, f"{grown.text} corrected", dimms))
+        above.append(too_many(subject, expected, f"{grown.text} corrected", dimms))
     elif isinstance(limits, Mapping):
         above += excess(subject, controller, limits)
     doubts = [*invalid(controller), *([limits] if isinstance(limits, str) else [])]
@@ -152,7 +153,7 @@ def judge_controller(
     elif not above:
         expected, count = next(iter(limits), "none uncorrected"), counted(controller, "corrected")
         actual = f"{count} corrected" if count else "none"
-        yield ok(subject, expected=expected, actual=actual, why=past(controller, look))
+        yield ok(subject, expected=expected, actual=actual, why=past_text(controller, look))
 
 
 def counted(controller: MemoryController, field: str) -> int:
@@ -166,12 +167,12 @@ def by_dimm(controller: MemoryController, field: str) -> dict[str, int]:
     return {name: count for name, count in counts.items() if count > 0}
 
 
-def lost(
+def uncorrected_fault(
     subject: Subject, controller: MemoryController, look: Sample[Edac] | None
 ) -> Iterator[Finding]:
     """What could not be corrected, but for what is known since the last look."""
     count = counted(controller, "uncorrected")
-    if count > 0 and not past(controller, look):
+    if count > 0 and not past_text(controller, look):
         dimms = at_dimms(controller, "uncorrected")
         yield fail(
             subject,
@@ -182,9 +183,9 @@ def lost(
         )
 
 
-def past(controller: MemoryController, look: Sample[Edac] | None) -> str:
+def past_text(controller: MemoryController, look: Sample[Edac] | None) -> str:
     """What is to be said of uncorrected errors of which none came since the last look."""
-    count, fresh = counted(controller, "uncorrected"), came(controller, "uncorrected", look)
+    count, fresh = counted(controller, "uncorrected"), growth_of(controller, "uncorrected", look)
     if not count or look is None or fresh is None or fresh.by != 0:
         return ""
     return f"{count} uncorrected, none of them in the last {span(look.seconds)}"
@@ -196,10 +197,10 @@ def excess(
     count = counted(controller, "corrected")
     above = next((expected for expected, most in limits.items() if count > most), None)
     if above:
-        yield many(subject, above, f"{count} corrected", at_dimms(controller, "corrected"))
+        yield too_many(subject, above, f"{count} corrected", at_dimms(controller, "corrected"))
 
 
-def many(subject: Subject, expected: str, actual: str, dimms: str) -> Finding:
+def too_many(subject: Subject, expected: str, actual: str, dimms: str) -> Finding:
     """Too many corrected errors."""
     return fail(
         subject,
@@ -231,40 +232,43 @@ def invalid_dimm(dimm: Dimm) -> Iterator[str]:
             yield f"{dimm.id}: {field}: {value}"
 
 
-def came(controller: MemoryController, field: str, look: Sample[Edac] | None) -> Growth | None:
+def growth_of(controller: MemoryController, field: str, look: Sample[Edac] | None) -> Growth | None:
     """How many errors came since the last look; None if its driver did not count all the time."""
-    then = before(controller, look)
-    if look is None or then is None or controller.since_s is None:
+    earlier = before(controller, look)
+    if look is None or earlier is None or controller.since_s is None:
         return None
     if controller.since_s < look.seconds + COUNTING:
         return None
-    if getattr(then, field) is None or getattr(controller, field) is None:
+    if getattr(earlier, field) is None or getattr(controller, field) is None:
         return None
-    grown = since_look(counted(then, field), counted(controller, field), look.seconds)
+    grown = since_look(counted(earlier, field), counted(controller, field), look.seconds)
     return None if grown and grown.again else grown
 
 
 def before(controller: MemoryController, look: Sample[Edac] | None) -> MemoryController | None:
     """The controller at the last look."""
     known = (look.data.controllers if look and look.data else None) or ()
-    return next((each for each in known if each.id == controller.id), None)
+    return next(
+        (controller_before for controller_before in known if controller_before.id == controller.id),
+        None,
+    )
 
 
-def allowed(
+def limits_of(
     controller: MemoryController, params: Params, paced: bool | None
 ) -> Mapping[str, float] | str:
     """In words -> the most corrected errors; or why that cannot be told. `paced`: whether they were
     too many a day since the last look; None: not known, so by the mean of all its counting."""
-    found: dict[str, float] = {}
+    limits: dict[str, float] = {}
     if params.corrected is not None:
-        found[f"at most {params.corrected} corrected"] = params.corrected
+        limits[f"at most {params.corrected} corrected"] = params.corrected
     if params.corrected_per_day is not None and paced is None:
         if controller.since_s is None:
             return f"since_s: {controller.why('since_s')}"
         days = max(1.0, controller.since_s / DAY)
         most = params.corrected_per_day
-        found[f"at most {most:g} corrected a day"] = most * days
-    return found
+        limits[f"at most {most:g} corrected a day"] = most * days
+    return limits
 
 
 NO_DIMM = {"DIMM": "not known"}
@@ -275,11 +279,13 @@ def at_dimms(
 ) -> str:
     """The DIMMs with errors, as ` (A1 ×2)`; empty if none is known. `since`: only what came since
     the controller counted so."""
-    past = by_dimm(since, field) if since else {}
-    fresh = {name: count - past.get(name, 0) for name, count in by_dimm(controller, field).items()}
+    past_text = by_dimm(since, field) if since else {}
+    fresh = {
+        name: count - past_text.get(name, 0) for name, count in by_dimm(controller, field).items()
+    }
     names = {dimm.id: name_of(dimm) for dimm in controller.dimms or ()}
-    told = [f"{names[id]} ×{count}" for id, count in fresh.items() if count > 0]
-    return f" ({', '.join(told)})" if told else ""
+    dimms_shown = [f"{names[id]} ×{count}" for id, count in fresh.items() if count > 0]
+    return f" ({', '.join(dimms_shown)})" if dimms_shown else ""
 
 
 def name_of(dimm: Dimm) -> str:
@@ -291,22 +297,13 @@ CHECK = Check(
     area=Area.MEMORY,
     reads=(
         "earlier.edac.controllers[].corrected",
-        "earlier.edac.controllers[].dimms[].corrected",
-        "earlier.edac.controllers[].dimms[].uncorrected",
-        "earlier.edac.controllers[].id",
-        "earlier.edac.controllers[].uncorrected",
-        "edac.controllers[].id",
-        "edac.controllers[].corrected",
-        "edac.controllers[].dimms[].corrected",
-        "edac.controllers[].dimms[].size_mib",
-        "edac.controllers[].dimms[].uncorrected",
-        "edac.controllers[].uncorrected",
-        "edac.controllers[].since_s",
+        *reads_of("earlier.edac.controllers[].dimms[]", "corrected", "uncorrected"),
+        *reads_of("earlier.edac.controllers[]", "id", "uncorrected"),
+        *reads_of("edac.controllers[]", "id", "corrected"),
+        *reads_of("edac.controllers[].dimms[]", "corrected", "size_mib", "uncorrected"),
+        *reads_of("edac.controllers[]", "uncorrected", "since_s"),
         "host.virtualization",
-        "numa.nodes[].cpulist",
-        "numa.nodes[].cpus_present",
-        "numa.nodes[].id",
-        "numa.nodes[].memory_total_kb",
+        *reads_of("numa.nodes[]", "cpulist", "cpus_present", "id", "memory_total_kb"),
         "numa.online",
     ),
     judge=judge,

@@ -22,10 +22,11 @@ from typing import Annotated, ClassVar
 
 from msgspec import Meta
 
-from nodevet.checking.aspects import doubted, judged, met
+from nodevet.checking.aspects import aspect_findings, aspect_if, unknown_aspect
+from nodevet.checking.named import of_section, reads_of
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.memory import Memory
-from nodevet.model import NODE, Area, Check, CheckParams, Finding, Severity, unknown
+from nodevet.model import NODE, Area, Check, CheckParams, Finding, Severity
 
 Percent = Annotated[float, Meta(ge=0, le=100)]
 HELD = (
@@ -49,12 +50,8 @@ class Params(CheckParams):
     """Of the swap that is active."""
 
 
-def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
-    section = evidence[Memory]
-    if section.data is None:
-        yield unknown(why=f"memory: {section.why}")
-        return
-    memory = section.data
+@of_section(Memory, "memory")
+def judge(memory: Memory, evidence: Evidence, params: Params) -> Iterator[Finding]:
     aspects = []
     for name, limit, parts in (
         ("available", params.minimum_available_percent, ("available_kb", "total_kb")),
@@ -63,39 +60,38 @@ def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
     ):
         if limit is None:
             continue
-        found = portion(memory, name, *parts)
-        if isinstance(found, str):
-            aspects.append(doubted(name, found))
+        percent = portion(memory, name, *parts)
+        if isinstance(percent, str):
+            aspects.append(unknown_aspect(name, percent))
             continue
         least = name == "available"
         expected = f"at {'least' if least else 'most'} {limit:g}%"
-        right = found >= limit if least else found <= limit
-        aspects.append(met(name, right, expected=expected, actual=f"{found:.1f}%"))
-    yield from judged(NODE, aspects, advice=lambda bad: BEHIND if bad == ["dirty"] else HELD)
+        right = percent >= limit if least else percent <= limit
+        aspects.append(aspect_if(name, right, expected=expected, actual=f"{percent:.1f}%"))
+    yield from aspect_findings(
+        NODE, aspects, advice=lambda bad: BEHIND if bad == ["dirty"] else HELD
+    )
 
 
 def portion(memory: Memory, name: str, part: str, whole: str) -> float | str:
     """A part of memory or swap in percent; or why it is not known."""
-    some: int | None = getattr(memory, part)
-    all_of_it: int | None = getattr(memory, whole)
-    if some is None or all_of_it is None:
-        field = part if some is None else whole
+    amount: int | None = getattr(memory, part)
+    total: int | None = getattr(memory, whole)
+    if amount is None or total is None:
+        field = part if amount is None else whole
         return f"{field}: {memory.why(field)}"
-    if name == "swap used" and some == all_of_it == 0:
+    if name == "swap used" and amount == total == 0:
         return 0.0
-    if not 0 <= some <= all_of_it or not all_of_it:
-        return f"{part}: {some} of {all_of_it}"
-    return 100 * (all_of_it - some if name == "swap used" else some) / all_of_it
+    if not 0 <= amount <= total or not total:
+        return f"{part}: {amount} of {total}"
+    return 100 * (total - amount if name == "swap used" else amount) / total
 
 
 CHECK = Check(
     params=Params,
     area=Area.MEMORY,
     reads=(
-        "memory.available_kb",
-        "memory.dirty_kb",
-        "memory.swap_free_kb",
-        "memory.swap_total_kb",
+        *reads_of("memory", "available_kb", "dirty_kb", "swap_free_kb", "swap_total_kb"),
         "memory.total_kb",
     ),
     judge=judge,

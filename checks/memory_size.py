@@ -24,6 +24,7 @@ from typing import Annotated, ClassVar
 
 from msgspec import Meta
 
+from nodevet.checking.named import reads_of
 from nodevet.evidence.across import nodes_of
 from nodevet.evidence.core import unread
 from nodevet.evidence.document import Evidence
@@ -93,18 +94,18 @@ def without_cpus(nodes: Mapping[int, NumaNode] | Finding) -> tuple[int, str]:
     """KiB of the NUMA nodes that have memory alone, and why they may not be all."""
     if isinstance(nodes, Finding):
         return 0, nodes.why
-    found, why = 0, ""
+    total_kb, why = 0, ""
     for node in nodes.values():
-        if cpus_unread(node):
-            why = why or cpus_unread(node)
+        if why_cpus_unread(node):
+            why = why or why_cpus_unread(node)
         elif has_memory_alone(node):
             if node.memory_total_kb is None or node.memory_total_kb < 0:
                 why = why or f"memory_total_kb: {node.why('memory_total_kb')}"
-            found += max(0, node.memory_total_kb or 0)
-    return found, why
+            total_kb += max(0, node.memory_total_kb or 0)
+    return total_kb, why
 
 
-def cpus_unread(node: NumaNode) -> str:
+def why_cpus_unread(node: NumaNode) -> str:
     """Why it is not known whether a NUMA node has CPUs; empty if it is."""
     if node.cpulist is None:
         return f"cpulist: {node.why('cpulist')}"
@@ -119,7 +120,7 @@ def judge_nodes(evidence: Evidence, params: Params) -> Iterator[Finding]:
         yield nodes
         return
     with_cpus = [node for node in nodes.values() if not has_memory_alone(node)]
-    known = {node.id: node.memory_total_kb for node in with_cpus if not doubt(node)}
+    known = {node.id: node.memory_total_kb for node in with_cpus if not why_unread(node)}
     largest = max((kb for kb in known.values() if kb is not None), default=0)
     alike = params.nodes_alike and len(with_cpus) > 1
     for node in with_cpus:
@@ -127,8 +128,8 @@ def judge_nodes(evidence: Evidence, params: Params) -> Iterator[Finding]:
         expected = (params.minimum_node_gib or 0) * share(params)
         if alike:
             expected = max(expected, largest / GIB * share(params) - KEPT)
-        if doubt(node):
-            yield unknown(subject, why=doubt(node))
+        if why_unread(node):
+            yield unknown(subject, why=why_unread(node))
         elif not expected:
             continue
         elif (actual := (node.memory_total_kb or 0) / GIB) < expected:
@@ -143,10 +144,10 @@ def judge_nodes(evidence: Evidence, params: Params) -> Iterator[Finding]:
         yield unknown(why="there is one NUMA node, and the baseline says no minimum")
 
 
-def doubt(node: NumaNode) -> str:
+def why_unread(node: NumaNode) -> str:
     """Why it is not known how much memory a node with CPUs has; empty if it is."""
-    if cpus_unread(node):
-        return cpus_unread(node)
+    if why_cpus_unread(node):
+        return why_cpus_unread(node)
     if node.memory_total_kb is None:
         return f"memory_total_kb: {node.why('memory_total_kb')}"
     return f"memory_total_kb: {node.memory_total_kb}" if node.memory_total_kb < 0 else ""
@@ -165,8 +166,8 @@ def learn(evidence: Evidence) -> Value:
     apart, why = without_cpus(nodes)
     if data is None or data.total_kb is None or isinstance(nodes, Finding) or why:
         return None
-    found = [n.memory_total_kb for n in nodes.values() if not has_memory_alone(n)]
-    known = [kb for kb in found if kb is not None]
+    sizes = [n.memory_total_kb for n in nodes.values() if not has_memory_alone(n)]
+    known = [kb for kb in sizes if kb is not None]
     share = (100 - Params().tolerance_percent) / 100
     fields: dict[str, Value] = {"minimum_gib": installed((data.total_kb - apart) / GIB, share)}
     if known and min(known) < max(known) * share:
@@ -183,8 +184,8 @@ def installed(gib: float, share: float) -> float:
     if gib < 1:
         return round(gib, 2) or 0.01
     step = 2.0 ** math.ceil(math.log2(gib)) / 32
-    whole = math.ceil(gib / step) * step
-    return whole if whole * share <= gib else float(math.floor(gib))
+    rounded_gib = math.ceil(gib / step) * step
+    return rounded_gib if rounded_gib * share <= gib else float(math.floor(gib))
 
 
 CHECK = Check(
@@ -192,10 +193,7 @@ CHECK = Check(
     area=Area.MEMORY,
     reads=(
         "memory.total_kb",
-        "numa.nodes[].cpulist",
-        "numa.nodes[].cpus_present",
-        "numa.nodes[].id",
-        "numa.nodes[].memory_total_kb",
+        *reads_of("numa.nodes[]", "cpulist", "cpus_present", "id", "memory_total_kb"),
         "numa.online",
     ),
     judge=judge,

@@ -23,9 +23,15 @@ from typing import Annotated, ClassVar
 
 from msgspec import Meta, Struct
 
-from nodevet.checking.aspects import Aspect, doubted, judged, met, unread_aspect
-from nodevet.checking.expected import Words, matches, said
-from nodevet.checking.named import each_named
+from nodevet.checking.aspects import (
+    Aspect,
+    aspect_findings,
+    aspect_if,
+    unknown_aspect,
+    unread_aspect,
+)
+from nodevet.checking.expected import Words, matches, words_text
+from nodevet.checking.named import each_named, judge_each, reads_of
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.mounts import Mount, Mounts
 from nodevet.model import (
@@ -88,19 +94,16 @@ class Params(CheckParams):
 
 def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
     section = evidence[Mounts]
-    listed = (section.data.mounts if section.data else None) or ()
-    found = {mount.name: mount for mount in listed}
-    for each in each_named(section, params.paths, label="mounts", listed="mounts", kind="mount"):
-        if isinstance(each, Finding):
-            yield each
-            continue
-        subject, path = each
-        wanted = params.paths[path]
-        if wanted == ABSENT:
-            yield judge_absent(subject, found[path])
-        else:
-            mount = ExpectedMount(type=wanted) if isinstance(wanted, str) else wanted
-            yield from judge_mount(subject, found[path], mount)
+    mounts = each_named(section, params.paths, label="mounts", listed="mounts", kind="mount")
+    yield from judge_each(mounts, lambda entry: judge_path(*entry, params.paths[entry[0].id]))
+
+
+def judge_path(subject: Subject, mount: Mount, expected: str | ExpectedMount) -> Iterator[Finding]:
+    if expected == ABSENT:
+        yield judge_absent(subject, mount)
+    else:
+        expected_mount = ExpectedMount(type=expected) if isinstance(expected, str) else expected
+        yield from judge_mount(subject, mount, expected_mount)
 
 
 def judge_absent(subject: Subject, mount: Mount) -> Finding:
@@ -115,27 +118,31 @@ def judge_absent(subject: Subject, mount: Mount) -> Finding:
     return ok(subject, expected="not mounted", actual="not mounted")
 
 
-def judge_mount(subject: Subject, mount: Mount, wanted: ExpectedMount) -> Iterator[Finding]:
+def judge_mount(subject: Subject, mount: Mount, expected_mount: ExpectedMount) -> Iterator[Finding]:
     if mount.mounted is None:
         yield unknown(subject, why=f"mounted: {mount.why('mounted')}")
     elif mount.mounted:
-        aspects = (*texts(mount, wanted), *access(mount, wanted), *named_options(mount, wanted))
-        yield from judged(subject, aspects, advice=lambda bad: advice(bad, wanted))
-    elif mount.automount and wanted.type != "autofs":
+        aspects = (
+            *texts(mount, expected_mount),
+            *access(mount, expected_mount),
+            *named_options(mount, expected_mount),
+        )
+        yield from aspect_findings(subject, aspects, advice=lambda bad: advice(bad, expected_mount))
+    elif mount.automount and expected_mount.type != "autofs":
         yield not_applicable(subject, why="an automount: not in use at the moment")
     elif mount.automount is None:
         yield unknown(subject, why=f"automount: {mount.why('automount')}")
     elif not mount.automount:
-        expected = said(wanted.type) if wanted.type else "mounted"
+        expected = words_text(expected_mount.type) if expected_mount.type else "mounted"
         yield fail(subject, expected=expected, actual="not mounted", advice=NOT_MOUNTED)
     else:
         yield ok(subject, expected="autofs", actual="autofs")
 
 
-def advice(bad: list[str], wanted: ExpectedMount) -> str:
+def advice(bad: list[str], expected: ExpectedMount) -> str:
     if "type" in bad or "source" in bad:
         return "drain the node and mount what belongs there: correct its line in /etc/fstab"
-    if "access" in bad and not wanted.read_only:
+    if "access" in bad and not expected.read_only:
         return (
             "drain the node; `dmesg` and `smartctl -x` tell whether the disk is failing. If not, "
             "fsck it and remount it read-write"
@@ -146,18 +153,18 @@ def advice(bad: list[str], wanted: ExpectedMount) -> str:
     )
 
 
-def texts(mount: Mount, wanted: ExpectedMount) -> Iterator[Aspect]:
-    for name, words, told in (
-        ("type", wanted.type, mount.type),
-        ("source", wanted.source, mount.source),
+def texts(mount: Mount, expected_mount: ExpectedMount) -> Iterator[Aspect]:
+    for name, words, actual in (
+        ("type", expected_mount.type, mount.type),
+        ("source", expected_mount.source, mount.source),
     ):
-        if words is not None and told is None:
+        if words is not None and actual is None:
             yield unread_aspect(mount, name)
-        elif words is not None and told is not None:
-            yield met(name, matches(told, words), expected=said(words), actual=told)
+        elif words is not None and actual is not None:
+            yield aspect_if(name, matches(actual, words), expected=words_text(words), actual=actual)
 
 
-def unread(mount: Mount) -> str:
+def why_unread(mount: Mount) -> str:
     """Why not all options are known; empty if they are."""
     for field in ("options", "super_options"):
         if getattr(mount, field) is None:
@@ -169,41 +176,45 @@ def options_of(mount: Mount) -> tuple[str, ...]:
     return (*(mount.options or ()), *(mount.super_options or ()))
 
 
-def access(mount: Mount, wanted: ExpectedMount) -> Iterator[Aspect]:
+def access(mount: Mount, expected_mount: ExpectedMount) -> Iterator[Aspect]:
     is_read_only = "ro" in options_of(mount)
-    expected = "read-only" if wanted.read_only else "read-write"
-    if is_read_only or not unread(mount):
+    expected = "read-only" if expected_mount.read_only else "read-write"
+    if is_read_only or not why_unread(mount):
         actual = "read-only" if is_read_only else "read-write"
-        yield met("access", actual == expected, expected=expected, actual=actual)
+        yield aspect_if("access", actual == expected, expected=expected, actual=actual)
     else:
-        yield doubted("access", unread(mount))
+        yield unknown_aspect("access", why_unread(mount))
 
 
-def named_options(mount: Mount, wanted: ExpectedMount) -> Iterator[Aspect]:
-    if not wanted.options and not wanted.without:
+def named_options(mount: Mount, expected_mount: ExpectedMount) -> Iterator[Aspect]:
+    if not expected_mount.options and not expected_mount.without:
         return
     options = options_of(mount)
-    lacking = [option for option in wanted.options if not has(options, option)]
-    over = [option for option in wanted.without if has(options, option)]
-    if unread(mount):
-        yield doubted("options", unread(mount))
-    elif lacking or over:
-        found = [there for option in lacking for there in instead(options, option)]
-        expected = ", ".join((*lacking, *(f"no {option}" for option in over)))
-        yield met("options", False, expected=expected, actual=", ".join((*found, *over)))
+    lacking = [option for option in expected_mount.options if not has_option(options, option)]
+    forbidden = [option for option in expected_mount.without if has_option(options, option)]
+    if why_unread(mount):
+        yield unknown_aspect("options", why_unread(mount))
+    elif lacking or forbidden:
+        instead_of = [alternative for option in lacking for alternative in instead(options, option)]
+        expected = ", ".join((*lacking, *(f"no {option}" for option in forbidden)))
+        yield aspect_if(
+            "options", False, expected=expected, actual=", ".join((*instead_of, *forbidden))
+        )
     else:
-        expected = ", ".join((*wanted.options, *(f"no {option}" for option in wanted.without)))
-        yield met("options", True, expected=expected, actual=expected)
+        expected = ", ".join(
+            (*expected_mount.options, *(f"no {option}" for option in expected_mount.without))
+        )
+        yield aspect_if("options", True, expected=expected, actual=expected)
 
 
-def has(options: tuple[str, ...], wanted: str) -> bool:
+def has_option(options: tuple[str, ...], option_wanted: str) -> bool:
     """
     >>> has(("rw", "vers=4.2"), "vers=4.*"), has(("rw",), "exec"), has(("noexec",), "exec")
     (True, True, False)
     """
-    if wanted in OPPOSITES and wanted not in options:
-        return OPPOSITES[wanted] not in options
-    return any(matches(option, wanted) for option in options)
+    if option_wanted in OPPOSITES and option_wanted not in options:
+        return OPPOSITES[option_wanted] not in options
+    return any(matches(option, option_wanted) for option in options)
 
 
 def instead(options: tuple[str, ...], wanted: str) -> list[str]:
@@ -213,41 +224,36 @@ def instead(options: tuple[str, ...], wanted: str) -> list[str]:
     (['vers=3'], ['no hard'])
     """
     name = wanted.partition("=")[0]
-    found = [each for each in options if each.partition("=")[0] == name]
-    found += [each for each in options if each == OPPOSITES.get(wanted)]
-    return found or [f"no {wanted}"]
-
-
-def asks(params: Params) -> Mapping[str, tuple[str, ...]]:
-    return {"mounts": tuple(params.paths)}
+    alternatives = [
+        name_and_value for name_and_value in options if name_and_value.partition("=")[0] == name
+    ]
+    alternatives += [
+        name_and_value for name_and_value in options if name_and_value == OPPOSITES.get(wanted)
+    ]
+    return alternatives or [f"no {wanted}"]
 
 
 def learn(evidence: Evidence) -> Value:
     data = evidence[Mounts].data
     mounts = (*(data.mounts or ()), *(data.others or ())) if data else ()
-    found: dict[str, Value] = {}
+    mounted: dict[str, Value] = {}
     for mount in mounts:
         if mount.mounted and mount.type and mount.name != "/":
-            found[mount.name] = {"type": mount.type}
+            mounted[mount.name] = {"type": mount.type}
             if "ro" in options_of(mount):
-                found[mount.name]["read_only"] = True
-    return found or None
+                mounted[mount.name]["read_only"] = True
+    return mounted or None
 
 
 CHECK = Check(
     params=Params,
     area=Area.STORAGE,
     reads=(
-        "mounts.mounts[].automount",
-        "mounts.mounts[].mounted",
-        "mounts.mounts[].name",
-        "mounts.mounts[].options[]",
-        "mounts.mounts[].source",
-        "mounts.mounts[].super_options[]",
-        "mounts.mounts[].type",
+        *reads_of("mounts.mounts[]", "automount", "mounted", "name", "options[]", "source"),
+        *reads_of("mounts.mounts[]", "super_options[]", "type"),
     ),
     judge=judge,
     unasked="only a site knows what it mounts: say mounts: {/scratch: xfs}",
     learn=learn,
-    asks=asks,
+    asks=lambda params: {"mounts": tuple(params.paths)},
 )

@@ -53,8 +53,9 @@ from typing import Annotated, Literal
 
 from msgspec import UNSET, Meta, Struct
 
-from nodevet.checking.aspects import Aspect, judged, met, unread_aspect
+from nodevet.checking.aspects import Aspect, aspect_findings, aspect_if, unread_aspect
 from nodevet.checking.counts import Counted, CountWish, counted, counts
+from nodevet.checking.named import reads_of
 from nodevet.checking.one_value import values_at
 from nodevet.checking.outages import READS, outage
 from nodevet.evidence.core import unread
@@ -149,9 +150,9 @@ class Params(CheckParams):
 
 
 def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
-    found = values_at(evidence, (Network, "interfaces"), (Network, "found"))
-    if isinstance(found, Finding):
-        yield found
+    values = values_at(evidence, (Network, "interfaces"), (Network, "found"))
+    if isinstance(values, Finding):
+        yield values
         return
     data = evidence[Network].data or Network()
     missing = sorted(set(data.found or ()) - set(data.by_name))
@@ -169,39 +170,55 @@ def judge_wishes(
     """What the baseline says of names and drivers. `unsure`: there are more interfaces."""
     wishes: dict[str, list[LinkWish]] = {}
     for pattern, wish in params.interfaces.items():
-        fitting = [each for each in data.by_name.values() if fits(each.name, pattern, params)]
-        yield from present(pattern, wish, fitting, unsure=unsure)
+        fitting = [
+            interface
+            for interface in data.by_name.values()
+            if is_fit(interface.name, pattern, params)
+        ]
+        yield from judge_present(pattern, wish, fitting, unsure=unsure)
         for each in fitting:
             wishes.setdefault(each.name, []).append(wish)
-    physical = [each for each in data.by_name.values() if each.kind != "virtual_function"]
-    unclear = [each for each in physical if each.kind is None or each.driver is None]
+    physical = [
+        interface for interface in data.by_name.values() if interface.kind != "virtual_function"
+    ]
+    unclear = [
+        interface for interface in physical if interface.kind is None or interface.driver is None
+    ]
     for driver, wish in params.drivers.items():
-        fitting = [each for each in physical if each.driver == driver and each.kind is not None]
-        yield from driven(driver, wish, fitting, unclear, unsure=unsure)
+        fitting = [
+            interface
+            for interface in physical
+            if interface.driver == driver and interface.kind is not None
+        ]
+        yield from judge_driver(driver, wish, fitting, unclear, unsure=unsure)
         for each in fitting:
             if each.name not in params.interfaces:
                 wishes.setdefault(each.name, []).append(wish)
-    for name, several in wishes.items():
+    for name, wishes_of_name in wishes.items():
         interface = data.by_name[name]
-        aspects = (aspect for wish in several
+        aspects = (aspect for wish in wishes_of_name
                    for aspect in aspects_of(evidence, data, interface, wish))  # fmt: skip
-        yield from judged(subject_of(name), dict.fromkeys(aspects), details(interface))
+        yield from aspect_findings(subject_of(name), dict.fromkeys(aspects), details(interface))
 
 
 def judge_all(evidence: Evidence, data: Network, *, unsure: bool) -> Iterator[Finding]:
     """What holds of any interface that is up, and of any NIC."""
-    unclear = [each for each in data.by_name.values() if each.kind is None]
-    for each in unclear:
-        yield unknown(subject_of(each.name), why=f"kind: {each.why('kind')}")
+    unclear = [interface for interface in data.by_name.values() if interface.kind is None]
+    for link in unclear:
+        yield unknown(subject_of(link.name), why=f"kind: {link.why('kind')}")
     lost = [*without_driver(evidence)]
     yield from lost
-    wishes = [(each, own) for each in data.by_name.values() if (own := by_itself(each))]
+    wishes = [
+        (interface, own) for interface in data.by_name.values() if (own := by_itself(interface))
+    ]
     if not wishes and not unclear and not unsure and not lost:
         yield not_applicable(why="no physical interface and no bond is up")
     for interface, wish in wishes:
         aspects = [*aspects_of(evidence, data, interface, wish)]
         aspects += [full_duplex(interface)] if interface.kind == "physical" else []
-        yield from judged(subject_of(interface.name), dict.fromkeys(aspects), details(interface))
+        yield from aspect_findings(
+            subject_of(interface.name), dict.fromkeys(aspects), details(interface)
+        )
 
 
 def subject_of(name: str) -> Subject:
@@ -216,20 +233,20 @@ def without_driver(evidence: Evidence) -> Iterator[Finding]:
     if section.data is None or section.data.functions is None:
         yield unknown(why=f"PCI: {section.data.why('functions') if section.data else section.why}")
         return
-    nics = [each for each in section.data.of_kind("nic") if not each.physfn]
+    nics = [nic for nic in section.data.of_kind("nic") if not nic.physfn]
     drivers = {nic.id: nic.driver for nic in nics if nic.driver not in (None, *KEPT_FOR_GUESTS)}
-    kept = {nic.id for nic in nics if nic.driver in KEPT_FOR_GUESTS} - drivers.keys()
-    bound = any(each.driver for each in section.data.functions)
+    guest_ids = {nic.id for nic in nics if nic.driver in KEPT_FOR_GUESTS} - drivers.keys()
+    bound = any(function.driver for function in section.data.functions)
     log = evidence[KernelLog].data
-    given_up = {each.bus_id for each in (log.events if log else None) or ()
-                if each.kind == "probe_failed"}  # fmt: skip
+    given_up = {event.bus_id for event in (log.events if log else None) or ()
+                if event.kind == "probe_failed"}  # fmt: skip
     for nic in nics:
         subject = Subject(kind="nic", id=nic.address, bus_id=nic.address)
         if nic.driver is None and not nic.is_unbound:
             yield unread(subject, nic, "driver")
         elif nic.is_unbound and not bound:
             yield unknown(subject, why="no function on the PCI bus shows its driver")
-        elif nic.is_unbound and nic.id not in kept:
+        elif nic.is_unbound and nic.id not in guest_ids:
             driver = drivers.get(nic.id, "a driver")
             cause = f"kernel_faults pci {nic.address}" if nic.address in given_up else UNSET
             yield fail(subject, expected=driver, actual=UNBOUND, advice=NO_DRIVER, cause=cause)
@@ -250,14 +267,14 @@ def full_duplex(interface: Interface) -> Aspect:
     if interface.duplex in (None, "unknown"):
         return Aspect(Verdict.NOT_APPLICABLE, "duplex", why="duplex: the driver does not say it")
     right = interface.duplex == "full"
-    return met("duplex", right, expected="full", actual=interface.duplex, advice=SLOW)
+    return aspect_if("duplex", right, expected="full", actual=interface.duplex, advice=SLOW)
 
 
-def fits(name: str, pattern: str, params: Params) -> bool:
+def is_fit(name: str, pattern: str, params: Params) -> bool:
     return name == pattern or (name not in params.interfaces and fnmatchcase(name, pattern))
 
 
-def present(
+def judge_present(
     pattern: str, wish: LinkWish, fitting: list[Interface], *, unsure: bool
 ) -> Iterator[Finding]:
     """Whether there are as many interfaces of a name as expected; nothing of one that is there."""
@@ -273,7 +290,7 @@ def present(
     yield number(f"interfaces {pattern}", wish.count, len(fitting), unsure=unsure)
 
 
-def driven(
+def judge_driver(
     driver: str,
     wish: LinkWish,
     fitting: list[Interface],
@@ -282,22 +299,22 @@ def driven(
     unsure: bool,
 ) -> Iterator[Finding]:
     """Whether a driver has as many interfaces as expected. `unclear`: others that may be of it."""
-    for each in unclear:
-        field = "kind" if each.kind is None else "driver"
-        yield unknown(subject_of(each.name), why=f"{field}: {each.why(field)}")
+    for interface in unclear:
+        field = "kind" if interface.kind is None else "driver"
+        yield unknown(subject_of(interface.name), why=f"{field}: {interface.why(field)}")
     unsure = unsure or bool(unclear)
     yield number(f"interfaces of {driver}", wish.count, len(fitting), unsure=unsure)
 
 
-def number(what: str, count: int | None, found: int, *, unsure: bool) -> Finding:
+def number(what: str, count: int | None, count_read: int, *, unsure: bool) -> Finding:
     """How many there are: `count`, or at least one."""
     expected: dict[str, Value] = {what: "at least 1" if count is None else count}
-    short = found < (count or 1) if count is None else found <= count
-    right = found >= 1 if count is None else found == count and not unsure
+    short = count_read < (count or 1) if count is None else count_read <= count
+    right = count_read >= 1 if count is None else count_read == count and not unsure
     if unsure and short and not right:
-        return unknown(expected=expected, why=f"{found} were read, and not all")
+        return unknown(expected=expected, why=f"{count_read} were read, and not all")
     verdict = ok if right else fail
-    return verdict(expected=expected, actual={what: found}, advice="" if right else MISSING)
+    return verdict(expected=expected, actual={what: count_read}, advice="" if right else MISSING)
 
 
 def aspects_of(
@@ -313,29 +330,29 @@ def aspects_of(
             yield unread_aspect(interface, "mtu")
         else:
             right = interface.mtu == wish.mtu
-            yield met("mtu", right, expected=wish.mtu, actual=interface.mtu, advice=MTU)
+            yield aspect_if("mtu", right, expected=wish.mtu, actual=interface.mtu, advice=MTU)
     if wish.members is not None:
         yield members(data, interface, wish.members)
     if wish.maximum_outage_s is not None:
         yield outage(evidence, interface, wish.maximum_outage_s, OUTAGE)
     still = STILL if wish.state == "up" else ()
-    wanted = CountWish(wish.maximum, wish.maximum_per_hour, COUNTS, still)
-    yield from counts(counters_of(evidence, interface), wanted, evidence)
+    limits = CountWish(wish.maximum, wish.maximum_per_hour, COUNTS, still)
+    yield from counts(counters_of(evidence, interface), limits, evidence)
 
 
 def counters_of(evidence: Evidence, interface: Interface) -> Counted:
     """With those of an earlier reading; at the last look, if it was the same NIC."""
     sample = sampled(evidence, Network)
-    then = sample.data.by_name.get(interface.name) if sample and sample.data else None
-    if sample and sample.look and then and is_another(then, interface):
-        then = None
-    earlier = then.counters if then else None
+    earlier_interface = sample.data.by_name.get(interface.name) if sample and sample.data else None
+    if sample and sample.look and earlier_interface and is_another(earlier_interface, interface):
+        earlier_interface = None
+    earlier = earlier_interface.counters if earlier_interface else None
     return counted(interface.counters, interface.why("counters"), sample, earlier)
 
 
-def is_another(then: Interface, now: Interface) -> bool:
+def is_another(before: Interface, now: Interface) -> bool:
     """Whether another NIC has the name now."""
-    return differ((then.address, now.address), (then.bus_id, now.bus_id))
+    return differ((before.address, now.address), (before.bus_id, now.bus_id))
 
 
 def link_state(interface: Interface, wish: LinkWish) -> Aspect | None:
@@ -352,17 +369,17 @@ def link_state(interface: Interface, wish: LinkWish) -> Aspect | None:
     advice = TURNED_ON if wish.state == "down" else STATES.get(actual, CABLE)
     if actual == "turned off":
         advice = TURNED_OFF
-    return met("state", up is (wish.state == "up"), expected=wish.state, actual=actual,
+    return aspect_if("state", up is (wish.state == "up"), expected=wish.state, actual=actual,
                advice=advice)  # fmt: skip
 
 
 def speed(evidence: Evidence, interface: Interface, wish: LinkWish) -> Iterator[Aspect]:
     if wish.speed_gbps is not None:
         if interface.speed_mbps is None:
-            yield untold(evidence, interface, "speed_mbps")
+            yield unread_or_virtual(evidence, interface, "speed_mbps")
         else:
             actual = interface.speed_mbps / 1000
-            yield met(
+            yield aspect_if(
                 "speed",
                 actual >= wish.speed_gbps,
                 expected=f"{wish.speed_gbps:g} Gb/s",
@@ -371,13 +388,15 @@ def speed(evidence: Evidence, interface: Interface, wish: LinkWish) -> Iterator[
             )
     if wish.duplex is not None:
         if interface.duplex in (None, "unknown"):
-            yield untold(evidence, interface, "duplex")
+            yield unread_or_virtual(evidence, interface, "duplex")
         else:
             right = interface.duplex == wish.duplex
-            yield met("duplex", right, expected=wish.duplex, actual=interface.duplex, advice=SLOW)
+            yield aspect_if(
+                "duplex", right, expected=wish.duplex, actual=interface.duplex, advice=SLOW
+            )
 
 
-def untold(evidence: Evidence, interface: Interface, field: str) -> Aspect:
+def unread_or_virtual(evidence: Evidence, interface: Interface, field: str) -> Aspect:
     """Of what a NIC does not say: of that of a virtual machine it is not to be known."""
     host = evidence[HostInfo].data
     if host and host.virtualization and host.virtualization not in HERE:
@@ -388,7 +407,7 @@ def untold(evidence: Evidence, interface: Interface, field: str) -> Aspect:
     return unread_aspect(interface, field)
 
 
-def members(data: Network, interface: Interface, wanted: int) -> Aspect:
+def members(data: Network, interface: Interface, required: int) -> Aspect:
     """Whether so many interfaces of a bond are up."""
     if interface.lower is None:
         return unread_aspect(interface, "lower")
@@ -396,11 +415,13 @@ def members(data: Network, interface: Interface, wanted: int) -> Aspect:
               for name in interface.lower}  # fmt: skip
     up = sum(state is True for state in states.values())
     unread = [name for name, state in states.items() if state is None]
-    if up < wanted <= up + len(unread):
+    if up < required <= up + len(unread):
         return Aspect(Verdict.UNKNOWN, "members", why=f"{', '.join(unread[:8])} were not read")
     down = sorted(name for name, state in states.items() if state is False)
     actual = f"{up} up" + (f", down: {', '.join(down)}" if down else "")
-    return met("members", up >= wanted, expected=f"{wanted} up", actual=actual, advice=BOND)
+    return aspect_if(
+        "members", up >= required, expected=f"{required} up", actual=actual, advice=BOND
+    )
 
 
 def details(interface: Interface) -> Mapping[str, str]:
@@ -427,25 +448,25 @@ def learn(evidence: Evidence) -> Value:
     """What holds for all physical interfaces of a driver, if they are up."""
     data = evidence[Network].data
     up = [
-        each
-        for each in (data.interfaces if data else None) or ()
-        if each.kind == "physical" and each.driver and is_up(each)
+        interface
+        for interface in (data.interfaces if data else None) or ()
+        if interface.kind == "physical" and interface.driver and is_up(interface)
     ]
-    found: dict[str, dict[str, Value]] = {}
-    for driver in sorted({each.driver or "" for each in up}):
-        mine = [each for each in up if each.driver == driver]
-        every = [each for each in (data.interfaces if data else None) or ()
-                 if each.driver == driver and each.kind == "physical"]  # fmt: skip
-        if len(mine) < len(every):
+    by_driver: dict[str, dict[str, Value]] = {}
+    for driver in sorted({interface.driver or "" for interface in up}):
+        of_driver = [interface for interface in up if interface.driver == driver]
+        all_of_driver = [interface for interface in (data.interfaces if data else None) or ()
+                 if interface.driver == driver and interface.kind == "physical"]  # fmt: skip
+        if len(of_driver) < len(all_of_driver):
             continue  # one is down, and by its driver alone that cannot be said
-        found[driver] = {"count": len(mine)}
-        speeds = [each.speed_mbps or 0 for each in mine]
+        by_driver[driver] = {"count": len(of_driver)}
+        speeds = [interface.speed_mbps or 0 for interface in of_driver]
         if all(0 < mbps < 10**8 for mbps in speeds):
-            found[driver]["speed_gbps"] = min(speeds) / 1000
-        mtus = {each.mtu or 0 for each in mine}
+            by_driver[driver]["speed_gbps"] = min(speeds) / 1000
+        mtus = {interface.mtu or 0 for interface in of_driver}
         if len(mtus) == 1 and LOWEST_MTU <= min(mtus) <= HIGHEST_MTU:
-            found[driver]["mtu"] = min(mtus)
-    return {"drivers": found} if found else None
+            by_driver[driver]["mtu"] = min(mtus)
+    return {"drivers": by_driver} if by_driver else None
 
 
 CHECK = Check(
@@ -453,32 +474,16 @@ CHECK = Check(
     area=Area.NETWORK,
     reads=(
         *READS,
-        "earlier.network.interfaces[].address",
-        "earlier.network.interfaces[].bus_id",
-        "earlier.network.interfaces[].counters[].name",
-        "earlier.network.interfaces[].counters[].value",
+        *reads_of("earlier.network.interfaces[]", "address", "bus_id"),
+        *reads_of("earlier.network.interfaces[].counters[]", "name", "value"),
         "earlier.network.interfaces[].name",
-        "host.uptime_s",
-        "host.virtualization",
+        *reads_of("host", "uptime_s", "virtualization"),
         "network.found[]",
-        "network.interfaces[].address",
-        "network.interfaces[].bus_id",
-        "network.interfaces[].carrier",
-        "network.interfaces[].counters[].name",
-        "network.interfaces[].counters[].value",
-        "network.interfaces[].driver",
-        "network.interfaces[].duplex",
-        "network.interfaces[].kind",
-        "network.interfaces[].lower[]",
-        "network.interfaces[].mtu",
-        "network.interfaces[].name",
-        "network.interfaces[].operstate",
-        "network.interfaces[].speed_mbps",
-        "pci.functions[].address",
-        "pci.functions[].class_code",
-        "pci.functions[].device",
-        "pci.functions[].driver",
-        "pci.functions[].physfn",
+        *reads_of("network.interfaces[]", "address", "bus_id", "carrier"),
+        *reads_of("network.interfaces[].counters[]", "name", "value"),
+        *reads_of("network.interfaces[]", "driver", "duplex", "kind", "lower[]", "mtu", "name"),
+        *reads_of("network.interfaces[]", "operstate", "speed_mbps"),
+        *reads_of("pci.functions[]", "address", "class_code", "device", "driver", "physfn"),
         "pci.functions[].vendor",
     ),
     judge=judge,

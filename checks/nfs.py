@@ -28,9 +28,16 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from nodevet.checking.aspects import Aspect, doubted, judged, met, unread_aspect
+from nodevet.checking.aspects import (
+    Aspect,
+    aspect_findings,
+    aspect_if,
+    unknown_aspect,
+    unread_aspect,
+)
 from nodevet.checking.before import grown
 from nodevet.checking.expected import matches
+from nodevet.checking.named import reads_of
 from nodevet.evidence.core import unread
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.nfs import Nfs, NfsMount
@@ -90,8 +97,8 @@ def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
     elif section.data.found is None:
         yield unread(NODE, section.data, "found")
     elif section.data.found > len(section.data.mounts):
-        there = f"{len(section.data.mounts)} of {section.data.found} NFS mounts were read"
-        yield unknown(why=there)
+        why = f"{len(section.data.mounts)} of {section.data.found} NFS mounts were read"
+        yield unknown(why=why)
     else:
         yield from judge_mounts(section.data.mounts, params, sampled(evidence, Nfs))
 
@@ -104,9 +111,9 @@ def judge_mounts(
     for mount in mounts:
         if not params.paths or mount.point in params.paths:
             yield from judge_mount(mount, params, sample)
-    there = {mount.point for mount in mounts}
+    points = {mount.point for mount in mounts}
     for path in dict.fromkeys(params.paths):
-        if path not in there:
+        if path not in points:
             subject = Subject(kind="mount", id=path)
             yield not_applicable(subject, why="no NFS file system is mounted there")
 
@@ -116,7 +123,7 @@ def judge_mount(mount: NfsMount, params: Params, sample: Sample[Nfs] | None) -> 
     aspects = [*of_options(mount, params), *of_counts(mount, params, sample)]
     if not aspects:
         yield not_applicable(subject, why=f"fewer than {FEW} operations since it was mounted")
-    yield from judged(subject, aspects, advice=advice)
+    yield from aspect_findings(subject, aspects, advice=advice)
 
 
 def advice(bad: list[str]) -> str:
@@ -137,15 +144,15 @@ def of_options(mount: NfsMount, params: Params) -> Iterator[Aspect]:
         if mount.options is None:
             yield unread_aspect(mount, "options")
             return
-        lacking = [each for each in params.options if not has(mount.options, each)]
-        over = [each for each in params.without if has(mount.options, each)]
-        if lacking or over:
-            told = ", ".join((*lacking, *(f"no {each}" for each in over)))
-            found = ", ".join((*(instead(mount.options, each) for each in lacking), *over))
-            yield met("options", False, expected=told, actual=found)
+        lacking = [option for option in params.options if not has_option(mount.options, option)]
+        forbidden = [option for option in params.without if has_option(mount.options, option)]
+        if lacking or forbidden:
+            expected = ", ".join((*lacking, *(f"no {each}" for each in forbidden)))
+            actual = ", ".join((*(instead(mount.options, each) for each in lacking), *forbidden))
+            yield aspect_if("options", False, expected=expected, actual=actual)
         elif params.options or params.without:
-            told = ", ".join((*params.options, *(f"no {each}" for each in params.without)))
-            yield met("options", True, expected=told, actual=told)
+            expected = ", ".join((*params.options, *(f"no {option}" for option in params.without)))
+            yield aspect_if("options", True, expected=expected, actual=expected)
         for name, size in least.items():
             yield at_least(name, size, number(mount.options, name), f"no {name} among the options")
     if params.minimum_nconnect is not None:
@@ -153,13 +160,13 @@ def of_options(mount: NfsMount, params: Params) -> Iterator[Aspect]:
         yield at_least("nconnect", params.minimum_nconnect, mount.connections, why)
 
 
-def at_least(name: str, minimum: int, found: int | None, why: str) -> Aspect:
-    if found is None:
-        return doubted(name, why)
-    return met(name, found >= minimum, expected=f"at least {minimum}", actual=str(found))
+def at_least(name: str, minimum: int, actual: int | None, why: str) -> Aspect:
+    if actual is None:
+        return unknown_aspect(name, why)
+    return aspect_if(name, actual >= minimum, expected=f"at least {minimum}", actual=str(actual))
 
 
-def has(options: tuple[str, ...], wanted: str) -> bool:
+def has_option(options: tuple[str, ...], wanted: str) -> bool:
     return any(matches(option, wanted) for option in options)
 
 
@@ -170,7 +177,7 @@ def instead(options: tuple[str, ...], wanted: str) -> str:
     ('vers=3', 'no hard')
     """
     name = wanted.partition("=")[0]
-    return next((each for each in options if each.partition("=")[0] == name), f"no {wanted}")
+    return next((option for option in options if option.partition("=")[0] == name), f"no {wanted}")
 
 
 def number(options: tuple[str, ...], name: str) -> int | None:
@@ -199,13 +206,13 @@ def of_counts(mount: NfsMount, params: Params, sample: Sample[Nfs] | None) -> It
             missing = "operations" if operations is None else field
             yield unread_aspect(mount, missing)
         elif operations < 0 or total < 0:
-            yield doubted(name, f"{field}: {total} of {operations} operations")
+            yield unknown_aspect(name, f"{field}: {total} of {operations} operations")
         elif sample and (fresh := in_sample(mount, (name, field, limit, factor, unit), sample)):
             yield fresh
         elif operations >= FEW:
             share = factor * total / operations
-            most, told = f"at most {limit:g}{unit}", f"{share:.3g}{unit}"
-            yield met(name, share <= limit, expected=most, actual=told)
+            most, actual = f"at most {limit:g}{unit}", f"{share:.3g}{unit}"
+            yield aspect_if(name, share <= limit, expected=most, actual=actual)
 
 
 def in_sample(
@@ -218,26 +225,28 @@ def in_sample(
         return unread_aspect(mount, "age_s")
     if 0 <= mount.age_s < sample.seconds:
         return None
-    found = (sample.data.mounts if sample.data else None) or ()
-    same = [each for each in found if each.point == mount.point]
-    before = same[0] if len(same) == 1 else None
+    mounts = (sample.data.mounts if sample.data else None) or ()
+    earlier_mounts = [
+        earlier_mount for earlier_mount in mounts if earlier_mount.point == mount.point
+    ]
+    before = earlier_mounts[0] if len(earlier_mounts) == 1 else None
     total = grown(sample, getattr(before, field, None), getattr(mount, field))
     done = grown(sample, before.operations if before else None, mount.operations)
     if total is None or done is None or total.again != done.again:
         return None
     if total.by is None or done.by is None:
         why = sample.why or (done.why if done.by is None else total.why)
-        return doubted(name, f"{field}, sampled: {why}")
+        return unknown_aspect(name, f"{field}, sampled: {why}")
     if done.by < FEW:
         return None
     share = factor * total.by / done.by
     over: bool | None = share > most
     if field == "retransmissions":
         over = is_above(total.by, done.by, most, per=factor)
-    told = f"{share:.3g}{unit} of {done.text}"
+    actual = f"{share:.3g}{unit} of {done.text}"
     if over is None:
         return None
-    return met(name, not over, expected=f"at most {most:g}{unit}", actual=told)
+    return aspect_if(name, not over, expected=f"at most {most:g}{unit}", actual=actual)
 
 
 LEARNT = ("hard", "soft", "vers", "proto", "nconnect", "rsize", "wsize")
@@ -246,9 +255,15 @@ LEARNT = ("hard", "soft", "vers", "proto", "nconnect", "rsize", "wsize")
 def learn(evidence: Evidence) -> Value:
     """The options that all mounts have in common and that change how they perform."""
     data = evidence[Nfs].data
-    told = [mount.options for mount in (data.mounts if data else None) or () if mount.options]
-    common = [each for each in told[0] if all(each in other for other in told)] if told else []
-    options = [each for each in common if each.partition("=")[0] in LEARNT]
+    option_lists = [
+        mount.options for mount in (data.mounts if data else None) or () if mount.options
+    ]
+    common = (
+        [each for each in option_lists[0] if all(each in other for other in option_lists)]
+        if option_lists
+        else []
+    )
+    options = [option for option in common if option.partition("=")[0] in LEARNT]
     return {"options": options} if options else None
 
 
@@ -256,20 +271,11 @@ CHECK = Check(
     params=Params,
     area=Area.STORAGE,
     reads=(
-        "earlier.nfs.mounts[].operations",
-        "earlier.nfs.mounts[].point",
-        "earlier.nfs.mounts[].queue_ms",
-        "earlier.nfs.mounts[].retransmissions",
+        *reads_of("earlier.nfs.mounts[]", "operations", "point", "queue_ms", "retransmissions"),
         "earlier.nfs.mounts[].rtt_ms",
         "nfs.found",
-        "nfs.mounts[].age_s",
-        "nfs.mounts[].connections",
-        "nfs.mounts[].operations",
-        "nfs.mounts[].options[]",
-        "nfs.mounts[].point",
-        "nfs.mounts[].queue_ms",
-        "nfs.mounts[].retransmissions",
-        "nfs.mounts[].rtt_ms",
+        *reads_of("nfs.mounts[]", "age_s", "connections", "operations", "options[]", "point"),
+        *reads_of("nfs.mounts[]", "queue_ms", "retransmissions", "rtt_ms"),
     ),
     judge=judge,
     unasked="only a site knows its mount options: say nfs: {options: [hard, proto=tcp]}",

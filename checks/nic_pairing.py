@@ -26,10 +26,10 @@ from nodevet.checking.pci_path import (
     LEVELS,
     READS,
     Distance,
-    between,
     cards,
-    emulated,
+    distance_between,
     one_node,
+    without_real_bus,
 )
 from nodevet.evidence.across import IN_HAND, each_gpu, gpu_functions, pci_of
 from nodevet.evidence.document import Evidence
@@ -63,26 +63,26 @@ class Params(CheckParams):
 
 
 def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
-    said = emulated(evidence)
-    if said is not None:
-        yield said
+    virtual = without_real_bus(evidence)
+    if virtual is not None:
+        yield virtual
         return
     nics = nics_of(evidence, params)
     alone = one_node(evidence)
     reach = {} if isinstance(nics, str) else reaches(evidence, nics, alone)
-    short, unsure = shared(reach, params)
+    short, unsure = unshared_gpus(reach, params)
     for gpu in each_gpu(evidence):
         if isinstance(gpu, Finding):
             yield gpu
             continue
-        found = pci_of(evidence, gpu)
-        if isinstance(found, Finding):
-            yield found
+        function = pci_of(evidence, gpu)
+        if isinstance(function, Finding):
+            yield function
         elif isinstance(nics, str):
             yield unknown(subject_of(gpu), why=nics)
         else:
-            there = reach[found.address]
-            yield judge_gpu(gpu, there, params, found.address in short, unsure)
+            distances = reach[function.address]
+            yield judge_gpu(gpu, distances, params, function.address in short, unsure)
 
 
 def reaches(
@@ -90,19 +90,19 @@ def reaches(
 ) -> dict[str, list[tuple[Distance, str]]]:
     """How far each NIC is from each GPU on the bus, by the GPU's address."""
     return {
-        function.address: [(between(function, nic, alone), nic.address) for nic in nics]
+        function.address: [(distance_between(function, nic, alone), nic.address) for nic in nics]
         for function in on_the_bus(evidence)
     }
 
 
-def shared(
+def unshared_gpus(
     reach: Mapping[str, list[tuple[Distance, str]]], params: Params
 ) -> tuple[Collection[str], str]:
     """The GPUs that others leave no NIC for; and why it is not known of some GPU what it takes."""
     shares, short, unsure = Shares(params), set(), ""
-    for gpu, there in reach.items():
-        near = near_ones(there, params)
-        unsure = unsure or next((distance.why for distance, _ in there if distance.why), "")
+    for gpu, distances in reach.items():
+        near = near_ones(distances, params)
+        unsure = unsure or next((distance.why for distance, _ in distances if distance.why), "")
         if len(near) >= params.nics and not shares.give(gpu, near):
             short.add(gpu)
     return short, unsure
@@ -114,7 +114,7 @@ def on_the_bus(evidence: Evidence) -> Iterator[PciFunction]:
     own = {gpu.bus_id for gpu in (gpus.gpus if gpus else None) or ()}
     own |= {function.address for function in gpu_functions(evidence)}
     functions = (bus.functions if bus else None) or ()
-    yield from (each for each in functions if each.address in own)
+    yield from (function for function in functions if function.address in own)
 
 
 def nics_of(evidence: Evidence, params: Params) -> list[PciFunction] | str:
@@ -133,19 +133,21 @@ def nics_of(evidence: Evidence, params: Params) -> list[PciFunction] | str:
             return f"{nic.address}: physfn: {nic.why('physfn')}"
         if params.devices and nic.device is None:
             return f"{nic.address}: device: {nic.why('device')}"
-    found = list(cards([each for each in nics if not each.physfn and
-                        (not params.devices or each.id in params.devices)]))  # fmt: skip
-    return found if len(found) <= MOST else f"{len(found)} NICs are more than one node has"
+    physical = list(cards([nic for nic in nics if not nic.physfn and
+                        (not params.devices or nic.id in params.devices)]))  # fmt: skip
+    return physical if len(physical) <= MOST else f"{len(physical)} NICs are more than one node has"
 
 
 There = list[tuple[Distance, str]]
 
 
-def judge_gpu(gpu: Gpu, there: There, params: Params, taken: bool, unsure_of: str) -> Finding:
-    """`taken`: other GPUs have the NICs that are near enough; `unsure_of`: why that is unknown."""
+def judge_gpu(
+    gpu: Gpu, distances: There, params: Params, is_taken: bool, unsure_of: str
+) -> Finding:
+    """`is_taken`: other GPUs have all NICs near enough; `unsure_of`: why this is unsure."""
     subject = subject_of(gpu)
-    near = near_ones(there, params)
-    unsure = [distance for distance, _ in there if not distance.level]
+    near = near_ones(distances, params)
+    unsure = [distance for distance, _ in distances if not distance.level]
     if len(near) < params.nics and unsure:
         return unknown(subject, why=unsure[0].why)
     if len(near) < params.nics:
@@ -153,10 +155,10 @@ def judge_gpu(gpu: Gpu, there: There, params: Params, taken: bool, unsure_of: st
             subject,
             expected=expected_of(params),
             actual=len(near),
-            why=nearest(there),
+            why=nearest(distances),
             advice=ADVICE,
         )
-    if taken:
+    if is_taken:
         return fail(
             subject,
             expected=f"{expected_of(params)}, one for {params.gpus_per_nic}",
@@ -165,23 +167,23 @@ def judge_gpu(gpu: Gpu, there: There, params: Params, taken: bool, unsure_of: st
         )
     if unsure_of:
         return unknown(subject, why=f"whether another GPU has its NIC: {unsure_of}")
-    return ok(subject, expected=expected_of(params), actual=len(near), why=nearest(there))
+    return ok(subject, expected=expected_of(params), actual=len(near), why=nearest(distances))
 
 
-def near_ones(there: There, params: Params) -> list[str]:
+def near_ones(distances: There, params: Params) -> list[str]:
     """The addresses of those that are near enough."""
     levels = LEVELS[: LEVELS.index(params.level) + 1]
-    return [address for distance, address in there if distance.level in levels]
+    return [address for distance, address in distances if distance.level in levels]
 
 
 def expected_of(params: Params) -> str:
     return f"{params.nics} at {params.level} or nearer"
 
 
-def nearest(there: There) -> str:
-    if not there:
+def nearest(distances: There) -> str:
+    if not distances:
         return "the node has no NIC that counts"
-    distance, address = min(there, key=lambda one: (one[0].rank, one[1]))
+    distance, address = min(distances, key=lambda one: (one[0].rank, one[1]))
     return f"the nearest is {address} at {distance.level}"
 
 
@@ -218,8 +220,8 @@ def learn(evidence: Evidence) -> Value:
     """The nearest level at which each GPU has a NIC of its own, or shares one with few others."""
     for level in ("PIX", "PXB", "PHB", "NODE"):
         for sharing in (1, 2, 4):
-            found = list(judge(evidence, Params(level=level, gpus_per_nic=sharing)))
-            if found and all(each.verdict is Verdict.OK for each in found):
+            findings = list(judge(evidence, Params(level=level, gpus_per_nic=sharing)))
+            if findings and all(finding.verdict is Verdict.OK for finding in findings):
                 return {"level": level, **({"gpus_per_nic": sharing} if sharing > 1 else {})}
     return None
 

@@ -25,6 +25,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
 from typing import ClassVar, Literal, NamedTuple
 
+from nodevet.checking.named import reads_of
 from nodevet.evidence.across import IN_HAND, each_gpu, nearest, nodes_of, pci_of
 from nodevet.evidence.core import unread
 from nodevet.evidence.document import Evidence
@@ -58,7 +59,7 @@ class Params(CheckParams):
 
 def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
     users, silent = users_of(evidence)
-    told = not silent
+    complete = not silent
     yield from silent
     section = evidence[Processes]
     if section.data is None or section.data.processes is None:
@@ -81,14 +82,14 @@ def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
             yield judge_process(known[pid], gpus, machine, params)
     for pid in sorted(known.keys() - users.keys()):
         subject = Subject(kind="process", id=str(pid))
-        if told:
+        if complete:
             yield not_applicable(subject, why="it computes on no GPU")
         else:
             yield unknown(subject, why="NVML did not list the processes of every GPU")
     if section.data.complete is not True:
         why = section.data.errors.get("complete", "other users' open files could not be read")
         yield unknown(why=f"there may be more processes: {why}")
-    elif told and not known and not users:
+    elif complete and not known and not users:
         yield not_applicable(why="no process uses a GPU")
 
 
@@ -139,26 +140,26 @@ def judge_process(process: Process, gpus: list[Gpu], machine: CpuLayout, params:
     if any(numbers(home.cpulist) is None for home in homes.values()):
         return unknown(subject, why="a NUMA node's cpulist was not read")
     local = ",".join(home.cpulist or "" for home in homes.values())
-    wanted = {"cpus": (process.cpus_allowed, local)}
+    sides = {"cpus": (process.cpus_allowed, local)}
     if params.memory:
         memory = machine.memory(tuple(homes))
         if isinstance(memory, str):
             return unknown(subject, why=memory)
-        wanted["memory"] = (process.mems_allowed, ",".join(map(str, sorted(memory))))
-    for key, (allowed, _) in wanted.items():
+        sides["memory"] = (process.mems_allowed, ",".join(map(str, sorted(memory))))
+    for key, (allowed, _) in sides.items():
         if not numbers(allowed):
             field = "cpus_allowed" if key == "cpus" else "mems_allowed"
             return unread(subject, process, field)
     loose = [
         key
-        for key, (allowed, home) in wanted.items()
+        for key, (allowed, home) in sides.items()
         if not (numbers(allowed) or frozenset()) <= (numbers(home) or frozenset())
     ]
-    shown = loose or list(wanted)
+    shown = loose or list(sides)
     return (fail if loose else ok)(
         subject,
-        expected={key: wanted[key][1] for key in shown},
-        actual={key: wanted[key][0] for key in shown},
+        expected={key: sides[key][1] for key in shown},
+        actual={key: sides[key][0] for key in shown},
         why=process.command or "",
     )
 
@@ -198,14 +199,14 @@ def memory_of(
 ) -> dict[int, NumaNode] | str:
     """These nodes and those of memory alone that are theirs, or why that cannot be told."""
     near = near or (lambda node: nearest(evidence, nodes[node], nodes))
-    found = dict(homes)
+    with_memory = dict(homes)
     for node in nodes.values():
         beside = near(node.id) if has_memory_alone(node) else ()
         if isinstance(beside, str):
             return beside
-        if beside and {each.id for each in beside} <= homes.keys():
-            found[node.id] = node
-    return found
+        if beside and {near_node.id for near_node in beside} <= homes.keys():
+            with_memory[node.id] = node
+    return with_memory
 
 
 def home_of(evidence: Evidence, gpu: Gpu, nodes: Mapping[int, NumaNode]) -> NumaNode | str:
@@ -227,17 +228,11 @@ CHECK = Check(
         *IN_HAND,
         "gpu.gpus[].bus_id",
         "gpu.gpus[].processes[].pid",
-        "numa.nodes[].cpulist",
-        "numa.nodes[].cpus_present",
-        "numa.nodes[].distances[]",
-        "numa.nodes[].id",
+        *reads_of("numa.nodes[]", "cpulist", "cpus_present", "distances[]", "id"),
         "numa.online",
-        "pci.functions[].address",
-        "pci.functions[].numa_node",
+        *reads_of("pci.functions[]", "address", "numa_node"),
         "processes.complete",
-        "processes.processes[].cpus_allowed",
-        "processes.processes[].mems_allowed",
-        "processes.processes[].pid",
+        *reads_of("processes.processes[]", "cpus_allowed", "mems_allowed", "pid"),
     ),
     judge=judge,
     unasked="jobs are bound by what starts them, or not on purpose: say numa_binding: true",

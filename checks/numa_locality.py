@@ -25,6 +25,7 @@ import msgspec
 from msgspec import Meta
 
 from nodevet.checking.aspects import each_fact
+from nodevet.checking.named import reads_of
 from nodevet.evidence.across import IN_HAND, answering, each_gpu, nearest, nodes_of, pci_of
 from nodevet.evidence.core import unread
 from nodevet.evidence.document import Evidence
@@ -84,16 +85,16 @@ class Params(CheckParams):
     """GPU indices: NUMA node."""
 
     def __post_init__(self) -> None:
-        seen: set[int] = set()
+        named: set[int] = set()
         for key in self.gpus if isinstance(self.gpus, dict) else ():
             indices = numbers(key)
             if not indices:
                 text = f"{key!r} is not a list of GPU indices (examples: 0-3, 0,2)"
                 raise FieldError(text, "gpus", key)
-            if seen & indices:
-                text = f"GPU {min(seen & indices)} is in more than one list"
+            if named & indices:
+                text = f"GPU {min(named & indices)} is in more than one list"
                 raise FieldError(text, "gpus", key)
-            seen |= indices
+            named |= indices
 
     @property
     def node_of(self) -> Mapping[int, int]:
@@ -103,10 +104,10 @@ class Params(CheckParams):
 
 
 def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
-    found = tuple(judged(evidence, params))
-    moved = [each for each in found if each.advice == MOVED]
-    right = any(each.verdict is Verdict.OK for each in found)
-    for finding in found:
+    findings = tuple(judged(evidence, params))
+    moved = [each for each in findings if each.advice == MOVED]
+    right = any(each.verdict is Verdict.OK for each in findings)
+    for finding in findings:
         if finding.advice == MOVED:
             advice = MOVED if right or len(moved) == 1 else ALL_MOVED
             yield msgspec.structs.replace(finding, advice=advice)
@@ -125,9 +126,9 @@ def judged(evidence: Evidence, params: Params) -> Iterator[Finding]:
             yield unknown(subject_of(gpu), why=nodes.why)
         else:
             yield from judge_gpu(evidence, gpu, nodes, homes.get(gpu.index))
-    found = data.gpus if (data := evidence[Gpus].data) else None
-    missing = set(homes) - {gpu.index for gpu in found or ()}
-    for index in sorted(missing) if found else ():
+    gpus = data.gpus if (data := evidence[Gpus].data) else None
+    missing = set(homes) - {gpu.index for gpu in gpus or ()}
+    for index in sorted(missing) if gpus else ():
         yield unknown(Subject(kind="gpu", id=str(index)), why="NVML lists no such GPU")
 
 
@@ -213,14 +214,14 @@ def judge_memory(
     if local is None:
         facts.append(unread(subject, function, "local_cpulist"))
     elif local and local != cpus:
-        apart = fail(
+        misplaced = fail(
             subject,
             expected=spans(cpus),
             actual=function.local_cpulist,
             why=f"its local CPUs are not those nearest to its NUMA node {actual}",
             advice=OFFLINE,
         )
-        facts.append(apart)
+        facts.append(misplaced)
     yield from each_fact(facts)
 
 
@@ -252,16 +253,10 @@ CHECK = Check(
     area=Area.CPU,
     reads=(
         *IN_HAND,
-        "gpu.gpus[].bus_id",
-        "gpu.gpus[].index",
-        "numa.nodes[].cpulist",
-        "numa.nodes[].cpus_present",
-        "numa.nodes[].distances[]",
-        "numa.nodes[].id",
+        *reads_of("gpu.gpus[]", "bus_id", "index"),
+        *reads_of("numa.nodes[]", "cpulist", "cpus_present", "distances[]", "id"),
         "numa.online",
-        "pci.functions[].address",
-        "pci.functions[].local_cpulist",
-        "pci.functions[].numa_node",
+        *reads_of("pci.functions[]", "address", "local_cpulist", "numa_node"),
     ),
     judge=judge,
     unasked="for servers: a workstation has one NUMA node, or tells none",

@@ -19,6 +19,7 @@ from typing import Annotated, ClassVar
 
 from msgspec import Meta
 
+from nodevet.checking.named import reads_of
 from nodevet.evidence.across import nodes_of
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.lists import numbers
@@ -60,7 +61,7 @@ class Params(CheckParams):
 
 def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
     section = evidence[Numa]
-    found = nodes_of(evidence)
+    by_number = nodes_of(evidence)
     if section.status == "absent":
         why = "the kernel has no NUMA support"
         if params.nodes > 1:
@@ -72,10 +73,10 @@ def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
             )
         else:
             yield not_applicable(why=why)
-    elif isinstance(found, Finding):
-        yield found
+    elif isinstance(by_number, Finding):
+        yield by_number
     else:
-        nodes = [found[id] for id in sorted(found)]
+        nodes = [by_number[id] for id in sorted(by_number)]
         yield judge_count(nodes, params)
         if params.cpus_per_node is not None:
             for node in nodes:
@@ -125,12 +126,7 @@ def learn(evidence: Evidence) -> Value:
 CHECK = Check(
     params=Params,
     area=Area.CPU,
-    reads=(
-        "numa.nodes[].cpulist",
-        "numa.nodes[].cpus_present",
-        "numa.nodes[].id",
-        "numa.online",
-    ),
+    reads=(*reads_of("numa.nodes[]", "cpulist", "cpus_present", "id"), "numa.online"),
     judge=judge,
     unasked="NPS and SNC are a site's choice: say numa_topology: 2",
     learn=learn,

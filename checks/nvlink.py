@@ -40,6 +40,7 @@ from typing import Annotated, Any, ClassVar, Literal, NamedTuple, get_args
 from msgspec import Meta
 
 from nodevet.checking.before import Counts, CountsBefore, before
+from nodevet.checking.named import reads_of
 from nodevet.checking.pace import Pace, none_meanwhile, pace, standstill
 from nodevet.checking.sampled_gpus import SAMPLED_GPUS, gpu_before
 from nodevet.evidence.across import IN_HAND, each_gpu, every_gpu
@@ -124,7 +125,7 @@ class Links(NamedTuple):
 
     @property
     def doubt(self) -> str:
-        return "; ".join(f"link {each.link}: {each.why('active')}" for each in self.unread[:4])
+        return "; ".join(f"link {link.link}: {link.why('active')}" for link in self.unread[:4])
 
 
 def links_of(gpu: Gpu) -> Links:
@@ -132,8 +133,8 @@ def links_of(gpu: Gpu) -> Links:
     active: list[NvLink] = []
     down: list[NvLink] = []
     unread: list[NvLink] = []
-    for each in gpu.nvlinks or ():
-        (active if each.active else unread if each.active is None else down).append(each)
+    for link in gpu.nvlinks or ():
+        (active if link.active else unread if link.active is None else down).append(link)
     if not active and not down and all(unsupported(each, "active") for each in unread):
         unread = []
     return Links(tuple(active), tuple(down), tuple(unread))
@@ -150,31 +151,31 @@ class NodeLinks(NamedTuple):
 
 
 def of_node(gpus: Sequence[Gpu]) -> NodeLinks:
-    counts, ends, untold, others = [0, 0], set(), "", False
+    counts, ends, is_untold, others = [0, 0], set(), "", False
     for gpu in gpus:
         active = links_of(gpu).active
         counts.append(len(active))
-        for each in active:
-            if each.remote_bus_id is not None:
-                ends.add(each.remote_bus_id)
-            elif each.errors.get("remote_bus_id") in NOT_TOLD:
+        for link in active:
+            if link.remote_bus_id is not None:
+                ends.add(link.remote_bus_id)
+            elif link.errors.get("remote_bus_id") in NOT_TOLD:
                 others = True
             else:
-                untold = untold or f"remote_bus_id: {each.why('remote_bus_id')}"
+                is_untold = is_untold or f"remote_bus_id: {link.why('remote_bus_id')}"
     first, second = sorted(counts)[:-3:-1]
     addresses = frozenset(gpu.bus_id for gpu in gpus)
-    return NodeLinks((first, second), frozenset(ends), untold, others, addresses)
+    return NodeLinks((first, second), frozenset(ends), is_untold, others, addresses)
 
 
 def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
-    found = tuple(each_gpu(evidence))
-    gpus = [gpu for gpu in found if isinstance(gpu, Gpu)]
-    node, firsts, every = of_node(gpus), other_ends(gpus), every_gpu(evidence)
+    entries = tuple(each_gpu(evidence))
+    gpus = [gpu for gpu in entries if isinstance(gpu, Gpu)]
+    node, firsts, every = of_node(gpus), first_ends(gpus), every_gpu(evidence)
     short: set[int] = set()  # GPUs that lack links
-    for gpu in found:
+    for gpu in entries:
         if isinstance(gpu, Finding):
             yield gpu
-        elif why_not := unjudged(gpu):
+        elif why_not := exemption(gpu):
             yield why_not
         elif not any(links_of(gpu)):
             yield without_links(gpu, params, node, with_links(gpu, gpus))
@@ -186,7 +187,7 @@ def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
             yield from judge_gpu(evidence, gpu, links, params, expected, cause)
 
 
-def unjudged(gpu: Gpu) -> Finding | None:
+def exemption(gpu: Gpu) -> Finding | None:
     """Why nothing is expected of the links of a GPU, or is known of them."""
     if gpu.virtualization_mode == "VGPU":
         return not_applicable(subject_of(gpu), why="a vGPU has no NVLink of its own")
@@ -209,20 +210,20 @@ def expected_among(
 ) -> int | Finding:
     """As `expected_of`; not known if it is like the others, and another one may have more."""
     links = links_of(gpu)
-    there = max(sum(map(len, links_of(each))) for each in gpus if alike(each, gpu))
-    expected = expected_of(gpu, links, there, node, params)
+    possible = max(sum(map(len, links_of(other))) for other in gpus if alike(other, gpu))
+    expected = expected_of(gpu, links, possible, node, params)
     doubt = unlisted_links(gpu, every) if params.active is None else None
     return doubt if doubt and expected == len(links.active) else expected
 
 
 def unlisted_links(gpu: Gpu, others: Iterable[Gpu]) -> Finding | None:
     """That another GPU of its model may have more links, as its own were not read."""
-    for each in others:
-        told = "handle" not in each.errors and (
-            each.nvlinks is not None or unsupported(each, "nvlinks")
+    for other in others:
+        has_links = "handle" not in other.errors and (
+            other.nvlinks is not None or unsupported(other, "nvlinks")
         )
-        if each is not gpu and not told and alike(each, gpu):
-            label = subject_of(each).label
+        if other is not gpu and not has_links and alike(other, gpu):
+            label = subject_of(other).label
             why = (
                 f"the links of {label} were not read, so a GPU of this model may have more: {GIVE}"
             )
@@ -232,7 +233,7 @@ def unlisted_links(gpu: Gpu, others: Iterable[Gpu]) -> Finding | None:
 
 def with_links(gpu: Gpu, gpus: Sequence[Gpu]) -> Gpu | None:
     """A GPU of the same model that has active links."""
-    return next((each for each in gpus if alike(each, gpu) and links_of(each).active), None)
+    return next((other for other in gpus if alike(other, gpu) and links_of(other).active), None)
 
 
 def without_links(gpu: Gpu, params: Params, node: NodeLinks, like: Gpu | None) -> Finding:
@@ -255,26 +256,26 @@ def without_links(gpu: Gpu, params: Params, node: NodeLinks, like: Gpu | None) -
 
 
 def expected_of(
-    gpu: Gpu, links: Links, there: int, node: NodeLinks, params: Params
+    gpu: Gpu, links: Links, possible: int, node: NodeLinks, params: Params
 ) -> int | Finding:
-    """How many links are to be active, or the finding if that cannot be told of this GPU. `there`:
-    the links of a GPU of its model."""
+    """How many links must be active, or the finding if this is not known. `possible`: the links of
+    a GPU of its model."""
     if params.active is not None:
         return params.active
     now = len(links.active)
     first, second = node.most
-    most = min(second if now == first else first, there)  # another model may have more links
+    most = min(second if now == first else first, possible)  # another model may have more links
     if now + len(links.unread) < most:
         bridged = None if now or links.unread else unbridged(gpu, node)
         return bridged or most
     if links.unread:
         return unknown(subject_of(gpu), why=links.doubt)
-    if now == there:
-        return there
+    if now == possible:
+        return possible
     if now:
-        why = f"{now} of {there} links are active, and no GPU here has more: {GIVE}"
+        why = f"{now} of {possible} links are active, and no GPU here has more: {GIVE}"
         return unknown(subject_of(gpu), why=why)
-    return none_active(gpu, there)
+    return none_active(gpu, possible)
 
 
 def unbridged(gpu: Gpu, node: NodeLinks) -> Finding | None:
@@ -287,29 +288,29 @@ def unbridged(gpu: Gpu, node: NodeLinks) -> Finding | None:
     return not_applicable(subject_of(gpu), why=why)
 
 
-def none_active(gpu: Gpu, there: int) -> int | Finding:
+def none_active(gpu: Gpu, possible: int) -> int | Finding:
     """Of a node without an active link: whether it has a fabric, so that there should be some."""
     subject, state = subject_of(gpu), gpu.fabric.state
     if state == "COMPLETED":
-        return there
+        return possible
     if state in (None, "NOT_SUPPORTED") and gpu.fabric.errors.get("state", NOT_TOLD[0]) in NOT_TOLD:
         return not_applicable(subject, why=f"no link of any GPU here is active: {GIVE}")
     why = f"no link of any GPU here is active, and the fabric's state is {state or 'not known'}"
     return unknown(subject, why=f"{why}: see fabric")
 
 
-def other_ends(gpus: Sequence[Gpu]) -> dict[int, Gpu]:
+def first_ends(gpus: Sequence[Gpu]) -> dict[int, Gpu]:
     """Of each GPU whose inactive links lead to one before it, which has as many of them, that one:
     both see the same links from their ends."""
-    found: dict[int, Gpu] = {}
+    firsts: dict[int, Gpu] = {}
     by_address = {gpu.bus_id: gpu for gpu in gpus if gpu.bus_id is not None}
     for gpu in gpus:
         first = by_address.get(leads_to(gpu) or "")
         if first is None or first.index >= gpu.index or leads_to(first) != gpu.bus_id:
             continue
         if len(links_of(first).down) == len(links_of(gpu).down):
-            found[gpu.index] = first
-    return found
+            firsts[gpu.index] = first
+    return firsts
 
 
 def leads_to(gpu: Gpu) -> str | None:
@@ -318,8 +319,8 @@ def leads_to(gpu: Gpu) -> str | None:
     links = links_of(gpu)
     if links.unread or not links.down:
         return None
-    told = {each.remote_bus_id for each in links.down}
-    ends = {each.remote_bus_id for each in links.active} if told == {None} else told
+    ends_of_down = {link.remote_bus_id for link in links.down}
+    ends = {link.remote_bus_id for link in links.active} if ends_of_down == {None} else ends_of_down
     return ends.pop() if len(ends) == 1 else None
 
 
@@ -345,7 +346,7 @@ def judge_active(gpu: Gpu, links: Links, expected: int, cause: str) -> Finding:
         return unknown(subject, why=links.doubt)
     if now == expected:
         return ok(subject, expected={"active": expected}, actual={"active": now})
-    inactive = {"inactive links": spans(each.link for each in links.down)} if links.down else {}
+    inactive = {"inactive links": spans(link.link for link in links.down)} if links.down else {}
     return fail(
         subject,
         expected={"active": expected},
@@ -373,8 +374,8 @@ class Limit(NamedTuple):
 
 def limits(active: Sequence[NvLink], params: Params) -> Iterator[Limit]:
     """What the baseline expects of the active links of one GPU."""
-    told = (each.speed_mbps for each in active if each.speed_mbps is not None)
-    least = params.minimum_speed_mbps or max(told, default=0)
+    speeds = (link.speed_mbps for link in active if link.speed_mbps is not None)
+    least = params.minimum_speed_mbps or max(speeds, default=0)
     yield Limit("speed_mbps", f"at least {least}", lambda mbps: mbps < least, unit="MB/s")
     for rate in BIT_ERROR_RATES:
         if (most := getattr(params, f"maximum_{rate}")) is not None:
@@ -388,15 +389,15 @@ def limits(active: Sequence[NvLink], params: Params) -> Iterator[Limit]:
 
 def judge_limit(gpu: Gpu, active: Sequence[NvLink], limit: Limit) -> Iterator[Finding]:
     """One failure of all links beyond the limit, and one unknown if some were not read."""
-    if untold(active, limit.field):
+    if is_untold(active, limit.field):
         yield not_applicable(subject_of(gpu), why=f"{limit.name}: {NOT_TOLD_HERE}")
         return
-    values = [(each, getattr(each, limit.field)) for each in active]
+    values = [(link, getattr(link, limit.field)) for link in active]
     wrong = [(each, limit.show(value)) for each, value in values
              if value is not None and limit.is_wrong(value)]  # fmt: skip
     if wrong:
         yield of_links(gpu, limit.name, limit.expected, wrong, advice=limit.advice, unit=limit.unit)
-    if doubt := doubt_of(active, limit.field):
+    if doubt := why_unread(active, limit.field):
         yield unknown(subject_of(gpu), why=doubt)
 
 
@@ -410,24 +411,24 @@ def judge_growth(
         fresh = counter == RECOVERIES and earlier is not None and getattr(params, counter) is None
         if most is None and not fresh:
             continue
-        if untold(active, counter):
+        if is_untold(active, counter):
             yield not_applicable(subject_of(gpu), why=f"{counter}: {NOT_TOLD_HERE}")
-        elif doubt := doubt_of(active, counter):
+        elif doubt := why_unread(active, counter):
             yield unknown(subject_of(gpu), why=doubt)
         else:
-            found = paces(evidence, active, counter, most, earlier)
-            yield from judge_paces(gpu, counter, most, earlier, list(found))
+            link_paces = paces(evidence, active, counter, most, earlier)
+            yield from judge_paces(gpu, counter, most, earlier, list(link_paces))
 
 
 def before_of(evidence: Evidence, gpu: Gpu, active: Sequence[NvLink]) -> CountsBefore | None:
     """The counters of its active links at an earlier reading, by counter and link."""
     reading = gpu_before(evidence, gpu)
-    then = (reading.gpu.nvlinks if reading and reading.gpu else None) or ()
-    return before(reading, counts_of(then), counts_of(active)) if reading else None
+    earlier_links = (reading.gpu.nvlinks if reading and reading.gpu else None) or ()
+    return before(reading, counts_of(earlier_links), counts_of(active)) if reading else None
 
 
 def counts_of(links: Iterable[NvLink]) -> Counts:
-    return {(counter, each.link): getattr(each, counter) for each in links for counter in COUNTERS}
+    return {(counter, link.link): getattr(link, counter) for link in links for counter in COUNTERS}
 
 
 def paces(
@@ -438,12 +439,12 @@ def paces(
     earlier: CountsBefore | None,
 ) -> Iterator[tuple[NvLink, Pace]]:
     """How fast a counter of each link grows; without a most in an hour it may not grow at all."""
-    for each in active:
-        grown = earlier.grown((counter, each.link)) if earlier else None
+    for link in active:
+        grown = earlier.grown((counter, link.link)) if earlier else None
         if most is not None:
-            yield each, pace(getattr(each, counter), grown, most, evidence)
+            yield link, pace(getattr(link, counter), grown, most, evidence)
         elif grown is not None and not grown.again:
-            yield each, standstill(grown)
+            yield link, standstill(grown)
 
 
 def judge_paces(
@@ -451,16 +452,18 @@ def judge_paces(
     counter: str,
     most: float | None,
     earlier: CountsBefore | None,
-    found: Sequence[tuple[NvLink, Pace]],
+    link_paces: Sequence[tuple[NvLink, Pace]],
 ) -> Iterator[Finding]:
-    many = [(each, told.actual) for each, told in found if told.right is False]
-    if many and most is None:
+    too_fast = [
+        (link, link_pace.actual) for link, link_pace in link_paces if link_pace.right is False
+    ]
+    if too_fast and most is None:
         expected = none_meanwhile(look=earlier is not None and earlier.reading.look)
-        yield of_links(gpu, counter, expected, many)
-    elif many:
-        yield of_links(gpu, f"{counter} per hour", f"at most {most:g}", many)
-    doubts = [f"link {each.link}: {counter}: {told.why}" for each, told in found
-              if told.right is None]  # fmt: skip
+        yield of_links(gpu, counter, expected, too_fast)
+    elif too_fast:
+        yield of_links(gpu, f"{counter} per hour", f"at most {most:g}", too_fast)
+    doubts = [f"link {link.link}: {counter}: {link_pace.why}" for link, link_pace in link_paces
+              if link_pace.right is None]  # fmt: skip
     if doubts:
         yield unknown(subject_of(gpu), why="; ".join(doubts[:4]))
 
@@ -469,14 +472,14 @@ def of_links(
     gpu: Gpu,
     name: str,
     expected: Value,
-    found: Iterable[tuple[NvLink, Value]],
+    values_by_link: Iterable[tuple[NvLink, Value]],
     *,
     advice: str = WEAK,
     unit: str = "",
 ) -> Finding:
     """The failure of links of a GPU: values by name and links, those with one value together."""
     links: dict[Value, list[int]] = {}
-    for link, value in found:
+    for link, value in values_by_link:
         links.setdefault(value, []).append(link.link)
     actual = {f"{name} of link {spans(numbers)}": value for value, numbers in links.items()}
     return fail(
@@ -489,18 +492,18 @@ def of_links(
     )
 
 
-def untold(links: Sequence[NvLink], field: str) -> bool:
-    return all(getattr(each, field) is None and each.errors.get(field) in NOT_TOLD
-               for each in links)  # fmt: skip
+def is_untold(links: Sequence[NvLink], field: str) -> bool:
+    return all(getattr(link, field) is None and link.errors.get(field) in NOT_TOLD
+               for link in links)  # fmt: skip
 
 
-def doubt_of(links: Sequence[NvLink], field: str) -> str:
+def why_unread(links: Sequence[NvLink], field: str) -> str:
     """Why a value of a link is not known: of the first such link; empty if all are."""
-    for each in links:
-        value = getattr(each, field)
+    for link in links:
+        value = getattr(link, field)
         if value is None or value < 0:
-            why = each.why(field) if value is None else f"{value} is not valid"
-            return f"link {each.link}: {field}: {why}"
+            why = link.why(field) if value is None else f"{value} is not valid"
+            return f"link {link.link}: {field}: {why}"
     return ""
 
 
@@ -512,9 +515,9 @@ def learn(evidence: Evidence) -> dict[str, int] | None:
 
 def asks(params: Params) -> Mapping[str, tuple[str, ...]]:
     rates = params.maximum_effective_ber is not None or params.maximum_symbol_ber is not None
-    told = {"nvlink_ber": rates, "nvlink_capabilities": bool(params.capabilities)}
-    wanted = tuple(name for name, is_wanted in told.items() if is_wanted)
-    return {"gpu": wanted} if wanted else {}
+    needed = {"nvlink_ber": rates, "nvlink_capabilities": bool(params.capabilities)}
+    names = tuple(name for name, is_needed in needed.items() if is_needed)
+    return {"gpu": names} if names else {}
 
 
 CHECK = Check(
@@ -523,24 +526,14 @@ CHECK = Check(
     reads=(
         *IN_HAND,
         *SAMPLED_GPUS,
-        "earlier.gpu.gpus[].nvlinks[].crc_data_errors",
-        "earlier.gpu.gpus[].nvlinks[].crc_flit_errors",
-        "earlier.gpu.gpus[].nvlinks[].link",
-        "earlier.gpu.gpus[].nvlinks[].recovery_errors",
-        "earlier.gpu.gpus[].nvlinks[].replay_errors",
+        *reads_of("earlier.gpu.gpus[].nvlinks[]", "crc_data_errors", "crc_flit_errors", "link"),
+        *reads_of("earlier.gpu.gpus[].nvlinks[]", "recovery_errors", "replay_errors"),
         "gpu.gpus[].bus_id",
         "gpu.gpus[].fabric.state",
-        "gpu.gpus[].mig_current",
-        "gpu.gpus[].virtualization_mode",
-        "gpu.gpus[].nvlinks[].active",
-        "gpu.gpus[].nvlinks[].crc_data_errors",
-        "gpu.gpus[].nvlinks[].crc_flit_errors",
-        "gpu.gpus[].nvlinks[].effective_ber",
-        "gpu.gpus[].nvlinks[].link",
-        "gpu.gpus[].nvlinks[].recovery_errors",
-        "gpu.gpus[].nvlinks[].remote_bus_id",
-        "gpu.gpus[].nvlinks[].replay_errors",
-        "gpu.gpus[].nvlinks[].speed_mbps",
+        *reads_of("gpu.gpus[]", "mig_current", "virtualization_mode"),
+        *reads_of("gpu.gpus[].nvlinks[]", "active", "crc_data_errors", "crc_flit_errors"),
+        *reads_of("gpu.gpus[].nvlinks[]", "effective_ber", "link", "recovery_errors"),
+        *reads_of("gpu.gpus[].nvlinks[]", "remote_bus_id", "replay_errors", "speed_mbps"),
         "gpu.gpus[].nvlinks[].symbol_ber",
         *(f"gpu.gpus[].nvlinks[].{name}" for name in CAPABILITIES),
         "host.uptime_s",

@@ -18,6 +18,7 @@ from typing import Annotated, ClassVar
 
 from msgspec import Meta
 
+from nodevet.checking.named import reads_of
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.pci import Pci, PciFunction
 from nodevet.model import Area, Check, CheckParams, Finding, Value, fail, ok, unknown
@@ -56,10 +57,10 @@ def judge_drives(functions: tuple[PciFunction, ...], params: Params) -> Finding:
         for field in ("class_code", *(("physfn", "revision") if function.kind == "nvme" else ())):
             if getattr(function, field) is None:
                 return unknown(why=f"{function.address}: {field}: {function.why(field)}")
-    drives = [each for each in functions if each.kind == "nvme" and not each.physfn]
-    dead = [each.address for each in drives if each.revision == "ff"]
-    actual = len(drives) - len(dead)
-    why = f"no longer answers: {', '.join(dead[:8])}" if dead else ""
+    drives = [function for function in functions if function.kind == "nvme" and not function.physfn]
+    silent = [drive.address for drive in drives if drive.revision == "ff"]
+    actual = len(drives) - len(silent)
+    why = f"no longer answers: {', '.join(silent[:8])}" if silent else ""
     if params.count is not None and actual != params.count:
         advice = FEWER if actual < params.count else MORE
         return fail(expected=params.count, actual=actual, why=why, advice=advice)
@@ -72,18 +73,16 @@ def judge_drives(functions: tuple[PciFunction, ...], params: Params) -> Finding:
 
 def learn(evidence: Evidence) -> Value:
     functions = (data.functions if (data := evidence[Pci].data) else None) or ()
-    drives = [each for each in functions if each.kind == "nvme" and each.physfn == ""]
-    return sum(each.revision not in (None, "ff") for each in drives) or None
+    drives = [
+        function for function in functions if function.kind == "nvme" and function.physfn == ""
+    ]
+    return sum(drive.revision not in (None, "ff") for drive in drives) or None
 
 
 CHECK = Check(
     params=Params,
     area=Area.STORAGE,
-    reads=(
-        "pci.functions[].class_code",
-        "pci.functions[].physfn",
-        "pci.functions[].revision",
-    ),
+    reads=reads_of("pci.functions[]", "class_code", "physfn", "revision"),
     judge=judge,
     unasked="only a site knows how many drives its nodes have",
     learn=learn,

@@ -28,8 +28,15 @@ from typing import Annotated, ClassVar
 
 from msgspec import Meta
 
-from nodevet.checking.aspects import Aspect, doubted, judged, met, unread_aspect
-from nodevet.checking.expected import Words, matches, said
+from nodevet.checking.aspects import (
+    Aspect,
+    aspect_findings,
+    aspect_if,
+    unknown_aspect,
+    unread_aspect,
+)
+from nodevet.checking.expected import Words, matches, words_text
+from nodevet.checking.named import reads_of
 from nodevet.evidence.across import is_virtual
 from nodevet.evidence.core import NOT_ASKED, unread
 from nodevet.evidence.document import Evidence
@@ -108,11 +115,11 @@ def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
         yield unread(NODE, section.data, "controllers")
     else:
         controllers = section.data.controllers
-        found = [*judge_bus(evidence, controllers, params)]
+        findings = [*judge_bus(evidence, controllers, params)]
         for drive in controllers:
-            found += judge_drive(drive, evidence, params)
-        yield from found
-        if not found:
+            findings += judge_drive(drive, evidence, params)
+        yield from findings
+        if not findings:
             yield not_applicable(why="there is no NVMe drive")
 
 
@@ -121,7 +128,7 @@ def without_driver(evidence: Evidence, why: str) -> Finding:
     bus = evidence[Pci].data
     if bus is None or bus.functions is None:
         return unknown(why=f"NVMe: {why}")
-    drives = [each.address for each in bus.of_kind("nvme") if ours(each)]
+    drives = [drive.address for drive in bus.of_kind("nvme") if is_kernels(drive)]
     if drives:
         return unknown(why=f"{why}; on the PCI bus are {', '.join(drives[:8])}")
     return not_applicable(why="there is no NVMe drive")
@@ -132,17 +139,17 @@ def judge_bus(
 ) -> Iterator[Finding]:
     """Whether the controllers are those of the drives on the PCI bus, and as many as expected."""
     section = evidence[Pci]
-    there = [each for each in controllers if each.transport in (None, "pcie")]
+    on_pcie = [controller for controller in controllers if controller.transport in (None, "pcie")]
     if section.data is None:
         yield unknown(why=f"PCI: {section.why}")
     elif section.data.functions is None:
         yield unread(NODE, section.data, "functions")
     else:
         drives = section.data.of_kind("nvme")
-        addresses = {each.address for each in there}
-        nameless = [each for each in there if each.address is None]
+        addresses = {each.address for each in on_pcie}
+        nameless = [each for each in on_pcie if each.address is None]
         for drive in drives:
-            if drive.address in addresses or not ours(drive):
+            if drive.address in addresses or not is_kernels(drive):
                 continue
             subject = Subject(kind="pci", id=drive.address, bus_id=drive.address)
             if nameless and drive.driver:  # one of them may be its controller
@@ -157,19 +164,19 @@ def judge_bus(
                 )
         strange = addresses - {drive.address for drive in drives}
         if strange:
-            told = f"{len(there) - len(strange)} of them on the PCI bus"
-            yield unknown(why=f"{len(there)} drives, and {told}")
-    unsure = [each for each in controllers if each.transport is None]
+            counted = f"{len(on_pcie) - len(strange)} of them on the PCI bus"
+            yield unknown(why=f"{len(on_pcie)} drives, and {counted}")
+    unsure = [controller for controller in controllers if controller.transport is None]
     if params.count is not None and unsure:
         yield unread(NODE, unsure[0], "transport")
     elif params.count is not None:
-        advice = MISSING if len(there) < params.count else ""
-        expected, actual = {"drives": params.count}, {"drives": len(there)}
-        extra = "correct the baseline, or remove the drive" if len(there) > params.count else ""
+        advice = MISSING if len(on_pcie) < params.count else ""
+        expected, actual = {"drives": params.count}, {"drives": len(on_pcie)}
+        extra = "correct the baseline, or remove the drive" if len(on_pcie) > params.count else ""
         yield compare(NODE, expected=expected, actual=actual, advice=advice or extra)
 
 
-def ours(function: PciFunction) -> bool:
+def is_kernels(function: PciFunction) -> bool:
     """Whether the kernel's own driver has it, or ought to."""
     return function.driver in (None, "nvme")
 
@@ -178,29 +185,29 @@ def judge_drive(drive: NvmeController, evidence: Evidence, params: Params) -> It
     subject = subject_of(drive)
     details = details_of(drive)
     aspects = [*texts(drive, params)]
-    dead = drive.state not in (None, "live")
+    is_dead = drive.state not in (None, "live")
     if drive.state is None:
         aspects.append(unread_aspect(drive, "state"))
     elif drive.state == "live":
-        aspects.insert(0, met("state", True, expected="live", actual="live"))
+        aspects.insert(0, aspect_if("state", True, expected="live", actual="live"))
     else:
         yield fail(subject, expected="live", actual=drive.state, advice=NOT_LIVE, details=details)
     if params.smart and drive.transport in (None, "pcie"):
         if drive.health is not None:
-            aspects += logged(drive.health, params)
-        elif dead:
+            aspects += log_aspects(drive.health, params)
+        elif is_dead:
             pass  # which is why it does not answer
-        elif why := exempt(drive, evidence, params):  # no ok without it
-            aspects = [each for each in aspects if each.verdict is not Verdict.OK]
+        elif why := why_exempt(drive, evidence, params):  # no ok without it
+            aspects = [aspect for aspect in aspects if aspect.verdict is not Verdict.OK]
             aspects.append(Aspect(Verdict.NOT_APPLICABLE, "health", why=why[:400]))
         else:
             aspects.append(unread_aspect(drive, "health"))
-    if dead:
-        aspects = [each for each in aspects if each.verdict is not Verdict.OK]
-    yield from judged(subject, aspects, details, advice=advice)
+    if is_dead:
+        aspects = [aspect for aspect in aspects if aspect.verdict is not Verdict.OK]
+    yield from aspect_findings(subject, aspects, details, advice=advice)
 
 
-def exempt(drive: NvmeController, evidence: Evidence, params: Params) -> str:
+def why_exempt(drive: NvmeController, evidence: Evidence, params: Params) -> str:
     """Why a drive needs no health log; empty if it does."""
     why = f"health: {drive.why('health')}"
     if is_virtual(evidence):
@@ -214,29 +221,29 @@ def subject_of(drive: NvmeController) -> Subject:
 
 
 def details_of(drive: NvmeController) -> Mapping[str, str]:
-    told = {"model": drive.model, "serial": drive.serial, "firmware": drive.firmware}
-    return {name: text for name, text in told.items() if text}
+    texts_shown = {"model": drive.model, "serial": drive.serial, "firmware": drive.firmware}
+    return {name: text for name, text in texts_shown.items() if text}
 
 
 def texts(drive: NvmeController, params: Params) -> Iterator[Aspect]:
-    for name, words, told in (
+    for name, words, actual in (
         ("model", params.model, drive.model),
         ("firmware", params.firmware, drive.firmware),
     ):
-        if words is not None and told is None:
+        if words is not None and actual is None:
             yield unread_aspect(drive, name)
-        elif words is not None and told is not None:
-            yield met(name, matches(told, words), expected=said(words), actual=told)
+        elif words is not None and actual is not None:
+            yield aspect_if(name, matches(actual, words), expected=words_text(words), actual=actual)
 
 
-def logged(log: NvmeHealthLog, params: Params) -> Iterator[Aspect]:
+def log_aspects(log: NvmeHealthLog, params: Params) -> Iterator[Aspect]:
     """What the health log says, field by field."""
     if log.critical_warning is None:
-        yield unanswered(log, "critical_warning")
+        yield unanswered_aspect(log, "critical_warning")
     else:
         raised = warnings(log.critical_warning)
-        told = ", ".join(raised) or "none"
-        yield met("critical warning", not raised, expected="none", actual=told)
+        shown = ", ".join(raised) or "none"
+        yield aspect_if("critical warning", not raised, expected="none", actual=shown)
     yield spare(log, params)
     for name, field, most, unit in (
         ("endurance used", "percentage_used", params.maximum_percentage_used, "%"),
@@ -244,30 +251,30 @@ def logged(log: NvmeHealthLog, params: Params) -> Iterator[Aspect]:
         ("unsafe shutdowns", "unsafe_shutdowns", params.maximum_unsafe_shutdowns, ""),
         ("temperature", "temperature_c", params.maximum_temperature_c, " °C"),
     ):
-        found: int | None = getattr(log, field)
+        actual: int | None = getattr(log, field)
         if most is None:
             continue
-        if found is None or (found < 0 and field != "temperature_c"):
-            yield unanswered(log, field)
+        if actual is None or (actual < 0 and field != "temperature_c"):
+            yield unanswered_aspect(log, field)
         else:
             expected = f"at most {most}{unit}" if most else "none"
-            yield met(name, found <= most, expected=expected, actual=f"{found}{unit}")
+            yield aspect_if(name, actual <= most, expected=expected, actual=f"{actual}{unit}")
 
 
 def spare(log: NvmeHealthLog, params: Params) -> Aspect:
     for field in ("spare_percent", "spare_threshold_percent"):
         value = getattr(log, field)
         if value is None or not 0 <= value <= 255:
-            return unanswered(log, field)
+            return unanswered_aspect(log, field)
     least = max(log.spare_threshold_percent or 0, params.minimum_spare_percent or 0)
-    found = log.spare_percent or 0
-    expected, actual = f"at least {least}%", f"{found}%"
-    return met("spare blocks", found >= least, expected=expected, actual=actual)
+    left = log.spare_percent or 0
+    expected, actual = f"at least {least}%", f"{left}%"
+    return aspect_if("spare blocks", left >= least, expected=expected, actual=actual)
 
 
-def unanswered(log: NvmeHealthLog, field: str) -> Aspect:
+def unanswered_aspect(log: NvmeHealthLog, field: str) -> Aspect:
     value = getattr(log, field)
-    return doubted(field, f"{field}: {log.why(field) if value is None else value}")
+    return unknown_aspect(field, f"{field}: {log.why(field) if value is None else value}")
 
 
 def warnings(bits: int) -> list[str]:
@@ -290,17 +297,13 @@ def advice(bad: list[str]) -> str:
     return REPLACE
 
 
-def asks(params: Params) -> Mapping[str, tuple[str, ...]]:
-    return {"nvme": (HEALTH,) if params.smart else ()}
-
-
 def learn(evidence: Evidence) -> Value:
     data = evidence[Nvme].data
     if data is None or data.controllers is None:
         return None
-    drives = [each for each in data.controllers if each.transport == "pcie"]
+    drives = [controller for controller in data.controllers if controller.transport == "pcie"]
     fields: dict[str, Value] = {"count": len(drives)}
-    if any(each.health is None and each.why(HEALTH) != NOT_ASKED for each in drives):
+    if any(drive.health is None and drive.why(HEALTH) != NOT_ASKED for drive in drives):
         fields["smart"] = False
     return fields if drives else None
 
@@ -310,25 +313,16 @@ CHECK = Check(
     area=Area.STORAGE,
     reads=(
         "host.virtualization",
-        "nvme.controllers[].address",
-        "nvme.controllers[].firmware",
-        "nvme.controllers[].health.critical_warning",
-        "nvme.controllers[].health.media_errors",
-        "nvme.controllers[].health.percentage_used",
-        "nvme.controllers[].health.spare_percent",
-        "nvme.controllers[].health.spare_threshold_percent",
-        "nvme.controllers[].health.temperature_c",
+        *reads_of("nvme.controllers[]", "address", "firmware"),
+        *reads_of("nvme.controllers[].health", "critical_warning", "media_errors"),
+        *reads_of("nvme.controllers[].health", "percentage_used", "spare_percent"),
+        *reads_of("nvme.controllers[].health", "spare_threshold_percent", "temperature_c"),
         "nvme.controllers[].health.unsafe_shutdowns",
-        "nvme.controllers[].model",
-        "nvme.controllers[].name",
-        "nvme.controllers[].state",
-        "nvme.controllers[].transport",
-        "pci.functions[].address",
-        "pci.functions[].class_code",
-        "pci.functions[].driver",
+        *reads_of("nvme.controllers[]", "model", "name", "state", "transport"),
+        *reads_of("pci.functions[]", "address", "class_code", "driver"),
     ),
     judge=judge,
     unasked="for servers, where nodevet is root: a workstation says nvme_health: {}",
     learn=learn,
-    asks=asks,
+    asks=lambda params: {"nvme": (HEALTH,) if params.smart else ()},
 )

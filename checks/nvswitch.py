@@ -26,6 +26,8 @@ from typing import Annotated, ClassVar
 from msgspec import Meta
 
 from nodevet.checking.aspects import each_fact
+from nodevet.checking.named import of_section, reads_of
+from nodevet.checking.one_value import ok_if
 from nodevet.evidence.core import unread
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.host import HostInfo
@@ -80,29 +82,26 @@ class Params(CheckParams):
     width: Annotated[int, Meta(ge=1, le=32)] | None = None
 
 
-def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
-    section = evidence[Pci]
-    if section.data is None:
-        yield unknown(why=f"PCI: {section.why}")
+@of_section(Pci, "PCI")
+def judge(pci: Pci, evidence: Evidence, params: Params) -> Iterator[Finding]:
+    if pci.functions is None:
+        yield unknown(why=f"functions: {pci.why('functions')}")
         return
-    if section.data.functions is None:
-        yield unknown(why=f"functions: {section.data.why('functions')}")
-        return
-    doubtful = next((each for each in section.data.functions if may_be_switch(each)), None)
+    doubtful = next((function for function in pci.functions if may_be_switch(function)), None)
     if doubtful:
         field = "vendor" if doubtful.vendor is None else "class_code"
         yield unknown(why=f"{doubtful.address}: {field}: {doubtful.why(field)}")
         return
-    there = section.data.of_kind("nvswitch")
-    if not there and not params.count:
+    switches = pci.of_kind("nvswitch")
+    if not switches and not params.count:
         yield not_applicable(why="the node has no NVSwitch on its PCI bus")
         return
     if params.count is not None:
-        yield judge_count(evidence, params.count, len(there))
-    yield from judge_nodes(evidence, len(there))
-    usual = Counter(link for each in there if isinstance(link := link_of(each), tuple))
-    for each in there:
-        yield from judge_switch(each, params, usual)
+        yield judge_count(evidence, params.count, len(switches))
+    yield from judge_nodes(evidence, len(switches))
+    usual = Counter(link for switch in switches if isinstance(link := link_of(switch), tuple))
+    for switch in switches:
+        yield from judge_switch(switch, params, usual)
 
 
 def may_be_switch(function: PciFunction) -> bool:
@@ -113,10 +112,10 @@ def may_be_switch(function: PciFunction) -> bool:
     return function.vendor in (None, "10de") and (code is None or code[:4] == "0680")
 
 
-def judge_count(evidence: Evidence, count: int, there: int) -> Finding:
-    if there or not count:
-        advice = "" if there == count else MORE if there > count else POWER
-        return compare(Subject(), expected=count, actual=there, advice=advice)
+def judge_count(evidence: Evidence, count: int, present: int) -> Finding:
+    if present or not count:
+        advice = "" if present == count else MORE if present > count else POWER
+        return compare(Subject(), expected=count, actual=present, advice=advice)
     host = evidence[HostInfo]
     virtualization = host.data.virtualization if host.data else None
     if virtualization is None:
@@ -127,7 +126,7 @@ def judge_count(evidence: Evidence, count: int, there: int) -> Finding:
     return fail(expected=count, actual=0, advice=POWER)
 
 
-def judge_nodes(evidence: Evidence, there: int) -> Iterator[Finding]:
+def judge_nodes(evidence: Evidence, present: int) -> Iterator[Finding]:
     """Device nodes are made when the fabric manager starts, and stay if a switch is gone."""
     section = evidence[Modules]
     if section.data is None:
@@ -137,8 +136,8 @@ def judge_nodes(evidence: Evidence, there: int) -> Iterator[Finding]:
         yield unknown(why=f"device_nodes: {section.data.why('device_nodes')}")
         return
     nodes = [node for node in section.data.device_nodes if NODE.fullmatch(node.path)]
-    if nodes and len(nodes) != there:
-        actual = {"PCI bus": there, "/dev": len(nodes)}
+    if nodes and len(nodes) != present:
+        actual = {"PCI bus": present, "/dev": len(nodes)}
         yield fail(expected="as many in /dev as on the bus", actual=actual, advice=APART)
 
 
@@ -182,28 +181,27 @@ def judge_link(
         return unknown(subject, why=link)
     if None in (params.generation, params.width):
         if usual.total() == 1:
-            why = f"{shown(link)}: no other NVSwitch to compare it with"
+            why = f"{link_text(link)}: no other NVSwitch to compare it with"
             return not_applicable(subject, why=why)
         if list(usual.values()).count(max(usual.values())) > 1:
-            return fail(subject, expected="links alike", actual=shown(link), advice=POWER)
+            return fail(subject, expected="links alike", actual=link_text(link), advice=POWER)
     common = usual.most_common(1)[0][0]
     expected = (params.generation or common[0], params.width or common[1])
-    if link == expected:
-        return ok(subject, expected=shown(expected), actual=shown(link))
-    return fail(subject, expected=shown(expected), actual=shown(link), advice=POWER)
+    right = link == expected
+    return ok_if(right, subject, expected=link_text(expected), actual=link_text(link), advice=POWER)
 
 
-def shown(link: Link) -> str:
+def link_text(link: Link) -> str:
     return f"Gen{link[0]} x{link[1]}"
 
 
 def learn(evidence: Evidence) -> dict[str, int] | None:
-    there = data.of_kind("nvswitch") if (data := evidence[Pci].data) else ()
-    links = {link_of(each) for each in there}
-    found = {"count": len(there)}
+    switches = data.of_kind("nvswitch") if (data := evidence[Pci].data) else ()
+    links = {link_of(switch) for switch in switches}
+    params = {"count": len(switches)}
     if len(links) == 1 and isinstance(link := links.pop(), tuple):
-        found |= {"generation": link[0], "width": link[1]}
-    return found if there else None
+        params |= {"generation": link[0], "width": link[1]}
+    return params if switches else None
 
 
 CHECK = Check(
@@ -212,11 +210,7 @@ CHECK = Check(
     reads=(
         "host.virtualization",
         "modules.device_nodes[].path",
-        "pci.functions[].class_code",
-        "pci.functions[].driver",
-        "pci.functions[].link_gts",
-        "pci.functions[].link_width",
-        "pci.functions[].revision",
+        *reads_of("pci.functions[]", "class_code", "driver", "link_gts", "link_width", "revision"),
         "pci.functions[].vendor",
     ),
     judge=judge,

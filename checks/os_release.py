@@ -14,20 +14,12 @@ it different.
 
 from collections.abc import Iterator
 
-from nodevet.checking.aspects import judged, met, unread_aspect
-from nodevet.checking.expected import Words, matches, said
+from nodevet.checking.aspects import aspect_findings, aspect_if, unread_aspect
+from nodevet.checking.expected import Words, matches, words_text
+from nodevet.checking.named import reads_of
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.host import HostInfo
-from nodevet.model import (
-    NODE,
-    Area,
-    Check,
-    CheckParams,
-    Finding,
-    Severity,
-    Value,
-    unknown,
-)
+from nodevet.model import NODE, Area, Check, CheckParams, Finding, Severity, Value, unknown
 
 INSTALL = "install the node again from the image that the others have"
 
@@ -44,25 +36,29 @@ class Params(CheckParams):
 
 def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
     section = evidence[HostInfo]
-    wanted = {"id": params.id, "version": params.version}
-    given = {name: words for name, words in wanted.items() if words is not None}
-    if not given:
+    expected = {"id": params.id, "version": params.version}
+    named = {name: words for name, words in expected.items() if words is not None}
+    if not named:
         yield unknown(why="the baseline names no distribution")
         return
     if section.data is None:
         yield unknown(why=f"host: {section.why}")
         return
     aspects = []
-    for name, words in given.items():
+    for name, words in named.items():
         actual = getattr(section.data, f"os_{name}")
         aspects.append(
             unread_aspect(section.data, f"os_{name}")
             if actual is None
-            else met(
-                name, matches(actual, words), expected=said(words), actual=actual, advice=INSTALL
+            else aspect_if(
+                name,
+                matches(actual, words),
+                expected=words_text(words),
+                actual=actual,
+                advice=INSTALL,
             )
         )
-    yield from judged(NODE, aspects)
+    yield from aspect_findings(NODE, aspects)
 
 
 def learn(evidence: Evidence) -> Value:
@@ -74,7 +70,7 @@ def learn(evidence: Evidence) -> Value:
 CHECK = Check(
     params=Params,
     area=Area.SOFTWARE,
-    reads=("host.os_id", "host.os_version"),
+    reads=reads_of("host", "os_id", "os_version"),
     judge=judge,
     unasked="only a site knows what it installs: say os_release: {id: ubuntu}",
     learn=learn,

@@ -20,6 +20,7 @@ Over NVLink: see `nvlink` and `fabric`.
 from collections.abc import Iterator, Sequence
 from typing import ClassVar, Literal
 
+from nodevet.checking.named import judge_each, reads_of
 from nodevet.evidence.across import IN_HAND, answering, each_gpu
 from nodevet.evidence.core import NOT_SUPPORTED, unread
 from nodevet.evidence.document import Evidence
@@ -46,11 +47,7 @@ class Params(CheckParams):
 
 
 def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
-    for gpu in each_gpu(evidence):
-        if isinstance(gpu, Finding):
-            yield gpu
-        else:
-            yield from judge_gpu(evidence, gpu, params.over)
+    yield from judge_each(each_gpu(evidence), lambda gpu: judge_gpu(evidence, gpu, params.over))
 
 
 def judge_gpu(evidence: Evidence, gpu: Gpu, over: str) -> Iterator[Finding]:
@@ -67,14 +64,14 @@ def judge_peers(
     evidence: Evidence, gpu: Gpu, peers: Sequence[Peer], field: str
 ) -> Iterator[Finding]:
     subject = subject_of(gpu)
-    apart = [peer for peer in peers if getattr(peer, field) not in (None, "OK")]
+    unreachable = [peer for peer in peers if getattr(peer, field) not in (None, "OK")]
     silent = [peer for peer in peers if getattr(peer, field) is None]
     missing = unlisted_peers(evidence, gpu)
-    if gpu.mig_current and (apart or silent or missing):
+    if gpu.mig_current and (unreachable or silent or missing):
         yield not_applicable(subject, why="there is no peer access in MIG mode")
         return
-    if apart:
-        yield failed(evidence, gpu, apart, field)
+    if unreachable:
+        yield failed(evidence, gpu, unreachable, field)
     if missing:
         yield unknown(subject, why=f"not among its peers: {', '.join(missing)}")
     elif not peers:
@@ -83,7 +80,7 @@ def judge_peers(
         yield not_applicable(subject, why="this GPU or driver does not tell")
     elif silent:
         yield unknown(subject, why=f"GPU {silent[0].index}: {field}: {silent[0].why(field)}")
-    elif not apart:
+    elif not unreachable:
         yield ok(subject, expected=[], actual=[], why=f"{len(peers)} peers")
 
 
@@ -91,18 +88,18 @@ def unlisted_peers(evidence: Evidence, gpu: Gpu) -> list[str]:
     """The GPUs that its peers lack; one that NVML cannot ask has a finding of its own."""
     listed = {gpu.index, *(peer.index for peer in gpu.peers or ())}
     others = (each for each in answering(evidence) if each.index not in listed)
-    return [subject_of(each).label for each in others]
+    return [subject_of(other).label for other in others]
 
 
 def is_untold(peer: Peer, field: str) -> bool:
     return peer.errors.get(field) in NOT_TOLD
 
 
-def failed(evidence: Evidence, gpu: Gpu, apart: Sequence[Peer], field: str) -> Finding:
+def failed(evidence: Evidence, gpu: Gpu, unreachable: Sequence[Peer], field: str) -> Finding:
     """The finding about peers out of reach; of a guest's topology its host has to answer."""
     subject, host = subject_of(gpu), evidence[HostInfo].data
-    shown = [f"GPU {peer.index}: {getattr(peer, field)}" for peer in apart]
-    if field == "read" and all(peer.read in TOPOLOGY for peer in apart):
+    shown = [f"GPU {peer.index}: {getattr(peer, field)}" for peer in unreachable]
+    if field == "read" and all(peer.read in TOPOLOGY for peer in unreachable):
         if host is None or not host.virtualization:
             why = host.why("virtualization") if host else evidence[HostInfo].why
             return unknown(subject, why=f"{shown[0]}; virtualization: {why}")
@@ -136,11 +133,8 @@ CHECK = Check(
     area=Area.GPU,
     reads=(
         *IN_HAND,
-        "gpu.gpus[].index",
-        "gpu.gpus[].mig_current",
-        "gpu.gpus[].peers[].index",
-        "gpu.gpus[].peers[].nvlink",
-        "gpu.gpus[].peers[].read",
+        *reads_of("gpu.gpus[]", "index", "mig_current"),
+        *reads_of("gpu.gpus[].peers[]", "index", "nvlink", "read"),
         "gpu.gpus[].virtualization_mode",
         "host.virtualization",
     ),

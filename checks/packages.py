@@ -26,7 +26,7 @@ from typing import Annotated
 from msgspec import Meta, Struct
 
 from nodevet.checking.aspects import each_fact
-from nodevet.checking.named import each_named
+from nodevet.checking.named import each_named, judge_each, reads_of
 from nodevet.checking.versions import begins, order
 from nodevet.evidence.core import unread
 from nodevet.evidence.document import Evidence
@@ -81,128 +81,128 @@ class Params(CheckParams):
 
 def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
     section = evidence[InstalledPackages]
-    found = {each.name: each for each in (section.data and section.data.packages) or ()}
     manager = (section.data.manager if section.data else None) or ""
-    names = params.names
-    for each in each_named(section, names, label="packages", listed="packages", kind="package"):
-        if isinstance(each, Finding):
-            yield each
-        else:
-            subject, name = each
-            yield from judge_name(subject, found[name], manager, params)
+    named = each_named(section, params.names, label="packages", listed="packages", kind="package")
+    yield from judge_each(named, lambda entry: judge_name(*entry, manager, params))
 
 
 def judge_name(
-    subject: Subject, asked: AskedPackage, manager: str, params: Params
+    subject: Subject, answer: AskedPackage, manager: str, params: Params
 ) -> Iterator[Finding]:
-    if asked.found is None:
-        yield unread(subject, asked, "found")
+    if answer.found is None:
+        yield unread(subject, answer, "found")
         return
     if manager not in ("dpkg", "rpm"):
         yield unknown(subject, why=f"the package manager is not known: {manager or 'none'}")
         return
-    unclear = next((each for each in asked.found if not each.state), None)
+    unclear = next((package for package in answer.found if not package.state), None)
     if unclear:
         yield unread(subject, unclear, "state")
         return
-    there = [each for each in asked.found if each.state not in GONE]
-    if asked.name in params.absent:
-        actual = listed(there, subject.id) if there else "not installed"
-        yield (fail if there else ok)(
-            subject, expected="not installed", actual=actual, advice=REMOVE if there else ""
+    present = [package for package in answer.found if package.state not in GONE]
+    if answer.name in params.absent:
+        actual = packages_text(present, subject.id) if present else "not installed"
+        yield (fail if present else ok)(
+            subject, expected="not installed", actual=actual, advice=REMOVE if present else ""
         )
         return
-    wanted, held = params.installed.get(asked.name, ANY), asked.name in params.held
-    words = ["installed" if wanted == ANY else told(wanted), *(["held"] if held else [])]
+    version, held = params.installed.get(answer.name, ANY), answer.name in params.held
+    words = ["installed" if version == ANY else version_text(version), *(["held"] if held else [])]
     yield from judge_installed(
-        subject, there, wanted, manager, held=held, expected=", ".join(words)
+        subject, present, version, manager, held=held, expected=", ".join(words)
     )
 
 
 def judge_installed(
     subject: Subject,
-    there: Sequence[InstalledPackage],
-    wanted: str | VersionLimits,
+    present: Sequence[InstalledPackage],
+    version: str | VersionLimits,
     manager: str,
     *,
     held: bool,
     expected: str,
 ) -> Iterator[Finding]:
-    """A package that must be installed. `there`: what is, of its name; `held`: it must be held."""
-    if not there:
+    """A package that must be installed. `present`: those of its name; `held`: it must be held."""
+    if not present:
         yield fail(subject, expected=expected, actual="not installed", advice=INSTALL)
         return
-    facts = [ok(subject, expected=expected, actual=listed(there, subject.id))]
-    half = [each for each in there if each.state not in THERE]
+    facts = [ok(subject, expected=expected, actual=packages_text(present, subject.id))]
+    half = [package for package in present if package.state not in THERE]
     if half:
-        actual = listed(half, subject.id)
+        actual = packages_text(half, subject.id)
         facts.append(fail(subject, expected=expected, actual=actual, advice=CONFIGURE))
-    elif wanted != ANY:
-        facts += judge_versions(subject, there, wanted, manager, expected)
+    elif version != ANY:
+        facts += judge_versions(subject, present, version, manager, expected)
     if held:
-        facts += judge_holds(subject, there, expected)
+        facts += judge_holds(subject, present, expected)
     yield from each_fact(facts)
 
 
 def judge_versions(
     subject: Subject,
-    there: Sequence[InstalledPackage],
-    wanted: str | VersionLimits,
+    present: Sequence[InstalledPackage],
+    allowed: str | VersionLimits,
     manager: str,
     expected: str,
 ) -> Iterator[Finding]:
     """What is wrong with the versions; nothing if they are as expected."""
-    doubtful = next((each for each in there if not each.version), None)
+    doubtful = next((package for package in present if not package.version), None)
     if doubtful:
         yield unread(subject, doubtful, "version")
-    other = [each for each in there if each.version and not fits(each.version, wanted, manager)]
+    other = [
+        package
+        for package in present
+        if package.version and not fits(package.version, allowed, manager)
+    ]
     if other:
-        yield fail(subject, expected=expected, actual=listed(other, subject.id), advice=UPGRADE)
+        yield fail(
+            subject, expected=expected, actual=packages_text(other, subject.id), advice=UPGRADE
+        )
 
 
 def judge_holds(
-    subject: Subject, there: Sequence[InstalledPackage], expected: str
+    subject: Subject, present: Sequence[InstalledPackage], expected: str
 ) -> Iterator[Finding]:
     """Which packages are not held; nothing if all are."""
-    doubtful = next((each for each in there if each.held is None), None)
+    doubtful = next((package for package in present if package.held is None), None)
     if doubtful:
         yield unread(subject, doubtful, "held")
-    loose = [each for each in there if each.held is False]
+    loose = [package for package in present if package.held is False]
     if loose:
-        actual = f"{listed(loose, subject.id)}, not held"
+        actual = f"{packages_text(loose, subject.id)}, not held"
         yield fail(subject, expected=expected, actual=actual, advice=HOLD)
 
 
-def fits(version: str, wanted: str | VersionLimits, manager: str) -> bool:
-    if isinstance(wanted, str):
-        return order(version, wanted, manager) == 0
+def fits(version: str, allowed: str | VersionLimits, manager: str) -> bool:
+    if isinstance(allowed, str):
+        return order(version, allowed, manager) == 0
     return (
-        (wanted.prefix is None or begins(version, wanted.prefix))
-        and (wanted.minimum is None or order(version, wanted.minimum, manager) >= 0)
-        and (wanted.maximum is None or order(version, wanted.maximum, manager) <= 0)
-        and (not wanted.one_of or any(order(version, each, manager) == 0 for each in wanted.one_of))
+        (allowed.prefix is None or begins(version, allowed.prefix))
+        and (allowed.minimum is None or order(version, allowed.minimum, manager) >= 0)
+        and (allowed.maximum is None or order(version, allowed.maximum, manager) <= 0)
+        and (not allowed.one_of or any(order(version, one, manager) == 0 for one in allowed.one_of))
     )
 
 
-def told(wanted: str | VersionLimits) -> str:
-    if isinstance(wanted, str):
-        return wanted
+def version_text(allowed: str | VersionLimits) -> str:
+    if isinstance(allowed, str):
+        return allowed
     words = (
-        f"{wanted.prefix}*" if wanted.prefix else "",
-        f"at least {wanted.minimum}" if wanted.minimum else "",
-        f"at most {wanted.maximum}" if wanted.maximum else "",
-        " or ".join(wanted.one_of),
+        f"{allowed.prefix}*" if allowed.prefix else "",
+        f"at least {allowed.minimum}" if allowed.minimum else "",
+        f"at most {allowed.maximum}" if allowed.maximum else "",
+        " or ".join(allowed.one_of),
     )
     return ", ".join(filter(None, words))
 
 
-def listed(packages: Sequence[InstalledPackage], asked: str) -> str:
+def packages_text(packages: Sequence[InstalledPackage], pattern: str) -> str:
     """Each version once, with what is unusual of it; names if a pattern stands for them."""
     parts = []
-    for each in packages:
-        words = [each.name or "?"] if each.name != asked else []
-        words.append(each.version or "installed")
-        words += [f"({each.state})"] if each.state not in THERE else []
+    for package in packages:
+        words = [package.name or "?"] if package.name != pattern else []
+        words.append(package.version or "installed")
+        words += [f"({package.state})"] if package.state not in THERE else []
         parts.append(" ".join(words))
     return ", ".join(dict.fromkeys(parts))
 
@@ -216,23 +216,17 @@ UPGRADE = (
 HOLD = "`apt-mark hold NAME`, or `dnf versionlock add NAME`, keeps unattended upgrades from it"
 
 
-def asks(params: Params) -> Mapping[str, tuple[str, ...]]:
-    return {"installed": params.names}
-
-
 CHECK = Check(
     params=Params,
     area=Area.SOFTWARE,
     reads=(
         "installed.manager",
-        "installed.packages[].found[].held",
-        "installed.packages[].found[].state",
-        "installed.packages[].found[].version",
+        *reads_of("installed.packages[].found[]", "held", "state", "version"),
         "installed.packages[].name",
     ),
     judge=judge,
     severity=Severity.WARNING,
-    asks=asks,
+    asks=lambda params: {"installed": params.names},
     unasked="only a site knows which: packages: {installed: {libnccl2: any}}",
     learn=lambda evidence: None,
 )

@@ -23,7 +23,8 @@ from typing import Annotated, Literal
 
 from msgspec import Meta
 
-from nodevet.checking.pci_path import cards, emulated
+from nodevet.checking.named import reads_of
+from nodevet.checking.pci_path import cards, without_real_bus
 from nodevet.evidence.core import unread
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.pci import Pci, PciFunction
@@ -69,11 +70,11 @@ class Params(CheckParams):
 
 
 def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
-    said = emulated(evidence)
+    virtual = without_real_bus(evidence)
     section = evidence[Pci]
     functions = section.data.functions if section.data else None
-    if said is not None:
-        yield said
+    if virtual is not None:
+        yield virtual
     elif functions is None:
         yield unknown(why=f"PCI: {section.data.why('functions') if section.data else section.why}")
     else:
@@ -88,15 +89,17 @@ def judge_all(functions: Functions, params: Params) -> Iterator[Finding]:
     for function in functions.values():
         if function.class_code is None:
             yield unknown(why=f"{function.address}: class_code: {function.why('class_code')}")
-    devices = [each for each in functions.values() if each.kind in params.kinds]
-    judged = [each for each in cards(devices) if not ignored(each, params) and not each.physfn]
+    devices = [function for function in functions.values() if function.kind in params.kinds]
+    judged = [
+        device for device in cards(devices) if not is_ignored(device, params) and not device.physfn
+    ]
     for device in judged:
         yield judge_device(device, functions, params)
     if not judged:
         yield not_applicable(why=f"no {' or '.join(params.kinds)} to judge")
 
 
-def ignored(function: PciFunction, params: Params) -> bool:
+def is_ignored(function: PciFunction, params: Params) -> bool:
     return function.id in params.ignore or function.address in params.ignore
 
 
@@ -117,7 +120,7 @@ def judge_device(device: PciFunction, functions: Functions, params: Params) -> F
         return unknown(subject, why=own if isinstance(own, str) else str(most))
     at_best = min(own[0], most[0]), min(own[1], most[1])
     if at_best == most:
-        return ok(subject, expected=words(most), actual=words(own))
+        return ok(subject, expected=link_text(most), actual=link_text(own))
     port = port_above(device, functions)
     if isinstance(port, str):
         return unknown(subject, why=port)
@@ -126,27 +129,31 @@ def judge_device(device: PciFunction, functions: Functions, params: Params) -> F
         return unknown(subject, why=limit)
     expected = min(most[0], limit[0]), min(most[1], limit[1])
     name = port.address if port else ""
-    why = f"limited by port {name}, whose maximum is {words(limit)}" if expected != most else ""
+    why = f"limited by port {name}, whose maximum is {link_text(limit)}" if expected != most else ""
     target = port.link_gts_target if port else None
     if target in GENERATIONS and target < expected[0]:
         expected = target, expected[1]
         why = f"limited by port {name}, whose target speed is set to Gen{GENERATIONS[target]}"
     if own[0] < expected[0] or own[1] < expected[1]:
-        wanted = expected if params.limited else most
-        return fail(subject, expected=words(wanted), actual=words(own), why=why, advice=RETRAIN)
+        allowed = expected if params.limited else most
+        return fail(
+            subject, expected=link_text(allowed), actual=link_text(own), why=why, advice=RETRAIN
+        )
     if not params.limited:
-        return fail(subject, expected=words(most), actual=words(own), why=why, advice=NARROW)
-    return ok(subject, expected=words(expected), actual=words(own), why=f"{why}; the device "
-              f"could do {words(most)}")  # fmt: skip
+        return fail(
+            subject, expected=link_text(most), actual=link_text(own), why=why, advice=NARROW
+        )
+    why = f"{why}; the device could do {link_text(most)}"
+    return ok(subject, expected=link_text(expected), actual=link_text(own), why=why)
 
 
 def with_link(device: PciFunction, functions: Functions) -> str:
     """The address of a device of the same model that has a link of its own; empty for none."""
     return next(
         (
-            each.address
-            for each in functions.values()
-            if each.id == device.id and not each.physfn and each.link_gts is not None
+            function.address
+            for function in functions.values()
+            if function.id == device.id and not function.physfn and function.link_gts is not None
         ),
         "",
     )
@@ -160,8 +167,8 @@ def has_no_link(device: PciFunction, field: str) -> bool:
 def tells_no_link(functions: Functions) -> bool:
     """Whether not even the files are there, of any function: Linux has them since 4.13."""
     return all(
-        getattr(each, field) is None and each.errors.get(field, "").startswith("ENOENT")
-        for each in functions.values()
+        getattr(function, field) is None and function.errors.get(field, "").startswith("ENOENT")
+        for function in functions.values()
         for field in FIELDS
     )
 
@@ -178,7 +185,7 @@ def rate(function: PciFunction, which: str) -> Rate | str:
     return gts, width
 
 
-def words(rate: Rate) -> str:
+def link_text(rate: Rate) -> str:
     return f"Gen{GENERATIONS[rate[0]]} x{rate[1]}"
 
 
@@ -193,14 +200,14 @@ def port_above(device: PciFunction, functions: Functions) -> PciFunction | str |
 
 def learn(evidence: Evidence) -> Value:
     """Without the kinds of devices of which none runs at full rate: management NICs."""
-    found = list(judge(evidence, Params()))
-    if any(each.subject == NODE for each in found):
+    findings = list(judge(evidence, Params()))
+    if any(finding.subject == NODE for finding in findings):
         return None
     functions = data.by_address if (data := evidence[Pci].data) else {}
-    told: dict[str, set[Verdict]] = {}
-    for each in found:
-        told.setdefault(functions[each.subject.id].id, set()).add(each.verdict)
-    slow = sorted(name for name, verdicts in told.items() if verdicts == {Verdict.FAIL})
+    verdicts_by_id: dict[str, set[Verdict]] = {}
+    for finding in findings:
+        verdicts_by_id.setdefault(functions[finding.subject.id].id, set()).add(finding.verdict)
+    slow = sorted(name for name, verdicts in verdicts_by_id.items() if verdicts == {Verdict.FAIL})
     return {"ignore": slow} if slow else {}
 
 
@@ -209,17 +216,9 @@ CHECK = Check(
     area=Area.PCIE,
     reads=(
         "host.virtualization",
-        "pci.functions[].address",
-        "pci.functions[].class_code",
-        "pci.functions[].device",
-        "pci.functions[].link_gts",
-        "pci.functions[].link_gts_max",
-        "pci.functions[].link_gts_target",
-        "pci.functions[].link_width",
-        "pci.functions[].link_width_max",
-        "pci.functions[].physfn",
-        "pci.functions[].upstream[]",
-        "pci.functions[].vendor",
+        *reads_of("pci.functions[]", "address", "class_code", "device", "link_gts"),
+        *reads_of("pci.functions[]", "link_gts_max", "link_gts_target", "link_width"),
+        *reads_of("pci.functions[]", "link_width_max", "physfn", "upstream[]", "vendor"),
     ),
     judge=judge,
     unasked="for servers and workstations: `generic` asks what holds of any node",

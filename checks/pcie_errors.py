@@ -38,6 +38,7 @@ from msgspec import UNSET, Meta
 from nodevet.checking.before import Counts, before
 from nodevet.checking.expected import joined
 from nodevet.checking.log_events import by_address
+from nodevet.checking.named import reads_of
 from nodevet.checking.one_value import values_at
 from nodevet.checking.pace import since_boot
 from nodevet.evidence.across import located, logged
@@ -84,24 +85,32 @@ class Params(CheckParams):
 
 
 def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
-    found = values_at(evidence, (Pci, "functions"), label="PCI")
-    if isinstance(found, Finding):
-        yield found
-    elif not found[0]:
+    values = values_at(evidence, (Pci, "functions"), label="PCI")
+    if isinstance(values, Finding):
+        yield values
+    elif not values[0]:
         yield unknown(why="no NVIDIA function, NIC or NVMe was found on the PCI bus")
     else:
-        yield from judge_functions(evidence, params, found[0])
+        yield from judge_functions(evidence, params, values[0])
 
 
 def judge_functions(
     evidence: Evidence, params: Params, functions: Sequence[PciFunction]
 ) -> Iterator[Finding]:
     node = node_of(evidence, params, functions)
-    errors = [errors_of(each, node) for each in functions]
-    faults = [*faults_of(errors, node), *elsewhere(node, {each.address for each in functions})]
+    errors = [errors_of(function, node) for function in functions]
+    faults = [
+        *faults_of(errors, node),
+        *faults_elsewhere(node, {function.address for function in functions}),
+    ]
     yield from faults
-    doubts = [*node.doubts, log_doubt(evidence), short(functions), *unserved(node.ports, evidence)]
-    doubts += (doubt for each in errors for doubt in doubts_of(each))
+    doubts = [
+        *node.doubts,
+        log_doubt(evidence),
+        missing_ports(functions),
+        *unserved_ports(node.ports, evidence),
+    ]
+    doubts += (doubt for entry in errors for doubt in doubts_of(entry))
     if doubt := joined(dict.fromkeys(doubts)):
         yield unknown(why=doubt)
     elif not faults:
@@ -155,7 +164,7 @@ class Errors(NamedTuple):
         counts = {name: getattr(self.function.aer, name) for name in UNCORRECTED}
         parts = [f"{name} {count}" for name, count in counts.items() if count]
         serious = serious_of(self.events)
-        parts += [f"logged {lines(serious)}"] if serious else []
+        parts += [f"logged {lines_text(serious)}"] if serious else []
         return f"{self.function.address} {', '.join(parts)}" if parts else ""
 
 
@@ -168,30 +177,33 @@ def errors_of(function: PciFunction, node: Node) -> Errors:
 
 def grown_of(function: PciFunction, node: Node) -> Growth | None:
     """How many corrected errors came since an earlier reading; None if that does not say."""
-    then, sample = earlier(function, node.sample), node.sample
+    earlier_function, sample = earlier(function, node.sample), node.sample
     if node.params.corrected_per_hour is None or sample is None or doubt_of_sample(sample):
         return None
-    if sample.look and (then is None or is_another(then, function)):
+    if sample.look and (earlier_function is None or is_another(earlier_function, function)):
         return None
-    return before(sample, counters(then), counters(function)).grown("correctable")
+    return before(sample, counters(earlier_function), counters(function)).grown("correctable")
 
 
 def earlier(function: PciFunction, sample: Sample[Pci] | None) -> PciFunction | None:
     return sample.data.by_address.get(function.address) if sample and sample.data else None
 
 
-def is_another(then: PciFunction, now: PciFunction) -> bool:
-    return differ((then.vendor, now.vendor), (then.device, now.device))
+def is_another(old: PciFunction, now: PciFunction) -> bool:
+    return differ((old.vendor, now.vendor), (old.device, now.device))
 
 
 def is_old(function: PciFunction, events: Sequence[KernelEvent], node: Node) -> bool:
     """Whether as many uncorrected errors were there at the last look, and none was logged since. If
     the log does not hold all since, it may lack one from before its device was reset."""
-    then = earlier(function, node.sample) if node.sample and node.sample.look else None
-    if then is None or node.seen is None or serious_of(new_of(events, node.seen)):
+    earlier_function = earlier(function, node.sample) if node.sample and node.sample.look else None
+    if earlier_function is None or node.seen is None or serious_of(new_of(events, node.seen)):
         return False
-    return (then.vendor, then.device) == (function.vendor, function.device) and all(
-        getattr(then.aer, name) == getattr(function.aer, name) for name in UNCORRECTED
+    return (earlier_function.vendor, earlier_function.device) == (
+        function.vendor,
+        function.device,
+    ) and all(
+        getattr(earlier_function.aer, name) == getattr(function.aer, name) for name in UNCORRECTED
     )
 
 
@@ -199,9 +211,9 @@ def is_old(function: PciFunction, events: Sequence[KernelEvent], node: Node) -> 
 
 
 def faults_of(errors: Iterable[Errors], node: Node) -> Iterator[Finding]:
-    for each in errors:
-        if above := [*uncorrected_above(each, node.params), *corrected_above(each, node)]:
-            yield fault(each, node, above)
+    for entry in errors:
+        if above := [*uncorrected_above(entry, node.params), *corrected_above(entry, node)]:
+            yield fault(entry, node, above)
 
 
 Above = tuple[str, str, object]
@@ -220,7 +232,7 @@ def uncorrected_above(errors: Errors, params: Params) -> Sequence[Above]:
     aer, serious = errors.function.aer, serious_lines(errors, params)
     counted = [*above("fatal", 0, aer.fatal), *above("nonfatal", params.nonfatal, aer.nonfatal)]
     if serious and not counted:
-        return [("logged", "none uncorrected", lines(serious))]
+        return [("logged", "none uncorrected", lines_text(serious))]
     return counted
 
 
@@ -259,7 +271,7 @@ def fault(errors: Errors, node: Node, above: Sequence[Above]) -> Finding:
     gpu = node.gpus.get(address)
     kinds = {kind: count for kind, count in function.aer.kinds.items() if count > 0}
     shown = ", ".join(f"{kind} {count}" for kind, count in sorted(kinds.items()))
-    actual = {name: found for name, _, found in above}
+    actual = {name: actual_count for name, _, actual_count in above}
     line = line_of(serious_lines(errors, node.params) or errors.events)
     is_lost = not actual.keys().isdisjoint((*UNCORRECTED, "logged"))
     return fail(
@@ -273,7 +285,7 @@ def fault(errors: Errors, node: Node, above: Sequence[Above]) -> Finding:
     )
 
 
-def elsewhere(node: Node, known: Collection[str]) -> Iterator[Finding]:
+def faults_elsewhere(node: Node, known: Collection[str]) -> Iterator[Finding]:
     """What the log says of devices that are not on the bus, or not named."""
     for address, events in sorted(node.events.items()):
         serious = serious_of(events if address else new_of(events, node.seen))
@@ -281,7 +293,7 @@ def elsewhere(node: Node, known: Collection[str]) -> Iterator[Finding]:
             yield fail(
                 Subject(kind="pci", id=address, bus_id=address) if address else NODE,
                 expected={"logged": "none uncorrected"},
-                actual={"logged": lines(serious)},
+                actual={"logged": lines_text(serious)},
                 advice=advice("the device", {}, True),
                 details=logs(address, line_of(serious)),
             )
@@ -290,18 +302,18 @@ def elsewhere(node: Node, known: Collection[str]) -> Iterator[Finding]:
 def partners(functions: Sequence[PciFunction], gpus: Mapping[str | None, Gpu]) -> Mapping[str, str]:
     """By the address of a port the finding of the device at the other end of its link: both ends
     count the errors of one link."""
-    found: dict[str, str] = {}
+    by_port: dict[str, str] = {}
     for function in functions:
         if function.upstream and function.kind != "port":
             gpu = gpus.get(function.address)
             label = subject_of(gpu).label if gpu else f"pci {function.address}"
-            found.setdefault(function.upstream[0], f"pcie_errors {label}")
-    return found
+            by_port.setdefault(function.upstream[0], f"pcie_errors {label}")
+    return by_port
 
 
 def logs(address: str, line: str) -> dict[str, str]:
-    told = {"bus id": address, "kernel log": line}
-    return {word: text for word, text in told.items() if text}
+    texts = {"bus id": address, "kernel log": line}
+    return {word: text for word, text in texts.items() if text}
 
 
 def advice(named: str, kinds: Mapping[str, int], is_lost: bool) -> str:
@@ -348,34 +360,36 @@ def log_doubt(evidence: Evidence) -> str:
     if isinstance(log, Finding):
         return "" if log.verdict is Verdict.NOT_APPLICABLE else log.why
     seen = seen_lines(evidence)
-    untold = [each for each in new_of(log.events or (), seen)
-              if each.kind == "aer" and not each.severity]  # fmt: skip
-    if untold:
-        return f"a line without a severity: {line_of(untold)}"
+    unclear = [event for event in new_of(log.events or (), seen)
+              if event.kind == "aer" and not event.severity]  # fmt: skip
+    if unclear:
+        return f"a line without a severity: {line_of(unclear)}"
     return covered(evidence, log)[0]
 
 
-def short(functions: Sequence[PciFunction]) -> str:
+def missing_ports(functions: Sequence[PciFunction]) -> str:
     """Which ports are above a function, and not among those that were read."""
-    untold = [function for function in functions if function.upstream is None]
-    if untold:
-        return f"{untold[0].address}: upstream: {untold[0].why('upstream')}"
+    unread = [function for function in functions if function.upstream is None]
+    if unread:
+        return f"{unread[0].address}: upstream: {unread[0].why('upstream')}"
     named = {port for function in functions for port in function.upstream or ()}
-    left = sorted(named - {function.address for function in functions})
-    if not left:
+    missing = sorted(named - {function.address for function in functions})
+    if not missing:
         return ""
-    there = len(functions) + len(left)
-    return f"{len(functions)} of {there} PCI functions were read: not {', '.join(left[:8])}"
+    expected = len(functions) + len(missing)
+    return f"{len(functions)} of {expected} PCI functions were read: not {', '.join(missing[:8])}"
 
 
-def unserved(served: frozenset[str], evidence: Evidence) -> Iterator[str]:
+def unserved_ports(served: frozenset[str], evidence: Evidence) -> Iterator[str]:
     """Root ports that count errors and are not among those that tell the kernel of them, while
     others are: of a host bridge the firmware keeps all of them or none."""
     bus = evidence[Pci].data or Pci()
     if bus.aer_ports is None:
         yield f"aer_ports: {bus.why('aer_ports')}"
     domains = {domain_of(address) for address in served}
-    for address in sorted({each.upstream[-1] for each in bus.functions or () if each.upstream}):
+    for address in sorted(
+        {function.upstream[-1] for function in bus.functions or () if function.upstream}
+    ):
         port = bus.by_address.get(address)
         counts = port is not None and has_counters(port)
         if counts and address not in served and domain_of(address) in domains:
@@ -397,18 +411,18 @@ def domain_of(address: str) -> str:
 def without_faults(
     evidence: Evidence, params: Params, errors: Sequence[Errors]
 ) -> Iterator[Finding]:
-    old = [each.uncorrected for each in errors if each.is_old and each.uncorrected]
-    counting = [each for each in errors if has_counters(each.function)]
+    old = [entry.uncorrected for entry in errors if entry.is_old and entry.uncorrected]
+    counting = [entry for entry in errors if has_counters(entry.function)]
     silent = sum(not each.is_counted for each in counting)
     if evidence[KernelLog].status == "absent":
         yield not_applicable(why=f"no errors were counted, and {evidence[KernelLog].why}")
     elif counting and not silent:
-        yield within(evidence, old)
+        yield fine_finding(evidence, old)
     else:
         yield from by_log(evidence, params, len(counting) - silent, silent, old)
 
 
-def within(evidence: Evidence, old: Sequence[str], why: str = "") -> Finding:
+def fine_finding(evidence: Evidence, old: Sequence[str], why: str = "") -> Finding:
     """The ok finding; `why`: on what it rests, beside the time that the log covers. `old`: the
     uncorrected errors that were there at the last look."""
     seen, log = seen_lines(evidence), evidence[KernelLog].data
@@ -440,13 +454,13 @@ def by_log(
         why = f"{where}: what the firmware passes on to the kernel's log is judged"
     else:
         if counted:
-            yield within(evidence, old)
+            yield fine_finding(evidence, old)
         what = f"errors of {silent} functions" if counted else "PCIe errors here"
         yield not_applicable(
             why=f"neither the kernel nor APEI handles {what}: the BMC's event log may have them"
         )
         return
-    yield within(evidence, old, why)
+    yield fine_finding(evidence, old, why)
     if (params.corrected, params.corrected_per_hour) != (None, None):
         yield not_applicable(why=f"corrected errors are not counted; {why}")
 
@@ -467,7 +481,7 @@ def serious_of(events: Sequence[KernelEvent]) -> list[KernelEvent]:
     return [event for event in events if event.severity in UNCORRECTED]
 
 
-def lines(events: Sequence[KernelEvent]) -> str:
+def lines_text(events: Sequence[KernelEvent]) -> str:
     """How many lines of the log, as `×3`."""
     return f"×{sum(event.count or 0 for event in events) or '?'}"
 
@@ -485,30 +499,16 @@ CHECK = Check(
     area=Area.PCIE,
     reads=(
         "earlier.pci.functions[].address",
-        "earlier.pci.functions[].aer.correctable",
-        "earlier.pci.functions[].aer.fatal",
-        "earlier.pci.functions[].aer.nonfatal",
-        "earlier.pci.functions[].device",
-        "earlier.pci.functions[].vendor",
+        *reads_of("earlier.pci.functions[].aer", "correctable", "fatal", "nonfatal"),
+        *reads_of("earlier.pci.functions[]", "device", "vendor"),
         *SEEN_LINES,
-        "host.uptime_s",
-        "host.virtualization",
-        "kernel_log.complete",
-        "kernel_log.covered_s",
-        "kernel_log.since_s",
-        "kernel_log.events[].bus_id",
-        "kernel_log.events[].count",
-        "kernel_log.events[].kind",
-        "kernel_log.events[].severity",
+        *reads_of("host", "uptime_s", "virtualization"),
+        *reads_of("kernel_log", "complete", "covered_s", "since_s"),
+        *reads_of("kernel_log.events[]", "bus_id", "count", "kind", "severity"),
         "pci.functions[].address",
-        "pci.functions[].aer.correctable",
-        "pci.functions[].aer.fatal",
-        "pci.functions[].aer.nonfatal",
-        "pci.functions[].device",
-        "pci.functions[].upstream[]",
-        "pci.functions[].vendor",
-        "pci.aer_ports[]",
-        "pci.firmware_sources",
+        *reads_of("pci.functions[].aer", "correctable", "fatal", "nonfatal"),
+        *reads_of("pci.functions[]", "device", "upstream[]", "vendor"),
+        *reads_of("pci", "aer_ports[]", "firmware_sources"),
     ),
     judge=judge,
 )

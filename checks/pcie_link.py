@@ -28,7 +28,8 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
-from nodevet.checking.learning import usual
+from nodevet.checking.named import reads_of
+from nodevet.checking.one_value import usual
 from nodevet.evidence.across import IN_HAND, answering, each_gpu, pci_of
 from nodevet.evidence.core import unsupported
 from nodevet.evidence.document import Evidence
@@ -87,37 +88,39 @@ Ports = tuple[PciFunction, ...] | str  # nearest first; or why they were not rea
 
 
 def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
-    found: list[Finding | tuple[Gpu, Finding]] = []
+    judged: list[Finding | tuple[Gpu, Finding]] = []
     for gpu in each_gpu(evidence):
         if isinstance(gpu, Finding):
-            found.append(gpu)
+            judged.append(gpu)
         elif has_no_link(gpu):
-            found.append(not_applicable(subject_of(gpu), why="a vGPU has no PCIe link of its own"))
+            judged.append(not_applicable(subject_of(gpu), why="a vGPU has no PCIe link of its own"))
         else:
-            told, *unread = judge_gpu(gpu, ports_above(evidence, gpu), params)
-            found += [(gpu, told), *unread]
-    every = Counter(entry[1].verdict for entry in found if not isinstance(entry, Finding))
-    for entry in found:
+            finding, *unread = judge_gpu(gpu, ports_above(evidence, gpu), params)
+            judged += [(gpu, finding), *unread]
+    verdicts = Counter(entry[1].verdict for entry in judged if not isinstance(entry, Finding))
+    for entry in judged:
         if isinstance(entry, Finding) or entry[1].verdict is not Verdict.FAIL:
             yield entry if isinstance(entry, Finding) else entry[1]
         else:
-            yield advised(evidence, *entry, every)
+            yield with_advice(evidence, *entry, verdicts)
 
 
 def has_no_link(gpu: Gpu) -> bool:
     """Whether it is a virtual machine's share of a GPU, without a link that could be slow."""
-    told = ("pcie_generation", "pcie_width")
-    return gpu.virtualization_mode == "VGPU" and all(unsupported(gpu, field) for field in told)
+    fields = ("pcie_generation", "pcie_width")
+    return gpu.virtualization_mode == "VGPU" and all(unsupported(gpu, field) for field in fields)
 
 
-def advised(evidence: Evidence, gpu: Gpu, finding: Finding, every: Counter[Verdict]) -> Finding:
-    """A wrong finding with what the node's other GPUs, of all `every`, tell of the cause."""
+def with_advice(
+    evidence: Evidence, gpu: Gpu, finding: Finding, verdicts: Counter[Verdict]
+) -> Finding:
+    """A wrong finding with what the node's other GPUs, of all `verdicts`, tell of the cause."""
     host, retrain = evidence[HostInfo].data, RETRAIN in finding.advice
-    fine, others = every[Verdict.OK], every.total() - 1
+    fine, others = verdicts[Verdict.OK], verdicts.total() - 1
     steps = [finding.advice]
     if host and host.virtualization not in (None, "none", "container"):
         steps = [VIRTUAL]
-    elif others and every[Verdict.FAIL] == others + 1:
+    elif others and verdicts[Verdict.FAIL] == others + 1:
         steps = [*([] if retrain else steps), ALL]
     elif retrain:
         steps += [SWAP, "For an RMA: nvidia-bug-report.sh, `lspci -vvv` of both ends"]
@@ -168,10 +171,10 @@ def ports_above(evidence: Evidence, gpu: Gpu) -> Ports:
         return ()
     if function.upstream is None or "upstream" in function.errors:
         return f"upstream: {function.why('upstream')}"
-    found = data.by_address if (data := evidence[Pci].data) else {}
-    if any(address not in found for address in function.upstream):
+    functions = data.by_address if (data := evidence[Pci].data) else {}
+    if any(address not in functions for address in function.upstream):
         return "a port above the GPU is not in the evidence"
-    return tuple(found[address] for address in function.upstream)
+    return tuple(functions[address] for address in function.upstream)
 
 
 def wanted_width(gpu: Gpu, ports: Ports, params: Params) -> int | str:
@@ -179,7 +182,7 @@ def wanted_width(gpu: Gpu, ports: Ports, params: Params) -> int | str:
     if params.width != "max":
         return params.width
     if gpu.pcie_width_max not in WIDTHS:
-        return unsaid(gpu, "pcie_width_max")
+        return why_unusable(gpu, "pcie_width_max")
     if isinstance(ports, str):
         return ports
     if not ports and (gpu.pcie_width or 0) < gpu.pcie_width_max:
@@ -195,7 +198,7 @@ def wanted_generation(gpu: Gpu, ports: Ports, params: Params) -> int | str:
     if params.generation != "max":
         return params.generation
     if gpu.pcie_generation_max not in RATES:
-        return unsaid(gpu, "pcie_generation_max")
+        return why_unusable(gpu, "pcie_generation_max")
     if isinstance(ports, str):
         return ports
     for port in ports:
@@ -204,52 +207,58 @@ def wanted_generation(gpu: Gpu, ports: Ports, params: Params) -> int | str:
     return min([gpu.pcie_generation_max, *(generation_of(port.link_gts_max) for port in ports)])
 
 
-def unsaid(gpu: Gpu, field: str) -> str:
+def why_unusable(gpu: Gpu, field: str) -> str:
     """Why a field is of no use: it was not read, or no link is so."""
-    found = getattr(gpu, field)
-    return f"{field}: {gpu.why(field) if found is None else f'NVML says {found}'}"
+    value = getattr(gpu, field)
+    return f"{field}: {gpu.why(field) if value is None else f'NVML says {value}'}"
 
 
-def judge_width(gpu: Gpu, near: tuple[PciFunction, ...], wanted: int | str) -> LinkPart:
+def judge_width(gpu: Gpu, near: tuple[PciFunction, ...], expected_width: int | str) -> LinkPart:
     if gpu.pcie_width not in WIDTHS:
-        return LinkPart(Verdict.UNKNOWN, why=unsaid(gpu, "pcie_width"))
-    if isinstance(wanted, str):
-        return LinkPart(Verdict.UNKNOWN, why=wanted)
-    expected, actual = f"x{wanted}", f"x{gpu.pcie_width}"
-    if gpu.pcie_width >= wanted:
+        return LinkPart(Verdict.UNKNOWN, why=why_unusable(gpu, "pcie_width"))
+    if isinstance(expected_width, str):
+        return LinkPart(Verdict.UNKNOWN, why=expected_width)
+    expected, actual = f"x{expected_width}", f"x{gpu.pcie_width}"
+    if gpu.pcie_width >= expected_width:
         return LinkPart(Verdict.OK, expected, actual)
-    if gpu.pcie_width_max is not None and gpu.pcie_width_max < wanted:
+    if gpu.pcie_width_max is not None and gpu.pcie_width_max < expected_width:
         why = f"NVML's maximum for this GPU in this slot is x{gpu.pcie_width_max}"
-        return LinkPart(Verdict.FAIL, expected, actual, why, lanes(wanted))
-    if near and near[0].link_width_max is not None and near[0].link_width_max < wanted:
+        return LinkPart(Verdict.FAIL, expected, actual, why, lanes(expected_width))
+    if near and near[0].link_width_max is not None and near[0].link_width_max < expected_width:
         why = f"limited by port {near[0].address}, whose maximum is x{near[0].link_width_max}"
-        return LinkPart(Verdict.FAIL, expected, actual, why, lanes(wanted))
+        return LinkPart(Verdict.FAIL, expected, actual, why, lanes(expected_width))
     return LinkPart(Verdict.FAIL, expected, actual, advice=RETRAIN)
 
 
-def judge_generation(gpu: Gpu, near: tuple[PciFunction, ...], wanted: int | str) -> LinkPart:
+def judge_generation(
+    gpu: Gpu, near: tuple[PciFunction, ...], expected_generation: int | str
+) -> LinkPart:
     now = gpu.pcie_generation
     if now not in RATES:
-        return LinkPart(Verdict.UNKNOWN, why=unsaid(gpu, "pcie_generation"))
-    if isinstance(wanted, str):
-        return LinkPart(Verdict.UNKNOWN, why=wanted)
-    expected, actual = f"Gen{wanted}", f"Gen{now}"
-    if now >= wanted:
+        return LinkPart(Verdict.UNKNOWN, why=why_unusable(gpu, "pcie_generation"))
+    if isinstance(expected_generation, str):
+        return LinkPart(Verdict.UNKNOWN, why=expected_generation)
+    expected, actual = f"Gen{expected_generation}", f"Gen{now}"
+    if now >= expected_generation:
         return LinkPart(Verdict.OK, expected, actual)
     for name, most, advice in (
         ("the GPU", gpu.pcie_generation_device_max, ANOTHER_BOARD),
         *(
-            (f"port {port.address}", generation_of(port.link_gts_max) or None, speed(wanted))
+            (
+                f"port {port.address}",
+                generation_of(port.link_gts_max) or None,
+                speed(expected_generation),
+            )
             for port in near
         ),
-        ("the GPU in this slot", gpu.pcie_generation_max, speed(wanted)),
+        ("the GPU in this slot", gpu.pcie_generation_max, speed(expected_generation)),
     ):
-        if most is not None and most < wanted:
+        if most is not None and most < expected_generation:
             why = f"limited by {name}, whose maximum is Gen{most}"
             return LinkPart(Verdict.FAIL, expected, actual, why, advice)
     if now > IDLE_GENERATIONS:
         return LinkPart(Verdict.FAIL, expected, actual, advice=RETRAIN)
-    return lowered(gpu, expected, actual)
+    return lowered_part(gpu, expected, actual)
 
 
 def lanes(width: int) -> str:
@@ -289,13 +298,13 @@ def judge_above(gpu: Gpu, ports: tuple[PciFunction, ...], width: int, generation
     why = f"limited by {port.address} above the GPU"
     at_best = lanes * (port.link_gts_max or 0)
     if gts <= RATES[IDLE_GENERATIONS] and at_best >= width * RATES[generation]:
-        return lowered(gpu, expected, actual, why)
+        return lowered_part(gpu, expected, actual, why)
     if at_best < width * RATES[generation]:
         return LinkPart(Verdict.FAIL, expected, actual, why, NARROW)
     return LinkPart(Verdict.FAIL, expected, actual, why, RETRAIN)
 
 
-def lowered(gpu: Gpu, expected: str, actual: str, limit: str = "") -> LinkPart:
+def lowered_part(gpu: Gpu, expected: str, actual: str, limit: str = "") -> LinkPart:
     """A link at the speed of an idle one: whether the GPU is idle."""
     if gpu.pstate is None or gpu.pstate > 15:
         return LinkPart(Verdict.UNKNOWN, expected, actual, f"pstate: {gpu.why('pstate')}")
@@ -315,10 +324,10 @@ def lowered(gpu: Gpu, expected: str, actual: str, limit: str = "") -> LinkPart:
 
 def merged(subject: Subject, parts: list[LinkPart], verdict: Verdict) -> Finding:
     """What the parts of this verdict say, as one finding."""
-    told = [part for part in parts if part.verdict is verdict]
+    same = [part for part in parts if part.verdict is verdict]
 
     def joined(field: str, between: str) -> str:
-        return between.join(dict.fromkeys(filter(None, (getattr(part, field) for part in told))))
+        return between.join(dict.fromkeys(filter(None, (getattr(part, field) for part in same))))
 
     return Finding(
         verdict=verdict,
@@ -343,22 +352,12 @@ CHECK = Check(
     area=Area.PCIE,
     reads=(
         *IN_HAND,
-        "gpu.gpus[].bus_id",
-        "gpu.gpus[].event_reasons",
-        "gpu.gpus[].pcie_generation",
-        "gpu.gpus[].pcie_generation_device_max",
-        "gpu.gpus[].pcie_generation_max",
-        "gpu.gpus[].pcie_width",
-        "gpu.gpus[].pcie_width_max",
-        "gpu.gpus[].pstate",
-        "gpu.gpus[].virtualization_mode",
+        *reads_of("gpu.gpus[]", "bus_id", "event_reasons", "pcie_generation"),
+        *reads_of("gpu.gpus[]", "pcie_generation_device_max", "pcie_generation_max", "pcie_width"),
+        *reads_of("gpu.gpus[]", "pcie_width_max", "pstate", "virtualization_mode"),
         "host.virtualization",
-        "pci.functions[].address",
-        "pci.functions[].link_gts",
-        "pci.functions[].link_gts_max",
-        "pci.functions[].link_width",
-        "pci.functions[].link_width_max",
-        "pci.functions[].upstream[]",
+        *reads_of("pci.functions[]", "address", "link_gts", "link_gts_max", "link_width"),
+        *reads_of("pci.functions[]", "link_width_max", "upstream[]"),
     ),
     judge=judge,
     unasked="for each board: a common part names no rate",

@@ -24,6 +24,7 @@ from typing import Annotated, ClassVar
 from msgspec import Meta
 
 from nodevet.checking.before import grown
+from nodevet.checking.named import judge_each
 from nodevet.checking.pace import pace
 from nodevet.checking.sampled_gpus import SAMPLED_GPUS, gpu_before
 from nodevet.evidence.across import IN_HAND, each_gpu
@@ -66,11 +67,7 @@ class Params(CheckParams):
 
 
 def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
-    for gpu in each_gpu(evidence):
-        if isinstance(gpu, Finding):
-            yield gpu
-        else:
-            yield from judge_gpu(evidence, gpu, params)
+    yield from judge_each(each_gpu(evidence), lambda gpu: judge_gpu(evidence, gpu, params))
 
 
 def judge_gpu(evidence: Evidence, gpu: Gpu, params: Params) -> Iterator[Finding]:
@@ -88,11 +85,11 @@ def judge_gpu(evidence: Evidence, gpu: Gpu, params: Params) -> Iterator[Finding]
 
 
 def judge_pace(evidence: Evidence, gpu: Gpu, count: int, most: float) -> Finding:
-    found = pace(count, grown_of(evidence, gpu, count), most, evidence)
-    if found.right is None:
-        return unknown(subject_of(gpu), why=f"pcie_replay_counter, per hour: {found.why}")
-    return verdict(gpu, found.right, expected={"per hour": f"at most {most:g}"},
-                   actual={"per hour": found.actual})  # fmt: skip
+    hourly = pace(count, grown_of(evidence, gpu, count), most, evidence)
+    if hourly.right is None:
+        return unknown(subject_of(gpu), why=f"pcie_replay_counter, per hour: {hourly.why}")
+    return verdict(gpu, hourly.right, expected={"per hour": f"at most {most:g}"},
+                   actual={"per hour": hourly.actual})  # fmt: skip
 
 
 def grown_of(evidence: Evidence, gpu: Gpu, count: int) -> Growth | None:

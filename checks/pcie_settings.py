@@ -22,7 +22,8 @@ from typing import Annotated, Literal
 
 from msgspec import Meta
 
-from nodevet.checking.aspects import Aspect, judged, met, unread_aspect
+from nodevet.checking.aspects import Aspect, aspect_findings, aspect_if, unread_aspect
+from nodevet.checking.named import reads_of
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.pci_settings import (
     ONE_GIGABIT,
@@ -32,15 +33,7 @@ from nodevet.evidence.pci_settings import (
     of_metal,
     subject_of,
 )
-from nodevet.model import (
-    Area,
-    Check,
-    CheckParams,
-    Finding,
-    Severity,
-    not_applicable,
-    unknown,
-)
+from nodevet.model import Area, Check, CheckParams, Finding, Severity, not_applicable, unknown
 
 ADVICE = (
     "compare the BIOS's PCIe settings with a node that is right, an update may have reset them; "
@@ -67,13 +60,13 @@ class Params(CheckParams):
     """Drivers or addresses of functions that are not judged."""
 
     def __post_init__(self) -> None:
-        given = (
+        settings = (
             self.minimum_read_request_b,
             self.minimum_payload_b,
             self.relaxed_ordering,
             self.aspm,
         )
-        if all(each is None for each in given):
+        if all(setting is None for setting in settings):
             raise ValueError("give at least one setting")
 
 
@@ -94,7 +87,9 @@ def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
 def judge_function(setting: PciSetting, params: Params) -> Iterator[Finding]:
     details = {"kind": setting.kind or ""}
     aspects = settings_of(setting, params)
-    yield from judged(subject_of(setting), aspects, details, advice=lambda bad: ADVICE, listed=True)
+    yield from aspect_findings(
+        subject_of(setting), aspects, details, advice=lambda bad: ADVICE, listed=True
+    )
 
 
 def settings_of(setting: PciSetting, params: Params) -> Iterator[Aspect]:
@@ -107,22 +102,24 @@ def settings_of(setting: PciSetting, params: Params) -> Iterator[Aspect]:
             yield unread_aspect(setting, field)
         elif least is not None:
             expected = f"{name} at least {least} B"
-            yield met(field, size >= least, expected=expected, actual=f"{name} {size} B")
+            yield aspect_if(field, size >= least, expected=expected, actual=f"{name} {size} B")
     if params.relaxed_ordering is not None:
         words = {True: "relaxed ordering", False: "strict ordering"}
-        found = setting.relaxed_ordering
-        if found is None:
+        ordering = setting.relaxed_ordering
+        if ordering is None:
             yield unread_aspect(setting, "relaxed_ordering")
         else:
-            wanted = params.relaxed_ordering
-            right = found is wanted
-            yield met("relaxed_ordering", right, expected=words[wanted], actual=words[found])
+            expected_ordering = params.relaxed_ordering
+            right = ordering is expected_ordering
+            yield aspect_if(
+                "relaxed_ordering", right, expected=words[expected_ordering], actual=words[ordering]
+            )
     if params.aspm is not None:
         if setting.aspm is None:
             yield unread_aspect(setting, "aspm")
         else:
             right, expected = setting.aspm == params.aspm, f"ASPM {params.aspm}"
-            yield met("aspm", right, expected=expected, actual=f"ASPM {setting.aspm}")
+            yield aspect_if("aspm", right, expected=expected, actual=f"ASPM {setting.aspm}")
 
 
 CHECK = Check(
@@ -130,11 +127,8 @@ CHECK = Check(
     area=Area.PCIE,
     reads=(
         *READS,
-        "pci_settings.functions[].driver",
-        "pci_settings.functions[].max_read_request_b",
-        "pci_settings.functions[].max_payload_b",
-        "pci_settings.functions[].relaxed_ordering",
-        "pci_settings.functions[].aspm",
+        *reads_of("pci_settings.functions[]", "driver", "max_read_request_b", "max_payload_b"),
+        *reads_of("pci_settings.functions[]", "relaxed_ordering", "aspm"),
         "host.virtualization",
     ),
     judge=judge,

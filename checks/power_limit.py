@@ -24,7 +24,8 @@ from typing import Annotated, ClassVar, Literal
 from msgspec import Meta
 
 from nodevet.checking.aspects import each_fact
-from nodevet.checking.learning import usual
+from nodevet.checking.named import judge_each, reads_of
+from nodevet.checking.one_value import usual
 from nodevet.evidence.across import IN_HAND, answering, each_gpu
 from nodevet.evidence.core import unread, unsupported
 from nodevet.evidence.document import Evidence
@@ -62,15 +63,14 @@ class Params(CheckParams):
     tolerance: Percent | Annotated[float, Meta(ge=0)] = 0.0
     """In percent of the limit, or in watts."""
 
-    def slack_mw(self, wanted_mw: int) -> float:
+    def slack_mw(self, limit_mw: int) -> float:
         if isinstance(self.tolerance, str):
-            return wanted_mw * float(self.tolerance[:-1]) / 100
+            return limit_mw * float(self.tolerance[:-1]) / 100
         return self.tolerance * 1000
 
 
 def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
-    for gpu in each_gpu(evidence):
-        yield from (gpu,) if isinstance(gpu, Finding) else judge_gpu(gpu, params)
+    yield from judge_each(each_gpu(evidence), lambda gpu: judge_gpu(gpu, params))
 
 
 def judge_gpu(gpu: Gpu, params: Params) -> Iterator[Finding]:
@@ -85,24 +85,24 @@ def judge_gpu(gpu: Gpu, params: Params) -> Iterator[Finding]:
         yield unread(subject, gpu, "power_limit_default_mw")
     else:
         default = params.watts == "default"
-        wanted = gpu.power_limit_default_mw if default else round(float(params.watts) * 1000)
-        yield from judge_limits(gpu, limit, wanted or 0, params)
+        expected = gpu.power_limit_default_mw if default else round(float(params.watts) * 1000)
+        yield from judge_limits(gpu, limit, expected or 0, params)
 
 
-def judge_limits(gpu: Gpu, limit: int, wanted: int, params: Params) -> Iterator[Finding]:
+def judge_limits(gpu: Gpu, limit: int, expected: int, params: Params) -> Iterator[Finding]:
     """The limit that is set, and the one that is enforced; in milliwatts."""
-    slack = params.slack_mw(wanted)
-    fine = ok(subject_of(gpu), expected=watts(wanted), actual=watts(limit), unit="W")
-    given = fine if abs(limit - wanted) <= slack else wrongly_set(gpu, limit, wanted)
-    held = judge_enforced(gpu, limit, min(limit, wanted), slack)
-    yield from each_fact((given, held or fine))
+    slack = params.slack_mw(expected)
+    right = ok(subject_of(gpu), expected=watts(expected), actual=watts(limit), unit="W")
+    set_finding = right if abs(limit - expected) <= slack else wrong_limit(gpu, limit, expected)
+    enforced = judge_enforced(gpu, limit, min(limit, expected), slack)
+    yield from each_fact((set_finding, enforced or right))
 
 
-def wrongly_set(gpu: Gpu, limit: int, wanted: int) -> Finding:
-    why = outside(gpu, wanted)
+def wrong_limit(gpu: Gpu, limit: int, expected: int) -> Finding:
+    why = outside_text(gpu, expected)
     return fail(
         subject_of(gpu),
-        expected=watts(wanted),
+        expected=watts(expected),
         actual=watts(limit),
         unit="W",
         why=why,
@@ -110,16 +110,16 @@ def wrongly_set(gpu: Gpu, limit: int, wanted: int) -> Finding:
     )
 
 
-def judge_enforced(gpu: Gpu, limit: int, wanted: int, slack: float) -> Finding | None:
+def judge_enforced(gpu: Gpu, limit: int, expected: int, slack: float) -> Finding | None:
     """What is wrong with the limit that is enforced; None if nothing is."""
     enforced = gpu.power_limit_enforced_mw
     if enforced is None:
         return unread(subject_of(gpu), gpu, "power_limit_enforced_mw")
-    if enforced >= wanted - slack:
+    if enforced >= expected - slack:
         return None
     return fail(
         subject_of(gpu),
-        expected=watts(wanted),
+        expected=watts(expected),
         actual=watts(enforced),
         unit="W",
         why=f"set to {watts(limit):g} W, but another limiter holds it lower",
@@ -131,17 +131,17 @@ def watts(milliwatts: int) -> int | float:
     return milliwatts // 1000 if milliwatts % 1000 == 0 else milliwatts / 1000
 
 
-def outside(gpu: Gpu, wanted_mw: int) -> str:
+def outside_text(gpu: Gpu, limit_mw: int) -> str:
     """That no such limit can be set on this board, where that is so."""
     low, high = gpu.power_limit_min_mw, gpu.power_limit_max_mw
-    if low is None or high is None or low <= wanted_mw <= high:
+    if low is None or high is None or low <= limit_mw <= high:
         return ""
     return f"this board allows {watts(low):g}-{watts(high):g} W: is the baseline for another board?"
 
 
 def learn(evidence: Evidence) -> Value:
-    found = usual(gpu.power_limit_mw for gpu in answering(evidence))
-    return found / 1000 if found and found % 1000 else found and found // 1000
+    limit_mw = usual(gpu.power_limit_mw for gpu in answering(evidence))
+    return limit_mw / 1000 if limit_mw and limit_mw % 1000 else limit_mw and limit_mw // 1000
 
 
 CHECK = Check(
@@ -149,8 +149,7 @@ CHECK = Check(
     area=Area.GPU,
     reads=(
         *IN_HAND,
-        "gpu.gpus[].power_limit_mw",
-        "gpu.gpus[].power_limit_enforced_mw",
+        *reads_of("gpu.gpus[]", "power_limit_mw", "power_limit_enforced_mw"),
         "gpu.gpus[].power_limit_default_mw",
     ),
     judge=judge,

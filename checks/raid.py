@@ -21,6 +21,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
+from nodevet.checking.named import of_section, reads_of
 from nodevet.evidence.core import unread
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.raid import MdArray, Raid, ZfsPool
@@ -58,14 +59,11 @@ class Params(CheckParams):
     """ZFS pools that there must be."""
 
 
-def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
-    section = evidence[Raid]
-    if section.data is None:
-        yield unknown(why=f"RAID: {section.why}")
-        return
-    found = [*judge_arrays(section.data, params), *judge_pools(section.data, params)]
-    yield from found
-    if not found:
+@of_section(Raid, "RAID")
+def judge(raid: Raid, evidence: Evidence, params: Params) -> Iterator[Finding]:
+    findings = [*judge_arrays(raid, params), *judge_pools(raid, params)]
+    yield from findings
+    if not findings:
         yield not_applicable(why="there is neither software RAID nor a ZFS pool")
 
 
@@ -93,7 +91,7 @@ def judge_count(name: str, expected: int, actual: int, advice: str) -> Finding:
 def judge_array(array: MdArray) -> Iterator[Finding]:
     """Its state and its devices; of one that is not active, the devices that are known to lack."""
     subject = Subject(kind="raid", id=array.name)
-    doubt = next((each for each in NEEDED if getattr(array, each) is None), None)
+    doubt = next((field for field in NEEDED if getattr(array, field) is None), None)
     if doubt:
         yield unread(subject, array, doubt)
         return
@@ -111,14 +109,14 @@ def judge_devices(array: MdArray, subject: Subject) -> Finding:
     failed = ", ".join(array.failed or ())
     if array.devices is None or array.devices_active is None:
         return judge_without_count(subject, array, failed)
-    whole = f"{array.devices} of {array.devices} devices"
+    complete = f"{array.devices} of {array.devices} devices"
     actual = f"{array.devices_active} of {array.devices} devices"
     if not 0 <= array.devices_active <= array.devices:
         return unknown(subject, why=f"devices_active: {actual}")
     if array.devices_active < array.devices or failed:
-        told = f"{actual}, failed: {failed}" if failed else actual
-        return fail(subject, expected=whole, actual=told, why=progress(array), advice=NO_DISK)
-    return ok(subject, expected=whole, actual=actual, why=progress(array))
+        shown = f"{actual}, failed: {failed}" if failed else actual
+        return fail(subject, expected=complete, actual=shown, why=progress(array), advice=NO_DISK)
+    return ok(subject, expected=complete, actual=actual, why=progress(array))
 
 
 def judge_without_count(subject: Subject, array: MdArray, failed: str) -> Finding:
@@ -171,17 +169,10 @@ CHECK = Check(
     params=Params,
     area=Area.STORAGE,
     reads=(
-        "raid.arrays[].active",
-        "raid.arrays[].array_state",
-        "raid.arrays[].container",
-        "raid.arrays[].devices",
-        "raid.arrays[].devices_active",
-        "raid.arrays[].failed[]",
-        "raid.arrays[].level",
-        "raid.arrays[].name",
+        *reads_of("raid.arrays[]", "active", "array_state", "container", "devices"),
+        *reads_of("raid.arrays[]", "devices_active", "failed[]", "level", "name"),
         "raid.arrays_found",
-        "raid.pools[].name",
-        "raid.pools[].state",
+        *reads_of("raid.pools[]", "name", "state"),
         "raid.pools_found",
     ),
     judge=judge,

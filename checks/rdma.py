@@ -24,15 +24,16 @@ from typing import Annotated, ClassVar, Literal
 
 from msgspec import Meta
 
-from nodevet.checking.aspects import Aspect, doubted, judged, met, unread_aspect
-from nodevet.checking.expected import Words
-from nodevet.checking.rdma import (
-    DEVICES_READ,
-    NO_PORT,
-    NOT_LOADED,
-    device_subject,
-    each_device,
+from nodevet.checking.aspects import (
+    Aspect,
+    aspect_findings,
+    aspect_if,
+    unknown_aspect,
+    unread_aspect,
 )
+from nodevet.checking.expected import Words
+from nodevet.checking.named import reads_of
+from nodevet.checking.rdma import DEVICES_READ, NO_PORT, NOT_LOADED, device_subject, each_device
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.infiniband import RdmaDevice, RdmaPort
 from nodevet.evidence.network import Network, is_up
@@ -83,16 +84,16 @@ class Params(CheckParams):
 
 
 def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
-    told = list(judge_devices(evidence, params))
-    yield from told
-    if not told:
+    findings = list(judge_devices(evidence, params))
+    yield from findings
+    if not findings:
         yield not_applicable(why="no RDMA device with an Ethernet port, and none is expected")
 
 
 def judge_devices(evidence: Evidence, params: Params) -> Iterator[Finding]:
-    found = list(each_device(evidence, params.ignore))
-    devices = {device.name: device for device in found if isinstance(device, RdmaDevice)}
-    unjudged = [finding for finding in found if isinstance(finding, Finding)]
+    entries = list(each_device(evidence, params.ignore))
+    devices = {device.name: device for device in entries if isinstance(device, RdmaDevice)}
+    unjudged = [finding for finding in entries if isinstance(finding, Finding)]
     yield from unjudged
     if any(finding.subject == NODE for finding in unjudged) and not devices:
         return
@@ -100,21 +101,21 @@ def judge_devices(evidence: Evidence, params: Params) -> Iterator[Finding]:
         yield count(len(devices), bool(unjudged), params.count)
     for name in dict.fromkeys((*params.names, *params.devices)):
         if name not in devices:
-            yield missing(name, bool(unjudged))
+            yield missing_device(name, bool(unjudged))
     for device in devices.values():
-        yield from judged(device_subject(device), aspects(evidence, device, params), {})
+        yield from aspect_findings(device_subject(device), aspects(evidence, device, params), {})
 
 
-def count(found: int, unsure: bool, wanted: int) -> Finding:
-    expected, actual = {"RDMA devices": wanted}, {"RDMA devices": found}
-    if unsure and found <= wanted:
-        return unknown(expected=expected, why=f"{found} were read, and not all")
-    if found != wanted:
-        return fail(expected=expected, actual=actual, advice=NAMES if found else NOT_LOADED)
+def count(present: int, unsure: bool, required: int) -> Finding:
+    expected, actual = {"RDMA devices": required}, {"RDMA devices": present}
+    if unsure and present <= required:
+        return unknown(expected=expected, why=f"{present} were read, and not all")
+    if present != required:
+        return fail(expected=expected, actual=actual, advice=NAMES if present else NOT_LOADED)
     return ok(expected=expected, actual=actual)
 
 
-def missing(name: str, unsure: bool) -> Finding:
+def missing_device(name: str, unsure: bool) -> Finding:
     subject = Subject(kind="rdma", id=name)
     if unsure:
         return unknown(subject, why="it was not read, or is not there")
@@ -122,17 +123,17 @@ def missing(name: str, unsure: bool) -> Finding:
 
 
 def aspects(evidence: Evidence, device: RdmaDevice, params: Params) -> Iterator[Aspect]:
-    wanted = params.devices.get(device.name)
-    if device.name in params.names or wanted is not None:
-        yield met("device", True, expected="present", actual="present")
+    interface = params.devices.get(device.name)
+    if device.name in params.names or interface is not None:
+        yield aspect_if("device", True, expected="present", actual="present")
     if device.ports is None:
         yield unread_aspect(device, "ports")
         return
     if not device.ports:
-        yield doubted("ports", NO_PORT)
+        yield unknown_aspect("ports", NO_PORT)
         return
-    if wanted is not None:
-        yield mapped(device, device.ports, wanted)
+    if interface is not None:
+        yield interface_aspect(device, device.ports, interface)
     for port in device.ports:
         name = f"port {port.number} " if len(device.ports) > 1 else ""
         if port.link_layer is None:
@@ -142,15 +143,17 @@ def aspects(evidence: Evidence, device: RdmaDevice, params: Params) -> Iterator[
             yield gid(port, params, name)
 
 
-def mapped(device: RdmaDevice, ports: tuple[RdmaPort, ...], wanted: str) -> Aspect:
+def interface_aspect(device: RdmaDevice, ports: tuple[RdmaPort, ...], interface: str) -> Aspect:
     """Whether a device has this interface, on any of its ports."""
     names = sorted({port.netdev for port in ports if port.netdev})
-    if wanted not in names:
+    if interface not in names:
         for port in ports:
             if port.netdev is None:
                 return unread_aspect(port, "netdev")
     actual = ", ".join(names) or "none"
-    return met("interface", wanted in names, expected=wanted, actual=actual, advice=NAMES)
+    return aspect_if(
+        "interface", interface in names, expected=interface, actual=actual, advice=NAMES
+    )
 
 
 def netdev(evidence: Evidence, port: RdmaPort, name: str) -> Aspect:
@@ -158,7 +161,7 @@ def netdev(evidence: Evidence, port: RdmaPort, name: str) -> Aspect:
     if port.netdev is None:
         return unread_aspect(port, "netdev")
     if not port.netdev:
-        return met(f"{name}interface state", False, expected="up", actual="no interface",
+        return aspect_if(f"{name}interface state", False, expected="up", actual="no interface",
                    advice=NAMES)  # fmt: skip
     section = evidence[Network]
     interface = section.data.by_name.get(port.netdev) if section.data else None
@@ -177,7 +180,7 @@ def netdev(evidence: Evidence, port: RdmaPort, name: str) -> Aspect:
             why=f"carrier of {port.netdev}: {interface.why('carrier')}",
         )
     actual = "no carrier" if interface.operstate == "unknown" else interface.operstate
-    return met(
+    return aspect_if(
         f"{name}interface state",
         up,
         expected="up",
@@ -191,18 +194,20 @@ def gid(port: RdmaPort, params: Params, name: str) -> Aspect:
     label = f"{name}GID" if params.gid_index is None else f"{name}GID {params.gid_index}"
     if port.gids is None:
         return unread_aspect(port, "gids")
-    there = [each for each in port.gids if params.gid_index in (None, each.index)]
-    if any(each.type == params.gid_type for each in there):
-        return met(label, True, expected=params.gid_type, actual=params.gid_type)
-    for each in there:
-        if each.type is None:
-            return unread_aspect(each, "type")
-    actual = ", ".join(dict.fromkeys(each.type or "" for each in there)) or "none"
-    return met(label, False, expected=params.gid_type, actual=actual, advice=NO_GID)
+    candidates = [
+        candidate for candidate in port.gids if params.gid_index in (None, candidate.index)
+    ]
+    if any(candidate.type == params.gid_type for candidate in candidates):
+        return aspect_if(label, True, expected=params.gid_type, actual=params.gid_type)
+    for candidate in candidates:
+        if candidate.type is None:
+            return unread_aspect(candidate, "type")
+    actual = ", ".join(dict.fromkeys(candidate.type or "" for candidate in candidates)) or "none"
+    return aspect_if(label, False, expected=params.gid_type, actual=actual, advice=NO_GID)
 
 
 def learn(evidence: Evidence) -> Mapping[str, Value] | None:
-    devices = [each for each in each_device(evidence) if isinstance(each, RdmaDevice)]
+    devices = [device for device in each_device(evidence) if isinstance(device, RdmaDevice)]
     if not devices:
         return None
     pairs = {
@@ -219,13 +224,9 @@ CHECK = Check(
     area=Area.NETWORK,
     reads=(
         *DEVICES_READ,
-        "infiniband.devices[].ports[].gids[].index",
-        "infiniband.devices[].ports[].gids[].type",
-        "infiniband.devices[].ports[].link_layer",
-        "infiniband.devices[].ports[].netdev",
-        "network.interfaces[].carrier",
-        "network.interfaces[].name",
-        "network.interfaces[].operstate",
+        *reads_of("infiniband.devices[].ports[].gids[]", "index", "type"),
+        *reads_of("infiniband.devices[].ports[]", "link_layer", "netdev"),
+        *reads_of("network.interfaces[]", "carrier", "name", "operstate"),
     ),
     judge=judge,
     unasked="for nodes with RDMA devices that are all in use",

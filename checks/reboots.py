@@ -21,25 +21,16 @@ from typing import Annotated
 
 from msgspec import Meta
 
+from nodevet.checking.named import reads_of, unread_section
+from nodevet.checking.one_value import first_unread
 from nodevet.evidence.boots import Boot, Boots
-from nodevet.evidence.core import NOT_ASKED, unread
+from nodevet.evidence.core import unread
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.host import HostInfo, at_uptime
-from nodevet.model import (
-    NODE,
-    Area,
-    Check,
-    CheckParams,
-    Finding,
-    fail,
-    not_applicable,
-    ok,
-    unknown,
-)
+from nodevet.model import NODE, Area, Check, CheckParams, Finding, fail, not_applicable, ok, unknown
 
 DAY = 86400.0
 NEAR = 3600.0  # seconds that wtmp's boot may differ from uptime: the clock was set meanwhile
-READ_AGAIN = "the evidence was saved before the baseline asked for this: visit the host again"
 ADVICE = (
     "`last -x reboot shutdown` lists them; look for the cause in the BMC's event log (power, "
     "watchdog), in /var/lib/systemd/pstore and in /var/crash"
@@ -63,37 +54,34 @@ def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
     elif host.data.virtualization == "container":
         yield not_applicable(why="a container is not booted")
     elif section.data is None:
-        again = section.why == NOT_ASKED
-        why = section.why if again else f"boots: {section.why}"
-        yield unknown(why=why, advice=READ_AGAIN if again else "")
+        yield unread_section(section, "boots")
     else:
         yield from judge_boots(section.data, host.data, params)
 
 
-def judge_boots(found: Boots, host: HostInfo, params: Params) -> Iterator[Finding]:
-    if found.boots is None:
-        yield unread(NODE, found, "boots")
+def judge_boots(boots: Boots, host: HostInfo, params: Params) -> Iterator[Finding]:
+    if boots.boots is None:
+        yield unread(NODE, boots, "boots")
         return
-    for field in ("virtualization", "clock_s", "uptime_s"):
-        if getattr(host, field) is None:
-            yield unread(NODE, host, field)
-            return
+    if finding := first_unread(NODE, host, "virtualization", "clock_s", "uptime_s"):
+        yield finding
+        return
     now = host.clock_s or 0.0
     start = now - params.days * DAY
-    there = [boot for boot in found.boots if start <= (boot.at_s or 0) <= now + DAY]
-    crashes = [boot for boot in there if boot.clean is False]
+    recent = [boot for boot in boots.boots if start <= (boot.at_s or 0) <= now + DAY]
+    crashes = [boot for boot in recent if boot.clean is False]
     above = []
     if len(crashes) > params.unexpected:
         allowed = f"at most {params.unexpected} unexpected"
         above.append(too_many(crashes, allowed, "unexpected", params))
-    if params.maximum is not None and len(there) > params.maximum:
-        above.append(too_many(there, f"at most {params.maximum}", "", params))
-    doubt = doubtful(found, now - (host.uptime_s or 0.0), start)
+    if params.maximum is not None and len(recent) > params.maximum:
+        above.append(too_many(recent, f"at most {params.maximum}", "", params))
+    doubt = why_unsure(boots, now - (host.uptime_s or 0.0), start)
     yield from above
     if doubt:
         yield unknown(why=doubt)
     elif not above:
-        count = f"{len(crashes)} unexpected of {len(there)}" if there else "none"
+        count = f"{len(crashes)} unexpected of {len(recent)}" if recent else "none"
         allowed = f"at most {params.unexpected} unexpected in {params.days} days"
         yield ok(expected=allowed, actual=f"{count} in {params.days} days")
 
@@ -107,26 +95,26 @@ def too_many(boots: list[Boot], allowed: str, kind: str, params: Params) -> Find
     )
 
 
-def doubtful(found: Boots, booted: float, start: float) -> str:
+def why_unsure(boots: Boots, booted: float, start: float) -> str:
     """Why there may be boots that are not in wtmp; empty if there are none."""
-    if not found.boots:
+    if not boots.boots:
         return "wtmp has no boot"
-    for boot in found.boots:
+    for boot in boots.boots:
         if boot.at_s is None:
             return f"at_s: {boot.why('at_s')}"
-    first = found.boots[0]
-    unclear = [boot for boot in found.boots if boot.clean is None and boot is not first]
+    first = boots.boots[0]
+    unclear = [boot for boot in boots.boots if boot.clean is None and boot is not first]
     if unclear:
         return f"clean: {unclear[0].why('clean')}"
-    if abs((found.boots[-1].at_s or 0) - booted) > NEAR:
+    if abs((boots.boots[-1].at_s or 0) - booted) > NEAR:
         return "wtmp does not have the boot that the node runs since"
-    if found.whole is None:
-        return f"whole: {found.why('whole')}"
-    if not found.whole and found.since_s is None:
-        return f"since_s: {found.why('since_s')}"
-    if not found.whole and (found.since_s or 0) > start:
-        return f"wtmp begins {at_uptime(0.0, found.since_s or 0)}"
-    if first.clean is None and not found.whole and (first.at_s or 0) >= start:
+    if boots.whole is None:
+        return f"whole: {boots.why('whole')}"
+    if not boots.whole and boots.since_s is None:
+        return f"since_s: {boots.why('since_s')}"
+    if not boots.whole and (boots.since_s or 0) > start:
+        return f"wtmp begins {at_uptime(0.0, boots.since_s or 0)}"
+    if first.clean is None and not boots.whole and (first.at_s or 0) >= start:
         return f"not known whether it was shut down before {at_uptime(0.0, first.at_s or 0)}"
     return ""
 
@@ -135,13 +123,9 @@ CHECK = Check(
     params=Params,
     area=Area.KERNEL,
     reads=(
-        "boots.boots[].at_s",
-        "boots.boots[].clean",
-        "boots.since_s",
-        "boots.whole",
-        "host.clock_s",
-        "host.uptime_s",
-        "host.virtualization",
+        *reads_of("boots.boots[]", "at_s", "clean"),
+        *reads_of("boots", "since_s", "whole"),
+        *reads_of("host", "clock_s", "uptime_s", "virtualization"),
     ),
     judge=judge,
     unasked="maintenance reboots nodes: say how many are too many",

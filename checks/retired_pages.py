@@ -20,6 +20,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
+from nodevet.checking.named import judge_each, reads_of
 from nodevet.evidence.across import IN_HAND, each_gpu
 from nodevet.evidence.core import unsupported
 from nodevet.evidence.document import Evidence
@@ -61,8 +62,7 @@ class Params(CheckParams):
 
 
 def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
-    for gpu in each_gpu(evidence):
-        yield from (gpu,) if isinstance(gpu, Finding) else judge_gpu(gpu, params)
+    yield from judge_each(each_gpu(evidence), lambda gpu: judge_gpu(gpu, params))
 
 
 def judge_gpu(gpu: Gpu, params: Params) -> Iterator[Finding]:
@@ -71,9 +71,9 @@ def judge_gpu(gpu: Gpu, params: Params) -> Iterator[Finding]:
         yield not_applicable(subject, why="this GPU retires no pages")
         return
     most = {"total": params.total, "single_bit": params.single_bit, "double_bit": params.double_bit}
-    found = {"pending": pages.pending, **counts(pages)}
+    values = {"pending": pages.pending, **counts(pages)}
     limits = {"pending": False, **{name: most[name] for name in most if most[name] is not None}}
-    above = {name: found[name] for name in limits if (found[name] or 0) > (limits[name] or 0)}
+    above = {name: values[name] for name in limits if (values[name] or 0) > (limits[name] or 0)}
     unread = [
         f"{field}: {pages.why(field) if getattr(pages, field) is None else 'not a valid count'}"
         for field in (*CAUSES, "pending")
@@ -92,7 +92,7 @@ def judge_gpu(gpu: Gpu, params: Params) -> Iterator[Finding]:
     if unread:
         yield unknown(subject, why="; ".join(unread))
     elif not above:
-        yield ok(subject, expected=limits, actual={name: found[name] for name in limits})
+        yield ok(subject, expected=limits, actual={name: values[name] for name in limits})
 
 
 def counts(pages: RetiredPages) -> dict[str, int]:
@@ -104,12 +104,7 @@ def counts(pages: RetiredPages) -> dict[str, int]:
 CHECK = Check(
     params=Params,
     area=Area.GPU,
-    reads=(
-        *IN_HAND,
-        "gpu.gpus[].retired_pages.double_bit",
-        "gpu.gpus[].retired_pages.pending",
-        "gpu.gpus[].retired_pages.single_bit",
-    ),
+    reads=(*IN_HAND, *reads_of("gpu.gpus[].retired_pages", "double_bit", "pending", "single_bit")),
     judge=judge,
     severity=Severity.WARNING,
 )

@@ -23,7 +23,8 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from nodevet.checking.expected import Words, each, matches, said
+from nodevet.checking.expected import Words, matches, patterns_in, words_text
+from nodevet.checking.named import of_section, reads_of
 from nodevet.evidence.core import unread
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.routes import Addressed, DefaultRoute, Routes
@@ -81,42 +82,39 @@ class Params(CheckParams):
         if self.default_ipv4 is self.default_ipv6 is None and not self.addresses:
             raise ValueError("give default_ipv4, default_ipv6 or addresses")
         for name, words in self.addresses.items():
-            for text in each(words):
+            for text in patterns_in(words):
                 if network(text, name).is_link_local:
                     raise FieldError(
                         f"{text}: link-local addresses are not read", "addresses", name
                     )
 
 
-def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
-    section = evidence[Routes]
-    if section.data is None:
-        yield unknown(why=f"routes: {section.why}")
-        return
-    for field, wanted in (
+@of_section(Routes, "routes")
+def judge(routes: Routes, evidence: Evidence, params: Params) -> Iterator[Finding]:
+    for field, interface in (
         ("default_ipv4", params.default_ipv4),
         ("default_ipv6", params.default_ipv6),
     ):
-        if wanted is not None:
-            yield judge_default(section.data, field, wanted)
-    found = {known.name: known for known in section.data.interfaces or ()}
+        if interface is not None:
+            yield judge_default(routes, field, interface)
+    by_name = {addressed.name: addressed for addressed in routes.interfaces or ()}
     for name, networks in params.addresses.items():
-        for text in each(networks):
-            yield judge_address(section.data, name, found.get(name), network(text, name))
+        for text in patterns_in(networks):
+            yield judge_address(routes, name, by_name.get(name), network(text, name))
 
 
-def judge_default(data: Routes, field: str, wanted: Words) -> Finding:
+def judge_default(data: Routes, field: str, interface: Words) -> Finding:
     subject = Subject(kind="route", id=field.replace("_ipv4", " IPv4").replace("_ipv6", " IPv6"))
     routes: tuple[DefaultRoute, ...] | None = getattr(data, field)
     if routes is None:
         return unread(subject, data, field)
-    expected = said(wanted)
+    expected = words_text(interface)
     if not routes:
         return fail(subject, expected=expected, actual=None, advice=WAY_OUT)
     lowest = min(route.metric for route in routes)
     first = [route for route in routes if route.metric == lowest]
     actual = ", ".join(dict.fromkeys(route.interface for route in first))
-    right = all(matches(route.interface, wanted) for route in first)
+    right = all(matches(route.interface, interface) for route in first)
     gateways = ", ".join(filter(None, (route.gateway for route in first)))
     return (ok if right else fail)(
         subject,
@@ -127,31 +125,33 @@ def judge_default(data: Routes, field: str, wanted: Words) -> Finding:
     )
 
 
-def judge_address(data: Routes, name: str, found: Addressed | None, wanted: Network) -> Finding:
+def judge_address(
+    data: Routes, name: str, addressed: Addressed | None, expected_network: Network
+) -> Finding:
     subject = Subject(kind="interface", id=name)
     if data.interfaces is None or data.unplaced is None:
         return unread(subject, data, "interfaces" if data.interfaces is None else "unplaced")
-    if found and found.addresses is None:
-        return unread(subject, found, "addresses")
-    expected = f"an address in {wanted}"
-    there = (found.addresses if found else None) or ()
-    inside = [text for text in there if is_inside(text, wanted)]
+    if addressed and addressed.addresses is None:
+        return unread(subject, addressed, "addresses")
+    expected = f"an address in {expected_network}"
+    addresses = (addressed.addresses if addressed else None) or ()
+    inside = [text for text in addresses if is_inside(text, expected_network)]
     if inside:
         return ok(subject, expected=expected, actual=", ".join(inside[:4]))
-    if found and found.count > len(there):
-        why = f"{len(there)} of its {found.count} addresses were read"
+    if addressed and addressed.count > len(addresses):
+        why = f"{len(addresses)} of its {addressed.count} addresses were read"
         return unknown(subject, expected=expected, why=why)
-    if any(is_inside(text, wanted) for text in data.unplaced):
-        why = f"the node has an address in {wanted}; which interface has it was not read"
+    if any(is_inside(text, expected_network) for text in data.unplaced):
+        why = f"the node has an address in {expected_network}; which interface has it was not read"
         return unknown(subject, expected=expected, why=why)
-    actual = ", ".join(there) or "none"
+    actual = ", ".join(addresses) or "none"
     return fail(subject, expected=expected, actual=actual, advice=ADDRESS)
 
 
-def is_inside(text: str, wanted: Network) -> bool:
+def is_inside(text: str, expected_network: Network) -> bool:
     """Whether an address, `192.0.2.2/24` or without a prefix, is in a network."""
     try:
-        return ipaddress.ip_address(text.partition("/")[0]) in wanted
+        return ipaddress.ip_address(text.partition("/")[0]) in expected_network
     except ValueError:
         return False
 
@@ -159,25 +159,21 @@ def is_inside(text: str, wanted: Network) -> bool:
 def learn(evidence: Evidence) -> Mapping[str, Value] | None:
     """The way out; addresses are a host's own."""
     data = evidence[Routes].data
-    found: dict[str, Value] = {}
+    interfaces: dict[str, Value] = {}
     for field in ("default_ipv4", "default_ipv6"):
         routes = getattr(data, field, None)
         if routes:
-            found[field] = min(routes, key=lambda route: route.metric).interface
-    return found or None
+            interfaces[field] = min(routes, key=lambda route: route.metric).interface
+    return interfaces or None
 
 
 CHECK = Check(
     params=Params,
     area=Area.NETWORK,
     reads=(
-        "routes.default_ipv4[].interface",
-        "routes.default_ipv4[].metric",
-        "routes.default_ipv6[].interface",
-        "routes.default_ipv6[].metric",
-        "routes.interfaces[].addresses[]",
-        "routes.interfaces[].count",
-        "routes.interfaces[].name",
+        *reads_of("routes.default_ipv4[]", "interface", "metric"),
+        *reads_of("routes.default_ipv6[]", "interface", "metric"),
+        *reads_of("routes.interfaces[]", "addresses[]", "count", "name"),
         "routes.unplaced[]",
     ),
     judge=judge,

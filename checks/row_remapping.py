@@ -23,6 +23,7 @@ from typing import Annotated
 from msgspec import Meta
 from msgspec.structs import asdict
 
+from nodevet.checking.named import judge_each, reads_of
 from nodevet.evidence.across import IN_HAND, each_gpu
 from nodevet.evidence.core import NOT_SUPPORTED, Record, unsupported
 from nodevet.evidence.document import Evidence
@@ -50,8 +51,7 @@ class Params(CheckParams):
 
 def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
     counts = {name: most for name, most in asdict(params).items() if most is not None}
-    for gpu in each_gpu(evidence):
-        yield from (gpu,) if isinstance(gpu, Finding) else judge_gpu(gpu, counts)
+    yield from judge_each(each_gpu(evidence), lambda gpu: judge_gpu(gpu, counts))
 
 
 def judge_gpu(gpu: Gpu, counts: dict[str, int]) -> Iterator[Finding]:
@@ -72,7 +72,7 @@ def judge_mig_devices(gpu: Gpu) -> Iterator[Finding]:
     above = {
         sign: True
         for sign in ("failure", "pending")
-        if any(getattr(each.remapping, sign) for each in gpu.mig_devices or ())
+        if any(getattr(device.remapping, sign) for device in gpu.mig_devices or ())
     }
     if above:
         allowed, why = dict.fromkeys(above, False), "told by a MIG device"
@@ -95,22 +95,22 @@ def of_mig_devices(gpu: Gpu) -> str:
     """Why a MIG device may have a sign that was not read; empty where none has."""
     if gpu.errors.get("mig_devices", NOT_TOLD[0]) not in NOT_TOLD:
         return f"mig_devices: {gpu.why('mig_devices')}"
-    for each in gpu.mig_devices or ():
+    for device in gpu.mig_devices or ():
         for sign in ("failure", "pending"):
-            why = each.errors.get("handle") or each.remapping.why(sign)
-            if getattr(each.remapping, sign) is None and why not in NOT_TOLD:
+            why = device.errors.get("handle") or device.remapping.why(sign)
+            if getattr(device.remapping, sign) is None and why not in NOT_TOLD:
                 return f"of a MIG device: {sign}: {why}"
     return ""
 
 
 def judge_record(gpu: Gpu, record: Record, most: dict[str, int]) -> Iterator[Finding]:
     subject = subject_of(gpu)
-    found = {field: getattr(record, field) for field in most}
-    read = {field: count for field, count in found.items() if count is not None and count >= 0}
+    values = {field: getattr(record, field) for field in most}
+    read = {field: count for field, count in values.items() if count is not None and count >= 0}
     above = {field: count for field, count in read.items() if count > most[field]}
     unread = "; ".join(
         f"{field}: {record.why(field) if count is None else f'{count} is not a valid count'}"
-        for field, count in found.items()
+        for field, count in values.items()
         if field not in read
     )
     if above:
@@ -141,12 +141,8 @@ CHECK = Check(
     reads=(
         *IN_HAND,
         "gpu.gpus[].mig_current",
-        "gpu.gpus[].mig_devices[].remapping.failure",
-        "gpu.gpus[].mig_devices[].remapping.pending",
-        "gpu.gpus[].remapping.pending",
-        "gpu.gpus[].remapping.failure",
-        "gpu.gpus[].remapping.uncorrected",
-        "gpu.gpus[].remapping.banks_none",
+        *reads_of("gpu.gpus[].mig_devices[].remapping", "failure", "pending"),
+        *reads_of("gpu.gpus[].remapping", "pending", "failure", "uncorrected", "banks_none"),
         "gpu.gpus[].retired_pages.pending",
     ),
     judge=judge,

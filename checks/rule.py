@@ -19,21 +19,12 @@ from typing import Any, ClassVar
 
 from msgspec import UNSET
 
-from nodevet.checking.aspects import Aspect, doubted, judged, met
-from nodevet.checking.rules import RuleName, SiteRule, described, severities
+from nodevet.checking.aspects import Aspect, aspect_findings, aspect_if, unknown_aspect
+from nodevet.checking.rules import RuleName, SiteRule, rule_details, severities
 from nodevet.checks import packages, services, sysctl
 from nodevet.evidence.core import NOT_ASKED
 from nodevet.evidence.document import Evidence
-from nodevet.model import (
-    Area,
-    Check,
-    CheckParams,
-    FieldError,
-    Finding,
-    Subject,
-    Verdict,
-    unknown,
-)
+from nodevet.model import Area, Check, CheckParams, FieldError, Finding, Subject, Verdict, unknown
 
 PARTS = (services.CHECK, packages.CHECK, sysctl.CHECK)
 
@@ -57,7 +48,7 @@ class NodeRule(SiteRule, frozen=True, kw_only=True):
     sysctl: Parameters = {}  # noqa: RUF012  (msgspec copies it)
 
     def __post_init__(self) -> None:
-        sysctl.settle(self, "sysctl")
+        sysctl.normalize(self, "sysctl")
         if self.services and not self.services.units:
             raise FieldError("names no unit", "services")
         if self.packages and not self.packages.names:
@@ -89,13 +80,13 @@ def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
     if not params.rules:
         yield unknown(why="the baseline names nothing to check")
     for name, rule in params.rules.items():
-        found = [each for check, own in parts(rule) for each in check.judge(evidence, own)]
-        bad = [each for each in found if each.verdict is Verdict.FAIL]
-        causes = {each.cause for each in bad}
-        yield from judged(
+        findings = [finding for check, own in parts(rule) for finding in check.judge(evidence, own)]
+        bad = [finding for finding in findings if finding.verdict is Verdict.FAIL]
+        causes = {finding.cause for finding in bad}
+        yield from aspect_findings(
             Subject(kind="rule", id=name),
-            [aspect(each) for each in found],
-            described(rule),
+            [aspect(finding) for finding in findings],
+            rule_details(rule),
             cause=causes.pop() if len(causes) == 1 else UNSET,
         )
 
@@ -104,19 +95,19 @@ def aspect(finding: Finding) -> Aspect:
     """What another check found, as a part of the rule; what does not apply here is not known."""
     name, why = finding.subject.label, finding.why
     if finding.verdict not in (Verdict.OK, Verdict.FAIL):
-        return doubted(name, why if why == NOT_ASKED else f"{name}: {why}")
+        return unknown_aspect(name, why if why == NOT_ASKED else f"{name}: {why}")
     right, expected, actual = finding.verdict is Verdict.OK, finding.expected, finding.actual
-    made = met(name, right, expected=expected, actual=actual, advice=finding.advice)
-    return made if right else made._replace(why=why)
+    result = aspect_if(name, right, expected=expected, actual=actual, advice=finding.advice)
+    return result if right else result._replace(why=why)
 
 
 def asks(params: Params) -> Mapping[str, tuple[Any, ...]]:
-    found: dict[str, tuple[Any, ...]] = {}
+    by_section: dict[str, tuple[Any, ...]] = {}
     for rule in params.rules.values():
         for check, own in parts(rule):
             for section, names in (check.asks(own) if check.asks else {}).items():
-                found[section] = tuple(dict.fromkeys((*found.get(section, ()), *names)))
-    return found
+                by_section[section] = tuple(dict.fromkeys((*by_section.get(section, ()), *names)))
+    return by_section
 
 
 CHECK = Check(

@@ -17,26 +17,24 @@ failed `journalctl -b -u UNIT` says why. Enablement follows presets when a packa
 masked unit must be unmasked first.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Annotated
 
 from msgspec import UNSET, Meta
 from msgspec.structs import force_setattr
 
-from nodevet.checking.aspects import Aspect, doubted, judged, met, unread_aspect
-from nodevet.checking.named import each_named
+from nodevet.checking.aspects import (
+    Aspect,
+    aspect_findings,
+    aspect_if,
+    unknown_aspect,
+    unread_aspect,
+)
+from nodevet.checking.named import each_named, judge_each, reads_of
 from nodevet.evidence.across import DRIVER_FAULT
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.services import UNIT_NAME, Unit, Units
-from nodevet.model import (
-    Area,
-    Check,
-    CheckParams,
-    Finding,
-    Subject,
-    Value,
-    Verdict,
-)
+from nodevet.model import Area, Check, CheckParams, Finding, Subject, Value, Verdict
 
 LISTS = ("running", "stopped", "enabled", "disabled")
 OPPOSITES = (("running", "stopped"), ("enabled", "disabled"))
@@ -85,14 +83,8 @@ class Params(CheckParams):
 
 def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
     section = evidence[Units]
-    listed = (section.data.units if section.data else None) or ()
-    found = {unit.name: unit for unit in listed}
-    for each in each_named(section, params.units, label="services", listed="units", kind="unit"):
-        if isinstance(each, Finding):
-            yield each
-        else:
-            subject, name = each
-            yield from judge_unit(subject, found[name], params)
+    units = each_named(section, params.units, label="services", listed="units", kind="unit")
+    yield from judge_each(units, lambda unit: judge_unit(*unit, params))
 
 
 def judge_unit(subject: Subject, unit: Unit, params: Params) -> Iterator[Finding]:
@@ -105,9 +97,9 @@ def judge_unit(subject: Subject, unit: Unit, params: Params) -> Iterator[Finding
         aspects.append(boot(unit, "enabled"))
     if unit.name in params.disabled:
         aspects.append(boot(unit, "disabled"))
-    differs = {each.name for each in aspects if each.verdict is Verdict.FAIL}
+    differs = {aspect.name for aspect in aspects if aspect.verdict is Verdict.FAIL}
     needs_it = unit.name in OF_THE_DRIVER and differs == {"running"}
-    yield from judged(
+    yield from aspect_findings(
         subject,
         aspects,
         advice=lambda bad: advice(unit),
@@ -116,36 +108,36 @@ def judge_unit(subject: Subject, unit: Unit, params: Params) -> Iterator[Finding
     )
 
 
-def state(unit: Unit, wanted: str) -> Aspect:
+def state(unit: Unit, expected: str) -> Aspect:
     """Whether it runs, or does not."""
     actual = unit.active_state
     if not actual:
         return unread_aspect(unit, "active_state")
-    if actual == "inactive" and absent(unit):
+    if actual == "inactive" and is_absent(unit):
         shown = "not there"
     elif unit.sub_state and unit.sub_state != actual:
         shown = f"{actual} ({unit.sub_state})"
     else:
         shown = actual
-    right = actual in (ACTIVE if wanted == "running" else ("inactive",))
-    return met(wanted, right, expected=wanted, actual=shown)
+    right = actual in (ACTIVE if expected == "running" else ("inactive",))
+    return aspect_if(expected, right, expected=expected, actual=shown)
 
 
-def boot(unit: Unit, wanted: str) -> Aspect:
+def boot(unit: Unit, expected: str) -> Aspect:
     """Whether it starts at boot, or does not."""
     actual = unit.file_state
     if actual is None:
         return unread_aspect(unit, "file_state")
-    if not actual and absent(unit):
-        return met(wanted, wanted == "disabled", expected=wanted, actual="not there")
+    if not actual and is_absent(unit):
+        return aspect_if(expected, expected == "disabled", expected=expected, actual="not there")
     if actual in SILENT:
         why = f"file_state: {actual or 'none'} does not say whether it starts at boot"
-        return doubted(wanted, why)
-    right = actual in (("enabled",) if wanted == "enabled" else ("disabled", "masked"))
-    return met(wanted, right, expected=wanted, actual=actual)
+        return unknown_aspect(expected, why)
+    right = actual in (("enabled",) if expected == "enabled" else ("disabled", "masked"))
+    return aspect_if(expected, right, expected=expected, actual=actual)
 
 
-def absent(unit: Unit) -> bool:
+def is_absent(unit: Unit) -> bool:
     return unit.load_state == "not-found"
 
 
@@ -156,7 +148,7 @@ def advice(unit: Unit) -> str:
         )
     if unit.active_state == "activating":
         return f"starting: check again; if it keeps restarting, see `journalctl -u {unit.name}`"
-    if absent(unit):
+    if is_absent(unit):
         return "install its package, or correct the name"
     if unit.load_state == "masked":
         return f"it is masked, usually on purpose: ask why, then `systemctl unmask {unit.name}`"
@@ -169,32 +161,23 @@ def advice(unit: Unit) -> str:
     return ""
 
 
-def asks(params: Params) -> Mapping[str, tuple[str, ...]]:
-    return {"services": params.units}
-
-
 def learn(evidence: Evidence) -> Value:
     """Of the units that were asked for and are there: those that run, and those that start."""
     data = evidence[Units].data
-    there = [unit for unit in (data.units if data else None) or () if not absent(unit)]
-    found = {
-        "running": sorted(unit.name for unit in there if unit.active_state in ACTIVE),
-        "enabled": sorted(unit.name for unit in there if unit.file_state == "enabled"),
+    present = [unit for unit in (data.units if data else None) or () if not is_absent(unit)]
+    by_key = {
+        "running": sorted(unit.name for unit in present if unit.active_state in ACTIVE),
+        "enabled": sorted(unit.name for unit in present if unit.file_state == "enabled"),
     }
-    return {key: names for key, names in found.items() if names} or None
+    return {key: names for key, names in by_key.items() if names} or None
 
 
 CHECK = Check(
     params=Params,
     area=Area.KERNEL,
-    reads=(
-        "services.units[].active_state",
-        "services.units[].file_state",
-        "services.units[].load_state",
-        "services.units[].name",
-    ),
+    reads=reads_of("services.units[]", "active_state", "file_state", "load_state", "name"),
     judge=judge,
     unasked="for HGX boards (fabric manager): other units are a site's own",
     learn=learn,
-    asks=asks,
+    asks=lambda params: {"services": params.units},
 )

@@ -15,12 +15,12 @@ allocatable is not told on the node.
 **To fix it** once the fault in `Reason` is fixed: `scontrol update nodename=NODE state=resume`.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Annotated
 
 from msgspec import Meta
 
-from nodevet.checking.named import READ_AGAIN
+from nodevet.checking.named import READ_AGAIN, reads_of
 from nodevet.checking.nvml_count import as_nvml_counts
 from nodevet.evidence.core import NOT_ASKED, unread
 from nodevet.evidence.document import Evidence
@@ -64,18 +64,18 @@ class Params(CheckParams):
 def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
     section = evidence[Slurm]
     listed = (section.data.nodes if section.data else None) or ()
-    found = next((each for each in listed if each.name == params.node), None)
+    node = next((listed_node for listed_node in listed if listed_node.name == params.node), None)
     if section.data is None:
         yield unknown(why=f"Slurm: {section.why}")
     elif section.data.nodes is None:
         yield unread(Subject(), section.data, "nodes")
-    elif found is None:
+    elif node is None:
         yield unknown(why=NOT_ASKED, advice=READ_AGAIN)
     else:
-        yield judge_state(found, params)
-        if params.gpus and found.gpus != 0:
+        yield judge_state(node, params)
+        if params.gpus and node.gpus != 0:
             subject = Subject(kind="slurm", id="GPUs")
-            yield as_nvml_counts(evidence, subject, found, advice=GRES)
+            yield as_nvml_counts(evidence, subject, node, advice=GRES)
 
 
 def states_of(text: str) -> tuple[str, ...]:
@@ -83,45 +83,36 @@ def states_of(text: str) -> tuple[str, ...]:
     >>> states_of("MIXED+DRAIN"), states_of("DOWN*")
     (('mixed', 'drain'), ('down', 'not_responding'))
     """
-    found: list[str] = []
+    names: list[str] = []
     for part in text.lower().split("+"):
         bare = part.rstrip("".join(FLAGS))
-        found += [bare, *(FLAGS[mark] for mark in part[len(bare) :])]
-    return tuple(dict.fromkeys(found))
+        names += [bare, *(FLAGS[mark] for mark in part[len(bare) :])]
+    return tuple(dict.fromkeys(names))
 
 
-def judge_state(found: SlurmNode, params: Params) -> Finding:
+def judge_state(node: SlurmNode, params: Params) -> Finding:
     subject = Subject(kind="slurm", id="state")
-    if found.state is None:
-        return unread(subject, found, "state")
-    states = states_of(found.state)
+    if node.state is None:
+        return unread(subject, node, "state")
+    states = states_of(node.state)
     expected = " or ".join(params.allow)
     if all(state in params.allow for state in states):
-        return ok(subject, expected=expected, actual=found.state)
-    why = f"Reason={found.reason}" if found.reason else ""
-    return fail(subject, expected=expected, actual=found.state, why=why, advice=RESUME)
+        return ok(subject, expected=expected, actual=node.state)
+    why = f"Reason={node.reason}" if node.reason else ""
+    return fail(subject, expected=expected, actual=node.state, why=why, advice=RESUME)
 
 
 RESUME = "fix what Reason names, then `scontrol update nodename=NODE state=resume`"
 GRES = "correct gres.conf and slurm.conf, or find the GPU that is missing: see gpu_count"
 
 
-def asks(params: Params) -> Mapping[str, tuple[str, ...]]:
-    return {"slurm": (params.node,)}
-
-
 CHECK = Check(
     params=Params,
     area=Area.SOFTWARE,
-    reads=(
-        "gpu.count",
-        "slurm.nodes[].gpus",
-        "slurm.nodes[].name",
-        "slurm.nodes[].state",
-    ),
+    reads=("gpu.count", *reads_of("slurm.nodes[]", "gpus", "name", "state")),
     judge=judge,
     severity=Severity.WARNING,
-    asks=asks,
+    asks=lambda params: {"slurm": (params.node,)},
     unasked="every node asks Slurm's controller: say slurm_node: {} where it can bear that",
     learn=lambda evidence: None,
 )

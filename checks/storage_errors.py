@@ -33,6 +33,7 @@ from typing import Annotated
 from msgspec import UNSET, Meta
 
 from nodevet.checking.log_events import last_of, quoted, server_subject, silent_servers, total
+from nodevet.checking.named import reads_of
 from nodevet.evidence.across import logged
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.host import HostInfo, boot_time
@@ -84,12 +85,12 @@ def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
         count = total(events)
         worst = {event.kind for event in events} & ALWAYS
         if seen and not worst and seen.has(*events):
-            old.append(f"{disk} {counted(events)}".strip())
+            old.append(f"{disk} {counts_text(events)}".strip())
         elif worst or count is None or count > params.maximum:
             bad = True
             yield judge_disk(disk, events, params.maximum, booted)
     for server, event in silent_servers(log.events or ()).items():
-        if not any(fnmatchcase(server, each) for each in params.ignore):
+        if not any(fnmatchcase(server, pattern) for pattern in params.ignore):
             bad = True
             yield judge_server(server, event, booted)
     doubt, since = covered(evidence, log)
@@ -102,25 +103,27 @@ def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
 
 def by_disk(events: tuple[KernelEvent, ...], params: Params) -> dict[str, list[KernelEvent]]:
     """The events of each disk with its partitions; of no known device under an empty name."""
-    found: dict[str, list[KernelEvent]] = {}
+    disks: dict[str, list[KernelEvent]] = {}
     for event in events:
         device = event.detail or ""
         disk = match.group(1) if (match := DISK.match(device)) else device
-        ignored = any(fnmatchcase(name, each) for name in (device, disk) for each in params.ignore)
+        ignored = any(
+            fnmatchcase(name, pattern) for name in (device, disk) for pattern in params.ignore
+        )
         if event.kind in WORDS and not (ignored and device):
-            found.setdefault(disk, []).append(event)
-    return found
+            disks.setdefault(disk, []).append(event)
+    return disks
 
 
 def judge_disk(disk: str, events: list[KernelEvent], most: int, booted: float | None) -> Finding:
-    there = {event.kind for event in events}
+    kinds = {event.kind for event in events}
     devices = sorted({event.detail for event in events if event.detail and event.detail != disk})
     return fail(
         Subject(kind="disk", id=disk) if disk else NODE,
         expected=f"at most {most}" if most else "none",
-        actual=counted(events),
+        actual=counts_text(events),
         why=", ".join(devices[:8]),
-        advice=CHECK_IT if there <= {"fs_error", "read_only"} else ADVICE,
+        advice=CHECK_IT if kinds <= {"fs_error", "read_only"} else ADVICE,
         details=quoted(events),
         last=last_of(events, booted) or UNSET,
     )
@@ -137,12 +140,12 @@ def judge_server(server: str, event: KernelEvent, booted: float | None) -> Findi
     )
 
 
-def counted(events: list[KernelEvent]) -> str:
+def counts_text(events: list[KernelEvent]) -> str:
     """As `I/O errors ×3, remounted read-only ×1`."""
-    counts = {kind: total([each for each in events if each.kind == kind]) for kind in WORDS}
-    there = [kind for kind in WORDS if any(event.kind == kind for event in events)]
+    counts = {kind: total([event for event in events if event.kind == kind]) for kind in WORDS}
+    kinds = [kind for kind in WORDS if any(event.kind == kind for event in events)]
     return ", ".join(
-        f"{WORDS[kind]} ×{'?' if counts[kind] is None else counts[kind]}" for kind in there
+        f"{WORDS[kind]} ×{'?' if counts[kind] is None else counts[kind]}" for kind in kinds
     )
 
 
@@ -151,11 +154,8 @@ CHECK = Check(
     area=Area.STORAGE,
     reads=(
         *SEEN_LINES,
-        "kernel_log.complete",
-        "kernel_log.covered_s",
-        "kernel_log.events[].count",
-        "kernel_log.events[].detail",
-        "kernel_log.events[].kind",
+        *reads_of("kernel_log", "complete", "covered_s"),
+        *reads_of("kernel_log.events[]", "count", "detail", "kind"),
         "kernel_log.since_s",
     ),
     judge=judge,

@@ -26,22 +26,14 @@ from typing import Annotated
 from msgspec import UNSET, Meta
 
 from nodevet.checking.log_events import server_subject, silent_servers
-from nodevet.evidence.core import NOT_ASKED, unread
+from nodevet.checking.named import ASK_AGAIN, reads_of, unread_section
+from nodevet.checking.one_value import first_unread
+from nodevet.evidence.core import unread
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.kernel_log import KernelLog
 from nodevet.evidence.stuck import Stuck, StuckProcess
-from nodevet.model import (
-    Area,
-    Check,
-    CheckParams,
-    Finding,
-    Subject,
-    fail,
-    ok,
-    unknown,
-)
+from nodevet.model import Area, Check, CheckParams, Finding, Subject, fail, ok, unknown
 
-READ_AGAIN = "the evidence was saved before the baseline asked for this: visit the host again"
 WAITS = (
     "wchan says what it waits for: nfs, rpc: the file server; blk, nvme, xfs: the disk; nvidia, "
     "uvm: the driver. `cat /proc/PID/stack` shows more; drain and reboot if it does not end"
@@ -65,11 +57,7 @@ class Params(CheckParams):
 def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
     section = evidence[Stuck]
     if section.data is None:
-        again = section.why == NOT_ASKED
-        yield unknown(
-            why=section.why if again else f"stuck: {section.why}",
-            advice=READ_AGAIN if again else "",
-        )
+        yield unread_section(section, "stuck")
         return
     data = section.data
     blocked = [process for process in data.blocked or () if process.wchan not in FROZEN]
@@ -77,9 +65,9 @@ def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
     for process in blocked:
         yield judge_blocked(process, server)
     yield judge_zombies(data, params.zombies)
-    doubt = doubtful(data, params)
-    if doubt is not None:
-        yield doubt
+    finding = unsure_finding(data, params)
+    if finding is not None:
+        yield finding
     elif not blocked:
         yield ok(Subject(kind="processes", id="blocked"), expected="none", actual="none")
 
@@ -113,33 +101,32 @@ def judge_zombies(data: Stuck, most: int) -> Finding:
         return unknown(subject, why=f"zombie_count: {count}")
     expected = f"at most {most}"
     if count > most:
-        parents = [each.parent for each in data.zombies or () if each.parent is not None]
+        parents = [zombie.parent for zombie in data.zombies or () if zombie.parent is not None]
         common = max(sorted(set(parents)), key=parents.count, default=None)
         details = {} if common is None else {"parent of most": str(common)}
         return fail(subject, expected=expected, actual=count, details=details, advice=PARENTS)
     if data.complete is not True:
-        return unknown(subject, why=hidden(data))
+        return unknown(subject, why=why_hidden(data))
     return ok(subject, expected=expected, actual=count)
 
 
-def doubtful(data: Stuck, params: Params) -> Finding | None:
+def unsure_finding(data: Stuck, params: Params) -> Finding | None:
     """Why more may be blocked than are listed; None if not."""
     subject = Subject(kind="processes", id="blocked")
     if data.complete is not True:
-        return unknown(subject, why=hidden(data))
-    for field in ("blocked", "blocked_count", "watched_s"):
-        if getattr(data, field) is None:
-            return unread(subject, data, field)
+        return unknown(subject, why=why_hidden(data))
+    if finding := first_unread(subject, data, "blocked", "blocked_count", "watched_s"):
+        return finding
     if data.watched_s is not None and data.watched_s < params.seconds:
         why = f"watched for {data.watched_s:g} s, and the baseline says {params.seconds} s"
-        return unknown(subject, why=why, advice=READ_AGAIN)
+        return unknown(subject, why=why, advice=ASK_AGAIN)
     listed = len(data.blocked or ())
     if data.blocked_count != listed:
         return unknown(subject, why=f"{listed} of {data.blocked_count} blocked ones are listed")
     return None
 
 
-def hidden(data: Stuck) -> str:
+def why_hidden(data: Stuck) -> str:
     if data.complete is None:
         return f"complete: {data.why('complete')}"
     return "/proc does not show every process here"
@@ -149,11 +136,8 @@ CHECK = Check(
     params=Params,
     area=Area.KERNEL,
     reads=(
-        "stuck.watched_s",
-        "stuck.complete",
-        "stuck.blocked_count",
-        "stuck.blocked[].pid",
-        "stuck.blocked[].wchan",
+        *reads_of("stuck", "watched_s", "complete", "blocked_count"),
+        *reads_of("stuck.blocked[]", "pid", "wchan"),
         "stuck.zombie_count",
     ),
     judge=judge,

@@ -23,7 +23,9 @@ from typing import Annotated, ClassVar
 from msgspec import Meta, Struct
 from msgspec.structs import force_setattr
 
-from nodevet.checking.named import each_named
+from nodevet.checking.expected import span, within
+from nodevet.checking.named import each_named, reads_of
+from nodevet.checking.one_value import ok_if
 from nodevet.evidence.core import unread
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.sysctl import Parameters
@@ -37,7 +39,6 @@ from nodevet.model import (
     Subject,
     Value,
     fail,
-    ok,
     refuse,
 )
 
@@ -77,7 +78,7 @@ class ParameterLimits(Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         if ends != sorted(ends):
             raise ValueError("the minimum is above the maximum")
         if self.one_of:
-            force_setattr(self, "one_of", tuple(map(spaced, self.one_of)))
+            force_setattr(self, "one_of", tuple(map(single_spaced, self.one_of)))
 
 
 Wanted = int | Text | ParameterLimits
@@ -92,37 +93,37 @@ class Params(CheckParams):
     parameters: Mapping[Name, Wanted] = {}
 
     def __post_init__(self) -> None:
-        settle(self, "parameters")
+        normalize(self, "parameters")
 
 
-def settle(params: Struct, field: str) -> None:
+def normalize(params: Struct, field: str) -> None:
     """For a `__post_init__`: the parameters in this field as they are compared.
 
     Raises FieldError for a number that no parameter can have.
     """
-    wanted: Mapping[str, Wanted] = getattr(params, field)
+    parameters: Mapping[str, Wanted] = getattr(params, field)
     refuse(
         FieldError("must be a number of at most 64 bits", field, name)
-        for name, one in wanted.items()
-        for value in values(one)
+        for name, limits in parameters.items()
+        for value in values(limits)
         if isinstance(value, int) and not LOWEST <= value <= HIGHEST
     )
-    told = {
-        name: one if isinstance(one, ParameterLimits) else spaced(one)
-        for name, one in wanted.items()
+    spaced_values = {
+        name: limits if isinstance(limits, ParameterLimits) else single_spaced(limits)
+        for name, limits in parameters.items()
     }
-    force_setattr(params, field, told)
+    force_setattr(params, field, spaced_values)
 
 
-def spaced(value: int | str) -> int | str:
+def single_spaced(value: int | str) -> int | str:
     """The words of a text apart by one space, as the evidence has them."""
     return " ".join(value.split()) if isinstance(value, str) else value
 
 
-def values(wanted: int | str | ParameterLimits) -> tuple[int | str | None, ...]:
-    if isinstance(wanted, ParameterLimits):
-        return (wanted.minimum, wanted.maximum, *(wanted.one_of or ()))
-    return (wanted,)
+def values(expected: int | str | ParameterLimits) -> tuple[int | str | None, ...]:
+    if isinstance(expected, ParameterLimits):
+        return (expected.minimum, expected.maximum, *(expected.one_of or ()))
+    return (expected,)
 
 
 NO_NUMBER = "it is not a number: give its value as text, or check that the name is right"
@@ -130,82 +131,66 @@ NO_NUMBER = "it is not a number: give its value as text, or check that the name 
 
 def number(text: str) -> int | None:
     """A decimal number of at most 64 bits; None for any other text."""
-    found = int(text) if NUMBER.fullmatch(text) else None
-    return found if found is not None and LOWEST <= found <= HIGHEST else None
+    value = int(text) if NUMBER.fullmatch(text) else None
+    return value if value is not None and LOWEST <= value <= HIGHEST else None
 
 
 def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
-    section = evidence[Parameters]
-    listed = (section.data.parameters if section.data else None) or ()
-    found = {parameter.name: parameter for parameter in listed}
-    asked = params.parameters
-    for each in each_named(section, asked, label="sysctl", listed="parameters", kind="sysctl"):
-        if isinstance(each, Finding):
-            yield each
+    section, expected = evidence[Parameters], params.parameters
+    for entry in each_named(section, expected, label="sysctl", listed="parameters", kind="sysctl"):
+        if isinstance(entry, Finding):
+            yield entry
             continue
-        subject, name = each
-        value = found[name].value
-        if value is None:
-            yield unread(subject, found[name], "value")
+        subject, parameter = entry
+        if parameter.value is None:
+            yield unread(subject, parameter, "value")
         else:
-            yield judge_value(subject, asked[name], value)
+            yield judge_value(subject, expected[parameter.name], parameter.value)
 
 
-def judge_value(subject: Subject, wanted: int | str | ParameterLimits, text: str) -> Finding:
+def judge_value(subject: Subject, limits: int | str | ParameterLimits, text: str) -> Finding:
     actual = number(text)
-    shown = text if actual is None or isinstance(wanted, str) else actual
-    if not isinstance(wanted, ParameterLimits):
-        return (ok if equal(wanted, text) else fail)(subject, expected=wanted, actual=shown)
-    if wanted.one_of:
-        fits = any(equal(each, text) for each in wanted.one_of)
-        expected = " or ".join(map(str, wanted.one_of))
-        return (ok if fits else fail)(subject, expected=expected, actual=shown)
+    shown = text if actual is None or isinstance(limits, str) else actual
+    if not isinstance(limits, ParameterLimits):
+        return ok_if(equal(limits, text), subject, expected=limits, actual=shown)
+    if limits.one_of:
+        fits = any(equal(choice, text) for choice in limits.one_of)
+        return ok_if(fits, subject, expected=" or ".join(map(str, limits.one_of)), actual=shown)
+    expected = span(limits.minimum, limits.maximum)
     if actual is None:
-        return fail(subject, expected=span(wanted), actual=shown, advice=NO_NUMBER)
-    fits = (wanted.minimum is None or actual >= wanted.minimum) and (
-        wanted.maximum is None or actual <= wanted.maximum
-    )
-    return (ok if fits else fail)(subject, expected=span(wanted), actual=shown)
+        return fail(subject, expected=expected, actual=shown, advice=NO_NUMBER)
+    fits = within(actual, limits.minimum, limits.maximum)
+    return ok_if(fits, subject, expected=expected, actual=shown)
 
 
-def equal(wanted: int | str, text: str) -> bool:
+def equal(expected: int | str, text: str) -> bool:
     """
     >>> equal(10, "10"), equal("4096 8192", "4096 8192"), equal(10, "10 20")
     (True, True, False)
     """
-    return number(text) == wanted if isinstance(wanted, int) else " ".join(text.split()) == wanted
-
-
-def span(limits: ParameterLimits) -> str:
-    if limits.minimum is None:
-        return f"at most {limits.maximum}"
-    if limits.maximum is None:
-        return f"at least {limits.minimum}"
-    return f"{limits.minimum} to {limits.maximum}"
-
-
-def asks(params: Params) -> Mapping[str, tuple[str, ...]]:
-    return {"sysctl": tuple(params.parameters)}
+    if isinstance(expected, int):
+        return number(text) == expected
+    return " ".join(text.split()) == expected
 
 
 def learn(evidence: Evidence) -> Value:
-    """Of what was asked for."""
+    """The values of the parameters that the probe was asked for."""
     data = evidence[Parameters].data
-    read = {each.name: each.value for each in (data.parameters if data else None) or ()}
-    found = {name: text for name, text in read.items() if text is not None}
-    numbers = {name: number(text) for name, text in found.items()}
+    pairs = ((record.name, record.value) for record in (data.parameters if data else None) or ())
+    texts = {name: text for name, text in pairs if text is not None}
+    numbers = {name: number(text) for name, text in texts.items()}
     return {
-        name: text if (value := numbers[name]) is None else value for name, text in found.items()
+        name: text if (value := numbers[name]) is None else value for name, text in texts.items()
     } or None
 
 
 CHECK = Check(
     params=Params,
     area=Area.KERNEL,
-    reads=("sysctl.parameters[].name", "sysctl.parameters[].value"),
+    reads=reads_of("sysctl.parameters[]", "name", "value"),
     judge=judge,
     unasked="for HGX boards (NUMA balancing): other parameters are a site's own",
     learn=learn,
     severity=Severity.WARNING,
-    asks=asks,
+    asks=lambda params: {"sysctl": tuple(params.parameters)},
 )

@@ -24,6 +24,7 @@ from typing import Annotated, ClassVar
 
 from msgspec import UNSET, Meta
 
+from nodevet.checking.named import judge_each, reads_of
 from nodevet.evidence.across import IN_HAND, each_gpu
 from nodevet.evidence.core import NOT_SUPPORTED
 from nodevet.evidence.document import Evidence
@@ -72,8 +73,7 @@ class UnreadError(Exception):
 
 
 def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
-    for gpu in each_gpu(evidence):
-        yield from (gpu,) if isinstance(gpu, Finding) else judge_gpu(gpu, params)
+    yield from judge_each(each_gpu(evidence), lambda gpu: judge_gpu(gpu, params))
 
 
 def judge_gpu(gpu: Gpu, params: Params) -> Iterator[Finding]:
@@ -98,7 +98,7 @@ def judge_gpu(gpu: Gpu, params: Params) -> Iterator[Finding]:
             unit="°C",
             why="below its maximum",
             advice=COOLING,
-            details={**board(gpu), **measured(gpu)},
+            details={**board(gpu), **temperatures_text(gpu)},
             cause="throttle_reasons" if (gpu.event_reasons or 0) & SLOWED_BY_HEAT else UNSET,
         )
     if doubts:
@@ -115,9 +115,9 @@ def gpu_margin(gpu: Gpu) -> int | None:
     """Degrees to the first limit that the board gives; or None. Raises UnreadError."""
     margin = value(gpu, "temperature_margin_c")
     if margin is not None:
-        return margin - (first(gpu, BY_MARGIN) or 0)
+        return margin - (first_limit(gpu, BY_MARGIN) or 0)
     degrees = value(gpu, "temperature_gpu_c")
-    limit = None if degrees is None else first(gpu, BY_DEGREES)
+    limit = None if degrees is None else first_limit(gpu, BY_DEGREES)
     return None if degrees is None or limit is None else limit - degrees
 
 
@@ -127,26 +127,30 @@ def memory_margin(gpu: Gpu) -> int | None:
     return None if degrees is None or limit is None else limit - degrees
 
 
-def first(gpu: Gpu, fields: tuple[str, ...]) -> int | None:
+def first_limit(gpu: Gpu, fields: tuple[str, ...]) -> int | None:
     """The first of these limits that the board gives. Raises UnreadError."""
     return next((limit for field in fields if (limit := value(gpu, field)) is not None), None)
 
 
 def value(gpu: Gpu, field: str) -> int | None:
     """Degrees; None if this board does not give them. Raises UnreadError."""
-    found: int | None = getattr(gpu, field)
-    if found is None and (gpu.errors.get(field) in (*NOT_TOLD, NO_SENSOR)):
+    degrees: int | None = getattr(gpu, field)
+    if degrees is None and (gpu.errors.get(field) in (*NOT_TOLD, NO_SENSOR)):
         return None
-    if found is None:
+    if degrees is None:
         raise UnreadError(f"{field}: {gpu.why(field)}")
-    if found not in DEGREES:
-        raise UnreadError(f"{field}: {found} is not a valid temperature")
-    return found
+    if degrees not in DEGREES:
+        raise UnreadError(f"{field}: {degrees} is not a valid temperature")
+    return degrees
 
 
-def measured(gpu: Gpu) -> dict[str, str]:
-    told = {"GPU": gpu.temperature_gpu_c, "memory": gpu.temperature_memory_c}
-    return {f"{part} now": f"{degrees} °C" for part, degrees in told.items() if degrees is not None}
+def temperatures_text(gpu: Gpu) -> dict[str, str]:
+    degrees_by_part = {"GPU": gpu.temperature_gpu_c, "memory": gpu.temperature_memory_c}
+    return {
+        f"{part} now": f"{degrees} °C"
+        for part, degrees in degrees_by_part.items()
+        if degrees is not None
+    }
 
 
 CHECK = Check(
@@ -155,10 +159,8 @@ CHECK = Check(
     reads=(
         *IN_HAND,
         *(f"gpu.gpus[].{field}" for field in (*BY_MARGIN, *BY_DEGREES)),
-        "gpu.gpus[].temperature_gpu_c",
-        "gpu.gpus[].temperature_margin_c",
-        "gpu.gpus[].temperature_memory_c",
-        "gpu.gpus[].temperature_memory_max_c",
+        *reads_of("gpu.gpus[]", "temperature_gpu_c", "temperature_margin_c"),
+        *reads_of("gpu.gpus[]", "temperature_memory_c", "temperature_memory_max_c"),
     ),
     judge=judge,
     unasked="for data center GPUs: a GeForce works close to its limit by design",

@@ -103,16 +103,16 @@ def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
         elif gpu.event_reasons is None or not 0 <= gpu.event_reasons < 1 << 64:
             yield unread(subject_of(gpu), gpu, "event_reasons")
         else:
-            found = [name for name in names(gpu.event_reasons) if name not in params.allow]
-            if not found:
+            reasons = [name for name in names(gpu.event_reasons) if name not in params.allow]
+            if not reasons:
                 yield ok(subject_of(gpu), expected=[], actual=[])
             else:
                 yield fail(
                     subject_of(gpu),
                     expected=[],
-                    actual=found,
-                    advice=advised(gpu, found, heats),
-                    details={**board(gpu), **measured(gpu, heats)},
+                    actual=reasons,
+                    advice=advice_for(gpu, reasons, heats),
+                    details={**board(gpu), **temperature_details(gpu, heats)},
                 )
 
 
@@ -121,8 +121,8 @@ def temperatures(gpus: Iterable[Gpu]) -> list[int]:
     return sorted(gpu.temperature_gpu_c for gpu in gpus if gpu.temperature_gpu_c is not None)
 
 
-def advised(gpu: Gpu, found: Sequence[str], heats: Sequence[int]) -> str:
-    name = next((name for name in ADVICE if name in found), "")
+def advice_for(gpu: Gpu, reasons: Sequence[str], heats: Sequence[int]) -> str:
+    name = next((name for name in ADVICE if name in reasons), "")
     if name not in HOT:
         return ADVICE.get(name, UNNAMED)
     return f"{ADVICE[name]}. {heat(gpu, heats)}"
@@ -130,7 +130,7 @@ def advised(gpu: Gpu, found: Sequence[str], heats: Sequence[int]) -> str:
 
 def heat(gpu: Gpu, heats: Sequence[int]) -> str:
     """Where to look for the cause, by what the temperatures of all GPUs tell, this one's too."""
-    own, others = gpu.temperature_gpu_c, besides(gpu, heats)
+    own, others = gpu.temperature_gpu_c, other_temperatures(gpu, heats)
     if own is None or not others:
         return "Check fans, airflow, inlet temperature and its heat sink"
     if own >= others[-1] + HOTTER_C:
@@ -144,7 +144,7 @@ def heat(gpu: Gpu, heats: Sequence[int]) -> str:
     )
 
 
-def besides(gpu: Gpu, heats: Sequence[int]) -> list[int]:
+def other_temperatures(gpu: Gpu, heats: Sequence[int]) -> list[int]:
     """The temperatures of the other GPUs, of those of all, the lowest first."""
     others = list(heats)
     if gpu.temperature_gpu_c is not None:
@@ -152,14 +152,14 @@ def besides(gpu: Gpu, heats: Sequence[int]) -> list[int]:
     return others
 
 
-def measured(gpu: Gpu, heats: Sequence[int]) -> dict[str, str]:
+def temperature_details(gpu: Gpu, heats: Sequence[int]) -> dict[str, str]:
     """The temperatures of this GPU and of the others, as far as they were read."""
-    own, others = gpu.temperature_gpu_c, besides(gpu, heats)
-    told = {} if own is None else {"temperature": f"{own} °C"}
+    own, others = gpu.temperature_gpu_c, other_temperatures(gpu, heats)
+    texts = {} if own is None else {"temperature": f"{own} °C"}
     if others:
         span = dict.fromkeys((others[0], others[-1]))
-        told["other GPUs here"] = f"{' to '.join(map(str, span))} °C"
-    return told
+        texts["other GPUs here"] = f"{' to '.join(map(str, span))} °C"
+    return texts
 
 
 CHECK = Check(

@@ -22,6 +22,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
+from nodevet.checking.named import judge_each
 from nodevet.evidence.across import IN_HAND, each_gpu
 from nodevet.evidence.core import NOT_SUPPORTED
 from nodevet.evidence.document import Evidence
@@ -85,22 +86,23 @@ class Params(CheckParams):
 
 def limits(params: Params) -> dict[str, float]:
     """The most seconds, by reason."""
-    found = {name: getattr(params, name) for name in REASONS}
-    return {name: most for name, most in found.items() if most is not None}
+    seconds = {name: getattr(params, name) for name in REASONS}
+    return {name: most for name, most in seconds.items() if most is not None}
 
 
 def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
-    for gpu in each_gpu(evidence):
-        yield from (gpu,) if isinstance(gpu, Finding) else judge_gpu(gpu, limits(params))
+    yield from judge_each(each_gpu(evidence), lambda gpu: judge_gpu(gpu, limits(params)))
 
 
 def judge_gpu(gpu: Gpu, most: dict[str, float]) -> Iterator[Finding]:
     subject = subject_of(gpu)
     times = {name: getattr(gpu, REASONS[name]) for name in most}
-    told = {name: round(ns / NS, 1) for name, ns in times.items() if ns is not None and ns >= 0}
-    above = {name: seconds for name, seconds in told.items() if seconds > most[name]}
+    seconds_by_reason = {
+        name: round(ns / NS, 1) for name, ns in times.items() if ns is not None and ns >= 0
+    }
+    above = {name: seconds for name, seconds in seconds_by_reason.items() if seconds > most[name]}
     silent = [name for name in most if gpu.errors.get(REASONS[name]) in NOT_TOLD]
-    unread = [name for name in most if name not in told and name not in silent]
+    unread = [name for name in most if name not in seconds_by_reason and name not in silent]
     if above:
         yield fail(
             subject,
@@ -112,9 +114,9 @@ def judge_gpu(gpu: Gpu, most: dict[str, float]) -> Iterator[Finding]:
     if unread:
         why = "; ".join(f"{REASONS[name]}: {gpu.why(REASONS[name])}" for name in unread)
         yield unknown(subject, why=why)
-    elif told and not above:
-        expected = {name: f"at most {most[name]:g}" for name in told}
-        yield ok(subject, expected=expected, actual=told)
+    elif seconds_by_reason and not above:
+        expected = {name: f"at most {most[name]:g}" for name in seconds_by_reason}
+        yield ok(subject, expected=expected, actual=seconds_by_reason)
     if silent:
         why = f"this GPU or driver does not tell: {', '.join(silent)}"
         yield not_applicable(subject, why=why)

@@ -21,20 +21,12 @@ from typing import Annotated
 
 from msgspec import Meta
 
+from nodevet.checking.named import reads_of
 from nodevet.checking.one_value import ok_if, values_at
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.host import HostInfo
 from nodevet.evidence.kernel import UNSYNC, Kernel
-from nodevet.model import (
-    Area,
-    Check,
-    CheckParams,
-    Finding,
-    Severity,
-    fail,
-    ok,
-    unknown,
-)
+from nodevet.model import Area, Check, CheckParams, Finding, Severity, fail, ok, unknown
 
 YOUNG = 300.0  # seconds since boot
 ERROR = 5  # TIME_ERROR
@@ -52,17 +44,19 @@ class Params(CheckParams):
 
 
 def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
-    found = values_at(evidence, (Kernel, "clock_status"), (Kernel, "clock_state"))
-    yield found if isinstance(found, Finding) else judge_clock(evidence, params, *found)
+    values = values_at(evidence, (Kernel, "clock_status"), (Kernel, "clock_state"))
+    yield values if isinstance(values, Finding) else judge_clock(evidence, params, *values)
 
 
 def judge_clock(evidence: Evidence, params: Params, status: int, state: int) -> Finding:
     if status & UNSYNC or state >= ERROR:
-        return unsynchronised(uptime(evidence))
+        return unsynchronised_finding(uptime(evidence))
     if params.maximum_error_ms is None:
         return ok(expected="synchronised", actual="synchronised")
-    found = values_at(evidence, (Kernel, "clock_maxerror_us"))
-    return found if isinstance(found, Finding) else judge_error(found[0], params.maximum_error_ms)
+    values = values_at(evidence, (Kernel, "clock_maxerror_us"))
+    return (
+        values if isinstance(values, Finding) else judge_error(values[0], params.maximum_error_ms)
+    )
 
 
 def uptime(evidence: Evidence) -> float | None:
@@ -70,7 +64,7 @@ def uptime(evidence: Evidence) -> float | None:
     return host.uptime_s if host is not None else None
 
 
-def unsynchronised(up: float | None) -> Finding:
+def unsynchronised_finding(up: float | None) -> Finding:
     if up is not None and 0 <= up < YOUNG:
         return unknown(why=f"not synchronised yet; booted {up:.0f} s ago")
     return fail(expected="synchronised", actual="not synchronised", advice=ADVICE)
@@ -89,9 +83,7 @@ CHECK = Check(
     params=Params,
     area=Area.KERNEL,
     reads=(
-        "kernel.clock_state",
-        "kernel.clock_status",
-        "kernel.clock_maxerror_us",
+        *reads_of("kernel", "clock_state", "clock_status", "clock_maxerror_us"),
         "host.uptime_s",
     ),
     judge=judge,

@@ -20,19 +20,11 @@ from typing import Annotated, ClassVar, Literal
 
 from msgspec import Meta
 
+from nodevet.checking.named import reads_of
 from nodevet.checking.one_value import ok_if, values_at
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.memory import Memory
-from nodevet.model import (
-    Area,
-    Check,
-    CheckParams,
-    Finding,
-    Severity,
-    Subject,
-    Value,
-    one_or_more,
-)
+from nodevet.model import Area, Check, CheckParams, Finding, Severity, Subject, Value, one_or_more
 
 FIELDS = ("enabled", "defrag")
 Enabled = Literal["always", "madvise", "never"]
@@ -64,22 +56,22 @@ def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
 
 def judge_field(evidence: Evidence, field: str, words: tuple[str, ...]) -> Finding:
     subject = Subject(kind="transparent_hugepage", id=field)
-    found = values_at(evidence, (Memory, f"thp_{field}"), subject=subject)
-    if isinstance(found, Finding):
-        return found
-    return ok_if(found[0] in words, subject, expected=" or ".join(words), actual=found[0])
+    values = values_at(evidence, (Memory, f"thp_{field}"), subject=subject)
+    if isinstance(values, Finding):
+        return values
+    return ok_if(values[0] in words, subject, expected=" or ".join(words), actual=values[0])
 
 
 def learn(evidence: Evidence) -> Value:
     data = evidence[Memory].data or Memory()
-    found = {"enabled": data.thp_enabled, "defrag": data.thp_defrag}
-    return {name: word for name, word in found.items() if word} or None
+    words = {"enabled": data.thp_enabled, "defrag": data.thp_defrag}
+    return {name: word for name, word in words.items() if word} or None
 
 
 CHECK = Check(
     params=Params,
     area=Area.MEMORY,
-    reads=("memory.thp_defrag", "memory.thp_enabled"),
+    reads=reads_of("memory", "thp_defrag", "thp_enabled"),
     judge=judge,
     unasked="vendors differ in their advice: say transparent_hugepage: madvise",
     learn=learn,

@@ -37,16 +37,16 @@ class Params(CheckParams):
 
 def judge(params: Params, seconds: float) -> Finding:
     longest = None if params.maximum_days is None else params.maximum_days * DAY
-    shortest = None if params.minimum_s is None else shown(params.minimum_s)
+    shortest = None if params.minimum_s is None else duration_text(params.minimum_s)
     return ok_if(
         within(seconds, params.minimum_s, longest),
-        expected=span(shortest, None if longest is None else shown(longest)),
-        actual=shown(seconds),
+        expected=span(shortest, None if longest is None else duration_text(longest)),
+        actual=duration_text(seconds),
         advice=REBOOT if longest is not None and seconds > longest else REBOOTED,
     )
 
 
-def shown(seconds: float) -> str:
+def duration_text(seconds: float) -> str:
     """
     >>> shown(90), shown(180 * 86400)
     ('90 s', '180.0 days')

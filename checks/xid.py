@@ -53,6 +53,7 @@ from msgspec.structs import replace
 
 from nodevet.checking.expected import joined
 from nodevet.checking.log_events import by_address, last_of
+from nodevet.checking.named import reads_of
 from nodevet.checking.recovery import REPORT, Remedy
 from nodevet.checking.xid_events import (
     Xids,
@@ -199,10 +200,10 @@ class Context(NamedTuple):
 def context_of(evidence: Evidence, log: KernelLog, params: Params) -> Context:
     events = log.events or ()
     switches = sorted(
-        (moment, f"SXid {each.code} of nvswitch {each.bus_id}")
-        for each in events
-        if each.kind == "sxid" and each.severity == "fatal"
-        for moment in each.times_s
+        (moment, f"SXid {event.code} of nvswitch {event.bus_id}")
+        for event in events
+        if event.kind == "sxid" and event.severity == "fatal"
+        for moment in event.times_s
     )
     loaded = last_moments(events, "driver_load").get("")
     booted, seen = boot_time(evidence[HostInfo].data), seen_lines(evidence)
@@ -224,26 +225,26 @@ def last_moments(events: Iterable[KernelEvent], kind: str) -> dict[str, float]:
 
 def judge_gpus(evidence: Evidence, log: KernelLog, context: Context) -> Iterator[Finding]:
     """Of what NVML lists, and of what the log names besides."""
-    gpus, gone = located(evidence), off_the_bus(evidence)
+    gpus, off_bus = located(evidence), off_the_bus(evidence)
     at = at_addresses(evidence, log, gpus)
     nameless = [*judge_events(NODE, at.pop("", []), context)]
     yield from nameless
     if not gpus:
-        yield from (found for found in each_gpu(evidence) if isinstance(found, Finding))
+        yield from (finding for finding in each_gpu(evidence) if isinstance(finding, Finding))
     doubt, since = covered(evidence, log)
     doubt = "an Xid names no GPU" if nameless else doubt
     begins = coverage(log)[1]
     for gpu, loss in zip(gpus, losses(evidence), strict=True):
-        is_off = loss is not None or gpu.bus_id in gone
+        is_off = loss is not None or gpu.bus_id in off_bus
         why = LOST.format(begins) if is_off and begins else doubt
-        for found in judge_gpu(gpu, at.get(gpu.bus_id or "", []), context, why, since):
-            yield replace(found, cause=LOSS) if is_off else found
-            if found.verdict is Verdict.FAIL and doubt and not is_off:
+        for finding in judge_gpu(gpu, at.get(gpu.bus_id or "", []), context, why, since):
+            yield replace(finding, cause=LOSS) if is_off else finding
+            if finding.verdict is Verdict.FAIL and doubt and not is_off:
                 yield unknown(subject_of(gpu), why=doubt)
     for address in sorted(at.keys() - {gpu.bus_id for gpu in gpus}):
         subject = Subject(kind="pci", id=address, bus_id=address)
-        for found in judge_events(subject, at[address], context.at(address), {"bus id": address}):
-            yield replace(found, cause=LOSS) if address in gone else found
+        for finding in judge_events(subject, at[address], context.at(address), {"bus id": address}):
+            yield replace(finding, cause=LOSS) if address in off_bus else finding
     short = unlisted(evidence, at) if gpus else None
     if short is not None:
         yield short
@@ -274,9 +275,9 @@ def judge_gpu(
 ) -> Iterator[Finding]:
     """`since`: what silence is about, where the log begins after boot."""
     subject, own = subject_of(gpu), context.of(gpu)
-    found = [*judge_events(subject, events, own, board(gpu))] if events else []
-    if found:
-        yield from found
+    findings = [*judge_events(subject, events, own, board(gpu))] if events else []
+    if findings:
+        yield from findings
     elif "handle" in gpu.errors:
         yield unknown(subject, why=f"NVML: {gpu.why('handle')}")
     elif gpu.bus_id is None:
@@ -339,14 +340,14 @@ def split_by_cures(events: Sequence[KernelEvent], context: Context) -> Split:
         if is_recovered(event):
             continue
         if end is None or event.last_s is None or event.last_s >= end:
-            (split.old if context.is_old(event) else split.now).append(trimmed(event, end))
+            (split.old if context.is_old(event) else split.now).append(trim_event(event, end))
         else:
             split.past.append(event)
             split = split._replace(ended_s=max(end, split.ended_s))
     return split
 
 
-def trimmed(event: KernelEvent, end: float | None) -> KernelEvent:
+def trim_event(event: KernelEvent, end: float | None) -> KernelEvent:
     """An event without what is before `end`."""
     times = tuple(moment for moment in event.times_s if end is None or moment >= end)
     if len(times) == len(event.times_s):
@@ -427,16 +428,16 @@ def by_link(code: int, events: Iterable[KernelEvent]) -> list[Value]:
 def why_of(split: Split, xids: Xids, roots: Sequence[int], context: Context) -> str:
     """Which came first and what followed, by what limits, and what is over."""
     after = xids.keys() - set(roots)
-    first = describe([each for each in split.now if code_of(each) not in after], context.booted)
-    then = describe([each for each in split.now if code_of(each) in after], context.booted)
+    first = describe([event for event in split.now if code_of(event) not in after], context.booted)
+    followed = describe([event for event in split.now if code_of(event) in after], context.booted)
     return joined(
         (
-            f"{first}; then {then}" if then else first,
+            f"{first}; then {followed}" if followed else first,
             *limits(xids, context.params),
             near_switches(by_code(split.now), context.switches),
             split.describe_past(context),
             split.describe_old(context),
-            milder(roots, context.params),
+            milder_text(roots, context.params),
         )
     )
 
@@ -460,7 +461,7 @@ def near_switches(xids: Xids, switches: Sequence[tuple[float, str]]) -> str:
     return f"at the same time {', '.join(sorted(near)[:4])}" if near else ""
 
 
-def milder(codes: Sequence[int], params: Params) -> str:
+def milder_text(codes: Sequence[int], params: Params) -> str:
     """Where NVIDIA's own action for these is milder than a failure; empty if nowhere."""
     actions = [f"{MILD[code]} for {code}" for code in codes
                if code in MILD and params.allowed(code) is None]  # fmt: skip
@@ -486,14 +487,14 @@ def judge_switch(
     subject: Subject, events: Sequence[KernelEvent], probed_s: float, booted: float | None
 ) -> Finding:
     serious = [event for event in events if event.severity != "nonfatal"]
-    now = [event for event in serious if event.last_s is None or event.last_s >= probed_s]
-    codes = sorted({event.code for event in now if event.code is not None})
+    current = [event for event in serious if event.last_s is None or event.last_s >= probed_s]
+    codes = sorted({event.code for event in current if event.code is not None})
     why = f"SXid {describe(events, booted, {})}"
     if codes:
-        last = last_of(now, booted) or UNSET
+        last = last_of(current, booted) or UNSET
         return fail(subject, expected=[], actual=codes, why=why, advice=SWITCH, last=last)
-    if now:
-        return unknown(subject, why=f"an SXid line that cannot be read: {now[0].text}")
+    if current:
+        return unknown(subject, why=f"an SXid line that cannot be read: {current[0].text}")
     if serious:
         reset = f"before the switch was initialised {span(probed_s)} after boot"
         return not_applicable(subject, why=f"{reset}: {why}")
@@ -506,21 +507,10 @@ CHECK = Check(
     reads=(
         *IN_HAND,
         *SEEN_LINES,
-        "gpu.gpus[].bus_id",
-        "gpu.gpus[].gpu_architecture",
-        "pci.functions[].address",
-        "pci.functions[].revision",
-        "pci.functions[].driver",
-        "kernel_log.complete",
-        "kernel_log.covered_s",
-        "kernel_log.since_s",
-        "kernel_log.unmatched",
-        "kernel_log.events[].bus_id",
-        "kernel_log.events[].code",
-        "kernel_log.events[].count",
-        "kernel_log.events[].detail",
-        "kernel_log.events[].kind",
-        "kernel_log.events[].severity",
+        *reads_of("gpu.gpus[]", "bus_id", "gpu_architecture"),
+        *reads_of("pci.functions[]", "address", "revision", "driver"),
+        *reads_of("kernel_log", "complete", "covered_s", "since_s", "unmatched"),
+        *reads_of("kernel_log.events[]", "bus_id", "code", "count", "detail", "kind", "severity"),
         "kernel_log.events[].times_s[]",
     ),
     judge=judge,

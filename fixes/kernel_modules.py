@@ -24,7 +24,7 @@ setting would change that.
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from nodevet.checks.kernel_modules import Params, spelled
+from nodevet.checks.kernel_modules import Params, kernel_name
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.host import HostInfo
 from nodevet.evidence.modules import Modules
@@ -89,7 +89,7 @@ def barred_at_boot(evidence: Evidence) -> set[str]:
     text = ((data := evidence[HostInfo].data) and data.cmdline) or ""
     halves = (word.partition("=") for word in text.split())
     listed = [names for key, _, names in halves if key in BARRED]
-    return {spelled(name) for names in listed for name in names.split(",")}
+    return {kernel_name(name) for names in listed for name in names.split(",")}
 
 
 def ids(findings: Iterable[Finding]) -> tuple[str, ...]:

@@ -41,9 +41,9 @@ def each_version(
     `field`: of evidence.gpu.Gpu; `lacking`: a sentence about a GPU that does not tell it;
     `untold`: what to say of one that could not be read, if not that.
     """
-    found = tuple(each_gpu(evidence))
-    versions = by_board((gpu for gpu in found if isinstance(gpu, Gpu)), field)
-    for gpu in found:
+    entries = tuple(each_gpu(evidence))
+    versions = by_board((gpu for gpu in entries if isinstance(gpu, Gpu)), field)
+    for gpu in entries:
         if isinstance(gpu, Finding):
             yield gpu
         elif unsupported(gpu, field):
@@ -86,7 +86,7 @@ def alike(gpu: Gpu, version: str, versions: Counter[str], advice: str) -> Findin
             expected="one version",
             actual=version,
             why=", ".join(
-                f"{number} have {each[:40]}" for each, number in sorted(versions.items())
+                f"{number} have {text[:40]}" for text, number in sorted(versions.items())
             ),
             advice=advice,
             details=board(gpu),
@@ -102,5 +102,5 @@ def alike(gpu: Gpu, version: str, versions: Counter[str], advice: str) -> Findin
 def learn_versions(evidence: Evidence, field: str) -> dict[str, list[str]] | None:
     """What a baseline would list: every version that a GPU of a good node has."""
     gpus = [gpu for gpu in each_gpu(evidence) if isinstance(gpu, Gpu)]
-    found = sorted({version for gpu in gpus if (version := getattr(gpu, field)) is not None})
-    return {"one_of": found} if found else None
+    versions = sorted({version for gpu in gpus if (version := getattr(gpu, field)) is not None})
+    return {"one_of": versions} if versions else None

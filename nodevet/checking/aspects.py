@@ -23,21 +23,23 @@ class Aspect(NamedTuple):
     advice: str = ""
 
 
-def met(name: str, right: bool, *, expected: Value, actual: Value, advice: str = "") -> Aspect:
+def aspect_if(
+    name: str, right: bool, *, expected: Value, actual: Value, advice: str = ""
+) -> Aspect:
     verdict = Verdict.OK if right else Verdict.FAIL
     return Aspect(verdict, name, expected, actual, advice="" if right else advice)
 
 
-def doubted(name: str, why: str) -> Aspect:
+def unknown_aspect(name: str, why: str) -> Aspect:
     """What is not known, and why."""
     return Aspect(Verdict.UNKNOWN, name, why=why)
 
 
 def unread_aspect(record: Record, field: str) -> Aspect:
-    return doubted(field, f"{field}: {record.why(field)}")
+    return unknown_aspect(field, f"{field}: {record.why(field)}")
 
 
-def judged(
+def aspect_findings(
     subject: Subject,
     aspects: Iterable[Aspect],
     details: Mapping[str, str] | None = None,
@@ -59,37 +61,41 @@ def judged(
             subject,
             **_values(bad, listed),
             unit=unit,
-            why=told(aspect.why for aspect in bad),
-            advice=advice([each.name for each in bad]) if advice else _advice(bad),
+            why=reasons_text(aspect.why for aspect in bad),
+            advice=advice([aspect.name for aspect in bad]) if advice else _advice(bad),
             **shared,
             **rest,
         )
     if doubtful:
         whys = {aspect.why for aspect in doubtful}
         again = READ_AGAIN if whys == {NOT_ASKED} else ""
-        yield unknown(subject, why=told(each.why for each in doubtful), advice=again, **shared)
+        yield unknown(
+            subject, why=reasons_text(aspect.why for aspect in doubtful), advice=again, **shared
+        )
     if good and not bad and not doubtful:
-        why = told(each.why for each in good)
+        why = reasons_text(each.why for each in good)
         yield ok(subject, **_values(good, listed), unit=unit, why=why, **shared)
     if inapplicable:
-        yield not_applicable(subject, why=told(aspect.why for aspect in inapplicable), **shared)
+        yield not_applicable(
+            subject, why=reasons_text(aspect.why for aspect in inapplicable), **shared
+        )
 
 
 def each_fact(facts: Iterable[Finding]) -> Iterator[Finding]:
     """The facts of a part that are not ok: each failure as a finding of its own, and one finding of
     all that is unknown. The last fact if all are ok."""
-    found = list(facts)
-    doubtful = [each for each in found if each.verdict is Verdict.UNKNOWN]
-    wrong = [each for each in found if each.verdict not in (Verdict.OK, Verdict.UNKNOWN)]
+    listed = list(facts)
+    doubtful = [fact for fact in listed if fact.verdict is Verdict.UNKNOWN]
+    wrong = [fact for fact in listed if fact.verdict not in (Verdict.OK, Verdict.UNKNOWN)]
     if doubtful:
-        wrong.append(replace(doubtful[0], why=told(each.why for each in doubtful)))
-    yield from wrong or found[-1:]
+        wrong.append(replace(doubtful[0], why=reasons_text(aspect.why for aspect in doubtful)))
+    yield from wrong or listed[-1:]
 
 
 def _by_verdict(aspects: Iterable[Aspect]) -> tuple[list[Aspect], ...]:
     """Those that fail, are unknown, are not applicable, are ok."""
-    found: tuple[list[Aspect], ...] = ([], [], [], [])
-    bad, doubtful, inapplicable, good = found
+    groups: tuple[list[Aspect], ...] = ([], [], [], [])
+    bad, doubtful, inapplicable, good = groups
     for aspect in aspects:
         if aspect.verdict is Verdict.OK:
             good.append(aspect)
@@ -99,7 +105,7 @@ def _by_verdict(aspects: Iterable[Aspect]) -> tuple[list[Aspect], ...]:
             doubtful.append(aspect)
         else:
             inapplicable.append(aspect)
-    return found
+    return groups
 
 
 def _advice(bad: Iterable[Aspect]) -> str:
@@ -108,12 +114,14 @@ def _advice(bad: Iterable[Aspect]) -> str:
 
 def _values(aspects: Sequence[Aspect], listed: bool) -> dict[str, Value]:
     if listed:
-        sides = zip(*((str(each.expected), str(each.actual)) for each in aspects), strict=True)
+        sides = zip(
+            *((str(aspect.expected), str(aspect.actual)) for aspect in aspects), strict=True
+        )
         expected, actual = (", ".join(dict.fromkeys(side)) for side in sides)
         return {"expected": expected, "actual": actual}
     return {
-        "expected": _by_name([(each.name, each.expected) for each in aspects]),
-        "actual": _by_name([(each.name, each.actual) for each in aspects]),
+        "expected": _by_name([(aspect.name, aspect.expected) for aspect in aspects]),
+        "actual": _by_name([(aspect.name, aspect.actual) for aspect in aspects]),
     }
 
 
@@ -122,12 +130,12 @@ def _by_name(pairs: Sequence[tuple[str, Value]]) -> Value:
     plain = dict(pairs)
     if len(plain) == len(pairs):
         return plain
-    found: dict[str, list[Value]] = {}
+    by_name: dict[str, list[Value]] = {}
     for name, value in pairs:
-        found.setdefault(name, []).append(value)
-    return {name: values[0] if len(values) == 1 else values for name, values in found.items()}
+        by_name.setdefault(name, []).append(value)
+    return {name: values[0] if len(values) == 1 else values for name, values in by_name.items()}
 
 
-def told(reasons: Iterable[str]) -> str:
+def reasons_text(reasons: Iterable[str]) -> str:
     """Each reason once."""
     return "; ".join(dict.fromkeys(filter(None, reasons)))

@@ -89,18 +89,18 @@ class Catalog:
     def check(self, check: str) -> Check:
         """The check itself. Raises CatalogError like `module`."""
         if check not in self._found:
-            found = getattr(self.module(check), "CHECK", None)
-            if not isinstance(found, Check):
+            candidate = getattr(self.module(check), "CHECK", None)
+            if not isinstance(candidate, Check):
                 raise CatalogError(f"{self.path(check)}: defines no CHECK")
             if check in self._checks.own:  # of those that are shipped, tests hold the same
-                for path in found.reads:
+                for path in candidate.reads:
                     if problem := unknown_path(path):
                         raise CatalogError(f"{self.path(check)}: reads {path!r}: {problem}")
                 from nodevet.checking.unfit import unfit_params  # no run of shipped checks pays
 
-                if problem := unfit_params(found.params):
+                if problem := unfit_params(candidate.params):
                     raise CatalogError(f"{self.path(check)}: {problem}")
-            self._found[check] = found
+            self._found[check] = candidate
         return self._found[check]
 
     def title(self, check: str) -> str:
@@ -122,12 +122,12 @@ class Catalog:
             return None
         from nodevet.fixing.model import Fix  # a run of checks does not pay for it
 
-        found = getattr(self._fixes.module(check), "FIX", None)
-        if not isinstance(found, Fix):
+        candidate = getattr(self._fixes.module(check), "FIX", None)
+        if not isinstance(candidate, Fix):
             raise CatalogError(f"{self._fixes.path(check)}: defines no FIX")
-        if problem := found.problem:
+        if problem := candidate.problem:
             raise CatalogError(f"{self._fixes.path(check)}: {problem}")
-        return found
+        return candidate
 
     def order(self, fixes: Iterable[str]) -> tuple[str, ...]:
         """These fixes in the order in which a node takes them: each after those that it names.
@@ -137,13 +137,13 @@ class Catalog:
         from graphlib import CycleError, TopologicalSorter
 
         known: dict[str, Fix | None] = {}
-        asked = set(fixes)
-        left = sorted(asked)
-        while left:
-            name = left.pop()
+        wanted_fixes = set(fixes)
+        pending = sorted(wanted_fixes)
+        while pending:
+            name = pending.pop()
             if name not in known:
                 known[name] = self.fix(name)
-                left += self._follows(known[name], name)
+                pending += self._follows(known[name], name)
         follows = {name: fix.follows if fix else () for name, fix in known.items()}
         sorter = TopologicalSorter(follows)
         try:
@@ -152,15 +152,15 @@ class Catalog:
             around = " comes after ".join(str(self.fix_path(name)) for name in error.args[1][::-1])
             raise CatalogError(f"{around}: take one of them out of `after`") from error
         ready: list[tuple[int, str]] = []
-        found: list[str] = []
+        ordered: list[str] = []
         while sorter.is_active():
             for name in sorter.get_ready():
                 fix = known[name]
                 heappush(ready, (fix.rank if fix else 1, name))
             _, first = heappop(ready)
-            found.append(first)
+            ordered.append(first)
             sorter.done(first)
-        return tuple(name for name in found if name in asked)
+        return tuple(name for name in ordered if name in wanted_fixes)
 
     def _follows(self, fix: "Fix | None", name: str) -> tuple[str, ...]:
         """The fixes that it names, each of which is there. Raises CatalogError."""
@@ -294,9 +294,9 @@ def _broken(path: Path, error: BaseException) -> CatalogError:
     """What is wrong with a file, and in which line."""
     line = getattr(error, "lineno", None) or _line_in(error, path)
     place = f"{path}:{line}" if line else str(path)
-    found = CatalogError(f"{place}: {type(error).__name__}: {error}")
-    found.line, found.column = line or 0, getattr(error, "offset", None) or 0
-    return found
+    broken = CatalogError(f"{place}: {type(error).__name__}: {error}")
+    broken.line, broken.column = line or 0, getattr(error, "offset", None) or 0
+    return broken
 
 
 def _line_in(error: BaseException, path: Path) -> int | None:

@@ -55,7 +55,7 @@ class HostNews(msgspec.Struct, frozen=True, kw_only=True):
 
     def of(self, *news: News) -> tuple[FindingNews, ...]:
         """Those that are one of these."""
-        return tuple(each for each in self.findings if each.news in news)
+        return tuple(finding for finding in self.findings if finding.news in news)
 
     @property
     def new(self) -> tuple[FindingNews, ...]:
@@ -64,4 +64,4 @@ class HostNews(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def flapping(self) -> tuple[FindingNews, ...]:
         """What began so often of late that its next end means little."""
-        return tuple(each for each in self.findings if each.began)
+        return tuple(finding for finding in self.findings if finding.began)

@@ -4,7 +4,7 @@ hour."""
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-from nodevet.checking.aspects import Aspect, met
+from nodevet.checking.aspects import Aspect, aspect_if
 from nodevet.checking.before import Counts, CountsBefore, before
 from nodevet.checking.pace import none_meanwhile, pace, standstill
 from nodevet.evidence.counters import Counter
@@ -62,57 +62,61 @@ def by_name(counters: tuple[Counter, ...] | None) -> Counts:
     return {counter.name: counter.value for counter in counters or ()}
 
 
-def counts(counted: Counted, wish: CountWish, evidence: Evidence) -> Iterator[Aspect]:
+def counts(counted: Counted, limits: CountWish, evidence: Evidence) -> Iterator[Aspect]:
     """Each counter that a baseline names."""
-    found = {counter.name: counter for counter in counted.now or ()}
-    for name, most in wish.maximum.items():
-        value = value_of(name, found, counted)
+    counters = {counter.name: counter for counter in counted.now or ()}
+    for name, most in limits.maximum.items():
+        value = value_of(name, counters, counted)
         if isinstance(value, Aspect):
             yield value
         elif most >= value == HIGHEST.get(name):
-            yield stands(name, value)
+            yield full_aspect(name, value)
         else:
-            yield above(name, 0 <= value <= most, f"at most {most}", value, wish)
-    for name, limit in wish.maximum_per_hour.items():
-        value = value_of(name, found, counted)
+            yield limit_aspect(name, 0 <= value <= most, f"at most {most}", value, limits)
+    for name, limit in limits.maximum_per_hour.items():
+        value = value_of(name, counters, counted)
         yield (
             value
             if isinstance(value, Aspect)
-            else paced(name, value, limit, counted, wish, evidence)
+            else hourly_aspect(name, value, limit, counted, limits, evidence)
         )
     if counted.before is None:
         return
-    for name in wish.still:
-        if name not in wish.maximum and name not in wish.maximum_per_hour:
-            yield from at_rest(name, found, counted, counted.before, wish)
+    for name in limits.still:
+        if name not in limits.maximum and name not in limits.maximum_per_hour:
+            yield from still_aspects(name, counters, counted, counted.before, limits)
 
 
-def at_rest(
-    name: str, found: Mapping[str, Counter], counted: Counted, before: CountsBefore, wish: CountWish
+def still_aspects(
+    name: str,
+    counters: Mapping[str, Counter],
+    counted: Counted,
+    earlier: CountsBefore,
+    limits: CountWish,
 ) -> Iterator[Aspect]:
     """Whether a counter stood still meanwhile; nothing of what is not counted here."""
-    if counted.now is not None and name not in found and name not in before.then:
+    if counted.now is not None and name not in counters and name not in earlier.then:
         return
-    value = value_of(name, found, counted)
+    value = value_of(name, counters, counted)
     if isinstance(value, Aspect):
         yield value
     elif value == HIGHEST.get(name):
-        yield stands(name, value)
+        yield full_aspect(name, value)
     else:
-        grown = before.grown(name)
-        if before.reading.look and (grown is None or grown.again):
+        grown = earlier.grown(name)
+        if earlier.reading.look and (grown is None or grown.again):
             return  # as without: an interface that was created since counts its own first changes
-        told = standstill(grown or Growth())
-        if told.right is None:
-            yield Aspect(Verdict.UNKNOWN, name, why=f"{name}, sampled: {told.why}")
+        pace_found = standstill(grown or Growth())
+        if pace_found.right is None:
+            yield Aspect(Verdict.UNKNOWN, name, why=f"{name}, sampled: {pace_found.why}")
         else:
-            expected = none_meanwhile(look=before.reading.look)
-            yield above(name, told.right, expected, told.actual, wish)
+            expected = none_meanwhile(look=earlier.reading.look)
+            yield limit_aspect(name, pace_found.right, expected, pace_found.actual, limits)
 
 
-def value_of(name: str, found: Mapping[str, Counter], counted: Counted) -> int | Aspect:
+def value_of(name: str, counters: Mapping[str, Counter], counted: Counted) -> int | Aspect:
     """Where a counter stands, or the unknown aspect that says why that is not known."""
-    counter = found.get(name)
+    counter = counters.get(name)
     if counter is not None and counter.value is not None:
         return counter.value
     if counted.now is None:
@@ -122,26 +126,28 @@ def value_of(name: str, found: Mapping[str, Counter], counted: Counted) -> int |
     return Aspect(Verdict.UNKNOWN, name, why=why)
 
 
-def stands(name: str, value: int) -> Aspect:
+def full_aspect(name: str, value: int) -> Aspect:
     why = f"{name}: it stands at {value}, which is as far as it counts"
     return Aspect(Verdict.UNKNOWN, name, why=why)
 
 
-def above(name: str, right: bool, expected: str, actual: object, wish: CountWish) -> Aspect:
-    return met(name, right, expected=expected, actual=actual, advice=wish.advice)
+def limit_aspect(
+    name: str, right: bool, expected: str, actual: object, limits: CountWish
+) -> Aspect:
+    return aspect_if(name, right, expected=expected, actual=actual, advice=limits.advice)
 
 
-def paced(
-    name: str, value: int, most: float, counted: Counted, wish: CountWish, evidence: Evidence
+def hourly_aspect(
+    name: str, value: int, most: float, counted: Counted, limits: CountWish, evidence: Evidence
 ) -> Aspect:
     """How fast a counter grows: by a sample that is long enough to tell, else since boot."""
     label, expected = f"{name} per hour", f"at most {most:g}"
     full = value == HIGHEST.get(name)
     grown = counted.before.grown(name) if counted.before and not full else None
-    found = pace(value, grown, most, evidence)
-    if full and found.right is not False:
-        return stands(name, value)
-    if found.right is None:
+    hourly = pace(value, grown, most, evidence)
+    if full and hourly.right is not False:
+        return full_aspect(name, value)
+    if hourly.right is None:
         sampled = f"{name}, sampled: " if grown is not None and grown.by is None else ""
-        return Aspect(Verdict.UNKNOWN, label, why=f"{sampled}{found.why}")
-    return above(label, found.right, expected, found.actual, wish)
+        return Aspect(Verdict.UNKNOWN, label, why=f"{sampled}{hourly.why}")
+    return limit_aspect(label, hourly.right, expected, hourly.actual, limits)

@@ -53,12 +53,12 @@ def uncovered(evidence: Evidence) -> str:
         return f"online: {'not a list of CPUs' if cpus.data.online else cpus.data.why('online')}"
     covered: set[int] = set()
     for policies in (cpufreq.data.policies if cpufreq.data else None) or ():
-        found = numbers(policies.cpus)
-        if policies.cpus is not None and found is None:
+        cpus_of_policy = numbers(policies.cpus)
+        if policies.cpus is not None and cpus_of_policy is None:
             return f"{subject_of(policies).label}: cpus: not a list of CPUs"
-        covered |= found or set()
-    left = online - covered
-    if not left:
+        covered |= cpus_of_policy or set()
+    missing = online - covered
+    if not missing:
         return ""
-    read = len(online) - len(left)
-    return f"the policies are of {read} of the {len(online)} CPUs online: not of {spans(left)}"
+    read = len(online) - len(missing)
+    return f"the policies are of {read} of the {len(online)} CPUs online: not of {spans(missing)}"

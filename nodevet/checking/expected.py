@@ -10,7 +10,7 @@ Words = str | Annotated[tuple[str, ...], Meta(min_length=1)]
 """One pattern or several; `*` and `?` stand for any text, as in a shell."""
 
 
-def each(words: Words) -> tuple[str, ...]:
+def patterns_in(words: Words) -> tuple[str, ...]:
     return (words,) if isinstance(words, str) else words
 
 
@@ -19,11 +19,11 @@ def matches(text: str, words: Words) -> bool:
     >>> matches("5.15.0-105-generic", "5.15.0-*"), matches("22.04", ("20.04", "22.04"))
     (True, True)
     """
-    return any(fnmatchcase(text, pattern) for pattern in each(words))
+    return any(fnmatchcase(text, pattern) for pattern in patterns_in(words))
 
 
-def said(words: Words) -> str:
-    return " or ".join(each(words))
+def words_text(words: Words) -> str:
+    return " or ".join(patterns_in(words))
 
 
 def span(minimum: float | str | None, maximum: float | str | None) -> str:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import ClassVar
 
-from nodevet.checking.learning import usual
+from nodevet.checking.one_value import usual
 from nodevet.evidence.across import IN_HAND, answering, each_gpu
 from nodevet.evidence.core import unread, unsupported
 from nodevet.evidence.document import Evidence
@@ -51,19 +51,21 @@ def gpu_mode(
         """One finding if both are alike, else one of each that is not as expected."""
         subject = subject_of(gpu)
         now: bool | None = getattr(gpu, current)
-        then: bool | None = getattr(gpu, pending)
-        if now is then is not None:
+        pending_mode: bool | None = getattr(gpu, pending)
+        if now is pending_mode is not None:
             yield compare(subject, expected=expected, actual=now)
             return
         if now is None:
             yield unread(subject, gpu, current)
         elif now is not expected:
-            why = SET if then is expected else ""
+            why = SET if pending_mode is expected else ""
             yield fail(subject, expected={"now": expected}, actual={"now": now}, why=why)
-        if then is None:
+        if pending_mode is None:
             yield unread(subject, gpu, pending)
-        elif then is not expected:
-            yield fail(subject, expected={"pending": expected}, actual={"pending": then}, why=LATER)
+        elif pending_mode is not expected:
+            yield fail(
+                subject, expected={"pending": expected}, actual={"pending": pending_mode}, why=LATER
+            )
 
     def learn(evidence: Evidence) -> Value:
         return usual(getattr(gpu, current) for gpu in answering(evidence))

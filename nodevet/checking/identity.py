@@ -169,20 +169,20 @@ def machine_in(host: str, evidence: Evidence) -> Machine:
 
 def several_names(machines: Iterable[Machine]) -> Mapping[str, str]:
     """The hosts that are one machine under several names, each with a sentence that says so."""
-    return {host: _one_machine(found) for found in one_machine(machines) for host in found.hosts}
+    return {host: _one_machine(group) for group in one_machine(machines) for host in group.hosts}
 
 
-def told_apart(
+def same_machine_reports(
     hosts: Iterable[HostReport | HostSummary], known: Callable[[str], HostReport | None]
 ) -> Iterator[HostReport]:
     """The reports of hosts that are one machine under several names, which fail, and of those that
     may be one, which are unknown. `known`: the report of a host."""
     machines = [_machine(host) for host in hosts]
     same = one_machine(machines)
-    for found in same:
-        finding = fail(check=SAME_MACHINE, why=_one_machine(found), advice=TWICE)
-        yield from _with(found.hosts, finding, known)
-    names = {host for found in same for host in found.hosts}
+    for group in same:
+        finding = fail(check=SAME_MACHINE, why=_one_machine(group), advice=TWICE)
+        yield from _with(group.hosts, finding, known)
+    names = {host for group in same for host in group.hosts}
     for doubt in undecided(machines):
         if doubt.host not in names:
             why = f"the same machine id as {_listed(doubt.others)}, and its boot id was not read"
@@ -200,15 +200,15 @@ def _listed(names: Iterable[str]) -> str:
     return f"{', '.join(listed[:SHOWN])}{more}"
 
 
-def _one_machine(found: OneMachine) -> str:
-    return f"{_listed(found.hosts)} are one machine: {found.shared}"
+def _one_machine(group: OneMachine) -> str:
+    return f"{_listed(group.hosts)} are one machine: {group.shared}"
 
 
 def _with(
     names: Iterable[str], finding: Finding, known: Callable[[str], HostReport | None]
 ) -> Iterator[HostReport]:
     for report in filter(None, map(known, names)):
-        others = (each for each in report.findings if each.check != SAME_MACHINE)
+        others = (other for other in report.findings if other.check != SAME_MACHINE)
         yield replace(report, findings=(finding, *others))
 
 
@@ -220,15 +220,15 @@ def doubts(reports: Iterable[HostReport]) -> Mapping[str, tuple[str, str]]:
     """
     listed = tuple(reports)
     kernels = one_machine(map(_machine, listed), kernels=True)
-    found = {host: (_one_machine(one), TWICE) for one in kernels for host in one.hosts}
+    reasons = {host: (_one_machine(kernel), TWICE) for kernel in kernels for host in kernel.hosts}
     for report in listed:
         for finding in report.findings:
             if finding.check == HOSTNAME and finding.verdict is not Verdict.OK:
-                found.setdefault(report.host, (in_words(finding), finding.advice))
-    return found
+                reasons.setdefault(report.host, (in_words(finding), finding.advice))
+    return reasons
 
 
 def in_words(finding: Finding) -> str:
     """What `judge_hostname` found, printable."""
-    shown, meant = finding.text(finding.actual), finding.text(finding.expected)
-    return brief(finding.why or f"its host name is {shown}, not {meant}")
+    actual, expected = finding.text(finding.actual), finding.text(finding.expected)
+    return brief(finding.why or f"its host name is {actual}, not {expected}")

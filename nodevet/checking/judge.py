@@ -50,15 +50,15 @@ def judge(
     are of each verdict; those of severity shadow take no other's room.
     Once `late` says so, the rest is unknown: it is asked between findings.
     """
-    found: list[Finding] = []
+    findings: list[Finding] = []
     for wish in baseline.expectations:
-        said = _stamped(evidence, wish, catalog, late)
+        of_check = _stamped(evidence, wish, catalog, late)
         if baseline.waivers:
-            said = (_waive(finding, baseline.waivers, host, today) for finding in said)
-        first = list(islice(said, most))
-        found += first if len(first) != most else _most(chain(first, said), most)
-    _tell_causes(found, catalog)
-    return tuple(found)
+            of_check = (_waive(finding, baseline.waivers, host, today) for finding in of_check)
+        first = list(islice(of_check, most))
+        findings += first if len(first) != most else _most(chain(first, of_check), most)
+    _add_causes(findings, catalog)
+    return tuple(findings)
 
 
 def _stamped(
@@ -69,8 +69,8 @@ def _stamped(
     own: Mapping[str, Severity] = {}
     findings = _ask(evidence, wish, catalog, late)
     try:
-        if told := catalog.check(check).severities:
-            own = typed.convert(told(wish.params), dict[str, Severity])
+        if severities := catalog.check(check).severities:
+            own = typed.convert(severities(wish.params), dict[str, Severity])
     except (Exception, SystemExit) as error:
         findings = iter((_failed(error),))
     for finding in findings:
@@ -82,21 +82,21 @@ def _stamped(
         yield stamped
 
 
-def _tell_causes(found: list[Finding], catalog: Catalog) -> None:
+def _add_causes(findings: list[Finding], catalog: Catalog) -> None:
     """Give findings the cause that their check declares if that fails on the same part. What is in
     shadow is cause of nothing, and has none."""
     failed = [
         place
-        for place, each in enumerate(found)
+        for place, each in enumerate(findings)
         if each.verdict is Verdict.FAIL and each.severity is not Severity.SHADOW
     ]
-    parts = {(found[place].check, found[place].subject) for place in failed}
+    parts = {(findings[place].check, findings[place].subject) for place in failed}
     for place in failed:
-        finding = found[place]
+        finding = findings[place]
         follows = () if finding.cause else _follows(finding.check, catalog)
-        cause = next((each for each in follows if (each, finding.subject) in parts), None)
+        cause = next((follow for follow in follows if (follow, finding.subject) in parts), None)
         if cause:
-            found[place] = replace(finding, cause=cause)
+            findings[place] = replace(finding, cause=cause)
 
 
 def _follows(check: str, catalog: Catalog) -> tuple[str, ...]:
@@ -109,14 +109,14 @@ def _follows(check: str, catalog: Catalog) -> tuple[str, ...]:
 def _most(findings: Iterable[Finding], most: int) -> Iterator[Finding]:
     """The findings of a check, `most` of them, and the numbers of the others; so, too, of those
     that are in shadow."""
-    shown, shadow = _Kept(most), _Kept(most)
+    shown, shadow = _MostFindings(most), _MostFindings(most)
     for place, finding in enumerate(findings):
         (shadow if finding.severity is Severity.SHADOW else shown).take(place, finding)
     yield from shown.listed()
     yield from shadow.listed()
 
 
-class _Kept:
+class _MostFindings:
     """Findings of one check, `most` of each verdict, and how many there were."""
 
     def __init__(self, most: int) -> None:
@@ -158,10 +158,10 @@ def _ask(
     if late():
         yield unknown(why=LATE)
         return
-    said = False
+    has_finding = False
     try:
         for finding in catalog.check(wish.check).judge(evidence, wish.params):
-            said = True
+            has_finding = True
             yield _short(finding)
             if late():
                 yield unknown(why=LATE)
@@ -170,9 +170,9 @@ def _ask(
         Exception,
         SystemExit,
     ) as error:  # one check's fault costs no other
-        said = True
+        has_finding = True
         yield _failed(error)
-    if not said:
+    if not has_finding:
         yield unknown(why="the check said nothing")
 
 
@@ -182,13 +182,13 @@ def _failed(error: BaseException) -> Finding:
 
 def _short(finding: Finding) -> Finding:
     """With reasons, advice and details of a length that people read; the values stay whole."""
-    told = finding.details or {}
-    if not told and len(finding.why) <= LONGEST and len(finding.advice) <= LONGEST:
+    details_told = finding.details or {}
+    if not details_told and len(finding.why) <= LONGEST and len(finding.advice) <= LONGEST:
         return finding
-    texts = (finding.why, finding.advice, *told, *told.values())
-    if len(told) <= MOST_DETAILS and all(len(text) <= LONGEST for text in texts):
+    texts = (finding.why, finding.advice, *details_told, *details_told.values())
+    if len(details_told) <= MOST_DETAILS and all(len(text) <= LONGEST for text in texts):
         return finding
-    details = {_cut(key): _cut(text) for key, text in [*told.items()][:MOST_DETAILS]}
+    details = {_cut(key): _cut(text) for key, text in [*details_told.items()][:MOST_DETAILS]}
     return replace(
         finding,
         why=_cut(finding.why),
@@ -217,8 +217,8 @@ def _waive(finding: Finding, waivers: tuple[Waiver, ...], host: str, today: date
     if not accepting:
         until = "expired" if latest.until < today else "until"
         covered = finding.text(latest.accepts)
-        told = f"waiver covers {covered}, not this; {until} {latest.until} ({words})"
-        return replace(finding, waiver=told)
+        text = f"waiver covers {covered}, not this; {until} {latest.until} ({words})"
+        return replace(finding, waiver=text)
     if latest.until < today:
         return replace(finding, waiver=f"expired {latest.until} ({words})")
     return replace(finding, verdict=Verdict.WAIVED, waiver=f"until {latest.until} ({words})")

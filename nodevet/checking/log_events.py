@@ -24,12 +24,12 @@ def named(events: Iterable[KernelEvent], most: int | None = MOST_NAMED) -> str:
     >>> named([KernelEvent(kind="oom", detail="python", count=2)])
     'python ×2'
     """
-    found: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     for event in events:
         if event.detail:
-            found[event.detail] += event.count or 1
-    listed = [f"{name} ×{count}" for name, count in found.most_common(most)]
-    more = len(found) - len(listed)
+            counts[event.detail] += event.count or 1
+    listed = [f"{name} ×{count}" for name, count in counts.most_common(most)]
+    more = len(counts) - len(listed)
     return ", ".join([*listed, *([f"and {more} more"] if more else [])])
 
 
@@ -42,10 +42,10 @@ def in_brackets(events: Iterable[KernelEvent]) -> str:
 
 def by_address(events: Iterable[KernelEvent]) -> dict[str, list[KernelEvent]]:
     """The events of each PCI address; those that name none under an empty one."""
-    found: dict[str, list[KernelEvent]] = {}
+    by_bus_id: dict[str, list[KernelEvent]] = {}
     for event in events:
-        found.setdefault(event.bus_id or "", []).append(event)
-    return found
+        by_bus_id.setdefault(event.bus_id or "", []).append(event)
+    return by_bus_id
 
 
 def latest(events: Iterable[KernelEvent]) -> float | None:
@@ -73,11 +73,11 @@ def server_subject(name: str) -> Subject:
 def silent_servers(events: Iterable[KernelEvent]) -> dict[str, KernelEvent]:
     """The NFS servers that have not answered since they were found not to respond. Of those that
     are told together it is not known which answered."""
-    silent = {each.detail or "": each for each in events if each.kind == "nfs_silent"}
+    silent = {event.detail or "": event for event in events if event.kind == "nfs_silent"}
     answered = {
-        each.detail: each.last_s
-        for each in events
-        if each.kind == "nfs_answers" and each.last_s is not None and each.detail != OTHERS
+        event.detail: event.last_s
+        for event in events
+        if event.kind == "nfs_answers" and event.last_s is not None and event.detail != OTHERS
     }
     return {
         server: event

@@ -51,61 +51,63 @@ def machine(host: str, machine_id: str | None, boot_id: str | None, gpus: Iterab
 def one_machine(machines: Iterable[Machine], *, kernels: bool = False) -> tuple[OneMachine, ...]:
     """The hosts that are one machine. `kernels`: containers of one kernel are one, too."""
     listed = tuple(machines)
-    links = [*_alike(listed, lambda one: one.gpus)]
-    for same in _alike(listed, lambda one: filter(None, (one.boot_id,))):
+    links = [*_alike(listed, lambda host: host.gpus)]
+    for same in _alike(listed, lambda host: filter(None, (host.boot_id,))):
         if kernels:
             links.append(same)
         else:
-            links += _alike(same, lambda one: filter(None, (one.machine_id,)))
+            links += _alike(same, lambda host: filter(None, (host.machine_id,)))
             links.append(_without_machine_id(same))
     return tuple(
-        OneMachine(tuple(one.host for one in group), _shared(group))
+        OneMachine(tuple(host.host for host in group), _shared(group))
         for group in _joined(listed, links)
     )
 
 
 def undecided(machines: Iterable[Machine]) -> Iterator[Undecided]:
     """The hosts that may be another of these, as nothing that was read tells them apart."""
-    for same in _alike(machines, lambda one: filter(None, (one.machine_id,))):
-        for one in same:
-            if not one.boot_id:
-                others = [each for each in same if each is not one and not (one.gpus and each.gpus)]
+    for same in _alike(machines, lambda host: filter(None, (host.machine_id,))):
+        for host in same:
+            if not host.boot_id:
+                others = [
+                    each for each in same if each is not host and not (host.gpus and each.gpus)
+                ]
                 if others:
-                    yield Undecided(one.host, tuple(each.host for each in others))
+                    yield Undecided(host.host, tuple(other.host for other in others))
 
 
 def _without_machine_id(same: Sequence[Machine]) -> Sequence[Machine]:
     """Those of one boot id that neither machine ids nor GPUs tell apart."""
-    unread = [one for one in same if not one.machine_id]
-    bare = [one for one in same if not one.gpus]
-    if any(not one.gpus for one in unread):
+    unread = [host for host in same if not host.machine_id]
+    bare = [host for host in same if not host.gpus]
+    if any(not host.gpus for host in unread):
         return same
     return [*unread, *bare] if unread and bare else []
 
 
 def _alike(machines: Iterable[Machine], key: Key) -> Iterator[Sequence[Machine]]:
     """The machines that have a key in common; once for each key."""
-    found: dict[object, list[Machine]] = {}
-    for one in machines:
-        for each in key(one):
-            found.setdefault(each, []).append(one)
-    return (same for same in found.values() if len(same) > 1)
+    by_key: dict[object, list[Machine]] = {}
+    for host in machines:
+        for value in key(host):
+            by_key.setdefault(value, []).append(host)
+    return (same for same in by_key.values() if len(same) > 1)
 
 
 def _joined(
     machines: Sequence[Machine], links: Iterable[Sequence[Machine]]
 ) -> Iterator[Sequence[Machine]]:
     """The groups of several that these links make, each in the order of `machines`."""
-    groups = {id(one): [one] for one in machines}  # two may have one name, or none
+    groups = {id(first): [first] for first in machines}  # two may have one name, or none
     for link in links:
-        for one, other in pairwise(link):
-            small, large = sorted((groups[id(one)], groups[id(other)]), key=len)
+        for first, second in pairwise(link):
+            small, large = sorted((groups[id(first)], groups[id(second)]), key=len)
             if small is not large:
                 large += small
-                groups.update((id(each), large) for each in small)
-    order = {id(one): place for place, one in enumerate(machines)}
+                groups.update((id(member), large) for member in small)
+    order = {id(first): place for place, first in enumerate(machines)}
     several = {id(group): group for group in groups.values() if len(group) > 1}
-    return (sorted(group, key=lambda one: order[id(one)]) for group in several.values())
+    return (sorted(group, key=lambda first: order[id(first)]) for group in several.values())
 
 
 def _shared(group: Sequence[Machine]) -> str:
@@ -113,11 +115,14 @@ def _shared(group: Sequence[Machine]) -> str:
     ids = [
         word
         for word, name in (("machine id", "machine_id"), ("boot id", "boot_id"))
-        if max(Counter(filter(None, (getattr(one, name) for one in group))).values(), default=0) > 1
+        if max(
+            Counter(filter(None, (getattr(member, name) for member in group))).values(), default=0
+        )
+        > 1
     ]
-    uuids = Counter(uuid for one in group for uuid in set(one.gpus))
+    uuids = Counter(uuid for member in group for uuid in set(member.gpus))
     gpus = [uuid for uuid, times in uuids.items() if times > 1]
-    told = [f"the same {' and '.join(ids)}"] if ids else []
+    texts = [f"the same {' and '.join(ids)}"] if ids else []
     if gpus:
-        told.append(f"{gpus[0]} in common" if len(gpus) == 1 else f"{len(gpus)} GPUs in common")
-    return ", ".join(told)
+        texts.append(f"{gpus[0]} in common" if len(gpus) == 1 else f"{len(gpus)} GPUs in common")
+    return ", ".join(texts)

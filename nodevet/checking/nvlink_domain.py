@@ -35,8 +35,8 @@ def is_idle(gpu: Gpu) -> bool:
 
 def domains(gpus: Iterable[Gpu]) -> Sequence[str]:
     """The cluster UUIDs of the GPUs that are in a domain, the most frequent first."""
-    told = Counter(gpu.fabric.cluster_uuid or "" for gpu in gpus if is_registered(gpu))
-    return [uuid for uuid, _ in told.most_common() if is_domain(uuid)]
+    counts = Counter(gpu.fabric.cluster_uuid or "" for gpu in gpus if is_registered(gpu))
+    return [uuid for uuid, _ in counts.most_common() if is_domain(uuid)]
 
 
 def lost_domain(gpu: Gpu) -> bool | None:

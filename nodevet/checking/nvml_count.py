@@ -11,12 +11,12 @@ from nodevet.model import Finding, Subject, fail, ok, unknown
 
 
 def as_nvml_counts(
-    evidence: Evidence, subject: Subject, found: Dcgm | SlurmNode, **rest: Any
+    evidence: Evidence, subject: Subject, record: Dcgm | SlurmNode, **rest: Any
 ) -> Finding:
     """Whether `gpus` is how many NVML counts. `rest`: what is said where it is not."""
-    nvml, actual = evidence[Gpus], found.gpus
+    nvml, actual = evidence[Gpus], record.gpus
     if actual is None:
-        return unread(subject, found, "gpus")
+        return unread(subject, record, "gpus")
     if nvml.data is None:
         return unknown(subject, why=f"NVML: {nvml.why}")
     if nvml.data.count is None:

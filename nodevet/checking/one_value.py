@@ -1,12 +1,12 @@
 """A check of one value, of the node or of each GPU: the check itself says what is right, and the
 template what is unknown."""
 
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterable, Iterator
+from typing import Any, TypeVar
 
-from nodevet.checking.learning import usual
 from nodevet.evidence.across import IN_HAND, answering, each_gpu
-from nodevet.evidence.core import SectionRecord, unread, unsupported
+from nodevet.evidence.core import Record, SectionRecord, unread, unsupported
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.gpu import Gpu, subject_of
 from nodevet.model import (
@@ -24,6 +24,7 @@ from nodevet.model import (
     unknown,
 )
 
+Same = TypeVar("Same", bound=Hashable)
 Place = tuple[type[SectionRecord], str]
 """A section's record and a field of it."""
 
@@ -41,6 +42,12 @@ def ok_if(
     if right:
         return ok(subject, expected=expected, actual=actual, **rest)
     return fail(subject, expected=expected, actual=actual, advice=advice, **rest)
+
+
+def first_unread(subject: Subject, record: Record, *fields: str) -> Finding | None:
+    """The unknown finding about the first of these fields that was not read; None if all were."""
+    missing = next((field for field in fields if getattr(record, field) is None), None)
+    return unread(subject, record, missing) if missing else None
 
 
 def values_at(
@@ -92,22 +99,22 @@ def node_value(
     `judge` takes too, for its words alone; they may be None. `learn`: from the value.
     """
 
-    def judge_value(evidence: Evidence, given: CheckParams) -> Iterator[Finding]:
-        if nothing and given == params():
+    def judge_value(evidence: Evidence, params_given: CheckParams) -> Iterator[Finding]:
+        if nothing and params_given == params():
             yield unknown(why=nothing)
             return
-        found = values_at(evidence, (record, field), subject=subject, label=label)
-        if isinstance(found, Finding):
-            yield found
-        elif isinstance(found[0], (int, float)) and found[0] < 0:
-            yield unknown(subject, why=f"{field}: {found[0]:.10g}")
+        values = values_at(evidence, (record, field), subject=subject, label=label)
+        if isinstance(values, Finding):
+            yield values
+        elif isinstance(values[0], (int, float)) and values[0] < 0:
+            yield unknown(subject, why=f"{field}: {values[0]:.10g}")
         else:
             data = evidence[record].data
-            yield judge(given, *found, *(getattr(data, each) for each in also))
+            yield judge(params_given, *values, *(getattr(data, name) for name in also))
 
     def learn_value(evidence: Evidence) -> Value:
-        found = values_at(evidence, (record, field))
-        return None if learn is None or isinstance(found, Finding) else learn(*found)
+        values = values_at(evidence, (record, field))
+        return None if learn is None or isinstance(values, Finding) else learn(*values)
 
     return Check(
         params=params,
@@ -136,18 +143,18 @@ def gpu_value(
     sentence where that is not applicable; without it, the value counts as not read.
     """
 
-    def judge_gpus(evidence: Evidence, given: CheckParams) -> Iterator[Finding]:
+    def judge_gpus(evidence: Evidence, params_given: CheckParams) -> Iterator[Finding]:
         for gpu in each_gpu(evidence):
-            yield gpu if isinstance(gpu, Finding) else judge_gpu(gpu, given)
+            yield gpu if isinstance(gpu, Finding) else judge_gpu(gpu, params_given)
 
-    def judge_gpu(gpu: Gpu, given: CheckParams) -> Finding:
+    def judge_gpu(gpu: Gpu, params_given: CheckParams) -> Finding:
         if lacking and unsupported(gpu, field):
             if isinstance(lacking, str):
                 return not_applicable(subject_of(gpu), why=lacking)
-            return lacking(gpu, given)
+            return lacking(gpu, params_given)
         if getattr(gpu, field) is None:
             return unread(subject_of(gpu), gpu, field)
-        return judge(gpu, given)
+        return judge(gpu, params_given)
 
     return Check(
         params=params,
@@ -163,3 +170,15 @@ def gpu_value(
 def usual_of(field: str) -> Callable[[Evidence], Value]:
     """For `learn`: what most GPUs have."""
     return lambda evidence: usual(getattr(gpu, field) for gpu in answering(evidence))
+
+
+def usual(values: Iterable[Same | None]) -> Same | None:
+    """The value that most parts have; None if none was read, or if two are as frequent.
+
+    >>> usual(["performance", "performance", None, "powersave"])
+    'performance'
+    """
+    most = Counter(value for value in values if value is not None).most_common(2)
+    if not most or (len(most) == 2 and most[0][1] == most[1][1]):
+        return None
+    return most[0][0]

@@ -4,7 +4,7 @@ the most."""
 from collections.abc import Iterable, Mapping
 
 from nodevet.base.durations import elapsed
-from nodevet.checking.aspects import Aspect, doubted, met, unread_aspect
+from nodevet.checking.aspects import Aspect, aspect_if, unknown_aspect, unread_aspect
 from nodevet.evidence.document import Evidence, once
 from nodevet.evidence.kernel_log import KernelLog, NicLink, Outage, coverage, span
 from nodevet.evidence.last_look import seen_links
@@ -39,14 +39,14 @@ def outage(evidence: Evidence, interface: Interface, most_s: float, advice: str)
     if section.status == "absent":
         return Aspect(Verdict.NOT_APPLICABLE, NAME, why=f"{NAME}: {section.why}")
     if log is None:
-        return doubted(NAME, f"{NAME}: kernel log: {section.why}")
+        return unknown_aspect(NAME, f"{NAME}: kernel log: {section.why}")
     for field in ("driver", "bus_id", "type"):
         if getattr(interface, field) is None:
             return unread_aspect(interface, field)
     if log.links is None:
         return unread_aspect(log, "links")
     if silence := unlogged(interface):
-        return doubted(NAME, f"{NAME}: {silence}")
+        return unknown_aspect(NAME, f"{NAME}: {silence}")
     return longest(evidence, log, interface, most_s, advice)
 
 
@@ -70,18 +70,20 @@ def longest(
     seen, address = seen_links(evidence), interface.bus_id or ""
     link = links(evidence).get(address)
     outages = (link.outages if link else None) or ()
-    new = [each for each in outages if not (seen and seen.has_outage(address, each))]
-    worst = max((each for each in new if each.seconds is not None), key=length, default=None)
+    new = [lost for lost in outages if not (seen and seen.has_outage(address, lost))]
+    worst = max((lost for lost in new if lost.seconds is not None), key=length, default=None)
     limit = f"at most {elapsed(most_s)}"
     if worst and length(worst) > most_s:
-        aspect = met(NAME, False, expected=limit, actual=elapsed(length(worst)), advice=advice)
+        aspect = aspect_if(
+            NAME, False, expected=limit, actual=elapsed(length(worst)), advice=advice
+        )
         return aspect._replace(why=came_back(worst, link))
     doubt, since = ("", f"since the last look {seen.ago} ago") if seen else coverage(log)
     if doubt := doubt or gap(log, interface, link, new):
-        return doubted(NAME, f"{NAME}: {doubt}")
-    before = seen.before(lengths(each for each in outages if each not in new)) if seen else ""
+        return unknown_aspect(NAME, f"{NAME}: {doubt}")
+    before = seen.before(lengths(lost for lost in outages if lost not in new)) if seen else ""
     actual = elapsed(length(worst)) if worst else "none"
-    return met(NAME, True, expected=limit, actual=actual)._replace(why=before or since)
+    return aspect_if(NAME, True, expected=limit, actual=actual)._replace(why=before or since)
 
 
 def came_back(outage: Outage, link: NicLink | None) -> str:
@@ -98,7 +100,7 @@ def gap(log: KernelLog, interface: Interface, link: NicLink | None, new: list[Ou
         return f"outages: {link.why('outages')}"
     if link.count is None or (link.count and not link.outages):
         return "the log does not say how long its link was down each time"
-    if any(each.seconds is None for each in new):
+    if any(lost.seconds is None for lost in new):
         return "how long its link was down before the kernel log begins is not known"
     if may_be_up and not link.up:
         return "by the kernel log its link is not up"
@@ -117,4 +119,4 @@ def length(outage: Outage) -> float:
 
 
 def lengths(outages: Iterable[Outage]) -> list[str]:
-    return [f"down for {elapsed(each.seconds)}" for each in outages if each.seconds is not None]
+    return [f"down for {elapsed(lost.seconds)}" for lost in outages if lost.seconds is not None]

@@ -44,7 +44,7 @@ class Distance(NamedTuple):
         return LEVELS.index(self.level) if self.level else len(LEVELS)
 
 
-def emulated(evidence: Evidence) -> Finding | None:
+def without_real_bus(evidence: Evidence) -> Finding | None:
     """Why the bus says nothing of the machine: in a virtual machine it is the hypervisor's."""
     host = evidence[HostInfo].data
     if host is None:
@@ -63,22 +63,22 @@ def one_node(evidence: Evidence) -> bool | None:
     return len(online) == 1 if online else None
 
 
-def between(one: PciFunction, other: PciFunction, alone: bool | None) -> Distance:
+def distance_between(first: PciFunction, second: PciFunction, alone: bool | None) -> Distance:
     """How near two functions are. `alone`: whether there is one NUMA node only."""
-    for function in (one, other):
+    for function in (first, second):
         if function.upstream is None or "upstream" in function.errors:
             return Distance("", f"{function.address}: upstream: {function.why('upstream')}")
         if len(function.upstream) > MOST_PORTS:
             return Distance("", f"{function.address}: {len(function.upstream)} ports above it")
-    above_one, above_other = one.upstream or (), other.upstream or ()
+    above_one, above_other = first.upstream or (), second.upstream or ()
     for place, address in enumerate(above_one):
         if address in above_other:
             far = max(place, above_other.index(address)) > WITHIN_A_SWITCH
             return Distance("PXB" if far else "PIX")
-    if host_bridge(one) == host_bridge(other):
+    if host_bridge(first) == host_bridge(second):
         return Distance("PHB")
     nodes = []
-    for function in (one, other):
+    for function in (first, second):
         if function.numa_node is None:
             return Distance("", f"{function.address}: numa_node: {function.why('numa_node')}")
         if function.numa_node < 0 and alone is not True:
@@ -101,8 +101,8 @@ def card(function: PciFunction) -> str:
 
 def cards(functions: Collection[PciFunction]) -> Iterator[PciFunction]:
     """The first function of each card."""
-    seen = set()
+    cards_seen = set()
     for function in functions:
-        if card(function) not in seen:
-            seen.add(card(function))
+        if card(function) not in cards_seen:
+            cards_seen.add(card(function))
             yield function

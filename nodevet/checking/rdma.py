@@ -46,8 +46,10 @@ def each_device(evidence: Evidence, ignore: Words = ()) -> Iterator[RdmaDevice |
         field = "devices" if section.data.devices is None else "found"
         yield unknown(why=f"{field}: {section.data.why(field)}")
         return
-    there = {device.name for device in section.data.devices}
-    missing = sorted(name for name in set(section.data.found) - there if not matches(name, ignore))
+    read_names = {device.name for device in section.data.devices}
+    missing = sorted(
+        name for name in set(section.data.found) - read_names if not matches(name, ignore)
+    )
     if missing:
         yield unknown(why=f"RDMA devices that were not read: {', '.join(missing[:8])}")
     for device in section.data.devices:

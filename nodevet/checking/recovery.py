@@ -79,5 +79,5 @@ RECOVERIES = (
     Recovery(6, "BUS_RESET", Remedy.REBOOT),
     Recovery(7, "SYSTEM_REBOOT", Remedy.POWER),
 )
-BY_NUMBER = {each.number: each.remedy for each in RECOVERIES}
-BY_NAME = {each.name: each.remedy for each in RECOVERIES}
+BY_NUMBER = {recovery.number: recovery.remedy for recovery in RECOVERIES}
+BY_NAME = {recovery.name: recovery.remedy for recovery in RECOVERIES}

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Protocol
 
 from msgspec import Meta, Struct
 
-from nodevet.checking.aspects import Aspect, doubted, met
+from nodevet.checking.aspects import Aspect, aspect_if, unknown_aspect
 from nodevet.checking.named import READ_AGAIN
 from nodevet.evidence.core import NOT_ASKED, Section
 from nodevet.evidence.questions import TextAnswer
@@ -45,7 +45,7 @@ def severities(params: RuleParams) -> Mapping[str, Severity]:
     return {name: rule.severity for name, rule in params.rules.items() if rule.severity}
 
 
-def described(rule: SiteRule, **details: str) -> dict[str, str]:
+def rule_details(rule: SiteRule, **details: str) -> dict[str, str]:
     """The details of a rule's finding."""
     return {"description": rule.description, **details} if rule.description else details
 
@@ -75,25 +75,25 @@ def texts(rule: Any, field: str) -> tuple[str, ...]:
 
 def questions(rule: Any) -> dict[str, list[str]]:
     """What the probe is asked of the text."""
-    asked = {word: list(texts(rule, field)) for field, word in QUESTIONS}
-    return {word: some for word, some in asked.items() if some}
+    by_kind = {word: list(texts(rule, field)) for field, word in QUESTIONS}
+    return {word: texts_of_kind for word, texts_of_kind in by_kind.items() if texts_of_kind}
 
 
-def answered(
-    rule: Any, found: Mapping[tuple[str, str], TextAnswer], otherwise: Mapping[str, str]
+def text_aspects(
+    rule: Any, answers: Mapping[tuple[str, str], TextAnswer], otherwise: Mapping[str, str]
 ) -> Iterator[Aspect]:
     """What was found of the texts of a rule; `otherwise`: the actual value by field, if it was not
     found."""
     for field, word in QUESTIONS:
         for text in texts(rule, field):
-            answer = found.get((word, text))
+            answer = answers.get((word, text))
             if answer is None:
-                yield doubted(field, NOT_ASKED)
+                yield unknown_aspect(field, NOT_ASKED)
             elif answer.found is None:
-                yield doubted(field, f"{field}: {answer.why('found')}")
+                yield unknown_aspect(field, f"{field}: {answer.why('found')}")
             else:
                 actual = text if answer.found else otherwise[field]
-                yield met(field, answer.found, expected=text, actual=actual)
+                yield aspect_if(field, answer.found, expected=text, actual=actual)
 
 
 def each_rule(
@@ -109,16 +109,16 @@ def each_rule(
     if not rules:
         yield unknown(why="the baseline names nothing to check")
     items = getattr(section.data, listed) if section.data else None
-    found = {getattr(item, by): item for item in items or ()}
+    by_value = {getattr(item, by): item for item in items or ()}
     for name, rule in rules.items():
-        subject, asked = Subject(kind=kind, id=name), getattr(rule, by)
-        details = described(rule, **{shown: asked})
+        subject, value = Subject(kind=kind, id=name), getattr(rule, by)
+        details = rule_details(rule, **{shown: value})
         if section.data is None:
             yield unknown(subject, why=f"{listed}: {section.why}", details=details)
         elif items is None:
             why = f"{listed}: {section.data.why(listed)}"
             yield unknown(subject, why=why, details=details)
-        elif asked not in found:
+        elif value not in by_value:
             yield unknown(subject, why=NOT_ASKED, advice=READ_AGAIN, details=details)
         else:
-            yield subject, rule, found[asked], details
+            yield subject, rule, by_value[value], details

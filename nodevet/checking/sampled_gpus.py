@@ -39,12 +39,14 @@ def gpu_before(evidence: Evidence, gpu: Gpu) -> GpuBefore | None:
     if sample.data.gpus is None:
         return GpuBefore(why=f"sample of GPUs: {sample.data.why('gpus')}")
     if sample.look:
-        then = next((each for each in sample.data.gpus if each.index == gpu.index), None)
-        if then is None or differ((then.uuid, gpu.uuid), (then.serial, gpu.serial)):
+        earlier = next(
+            (candidate for candidate in sample.data.gpus if candidate.index == gpu.index), None
+        )
+        if earlier is None or differ((earlier.uuid, gpu.uuid), (earlier.serial, gpu.serial)):
             return None
-        return GpuBefore(then, sample.seconds, look=True)
-    found = _by_name(evidence).get((gpu.index, gpu.uuid))
-    return GpuBefore(found, sample.seconds, "" if found else "it was not read earlier")
+        return GpuBefore(earlier, sample.seconds, look=True)
+    same_gpu = _by_name(evidence).get((gpu.index, gpu.uuid))
+    return GpuBefore(same_gpu, sample.seconds, "" if same_gpu else "it was not read earlier")
 
 
 @once

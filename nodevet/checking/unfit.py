@@ -38,18 +38,18 @@ def _of_pydantic(params: type) -> Iterator[str]:
     """The fields, settings and methods that only pydantic understands."""
     hints = get_type_hints(params, include_extras=True)
     for name, value in vars(params).items():
-        if _made_elsewhere(type(value)) or name == "model_config":
+        if _is_foreign(type(value)) or name == "model_config":
             yield name
     for name, hint in hints.items():
-        if any(map(_made_elsewhere, _parts(hint))):
+        if any(map(_is_foreign, _parts(hint))):
             yield name
     for field in structs.fields(params):
-        if _made_elsewhere(type(field.default)):
+        if _is_foreign(type(field.default)):
             yield field.name
 
 
-def _made_elsewhere(kind: type) -> bool:
-    return any(each.__module__.split(".")[0] in ELSEWHERE for each in kind.__mro__)
+def _is_foreign(kind: type) -> bool:
+    return any(base.__module__.split(".")[0] in ELSEWHERE for base in kind.__mro__)
 
 
 def _parts(hint: Any) -> Iterator[type]:
@@ -57,32 +57,32 @@ def _parts(hint: Any) -> Iterator[type]:
     if isinstance(hint, type):
         yield hint
     if get_origin(hint) is Annotated:
-        yield from (type(each) for each in hint.__metadata__)
+        yield from (type(note) for note in hint.__metadata__)
     for argument in get_args(hint):
         yield from _parts(argument)
 
 
 def _crashes(union: inspect.UnionType) -> bool:
     """msgspec (0.22) counts the references of such a pattern wrongly: the process crashes."""
-    bare = [_bare(each) for each in union.types]
-    patterns = any(isinstance(each, inspect.StrType) and each.pattern for each in bare)
-    return patterns and any(isinstance(each, SEVERAL) for each in bare)
+    bare = [_bare(kind) for kind in union.types]
+    patterns = any(isinstance(kind, inspect.StrType) and kind.pattern for kind in bare)
+    return patterns and any(isinstance(kind, SEVERAL) for kind in bare)
 
 
 def _bare(kind: inspect.Type) -> inspect.Type:
     return _bare(kind.type) if isinstance(kind, inspect.Metadata) else kind
 
 
-def _kinds(kind: Any, seen: set[type]) -> Iterator[inspect.Type]:
+def _kinds(kind: Any, visited: set[type]) -> Iterator[inspect.Type]:
     """A type with all that lies in it."""
     kind = _bare(kind)
     yield kind
-    if isinstance(kind, inspect.StructType) and kind.cls not in seen:
-        seen.add(kind.cls)
+    if isinstance(kind, inspect.StructType) and kind.cls not in visited:
+        visited.add(kind.cls)
         for field in kind.fields:
-            yield from _kinds(field.type, seen)
+            yield from _kinds(field.type, visited)
     for name in ("item_type", "key_type", "value_type"):
         if inner := getattr(kind, name, None):
-            yield from _kinds(inner, seen)
+            yield from _kinds(inner, visited)
     for inner in (*getattr(kind, "types", ()), *getattr(kind, "item_types", ())):
-        yield from _kinds(inner, seen)
+        yield from _kinds(inner, visited)

@@ -33,21 +33,21 @@ def version_of(text: str) -> PackageVersion:
     return PackageVersion(epoch or None, upstream, release if dash else None)
 
 
-def order(actual: str, wanted: str, manager: str) -> int:
-    """Below zero if `actual` is older than `wanted`, zero if they are the same, above if newer.
+def order(actual: str, reference: str, manager: str) -> int:
+    """Below zero if `actual` is older than `reference`, zero if they are the same, above if newer.
 
     >>> order("2.21.5-1+cuda12.4", "2.9", "dpkg") > 0, order("1:550-2", "550", "rpm")
     (True, 0)
     """
-    ours, theirs = version_of(actual), version_of(wanted)
+    ours, theirs = version_of(actual), version_of(reference)
     compare = dpkg_order if manager == "dpkg" else rpm_order
     if theirs.epoch is not None:
         epochs = int(ours.epoch or 0) - int(theirs.epoch)
         if epochs:
             return epochs
-    found = compare(ours.upstream, theirs.upstream)
-    if found or theirs.release is None:
-        return found
+    difference = compare(ours.upstream, theirs.upstream)
+    if difference or theirs.release is None:
+        return difference
     return compare(ours.release or "", theirs.release)
 
 
@@ -59,6 +59,15 @@ def begins(actual: str, prefix: str) -> bool:
     """
     bare = actual if ":" in prefix else actual.partition(":")[2] or actual
     return bare.startswith(prefix)
+
+
+def is_version(version: str, begins: str) -> bool:
+    """Whether a version begins so, at a whole part.
+
+    >>> is_version("2.4.1+cu124", "2.4"), is_version("2.40.1", "2.4")
+    (True, False)
+    """
+    return version.startswith(begins) and not version[len(begins) :][:1].isdigit()
 
 
 def dpkg_order(ours: str, theirs: str) -> int:
@@ -73,9 +82,9 @@ def dpkg_order(ours: str, theirs: str) -> int:
     ):
         mine = [_weight(letter) for letter in our_text]
         others = [_weight(letter) for letter in their_text]
-        for one, other in zip_longest(mine, others, fillvalue=0):
-            if one != other:
-                return one - other
+        for left, right in zip_longest(mine, others, fillvalue=0):
+            if left != right:
+                return left - right
         if our_number != their_number:
             return 1 if our_number > their_number else -1
     return 0
@@ -103,17 +112,17 @@ def rpm_order(ours: str, theirs: str) -> int:
     >>> rpm_order("1.0~rc1", "1.0") < 0 < rpm_order("1.0^git1", "1.0"), rpm_order("1.0", "1_0")
     (True, 0)
     """
-    for one, other in zip_longest(PART.findall(ours), PART.findall(theirs), fillvalue=""):
-        if one == other:
+    for left, right in zip_longest(PART.findall(ours), PART.findall(theirs), fillvalue=""):
+        if left == right:
             continue
-        ranks = (_rank(one), _rank(other))
+        ranks = (_rank(left), _rank(right))
         if ranks[0] != ranks[1]:
             return ranks[0] - ranks[1]
-        if one.isdecimal():
-            if int(one) != int(other):
-                return 1 if int(one) > int(other) else -1
-        elif one != other:
-            return 1 if one > other else -1
+        if left.isdecimal():
+            if int(left) != int(right):
+                return 1 if int(left) > int(right) else -1
+        elif left != right:
+            return 1 if left > right else -1
     return 0
 
 

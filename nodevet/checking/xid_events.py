@@ -29,11 +29,11 @@ def code_of(event: KernelEvent) -> int | None:
 
 
 def by_code(events: Iterable[KernelEvent]) -> dict[int, list[KernelEvent]]:
-    found: dict[int, list[KernelEvent]] = {}
+    by_number: dict[int, list[KernelEvent]] = {}
     for event in events:
         if (code := code_of(event)) is not None:
-            found.setdefault(code, []).append(event)
-    return found
+            by_number.setdefault(code, []).append(event)
+    return by_number
 
 
 # --- what the driver recommends in an Xid 154
@@ -103,11 +103,11 @@ def first_s(events: Iterable[KernelEvent]) -> float:
 
 def advice(xids: Xids, architecture: str) -> str:
     """The advice of the worst of these; what the driver recommends itself counts for its 154."""
-    found: list[Remedy] = []
+    remedies: list[Remedy] = []
     for code, events in xids.items():
         own = {recommended(event) for event in events} if code == RECOVERY else set()
-        found += [each for each in own if each] or [remedy_of(code, architecture)]
-    return min(found, key=lambda remedy: remedy.rank).value
+        remedies += [choice for choice in own if choice] or [remedy_of(code, architecture)]
+    return min(remedies, key=lambda remedy: remedy.rank).value
 
 
 # --- in words
@@ -137,8 +137,8 @@ def details_of(code: int, same: Sequence[KernelEvent]) -> str:
         words = [link_error(event.severity, event.detail).words for event in same]
     elif code == RECOVERY:
         words = [(event.detail or "").partition(" ")[2] for event in same]
-    some = ", ".join(dict.fromkeys(filter(None, words)))
-    return f" ({some})" if some else ""
+    text = ", ".join(dict.fromkeys(filter(None, words)))
+    return f" ({text})" if text else ""
 
 
 def times(same: Sequence[KernelEvent]) -> str:

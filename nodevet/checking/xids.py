@@ -139,8 +139,10 @@ def cure_of(code: int, architecture: str | None) -> Cure:
     """What ends an Xid within a boot; of an unknown architecture what ends it on all, of an unknown
     number a reset of the GPU."""
     known = {remedy for (_, own), remedy in _BY_ARCHITECTURE.items() if own == code}
-    found = known | {remedy_of(code)} if architecture is None else {remedy_of(code, architecture)}
-    if found & {Remedy.POWER, Remedy.REBOOT}:
+    remedies = (
+        known | {remedy_of(code)} if architecture is None else {remedy_of(code, architecture)}
+    )
+    if remedies & {Remedy.POWER, Remedy.REBOOT}:
         return Cure.BOOT
     if code not in NAMES:
         return Cure.RESET

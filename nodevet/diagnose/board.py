@@ -5,8 +5,7 @@ from collections.abc import Iterator, Sequence
 from nodevet.base.printable import brief, cut, plain
 from nodevet.base.printable import cells as cells_of
 from nodevet.diagnose import phrases as words
-from nodevet.diagnose.model import Cause, Diagnosis, GpuDiagnosis, HostDiagnosis
-from nodevet.diagnose.timeline import Points
+from nodevet.diagnose.model import Cause, Diagnosis, GpuDiagnosis, HostDiagnosis, Points
 from nodevet.diagnose.words import number
 from nodevet.sheet.text import BOLD, GAP, GREEN, RED, YELLOW, column, count, name, pad, sgr, wrap
 
@@ -33,17 +32,17 @@ def board(
     """Lines of at most `width` columns; if `height` has no room for all GPUs, the worst."""
     room = width or WIDTH
     gpus = [(host, gpu) for host in incident.hosts for gpu in host.gpus]
-    told = list(_told(incident, min(gpus, key=_rank, default=None), room))
-    most = len(gpus) if height is None else max(LEAST_ROWS, height - len(told) - 1)
-    kept = gpus
+    closing_lines = list(_closing_lines(incident, min(gpus, key=_rank, default=None), room))
+    most = len(gpus) if height is None else max(LEAST_ROWS, height - len(closing_lines) - 1)
+    shown = gpus
     if len(gpus) > most:
-        kept = sorted(gpus, key=_rank)[: most - 1]
-        told.insert(0, f"and {count(len(gpus) - len(kept), 'more GPU')}")
-    return [*_rows(kept, colour, room), *told]
+        shown = sorted(gpus, key=_rank)[: most - 1]
+        closing_lines.insert(0, f"and {count(len(gpus) - len(shown), 'more GPU')}")
+    return [*_rows(shown, colour, room), *closing_lines]
 
 
-def _rank(one: WatchedGpu) -> int:
-    return ORDER.index(one[1].cause)
+def _rank(watched: WatchedGpu) -> int:
+    return ORDER.index(watched[1].cause)
 
 
 def _rows(gpus: Sequence[WatchedGpu], colour: bool, room: int) -> Iterator[str]:
@@ -51,13 +50,13 @@ def _rows(gpus: Sequence[WatchedGpu], colour: bool, room: int) -> Iterator[str]:
         (
             brief(name(host.host), LONGEST),
             f"GPU {gpu.index}",
-            words.cause(gpu),
+            words.cause_text(gpu),
             gpu.confidence.value,
             _busy(host, gpu),
         )
         for host, gpu in gpus
     ]
-    widths = [column(each) for each in zip(*cells, strict=True)]
+    widths = [column(cells_of_column) for cells_of_column in zip(*cells, strict=True)]
     for row, (_, gpu) in zip(cells, gpus, strict=True):
         padded = [pad(cell, width) for cell, width in zip(row, widths, strict=True)]
         line = GAP.join(padded).rstrip()
@@ -76,8 +75,8 @@ def coloured(gpu: GpuDiagnosis, text: str) -> str:
 
 def _busy(host: HostDiagnosis, gpu: GpuDiagnosis) -> str:
     """`▁▃█▁ 28 %`."""
-    lines = [each for each in host.timelines if each.gpu == gpu.index and each.name == "SM busy"]
-    figure = next((each.value for each in gpu.figures if each.name == "sm_busy"), None)
+    lines = [line for line in host.timelines if line.gpu == gpu.index and line.name == "SM busy"]
+    figure = next((figure.value for figure in gpu.figures if figure.name == "sm_busy"), None)
     course = sparkline(lines[0].points, CELLS) if lines else ""
     value = "" if figure is None else f"{number(figure)} %"
     return f"{pad(course, CELLS)} {value}".rstrip()
@@ -96,23 +95,23 @@ def sparkline(points: Points, cells: int) -> str:
     for at, value in points:
         share = (at - first) / (last - first) if last > first else 0.0
         binned[min(cells - 1, int(share * cells))].append(value)
-    told, bar = "", BARS[0]
+    bars, bar = "", BARS[0]
     for values in binned:
         if values:
             share = sum(values) / len(values) / 100
             bar = BARS[max(0, min(len(BARS) - 1, round(share * (len(BARS) - 1))))]
-        told += bar
-    return told
+        bars += bar
+    return bars
 
 
-def _told(incident: Diagnosis, worst: WatchedGpu | None, room: int) -> Iterator[str]:
+def _closing_lines(incident: Diagnosis, worst: WatchedGpu | None, room: int) -> Iterator[str]:
     """The worst in a sentence, and the hosts of which nothing is known."""
     for host in incident.hosts:
         if not host.gpus:
             yield cut(f"{name(host.host)}: no diagnosis: {words.no_diagnosis(host)}", room)
     if worst is not None:
         host, gpu = worst
-        who = f"{name(host.host)} GPU {gpu.index}"
+        label = f"{name(host.host)} GPU {gpu.index}"
         yield ""
-        yield from wrap(f"{who} {plain(gpu.sentence)}", room)[:MOST_SAID]
+        yield from wrap(f"{label} {plain(gpu.sentence)}", room)[:MOST_SAID]
         yield from wrap(f"next: {gpu.next_step}", room)[:MOST_SAID]

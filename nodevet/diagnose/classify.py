@@ -3,18 +3,12 @@
 from collections.abc import Collection, Container, Iterable, Mapping
 
 from nodevet.diagnose.doubts import doubts
-from nodevet.diagnose.figures import figures
-from nodevet.diagnose.job_figures import jobs
-from nodevet.diagnose.model import (
-    Cause,
-    Condition,
-    Confidence,
-    Figure,
-    GpuDiagnosis,
-    Ruling,
-)
+from nodevet.diagnose.gpu_figures import gpu_figures
+from nodevet.diagnose.host_figures import host_figures
+from nodevet.diagnose.job_figures import job_figures, jobs
+from nodevet.diagnose.model import Cause, Condition, Confidence, Figure, GpuDiagnosis, Ruling
 from nodevet.diagnose.rules import CLEAR, EXPLAINS, NEXT, RULES, WEAK, CauseRule, Threshold
-from nodevet.diagnose.words import also, sentence
+from nodevet.diagnose.words import also_lines, sentence
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.gpu_activity import GpuActivities, GpuActivity
 
@@ -29,47 +23,55 @@ def diagnose(evidence: Evidence) -> tuple[GpuDiagnosis, ...] | str:
         return section.why
     if section.data.gpus is None:
         return section.data.why("gpus")
-    return tuple(diagnosed(evidence, gpu) for gpu in section.data.gpus)
+    return tuple(diagnose_gpu(evidence, gpu) for gpu in section.data.gpus)
 
 
-def diagnosed(evidence: Evidence, gpu: GpuActivity) -> GpuDiagnosis:
+def figures(evidence: Evidence, gpu: GpuActivity) -> Mapping[str, Figure]:
+    """Every figure of one GPU, by name."""
+    listed = (*gpu_figures(evidence, gpu), *job_figures(evidence, gpu), *host_figures(evidence))
+    return {figure.name: figure for figure in listed}
+
+
+def diagnose_gpu(evidence: Evidence, gpu: GpuActivity) -> GpuDiagnosis:
     """One GPU's cause, with everything that was held against it."""
-    found = figures(evidence, gpu)
-    rulings = tuple(ruled(rule, found) for rule in RULES)
-    explained = effects(rulings, found)
-    causes = decided(rulings, explained)
-    cause = causes[0] if len(causes) == 1 else Cause.MIXED if causes else Cause.UNCLEAR
-    known = jobs(evidence, gpu)
-    doubted = doubts(causes, found, rulings, known, evidence)
+    named_figures = figures(evidence, gpu)
+    rulings = tuple(ruling_of(rule, named_figures) for rule in RULES)
+    explained = effects(rulings, named_figures)
+    strongest = decide_causes(rulings, explained)
+    cause = strongest[0] if len(strongest) == 1 else Cause.MIXED if strongest else Cause.UNCLEAR
+    jobs_on_gpu = jobs(evidence, gpu)
+    reasons = doubts(strongest, named_figures, rulings, jobs_on_gpu, evidence)
     return GpuDiagnosis(
         index=gpu.index,
         uuid=gpu.uuid,
         name=gpu.name,
         cause=cause,
-        causes=causes,
-        confidence=confidence(rulings, causes, doubted),
-        sentence=sentence(cause, causes, found, rulings, known, evidence, doubted),
-        next_step=next_step(cause, causes, rulings),
-        also=also(cause, causes, found, rulings, explained),
-        figures=tuple(found.values()),
+        causes=strongest,
+        confidence=confidence(rulings, strongest, reasons),
+        sentence=sentence(cause, strongest, named_figures, rulings, jobs_on_gpu, evidence, reasons),
+        next_step=next_step(cause, strongest, rulings),
+        also=also_lines(cause, strongest, named_figures, rulings, explained),
+        figures=tuple(named_figures.values()),
         rulings=rulings,
-        jobs=known,
+        jobs=jobs_on_gpu,
     )
 
 
 def next_step(cause: Cause, causes: tuple[Cause, ...], rulings: Iterable[Ruling]) -> str:
     """What to do first: as the rule says that holds most clearly, else as its cause does."""
     first = causes[0] if cause is Cause.MIXED else cause
-    held = [each for each in rulings if each.holds and each.cause is first]
-    clearest = max(held, key=lambda each: each.margin or 0.0, default=None)
+    holding = [ruling for ruling in rulings if ruling.holds and ruling.cause is first]
+    clearest = max(holding, key=lambda each: each.margin or 0.0, default=None)
     own = {rule.name: rule.next_step for rule in RULES}
     return (own[clearest.rule] if clearest else "") or NEXT[first]
 
 
-def ruled(rule: CauseRule, found: Mapping[str, Figure]) -> Ruling:
+def ruling_of(rule: CauseRule, figures_by_name: Mapping[str, Figure]) -> Ruling:
     """A rule held against the figures: what is not known makes it undecided, unless another
     condition already fails."""
-    conditions = tuple(condition(each, found[each.figure]) for each in rule.thresholds)
+    conditions = tuple(
+        condition(threshold, figures_by_name[threshold.figure]) for threshold in rule.thresholds
+    )
     answers = [each.holds for each in conditions]
     holds = False if False in answers else None if None in answers else True
     margins = [each.margin for each in conditions if each.margin is not None]
@@ -117,17 +119,22 @@ def _ratio(above: float, below: float) -> float:
     return round(min(MOST, above / below), 3)
 
 
-def effects(rulings: Iterable[Ruling], found: Mapping[str, Figure]) -> Mapping[Cause, Cause]:
+def effects(
+    rulings: Iterable[Ruling], figures_by_name: Mapping[str, Figure]
+) -> Mapping[Cause, Cause]:
     """What a cause that holds brings along -> that cause."""
     return {
         effect.cause: cause
         for cause in dict.fromkeys(ruling.cause for ruling in rulings if ruling.holds)
         for effect in EXPLAINS.get(cause, ())
-        if all(condition(each, found[each.figure]).holds for each in effect.thresholds)
+        if all(
+            condition(threshold, figures_by_name[threshold.figure]).holds
+            for threshold in effect.thresholds
+        )
     }
 
 
-def decided(rulings: Iterable[Ruling], explained: Container[Cause]) -> tuple[Cause, ...]:
+def decide_causes(rulings: Iterable[Ruling], explained: Container[Cause]) -> tuple[Cause, ...]:
     """The causes of the rules that hold, the strongest first; without what another of them brings
     along, and a weak one only by itself."""
     best: dict[Cause, float] = {}
@@ -140,12 +147,12 @@ def decided(rulings: Iterable[Ruling], explained: Container[Cause]) -> tuple[Cau
 
 
 def confidence(
-    rulings: Iterable[Ruling], causes: tuple[Cause, ...], doubted: Collection[Cause] = ()
+    rulings: Iterable[Ruling], causes: tuple[Cause, ...], reasons: Collection[Cause] = ()
 ) -> Confidence:
     """How far what was found rules out everything else; medium at most if a figure contradicts."""
     listed = list(rulings)
     if not causes or any(ruling.holds is None for ruling in listed):
         return Confidence.LOW
     clear = {ruling.cause for ruling in listed if ruling.holds and (ruling.margin or 0) >= CLEAR}
-    sure = set(causes) <= clear and not doubted
+    sure = set(causes) <= clear and not reasons
     return Confidence.HIGH if sure else Confidence.MEDIUM

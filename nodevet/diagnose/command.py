@@ -126,9 +126,8 @@ def command(
     from nodevet.base.outputs import try_out
     from nodevet.cli.speech import say
     from nodevet.diagnose import incident
-    from nodevet.diagnose.remember_incident import remember
     from nodevet.diagnose.sheet import diagnosis_sheet
-    from nodevet.diagnose.use import diagnosed, diagnosed_again
+    from nodevet.diagnose.use import diagnose_hosts, diagnose_visits
     from nodevet.sheet import FORMATS
     from nodevet.vet.terminal.output import Sinks
     from nodevet.vet.terminal.progress import Bar
@@ -151,11 +150,11 @@ def command(
     context = open_context(project, names)
     captured = incident.IncidentCapture()
     if bundle:
-        found = diagnosed_again(incident.read(bundle), context)
+        found = diagnose_visits(incident.read(bundle), context)
     else:
         hosts = Targets(names=targets, inventories=inventories, limit=limit).hosts()
         reached = fleet_options(context=context, commands=False, engine=engine_for(hosts), **reach)
-        look = partial(diagnosed, hosts, context, reached, seconds=duration, interval=interval)
+        look = partial(diagnose_hosts, hosts, context, reached, seconds=duration, interval=interval)
         if watch:
             from nodevet.diagnose.watch import watch_rounds
 
@@ -168,6 +167,6 @@ def command(
     finally:  # neither file is lost because the other cannot be written
         if capture:
             captured.write(capture, redact=redact)
-    if capture and (why := remember(found, capture)):
+    if capture and (why := incident.remember(found, capture)):
         say(f"the bundle is not recorded: {why}")
     click.get_current_context().exit(found.exit_code)

@@ -19,7 +19,7 @@ def cpu_ticks(processes: Sequence[ProcessActivity], field: str, seconds: float) 
     return _sum(processes, field, CHILDREN[field], seconds)
 
 
-def counted_all(processes: Sequence[ProcessActivity], field: str, seconds: float) -> float | None:
+def io_count(processes: Sequence[ProcessActivity], field: str, seconds: float) -> float | None:
     """What /proc/<pid>/io counts: a process's own has that of the children it waited for."""
     return _sum(processes, field, field, seconds)
 
@@ -31,17 +31,17 @@ def _sum(
     spent: dict[int, float | None] = {}
     for process in reversed(processes):  # children come after their parents
         kids = ended.get(process.pid, ())
-        spent[process.pid] = _spent(process, kids, spent, field, with_children)
-    told = {each.pid for kids in ended.values() for each in kids}
-    found = [
-        None if _is_unseen(each, seconds) else spent[each.pid]
-        for each in processes
-        if each.pid not in told
+        spent[process.pid] = _used(process, kids, spent, field, with_children)
+    counted = {kid.pid for kids in ended.values() for kid in kids}
+    ticks = [
+        None if _is_unseen(process, seconds) else spent[process.pid]
+        for process in processes
+        if process.pid not in counted
     ]
-    return None if not found or None in found else sum(each for each in found if each is not None)
+    return None if not ticks or None in ticks else sum(each for each in ticks if each is not None)
 
 
-def _spent(
+def _used(
     process: ProcessActivity,
     kids: Iterable[ProcessActivity],
     spent: Mapping[int, float | None],
@@ -56,23 +56,23 @@ def _spent(
     separate = field != with_children
     through = grown(getattr(process, with_children)) or 0 if separate else by
     listed = list(kids)
-    if waited_for(process, listed):
+    if has_reaped(process, listed):
         before = sum(_before(kid, field, with_children if separate else None) for kid in listed)
         reaped = max(0, through - before)
         return by + reaped if separate else reaped
-    some = [spent.get(kid.pid) for kid in listed]
-    if None in some:
+    ticks = [spent.get(kid.pid) for kid in listed]
+    if None in ticks:
         return None
-    return by + max(through if separate else 0, sum(each for each in some if each is not None))
+    return by + max(through if separate else 0, sum(tick for tick in ticks if tick is not None))
 
 
 def _before(process: ProcessActivity, *fields: str | None) -> int:
     """What it had used when it was seen first."""
     counts: Iterable[Counts] = (getattr(process, field) for field in fields if field)
-    return sum(each[0] for each in counts if each is not None)
+    return sum(count[0] for count in counts if count is not None)
 
 
-def waited_for(process: ProcessActivity, ended: Iterable[ProcessActivity]) -> bool:
+def has_reaped(process: ProcessActivity, ended: Iterable[ProcessActivity]) -> bool:
     """Whether its children that ended are in its own count."""
     least = sum(
         counts[1]
@@ -81,19 +81,19 @@ def waited_for(process: ProcessActivity, ended: Iterable[ProcessActivity]) -> bo
         if counts is not None
     )
     by = [grown(process.children_user), grown(process.children_system)]
-    return sum(each or 0 for each in by) >= least
+    return sum(growth or 0 for growth in by) >= least
 
 
 def ended_children(
     processes: Sequence[ProcessActivity],
 ) -> Mapping[int, Sequence[ProcessActivity]]:
     """pid -> its children that ended meanwhile."""
-    there = {each.pid for each in processes}
-    found: dict[int, list[ProcessActivity]] = {}
-    for each in processes:
-        if each.ended_s is not None and each.parent in there and each.parent != each.pid:
-            found.setdefault(each.parent, []).append(each)
-    return found
+    pids = {process.pid for process in processes}
+    by_parent: dict[int, list[ProcessActivity]] = {}
+    for process in processes:
+        if process.ended_s is not None and process.parent in pids and process.parent != process.pid:
+            by_parent.setdefault(process.parent, []).append(process)
+    return by_parent
 
 
 def _is_unseen(process: ProcessActivity, seconds: float) -> bool:

@@ -7,7 +7,7 @@ says so.
 from collections.abc import Collection, Mapping, Sequence
 
 from nodevet.diagnose.model import Cause, Figure, Job, Ruling
-from nodevet.diagnose.words import said, valued, waits_in
+from nodevet.diagnose.words import figure_sentence, value_text, waits_in
 from nodevet.evidence.document import Evidence
 
 POLLING = 40.0  # percent of the power limit, below which a busy GPU may only poll
@@ -22,47 +22,47 @@ Found = Mapping[str, Figure]
 
 def doubts(
     causes: Collection[Cause],
-    found: Found,
+    figures: Found,
     rulings: Sequence[Ruling],
     jobs: Sequence[Job],
     evidence: Evidence,
 ) -> Mapping[Cause, str]:
     """The figure that contradicts each of these causes, in words; without those that none does."""
-    told = {
-        Cause.GPU: _power(found),
-        Cause.SUBMISSION: _submission(found),
-        Cause.NUMA: _ticks(found, rulings),
+    reasons = {
+        Cause.GPU: _power(figures),
+        Cause.SUBMISSION: _submission(figures),
+        Cause.NUMA: _ticks(figures, rulings),
         Cause.STUCK: _serving(jobs, evidence),
     }
-    return {cause: why for cause, why in told.items() if why and cause in causes}
+    return {cause: why for cause, why in reasons.items() if why and cause in causes}
 
 
-def _power(found: Found) -> str:
-    power = found["power"]
+def _power(figures: Found) -> str:
+    power = figures["power"]
     if power.value is None or power.value >= POLLING:
         return ""
-    return f"it draws {valued(power)} of its power limit, as a GPU does whose kernels only poll"
+    return f"it draws {value_text(power)} of its power limit, as a GPU does whose kernels only poll"
 
 
-def _submission(found: Found) -> str:
-    system, starved = found["job_system"], found["cpu_starved"]
-    told = []
+def _submission(figures: Found) -> str:
+    system, starved = figures["job_system"], figures["cpu_starved"]
+    texts = []
     if system.value is not None and system.value < NO_SYSTEM:
-        told.append(f"{said(system)}, and submitting takes system time")
+        texts.append(f"{figure_sentence(system)}, and submitting takes system time")
     if starved.value is not None and starved.value >= STARVED:
-        told.append(said(starved))
-    return ", and ".join(told)
+        texts.append(figure_sentence(starved))
+    return ", and ".join(texts)
 
 
-def _ticks(found: Found, rulings: Sequence[Ruling]) -> str:
-    cpus = found["job_cpus"]
+def _ticks(figures: Found, rulings: Sequence[Ruling]) -> str:
+    cpus = figures["job_cpus"]
     by_memory = any(
         ruling.holds and ruling.cause is Cause.NUMA and ruling.conditions[-1].figure.name != FAR
         for ruling in rulings
     )
     if by_memory or cpus.value is None or cpus.value >= FEW_TICKS:
         return ""
-    return f"the job uses {valued(cpus)} CPUs in all, too few ticks to wait for"
+    return f"the job uses {value_text(cpus)} CPUs in all, too few ticks to wait for"
 
 
 FAR = "remote_cpus"

@@ -94,15 +94,19 @@ def _while_busy(gpu: GpuActivity, values: Numbers | None) -> list[int | None]:
     """The values of the looks at which the GPU was busy; of all if none was."""
     listed = list(values or ())
     busy = gpu.utilization_percent or ()
-    some = [value for value, each in zip(listed, busy, strict=False) if each and each > QUIET]
-    return some or listed
+    while_busy = [
+        value
+        for value, percent_busy in zip(listed, busy, strict=False)
+        if percent_busy and percent_busy > QUIET
+    ]
+    return while_busy or listed
 
 
 def _settings(evidence: Evidence, gpu: GpuActivity) -> Gpu | None:
     """What the section gpu has of it."""
     data = evidence[Gpus].data
     return next(
-        (each for each in (data.gpus if data else None) or () if each.index == gpu.index), None
+        (entry for entry in (data.gpus if data else None) or () if entry.index == gpu.index), None
     )
 
 
@@ -118,7 +122,7 @@ def _clock(evidence: Evidence, gpu: GpuActivity) -> Figure:
 def _held_down(gpu: GpuActivity) -> bool:
     """Whether heat or power was the reason at any look."""
     bits = sum(SLOWDOWNS) | POWER_CAP
-    return any(int(each) & bits for each in known(gpu.event_reasons))
+    return any(int(mask) & bits for mask in known(gpu.event_reasons))
 
 
 def _what_sets(own: Gpu | None, gpu: GpuActivity) -> str:
@@ -131,7 +135,7 @@ def _what_sets(own: Gpu | None, gpu: GpuActivity) -> str:
     if application and application <= low:
         return f"application clock {application} MHz"
     for bit, name in SETTINGS.items():
-        if any(int(each) & bit for each in known(gpu.event_reasons)):
+        if any(int(mask) & bit for mask in known(gpu.event_reasons)):
             return name
     return ""
 
@@ -174,12 +178,12 @@ def _slowed(gpu: GpuActivity, seconds: float | None, uptime: float | None) -> Fi
         "hardware thermal slowdown": gpu.hw_thermal_ns,
         "power brake": gpu.power_brake_ns,
     }
-    shares = {name: _of_time(each, seconds) for name, each in counters.items()}
+    shares = {name: _of_time(mask, seconds) for name, mask in counters.items()}
     counted = {name: share for name, share in shares.items() if share is not None}
     reasons = known(gpu.event_reasons)
     for bit, name in SLOWDOWNS.items():
         if reasons:
-            share = 100.0 * sum(bool(int(each) & bit) for each in reasons) / len(reasons)
+            share = 100.0 * sum(bool(int(reason) & bit) for reason in reasons) / len(reasons)
             counted[name] = max(share, counted.get(name, 0.0))
     if not reasons and not any(counted.values()) and len(counted) < len(counters):
         return Figure("slowed", None, "%", what, gpu.why("event_reasons"))
@@ -194,7 +198,7 @@ def _power_capped(gpu: GpuActivity, seconds: float | None, uptime: float | None)
     reasons = known(gpu.event_reasons)
     since = _since_boot(gpu.power_cap_ns, uptime)
     if reasons:
-        share = 100.0 * sum(bool(int(each) & POWER_CAP) for each in reasons) / len(reasons)
+        share = 100.0 * sum(bool(int(reason) & POWER_CAP) for reason in reasons) / len(reasons)
         return Figure("power_capped", share, "%", what, note=since if share else "")
     share_or_none = _of_time(gpu.power_cap_ns, seconds)
     why = "" if share_or_none is not None else gpu.why("event_reasons")

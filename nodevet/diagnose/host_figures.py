@@ -33,8 +33,8 @@ def host_figures(evidence: Evidence) -> Iterator[Figure]:
 
 
 def _share_of_cpu(totals: CpuTotals | None, field: str, what: str, why: str) -> Figure:
-    whole = total(span(getattr(totals, each)) for each in TIMES) if totals else None
-    share = percent(span(getattr(totals, field)) if totals else None, whole)
+    all_time = total(span(getattr(totals, name)) for name in TIMES) if totals else None
+    share = percent(span(getattr(totals, field)) if totals else None, all_time)
     return Figure(field, share, "%", what, "" if share is not None else why or "it was not read")
 
 
@@ -55,16 +55,16 @@ def _disk(data: HostActivity, seconds: float | None, why: str) -> Figure:
     if data.disks is None or not seconds:
         return Figure("disk_busy", None, "%", what, why if why else data.why("disks"))
     busy = {disk.name: percent(grown(disk.busy_ms), seconds * 1000) for disk in data.disks}
-    some = {name: share for name, share in busy.items() if share is not None}
-    if not some and busy:
+    known_shares = {name: share for name, share in busy.items() if share is not None}
+    if not known_shares and busy:
         return Figure("disk_busy", None, "%", what, data.disks[0].why("busy_ms"))
-    if not some:
+    if not known_shares:
         return Figure("disk_busy", 0.0, "%", what)
-    worst = max(some, key=lambda name: some[name])
-    disk = next(each for each in data.disks if each.name == worst)
+    worst = max(known_shares, key=lambda name: known_shares[name])
+    disk = next(disk for disk in data.disks if disk.name == worst)
     wait = latency_ms(disk)
     note = worst + (f", {wait:.1f} ms a request" if wait is not None else "")
-    return Figure("disk_busy", min(100.0, some[worst]), "%", what, note=note)
+    return Figure("disk_busy", min(100.0, known_shares[worst]), "%", what, note=note)
 
 
 def latency_ms(disk: DiskActivity) -> float | None:
@@ -85,24 +85,24 @@ def _nfs(data: HostActivity, why: str) -> Iterator[Figure]:
         yield Figure("nfs_retransmitted", None, "%", "NFS requests sent again", problem)
         return
     slow: tuple[float | None, str] = (None, "")
-    operations = again = 0
+    operations = repeated = 0
     for mount in data.nfs:
-        for each in mount.operations or ():
-            number, sent = grown(each.operations), grown(each.transmissions)
+        for operation in mount.operations or ():
+            number, sent = grown(operation.operations), grown(operation.transmissions)
             if number is not None and sent is not None:
                 operations += number
-                again += max(0, sent - number)
-            time = _operation_ms(each)
-            if each.name in DATA and time is not None and time > (slow[0] or 0.0):
+                repeated += max(0, sent - number)
+            time = _operation_ms(operation)
+            if operation.name in DATA and time is not None and time > (slow[0] or 0.0):
                 slow = (time, mount.point)
     unused = "no NFS mount was read or written"
     why = "" if slow[0] is not None else unused
     yield Figure("nfs_latency", slow[0], "ms", "slowest NFS mount", why, slow[1])
-    share = percent(again, operations)
+    share = percent(repeated, operations)
     why = "" if share is not None else unused
     yield Figure("nfs_retransmitted", share, "%", "NFS requests sent again", why)
 
 
-def _operation_ms(each: NfsOperation) -> float | None:
-    number, spent = grown(each.operations), grown(each.execute_ms)
+def _operation_ms(operation: NfsOperation) -> float | None:
+    number, spent = grown(operation.operations), grown(operation.execute_ms)
     return spent / number if number and spent is not None and number >= LEAST else None

@@ -21,11 +21,13 @@ from nodevet.base import typed
 from nodevet.base.errors import UserError
 from nodevet.base.files import open_regular
 from nodevet.base.outputs import file_errors, replace_data
+from nodevet.diagnose.model import Diagnosis, HostDiagnosis
 from nodevet.document.kinds import DocumentKind, wrong_kind_text
 from nodevet.evidence.telling import TELLING
 from nodevet.fleet import Visit
 from nodevet.model import Host, Status
 from nodevet.vet.use.saved import KeptVisit, SavedEvidenceError, document_of, visit_of
+from nodevet.vet.use.stores import NoHistoryError, NothingRecordedError, open_history
 
 SCHEMA = 1
 LARGEST = 256 << 20  # bytes of a bundle, unpacked
@@ -45,7 +47,7 @@ class IncidentBundle(msgspec.Struct, frozen=True, kw_only=True):
 
     nodevet_incident: int
     nodevet: str = ""
-    redacted: bool = False
+    redact_visit: bool = False
     hosts: tuple[KeptVisit, ...]
 
 
@@ -67,11 +69,11 @@ def write(path: Path, visits: Iterable[tuple[Visit, Host]], *, redact: bool) -> 
     """Write a bundle, readable by its owner only. Raises FileError, and UserError beyond
     LARGEST."""
     code = coder(os.urandom(16))
-    kept: list[Mapping[str, Any]] = [document_of(visit, host) for visit, host in visits]
+    documents: list[Mapping[str, Any]] = [document_of(visit, host) for visit, host in visits]
     if redact:
-        kept = [redacted(each, code) for each in kept]
+        documents = [redact_visit(document, code) for document in documents]
     text = msgspec.json.encode(
-        {"nodevet_incident": SCHEMA, "nodevet": __version__, "redacted": redact, "hosts": kept}
+        {"nodevet_incident": SCHEMA, "nodevet": __version__, "redacted": redact, "hosts": documents}
     )
     if len(text) > LARGEST:
         raise UserError(
@@ -97,16 +99,16 @@ def read(path: Path) -> Sequence[tuple[Visit, Host]]:
     try:
         bundle = typed.decode(data, IncidentBundle)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        told = wrong_kind_text(path, DocumentKind.INCIDENT)
-        why = told or f"not an incident bundle: {error}"
-        hint = "" if told else "; `nodevet diagnose --capture FILE` writes one"
+        kind_hint = wrong_kind_text(path, DocumentKind.INCIDENT)
+        why = kind_hint or f"not an incident bundle: {error}"
+        hint = "" if kind_hint else "; `nodevet diagnose --capture FILE` writes one"
         raise SavedEvidenceError(f"{path}: {why}{hint}") from error
     if bundle.nodevet_incident != SCHEMA:
         raise SavedEvidenceError(
             f"{path}: an incident bundle of schema {bundle.nodevet_incident}; "
             f"this nodevet reads {SCHEMA}"
         )
-    return [visit_of(kept, path) for kept in bundle.hosts]
+    return [visit_of(document, path) for document in bundle.hosts]
 
 
 def unpacked(data: bytes, path: Path) -> bytes:
@@ -130,59 +132,93 @@ def coder(salt: bytes) -> Code:
     return code
 
 
-def redacted(kept: Mapping[str, Any], code: Code) -> Mapping[str, Any]:
+def redact_visit(visit: Mapping[str, Any], code: Code) -> Mapping[str, Any]:
     """A kept visit without what names anything."""
-    left = {**kept, "host": code(kept["host"]), "groups": [], "why": "", "expect_hostname": False}
-    if kept["why"]:
-        left["why"] = "redacted"
-    if kept["evidence"] is None:
-        return left
+    cleared = {
+        **visit,
+        "host": code(visit["host"]),
+        "groups": [],
+        "why": "",
+        "expect_hostname": False,
+    }
+    if visit["why"]:
+        cleared["why"] = "redacted"
+    if visit["evidence"] is None:
+        return cleared
     try:
-        document = msgspec.json.decode(bytes(kept["evidence"]))
+        document = msgspec.json.decode(bytes(visit["evidence"]))
         sections = {
-            name: cleaned(section, code)
+            name: redact_value(section, code)
             for name, section in document["sections"].items()
             if name in NEEDED
         }
     except RecursionError:
         why = "what was sent is nested too deeply to be redacted"
-        return {**left, "status": Status.PROBE_FAILED, "why": why, "evidence": None}
-    left["evidence"] = {**document, "sections": sections, "earlier": None}
-    return left
+        return {**cleared, "status": Status.PROBE_FAILED, "why": why, "evidence": None}
+    cleared["evidence"] = {**document, "sections": sections, "earlier": None}
+    return cleared
 
 
-def cleaned(value: Any, code: Code) -> Any:
+def redact_value(value: Any, code: Code) -> Any:
     """A value with its names replaced; of why something was not read, which may quote them, an
     error's own name is left."""
     if isinstance(value, list):
-        return [cleaned(each, code) for each in value]
+        return [redact_value(item, code) for item in value]
     if not isinstance(value, dict):
         return value
-    found: dict[str, Any] = {}
-    for key, each in value.items():
-        if key == "errors" and isinstance(each, dict):
-            found[key] = {field: first_word(why) for field, why in each.items()}
+    result: dict[str, Any] = {}
+    for key, item in value.items():
+        if key == "errors" and isinstance(item, dict):
+            result[key] = {field: first_word(why) for field, why in item.items()}
         elif key == "why":
-            found[key] = first_word(each)
+            result[key] = first_word(item)
         elif key in LEFT_OUT:
-            found[key] = None
+            result[key] = None
         elif key in TELLING:
-            found[key] = coded(each, code)
+            result[key] = code_names(item, code)
         else:
-            found[key] = cleaned(each, code)
-    return found
+            result[key] = redact_value(item, code)
+    return result
 
 
-def coded(value: Any, code: Code) -> Any:
+def code_names(value: Any, code: Code) -> Any:
     """A name, or each of a list of names, as its code."""
     if isinstance(value, str):
         return code(value)
     if isinstance(value, list):
-        return [coded(each, code) for each in value]
-    return cleaned(value, code)
+        return [code_names(item, code) for item in value]
+    return redact_value(value, code)
 
 
 def first_word(why: Any) -> str:
     """`ENOENT` and `NVML_ERROR_…` stay; a sentence may name a person or a host."""
     word = str(why).split(" ")[0].rstrip(":")
     return word if word.isupper() else "redacted"
+
+
+def remember(diagnosis: Diagnosis, path: Path) -> str:
+    """Record the bundle in this file with what it came to, in the store that the environment or
+    nodevet.toml names, or the user's own. Why it could not be; empty if it was, or if there is no
+    store.
+    """
+    from nodevet.store import StoreError
+
+    try:
+        with open_regular(path) as file:
+            bundle = file.read()
+        with open_history(None) as store:
+            texts = {host.host: diagnosis_text(host) for host in diagnosis.hosts}
+            store.record_incident(texts, bundle, diagnosis.started)
+    except (NoHistoryError, NothingRecordedError):
+        return ""
+    except OSError as error:
+        return f"{path}: {error.strerror}"
+    except (StoreError, UserError) as error:
+        return str(error)
+    return ""
+
+
+def diagnosis_text(host: HostDiagnosis) -> str:
+    """`GPU 0: throttled; GPU 1: idle`, or why there is no diagnosis."""
+    causes = "; ".join(f"GPU {gpu.index}: {gpu.cause.value}" for gpu in host.gpus)
+    return causes or host.why or "no GPU was seen"

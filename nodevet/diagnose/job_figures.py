@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
-from nodevet.diagnose.cpu_time import counted_all, cpu_ticks
+from nodevet.diagnose.cpu_time import cpu_ticks, io_count
 from nodevet.diagnose.model import Figure, Job
 from nodevet.diagnose.series import grown, known, percent, rate, total
 from nodevet.evidence.cpu import Cpu
@@ -91,38 +91,38 @@ def _own(
     processes: Iterable[ProcessActivity], gpu: GpuActivity
 ) -> tuple[ProcessActivity, ...] | None:
     """The processes on a GPU and all that descend from them."""
-    if gpu.processes is None and not any(gpu.index in each.gpus for each in processes):
+    if gpu.processes is None and not any(gpu.index in process.gpus for process in processes):
         return None
     named = _named(gpu)
-    found: dict[int, ProcessActivity] = {}
+    family: dict[int, ProcessActivity] = {}
     for process in processes:  # parents come before their children
-        if process.pid in named or gpu.index in process.gpus or process.parent in found:
-            found[process.pid] = process
+        if process.pid in named or gpu.index in process.gpus or process.parent in family:
+            family[process.pid] = process
     # what a helper did that ended is counted with its parent's, see proc_pid_stat(5) and wait(2)
     return tuple(
         each
-        for each in found.values()
-        if each.pid in named or gpu.index in each.gpus or not ended(each)
+        for each in family.values()
+        if each.pid in named or gpu.index in each.gpus or not has_ended(each)
     )
 
 
-def ended(process: ProcessActivity) -> bool:
+def has_ended(process: ProcessActivity) -> bool:
     """Whether it ended while it was watched."""
     return process.user is None and process.errors.get("user", "").startswith("it ended")
 
 
 def jobs(evidence: Evidence, gpu: GpuActivity) -> tuple[Job, ...]:
     """The processes on a GPU as people name them."""
-    found = watched_job(evidence, gpu)
-    own = {} if isinstance(found, str) else {each.pid: each for each in found.processes}
+    job = watched_job(evidence, gpu)
+    own = {} if isinstance(job, str) else {process.pid: process for process in job.processes}
     return tuple(
         Job(
-            pid=each.pid,
-            command=(own[each.pid].command or "") if each.pid in own else "",
-            memory_b=each.memory_used_b,
-            helpers=_helpers(each.pid, own),
+            pid=process.pid,
+            command=(own[process.pid].command or "") if process.pid in own else "",
+            memory_b=process.memory_used_b,
+            helpers=_helpers(process.pid, own),
         )
-        for each in gpu.processes or ()
+        for process in gpu.processes or ()
     )
 
 
@@ -135,23 +135,23 @@ def _helpers(pid: int, own: Mapping[int, ProcessActivity]) -> int:
 
 
 def job_figures(evidence: Evidence, gpu: GpuActivity) -> Iterator[Figure]:
-    found = watched_job(evidence, gpu)
-    if isinstance(found, str):
-        yield from (Figure(name, None, unit, what, found) for name, unit, what in NAMES)
+    job = watched_job(evidence, gpu)
+    if isinstance(job, str):
+        yield from (Figure(name, None, unit, what, job) for name, unit, what in NAMES)
         return
-    for each in _of_job(found, evidence, gpu):
-        is_known = not found.unseen or (each.name in OF_CGROUP and each.value)
-        yield each if is_known else _figure(each.name, None, found.unseen)
+    for figure in _of_job(job, evidence, gpu):
+        is_known = not job.unseen or (figure.name in OF_CGROUP and figure.value)
+        yield figure if is_known else _figure(figure.name, None, job.unseen)
 
 
-def _of_job(found: WatchedJob, evidence: Evidence, gpu: GpuActivity) -> Iterator[Figure]:
-    yield _figure("born", float(sum(each.born_s is not None for each in found.processes)))
-    yield _figure("ended", float(sum(each.ended_s is not None for each in found.processes)))
-    yield from _cpu(found, evidence)
-    yield from _waits(found)
-    yield from _reads(found)
-    yield from _limits(found)
-    yield from _places(found, evidence, gpu)
+def _of_job(job: WatchedJob, evidence: Evidence, gpu: GpuActivity) -> Iterator[Figure]:
+    yield _figure("born", float(sum(process.born_s is not None for process in job.processes)))
+    yield _figure("ended", float(sum(process.ended_s is not None for process in job.processes)))
+    yield from _cpu(job, evidence)
+    yield from _waits(job)
+    yield from _reads(job)
+    yield from _limits(job)
+    yield from _places(job, evidence, gpu)
 
 
 OF_CGROUP = ("quota_throttled", "job_io_stalled", "job_memory_stalled", "limit_hits")
@@ -193,16 +193,18 @@ NAMES = (
 
 def _unread(job: WatchedJob) -> str:
     """Why the threads of one of its processes are not known; empty if all are."""
-    missing = [each for each in job.processes if each.threads is None and each.ended_s is None]
+    missing = [
+        process for process in job.processes if process.threads is None and process.ended_s is None
+    ]
     return missing[0].why("threads") or "the threads of a process were not read" if missing else ""
 
 
 def _figure(name: str, value: float | None, why: str = "", note: str = "") -> Figure:
-    unit, what = next((unit, what) for each, unit, what in NAMES if each == name)
+    unit, what = next((unit, what) for known_name, unit, what in NAMES if known_name == name)
     return Figure(name, value, unit, what, why if value is None else "", note)
 
 
-def used(thread: ThreadActivity | ProcessActivity) -> int | None:
+def ticks_used(thread: ThreadActivity | ProcessActivity) -> int | None:
     """Ticks of CPU time."""
     user, system = grown(thread.user), grown(thread.system)
     return None if user is None or system is None else user + system
@@ -231,15 +233,15 @@ def _cpu(job: WatchedJob, evidence: Evidence) -> Iterator[Figure]:
         for thread in process.threads or ()
     ]
     unread = _unread(job)
-    wanted = None if cpus is None or unread else cpus + sum(each / 1e9 for each in known(waited))
-    yield _figure("saturation", percent(wanted, allowed), unread or why, note)
+    needed = None if cpus is None or unread else cpus + sum(wait / 1e9 for wait in known(waited))
+    yield _figure("saturation", percent(needed, allowed), unread or why, note)
     yield from _threads(job)
 
 
-def wanted(thread: ThreadActivity, job: WatchedJob) -> float | None:
+def needed_percent(thread: ThreadActivity, job: WatchedJob) -> float | None:
     """Percent of a core that a thread used or waited for: one that competes for its CPU is no less
     hot for it."""
-    ticks = used(thread)
+    ticks = ticks_used(thread)
     if ticks is None:
         return None
     ran = 100.0 * ticks / job.hz / job.seconds
@@ -258,7 +260,7 @@ def _threads(job: WatchedJob) -> Iterator[Figure]:
         return
     for process in job.processes:
         for thread in process.threads or ():
-            share = wanted(thread, job)
+            share = needed_percent(thread, job)
             if share is not None:
                 shares.append((share, process, thread))
     yield from _hottest(job, shares)
@@ -267,11 +269,13 @@ def _threads(job: WatchedJob) -> Iterator[Figure]:
     switches = [
         total((grown(thread.switches), grown(thread.preemptions))) for _, _, thread in shares
     ]
-    told = known(switches)
+    counts = known(switches)
     yield _figure(
-        "switches", sum(told) / job.seconds if told or not shares else None, "status was not read"
+        "switches",
+        sum(counts) / job.seconds if counts or not shares else None,
+        "status was not read",
     )
-    top = max(shares, key=lambda each: each[0], default=None)
+    top = max(shares, key=lambda entry: entry[0], default=None)
     waited = rate(top[2].waited_ns, job.seconds) if top else 0.0
     yield _figure(
         "cpu_starved",
@@ -283,14 +287,14 @@ def _threads(job: WatchedJob) -> Iterator[Figure]:
 def _at_once(shares: Shares, least: float, job: WatchedJob) -> float:
     """How many threads took so much of a core at the same time: one that was born meanwhile, or
     ended, counts for the part of the time in which it was there."""
-    lives = [(share, lived(process, thread, job)) for share, process, thread in shares]
+    lives = [(share, life_share(process, thread, job)) for share, process, thread in shares]
     return round(sum(life for share, life in lives if life and share / life >= least), 1)
 
 
-def lived(process: ProcessActivity, thread: ThreadActivity, job: WatchedJob) -> float:
+def life_share(process: ProcessActivity, thread: ThreadActivity, job: WatchedJob) -> float:
     """The part of the time in which a thread was there."""
     born = max(thread.born_s or 0.0, process.born_s or 0.0)
-    ends = [each for each in (thread.ended_s, process.ended_s) if each is not None]
+    ends = [end for end in (thread.ended_s, process.ended_s) if end is not None]
     return max(0.0, min(1.0, (min([job.seconds, *ends]) - born) / job.seconds))
 
 
@@ -309,19 +313,21 @@ def _hottest(job: WatchedJob, shares: Shares) -> Iterator[Figure]:
         ("hottest_thread", "thread_wants", False),
         ("hottest_helper", "helper_wants", True),
     ):
-        some = [each for each in shares if (each[1].pid not in job.on_gpu) is is_helper]
-        ran = [(_percent(used(thread), job), process, thread) for _, process, thread in some]
+        of_kind = [share for share in shares if (share[1].pid not in job.on_gpu) is is_helper]
+        ran = [
+            (_percent(ticks_used(thread), job), process, thread) for _, process, thread in of_kind
+        ]
         yield _top(has, ran, job, is_helper)
-        yield _top(wants, some, job, is_helper)
+        yield _top(wants, of_kind, job, is_helper)
         if is_helper:
             ended_ticks = _of_ended(job)
-            gone = None if ended_ticks is None else _percent(ended_ticks, job)
+            ended_share = None if ended_ticks is None else _percent(ended_ticks, job)
             # of a helper that ended it is not known how long it waited for a CPU
-            there = sum(share for share, process, _ in some if process.ended_s is None)
-            whole = total((gone, there))
-            unsure = whole is not None and whole < HOT and _is_more(HOT, job, is_helper)
-            yield _figure("helpers_want", None if unsure else whole, MORE)
-            yield _figure("ended_helpers", gone, MORE)
+            present_share = sum(share for share, process, _ in of_kind if process.ended_s is None)
+            both = total((ended_share, present_share))
+            unsure = both is not None and both < HOT and _is_more(HOT, job, is_helper)
+            yield _figure("helpers_want", None if unsure else both, MORE)
+            yield _figure("ended_helpers", ended_share, MORE)
 
 
 def _percent(ticks: float | None, job: WatchedJob) -> float:
@@ -330,7 +336,7 @@ def _percent(ticks: float | None, job: WatchedJob) -> float:
 
 def _top(name: str, shares: Shares, job: WatchedJob, is_helper: bool) -> Figure:
     """The largest share with whose it is; None if what was not watched may have had a larger."""
-    top = max(shares, key=lambda each: each[0], default=None)
+    top = max(shares, key=lambda entry: entry[0], default=None)
     share = top[0] if top else 0.0
     if share < HOT and _is_more(HOT - share, job, is_helper):
         return _figure(name, None, MORE)
@@ -341,7 +347,7 @@ def _top(name: str, shares: Shares, job: WatchedJob, is_helper: bool) -> Figure:
 def _is_more(least: float, job: WatchedJob, is_helper: bool) -> bool:
     """Whether threads that were not watched took so many percent of a core, or may have."""
     return any(
-        (process.pid not in job.on_gpu) is is_helper and unwatched(process, job) >= least
+        (process.pid not in job.on_gpu) is is_helper and unwatched_percent(process, job) >= least
         for process in job.processes
     )
 
@@ -350,41 +356,41 @@ def _of_ended(job: WatchedJob) -> float | None:
     """Ticks of helpers that ended: they are in no count of those that are there."""
     if not job.processes:
         return 0.0
-    whole = total(cpu_ticks(job.processes, field, job.seconds) for field in ("user", "system"))
-    there = [used(process) or 0 for process in job.processes if process.ended_s is None]
+    all_ticks = total(cpu_ticks(job.processes, field, job.seconds) for field in ("user", "system"))
+    present = [ticks_used(process) or 0 for process in job.processes if process.ended_s is None]
     lost = [
-        used(process) or 0
+        ticks_used(process) or 0
         for process in job.processes
         if process.ended_s is not None and process.pid in job.on_gpu
     ]
-    return None if whole is None else max(0.0, whole - sum(there) - sum(lost))
+    return None if all_ticks is None else max(0.0, all_ticks - sum(present) - sum(lost))
 
 
-def unwatched(process: ProcessActivity, job: WatchedJob) -> float:
+def unwatched_percent(process: ProcessActivity, job: WatchedJob) -> float:
     """Percent of a core that the process used, and none of its watched threads; of a process whose
     counters are not known all that there is."""
-    whole = used(process)
-    if whole is None:
-        return 0.0 if process.threads and None not in map(used, process.threads) else 100.0
-    watched = sum(used(thread) or 0 for thread in process.threads or ())
-    return max(0.0, 100.0 * (whole - watched) / job.hz / job.seconds)
+    all_ticks = ticks_used(process)
+    if all_ticks is None:
+        return 0.0 if process.threads and None not in map(ticks_used, process.threads) else 100.0
+    watched = sum(ticks_used(thread) or 0 for thread in process.threads or ())
+    return max(0.0, 100.0 * (all_ticks - watched) / job.hz / job.seconds)
 
 
 def cpus_allowed(job: WatchedJob, evidence: Evidence) -> tuple[float | None, str]:
     """(how many CPUs the job may use at the same time, what limits it)."""
-    found: list[tuple[float, str]] = []
+    limits: list[tuple[float, str]] = []
     data = evidence[Cpu].data
     online = numbers(data.online) if data is not None else None
     if online:
-        found.append((float(len(online)), ""))
+        limits.append((float(len(online)), ""))
     allowed = [numbers(process.cpus_allowed) for process in job.processes]
-    if allowed and all(each is not None for each in allowed):
-        union = frozenset[int]().union(*(each for each in allowed if each is not None))
-        found.append((float(len(union)), "affinity" if online else ""))  # a limit, if not all
+    if allowed and all(entry is not None for entry in allowed):
+        union = frozenset[int]().union(*(entry for entry in allowed if entry is not None))
+        limits.append((float(len(union)), "affinity" if online else ""))  # a limit, if not all
     quotas = [group.cpu_quota for group in job.cgroups]
     if quotas and all(quota is not None for quota in quotas):
-        found.append((sum(quota for quota in quotas if quota), "cgroup CPU quota"))
-    return min(found, default=(None, ""), key=lambda each: each[0])
+        limits.append((sum(quota for quota in quotas if quota), "cgroup CPU quota"))
+    return min(limits, default=(None, ""), key=lambda entry: entry[0])
 
 
 def _waits(job: WatchedJob) -> Iterator[Figure]:
@@ -394,7 +400,7 @@ def _waits(job: WatchedJob) -> Iterator[Figure]:
         for thread in process.threads or ():
             if "waits" in thread.errors and process.ended_s is None:
                 hidden = hidden or thread.why("waits")
-            share, place = blocked(thread)
+            share, place = blocked_percent(thread)
             if share is None:
                 continue
             looked = True
@@ -410,7 +416,7 @@ def _waits(job: WatchedJob) -> Iterator[Figure]:
         yield _figure("blocked", worst, note=note)
 
 
-def blocked(thread: ThreadActivity) -> tuple[float | None, str]:
+def blocked_percent(thread: ThreadActivity) -> tuple[float | None, str]:
     """(percent of the looks at which a thread waited for storage, in which function). A look that
     was left out was at one that rested, was not born yet, or had ended."""
     states = thread.states or ""
@@ -427,8 +433,8 @@ def blocked(thread: ThreadActivity) -> tuple[float | None, str]:
 
 
 def _reads(job: WatchedJob) -> Iterator[Figure]:
-    read_b = counted_all(job.processes, "read_b", job.seconds)
-    calls = counted_all(job.processes, "read_calls", job.seconds)
+    read_b = io_count(job.processes, "read_b", job.seconds)
+    calls = io_count(job.processes, "read_calls", job.seconds)
     why = "/proc/<pid>/io was not read"
     yield _figure("read_rate", None if read_b is None else read_b / job.seconds / 1e6, why)
     size = read_b / calls / 1e3 if read_b is not None and calls else None
@@ -479,33 +485,37 @@ def _places(job: WatchedJob, evidence: Evidence, gpu: GpuActivity) -> Iterator[F
         yield _figure("remote_memory", None, near)
         return
     node, cpus = near
-    here = away = 0
+    near_ticks = far_ticks = 0
     for process in job.processes:
         for thread in process.threads or ():
-            ticks = used(thread)
+            ticks = ticks_used(thread)
             if ticks and thread.cpu is not None:
-                here, away = (here + ticks, away) if thread.cpu in cpus else (here, away + ticks)
+                near_ticks, far_ticks = (
+                    (near_ticks + ticks, far_ticks)
+                    if thread.cpu in cpus
+                    else (near_ticks, far_ticks + ticks)
+                )
     note = f"its GPU is on NUMA node {node}"
     unread = _unread(job)
-    share = None if unread else percent(away, here + away) or 0.0
+    share = None if unread else percent(far_ticks, near_ticks + far_ticks) or 0.0
     yield _figure("remote_cpus", share, unread, note)
     pages = _pages(job)
-    whole = sum(pages.values())
-    far = whole - pages.get(str(node), 0)
-    value = percent(far, whole) if whole else None
+    all_pages = sum(pages.values())
+    far = all_pages - pages.get(str(node), 0)
+    value = percent(far, all_pages) if all_pages else None
     yield _figure("remote_memory", value, "where its pages are was not read", note)
 
 
 def _pages(job: WatchedJob) -> dict[str, int]:
     """NUMA node -> how much; of the processes, else of their cgroups."""
-    found: dict[str, int] = {}
+    by_node: dict[str, int] = {}
     listed = [process.pages for process in job.processes]
-    if not listed or any(each is None for each in listed):
+    if not listed or any(pages is None for pages in listed):
         listed = [group.pages_b for group in job.cgroups]
-    for each in listed:
-        for node, number in (each or {}).items():
-            found[node] = found.get(node, 0) + number
-    return found
+    for pages in listed:
+        for node, number in (pages or {}).items():
+            by_node[node] = by_node.get(node, 0) + number
+    return by_node
 
 
 def near_cpus(evidence: Evidence, gpu: GpuActivity) -> tuple[int, frozenset[int]] | str:

@@ -4,10 +4,11 @@ from enum import Enum
 
 from msgspec import Struct
 
-from nodevet.diagnose.timeline import Timeline
 from nodevet.model import Finding, Status
 
 SCHEMA = 1
+Points = tuple[tuple[float, float], ...]
+"""(seconds since the first look, value), in the order of time."""
 
 
 class Cause(str, Enum):
@@ -99,6 +100,16 @@ class Suspect(Struct, frozen=True, kw_only=True):
     finding: Finding
     gpu: int | None = None  # of one GPU alone: its index
     fixable: bool = False  # whether `nodevet plan --fix CHECK` has a fix for it
+
+
+class Timeline(Struct, frozen=True, kw_only=True):
+    """One line: of a GPU, or of the host as a whole."""
+
+    name: str
+    unit: str
+    gpu: int | None = None
+    most: float | None = None  # what the value can be at most
+    points: Points
 
 
 class HostDiagnosis(Struct, frozen=True, kw_only=True):

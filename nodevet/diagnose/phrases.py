@@ -13,8 +13,8 @@ from nodevet.diagnose.model import (
     Job,
     Ruling,
 )
-from nodevet.diagnose.suspects import MOST, SuspectLine, ranked
-from nodevet.diagnose.words import PROOF, number, shown, valued
+from nodevet.diagnose.suspects import MOST, SuspectLine, rank_suspects
+from nodevet.diagnose.words import PROOF, figure_text, number, value_text
 from nodevet.evidence.lists import spans
 from nodevet.sheet.text import count, name
 
@@ -36,10 +36,10 @@ def label(group: Sequence[GpuDiagnosis]) -> str:
     return ("GPU " if len(group) == 1 else "GPUs ") + spans(gpu.index for gpu in group)
 
 
-def cause(gpu: GpuDiagnosis) -> str:
+def cause_text(gpu: GpuDiagnosis) -> str:
     """`storage-bound`; of a mixture all of its causes."""
     mixed = gpu.cause is Cause.MIXED
-    return " + ".join(each.value for each in gpu.causes) if mixed else gpu.cause.value
+    return " + ".join(one_cause.value for one_cause in gpu.causes) if mixed else gpu.cause.value
 
 
 def job_text(job: Job) -> str:
@@ -49,7 +49,7 @@ def job_text(job: Job) -> str:
     return f"{plain(job.command) or '?'} {job.pid}{memory}{helpers}"
 
 
-def watched(host: HostDiagnosis) -> str:
+def watched_text(host: HostDiagnosis) -> str:
     """`watched for 10 s, which took 0.3 % of one core`."""
     over = "" if host.overhead is None else f", which took {number(host.overhead)} % of one core"
     return f"watched for {number(host.seconds)} s{over}"
@@ -60,12 +60,18 @@ def no_diagnosis(host: HostDiagnosis) -> str:
     return plain(host.why) or host.status.value.replace("_", " ")
 
 
-def proving(gpu: GpuDiagnosis) -> list[Figure]:
+def proof_figures(gpu: GpuDiagnosis) -> list[Figure]:
     """The figures that prove its causes, each once."""
     causes = gpu.causes or (gpu.cause,)
-    names = dict.fromkeys(each for one in causes for each in PROOF.get(one, ("sm_busy",)))
-    found = {figure.name: figure for figure in gpu.figures}
-    return [found[each] for each in names if each in found and found[each].value is not None]
+    names = dict.fromkeys(
+        figure_name for cause_ in causes for figure_name in PROOF.get(cause_, ("sm_busy",))
+    )
+    by_name = {figure.name: figure for figure in gpu.figures}
+    return [
+        by_name[figure_name]
+        for figure_name in names
+        if figure_name in by_name and by_name[figure_name].value is not None
+    ]
 
 
 def ruling_state(ruling: Ruling) -> str:
@@ -81,14 +87,14 @@ def margin(ruling: Ruling) -> str:
 def ruling_text(ruling: Ruling) -> str:
     """A rule and what was held against it: `[holds 1.4] storage-bound: …`."""
     by = f" by {margin(ruling)}" if margin(ruling) else ""
-    told = "; ".join(map(condition_text, ruling.conditions))
-    return f"[{ruling_state(ruling)}{by}] {ruling.cause.value}: {ruling.rule}: {told}"
+    conditions = "; ".join(map(condition_text, ruling.conditions))
+    return f"[{ruling_state(ruling)}{by}] {ruling.cause.value}: {ruling.rule}: {conditions}"
 
 
 def condition_text(condition: Condition) -> str:
     """`SM busy 20 % (at most 85)`."""
     side = "at least" if condition.at_least else "at most"
-    return f"{shown(condition.figure)} ({side} {number(condition.threshold)})"
+    return f"{figure_text(condition.figure)} ({side} {number(condition.threshold)})"
 
 
 def unread(gpus: Iterable[GpuDiagnosis]) -> list[tuple[str, str, str]]:
@@ -109,14 +115,14 @@ def unread(gpus: Iterable[GpuDiagnosis]) -> list[tuple[str, str, str]]:
 
 def suspects(host: HostDiagnosis) -> tuple[list[SuspectLine], str]:
     """The likeliest, and where the others are: `and 3 more: nodevet check gpu007`."""
-    found = ranked(host.suspects, host.gpus)
-    left = len(found) - MOST
+    lines = rank_suspects(host.suspects, host.gpus)
+    left = len(lines) - MOST
     others = count(host.others, "difference") if host.others else ""
     slow = "slows" if host.others == 1 else "slow"
-    told = [f"{left} more" if left > 0 else "", f"{others} that {slow} no GPU" if others else ""]
-    parts = [each for each in told if each]
+    texts = [f"{left} more" if left > 0 else "", f"{others} that {slow} no GPU" if others else ""]
+    parts = [text for text in texts if text]
     rest = f"and {' and '.join(parts)}: nodevet check {name(host.host)}" if parts else ""
-    return found[:MOST], rest if found else ""
+    return lines[:MOST], rest if lines else ""
 
 
 def fix(host: HostDiagnosis, line: SuspectLine) -> str:
@@ -132,11 +138,11 @@ def headline(incident: Diagnosis) -> str:
     bad = sum(gpu.cause not in (*FINE, Cause.UNCLEAR) for gpu in gpus)
     unclear = sum(gpu.cause is Cause.UNCLEAR for gpu in gpus)
     if bad and len(gpus) == 1:
-        return f"1 GPU: {cause(gpus[0])}"
+        return f"1 GPU: {cause_text(gpus[0])}"
     if bad:
         causes = dict.fromkeys(gpu.cause for gpu in gpus if gpu.cause not in (*FINE, Cause.UNCLEAR))
-        told = cause_list(causes) if len(causes) < 3 else "held up"
-        return f"{bad:,} of {count(len(gpus), 'GPU')}: {told}"
+        causes_text = cause_list(causes) if len(causes) < 3 else "held up"
+        return f"{bad:,} of {count(len(gpus), 'GPU')}: {causes_text}"
     if unclear:
         return f"{unclear:,} of {count(len(gpus), 'GPU')}: the cause is not clear"
     idle = sum(gpu.cause is Cause.IDLE for gpu in gpus)
@@ -146,7 +152,7 @@ def headline(incident: Diagnosis) -> str:
 
 
 def cause_list(causes: Iterable[Cause]) -> str:
-    return " or ".join(each.value for each in causes)
+    return " or ".join(item.value for item in causes)
 
 
 def closing(incident: Diagnosis) -> str:
@@ -157,8 +163,12 @@ def closing(incident: Diagnosis) -> str:
 def _closing(incident: Diagnosis) -> Iterator[str]:
     gpus = [gpu for host in incident.hosts for gpu in host.gpus]
     yield f"{count(len(gpus), 'GPU')} on {count(len(incident.hosts), 'host')}"
-    counts = {cause: sum(gpu.cause is cause for gpu in gpus) for cause in Cause}
-    yield from (f"{several} {cause.value}" for cause, several in counts.items() if several)
+    counts = {cause_text: sum(gpu.cause is cause_text for gpu in gpus) for cause_text in Cause}
+    yield from (
+        f"{number_of_gpus} {cause_text.value}"
+        for cause_text, number_of_gpus in counts.items()
+        if number_of_gpus
+    )
     if lost := sum(not host.gpus for host in incident.hosts):
         yield f"{count(lost, 'host')} without a diagnosis"
     if incident.apart_s is not None:
@@ -169,4 +179,4 @@ def _closing(incident: Diagnosis) -> Iterator[str]:
 
 def proof_row(figure: Figure) -> tuple[str, str, str]:
     """As PROOF_HEADS say."""
-    return plain(figure.what), plain(valued(figure)), plain(figure.note)
+    return plain(figure.what), plain(value_text(figure)), plain(figure.note)

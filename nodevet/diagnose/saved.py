@@ -12,8 +12,8 @@ def parse_diagnosis(text: bytes) -> Diagnosis:
     return of_schema(text, SCHEMA, Diagnosis, "diagnosis")
 
 
-def _sheet(found: Diagnosis, everything: bool) -> Sheet:
-    return diagnosis_sheet(found, rules=everything)
+def _sheet(diagnosis: Diagnosis, everything: bool) -> Sheet:
+    return diagnosis_sheet(diagnosis, rules=everything)
 
 
 SAVED = SavedKind(DocumentKind.DIAGNOSIS, "diagnosis", "diagnose", parse_diagnosis, _sheet)

@@ -16,8 +16,8 @@ def mean(values: Iterable[float | None] | None) -> float | None:
     >>> mean([10, None, 20])
     15.0
     """
-    some = known(values)
-    return sum(some) / len(some) if some else None
+    read = known(values)
+    return sum(read) / len(read) if read else None
 
 
 def grown(counted: Counted | None) -> int | None:
@@ -33,8 +33,8 @@ def rate(counted: Counted | None, seconds: float | None) -> float | None:
 
 def span(values: Sequence[float | None] | None) -> float | None:
     """How much a counter grew that was read at each look: the last less the first."""
-    some = known(values)
-    return some[-1] - some[0] if len(some) > 1 and some[-1] >= some[0] else None
+    read = known(values)
+    return read[-1] - read[0] if len(read) > 1 and read[-1] >= read[0] else None
 
 
 def total(values: Iterable[float | None]) -> float | None:

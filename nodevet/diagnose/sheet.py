@@ -12,8 +12,8 @@ from nodevet.diagnose.model import (
     GpuDiagnosis,
     HostDiagnosis,
     Ruling,
+    Timeline,
 )
-from nodevet.diagnose.timeline import Timeline
 from nodevet.sheet.model import (
     AnyBlock,
     Cell,
@@ -64,12 +64,12 @@ def diagnosis_sheet(incident: Diagnosis, *, rules: bool = False) -> Sheet:
 
 
 def _about(incident: Diagnosis) -> Iterator[FactBlock]:
-    told = (
+    facts = (
         ("watched", f"for {incident.seconds:.3g} s from {incident.started.replace('T', ' ')}"),
         ("run", incident.id),
         ("nodevet", incident.nodevet),
     )
-    rows = tuple((label, brief(value, LONGEST)) for label, value in told)
+    rows = tuple((label, brief(value, LONGEST)) for label, value in facts)
     yield FactBlock(media=Medium.DOCUMENT, rows=rows)
 
 
@@ -82,16 +82,16 @@ def _overview(incident: Diagnosis) -> Iterator[TableBlock]:
 
 
 def _rows(host: HostDiagnosis, anchor: str) -> Iterator[tuple[Cell, ...]]:
-    named = Cell(brief(name(host.host), LONGEST), link=anchor)
+    host_cell = Cell(brief(name(host.host), LONGEST), link=anchor)
     if not host.gpus:
         why = brief(phrases.no_diagnosis(host), LONGEST)
-        yield named, Cell(""), Cell("no diagnosis", "unreached"), Cell(why)
+        yield host_cell, Cell(""), Cell("no diagnosis", "unreached"), Cell(why)
     for place, group in enumerate(phrases.alike(host.gpus)):
         gpu = group[0]
         yield (
-            named if place == 0 else Cell(""),
+            host_cell if place == 0 else Cell(""),
             Cell(phrases.label(group), link=f"{anchor}g{place}"),
-            Cell(phrases.cause(gpu), _tone(gpu)),
+            Cell(phrases.cause_text(gpu), _tone(gpu)),
             Cell(brief(gpu.sentence, LONGEST)),
         )
 
@@ -104,11 +104,11 @@ def _stragglers(incident: Diagnosis) -> Iterator[ListBlock]:
     """GPUs that are not like the others which do the same."""
     items = [
         ListItem(
-            brief(f"{name(each.host)} GPU {each.gpu}: {each.sentence}", LONGEST),
-            brief("; ".join(f"only here: {one}" for one in each.suspects), LONGEST),
+            brief(f"{name(straggler.host)} GPU {straggler.gpu}: {straggler.sentence}", LONGEST),
+            brief("; ".join(f"only here: {suspect}" for suspect in straggler.suspects), LONGEST),
             strong=True,
         )
-        for each in incident.stragglers
+        for straggler in incident.stragglers
     ]
     if items:
         yield ListBlock(title="Stragglers", items=tuple(items))
@@ -123,7 +123,7 @@ def _host(host: HostDiagnosis, anchor: str, axis: "Axis", rules: bool, few: bool
     return GroupBlock(
         title=title,
         anchor=anchor,
-        note=phrases.watched(host),
+        note=phrases.watched_text(host),
         blocks=(
             *(_gpus(host, group, f"{anchor}g{n}", axis, rules, few) for n, group in groups),
             *_suspects(host),
@@ -147,34 +147,34 @@ def _gpus(
     return GroupBlock(
         title=phrases.label(group),
         anchor=anchor,
-        tag=Cell(phrases.cause(gpu), _tone(gpu)),
+        tag=Cell(phrases.cause_text(gpu), _tone(gpu)),
         note=f"confidence {gpu.confidence.value}",
         blocks=(
             TextBlock(text=brief(gpu.sentence, LONGEST)),
-            FactBlock(rows=tuple(_told(group))),
+            FactBlock(rows=tuple(_facts(group))),
             *_proof(gpu),
-            *_fired(gpu),
+            *_open_rules(gpu),
             *_rules(gpu, rules),
             *(
                 block
-                for each in group
-                for block in _course(f"GPU {each.index}", host, each.index, axis, folded=folded)
+                for member in group
+                for block in _course(f"GPU {member.index}", host, member.index, axis, folded=folded)
             ),
         ),
     )
 
 
-def _told(group: Sequence[GpuDiagnosis]) -> Iterator[tuple[str, str]]:
+def _facts(group: Sequence[GpuDiagnosis]) -> Iterator[tuple[str, str]]:
     gpu = group[0]
-    for each in group if len(group) == 1 else ():
-        yield from (("job", brief(phrases.job_text(job), LONGEST)) for job in each.jobs)
+    for member in group if len(group) == 1 else ():
+        yield from (("job", brief(phrases.job_text(job), LONGEST)) for job in member.jobs)
     yield from (("also", brief(line, LONGEST)) for line in gpu.also)
     yield "next", gpu.next_step
 
 
 def _proof(gpu: GpuDiagnosis) -> Iterator[TableBlock]:
     """The numbers of one GPU; those of others in its group are the same."""
-    rows = tuple(map(_proof_row, phrases.proving(gpu)))
+    rows = tuple(map(_proof_row, phrases.proof_figures(gpu)))
     if rows:
         yield TableBlock(media=Medium.DOCUMENT, heads=phrases.PROOF_HEADS, rows=rows)
 
@@ -184,15 +184,15 @@ def _proof_row(figure: Figure) -> tuple[Cell, ...]:
     return Cell(what), Cell(value, right=True), Cell(note, "quiet")
 
 
-def _fired(gpu: GpuDiagnosis) -> Iterator[ListBlock]:
+def _open_rules(gpu: GpuDiagnosis) -> Iterator[ListBlock]:
     """For a ticket: the rules that hold, or could not be decided."""
     fired = [ruling for ruling in gpu.rulings if ruling.holds is not False]
     items = tuple(map(_ruling, fired)) or (ListItem("no rule holds"),)
     yield ListBlock(media=Medium.MARKDOWN, items=items)
 
 
-def _rules(gpu: GpuDiagnosis, asked: bool) -> Iterator[AnyBlock]:
-    if asked:
+def _rules(gpu: GpuDiagnosis, in_terminal: bool) -> Iterator[AnyBlock]:
+    if in_terminal:
         yield ListBlock(media=Medium.TERMINAL, items=tuple(map(_ruling, gpu.rulings)))
     yield GroupBlock(
         title="Rules, and by what margin each holds or does not",
@@ -203,14 +203,14 @@ def _rules(gpu: GpuDiagnosis, asked: bool) -> Iterator[AnyBlock]:
 
 
 def _ruling(ruling: Ruling) -> ListItem:
-    told = brief(phrases.ruling_text(ruling), LONGEST)
-    return ListItem(told, strong=ruling.holds is True)
+    text = brief(phrases.ruling_text(ruling), LONGEST)
+    return ListItem(text, strong=ruling.holds is True)
 
 
 def _by_margin(gpu: GpuDiagnosis) -> list[Ruling]:
     """What holds first, then what could not be decided, then the nearest."""
     order = {True: 0, None: 1, False: 2}
-    return sorted(gpu.rulings, key=lambda each: (order[each.holds], -_nearness(each)))
+    return sorted(gpu.rulings, key=lambda ruling: (order[ruling.holds], -_nearness(ruling)))
 
 
 def _nearness(ruling: Ruling) -> float:
@@ -275,9 +275,9 @@ def _course(
     title: str, host: HostDiagnosis, gpu: int | None, axis: Axis, *, folded: bool
 ) -> Iterator[GroupBlock]:
     """What was watched of a GPU, or of the host as a whole."""
-    found = tuple(strips(line for line in host.timelines if line.gpu == gpu))
-    if found:
-        block = TimeBlock(strips=found, seconds=axis[1], later=axis.later(host))
+    drawn = tuple(strips(line for line in host.timelines if line.gpu == gpu))
+    if drawn:
+        block = TimeBlock(strips=drawn, seconds=axis[1], later=axis.later(host))
         heading = f"{title} while it was watched"
         yield GroupBlock(title=heading, media=Medium.PAGE, folded=folded, blocks=(block,))
 
@@ -295,10 +295,10 @@ def strips(lines: Iterable[Timeline]) -> list[TimeStrip]:
             unit=unit,
             lines=tuple(
                 TimeLine(name=plain(line.name), unit=line.unit, points=line.points, most=line.most)
-                for line in some
+                for line in group
             ),
         )
-        for (place, unit), some in groupby(sorted(lines, key=key), key=key)
+        for (place, unit), group in groupby(sorted(lines, key=key), key=key)
     ]
 
 

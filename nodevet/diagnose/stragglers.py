@@ -26,16 +26,16 @@ def stragglers(hosts: Iterable[HostDiagnosis]) -> tuple[Straggler, ...]:
         for gpu in host.gpus:
             if gpu.cause is not Cause.IDLE:
                 groups.setdefault(gpu.name, []).append((host, gpu))
-    return tuple(each for members in groups.values() for each in _odd(members))
+    return tuple(straggler for members in groups.values() for straggler in _odd_ones(members))
 
 
-def _odd(members: Sequence[Member]) -> Iterator[Straggler]:
+def _odd_ones(members: Sequence[Member]) -> Iterator[Straggler]:
     if len(members) < LEAST:
         return
     shared = _common([gpu.cause for _, gpu in members])
     for host, gpu in members:
-        others = [each for each in members if each[1] is not gpu]
-        told = list(_differences(gpu, [other for _, other in others]))
+        others = [member for member in members if member[1] is not gpu]
+        differences = list(_differences(gpu, [other for _, other in others]))
         alone = gpu.cause in ODD and gpu.cause is not shared
         slower = gpu.cause is shared and _is_slowest(gpu, [other for _, other in others])
         if not alone and not slower:
@@ -44,14 +44,14 @@ def _odd(members: Sequence[Member]) -> Iterator[Straggler]:
         yield Straggler(
             host=host.host,
             gpu=gpu.index,
-            sentence="; ".join([cause, *told]),
+            sentence="; ".join([cause, *differences]),
             suspects=tuple(_own(host, gpu, others)),
         )
 
 
 def _is_slowest(gpu: GpuDiagnosis, others: Sequence[GpuDiagnosis]) -> bool:
     """Whether its clock is lower than that of every other, by what counts as a difference."""
-    clocks = [_figures(each)["clock"].value for each in (gpu, *others)]
+    clocks = [_figures(compared)["clock"].value for compared in (gpu, *others)]
     mine, *theirs = clocks
     if mine is None or None in theirs:
         return False
@@ -72,9 +72,10 @@ def _differences(gpu: GpuDiagnosis, others: Sequence[GpuDiagnosis]) -> Iterator[
     for name, least in COMPARED.items():
         figure = mine.get(name)
         values = [
-            each.value
+            figure_of_other.value
             for other in others
-            if (each := _figures(other).get(name)) is not None and each.value is not None
+            if (figure_of_other := _figures(other).get(name)) is not None
+            and figure_of_other.value is not None
         ]
         if figure is None or figure.value is None or not values:
             continue
@@ -85,20 +86,20 @@ def _differences(gpu: GpuDiagnosis, others: Sequence[GpuDiagnosis]) -> Iterator[
 
 def _own(host: HostDiagnosis, gpu: GpuDiagnosis, others: Sequence[Member]) -> Iterator[str]:
     """The settings that differ from the baseline here, and on most of the others do not."""
-    theirs = [_wrong(other, each.index) for other, each in others]
+    theirs = [_wrong(other, other_gpu.index) for other, other_gpu in others]
     for suspect in host.suspects:
         if suspect.gpu not in (None, gpu.index):
             continue
         having = sum(suspect.finding.check in checks for checks in theirs)
         if having * 2 < len(theirs):
-            yield told(suspect)
+            yield suspect_text(suspect)
 
 
 def _wrong(host: HostDiagnosis, index: int) -> set[str]:
-    return {each.finding.check for each in host.suspects if each.gpu in (None, index)}
+    return {suspect.finding.check for suspect in host.suspects if suspect.gpu in (None, index)}
 
 
-def told(suspect: Suspect) -> str:
+def suspect_text(suspect: Suspect) -> str:
     """A setting that differs: `power_limit is 500 W, expected 700 W: nodevet plan --fix …`."""
     finding = suspect.finding
     subject = "" if finding.subject.kind == "node" else f" of {finding.subject.label}"

@@ -113,22 +113,22 @@ def suspect(finding: Finding, *, gpu: int | None, fixable: bool) -> Suspect | No
     return Suspect(finding=finding, gpu=gpu, fixable=fixable)
 
 
-def ranked(suspects: Iterable[Suspect], gpus: Iterable[GpuDiagnosis]) -> list[SuspectLine]:
+def rank_suspects(suspects: Iterable[Suspect], gpus: Iterable[GpuDiagnosis]) -> list[SuspectLine]:
     """Folded; those of the causes that were found first, of these the most severe."""
-    found = {cause for gpu in gpus for cause in (gpu.cause, *gpu.causes)}
+    causes = {cause for gpu in gpus for cause in (gpu.cause, *gpu.causes)}
 
-    def order(each: Suspect) -> tuple[object, ...]:
-        finding = each.finding
+    def order(suspect: Suspect) -> tuple[object, ...]:
+        finding = suspect.finding
         return (
-            not found & set(_reason(finding).causes),
+            not causes & set(_reason(finding).causes),
             -finding.severity.rank,
             finding.check,
             finding.subject.kind,
-            _told(finding),
+            _values(finding),
         )
 
     return [
-        _line(list(group), found) for _, group in groupby(sorted(suspects, key=order), key=order)
+        _line(list(group), causes) for _, group in groupby(sorted(suspects, key=order), key=order)
     ]
 
 
@@ -136,23 +136,23 @@ def _reason(finding: Finding) -> Reason:
     return REASONS.get(finding.check, Reason((), ""))
 
 
-def _told(finding: Finding) -> tuple[str, str]:
+def _values(finding: Finding) -> tuple[str, str]:
     expected = "" if finding.expected is None else finding.text(finding.expected)
     actual = finding.why if finding.actual is None else finding.text(finding.actual)
     return actual, expected
 
 
-def _line(group: Sequence[Suspect], found: set[Cause]) -> SuspectLine:
+def _line(group: Sequence[Suspect], causes: set[Cause]) -> SuspectLine:
     finding = group[0].finding
-    actual, expected = _told(finding)
+    actual, expected = _values(finding)
     return SuspectLine(
         check=finding.check,
         subjects=_subjects(group),
         actual=actual,
         expected=expected,
         reason=_reason(finding).why,
-        likely=bool(found & set(_reason(finding).causes)),
-        fixable=any(each.fixable for each in group),
+        likely=bool(causes & set(_reason(finding).causes)),
+        fixable=any(suspect.fixable for suspect in group),
     )
 
 
@@ -161,9 +161,9 @@ def _subjects(group: Sequence[Suspect]) -> str:
     first = group[0].finding.subject
     if len(group) == 1:
         return first.label
-    if first.kind == "gpu" and all(each.gpu is not None for each in group):
-        return f"{first.noun}s {spans(each.gpu for each in group if each.gpu is not None)}"
-    names = [each.finding.subject.id for each in group]
+    if first.kind == "gpu" and all(suspect.gpu is not None for suspect in group):
+        return f"{first.noun}s {spans(suspect.gpu for suspect in group if suspect.gpu is not None)}"
+    names = [suspect.finding.subject.id for suspect in group]
     if first.kind == "node" or not any(names):
         return ""
     if len(names) <= NAMED:

@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator, Sequence
 
-from nodevet.diagnose.job_figures import ACTIVE, wanted, watched_job
-from nodevet.diagnose.timeline import Points, Timeline
+from nodevet.diagnose.job_figures import ACTIVE, needed_percent, watched_job
+from nodevet.diagnose.model import Points, Timeline
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.gpu_activity import GpuActivities, GpuActivity
 from nodevet.evidence.host_activity import HostActivity
@@ -14,8 +14,8 @@ THREADS = 8  # of a GPU's job that are drawn, the hottest
 
 def timelines(evidence: Evidence) -> tuple[Timeline, ...]:
     """Every line that the evidence holds two points of."""
-    found = (*_gpus(evidence), *_host(evidence))
-    return tuple(line for line in found if len(line.points) > 1)
+    lines = (*_gpus(evidence), *_host(evidence))
+    return tuple(line for line in lines if len(line.points) > 1)
 
 
 def _gpus(evidence: Evidence) -> Iterator[Timeline]:
@@ -48,11 +48,11 @@ def _threads(evidence: Evidence, gpu: GpuActivity) -> Iterator[Timeline]:
     if isinstance(job, str) or data is None:
         return
     threads = [
-        (wanted(thread, job) or 0.0, process, thread)
+        (needed_percent(thread, job) or 0.0, process, thread)
         for process in job.processes
         for thread in process.threads or ()
     ]
-    threads.sort(key=lambda each: -each[0])
+    threads.sort(key=lambda entry: -entry[0])
     for share, process, thread in threads[:THREADS]:
         if share >= ACTIVE and thread.ticks:
             name = f"CPU of {process.command or '?'} {thread.tid}"
@@ -98,12 +98,12 @@ def rates(times: Sequence[float], values: Sequence[float | None]) -> Points:
     >>> rates([0, 1, 2, 4], [10, 30, None, 60])
     ((1.0, 20.0), (4.0, 10.0))
     """
-    found = []
+    points = []
     before: tuple[float, float] | None = None
     for at, value in zip(times, values, strict=False):
         if value is None:
             continue
         if before is not None and at > before[0] and value >= before[1]:
-            found.append((float(at), round((value - before[1]) / (at - before[0]), 3)))
+            points.append((float(at), round((value - before[1]) / (at - before[0]), 3)))
         before = at, value
-    return tuple(found)
+    return tuple(points)

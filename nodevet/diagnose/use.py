@@ -33,7 +33,7 @@ SECTIONS = ("gpu_activity", "host_activity", "process_activity")
 TOGETHER_S = 8.0  # from now until several hosts begin: to connect, and to read what they are
 
 
-def watching(
+def watch_options(
     options: Options, seconds: float, interval: float, *, together: bool, now: float
 ) -> Options:
     """The same visit, in which the node is watched for so many seconds too.
@@ -57,7 +57,7 @@ def watching(
     )
 
 
-def diagnosed(
+def diagnose_hosts(
     hosts: Sequence[Host],
     context: VetContext,
     options: Options,
@@ -69,35 +69,39 @@ def diagnosed(
 ) -> Diagnosis:
     """Watch the hosts, all of them at the same time, and diagnose each."""
     started = datetime.now().astimezone()
-    reached = watching(options, seconds, interval, together=len(hosts) > 1, now=time.time())
+    fleet_options = watch_options(
+        options, seconds, interval, together=len(hosts) > 1, now=time.time()
+    )
     by_name = {host.name: host for host in hosts}
-    found: dict[str, HostDiagnosis] = {}
+    by_host: dict[str, HostDiagnosis] = {}
     machines: list[Machine] = []
     interrupted = False
     try:
-        with closing(visit(hosts, reached)) as visits:
-            for one in visits:
+        with closing(visit(hosts, fleet_options)) as visits:
+            for answer in visits:
                 if save:
-                    save(one, by_name[one.host])
-                found[one.host] = host_diagnosis(one, by_name[one.host], context, machines.append)
+                    save(answer, by_name[answer.host])
+                by_host[answer.host] = host_diagnosis(
+                    answer, by_name[answer.host], context, machines.append
+                )
                 done()
     except KeyboardInterrupt:
         interrupted = True
     return incident(
-        apart([found[host.name] for host in hosts if host.name in found], machines),
+        name_twins([by_host[host.name] for host in hosts if host.name in by_host], machines),
         seconds=seconds,
         started=started,
         interrupted=interrupted,
     )
 
 
-def diagnosed_again(
+def diagnose_visits(
     visits: Iterable[tuple[Visit, Host]], context: VetContext, *, started: datetime | None = None
 ) -> Diagnosis:
     """Diagnose what was watched before and kept."""
     machines: list[Machine] = []
-    hosts = [host_diagnosis(one, host, context, machines.append) for one, host in visits]
-    hosts = apart(hosts, machines)
+    hosts = [host_diagnosis(answer, host, context, machines.append) for answer, host in visits]
+    hosts = name_twins(hosts, machines)
     longest = max((host.seconds for host in hosts), default=0.0)
     began = min((host.began_s for host in hosts if host.began_s), default=None)
     when = started or _moment(began)
@@ -120,20 +124,20 @@ def incident(
     interrupted: bool = False,
 ) -> Diagnosis:
     """All hosts together, with the stragglers among them."""
-    began = [host.began_s for host in hosts if host.began_s is not None]
+    starts = [host.began_s for host in hosts if host.began_s is not None]
     return Diagnosis(
         id=new_run_id(started),
         nodevet=__version__,
         started=started.isoformat(timespec="seconds"),
         seconds=seconds,
-        apart_s=round(max(began) - min(began), 3) if len(began) > 1 else None,
+        apart_s=round(max(starts) - min(starts), 3) if len(starts) > 1 else None,
         hosts=tuple(hosts),
         stragglers=stragglers(hosts),
         interrupted=interrupted,
     )
 
 
-def apart(hosts: Iterable[HostDiagnosis], machines: Iterable[Machine]) -> list[HostDiagnosis]:
+def name_twins(hosts: Iterable[HostDiagnosis], machines: Iterable[Machine]) -> list[HostDiagnosis]:
     """The same hosts; those that are one machine under several names say so, and no more."""
     twice = several_names(machines)
     return [
@@ -145,32 +149,43 @@ def apart(hosts: Iterable[HostDiagnosis], machines: Iterable[Machine]) -> list[H
 
 
 def host_diagnosis(
-    one: Visit, host: Host, context: VetContext, met: Callable[[Machine], None] = lambda _: None
+    answer: Visit,
+    host: Host,
+    context: VetContext,
+    record_machine: Callable[[Machine], None] = lambda _: None,
 ) -> HostDiagnosis:
     """One host: what its GPUs wait for, and which of its settings differ from the baseline.
 
-    `met` is called with the machine, if there is evidence of it."""
-    vetted = judge_visit(one, host, context)
+    `record_machine` is called with the machine, if there is evidence of it."""
+    vetted = judge_visit(answer, host, context)
     report = vetted.report
-    blank = HostDiagnosis(host=one.host, status=report.status, why=report.why)
+    blank = HostDiagnosis(host=answer.host, status=report.status, why=report.why)
     if vetted.evidence is None:
         return blank
-    met(machine_in(one.host, vetted.evidence))
-    found = diagnose(vetted.evidence)
+    record_machine(machine_in(answer.host, vetted.evidence))
+    result = diagnose(vetted.evidence)
     looks = _looks(vetted.evidence)
-    failed = [each for each in report.findings if each.verdict is Verdict.FAIL and not each.cause]
+    failed = [
+        finding
+        for finding in report.findings
+        if finding.verdict is Verdict.FAIL and not finding.cause
+    ]
     suspects = tuple(_suspects(failed, vetted.evidence, context))
-    told = replace(
+    diagnosis = replace(
         blank,
         baseline=report.baseline,
         suspects=suspects,
         others=len(failed) - len(suspects),
-        began_s=_began(one, vetted.evidence, looks),
+        began_s=_began(answer, vetted.evidence, looks),
         seconds=max((look.seconds for look in looks), default=0.0),
         timelines=timelines(vetted.evidence),
         overhead=_overhead(looks),
     )
-    return replace(told, why=found) if isinstance(found, str) else replace(told, gpus=found)
+    return (
+        replace(diagnosis, why=result)
+        if isinstance(result, str)
+        else replace(diagnosis, gpus=result)
+    )
 
 
 def _looks(evidence: Evidence) -> list[Look]:
@@ -189,7 +204,7 @@ def _overhead(looks: Sequence[Look]) -> float | None:
     return round(100 * sum(look.cost_s for look in looks) / seconds, 2) if seconds else None
 
 
-def _began(one: Visit, evidence: Evidence, looks: Sequence[Look]) -> float | None:
+def _began(answer: Visit, evidence: Evidence, looks: Sequence[Look]) -> float | None:
     """When watching began by this machine's clock: the node's may be wrong."""
     if not looks:
         return None
@@ -209,5 +224,5 @@ def _suspects(
     for finding in failed:
         gpu = numbers.get(finding.subject.stable_id)
         fixable = finding.check in context.catalog.fixes
-        if found := suspect(finding, gpu=gpu, fixable=fixable):
-            yield found
+        if line := suspect(finding, gpu=gpu, fixable=fixable):
+            yield line

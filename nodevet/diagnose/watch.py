@@ -19,21 +19,21 @@ if TYPE_CHECKING:
 def watch_rounds(look: Callable[[], Diagnosis], display: Display, apart: float) -> int:
     """The exit code of the last whole round. Rounds begin at least `apart` seconds after one
     another."""
-    code: int | None = None
+    last_code: int | None = None
     screen = RoundScreen(display)
     try:
         with screen:
             while True:
                 began = time.monotonic()
-                found = look()
-                if found.interrupted:
-                    return found.exit_code if code is None else code
-                code = found.exit_code
-                if not screen.show(found):
-                    return code
+                diagnosis = look()
+                if diagnosis.interrupted:
+                    return diagnosis.exit_code if last_code is None else last_code
+                last_code = diagnosis.exit_code
+                if not screen.show(diagnosis):
+                    return last_code
                 time.sleep(max(0.0, began + apart - time.monotonic()))
     except KeyboardInterrupt:
-        return 3 if code is None else code
+        return 3 if last_code is None else last_code
 
 
 class RoundScreen:
@@ -53,17 +53,17 @@ class RoundScreen:
         if self._live is not None:
             self._live.stop()
 
-    def show(self, found: Diagnosis) -> bool:
+    def show(self, diagnosis: Diagnosis) -> bool:
         """Whether anybody can see it."""
         self._rounds += 1
-        when = found.started.partition("T")[2][:8]
-        head = f"round {self._rounds} at {when} · {closing(found)}"
+        when = diagnosis.started.partition("T")[2][:8]
+        head = f"round {self._rounds} at {when} · {closing(diagnosis)}"
         if self._in_place:
-            return self._redraw(found, head)
-        lines = board(found, colour=self._display.colour, width=self._display.width)
+            return self._redraw(diagnosis, head)
+        lines = board(diagnosis, colour=self._display.colour, width=self._display.width)
         return tell("\n".join([head, *lines, ""]))
 
-    def _redraw(self, found: Diagnosis, head: str) -> bool:
+    def _redraw(self, diagnosis: Diagnosis, head: str) -> bool:
         from rich.console import Console
         from rich.live import Live
         from rich.text import Text
@@ -82,10 +82,10 @@ class RoundScreen:
                 self._live = live  # only now: rich cannot stop what did not start
                 console.show_cursor(True)  # a process that is killed would leave none
             size = self._live.console.size
-            lines = board(found, colour=colour, width=size.width, height=size.height - 3)
-            told = Text.from_ansi("\n".join([head, *lines, "Ctrl-C ends"]))
-            told.no_wrap, told.overflow = True, "ellipsis"
-            self._live.update(told, refresh=True)
+            lines = board(diagnosis, colour=colour, width=size.width, height=size.height - 3)
+            text_shown = Text.from_ansi("\n".join([head, *lines, "Ctrl-C ends"]))
+            text_shown.no_wrap, text_shown.overflow = True, "ellipsis"
+            self._live.update(text_shown, refresh=True)
         except OSError:
             return False
         return True

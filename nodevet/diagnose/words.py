@@ -98,15 +98,15 @@ SAID = {
 """Figures in a sentence; others are told as `shown` does."""
 
 
-def shown(figure: Figure) -> str:
+def figure_text(figure: Figure) -> str:
     """A figure with what it is called: `SM busy 28 %`."""
     if figure.value is None:
         return f"{figure.what} unknown ({figure.why})"
     note = f" ({figure.note})" if figure.note else ""
-    return f"{figure.what} {valued(figure)}{note}"
+    return f"{figure.what} {value_text(figure)}{note}"
 
 
-def valued(figure: Figure) -> str:
+def value_text(figure: Figure) -> str:
     """The value of a figure with its unit: `28 %`; empty if it is not known."""
     if figure.value is None:
         return ""
@@ -115,12 +115,12 @@ def valued(figure: Figure) -> str:
     return f"{number(figure.value)} {figure.unit}".rstrip()
 
 
-def said(figure: Figure) -> str:
+def figure_sentence(figure: Figure) -> str:
     """A figure as it is read aloud in a sentence: `its hottest thread takes 98 % of a core`."""
     if figure.value is None or figure.name not in SAID:
-        return shown(figure)
+        return figure_text(figure)
     note = f" ({figure.note})" if figure.note else ""
-    return SAID[figure.name].format(valued(figure).replace(" /s", " a second")) + note
+    return SAID[figure.name].format(value_text(figure).replace(" /s", " a second")) + note
 
 
 def number(value: float) -> str:
@@ -134,67 +134,72 @@ def number(value: float) -> str:
     return f"{value:.1f}".removesuffix(".0") if abs(value) >= 1 else f"{value:.2g}"
 
 
-def proof(cause: Cause, found: Found) -> str:
+def proof(cause: Cause, figures: Found) -> str:
     """The numbers that prove a cause."""
-    told = [
-        said(found[name])
+    texts = [
+        figure_sentence(figures[name])
         for name in PROOF.get(cause, ())
-        if (value := found[name].value) is not None
+        if (value := figures[name].value) is not None
         and WORTH.get(name, 0.0) <= value <= USUAL.get(name, value)
     ]
-    return ", ".join(told)
+    return ", ".join(texts)
 
 
 def sentence(
     cause: Cause,
     causes: Sequence[Cause],
-    found: Found,
+    figures: Found,
     rulings: Iterable[Ruling],
     jobs: Sequence[Job],
     evidence: Evidence,
-    doubted: Mapping[Cause, str],
+    reasons: Mapping[Cause, str],
 ) -> str:
-    """What a GPU waits for, in one sentence; `doubted`: what speaks against each cause."""
+    """What a GPU waits for, in one sentence; `reasons`: what speaks against each cause."""
     if cause is Cause.UNCLEAR:
-        return unclear(found, rulings)
+        return unclear(figures, rulings)
     if cause is Cause.MIXED:
         parts = "; ".join(
-            f"{each.value}: {proof(each, found)}{_but(doubted.get(each))}" for each in causes
+            f"{one_cause.value}: {proof(one_cause, figures)}{_but(reasons.get(one_cause))}"
+            for one_cause in causes
         )
         return f"waits for more than one thing: {parts}"
-    told, but = proof(cause, found), _but(doubted.get(cause))
+    numbers, but = proof(cause, figures), _but(reasons.get(cause))
     if cause is Cause.GPU:
-        return f"does not wait: {told}{but}"
+        return f"does not wait: {numbers}{but}"
     if cause is Cause.THROTTLED:
-        return f"runs slower than it could: {told}"
+        return f"runs slower than it could: {numbers}"
     if cause is Cause.IDLE:
-        return f"has nothing to do: {told}" if not jobs else f"is held by a job, and idle: {told}"
+        return (
+            f"has nothing to do: {numbers}"
+            if not jobs
+            else f"is held by a job, and idle: {numbers}"
+        )
     if cause is Cause.STUCK:
-        return f"is held by a job that does nothing: {told}{_asleep(jobs, evidence)}{but}"
-    return f"waits for {WAITS_FOR[cause]}: {told}{but}"
+        return f"is held by a job that does nothing: {numbers}{_asleep(jobs, evidence)}{but}"
+    return f"waits for {WAITS_FOR[cause]}: {numbers}{but}"
 
 
 def _but(why: str | None) -> str:
     return f"; but {why}" if why else ""
 
 
-def unclear(found: Found, rulings: Iterable[Ruling]) -> str:
+def unclear(figures: Found, rulings: Iterable[Ruling]) -> str:
     """What is known, and what would have to be."""
-    busy = found["sm_busy"]
+    busy = figures["sm_busy"]
     if busy.value is None:
-        return f"cannot be told: {shown(busy)}"
+        return f"cannot be told: {figure_text(busy)}"
     missing = {
-        each.figure.name: each.figure
+        condition.figure.name: condition.figure
         for ruling in rulings
         if ruling.holds is None
-        for each in ruling.conditions
-        if each.figure.value is None
+        for condition in ruling.conditions
+        if condition.figure.value is None
     }
     if missing:
         listed = ", ".join(figure.what for figure in list(missing.values())[:3])
         why = next(iter(missing.values())).why
-        return f"cannot be told: {shown(busy)}, and it is not known: {listed} ({why})"
-    return f"waits, and nothing that was watched explains it: {shown(busy)}"
+        return f"cannot be told: {figure_text(busy)}, and it is not known: {listed} ({why})"
+    return f"waits, and nothing that was watched explains it: {figure_text(busy)}"
 
 
 def _asleep(jobs: Sequence[Job], evidence: Evidence) -> str:
@@ -202,14 +207,14 @@ def _asleep(jobs: Sequence[Job], evidence: Evidence) -> str:
     data, process = evidence[ProcessActivities].data, _largest(jobs, evidence)
     if data is None or process is None:
         return ""
-    told = f"; {process.command or '?'} {process.pid}"
+    text = f"; {process.command or '?'} {process.pid}"
     if place := waits_in(jobs, evidence):
-        told += f" asleep in {place}"
+        text += f" asleep in {place}"
     if process.stack:
-        told += f" (kernel stack: {' < '.join(process.stack[:STACK])})"
+        text += f" (kernel stack: {' < '.join(process.stack[:STACK])})"
     if process.started_s is not None and data.uptime_s is not None:
-        told += f", started {max(0.0, data.uptime_s - process.started_s) / 60:.0f} min ago"
-    return told
+        text += f", started {max(0.0, data.uptime_s - process.started_s) / 60:.0f} min ago"
+    return text
 
 
 def _largest(jobs: Sequence[Job], evidence: Evidence) -> ProcessActivity | None:
@@ -218,56 +223,56 @@ def _largest(jobs: Sequence[Job], evidence: Evidence) -> ProcessActivity | None:
     if data is None or not jobs:
         return None
     pid = max(jobs, key=lambda job: job.memory_b or 0).pid
-    return next((each for each in data.processes or () if each.pid == pid), None)
+    return next((process for process in data.processes or () if process.pid == pid), None)
 
 
 def waits_in(jobs: Sequence[Job], evidence: Evidence) -> str:
     """The kernel function in which the job's main thread slept most; empty if it is not known."""
     process = _largest(jobs, evidence)
     threads = (process.threads if process else None) or ()
-    main = next((each for each in threads if process and each.tid == process.pid), None)
+    main = next((thread for thread in threads if process and thread.tid == process.pid), None)
     waits = (main.waits if main else None) or {}
     return max(waits, key=lambda name: waits[name], default="")
 
 
-def spins(found: Found) -> bool:
+def spins(figures: Found) -> bool:
     """Whether a busy GPU draws no more power than one whose kernels wait: some SMs poll, and the
     memory is hardly used."""
-    power, memory = found["power"].value, found["memory_busy"].value
+    power, memory = figures["power"].value, figures["memory_busy"].value
     return power is not None and memory is not None and power < SPINNING and memory < QUIET_MEMORY
 
 
-def also(
+def also_lines(
     cause: Cause,
     causes: Sequence[Cause],
-    found: Found,
+    figures: Found,
     rulings: Iterable[Ruling],
     explained: Mapping[Cause, Cause],
 ) -> tuple[str, ...]:
     """What stands out beside the cause; another one only if it has a figure of its own, as that of
     a throttled GPU that is also busy has not. `explained`: what another cause brings along."""
-    told = []
-    known = {name for each in causes for name in PROOF.get(each, ())}
+    texts = []
+    known = {name for one_cause in causes for name in PROOF.get(one_cause, ())}
     for ruling in rulings:
         if ruling.holds and not known.issuperset(PROOF.get(ruling.cause, ())):
             by = explained.get(ruling.cause)
             why = f", which comes with {by.value}" if by else ""
-            line = f"looks {ruling.cause.value} too{why}: {proof(ruling.cause, found)}"
-            if line not in told:
-                told.append(line)
-    if cause is Cause.GPU and spins(found):
-        told.append(
-            f"{shown(found['power'])}, {shown(found['memory_busy'])}: a kernel that only waits for "
-            "other GPUs (NCCL) looks as busy; see what the other ranks do"
+            line = f"looks {ruling.cause.value} too{why}: {proof(ruling.cause, figures)}"
+            if line not in texts:
+                texts.append(line)
+    if cause is Cause.GPU and spins(figures):
+        texts.append(
+            f"{figure_text(figures['power'])}, {figure_text(figures['memory_busy'])}: a kernel "
+            "that only waits for other GPUs (NCCL) looks as busy; see what the other ranks do"
         )
-    allowed = found["cpus_allowed"]
-    if allowed.value is not None and allowed.note and found["processes"].value:
-        told.append(said(allowed))
-    told += [said(found[name]) for name in ("born", "ended") if found[name].value]
-    starved = found["cpu_starved"]
+    allowed = figures["cpus_allowed"]
+    if allowed.value is not None and allowed.note and figures["processes"].value:
+        texts.append(figure_sentence(allowed))
+    texts += [figure_sentence(figures[name]) for name in ("born", "ended") if figures[name].value]
+    starved = figures["cpu_starved"]
     if (starved.value or 0) >= 20:
-        told.append(said(starved))
-    stolen = found["steal"]
+        texts.append(figure_sentence(starved))
+    stolen = figures["steal"]
     if (stolen.value or 0) >= 5:
-        told.append(said(stolen))
-    return tuple(told)
+        texts.append(figure_sentence(stolen))
+    return tuple(texts)

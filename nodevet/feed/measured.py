@@ -8,7 +8,7 @@ import msgspec
 
 from nodevet import __version__
 from nodevet.base.printable import brief, plain
-from nodevet.checking.feeding.units import written
+from nodevet.checking.feeding.units import amount_text
 from nodevet.evidence.loader import LoaderRun
 
 MEASURED_SCHEMA = 1
@@ -89,7 +89,9 @@ def _of_reads(
     if run.read_b is None or run.asked_b is None:
         yield _unknown(f"{names}: the kernel keeps no account of reads")
         return
-    amounts = f"{written(run.read_b, 'B')} from storage, {written(run.asked_b, 'B')} by read(2)"
+    amounts = (
+        f"{amount_text(run.read_b, 'B')} from storage, {amount_text(run.asked_b, 'B')} by read(2)"
+    )
     if not run.read_b or run.read_b < COLD * run.asked_b:
         yield _unknown(f"{names}: most came from the page cache: {amounts}")
         return
@@ -97,10 +99,10 @@ def _of_reads(
         yield _unknown(f"{names}: hardly anything was read: {amounts}")
         return
     if run.samples:
-        yield MeasuredRow("sample_size", written(run.read_b / run.samples, "B"), amounts)
+        yield MeasuredRow("sample_size", amount_text(run.read_b / run.samples, "B"), amounts)
     if seconds <= 0:
         return
-    rate = written(run.read_b / seconds, "B/s")
+    rate = amount_text(run.read_b / seconds, "B/s")
     busy = cpu_s / seconds
     if workers is None:
         yield _unknown(f"storage_read: {rate} # if the workers waited for it: --workers N tells")

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from nodevet.base.printable import plain
 from nodevet.checking.feeding.interval import Interval
 from nodevet.checking.feeding.model import BatchOutcome, Crossover, FeedStage
-from nodevet.checking.feeding.units import written
+from nodevet.checking.feeding.units import amount_text
 from nodevet.checking.feeding.workload import Workload
 from nodevet.feed.answer import FeedAnswer, NodeAnswer
 from nodevet.sheet.text import count, nodeset
@@ -42,7 +42,7 @@ def _job(workload: Workload, node: NodeAnswer) -> Iterator[str]:
         per_gpu = " for each" if node.gpus > 1 else ""
         yield f"{count(node.workers, 'worker')}{per_gpu}"
     if workload.sample_b:
-        yield f"{written(workload.sample_b, 'B')} samples"
+        yield f"{amount_text(workload.sample_b, 'B')} samples"
 
 
 def cells(outcome: BatchOutcome) -> tuple[str, ...]:
@@ -167,9 +167,9 @@ def _demand(workload: Workload, node: NodeAnswer, chosen: BatchOutcome) -> Itera
     if chosen.demand_b_s is None:
         yield "not known: sample_size is not given"
         return
-    per_gpu = chosen.demand_b_s
-    total = f", {written(per_gpu * node.gpus, 'B/s')} for all {node.gpus}" if node.gpus > 1 else ""
-    yield f"{written(per_gpu, 'B/s')} for each GPU at full speed{total}"
+    one = chosen.demand_b_s
+    total = f", {amount_text(one * node.gpus, 'B/s')} for all {node.gpus}" if node.gpus > 1 else ""
+    yield f"{amount_text(one, 'B/s')} for each GPU at full speed{total}"
     storage = rate(workload.storage_read)
     if workload.cached:
         yield f"{workload.cached * 100:g} % of it from the page cache"
@@ -187,11 +187,11 @@ def _demand(workload: Workload, node: NodeAnswer, chosen: BatchOutcome) -> Itera
 def rate(value: Interval) -> str:
     """`20 GB/s`, `23.6 to 31.5 GB/s`, `at most 7.9 GB/s`."""
     if value.high is None:
-        return f"at least {written(value.low, 'B/s')}" if value.low > 0 else UNKNOWN
-    high = written(value.high, "B/s")
+        return f"at least {amount_text(value.low, 'B/s')}" if value.low > 0 else UNKNOWN
+    high = amount_text(value.high, "B/s")
     if value.low <= 0:
         return f"at most {high}"
-    low = written(value.low, "B/s")
+    low = amount_text(value.low, "B/s")
     if low == high:
         return low
     same = low.split()[1] == high.split()[1]

@@ -8,7 +8,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from nodevet.checking.pci_path import between
+from nodevet.checking.pci_path import distance_between
 from nodevet.evidence.pci import PciFunction
 
 CAPTURES = Path(__file__).parents[2] / ".." / "shared" / "captures"
@@ -62,7 +62,9 @@ def by_nccl(path):
 def test_the_gpus_of_an_xe9680_are_below_four_host_bridges_at_each_cpu():
     gpus = [each for kind, _, each in by_lspci(XE9680) if kind == "3D controller"]
     assert len(gpus) == 8
-    pairs = Counter(between(one, other, False).level for one, other in combinations(gpus, 2))
+    pairs = Counter(
+        distance_between(one, other, False).level for one, other in combinations(gpus, 2)
+    )
     assert pairs == {"NODE": 12, "SYS": 16}
 
 
@@ -72,7 +74,8 @@ def test_each_gpu_of_an_xe9680_has_a_connectx_7_below_its_switch():
     nics = [each for _, name, each in functions if "ConnectX-7" in name]
     assert len(nics) == 8
     near = [
-        [nic.address for nic in nics if between(gpu, nic, False).level == "PIX"] for gpu in gpus
+        [nic.address for nic in nics if distance_between(gpu, nic, False).level == "PIX"]
+        for gpu in gpus
     ]
     assert [len(each) for each in near] == [1] * 8
     assert len({address for each in near for address in each}) == 8
@@ -91,6 +94,6 @@ def test_the_nearest_nics_of_cloud_shapes(name, level, nics):
     gpus, all_nics = by_nccl(CAPTURES / "topo" / name)
     assert len(gpus) == 8
     for gpu in gpus:
-        distances = [between(gpu, nic, False) for nic in all_nics]
+        distances = [distance_between(gpu, nic, False) for nic in all_nics]
         nearest = min(distances, key=lambda distance: distance.rank).level
         assert (nearest, sum(each.level == nearest for each in distances)) == (level, nics)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from nodevet.checking.identity import is_same_name, told_apart
+from nodevet.checking.identity import is_same_name, same_machine_reports
 from nodevet.cli import nodevet as command_line
 from nodevet.fleet import Options, Visit
 from nodevet.model import Host, HostReport, Status
@@ -220,7 +220,7 @@ def test_e07_a_chain_of_ids_joins_all_its_hosts() -> None:
         "c": HostReport(host="c", status=Status.VETTED, boot_id="b9", gpu_uuids=(OTHER, GPU)),
         "d": HostReport(host="d", status=Status.VETTED, machine_id="m", boot_id="b7"),
     }
-    found = [*told_apart(reports.values(), reports.get)]
+    found = [*same_machine_reports(reports.values(), reports.get)]
     assert [report.host for report in found] == ["a", "b", "c"]
     (why,) = {report.findings[0].why for report in found}
     assert why == f"a, b, c are one machine: the same boot id, {GPU} in common"
@@ -231,7 +231,7 @@ def test_d4_a_machine_of_many_names_names_a_few() -> None:
         name: HostReport(host=name, status=Status.VETTED, machine_id="m", boot_id="b")
         for name in (f"n{number}" for number in range(500))
     }
-    final = [*told_apart(reports.values(), reports.get)]
+    final = [*same_machine_reports(reports.values(), reports.get)]
     assert [report.host for report in final] == [*reports]
     (why,) = {finding.why for report in final for finding in report.findings}
     assert why == (

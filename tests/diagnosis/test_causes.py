@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from nodevet.diagnose.classify import diagnose
 from nodevet.diagnose.model import Cause, Confidence, GpuDiagnosis
 from nodevet.diagnose.rules import BUSY, NEXT, RULES
-from nodevet.diagnose.words import shown
+from nodevet.diagnose.words import figure_text
 from tests.diagnosis.samples import (
     BLOCKED,
     CASES,
@@ -265,7 +265,7 @@ def test_a_share_that_is_next_to_nothing_is_told_so(stalled_us: int, said: str) 
     group = cgroup(memory_full_us=[0, stalled_us])
     found = told(sections(groups=[group]))
     stalled = next(each for each in found.figures if each.name == "job_memory_stalled")
-    assert shown(stalled).endswith(f"(PSI) {said}")
+    assert figure_text(stalled).endswith(f"(PSI) {said}")
 
 
 def test_a_job_that_is_not_seen_is_not_taken_for_one_that_does_nothing() -> None:

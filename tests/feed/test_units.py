@@ -94,4 +94,4 @@ def test_a_link_carries_what_its_encoding_leaves(generation, lanes, gigabytes) -
      (10.9e9, "10.9 GB"), (5e18, "5000 PB")],
 )  # fmt: skip
 def test_amounts_are_written_with_decimal_prefixes(amount, text) -> None:
-    assert units.written(amount, "B") == text
+    assert units.amount_text(amount, "B") == text

@@ -14,11 +14,12 @@ from nodevet.diagnose.model import (
     GpuDiagnosis,
     HostDiagnosis,
     Job,
+    Points,
     Ruling,
     Straggler,
     Suspect,
+    Timeline,
 )
-from nodevet.diagnose.timeline import Points, Timeline
 from nodevet.diagnose.timelines import timelines
 from nodevet.model import Finding, Severity, Status, Subject, Verdict
 from tests.diagnosis.samples import CASES, evidence

@@ -16,7 +16,7 @@ from nodevet.base.project import Project
 from nodevet.diagnose.model import Cause, Confidence, Diagnosis
 from nodevet.diagnose.saved import parse_diagnosis
 from nodevet.diagnose.sheet import diagnosis_sheet, strips
-from nodevet.diagnose.suspects import REASONS, ranked
+from nodevet.diagnose.suspects import REASONS, rank_suspects
 from nodevet.document.kinds import DocumentKind, recognize
 from nodevet.document.schema_kinds import kinds
 from nodevet.sheet import ENDINGS, FORMATS, render
@@ -138,12 +138,12 @@ def test_many_hosts_are_cut_and_counted() -> None:
 
 def test_suspects_of_the_cause_come_first_folded_and_at_most_five() -> None:
     host = diagnoses.host("gpu1", ("throttled",))
-    first, *rest = ranked(host.suspects, host.gpus)
+    first, *rest = rank_suspects(host.suspects, host.gpus)
     assert first.text == "power_limit of GPUs 0-3 is 500 W, expected 700 W" and first.likely
     assert [line.check for line in rest] == [
         *("nfs", "cpu_governor", "iommu", "numa_topology", "swap"),
     ]
-    (line,) = ranked(host.suspects[:4], host.gpus)
+    (line,) = rank_suspects(host.suspects[:4], host.gpus)
     assert line.fixable
     text = rendered("table", diagnoses.diagnosis(host), width=100)
     assert text.count("suspect:") == 5

@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from nodevet.base.outputs import FileError
 from nodevet.diagnose import incident
 from nodevet.diagnose.command import command
-from nodevet.diagnose.use import diagnosed_again
+from nodevet.diagnose.use import diagnose_visits
 from nodevet.fleet import Visit
 from nodevet.model import Host, Status
 from nodevet.vet.use.context import open_context
@@ -143,5 +143,5 @@ def test_a_clock_that_tells_no_time_costs_no_diagnosis(tmp_path: Path, clock: fl
     told = {name: {"status": "ok", "data": data} for name, data in sections.items()}
     document = json.dumps({"schema": 1, "probe": "", "sections": told}).encode()
     visits = [(Visit("n", Status.VETTED, "", document), Host(name="n", expect_hostname=False))]
-    (host,) = diagnosed_again(visits, open_context(tmp_path, ())).hosts
+    (host,) = diagnose_visits(visits, open_context(tmp_path, ())).hosts
     assert host.seconds == 1.0

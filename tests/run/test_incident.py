@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from nodevet.diagnose import incident
 from nodevet.diagnose.classify import diagnose
 from nodevet.diagnose.model import Diagnosis, GpuDiagnosis
-from nodevet.diagnose.use import diagnosed_again
+from nodevet.diagnose.use import diagnose_visits
 from nodevet.evidence.document import decode
 from nodevet.fleet import Visit
 from nodevet.model import Host, Status
@@ -83,8 +83,8 @@ def causes(found: Diagnosis) -> list[object]:
 def test_a_bundle_gives_the_same_diagnosis(tmp_path: Path, context: VetContext, name: str) -> None:
     visits = [visit_of(found, f"gpu{place}") for place, found in enumerate(CASES.values())]
     incident.write(tmp_path / name, visits, redact=False)
-    before = diagnosed_again(visits, context)
-    after = diagnosed_again(incident.read(tmp_path / name), context)
+    before = diagnose_visits(visits, context)
+    after = diagnose_visits(incident.read(tmp_path / name), context)
     assert after.hosts == before.hosts and after.stragglers == before.stragglers
     assert [gpu.cause.value for host in after.hosts for gpu in host.gpus] == list(CASES)
 
@@ -105,7 +105,7 @@ def test_a_redacted_bundle_names_nobody(tmp_path: Path, context: VetContext, cau
     text = closed.read_text()
     assert [name for name in NAMES.values() if name in text] == []
     assert not re.search(r"alice|hunter2|\b1007\b|secret", text)
-    before, after = (diagnosed_again(incident.read(path), context) for path in (open_, closed))
+    before, after = (diagnose_visits(incident.read(path), context) for path in (open_, closed))
     assert causes(after) == causes(before)
 
 
@@ -139,7 +139,7 @@ def test_redacting_never_changes_a_cause(data: st.DataObject) -> None:
     for name in data.draw(st.sets(st.sampled_from(sorted(found)))):
         del found[name]
     visit, host = visit_of(found)
-    kept = incident.redacted(incident.document_of(visit, host), incident.coder(b"salt"))
+    kept = incident.redact_visit(incident.document_of(visit, host), incident.coder(b"salt"))
     before, after = (
         diagnose(decode(text)) for text in (visit.evidence, json.dumps(kept["evidence"]).encode())
     )

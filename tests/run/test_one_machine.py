@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from nodevet.diagnose.use import diagnosed_again
+from nodevet.diagnose.use import diagnose_visits
 from nodevet.fleet import Visit
 from nodevet.model import Host, Status
 from nodevet.vet.use.context import open_context
@@ -38,6 +38,6 @@ def test_e07_capture_and_compare_leave_out_one_machine_under_two_names() -> None
 
 def test_e07_diagnose_leaves_out_one_machine_under_two_names(tmp_path: Path) -> None:
     context = open_context(tmp_path, ())
-    found = diagnosed_again(((each, Host(name=each.host)) for each in VISITS), context)
+    found = diagnose_visits(((each, Host(name=each.host)) for each in VISITS), context)
     assert [host.why == WHY for host in found.hosts] == [True, False, True]
     assert found.exit_code == 3

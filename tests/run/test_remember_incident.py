@@ -8,8 +8,8 @@ import pytest
 from click.testing import CliRunner
 
 from nodevet.cli import nodevet
+from nodevet.diagnose.incident import remember
 from nodevet.diagnose.model import Cause, Confidence, Diagnosis, GpuDiagnosis, HostDiagnosis
-from nodevet.diagnose.remember_incident import remember
 from nodevet.model import Status
 from nodevet.store import open_store
 

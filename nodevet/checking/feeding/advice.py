@@ -6,15 +6,9 @@ from math import floor
 import msgspec
 
 from nodevet.checking.feeding.interval import Interval, exactly, larger
-from nodevet.checking.feeding.model import (
-    BatchOutcome,
-    Feed,
-    FeedStage,
-    outcome,
-    workers_needed,
-)
+from nodevet.checking.feeding.model import BatchOutcome, Feed, FeedStage, outcome, workers_needed
 from nodevet.checking.feeding.node import FeedNode
-from nodevet.checking.feeding.units import written
+from nodevet.checking.feeding.units import amount_text
 from nodevet.checking.feeding.workload import Workload
 
 LEAST = 0.001  # of the throughput: less is nothing
@@ -37,7 +31,7 @@ def changes(
 ) -> tuple[FeedChange, ...]:
     """Those that gain something at a batch, the best first."""
     before = outcome(feed, batch)
-    found = [
+    candidates = [
         *_workers(feed, before, node),
         *_batch(feed, before, workload.batches),
         *_on_gpu(feed, before),
@@ -45,7 +39,9 @@ def changes(
         *_storage(feed, before),
         *_cache(feed, before, workload, node),
     ]
-    return tuple(sorted((each for each in found if each.gain >= LEAST), key=_order))
+    return tuple(
+        sorted((candidate for candidate in candidates if candidate.gain >= LEAST), key=_order)
+    )
 
 
 def _order(change: FeedChange) -> tuple[float, bool, str]:
@@ -124,7 +120,7 @@ def _link(feed: Feed, before: BatchOutcome, node: FeedNode | None) -> Iterator[F
         text, rate, note = "the link that GPU and slot can have", best, "see the check pcie_link"
     else:
         rate = exactly(before.batch * feed.tensor_b / _slowest_but(before, FeedStage.LINK).low)
-        text, note = f"a link that moves {written(rate.low, 'B/s')} to each GPU", ""
+        text, note = f"a link that moves {amount_text(rate.low, 'B/s')} to each GPU", ""
     after = outcome(msgspec.structs.replace(feed, link=rate), before.batch)
     yield change("link", text, before, after, note)
 
@@ -136,7 +132,7 @@ def _storage(feed: Feed, before: BatchOutcome) -> Iterator[FeedChange]:
         return
     rate = before.batch * feed.sample_b * feed.uncached * feed.gpus / others
     after = msgspec.structs.replace(feed, storage_read=exactly(rate), storage_latency_s=None)
-    text = f"storage that reads {written(rate, 'B/s')}"
+    text = f"storage that reads {amount_text(rate, 'B/s')}"
     waits = feed.storage_latency_s and (feed.storage_read.high or rate) >= rate
     note = "more reads at once, or larger ones: each waits for its latency" if waits else ""
     yield change("storage", text, before, outcome(after, before.batch), note)
@@ -150,14 +146,16 @@ def _cache(
     if not size or not memory or size > memory * 0.8 or not feed.uncached:
         return
     after = outcome(msgspec.structs.replace(feed, uncached=0.0), before.batch)
-    text = f"all of the {written(size, 'B')} in the page cache"
-    yield change("cache", text, before, after, f"of {written(memory, 'B')} memory; after one epoch")
+    text = f"all of the {amount_text(size, 'B')} in the page cache"
+    yield change(
+        "cache", text, before, after, f"of {amount_text(memory, 'B')} memory; after one epoch"
+    )
 
 
 def _slowest_but(before: BatchOutcome, stage: FeedStage) -> Interval:
     """The time of the slowest of the other stages."""
-    found = exactly(before.step_s)
-    for each in FeedStage:
-        if each is not stage:
-            found = larger(found, before.time_of(each))
-    return found
+    slowest = exactly(before.step_s)
+    for other_stage in FeedStage:
+        if other_stage is not stage:
+            slowest = larger(slowest, before.time_of(other_stage))
+    return slowest

@@ -31,14 +31,14 @@ def exactly(value: float) -> Interval:
     return Interval(value, value)
 
 
-def smaller(one: Interval, other: Interval) -> Interval:
+def smaller(first: Interval, second: Interval) -> Interval:
     """The smaller of two numbers that are known so far."""
-    highs = [each.high for each in (one, other) if each.high is not None]
-    return Interval(min(one.low, other.low), min(highs, default=None))
+    highs = [interval.high for interval in (first, second) if interval.high is not None]
+    return Interval(min(first.low, second.low), min(highs, default=None))
 
 
-def larger(one: Interval, other: Interval) -> Interval:
+def larger(first: Interval, second: Interval) -> Interval:
     """The larger of two numbers that are known so far."""
-    if one.high is None or other.high is None:
-        return Interval(max(one.low, other.low), None)
-    return Interval(max(one.low, other.low), max(one.high, other.high))
+    if first.high is None or second.high is None:
+        return Interval(max(first.low, second.low), None)
+    return Interval(max(first.low, second.low), max(first.high, second.high))

@@ -160,9 +160,9 @@ def transform_rate(feed: Feed) -> Interval:
     busy = UNKNOWN if feed.workers is None else exactly(feed.workers)
     if feed.cpus is not None:
         busy = smaller(busy, feed.cpus.times(1 / feed.gpus))
-    one = feed.worker_rate
-    high = None if one.high is None or busy.high is None else one.high * busy.high
-    return Interval(one.low * busy.low, high)
+    worker = feed.worker_rate
+    high = None if worker.high is None or busy.high is None else worker.high * busy.high
+    return Interval(worker.low * busy.low, high)
 
 
 def _link(feed: Feed, batch: int) -> Interval:
@@ -206,8 +206,8 @@ def worker_crossover(feed: Feed, batch: int) -> Crossover | None:
     does, or no number of workers changes that, or the rate of one is not known."""
     if feed.on_gpu or not feed.worker_rate.low:
         return None
-    one = msgspec.structs.replace(feed, workers=1)
-    if outcome(one, batch).binds is not FeedStage.TRANSFORM:
+    single = msgspec.structs.replace(feed, workers=1)
+    if outcome(single, batch).binds is not FeedStage.TRANSFORM:
         return None
     low, high = 1, MOST_WORKERS
     if outcome(msgspec.structs.replace(feed, workers=high), batch).binds is FeedStage.TRANSFORM:
@@ -221,11 +221,11 @@ def worker_crossover(feed: Feed, batch: int) -> Crossover | None:
 
 
 def over_workers(
-    feed: Feed, batch: int, most: int, told: Iterable[int]
+    feed: Feed, batch: int, most: int, shown: Iterable[int]
 ) -> Iterator[tuple[int, BatchOutcome]]:
     """What comes of a batch with 1 to `most` workers for each GPU: at 40 of these, and with those
-    that are to be `told` of in any case."""
-    for workers in sorted({*_spread(1, most, 40), *told}):
+    that are to be `shown` of in any case."""
+    for workers in sorted({*_spread(1, most, 40), *shown}):
         yield workers, outcome(msgspec.structs.replace(feed, workers=workers), batch)
 
 

@@ -170,15 +170,15 @@ def near_cores(evidence: Evidence) -> tuple[int | None, str]:
             place = next(iter(nodes))
         if place is None or place not in nodes:
             return None, f"{function.address}: the firmware does not say on which NUMA node it is"
-        found = nearest(evidence, nodes[place], nodes)
-        if isinstance(found, str):
-            return None, found
-        lists = [numbers(node.cpulist) for node in found]
+        nodes_beside = nearest(evidence, nodes[place], nodes)
+        if isinstance(nodes_beside, str):
+            return None, nodes_beside
+        lists = [numbers(node.cpulist) for node in nodes_beside]
         if not all(lists):
             return None, f"NUMA node {place}: its CPUs are not known"
-        near.append(frozenset().union(*(each for each in lists if each)))
+        near.append(frozenset().union(*(cpus_of_gpu for cpus_of_gpu in lists if cpus_of_gpu)))
     shared = Counter(near)
-    threads = min(len(each) / shared[each] for each in near)
+    threads = min(len(gpu) / shared[gpu] for gpu in near)
     return int(threads * bound.low / bound.high), ""
 
 
@@ -189,11 +189,11 @@ def gpu_link(evidence: Evidence, job: int | None = None) -> LinkFact:
     if isinstance(gpus, str):
         return LinkFact(why=gpus)
     listed = len(gpus)
-    found = [_way(evidence, gpu, min(job or listed, listed), listed) for gpu in gpus]
-    unknown = next((each for each in found if each.why), None)
-    known = [each for each in found if each.now.high is not None]
-    slowest = min(known, key=lambda each: each.now.high or 0.0, default=LinkFact())
-    now = reduce(smaller, (each.now for each in found))
+    ways = [_way(evidence, gpu, min(job or listed, listed), listed) for gpu in gpus]
+    unknown = next((way for way in ways if way.why), None)
+    known = [way for way in ways if way.now.high is not None]
+    slowest = min(known, key=lambda way: way.now.high or 0.0, default=LinkFact())
+    now = reduce(smaller, (way.now for way in ways))
     return LinkFact(
         now=now, best=slowest.best, words=slowest.words, why=unknown.why if unknown else ""
     )
@@ -209,11 +209,11 @@ def _way(evidence: Evidence, gpu: Gpu, job: int, listed: int) -> LinkFact:
     if isinstance(ports, str):
         return LinkFact(now=Interval(0.0, own.now.high), best=own.best, words=own.words, why=ports)
     for port, gpus in ports:
-        one, best = _port_rate(port)
-        if one is UNKNOWN:
+        rate, best = _port_rate(port)
+        if rate is UNKNOWN:
             why = f"{port.address}: its link is not known"
             return LinkFact(now=Interval(0.0, own.now.high), words=own.words, why=why)
-        share, share_best = (_share(each, gpus, job, listed) for each in (one, best))
+        share, share_best = (_share(port_rate, gpus, job, listed) for port_rate in (rate, best))
         most = min(gpus, job)
         if most > 1 and share.low < own.now.low:
             words = f"{_words(port)} for {most} GPUs, at {port.address}"
@@ -236,24 +236,24 @@ def _own_link(gpu: Gpu) -> LinkFact:
     now, most, width = gpu.pcie_generation, gpu.pcie_generation_max, gpu.pcie_width
     label = f"GPU {gpu.index}"
     if now not in RATES:
-        return LinkFact(why=f"{label}: pcie_generation: {_unsaid(gpu, 'pcie_generation')}")
+        return LinkFact(why=f"{label}: pcie_generation: {_why_unusable(gpu, 'pcie_generation')}")
     if width not in WIDTHS:
-        return LinkFact(why=f"{label}: pcie_width: {_unsaid(gpu, 'pcie_width')}")
-    one = encoded(link_rate(now, width))
+        return LinkFact(why=f"{label}: pcie_width: {_why_unusable(gpu, 'pcie_width')}")
+    full = encoded(link_rate(now, width))
     if now > IDLE_GENERATIONS:
-        best = one if most not in RATES else encoded(link_rate(max(most, now), width))
-        return LinkFact(now=one, best=best, words=f"Gen{now} x{width}")
+        best = full if most not in RATES else encoded(link_rate(max(most, now), width))
+        return LinkFact(now=full, best=best, words=f"Gen{now} x{width}")
     if most not in RATES:
-        why = f"{label}: pcie_generation_max: {_unsaid(gpu, 'pcie_generation_max')}"
-        return LinkFact(now=Interval(one.low, None), words=f"Gen{now} x{width}", why=why)
+        why = f"{label}: pcie_generation_max: {_why_unusable(gpu, 'pcie_generation_max')}"
+        return LinkFact(now=Interval(full.low, None), words=f"Gen{now} x{width}", why=why)
     best = encoded(link_rate(max(most, now), width))
     words = f"Gen{now} x{width}" + (f" while idle, up to Gen{most}" if most > now else "")
-    return LinkFact(now=Interval(one.low, best.high), best=best, words=words)
+    return LinkFact(now=Interval(full.low, best.high), best=best, words=words)
 
 
-def _unsaid(gpu: Gpu, field: str) -> str:
-    found = getattr(gpu, field)
-    return gpu.why(field) if found is None else f"NVML says {found}"
+def _why_unusable(gpu: Gpu, field: str) -> str:
+    value = getattr(gpu, field)
+    return gpu.why(field) if value is None else f"NVML says {value}"
 
 
 def _shared_ports(evidence: Evidence, gpu: Gpu) -> tuple[tuple[PciFunction, int], ...] | str:
@@ -271,24 +271,24 @@ def _shared_ports(evidence: Evidence, gpu: Gpu) -> tuple[tuple[PciFunction, int]
         return f"{function.address}: upstream: {function.why('upstream')}"
     known = data.by_address if (data := evidence[Pci].data) else {}
     below = _gpus_below(evidence)
-    found = []
+    ports = []
     for address in function.upstream:
         if address not in known:
             return f"{address}, a port above the GPU, is not in the evidence"
-        found.append((known[address], max(1, below[address])))
-    return tuple(found)
+        ports.append((known[address], max(1, below[address])))
+    return tuple(ports)
 
 
 @once
 def _gpus_below(evidence: Evidence) -> Counter[str]:
     """How many of the GPUs that NVML lists are below each port."""
-    found: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     gpus = listed_gpus(evidence)
     for gpu in () if isinstance(gpus, str) else gpus:
         function = pci_of(evidence, gpu)
         if isinstance(function, PciFunction):
-            found.update(set(function.upstream or ()))
-    return found
+            counts.update(set(function.upstream or ()))
+    return counts
 
 
 def _port_rate(port: PciFunction) -> tuple[Interval, Interval]:
@@ -296,11 +296,11 @@ def _port_rate(port: PciFunction) -> tuple[Interval, Interval]:
     now, most = generation_of(port.link_gts), generation_of(port.link_gts_max)
     if not now or port.link_width not in WIDTHS:
         return UNKNOWN, UNKNOWN
-    one = encoded(link_rate(now, port.link_width))
+    rate = encoded(link_rate(now, port.link_width))
     best = encoded(link_rate(max(now, most), port.link_width))
     if now > IDLE_GENERATIONS:
-        return one, best
-    return Interval(one.low, best.high if most else None), best
+        return rate, best
+    return Interval(rate.low, best.high if most else None), best
 
 
 def _words(port: PciFunction) -> str:
@@ -316,10 +316,10 @@ def nvme_links(evidence: Evidence) -> tuple[Interval, str]:
     rates = []
     for drive in section.data.controllers:
         function = bus.by_address.get(drive.address or "") if bus else None
-        one = _port_rate(function)[1] if function else UNKNOWN
-        if one.high is None:
+        rate = _port_rate(function)[1] if function else UNKNOWN
+        if rate.high is None:
             return UNKNOWN, f"{drive.name[:40]}: its PCIe link is not known"
-        rates.append(one.high)
+        rates.append(rate.high)
     if not rates:
         return UNKNOWN, "the node has no NVMe drive"
     return Interval(0.0, sum(rates)), f"{len(rates)} NVMe drives" if len(rates) > 1 else "one drive"
@@ -342,16 +342,16 @@ def network_links(evidence: Evidence) -> tuple[Interval, str]:
     gbps += ports
     if not gbps:
         return UNKNOWN, "no network link is up"
-    told = Counter(gbps).most_common(4)
-    words = ", ".join(f"{number} × {speed:g} Gbit/s" for speed, number in told)
+    speeds = Counter(gbps).most_common(4)
+    words = ", ".join(f"{number} × {speed:g} Gbit/s" for speed, number in speeds)
     return Interval(0.0, sum(gbps) * 1e9 / 8), words
 
 
 def _ethernets(interfaces: Iterable[Interface]) -> Iterator[Interface]:
     """Ports of NICs that are not known to be down."""
-    for each in interfaces:
-        if each.kind == "physical" and each.type == 1 and each.operstate != "down":
-            yield each
+    for interface in interfaces:
+        if interface.kind == "physical" and interface.type == 1 and interface.operstate != "down":
+            yield interface
 
 
 def _infiniband_gbps(evidence: Evidence) -> list[float] | str:
@@ -362,7 +362,7 @@ def _infiniband_gbps(evidence: Evidence) -> list[float] | str:
     if section.data is None or section.data.devices is None:
         why = section.data.why("devices") if section.data else section.why
         return f"infiniband: {why}"
-    found = []
+    rates = []
     for device in section.data.devices:
         if device.ports is None:
             return f"{device.name[:40]}: ports: {device.why('ports')}"
@@ -371,8 +371,8 @@ def _infiniband_gbps(evidence: Evidence) -> list[float] | str:
                 continue
             if port.rate_gbps is None:
                 return f"{device.name[:40]}: rate: {port.why('rate_gbps')}"
-            found.append(port.rate_gbps)
-    return found
+            rates.append(port.rate_gbps)
+    return rates
 
 
 def _why_no_memory(evidence: Evidence) -> str:

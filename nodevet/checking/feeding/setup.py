@@ -41,7 +41,7 @@ def feed_of(workload: Workload, node: FeedNode | None) -> Feed:
 
 def relevant(workload: Workload, node: FeedNode) -> FeedNode:
     """The node without what the file itself says, or does not ask for."""
-    told = {
+    needed = {
         "link": workload.link is None,
         "nvme": workload.storage_over == "nvme",
         "network": workload.storage_over == "network",
@@ -52,11 +52,11 @@ def relevant(workload: Workload, node: FeedNode) -> FeedNode:
     fields = [
         field
         for field in FeedNode.__struct_fields__
-        if not told.get(field.partition("_")[0], True) and field != "gpus"
+        if not needed.get(field.partition("_")[0], True) and field != "gpus"
     ]
     return msgspec.structs.replace(
         node,
-        unknown={name: why for name, why in node.unknown.items() if told.get(name, True)},
+        unknown={name: why for name, why in node.unknown.items() if needed.get(name, True)},
         **{field: getattr(blank, field) for field in fields},
     )
 
@@ -66,7 +66,7 @@ def gpus_of(workload: Workload, node: FeedNode | None) -> int:
     return workload.gpus or (node.gpus if node else None) or 1
 
 
-def uncounted(workload: Workload, node: FeedNode | None) -> str:
+def why_uncounted(workload: Workload, node: FeedNode | None) -> str:
     """Why it is not known how many GPUs share what the node has; empty if it is. One GPU, for which
     it is reckoned then, is the best case."""
     if node is None or workload.gpus is not None or node.gpus is not None:
@@ -77,7 +77,7 @@ def uncounted(workload: Workload, node: FeedNode | None) -> str:
 def _cpus(workload: Workload, node: FeedNode) -> Interval:
     if node.cores is None or node.threads is None:
         return UNKNOWN
-    return Interval(0.0 if uncounted(workload, node) else node.cores, node.threads)
+    return Interval(0.0 if why_uncounted(workload, node) else node.cores, node.threads)
 
 
 def _storage(workload: Workload, node: FeedNode | None) -> Interval:
@@ -85,7 +85,7 @@ def _storage(workload: Workload, node: FeedNode | None) -> Interval:
     stated = workload.storage_read
     links = {"nvme": node.nvme, "network": node.network} if node else {}
     bound = links.get(workload.storage_over or "", UNKNOWN)
-    if uncounted(workload, node):
+    if why_uncounted(workload, node):
         stated = Interval(0.0, stated.high)
     if bound.high is None or (stated.high is not None and stated.high <= bound.high):
         return stated
@@ -115,7 +115,7 @@ def _no_storage(feed: Feed, workload: Workload, node: FeedNode | None) -> str:
     words = {"nvme": node.nvme_words, "network": node.network_words} if node else {}
     if workload.storage_read.low:
         more = f"storage.read is more than its links carry: {words.get(where)}"
-        return uncounted(workload, node) or more
+        return why_uncounted(workload, node) or more
     if node is None or not where:
         return NO_READ
     return (
@@ -133,7 +133,7 @@ def _no_transform(feed: Feed, workload: Workload, node: FeedNode | None) -> str:
     if feed.cpus is None or feed.cpus.low:
         return ""
     cores = node.unknown.get("cores") if node else ""
-    return cores or uncounted(workload, node) or "cores are not known"
+    return cores or why_uncounted(workload, node) or "cores are not known"
 
 
 def _no_link(feed: Feed, node: FeedNode | None) -> str:

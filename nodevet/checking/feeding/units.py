@@ -69,10 +69,10 @@ def per_second(text: str) -> float:
 
 def share(text: str) -> float:
     """0 to 1 of `40 %`."""
-    found = _amount(text, SHARES, "a share such as 40 %", zero=True)
-    if found > 1:
+    value = _amount(text, SHARES, "a share such as 40 %", zero=True)
+    if value > 1:
         raise ValueError(f"must be at most 100 %, not {brief(text)}")
-    return found
+    return value
 
 
 def samples(text: str, sample_b: float) -> float:
@@ -88,12 +88,12 @@ def samples(text: str, sample_b: float) -> float:
 
 def link(text: str) -> tuple[int, int] | None:
     """Generation and lanes of `Gen4 x16`; None if it is another text."""
-    found = LINK.fullmatch(text.strip())
-    if not found:
+    match = LINK.fullmatch(text.strip())
+    if not match:
         return None
-    if int(found[2]) not in WIDTHS:
-        raise ValueError(f"no PCIe link has {found[2]} lanes; {_listed(WIDTHS)} are known")
-    return int(found[1]), int(found[2])
+    if int(match[2]) not in WIDTHS:
+        raise ValueError(f"no PCIe link has {match[2]} lanes; {_listed(WIDTHS)} are known")
+    return int(match[1]), int(match[2])
 
 
 def link_rate(generation: int, lanes: int) -> float:
@@ -105,16 +105,16 @@ def link_rate(generation: int, lanes: int) -> float:
     return _PER_LANE[generation] * lanes * 1e9 / 8
 
 
-def written(amount: float, unit: str) -> str:
+def amount_text(amount: float, unit: str) -> str:
     """An amount of bytes (`B`) or bytes per second (`B/s`) with a decimal prefix, as it is typed.
 
     >>> written(500e3, "B"), written(10.9e9, "B/s"), written(0, "B")
     ('500 kB', '10.9 GB/s', '0 B')
     """
     prefix, factor = "", 1.0
-    for each, size in _DECIMAL.items():
+    for name, size in _DECIMAL.items():
         if amount >= size * 0.9995:
-            prefix, factor = each, size
+            prefix, factor = name, size
     return f"{amount / factor:.3g} {prefix}{unit}" if amount / factor < 999.5 else (
         f"{amount / factor:.0f} {prefix}{unit}")  # fmt: skip
 
@@ -129,12 +129,12 @@ def _amount(text: str, units: Mapping[str, float], expected: str, *, zero: bool 
 
 
 def _split(text: str, expected: str, units: Iterable[str]) -> tuple[float, str]:
-    found = _AMOUNT.fullmatch(text.strip())
-    if not found:
+    match = _AMOUNT.fullmatch(text.strip())
+    if not match:
         raise ValueError(f"must be {expected}, not {brief(text)}")
-    if not found[2]:
-        raise ValueError(f"{found[1]} has no unit; write {expected}")
-    return float(found[1]), found[2].strip()
+    if not match[2]:
+        raise ValueError(f"{match[1]} has no unit; write {expected}")
+    return float(match[1]), match[2].strip()
 
 
 def _unknown(unit: str, units: Mapping[str, float], expected: str) -> str:

@@ -121,7 +121,7 @@ class WorkloadFields(Fields, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         sizes = _unreadable(self, sample_size=units.size, tensor_size=units.size,
                             dataset_size=units.size, link=link_of)  # fmt: skip
-        refuse((*sizes, *_bad_steps(self), *_twice(self)))
+        refuse((*sizes, *_bad_steps(self), *_stated_and_measured(self)))
 
 
 class WorkloadFile(WorkloadFields, frozen=True, kw_only=True):
@@ -209,15 +209,15 @@ def workload_of(fields: WorkloadFields, name: str) -> Workload:
 
 def link_of(text: str) -> Interval:
     """Bytes per second of `Gen4 x16`, within bounds, or of `25 GB/s`. Raises ValueError."""
-    found = units.link(text)
-    if found is None:
+    lanes = units.link(text)
+    if lanes is None:
         try:
             return exactly(units.rate(text))
         except ValueError as error:
             if "Gen" in text or "x" in text:
                 raise ValueError(f"must be a link such as Gen4 x16, not {text[:40]}") from error
             raise
-    return encoded(units.link_rate(*found))
+    return encoded(units.link_rate(*lanes))
 
 
 def encoded(rate: float) -> Interval:
@@ -256,10 +256,10 @@ def _bad_steps(fields: WorkloadFields) -> Iterator[FieldError]:
         yield FieldError("has both batch sizes and words; keep one of the two", "step", words[0])
     if "throughput" in words and len(words) > 1:
         yield FieldError("is enough alone; leave out the others", "step", "throughput")
-    yield from _unstepped(fields, sizes)
+    yield from _without_step_time(fields, sizes)
 
 
-def _unstepped(fields: WorkloadFields, sizes: list[int]) -> Iterator[FieldError]:
+def _without_step_time(fields: WorkloadFields, sizes: list[int]) -> Iterator[FieldError]:
     if fields.batch_sizes is None:
         if not sizes:
             yield FieldError("names no batch sizes; add batch_sizes: with a list of them", "step")
@@ -274,17 +274,17 @@ def _unstepped(fields: WorkloadFields, sizes: list[int]) -> Iterator[FieldError]
 
 def _bad_time(key: str, text: str) -> Iterator[FieldError]:
     try:
-        found = 0.0 if key == "throughput" else units.seconds(text)
+        seconds = 0.0 if key == "throughput" else units.seconds(text)
         if key == "throughput":
             units.per_second(text)
     except ValueError as error:
         yield FieldError(str(error), "step", key)
     else:
-        if found > LONGEST_STEP:
+        if seconds > LONGEST_STEP:
             yield FieldError("is longer than a day; check its unit", "step", key)
 
 
-def _twice(fields: WorkloadFields) -> Iterator[FieldError]:
+def _stated_and_measured(fields: WorkloadFields) -> Iterator[FieldError]:
     """What is both stated and measured."""
     for name, stated in (
         ("sample_size", fields.sample_size),
@@ -317,8 +317,8 @@ def _samples(text: str | None, sample_b: float | None) -> Interval:
     if text is None:
         return UNKNOWN
     if sample_b is None:
-        one, other = units.samples(text, 1.0), units.samples(text, 2.0)
-        return exactly(one) if one == other else UNKNOWN
+        per_byte, per_two_bytes = units.samples(text, 1.0), units.samples(text, 2.0)
+        return exactly(per_byte) if per_byte == per_two_bytes else UNKNOWN
     return exactly(units.samples(text, sample_b))
 
 

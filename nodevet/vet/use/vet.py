@@ -16,7 +16,7 @@ from nodevet.base.last_few import LastFew
 from nodevet.baseline import choose, none_fits
 from nodevet.baseline.choose import CHECK
 from nodevet.checking.facts import facts_of
-from nodevet.checking.identity import judge_hostname, own_gpus, told_apart
+from nodevet.checking.identity import judge_hostname, own_gpus, same_machine_reports
 from nodevet.checking.judge import judge
 from nodevet.evidence.document import Evidence, EvidenceError, opened
 from nodevet.evidence.host import HostInfo
@@ -118,7 +118,7 @@ def collect(
     except KeyboardInterrupt:
         interrupted = True
         listener.visited()
-    take(*told_apart(done.summaries, done.get))
+    take(*same_machine_reports(done.summaries, done.get))
     take(*missing(hosts, frozenset(done.names)))
     run = result()
     if run.exit_code and not replayed and any(host.local for host in hosts):
