@@ -36,7 +36,7 @@ from nodevet.evidence.modules import Modules
 from nodevet.evidence.packages import Package, Packages
 from nodevet.fixing.model import EVERY, Fix, FixError, PlannedChange, Risk
 from nodevet.model import Finding, Verdict
-from nodevet.remote.probe.collectors.packages import NAME, NOT_INSTALLED, VERSION, carried
+from nodevet.remote.probe.collectors.packages import NAME, NOT_INSTALLED, VERSION, driver_version_in
 from nodevet.resource import Actions, Resource
 from nodevet.resource.package import install, mark
 
@@ -92,7 +92,7 @@ def plan(
             "node's repositories any more; keep it in one, then plan again"
         )
     held = [each.name for each in touched if each.held]
-    older = [carried(each.version) for each in touched if each.version]
+    older = [driver_version_in(each.version) for each in touched if each.version]
     told = f"held now, by an administrator or an earlier fix: {some(held)}; " if held else ""
     yield PlannedChange(
         expected=version,
@@ -159,13 +159,13 @@ def packages_of(evidence: Evidence) -> tuple[Package, ...]:
 def of_driver(listed: Sequence[Package], running: str, params: Params) -> tuple[Package, ...]:
     """The installed packages that are to be of one version. Raises FixError."""
     there = [each for each in listed if each.version is not None]
-    own = [each for each in there if carried(each.version or "") == running]
+    own = [each for each in there if driver_version_in(each.version or "") == running]
     others = {
         each.name: found
         for each in there
         if CORE.match(each.name)
         and not OWN_PACE.match(each.name)
-        and (found := carried(each.version or "")) not in (None, running)
+        and (found := driver_version_in(each.version or "")) not in (None, running)
     }
     if not any(CORE.match(each.name) for each in own):
         raise FixError(unowned(running, set(others.values()), params))
@@ -212,7 +212,7 @@ def offers_of(package: Package, listed: Sequence[Package], running: str) -> dict
     if not base.endswith(f"-{running}"):
         found: dict[str, Target] = {}
         for version in package.offers:
-            key = carried(version)
+            key = driver_version_in(version)
             if key is not None:
                 found.setdefault(key, Target(package.name, version, package.automatic))
         return found
@@ -221,7 +221,8 @@ def offers_of(package: Package, listed: Sequence[Package], running: str) -> dict
         key: Target(each.name, version, package.automatic)
         for each in listed
         for version in (each.offers or ())[:1]
-        if (key := carried(version)) and each.name in (stem + key, f"{stem}{key}:{architecture}")
+        if (key := driver_version_in(version))
+        and each.name in (stem + key, f"{stem}{key}:{architecture}")
     }
 
 

@@ -292,13 +292,13 @@ def test_a_report_format(tree: Tree) -> None:
 STATE = '''\
 """The label on a rack, /etc/rack."""
 
-from nodevet.remote.look import absent, seen
+from nodevet.remote.look import absent, present
 from nodevet.remote.probe.files import read
 
 
 def look(root, name):
     try:
-        return seen(read(root, "/etc/" + name).strip())
+        return present(read(root, "/etc/" + name).strip())
     except FileNotFoundError:
         return absent()
 '''

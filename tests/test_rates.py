@@ -11,7 +11,7 @@ from nodevet.evidence.pci import Pci
 from nodevet.evidence.rates import DAY, HOUR, growth, is_above, sampled
 from nodevet.evidence.sections import unknown_path
 from nodevet.fleet import Options
-from nodevet.remote.probe.sections import counting, names
+from nodevet.remote.probe.sections import names, with_counters
 from nodevet.vet.use.reach import fleet_options
 
 DATA = {"functions": [{"address": "0000:19:00.0", "aer": {"correctable": 3}}]}
@@ -88,7 +88,7 @@ def test_more_than_chance_allows(
 
 
 def test_checks_read_earlier_what_is_read_twice() -> None:
-    catalog, twice = Catalog(), set(counting(names()))
+    catalog, twice = Catalog(), set(with_counters(names()))
     read = {path for check in catalog.ids for path in catalog.check(check).reads}
     earlier = {path.split(".")[1] for path in read if path.startswith("earlier.")}
     assert earlier and earlier - {"kernel_log"} <= twice  # whose lines the last look had

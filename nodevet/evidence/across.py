@@ -1,4 +1,4 @@
-"""What several sections say together: which GPUs there are, and where they are."""
+"""Facts from several sections: which GPUs there are, and where they are."""
 
 from collections.abc import Collection, Iterator, Mapping
 
@@ -22,46 +22,50 @@ IN_HAND = (
     "pci.functions[].physfn",
     "pci.functions[].vendor",
 )
-"""What says how many GPUs there are to be judged: part of `reads` of whoever uses `each_gpu`."""
+"""The fields that give the number of GPUs: part of `reads` of a check with `each_gpu`."""
 
 
 @once
 def gpu_functions(evidence: Evidence) -> tuple[PciFunction, ...]:
-    """The GPUs on the PCI bus that the NVIDIA driver of this machine has, or ought to have."""
-    mine = data.of_kind("gpu") if (data := evidence[Pci].data) else ()
-    return tuple(each for each in mine if each.driver not in KEPT_FOR_GUESTS)
+    """The GPUs on the PCI bus for this machine's NVIDIA driver, not for guests."""
+    functions = data.of_kind("gpu") if (data := evidence[Pci].data) else ()
+    return tuple(function for function in functions if function.driver not in KEPT_FOR_GUESTS)
 
 
 def unlisted(evidence: Evidence, judged: Collection[str] = ()) -> Finding | None:
     """The unknown finding if NVML lists fewer GPUs than it counts, or than are on the bus.
 
-    `judged`: addresses on the bus that the check has judged without NVML.
+    `judged`: PCI addresses that the check has judged without NVML.
     """
     data = evidence[Gpus].data
     if data is None or data.gpus is None:
         return None
-    named = {gpu.bus_id for gpu in data.gpus}
-    functions = (each.address for each in gpu_functions(evidence))
-    on_bus = [address for address in functions if address in named or address not in judged]
-    there = max(data.count or 0, len(on_bus))
-    if len(data.gpus) >= there:
+    listed_ids = {gpu.bus_id for gpu in data.gpus}
+    functions = (function.address for function in gpu_functions(evidence))
+    expected = [address for address in functions if address in listed_ids or address not in judged]
+    expected_count = max(data.count or 0, len(expected))
+    if len(data.gpus) >= expected_count:
         return None
-    left = [address for address in on_bus if address not in named]
-    told = f": not {', '.join(left[:8])}" if 0 < len(left) <= there - len(data.gpus) else ""
-    return unknown(why=f"NVML lists {len(data.gpus)} of {there} GPUs{told}")
+    unlisted_ids = [address for address in expected if address not in listed_ids]
+    detail = (
+        f": not {', '.join(unlisted_ids[:8])}"
+        if 0 < len(unlisted_ids) <= expected_count - len(data.gpus)
+        else ""
+    )
+    return unknown(why=f"NVML lists {len(data.gpus)} of {expected_count} GPUs{detail}")
 
 
 def each_gpu(evidence: Evidence) -> Iterator[Gpu | Finding]:
-    """Every GPU that NVML lists; in place of one that cannot be asked, the finding that says so.
+    """Every GPU that NVML lists, or an unknown finding for one without a handle.
 
-    Never empty: without NVML, or without a GPU, it is one unknown finding. So it is, after the
-    others, if NVML lists fewer than there are.
+    Never empty: without NVML, or without a GPU, it is one unknown finding. One more follows if NVML
+    lists too few GPUs.
     """
-    yield from _in_hand(evidence)
+    yield from _cached_gpus(evidence)
 
 
 @once
-def _in_hand(evidence: Evidence) -> tuple[Gpu | Finding, ...]:
+def _cached_gpus(evidence: Evidence) -> tuple[Gpu | Finding, ...]:
     return tuple(_each_gpu(evidence))
 
 
@@ -74,14 +78,14 @@ def _each_gpu(evidence: Evidence) -> Iterator[Gpu | Finding]:
     elif not section.data.gpus:
         yield unknown(why="NVML lists no GPU")
     else:
-        for gpu, found in zip(section.data.gpus, located(evidence), strict=True):
+        for gpu, located_gpu in zip(section.data.gpus, located(evidence), strict=True):
             if "handle" in gpu.errors:
-                yield unknown(subject_of(found), why=f"NVML: {gpu.why('handle')}")
+                yield unknown(subject_of(located_gpu), why=f"NVML: {gpu.why('handle')}")
             else:
                 yield gpu
-        short = unlisted(evidence)
-        if short is not None:
-            yield short
+        missing = unlisted(evidence)
+        if missing is not None:
+            yield missing
 
 
 def every_gpu(evidence: Evidence) -> tuple[Gpu, ...]:
@@ -91,13 +95,13 @@ def every_gpu(evidence: Evidence) -> tuple[Gpu, ...]:
 
 @once
 def answering(evidence: Evidence) -> tuple[Gpu, ...]:
-    """The GPUs that NVML can ask; none without NVML."""
+    """The GPUs with a handle; none without NVML."""
     return tuple(gpu for gpu in every_gpu(evidence) if "handle" not in gpu.errors)
 
 
 def logged(evidence: Evidence) -> KernelLog | Finding:
-    """The kernel log since boot, with its events; in place of one that cannot be read, the
-    finding that says so. Captured files without a log are excepted."""
+    """The kernel log since boot with its events, or an unknown finding; not_applicable for captured
+    files without a log."""
     section = evidence[KernelLog]
     if section.status == "absent":
         return not_applicable(why=section.why)
@@ -112,39 +116,40 @@ def logged(evidence: Evidence) -> KernelLog | Finding:
 def off_the_bus(evidence: Evidence) -> frozenset[str]:
     """The addresses of the GPUs that no longer answer a read of their configuration."""
     gpus = data.of_kind("gpu") if (data := evidence[Pci].data) else ()
-    return frozenset(each.address for each in gpus if each.revision == "ff")
+    return frozenset(function.address for function in gpus if function.revision == "ff")
 
 
 @once
 def located(evidence: Evidence) -> tuple[Gpu, ...]:
-    """Every GPU of NVML's list, a lost one of no known address with the one that is left over.
+    """Every GPU of NVML's list; a single lost one without an address gets its PCI address.
 
-    NVML may have forgotten where a GPU is that it cannot reach; the PCI bus has not: it is the
-    one function that no longer answers, or the only one that NVML does not name and that no
+    It is the only function that no longer answers, or the only one that NVML does not name and no
     other driver has.
     """
     gpus = every_gpu(evidence)
-    nameless = [gpu for gpu in gpus if gpu.bus_id is None and lost(gpu)]
-    if len(nameless) != 1:
+    unlocated = [gpu for gpu in gpus if gpu.bus_id is None and lost(gpu)]
+    if len(unlocated) != 1:
         return gpus
-    named = {gpu.bus_id for gpu in gpus}
+    known_ids = {gpu.bus_id for gpu in gpus}
     functions = gpu_functions(evidence)
-    mine = frozenset(each.address for each in functions if each.driver in (None, "nvidia"))
-    left = (off_the_bus(evidence) - named) or (mine - named)
-    if len(left) != 1:
+    candidates = frozenset(
+        function.address for function in functions if function.driver in (None, "nvidia")
+    )
+    addresses = (off_the_bus(evidence) - known_ids) or (candidates - known_ids)
+    if len(addresses) != 1:
         return gpus
-    found = msgspec.structs.replace(nameless[0], bus_id=next(iter(left)))
-    return tuple(found if gpu is nameless[0] else gpu for gpu in gpus)
+    replacement = msgspec.structs.replace(unlocated[0], bus_id=next(iter(addresses)))
+    return tuple(replacement if gpu is unlocated[0] else gpu for gpu in gpus)
 
 
 @once
 def losses(evidence: Evidence) -> tuple[str | None, ...]:
-    """Of each GPU of NVML's list the error that says that it is lost; see `lost`."""
+    """For each GPU of NVML's list its error if it is lost; see `lost`."""
     return tuple(lost(gpu) for gpu in located(evidence))
 
 
 def pci_of(evidence: Evidence, gpu: Gpu) -> PciFunction | Finding:
-    """The PCI function of a GPU, or the unknown finding that says why it cannot be told."""
+    """The PCI function of a GPU, or an unknown finding with the reason."""
     subject, section = subject_of(gpu), evidence[Pci]
     if gpu.bus_id is None:
         return unread(subject, gpu, "bus_id")
@@ -157,20 +162,20 @@ def pci_of(evidence: Evidence, gpu: Gpu) -> PciFunction | Finding:
 
 
 def half_a_driver(evidence: Evidence) -> str:
-    """What is there of a driver whose kernel module is loaded and whose library is not there.
+    """The parts of a driver whose kernel module is loaded but whose library is missing; else "".
 
-    Empty without a loaded module: then there is no driver, or another one, and kernel_modules
-    says which. So it is if the library is there and does not load, or refuses the module.
+    It is "" without a loaded module, which kernel_modules reports, and if the library exists but
+    does not load or refuses the module.
     """
     section, modules = evidence[Gpus], evidence[Modules].data
-    missing = section.status == "absent" and section.why.startswith(NO_LIBRARY)
-    if not missing or modules is None or not modules.nvidia_version:
+    is_missing = section.status == "absent" and section.why.startswith(NO_LIBRARY)
+    if not is_missing or modules is None or not modules.nvidia_version:
         return ""
     return f"kernel module nvidia {modules.nvidia_version} is loaded; NVML: {section.why}"
 
 
 DRIVER_FAULT = "kernel_modules module nvidia"
-"""The finding that others follow from if the driver is not loaded or not whole."""
+"""The finding that explains others if the driver is not loaded or incomplete."""
 INSTALL_LIBRARY = (
     "install the library of the loaded module's own version (Ubuntu and Debian: libnvidia-compute "
     "of the branch, RHEL: nvidia-driver-cuda-libs); of a driver that a container brings (GPU "
@@ -180,7 +185,7 @@ INSTALL_LIBRARY = (
 
 @once
 def nodes_of(evidence: Evidence) -> Mapping[int, NumaNode] | Finding:
-    """Every NUMA node that is online, by number; none of them if the kernel has no NUMA."""
+    """{number: online NUMA node}; empty if the kernel has no NUMA."""
     section = evidence[Numa]
     if section.status == "absent":
         return {}
@@ -188,40 +193,44 @@ def nodes_of(evidence: Evidence) -> Mapping[int, NumaNode] | Finding:
         return unknown(why=f"NUMA: {section.why}")
     if not section.data.nodes:
         return unknown(why=f"nodes: {section.data.why('nodes')}")
-    found = {node.id: node for node in section.data.nodes}
+    nodes = {node.id: node for node in section.data.nodes}
     online = numbers(section.data.online)
     if not online:
-        told = section.data.online
-        return unknown(why=f"online: {section.data.why('online') if told is None else told[:60]}")
-    if online - found.keys():
-        there = len(online & found.keys())
-        return unknown(why=f"{there} of {len(online)} NUMA nodes that are online were read")
-    if found.keys() - online:
-        return unknown(why=f"NUMA nodes that are not online: {spans(found.keys() - online)}")
-    return found
+        online_text = section.data.online
+        return unknown(
+            why=f"online: {section.data.why('online') if online_text is None else online_text[:60]}"
+        )
+    if online - nodes.keys():
+        read_count = len(online & nodes.keys())
+        return unknown(why=f"{read_count} of {len(online)} NUMA nodes that are online were read")
+    if nodes.keys() - online:
+        return unknown(why=f"NUMA nodes that are not online: {spans(nodes.keys() - online)}")
+    return nodes
 
 
 def nearest(
     evidence: Evidence, node: NumaNode, nodes: Mapping[int, NumaNode]
 ) -> tuple[NumaNode, ...] | str:
-    """The nodes whose CPUs are nearest to a node, itself if it has some; or why not known."""
+    """The nodes with CPUs nearest to a node, itself if it has CPUs; or why they are unknown."""
     if not has_memory_alone(node):
         return (node,)
     order = sorted(numbers(data.online if (data := evidence[Numa].data) else None) or ())
     if node.distances is None or len(node.distances) != len(order):
-        known = node.why("distances") if node.distances is None else "not one for each node"
-        return f"NUMA node {node.id} has no CPUs, and its distances were not read: {known}"
-    away = dict(zip(order, node.distances, strict=True))
-    if any(each.cpulist is None for each in nodes.values()):
+        why = node.why("distances") if node.distances is None else "not one for each node"
+        return f"NUMA node {node.id} has no CPUs, and its distances were not read: {why}"
+    distance_of = dict(zip(order, node.distances, strict=True))
+    if any(other.cpulist is None for other in nodes.values()):
         return "a NUMA node's cpulist was not read"
-    with_cpus = [each for each in nodes.values() if numbers(each.cpulist) and each.id in away]
-    least = min((away[each.id] for each in with_cpus), default=None)
-    if least is None:
+    nodes_with_cpus = [
+        other for other in nodes.values() if numbers(other.cpulist) and other.id in distance_of
+    ]
+    shortest = min((distance_of[other.id] for other in nodes_with_cpus), default=None)
+    if shortest is None:
         return "no NUMA node has CPUs"
-    return tuple(each for each in with_cpus if away[each.id] == least)
+    return tuple(other for other in nodes_with_cpus if distance_of[other.id] == shortest)
 
 
 def is_virtual(evidence: Evidence) -> bool:
-    """Whether it is known to be a virtual machine, whose drives are those of its host."""
+    """Whether the node is known to be a virtual machine, with virtual drives."""
     data = evidence[HostInfo].data
     return data is not None and data.virtualization not in (None, "none", "container")

@@ -1,4 +1,4 @@
-"""What the sections have in common that watch a node for a while instead of reading it once."""
+"""Types of the sections that watch a node for a while."""
 
 from typing import Annotated
 

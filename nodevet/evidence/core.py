@@ -1,4 +1,4 @@
-"""What every section is made of, and what to say of a value that was not read."""
+"""The parts of every section, and the findings for unread values."""
 
 from typing import ClassVar, Generic, TypeVar
 
@@ -27,30 +27,30 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
         return self.errors.get(field) or "not in the evidence"
 
 
-def is_no_word(text: str | None) -> bool:
-    """Whether the kernel, a driver or a tool says by this word that it does not know.
+def is_unknown_word(text: str | None) -> bool:
+    """Whether a word of the kernel, a driver or a tool means that it does not know.
 
-    >>> [is_no_word(word) for word in ("<unknown>", "UNKNOWN", "unknown state", "LinkUp", None)]
-    [True, True, True, False, False]
+    >>> [is_unknown_word(word) for word in ("<unknown>", "UNKNOWN", "LinkUp", None)]
+    [True, True, False, False]
     """
-    return (text or "").strip(" <>()!?").lower() in NO_WORDS
+    return (text or "").strip(" <>()!?").lower() in UNKNOWN_WORDS
 
 
-NO_WORDS = ("unknown", "unknown state", "undefined", "invalid", "n/a")
+UNKNOWN_WORDS = ("unknown", "unknown state", "undefined", "invalid", "n/a")
 
 
-def forget_no_words(record: Record, *fields: str) -> None:
-    """Take a state that is none for one that was not read."""
+def clear_unknown_words(record: Record, *fields: str) -> None:
+    """Treat a state such as `unknown` as unread."""
     for field in fields:
-        text = getattr(record, field)
-        if is_no_word(text):
+        word = getattr(record, field)
+        if is_unknown_word(word):
             msgspec.structs.force_setattr(record, field, None)
-            reasons = {**record.errors, field: f"it says {text}"}
+            reasons = {**record.errors, field: f"it says {word}"}
             msgspec.structs.force_setattr(record, "errors", reasons)
 
 
 class SectionRecord(Record, frozen=True, kw_only=True):
-    """What a section holds as a whole: the one subclass in each section's file."""
+    """A whole section: the one subclass in each section's file."""
 
     unique: ClassVar[tuple[str, ...]] = ()
     """What tells the items of one list apart, as `gpus[].uuid` or `gpus[].nvlinks[].link`: no two
@@ -61,11 +61,11 @@ class SectionRecord(Record, frozen=True, kw_only=True):
     it. `3 cpufreq policies`, not `3 cpufreqs`."""
 
     def contradiction(self) -> str:
-        """What one machine cannot have together, though each value by itself; empty if nothing."""
+        """Values that contradict one another; "" if there are none."""
         return ""
 
     def settled(self) -> "SectionRecord":
-        """The same, in which the parts of a list are held against one another."""
+        """The same section after its parts were compared with one another."""
         return self
 
 
@@ -77,7 +77,7 @@ class Section(msgspec.Struct, Generic[Data], frozen=True, kw_only=True):
 
     status: Text  # ok, absent, denied, error, timeout
     why: Text = ""
-    transient: bool = False  # not read in a state of the node that passes by itself
+    transient: bool = False  # unread in a state of the node that passes by itself
     seconds: float = 0.0
     before_s: float | None = None  # of an earlier reading: how long before the later one
     data: Data | None = None
@@ -87,11 +87,11 @@ MISSING = "the probe did not read this section"
 
 
 NOT_ASKED = "the probe was not asked for it"
-"""Of a sysctl or a unit that is not in the evidence: it is as old as another baseline."""
+"""For a sysctl or unit that is not in the evidence: another baseline asked."""
 
 
 NOT_SUPPORTED = ("NVML_ERROR_NOT_SUPPORTED", "NVML_ERROR_DEPRECATED")
-"""What NVML answers if a GPU, or its driver, has no such setting at all."""
+"""NVML's errors if a GPU, or its driver, has no such setting."""
 
 
 def unsupported(record: Record, field: str) -> bool:

@@ -1,6 +1,6 @@
 """All sections of one probe run, and their JSON form. Decoding is validation.
 
-A section that does not decode becomes `error` with the decoder's words, and the others live on.
+A section that does not decode becomes `error` with the decoder's message; the others stay.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -19,14 +19,14 @@ from nodevet.evidence.sections import section_of, sections
 
 
 class Recorded(msgspec.Struct, frozen=True, kw_only=True):
-    """What an earlier visit to the machine read in the same boot: nodevet.evidence.last_look."""
+    """The sections of an earlier visit in the same boot: nodevet.evidence.last_look."""
 
     sections: "Sections"
     seconds: float  # from then to when this evidence was read
 
 
 class Evidence(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything one probe run read on one node: `evidence[Gpus]` is what section gpu says."""
+    """Everything one probe run read on one node; `evidence[Gpus]` is section gpu."""
 
     schema: int
     probe: Text  # nodevet version of the payload
@@ -36,20 +36,22 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True):
     since: Recorded | None = None  # never in the document: `--since` adds it
 
     def __getitem__(self, record: type[Data]) -> Section[Data]:
-        """The section of which this is the record; one that says so if it was not read."""
+        """The section of this record; an `error` section if it was not read."""
         section: Section[Data] = self.sections[record]
         return section
 
     @property
     def transient_reasons(self) -> tuple[str, ...]:
-        """Why sections were not read in a state of the node that passes by itself."""
+        """Why sections are unread in a state of the node that passes by itself."""
         names = [name for name, raw in self.sections.raw.items() if b'"transient"' in bytes(raw)]
         records = filter(None, map(section_of, names))
-        found = (self.sections[record] for record in records)
-        return tuple(section.why for section in found if section.transient and section.why)
+        transient_sections = (self.sections[record] for record in records)
+        return tuple(
+            section.why for section in transient_sections if section.transient and section.why
+        )
 
     def having(self, data: SectionRecord) -> "Evidence":
-        """The same evidence with other values in the section that these are of."""
+        """The same evidence with this data in its section."""
         section = replace(self[type(data)], status="ok", why="", data=data)
         sections = Sections(self.sections.raw)
         sections.update({**self.sections, type(data): section})
@@ -57,11 +59,13 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Sections(dict[type[SectionRecord], Section[Any]]):
-    """Each section as its record, decoded when it is first asked for: a baseline asks a few."""
+    """Sections by record, each decoded at first use: a baseline needs few."""
 
-    def __init__(self, raw: Mapping[str, msgspec.Raw], alike: LastFew | None = None) -> None:
+    def __init__(
+        self, raw: Mapping[str, msgspec.Raw], cache_of_sections: LastFew | None = None
+    ) -> None:
         self.raw = raw
-        self._alike = alike
+        self._alike = cache_of_sections
         self.known: dict[object, Any] = {}  # see `once`
         super().__init__()
 
@@ -79,26 +83,26 @@ class Sections(dict[type[SectionRecord], Section[Any]]):
 Answer = TypeVar("Answer")
 
 
-def once(ask: Callable[[Evidence], Answer]) -> Callable[[Evidence], Answer]:
-    """A question that many checks have: the same evidence is asked once. The answer is shared."""
+def once(question: Callable[[Evidence], Answer]) -> Callable[[Evidence], Answer]:
+    """Compute a function of evidence once; all checks share the answer."""
 
-    @wraps(ask)
+    @wraps(question)
     def asked(evidence: Evidence) -> Answer:
-        known = evidence.sections.known
-        if ask not in known:
-            known[ask] = ask(evidence)
-        answer: Answer = known[ask]
+        answers = evidence.sections.known
+        if question not in answers:
+            answers[question] = question(evidence)
+        answer: Answer = answers[question]
         return answer
 
     return asked
 
 
 class EvidenceError(Exception):
-    """The document is not evidence at all; the message is one sentence."""
+    """The document is not evidence; the message is one sentence."""
 
 
 UPGRADES: Upgrades = {}
-"""How the sections of an earlier schema, JSON values by name, become those of the next."""
+"""Functions from the sections of a schema, JSON values by name, to the next schema's."""
 
 STATUSES = ("ok", "absent", "denied", "error", "timeout")
 
@@ -128,9 +132,9 @@ def _section(record: type[SectionRecord], raw: msgspec.Raw | None) -> Section[An
     if section.status == "ok":
         if section.data is None:
             return Section(status="error", why="the probe's answer says ok and holds no data")
-        wrong = _twice(section.data) or section.data.contradiction()
-        if wrong:
-            return Section(status="error", why=f"the probe's answer is not valid: {wrong}")
+        problem = _duplicate(section.data) or section.data.contradiction()
+        if problem:
+            return Section(status="error", why=f"the probe's answer is not valid: {problem}")
         settled = section.data.settled()
         return section if settled is section.data else replace(section, data=settled)
     if not section.why:
@@ -138,36 +142,40 @@ def _section(record: type[SectionRecord], raw: msgspec.Raw | None) -> Section[An
     return replace(section, before_s=None, data=None)
 
 
-def _twice(data: SectionRecord) -> str:
-    """Two items of a list that say that they are the same; empty if there are none."""
-    repeats = (_repeat(data, path.split("[].")) for path in data.unique)
+def _duplicate(data: SectionRecord) -> str:
+    """Two items of a list with the same key; "" if there are none."""
+    repeats = (_first_duplicate(data, path.split("[].")) for path in data.unique)
     return next(filter(None, repeats), "")
 
 
-def _repeat(owner: Record, path: Sequence[str]) -> str:
-    """The first two items that are the same in a list of this record, or of a record below it."""
-    listed, *below = path
-    items: Sequence[Record] = getattr(owner, listed) or ()
-    if len(below) == 1:
-        return _repeated_key(listed, items, below[0].split("+"))
-    repeats = ((place, _repeat(item, below)) for place, item in enumerate(items))
-    return next((f"{listed}[{place}] has {found}" for place, found in repeats if found), "")
+def _first_duplicate(owner: Record, path: Sequence[str]) -> str:
+    """The first two items with the same key in a list of this record or below it."""
+    field, *rest = path
+    items: Sequence[Record] = getattr(owner, field) or ()
+    if len(rest) == 1:
+        return _duplicate_key(field, items, rest[0].split("+"))
+    repeats = ((index, _first_duplicate(item, rest)) for index, item in enumerate(items))
+    return next(
+        (f"{field}[{index}] has {duplicate}" for index, duplicate in repeats if duplicate), ""
+    )
 
 
-def _repeated_key(listed: str, items: Sequence[Record], keys: Sequence[str]) -> str:
-    seen = set()
+def _duplicate_key(field: str, items: Sequence[Record], keys: Sequence[str]) -> str:
+    values = set()
     for item in items:
         value = tuple(getattr(item, key) for key in keys)
-        if value in seen:
-            told = " and ".join(f"the {key} {each}" for key, each in zip(keys, value, strict=True))
-            return f"two {listed} with {told}"
-        if any(each is not None for each in value):
-            seen.add(value)
+        if value in values:
+            keys_text = " and ".join(
+                f"the {key} {part}" for key, part in zip(keys, value, strict=True)
+            )
+            return f"two {field} with {keys_text}"
+        if any(part is not None for part in value):
+            values.add(value)
     return ""
 
 
 def decode(document: bytes | str, *, upgrades: Upgrades = UPGRADES) -> Evidence:
-    """Evidence from its JSON form, every section of it; see `opened`."""
+    """Evidence from its JSON form, with all sections decoded; see `opened`."""
     evidence = opened(document, upgrades=upgrades)
     for record in sections().values():
         evidence[record]
@@ -177,24 +185,23 @@ def decode(document: bytes | str, *, upgrades: Upgrades = UPGRADES) -> Evidence:
 def opened(
     document: bytes | str, *, upgrades: Upgrades = UPGRADES, alike: LastFew | None = None
 ) -> Evidence:
-    """Evidence from its JSON form; what no one asks for is not decoded.
+    """Evidence from its JSON form; sections are decoded at first use.
 
-    Raises EvidenceError if the document as a whole is unusable. A single broken section becomes
-    `error`; an unknown section (a newer probe's) is ignored. Evidence of an older schema goes
-    through `upgrades` first, one schema at a time. `alike`: sections of other hosts, which are not
-    decoded again if they are the same.
+    Raises EvidenceError if the whole document is unusable. A broken section becomes `error`; an
+    unknown section (a newer probe's) is ignored. `upgrades` convert an older schema step by step.
+    `alike`: a cache of equal sections of other hosts.
     """
     envelope = _envelope(document)
     _check(envelope.schema, upgrades)
-    found = Sections(_current(envelope.schema, envelope.sections, upgrades), alike)
+    current_sections = Sections(_current(envelope.schema, envelope.sections, upgrades), alike)
     earlier = None
     if envelope.earlier is not None:
         earlier = Sections(_current(envelope.schema, envelope.earlier, upgrades), alike)
-    return Evidence(schema=SCHEMA, probe=envelope.probe, sections=found, earlier=earlier)
+    return Evidence(schema=SCHEMA, probe=envelope.probe, sections=current_sections, earlier=earlier)
 
 
 def check_envelope(document: bytes | str) -> None:
-    """Whether this is evidence at all, of whatever sections. Raises EvidenceError."""
+    """Raise EvidenceError if this is not evidence; ignores its sections."""
     _check(_envelope(document).schema, UPGRADES)
 
 
@@ -213,14 +220,14 @@ def _check(schema: int, upgrades: Upgrades) -> None:
 
 
 def _current(
-    schema: int, found: Mapping[str, msgspec.Raw], upgrades: Upgrades
+    schema: int, raw_sections: Mapping[str, msgspec.Raw], upgrades: Upgrades
 ) -> Mapping[str, msgspec.Raw]:
-    """The sections in today's schema. Raises EvidenceError for one that leads nowhere."""
+    """The sections in the current schema. Raises EvidenceError."""
     if schema == SCHEMA:
-        return found
+        return raw_sections
     try:
-        values = {name: msgspec.json.decode(raw) for name, raw in found.items()}
+        values = {name: msgspec.json.decode(raw) for name, raw in raw_sections.items()}
         values = upgrade(values, schema, SCHEMA, upgrades)
-        return {name: msgspec.Raw(msgspec.json.encode(each)) for name, each in values.items()}
-    except Exception as error:  # what an old schema may hold is not known here
+        return {name: msgspec.Raw(msgspec.json.encode(section)) for name, section in values.items()}
+    except Exception as error:  # an old schema may hold anything
         raise EvidenceError(f"evidence schema {schema} does not upgrade: {error}") from error

@@ -3,7 +3,7 @@
 from typing import Annotated
 
 from nodevet.base.bounds import Text, at_most
-from nodevet.evidence.core import Record, SectionRecord, forget_no_words
+from nodevet.evidence.core import Record, SectionRecord, clear_unknown_words
 
 DRIVES = at_most(512)  # SATA and SAS; the probe reads 256
 
@@ -38,7 +38,7 @@ class ScsiDrive(Record, frozen=True, kw_only=True):
     health: DriveLog | None = None  # read only if a baseline asks for it
 
     def __post_init__(self) -> None:
-        forget_no_words(self, "state")
+        clear_unknown_words(self, "state")
 
 
 class Drives(SectionRecord, frozen=True, kw_only=True):

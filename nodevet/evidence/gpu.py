@@ -273,21 +273,21 @@ class Gpus(SectionRecord, frozen=True, kw_only=True):
 
     def settled(self) -> "Gpus":
         gpus = self.gpus or ()
-        found = compared(gpus, alike=alike, label=lambda gpu: subject_of(gpu).label)
-        same = all(one is other for one, other in zip(gpus, found, strict=True))
-        return self if same else replace(self, gpus=found)
+        compared_gpus = compared(gpus, is_alike=alike, label=lambda gpu: subject_of(gpu).label)
+        is_unchanged = all(one is other for one, other in zip(gpus, compared_gpus, strict=True))
+        return self if is_unchanged else replace(self, gpus=compared_gpus)
 
 
 LIKENESS = ("gpu.gpus[].mig_current", "gpu.gpus[].pci_device", "gpu.gpus[].virtualization_mode")
-"""What says which GPUs must have the same features: it can change what any check says of a GPU, and
-no check names it in `reads` for that."""
+"""The fields that decide which GPUs must have the same features: they can change any finding about
+a GPU, but no check lists them in `reads` for that."""
 
 
-def alike(one: Gpu, other: Gpu) -> bool:
-    """Whether one GPU ought to have what the other one has: of the same model, both or neither
-    in MIG mode, or virtual."""
-    return is_same(one.pci_device, other.pci_device) and (
-        (bool(one.mig_current), one.virtualization_mode == "VGPU")
+def alike(gpu: Gpu, other: Gpu) -> bool:
+    """Whether two GPUs should have the same features: same model, both or neither in MIG mode, both
+    or neither virtual."""
+    return is_same(gpu.pci_device, other.pci_device) and (
+        (bool(gpu.mig_current), gpu.virtualization_mode == "VGPU")
         == (bool(other.mig_current), other.virtualization_mode == "VGPU")
     )
 
@@ -298,30 +298,30 @@ def subject_of(gpu: Gpu) -> Subject:
 
 
 def board(gpu: Gpu) -> dict[str, str]:
-    """What identifies a GPU's board to whoever holds it, or has it replaced.
+    """What identifies a GPU's board for its replacement.
 
     >>> board(Gpu(index=3, bus_id="0000:5d:00.0", serial="1652922010101"))
     {'bus id': '0000:5d:00.0', 'serial': '1652922010101'}
     """
-    named = {"bus id": gpu.bus_id, "serial": gpu.serial, "VBIOS": gpu.vbios_version}
-    return {word: value[:40] for word, value in named.items() if value}
+    values = {"bus id": gpu.bus_id, "serial": gpu.serial, "VBIOS": gpu.vbios_version}
+    return {word: value[:40] for word, value in values.items() if value}
 
 
 LOST = frozenset(("NVML_ERROR_GPU_IS_LOST", "NVML_ERROR_RESET_REQUIRED"))
-"""What any call about a GPU answers once it does no work."""
+"""NVML's errors for a GPU that no longer works."""
 
 
 NO_HANDLE = (*LOST, "NVML_ERROR_UNKNOWN", "NVML_ERROR_INSUFFICIENT_POWER", "NVML_ERROR_IRQ_ISSUE")
-"""Why NVML gives no handle if that is the GPU's fault, and not the user's."""
+"""Why NVML gives no handle, if it is the GPU's fault."""
 
 
 def lost(gpu: Gpu) -> str | None:
-    """The NVML error that says that a GPU does no work; None if no call says so."""
+    """The NVML error of a GPU that no longer works, or None."""
     handle = gpu.errors.get("handle")
     if handle in NO_HANDLE:
         return handle
-    own = (gpu, gpu.ecc, gpu.remapping, gpu.retired_pages, gpu.repair, gpu.fabric)
-    for part in (*own, *(gpu.nvlinks or ())):
+    parts = (gpu, gpu.ecc, gpu.remapping, gpu.retired_pages, gpu.repair, gpu.fabric)
+    for part in (*parts, *(gpu.nvlinks or ())):
         if part.errors and not LOST.isdisjoint(part.errors.values()):
             return next(why for why in part.errors.values() if why in LOST)
     return None

@@ -35,8 +35,8 @@ NO_OTHER_CLOCK = "the request has no controller time"
 
 
 def boot_time(host: HostInfo | None) -> float | None:
-    """When the node was booted, seconds since 1970 UTC, by the controller's clock or else its own;
-    None if that was not read."""
+    """When the node booted, seconds since 1970 UTC, by the controller's clock or else its own; None
+    if unread."""
     if host is None or host.uptime_s is None:
         return None
     clock = host.clock_s if host.asked_s is None else host.asked_s
@@ -44,5 +44,5 @@ def boot_time(host: HostInfo | None) -> float | None:
 
 
 def at_uptime(booted: float | None, seconds: float) -> str:
-    """So many seconds after boot as ISO 8601; empty if it is not known when that was."""
+    """The time `seconds` after boot as ISO 8601; "" if the boot time is unknown."""
     return instant(None if booted is None else booted + seconds)

@@ -1,4 +1,4 @@
-"""Ids that tell one part or machine from another, and the placeholders that do not."""
+"""Ids that identify a part or machine, and placeholders that do not."""
 
 import re
 
@@ -10,26 +10,26 @@ NO_IDS = frozenset(
     }
 )
 """What vendors and images write in place of an id; without spaces and punctuation."""
-RANDOM = 6  # different digits; a random UUID has fewer once in 10^12
+LEAST_DIGITS = 6  # different digits; a random UUID has fewer once in 10^12
 
 
 def is_id(text: str | None) -> bool:
-    """Whether an id or a serial number tells one part from another.
+    """Whether an id or a serial number identifies a part.
 
     >>> [is_id(each) for each in ("S5XX0007", "0000-0000", "ff:ff:ff", "N/A", " ", None)]
     [True, False, False, False, False, False]
     """
-    said = _bare(text)
-    return bool(said) and said not in NO_IDS and not any(set(said) <= {each} for each in "0fx")
+    bare = _bare(text)
+    return bool(bare) and bare not in NO_IDS and not any(set(bare) <= {digit} for digit in "0fx")
 
 
 def is_uuid(text: str | None) -> bool:
-    """Whether a GPU's UUID is its own; a redacted or invented one may be any GPU's.
+    """Whether a GPU's UUID is its own, not a redacted or invented one.
 
     >>> is_uuid("GPU-5e7a1c90-44b1-4d7e-9c11-2f6d03a8b7e4"), is_uuid("GPU-00000001-0000-0001")
     (True, False)
     """
-    return is_id(text) and len(set(_bare(text))) >= RANDOM
+    return is_id(text) and len(set(_bare(text))) >= LEAST_DIGITS
 
 
 def _bare(text: str | None) -> str:

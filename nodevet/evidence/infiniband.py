@@ -4,7 +4,7 @@ from typing import Annotated
 
 from nodevet.base import bounds
 from nodevet.base.bounds import Text, at_most
-from nodevet.evidence.core import Record, SectionRecord, forget_no_words
+from nodevet.evidence.core import Record, SectionRecord, clear_unknown_words
 from nodevet.evidence.counters import Counter
 
 RDMA_PORTS = at_most(256)  # of a device: a port's number is a byte
@@ -44,9 +44,9 @@ class RdmaPort(Record, frozen=True, kw_only=True):
     pkeys: Annotated[tuple[Text, ...], PKEYS] | None = None
 
     def __post_init__(self) -> None:
-        forget_no_words(self, "state", "phys_state")
+        clear_unknown_words(self, "state", "phys_state")
         if self.link_layer != UNSPECIFIED:
-            forget_no_words(self, "link_layer")
+            clear_unknown_words(self, "link_layer")
 
 
 class RdmaDevice(Record, frozen=True, kw_only=True):

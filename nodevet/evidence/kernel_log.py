@@ -100,12 +100,12 @@ class KernelLog(SectionRecord, frozen=True, kw_only=True):
 
 
 LEAST_COVERED_S = 3600.0
-"""A log that holds less than this, and less than it has lost, is judged for nothing."""
+"""A log that covers less than this, and less than it lost, proves nothing."""
 
 
 def coverage(log: KernelLog) -> tuple[str, str]:
-    """Why a kernel log says nothing by its silence, and else, if it begins after boot, since
-    when it does; at most one of them is not empty."""
+    """(why the absence of a line proves nothing, since when it does if the log begins after boot);
+    at most one is not empty."""
     if log.complete is True:
         return "", ""
     whole = log.errors.get("complete") or "the log is not known to be complete since boot"
@@ -128,5 +128,5 @@ def span(seconds: float) -> str:
 
 
 def line_of(events: Iterable[KernelEvent]) -> str:
-    """A line of the log about them, to be shown; empty if none was kept."""
+    """A line of the log about these events; "" if there is none."""
     return next((event.text for event in events if event.text), "")

@@ -1,9 +1,8 @@
-"""What came since the last look at a machine, by evidence of an earlier visit: `--since`. Pure.
+"""What is new since an earlier visit to a machine: `--since`. Pure.
 
-Only evidence of the same boot says what is new: a reboot resets every counter and the kernel log.
-Machine id and boot id together say that it is the same machine; see nodevet.checking.identity. How
-long ago the last look was is the difference of the uptimes, since a wall clock may have been set
-meanwhile.
+Only evidence of the same boot shows what is new: a reboot resets every counter and the kernel log.
+Machine id and boot id identify the machine; see nodevet.checking.identity. The time since the last
+look is the difference of the uptimes, since someone may have set the wall clock.
 """
 
 import math
@@ -25,7 +24,7 @@ from nodevet.evidence.kernel_log import (
 )
 from nodevet.evidence.rates import Growth
 
-READING = 30.0  # seconds that the log may have been read for, and the journal's part of it
+READING = 30.0  # seconds that reading the log and the journal may take
 SEEN_LINES = (
     "earlier.kernel_log.covered_s",
     "earlier.kernel_log.since_s",
@@ -35,36 +34,36 @@ SEEN_LINES = (
         for field in ("bus_id", "code", "detail", "kind", "last_s", "severity")
     ),
 )
-"""What says which lines are new: part of `reads` of whoever uses `seen_lines`."""
+"""The fields that show which lines are new: part of `reads` of a check with `seen_lines`."""
 
 
-def compared(evidence: Evidence, before: Evidence) -> Evidence | str:
-    """The evidence, to be judged by what came since `before`; or why it cannot be."""
-    now, then = evidence[HostInfo].data, before[HostInfo].data
-    if now is None or then is None:
+def compared(evidence: Evidence, earlier: Evidence) -> Evidence | str:
+    """The evidence, judged by what is new since an earlier one; or why that is impossible."""
+    now, previous = evidence[HostInfo].data, earlier[HostInfo].data
+    if now is None or previous is None:
         return f"machine id and boot id were not read {'this time' if now is None else 'then'}"
-    for field, what in (("machine_id", "machine id"), ("boot_id", "boot id")):
-        if not getattr(now, field) or not getattr(then, field):
-            return f"the {what} was not read {'then' if getattr(now, field) else 'this time'}"
-    if now.machine_id != then.machine_id:
+    for field, label in (("machine_id", "machine id"), ("boot_id", "boot id")):
+        if not getattr(now, field) or not getattr(previous, field):
+            return f"the {label} was not read {'then' if getattr(now, field) else 'this time'}"
+    if now.machine_id != previous.machine_id:
         return "it was another machine: the machine id differs"
-    if now.boot_id != then.boot_id:
+    if now.boot_id != previous.boot_id:
         return "rebooted since"
-    if now.uptime_s is None or then.uptime_s is None:
+    if now.uptime_s is None or previous.uptime_s is None:
         return "the uptime was not read"
-    seconds = now.uptime_s - then.uptime_s
+    seconds = now.uptime_s - previous.uptime_s
     if not 0 < seconds < now.uptime_s:
         return "it is no older than the evidence that is judged"
-    return replace(evidence, since=Recorded(sections=before.sections, seconds=seconds))
+    return replace(evidence, since=Recorded(sections=earlier.sections, seconds=seconds))
 
 
 def differ(*pairs: tuple[object, object]) -> bool:
-    """Whether any of these identities changed; one that was not read on either side did not."""
+    """Whether any of these pairs differs; an unread value does not."""
     return any(None not in pair and pair[0] != pair[1] for pair in pairs)
 
 
 class Seen(NamedTuple):
-    """What of the kernel log was there at the last look."""
+    """The kernel log at the last look."""
 
     last: Mapping[tuple[object, ...], float]  # seconds after boot of each event's last line
     counts: Mapping[tuple[object, ...], int | None]  # how many lines it had; None: not known
@@ -78,7 +77,7 @@ class Seen(NamedTuple):
         return elapsed(float(round(self.seconds)))
 
     def has(self, *events: KernelEvent) -> bool:
-        """Whether all lines of these events were there."""
+        """Whether all lines of these events are old."""
         return all(
             event.last_s is not None
             and (last := self.last.get(_key(event))) is not None
@@ -87,18 +86,22 @@ class Seen(NamedTuple):
         )
 
     def latest(self, events: Iterable[KernelEvent]) -> float:
-        """Seconds after boot of the last line of these that was there; below 0 if none was."""
+        """Seconds after boot of the last old line of these events; below 0 if there is none."""
         return max((self.last.get(_key(event), -1.0) for event in events), default=-1.0)
 
     def came(self, events: Iterable[KernelEvent]) -> Growth | None:
-        """How many lines of these came since; None if that is not known."""
-        grown = 0
+        """How many new lines these events have; None if unknown."""
+        added = 0
         for event in events:
-            then = self.counts.get(_key(event), 0)
-            if then is None or event.count is None or not 0 <= then <= event.count:
+            earlier_count = self.counts.get(_key(event), 0)
+            if (
+                earlier_count is None
+                or event.count is None
+                or not 0 <= earlier_count <= event.count
+            ):
                 return None
-            grown += event.count - then
-        return Growth(by=grown, seconds=self.seconds, look=True)
+            added += event.count - earlier_count
+        return Growth(by=added, seconds=self.seconds, look=True)
 
     def has_crash(self, crash: Crash) -> bool:
         return (crash.path, crash.at_s) in self.crashes
@@ -106,10 +109,10 @@ class Seen(NamedTuple):
     def has_outage(self, bus_id: str, outage: Outage) -> bool:
         return outage.up_s is not None and outage.up_s <= self.outages.get(bus_id, -1.0)
 
-    def before(self, told: Iterable[str]) -> str:
-        """What a finding says of events that were there; empty without any."""
-        some = "; ".join(told)
-        return f"before the last look {self.ago} ago: {some}" if some else ""
+    def before(self, texts: Iterable[str]) -> str:
+        """A finding's text about old events; "" without any."""
+        joined = "; ".join(texts)
+        return f"before the last look {self.ago} ago: {joined}" if joined else ""
 
 
 def _key(event: KernelEvent) -> tuple[object, ...]:
@@ -118,72 +121,74 @@ def _key(event: KernelEvent) -> tuple[object, ...]:
 
 @once
 def seen_lines(evidence: Evidence) -> Seen | None:
-    """What the kernel log had at the last look; None if there was none, or if the log of now does
-    not hold all that came since: then the whole log is judged."""
-    then = evidence.since.sections[KernelLog].data if evidence.since else None
-    if evidence.since is None or then is None or gap(evidence):
+    """The kernel log at the last look. None without one, or if the current log has a gap since:
+    then the whole log is judged."""
+    previous = evidence.since.sections[KernelLog].data if evidence.since else None
+    if evidence.since is None or previous is None or gap(evidence):
         return None
-    events = {_key(event): event for event in then.events or ()}
+    events = {_key(event): event for event in previous.events or ()}
     now = evidence[KernelLog].data
-    whole = then.complete is True and now is not None and now.complete is True
+    is_complete = previous.complete is True and now is not None and now.complete is True
     return Seen(
         last={key: each.last_s for key, each in events.items() if each.last_s is not None},
-        counts={key: each.count if whole else None for key, each in events.items()},
-        crashes=frozenset((crash.path, crash.at_s) for crash in then.crashes or ()),
+        counts={key: each.count if is_complete else None for key, each in events.items()},
+        crashes=frozenset((crash.path, crash.at_s) for crash in previous.crashes or ()),
         seconds=evidence.since.seconds,
     )
 
 
 @once
 def seen_links(evidence: Evidence) -> Seen | None:
-    """As `seen_lines`, of links that were down."""
-    then = evidence.since.sections[KernelLog].data if evidence.since else None
+    """As `seen_lines`, for links that were down."""
+    previous = evidence.since.sections[KernelLog].data if evidence.since else None
     now = evidence[KernelLog].data
-    if evidence.since is None or then is None or then.links is None or now is None:
+    if evidence.since is None or previous is None or previous.links is None or now is None:
         return None
-    if _hole(now, then):
+    if _gap_between(now, previous):
         return None
     return Seen(
         last={},
         counts={},
         crashes=frozenset(),
         seconds=evidence.since.seconds,
-        outages={link.bus_id: _came_back(link) for link in then.links},
+        outages={link.bus_id: _last_return(link) for link in previous.links},
     )
 
 
-def _came_back(link: NicLink) -> float:
-    """When a link that was down came back last, seconds after boot; below 0 if none was."""
-    return max((each.up_s for each in link.outages or () if each.up_s is not None), default=-1.0)
+def _last_return(link: NicLink) -> float:
+    """When a link last came back, seconds after boot; below 0 if it never did."""
+    return max(
+        (outage.up_s for outage in link.outages or () if outage.up_s is not None), default=-1.0
+    )
 
 
 def gap(evidence: Evidence) -> str:
-    """Why the kernel log does not have all that came since the last look; empty if it does, without
-    a last look, and without a log now."""
+    """Why the kernel log lacks lines since the last look; "" if it has all, without a last look, or
+    without a current log."""
     now = evidence[KernelLog].data
     if evidence.since is None or now is None or now.events is None:
         return ""
-    then = evidence.since.sections[KernelLog]
-    if then.data is None or then.data.events is None:
+    previous = evidence.since.sections[KernelLog]
+    if previous.data is None or previous.data.events is None:
         return "it was not read then"
-    return _hole(now, then.data)
+    return _gap_between(now, previous.data)
 
 
-def _hole(now: KernelLog, then: KernelLog) -> str:
-    """Why a log does not go on where the one of then ends; empty if it does."""
+def _gap_between(now: KernelLog, previous: KernelLog) -> str:
+    """Why a log does not continue the earlier one; "" if it does."""
     if now.complete is True:
         return ""
     if now.since_s is None or now.covered_s is None:
         return "it has gaps"
-    if then.since_s is None or then.covered_s is None:
+    if previous.since_s is None or previous.covered_s is None:
         return "it had gaps then"
-    read = then.since_s + then.covered_s
-    if not now.since_s <= read - READING < math.inf:
+    read_until = previous.since_s + previous.covered_s
+    if not now.since_s <= read_until - READING < math.inf:
         return "it no longer reaches back to the last look"
     return ""
 
 
 def covered(evidence: Evidence, log: KernelLog) -> tuple[str, str]:
-    """As `coverage`, of what came since the last look if the log holds all of that."""
-    seen = seen_lines(evidence)
-    return ("", f"since the last look {seen.ago} ago") if seen else coverage(log)
+    """As `coverage`, since the last look if the log covers that."""
+    last_look = seen_lines(evidence)
+    return ("", f"since the last look {last_look.ago} ago") if last_look else coverage(log)

@@ -4,7 +4,7 @@ from typing import Annotated
 
 from nodevet.base import bounds
 from nodevet.base.bounds import Text
-from nodevet.evidence.core import Record, SectionRecord, forget_no_words
+from nodevet.evidence.core import Record, SectionRecord, clear_unknown_words
 
 
 class LinkQuality(Record, frozen=True, kw_only=True):
@@ -21,7 +21,7 @@ class LinkQuality(Record, frozen=True, kw_only=True):
     link_downs: int | None = None
 
     def __post_init__(self) -> None:
-        forget_no_words(self, "state")
+        clear_unknown_words(self, "state")
 
 
 class Mlxlink(SectionRecord, frozen=True, kw_only=True):

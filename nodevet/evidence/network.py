@@ -54,7 +54,7 @@ class Network(SectionRecord, frozen=True, kw_only=True, dict=True):
 
 
 def is_up(interface: Interface) -> bool | None:
-    """Whether it carries traffic; None if that was not read."""
+    """Whether an interface carries traffic; None if unread."""
     if interface.operstate == "unknown":
         return interface.carrier
     return None if interface.operstate is None else interface.operstate == "up"

@@ -38,9 +38,9 @@ class Numa(SectionRecord, frozen=True, kw_only=True):
 
 
 def has_memory_alone(node: NumaNode) -> bool:
-    """Whether a node is one without any CPU: a GPU's memory (Grace Hopper), CXL, HBM.
+    """Whether a node has no CPU at all: a GPU's memory (Grace Hopper), CXL, HBM.
 
-    A node whose CPUs are all offline is none: it keeps its cpu<N> entries,
-    register_cpu_under_node() in the kernel.
+    A node whose CPUs are all offline keeps its cpu<N> entries: register_cpu_under_node() in the
+    kernel.
     """
     return node.cpulist == "" and node.cpus_present == ""

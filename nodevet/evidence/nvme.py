@@ -3,7 +3,7 @@
 from typing import Annotated
 
 from nodevet.base.bounds import Text, at_most
-from nodevet.evidence.core import Record, SectionRecord, forget_no_words
+from nodevet.evidence.core import Record, SectionRecord, clear_unknown_words
 
 NVME_CONTROLLERS = at_most(256)  # a server has 36 slots
 
@@ -49,7 +49,7 @@ class NvmeController(Record, frozen=True, kw_only=True):
     health: NvmeHealthLog | None = None
 
     def __post_init__(self) -> None:
-        forget_no_words(self, "state")
+        clear_unknown_words(self, "state")
 
 
 class Nvme(SectionRecord, frozen=True, kw_only=True):

@@ -67,7 +67,7 @@ class PciFunction(Record, frozen=True, kw_only=True):
 
 
 UNBOUND = "no driver is bound"
-"""What the probe gives as the reason for a missing driver."""
+"""The probe's reason for a missing driver."""
 
 DATA_NICS = ("0200", "0207", "0208")
 """Classes: Ethernet, InfiniBand, fabric (Omni-Path)."""
@@ -76,11 +76,11 @@ OTHER_NETWORK, MELLANOX = "0280", "15b3"
 
 
 @lru_cache(1024)
-def _kind(code: str, vendor: str, virtual: bool) -> str:
-    nvidia = vendor == "10de"
-    if nvidia and code[:4] in ("0300", "0302"):
-        return "vgpu" if virtual else "gpu"
-    if nvidia and code[:4] == "0680":
+def _kind(code: str, vendor: str, is_virtual: bool) -> str:
+    is_nvidia = vendor == "10de"
+    if is_nvidia and code[:4] in ("0300", "0302"):
+        return "vgpu" if is_virtual else "gpu"
+    if is_nvidia and code[:4] == "0680":
         return "nvswitch"
     if code[:4] in DATA_NICS or (code[:4] == OTHER_NETWORK and vendor == MELLANOX):
         return "nic"
@@ -107,18 +107,18 @@ class Pci(SectionRecord, frozen=True, kw_only=True, dict=True):
 
     @cached_property
     def _by_kind(self) -> Mapping[str, tuple[PciFunction, ...]]:
-        found: dict[str, list[PciFunction]] = {}
+        functions_by_kind: dict[str, list[PciFunction]] = {}
         for function in self.functions or ():
-            found.setdefault(function.kind, []).append(function)
-        return {kind: tuple(functions) for kind, functions in found.items()}
+            functions_by_kind.setdefault(function.kind, []).append(function)
+        return {kind: tuple(functions) for kind, functions in functions_by_kind.items()}
 
     def of_kind(self, kind: str) -> tuple[PciFunction, ...]:
-        """The functions of one kind, in their order."""
+        """The functions of a kind."""
         return self._by_kind.get(kind, ())
 
 
 KEPT_FOR_GUESTS = ("vfio-pci", "nvgrace-gpu-vfio-pci", "pci-stub", "pciback", "xen-pciback")
-"""Drivers that hold a GPU for a virtual machine, away from NVML."""
+"""Drivers that keep a GPU for a virtual machine, hidden from NVML."""
 
 
 WIDTHS = (1, 2, 4, 8, 12, 16, 32)

@@ -18,7 +18,7 @@ SOURCE_VALIDATION, REQUEST_REDIRECT, COMPLETION_REDIRECT, UPSTREAM_FORWARDING = 
 READ_AGAIN = "the evidence was saved before the baseline asked for this: visit the host again"
 METAL = ("none", "container")
 ONE_GIGABIT = ("e1000e", "igb", "igc", "r8169", "tg3")
-"""Drivers of NICs that a node is managed by and no job waits for."""
+"""Drivers of management NICs, which no job uses."""
 
 
 class PciSetting(Record, frozen=True, kw_only=True):
@@ -56,7 +56,7 @@ class PciSettings(SectionRecord, frozen=True, kw_only=True):
 
 
 READS = ("pci_settings.count", "pci_settings.functions[].address", "pci_settings.functions[].kind")
-"""What decides which functions there are: part of `reads` of whoever uses `each_setting`."""
+"""The fields that list the functions: part of `reads` of a check with `each_setting`."""
 
 
 def subject_of(setting: PciSetting) -> Subject:
@@ -66,38 +66,37 @@ def subject_of(setting: PciSetting) -> Subject:
 def each_setting(
     evidence: Evidence, kinds: Collection[str], ignore: Collection[str] = ()
 ) -> Iterator[PciSetting | Finding]:
-    """Every function of these kinds, but for those that are kept for guests, and those whose
-    driver or address is ignored; in place of what cannot be told the finding that says so. Never
-    empty."""
+    """Every function of these kinds that is neither for guests nor ignored by driver or address; or
+    an unknown finding for what could not be read. Never empty."""
     section = evidence[PciSettings]
     if section.data is None:
-        told = section.why == NOT_ASKED
-        why = section.why if told else f"pci_settings: {section.why}"
-        yield unknown(why=why, advice=READ_AGAIN if told else "")
+        is_not_asked = section.why == NOT_ASKED
+        why = section.why if is_not_asked else f"pci_settings: {section.why}"
+        yield unknown(why=why, advice=READ_AGAIN if is_not_asked else "")
         return
     if section.data.functions is None or section.data.count is None:
         field = "functions" if section.data.functions is None else "count"
         yield unread(NODE, section.data, field)
         return
-    found = False
+    has_any = False
     for setting in section.data.functions:
         if setting.address in ignore or setting.driver in (*KEPT_FOR_GUESTS, *ignore):
             continue
         if setting.kind is None:
-            found = True
+            has_any = True
             yield unread(subject_of(setting), setting, "kind")
         elif setting.kind in kinds:
-            found = True
+            has_any = True
             yield setting
-    there = len(section.data.functions)
-    if there != section.data.count:
-        yield unknown(why=f"{there} of {section.data.count} PCI functions were read")
-    elif not found:
+    read_count = len(section.data.functions)
+    if read_count != section.data.count:
+        yield unknown(why=f"{read_count} of {section.data.count} PCI functions were read")
+    elif not has_any:
         yield unknown(why=f"there is no {' or '.join(kinds)} to judge")
 
 
 def of_metal(evidence: Evidence) -> str | None:
-    """Empty if the node owns its hardware, else what it is; None if that was not read."""
+    """ "" if the node owns its hardware, else its virtualization; None if unread."""
     host = evidence[HostInfo].data
     if host is None or host.virtualization is None:
         return None

@@ -34,12 +34,9 @@ class Processes(SectionRecord, frozen=True, kw_only=True):
 
 
 def service_of(process: Process) -> str | None:
-    """The service of the system's own systemd that a process is part of.
-
-    None if it is in another kind of unit or in a container, and if that was not read.
-    """
+    """The system service of a process; None in another kind of unit, in a container, or unread."""
     if not process.unit or not process.cgroup or not process.unit.endswith(".service"):
         return None
-    above, found, _ = f"{process.cgroup}/".partition(f"/{process.unit}/")
-    slices = above.split("/")[1:]
-    return process.unit if found and all(part.endswith(".slice") for part in slices) else None
+    parents, separator, _ = f"{process.cgroup}/".partition(f"/{process.unit}/")
+    slices = parents.split("/")[1:]
+    return process.unit if separator and all(part.endswith(".slice") for part in slices) else None

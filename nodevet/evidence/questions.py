@@ -1,4 +1,4 @@
-"""Answers to what a baseline asks of a text, which itself stays on the node."""
+"""Answers to a baseline's questions about a text, which stays on the node."""
 
 from collections.abc import Iterable, Mapping
 from typing import Annotated

@@ -3,7 +3,7 @@
 from typing import Annotated
 
 from nodevet.base.bounds import Text, at_most
-from nodevet.evidence.core import Record, SectionRecord, forget_no_words
+from nodevet.evidence.core import Record, SectionRecord, clear_unknown_words
 
 RAID_ARRAYS = at_most(256)  # and ZFS pools
 RAID_MEMBERS = at_most(1024)  # of an array; md has 1,920 slots with metadata 1.x
@@ -36,7 +36,7 @@ class ZfsPool(Record, frozen=True, kw_only=True):
     state: Text | None = None  # ONLINE, DEGRADED, FAULTED, SUSPENDED
 
     def __post_init__(self) -> None:
-        forget_no_words(self, "state")
+        clear_unknown_words(self, "state")
 
 
 class Raid(SectionRecord, frozen=True, kw_only=True):

@@ -1,7 +1,7 @@
-"""How fast counters grow, by two readings of them: within one visit (`--sample`), or now and at
-the last look (`--since`).
+"""How fast counters grow between two readings: within one visit (`--sample`), or since the last
+look (`--since`).
 
-A check asks `sampled` first: without an earlier reading it judges what was counted since boot.
+A check calls `sampled` first: without an earlier reading it judges the count since boot.
 """
 
 from math import exp
@@ -19,7 +19,7 @@ CHANCE = 0.001  # of being wrong by mere chance
 
 
 class Sample(Struct, Generic[Data], frozen=True, kw_only=True):
-    """A section as it was some seconds before. `data` is None if that is not known, `why` says."""
+    """A section some seconds before; `data` is None with a reason in `why` if unknown."""
 
     data: Data | None = None
     seconds: float = 0.0
@@ -28,9 +28,9 @@ class Sample(Struct, Generic[Data], frozen=True, kw_only=True):
 
 
 def sampled(evidence: Evidence, record: type[Data]) -> Sample[Data] | None:
-    """The earlier reading of a section; None if there is none, or the last look had not read it.
+    """The earlier reading of a section; None if there is none, or the last look lacks it.
 
-    A check names what it takes of it in `reads` as `earlier.pci.functions[].aer.correctable`.
+    A check lists its fields in `reads` as `earlier.pci.functions[].aer.correctable`.
     """
     if evidence.since is not None:
         data = evidence.since.sections[record].data
@@ -48,29 +48,29 @@ def sampled(evidence: Evidence, record: type[Data]) -> Sample[Data] | None:
 
 
 class Growth(Struct, frozen=True, kw_only=True):
-    """How much a counter grew. `by` is None if that is not known, `why` says why."""
+    """How much a counter grew; `by` is None with a reason in `why` if unknown."""
 
     by: int | None = None
     seconds: float = 0.0
     why: str = ""
     look: bool = False  # since the last look
-    again: bool = False  # it began again at 0 meanwhile: at least so much
+    again: bool = False  # it restarted at 0 meanwhile: at least `by`
 
     @property
     def text(self) -> str:
-        """As a finding says it: `2 in 10 s`, `2 in 24 h 3 min`."""
+        """For a finding: `2 in 10 s`, `2 in 24 h 3 min`."""
         if not self.look:
             return f"{self.by} in {self.seconds:.3g} s"
         reset = ", counted from 0 again meanwhile" if self.again else ""
         return f"{self.by} in {elapsed(self.seconds)}{reset}"
 
     def is_above(self, most: float, per: float = HOUR) -> bool | None:
-        """Whether it grew by more than `most` in `per` seconds; None if that is not known."""
+        """Whether it grew by more than `most` in `per` seconds; None if unknown."""
         return None if self.by is None else is_above(self.by, self.seconds, most, per)
 
 
 def growth(before: int | None, now: int | None, seconds: float) -> Growth:
-    """How much a counter grew in so many seconds.
+    """How much a counter grew in `seconds`.
 
     >>> growth(3, 5, 10.0).text, growth(5, 3, 10.0).why
     ('2 in 10 s', 'it went back from 5 to 3: reset, or its driver was loaded again')
@@ -88,11 +88,10 @@ def growth(before: int | None, now: int | None, seconds: float) -> Growth:
 def since_look(
     before: int | None, now: int | None, seconds: float, *, again: bool = False
 ) -> Growth | None:
-    """How much a counter grew since the last look; None if it was not read then, or not now: it is
-    judged as without.
+    """How much a counter grew since the last look; None if one of the readings is missing.
 
-    `again`: whether its driver or its device was reset meanwhile, as a counter that went back says:
-    then all that it counts came since.
+    `again`: its driver or device was reset meanwhile; a lower count implies it. Then all of it
+    is new.
 
     >>> since_look(3, 5, 7200.0).text, since_look(5, 3, 7200.0).by
     ('2 in 2 h', 3)
@@ -104,28 +103,28 @@ def since_look(
 
 
 def is_above(count: int, seconds: float, most: float, per: float = HOUR) -> bool | None:
-    """Whether so many in so many seconds are more than `most` in `per` seconds, beyond chance.
+    """Whether `count` in `seconds` is significantly above `most` in `per` seconds.
 
-    None if the sample is too short to tell: a single error in ten seconds may well be the only one
-    of its hour, and none in ten seconds says nothing of the hour.
+    None if the sample is too short: one error in ten seconds may be the only one of its hour, and
+    none in ten seconds says nothing about the hour.
 
     >>> is_above(1, 10, most=10), is_above(3, 10, most=10), is_above(0, HOUR, most=10)
     (None, True, False)
     """
-    wanted = most * seconds / per
-    if _at_least(count, wanted) < CHANCE:
+    expected = most * seconds / per
+    if _at_least(count, expected) < CHANCE:
         return True
-    return False if count <= wanted and exp(-wanted) < CHANCE else None
+    return False if count <= expected and exp(-expected) < CHANCE else None
 
 
 def _at_least(count: int, mean: float) -> float:
-    """How likely so many or more are, if `mean` are to be expected; Poisson's distribution."""
+    """The probability of `count` or more at this mean: Poisson's distribution."""
     if count > 10 * mean + 100:
         return 0.0
-    if mean > 500:  # far from its edges it is as good as normal, and exp() would be 0
+    if mean > 500:  # about normal; exp() would be 0
         return 0.0 if count > mean + 4 * mean**0.5 else 1.0
-    term, below = exp(-mean), 0.0
+    term, fewer = exp(-mean), 0.0
     for number in range(count):
-        below += term
+        fewer += term
         term *= mean / (number + 1)
-    return max(0.0, 1.0 - below)
+    return max(0.0, 1.0 - fewer)

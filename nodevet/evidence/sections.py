@@ -1,4 +1,4 @@
-"""Which sections evidence has: one for each file of this folder that holds a SectionRecord.
+"""The sections of evidence: one for each file of this folder with a SectionRecord.
 
 The file's name is the section's, and that of its collector in nodevet/remote/probe/collectors/.
 """
@@ -25,12 +25,12 @@ class SectionFileError(Exception):
 @cache
 def sections() -> Mapping[str, type[SectionRecord]]:
     """The record of every section, by the section's name. Raises SectionFileError."""
-    found = {name: section_of(name) for name in _names()}
-    return {name: record for name, record in found.items() if record}
+    records_by_name = {name: section_of(name) for name in _names()}
+    return {name: record for name, record in records_by_name.items() if record}
 
 
 def section_of(name: str) -> type[SectionRecord] | None:
-    """The record of one section; None if none has the name. Raises SectionFileError."""
+    """The record of a section; None for an unknown name. Raises SectionFileError."""
     if name not in _names():
         return None
     return next(_record_of(importlib.import_module(f"nodevet.evidence.{name}")), None)
@@ -41,71 +41,71 @@ def _names() -> tuple[str, ...]:
 
 
 def _record_of(module: ModuleType) -> Iterator[type[SectionRecord]]:
-    found = [
-        each
-        for each in vars(module).values()
-        if isinstance(each, type)
-        and issubclass(each, SectionRecord)
-        and each.__module__ == module.__name__
-        and each is not SectionRecord
+    records = [
+        member
+        for member in vars(module).values()
+        if isinstance(member, type)
+        and issubclass(member, SectionRecord)
+        and member.__module__ == module.__name__
+        and member is not SectionRecord
     ]
-    if len(found) > 1:
-        names = ", ".join(each.__name__ for each in found)
+    if len(records) > 1:
+        names = ", ".join(member.__name__ for member in records)
         raise SectionFileError(f"{module.__file__}: a section has one SectionRecord, not {names}")
-    for record in found:
-        for path in chain.from_iterable(map(each_key, record.unique)):
-            if problem := misses(record, path):
+    for record in records:
+        for path in chain.from_iterable(map(key_paths, record.unique)):
+            if problem := missing_field(record, path):
                 raise SectionFileError(f"{module.__file__}: unique: {problem}")
-    yield from found
+    yield from records
 
 
-def each_key(path: str) -> Iterator[str]:
+def key_paths(path: str) -> Iterator[str]:
     """One path for each key that `SectionRecord.unique` joins.
 
-    >>> list(each_key("found[].name+size"))
+    >>> list(key_paths("found[].name+size"))
     ['found[].name', 'found[].size']
     """
-    listed, _, keys = path.rpartition(".")
-    return (f"{listed}.{key}" for key in keys.split("+"))
+    prefix, _, keys = path.rpartition(".")
+    return (f"{prefix}.{key}" for key in keys.split("+"))
 
 
 def unknown_path(path: str) -> str:
-    """Why a path of a check's `reads` is in no evidence; empty if it is.
+    """Why a path of a check's `reads` is not in evidence; "" if it is.
 
     >>> unknown_path("gpu.gpus[].persistence_mod")
     "Gpu has no field 'persistence_mod'; did you mean persistence_mode?"
     """
-    section, _, rest = path.removeprefix("earlier.").partition(".")
+    section, _, field_path = path.removeprefix("earlier.").partition(".")
     record = sections().get(section)
     if record is None:
-        there = did_you_mean(section, sections(), f"there are {', '.join(sections())}")
-        return f"no section is named {section!r}; {there}"
-    return misses(record, rest) if rest else ""
+        hint = did_you_mean(section, sections(), f"there are {', '.join(sections())}")
+        return f"no section is named {section!r}; {hint}"
+    return missing_field(record, field_path) if field_path else ""
 
 
-def misses(record: type[msgspec.Struct], path: str) -> str:
-    """Why a path such as `gpus[].uuid` leads to nothing in a record; empty if it does lead."""
+def missing_field(record: type[msgspec.Struct], path: str) -> str:
+    """Why a record lacks a path such as `gpus[].uuid`; "" if it has it."""
     kind: Any = record
     parts = path.split(".")
-    for place, part in enumerate(parts):
+    for index, part in enumerate(parts):
         name = part.removesuffix("[]")
         owner = kind
         fields = _fields(owner)
         if name not in fields:
-            near = did_you_mean(name, fields)
-            return "; ".join(filter(None, (f"{owner.__name__} has no field {name!r}", near)))
+            hint = did_you_mean(name, fields)
+            return "; ".join(filter(None, (f"{owner.__name__} has no field {name!r}", hint)))
         kind = fields[name]
         if kind is None:
-            rest = "".join(f".{each}" for each in parts[place + 1 :])
-            return f"{owner.__name__}.{name} has no fields: {rest!r}" if rest else ""
+            remaining = "".join(f".{name_after}" for name_after in parts[index + 1 :])
+            return f"{owner.__name__}.{name} has no fields: {remaining!r}" if remaining else ""
     return ""
 
 
 @cache
 def _fields(record: type[msgspec.Struct]) -> Mapping[str, type[msgspec.Struct] | None]:
-    """Of each field the record in its type, if there is one."""
-    found = msgspec.structs.fields(record)
-    return {each.name: next(_structs(each.type), None) for each in found}
+    """{field: the record in its type, or None}."""
+    struct_fields = msgspec.structs.fields(record)
+    return {field.name: next(_structs(field.type), None) for field in struct_fields}
 
 
 def _structs(kind: Any) -> Iterator[type[msgspec.Struct]]:

@@ -1,4 +1,4 @@
-"""Which fields of the evidence name machines, files or people: what `--redact` hides."""
+"""The fields of the evidence that name machines, files or people: `--redact` hides them."""
 
 TELLING = frozenset(
     {

@@ -1,4 +1,4 @@
-"""Which states of a node pass by themselves, so that what is unknown is to be looked at again."""
+"""States of a node that pass by themselves, so that unknown findings deserve another look."""
 
 from nodevet.evidence.document import Evidence, once
 from nodevet.evidence.host import HostInfo
@@ -13,16 +13,16 @@ def is_booting(uptime_s: float | None) -> bool:
 
 @once
 def reasons(evidence: Evidence) -> tuple[str, ...]:
-    """The reasons that stand for such a state; "", which every reason holds, just after boot."""
+    """The reasons for such a state; just after boot "", which is part of every reason."""
     host = evidence[HostInfo].data
     return ("",) if host and is_booting(host.uptime_s) else evidence.transient_reasons
 
 
 def transient(finding: Finding, evidence: Evidence) -> str:
-    """What to add to the reason of an unknown finding that passes by itself; "" for all others."""
+    """The addition to the reason of an unknown finding that passes by itself; else ""."""
     if finding.verdict is not Verdict.UNKNOWN:
         return ""
-    found = next((why for why in reasons(evidence) if why in finding.why), None)
-    if found is None:
+    reason = next((why for why in reasons(evidence) if why in finding.why), None)
+    if reason is None:
         return ""
-    return "which passes by itself" if found else "and the machine has just booted"
+    return "which passes by itself" if reason else "and the machine has just booted"

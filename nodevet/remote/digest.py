@@ -1,5 +1,4 @@
-"""SHA-256 by Python's own code: hashlib loads OpenSSL, which takes longer than to read a node's
-sections, or to hash what is hashed here."""
+"""SHA-256 by Python's own code: hashlib loads OpenSSL, which takes longer than reading a node."""
 
 import importlib
 

@@ -1,9 +1,9 @@
-"""Runs before each action, in the action's shell: whether it may begin under this lock.
+"""Runs before each action, in the action's shell: may the action begin under this lock?
 
-Arguments: the lock's file and the holder's token. Descriptor 9 is the file next to the lock; all
-that the shell starts inherits it, so what is locked here is locked until the last of it ends.
-Whoever takes the lock writes a token of their own first and waits for this file then
-(nodevet.remote.lock); here it is the other way round, so that one of the two sees the other.
+Arguments: the lock's file and the holder's token. Descriptor 9 is the file next to the lock. All
+processes of the shell inherit it, so it stays locked until the last of them ends. A new holder
+writes its token first and then waits for this file (nodevet.remote.lock). This program locks the
+file first and then reads the token, so one of the two always notices the other.
 """
 
 import fcntl
@@ -11,7 +11,7 @@ import sys
 
 
 def refusal(path: str, token: str) -> str:
-    """Why nothing may begin; empty if it may. Raises OSError."""
+    """Why the action may not begin; empty if it may. Raises OSError."""
     try:
         fcntl.flock(9, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:

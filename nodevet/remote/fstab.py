@@ -1,19 +1,19 @@
-"""Swap in /etc/fstab: fstab(5), and swapon(8), which at boot leaves out what has `noauto`."""
+"""Swap in /etc/fstab: fstab(5), and swapon(8), which skips `noauto` at boot."""
 
 PATH = "/etc/fstab"
 
 
 def swap_fields(line: str) -> "tuple[str, list[str]] | None":
-    """(device as it is written, options) of a line of a swap device; None of every other line.
+    """(device as written, options) of a swap line; None for any other line.
 
     >>> swap_fields("/swap none swap sw,nofail 0 0"), swap_fields("#/swap none swap sw 0 0")
     (('/swap', ['sw', 'nofail']), None)
     """
-    words = line.replace("\t", " ").split(" ")  # nothing else is between fields
-    words = [word for word in words if word.strip()]
-    if len(words) < 3 or words[0].startswith("#") or words[2] != "swap":
+    fields = line.replace("\t", " ").split(" ")  # the only separators
+    fields = [word for word in fields if word.strip()]
+    if len(fields) < 3 or fields[0].startswith("#") or fields[2] != "swap":
         return None
-    return words[0], words[3].split(",") if len(words) > 3 else []
+    return fields[0], fields[3].split(",") if len(fields) > 3 else []
 
 
 def is_on_at_boot(line: str) -> bool:

@@ -1,11 +1,16 @@
-"""How resources are: enough to restore each.
+"""The state of resources: enough to restore each.
 
-`look(root, name)` of its kind's file in state/ returns `seen`, `absent` or `unseen`. If that file
-has a `prepare(root, request)`, it is called once, and what it returns is the third argument.
-Values have no part that changes by itself, so that two looks can be compared.
+A kind of resource is one file in state/, with two functions:
+look(root, name)      its state: `present`, `absent` or `unknown`
+patterns(root, name)  what another manager of it would have written: see nodevet.remote.managers
+If the file has a `prepare(root, request)`, it runs once; its result is the third argument of
+`look`. A state holds no value that changes by itself, so that two looks can be compared.
 """
 
-from nodevet.remote.kinds import kind
+import importlib
+import pkgutil
+
+from nodevet.remote import state
 from nodevet.remote.probe.files import is_this_machine, reason
 from nodevet.remote.program import ToolError
 
@@ -15,31 +20,38 @@ if TYPE_CHECKING:
     from typing import Any
 
 
+def kind(name: str) -> "ModuleType | None":
+    """The module of a kind; None if there is no such kind."""
+    if name not in {module.name for module in pkgutil.iter_modules(state.__path__)}:
+        return None
+    return importlib.import_module("{}.{}".format(state.__name__, name))
+
+
 def look(request: "dict[str, Any]") -> "list[dict[str, object]]":
-    """For each resource {exists, value, why}; `why` is set if it could not be looked at."""
-    root, prepared, found = request["root"], {}, []
+    """{exists, value, why} of each resource; `why` says why its state is unknown."""
+    root, prepared, states = request["root"], {}, []
     for resource in request["resources"]:
         name, module = resource["kind"], kind(resource["kind"])
         if module is None:
-            found.append(unseen("a {} cannot be looked at".format(name)))
+            states.append(unknown("a {} cannot be looked at".format(name)))
             continue
         if hasattr(module, "prepare") and name not in prepared:
             prepared[name] = (module.prepare(root, request),)
-        found.append(look_at(module, root, resource["name"], *prepared.get(name, ())))
-    return found
+        states.append(state_of(module, root, resource["name"], *prepared.get(name, ())))
+    return states
 
 
-def look_at(module: "ModuleType", root: str, name: str, *prepared: object) -> "dict[str, object]":
+def state_of(module: "ModuleType", root: str, name: str, *prepared: object) -> "dict[str, object]":
     try:
-        found: "dict[str, object]" = module.look(root, name, *prepared)
-        return found
+        state: "dict[str, object]" = module.look(root, name, *prepared)
+        return state
     except ToolError as error:
-        return unseen(str(error))
+        return unknown(str(error))
     except (OSError, ValueError, LookupError) as error:
-        return unseen(reason(error))
+        return unknown(reason(error))
 
 
-def seen(value: object) -> "dict[str, object]":
+def present(value: object) -> "dict[str, object]":
     return {"exists": True, "value": value, "why": ""}
 
 
@@ -47,17 +59,17 @@ def absent(value: object = None) -> "dict[str, object]":
     return {"exists": False, "value": value, "why": ""}
 
 
-def unseen(why: str, exists: bool = False, value: object = None) -> "dict[str, object]":
+def unknown(why: str, exists: bool = False, value: object = None) -> "dict[str, object]":
     return {"exists": exists, "value": value, "why": why}
 
 
-def absolute(path: str) -> str:
+def absolute_path(path: str) -> str:
     if not path.startswith("/") or ".." in path.split("/"):
         raise ValueError("not an absolute path")
     return path
 
 
-def of_this_machine(root: str) -> None:
+def require_this_machine(root: str) -> None:
     if not is_this_machine(root):
         raise ValueError(
             "systemd and packages are read on this machine only, not under {}".format(root)

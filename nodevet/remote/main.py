@@ -1,7 +1,7 @@
-"""Answers one request on a node: its evidence, how resources are, who else sets them, a lock.
+"""Answers one request on a node (nodevet.remote.request).
 
-See nodevet.remote.request for what a request is. The answer is one frame: the evidence document
-for `probe`, else an object with `result`, or with `error`, a sentence.
+The answer is one frame: the evidence document for `probe`, else an object with `result`, or with
+`error`, a sentence.
 """
 
 import importlib
@@ -10,8 +10,8 @@ import os
 import signal
 
 from nodevet.remote.digest import sha256
+from nodevet.remote.lifetime import NobodyReads
 from nodevet.remote.probe.files import reason
-from nodevet.remote.reader import NobodyReads
 from nodevet.remote.request import Refused, RequestError, receive
 
 TYPE_CHECKING = False
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from types import ModuleType
     from typing import Any, BinaryIO, NoReturn
 
-REQUEST_SECONDS = 60  # for the request to arrive
+REQUEST_SECONDS = 60  # until the request has arrived
 MODULES = {
     "probe": "nodevet.remote.probe.main",
     "look": "nodevet.remote.look",
@@ -30,37 +30,37 @@ MODULES = {
 
 
 def frame(text: bytes, nonce: str) -> bytes:
-    """The answer with its length and SHA-256, so that noise and truncation are seen."""
+    """The answer with its length and SHA-256, which reveal noise and truncation."""
     digest = sha256(text).hexdigest()
     head = "\n\x1eNODEVET {} {} {}\n".format(nonce, len(text), digest)
     return head.encode("ascii") + text + b"\n"
 
 
 def keep_standard_descriptors() -> None:
-    """Fill 0, 1 and 2 if they are closed, so that no pipe of ours takes their place."""
-    spare = os.open(os.devnull, os.O_RDWR)
-    while spare <= 2:
-        spare = os.open(os.devnull, os.O_RDWR)
-    os.close(spare)
+    """Open 0, 1 and 2 if they are closed, so that no pipe gets their numbers."""
+    descriptor = os.open(os.devnull, os.O_RDWR)
+    while descriptor <= 2:
+        descriptor = os.open(os.devnull, os.O_RDWR)
+    os.close(descriptor)
 
 
 def complain(text: str) -> None:
-    """A sentence on stderr, if there is one."""
+    """Print a sentence on stderr."""
     os.write(2, "nodevet: {}\n".format(text).encode("ascii", "backslashreplace"))
 
 
-def document_of(request: "dict[str, Any]", module: "ModuleType") -> "Any":
-    """What is to be answered. Raises RequestError."""
-    do = request["do"]
+def answer_document(request: "dict[str, Any]", module: "ModuleType") -> "Any":
+    """The document that answers a request. Raises RequestError."""
+    command = request["do"]
     try:
-        found = getattr(module, do)(request)
+        result = getattr(module, command)(request)
     except Refused as error:
         return {"error": str(error)}
-    return found if do == "probe" else {"result": found}
+    return result if command == "probe" else {"result": result}
 
 
 def answer(stdin: "BinaryIO", stdout: "BinaryIO") -> int:
-    """Read a request and answer it; returns an exit code as `serve` has it."""
+    """Read a request and answer it; returns the exit code: see `serve`."""
     signal.alarm(REQUEST_SECONDS)
     try:
         request = receive(stdin)
@@ -68,7 +68,7 @@ def answer(stdin: "BinaryIO", stdout: "BinaryIO") -> int:
         signal.setitimer(signal.ITIMER_REAL, request["deadline"] + 10)
         request["answer_to"] = stdout.fileno()
         module = importlib.import_module(MODULES[request["do"]])
-        document = document_of(request, module)
+        document = answer_document(request, module)
     except RequestError as error:
         complain("the request is not valid: {}".format(error))
         return 2
@@ -91,7 +91,7 @@ def answer(stdin: "BinaryIO", stdout: "BinaryIO") -> int:
 def serve(stdin: "BinaryIO", stdout: "BinaryIO") -> "NoReturn":
     """Answer one request and end this process.
 
-    Exit codes: 0 answered, 1 an internal error, or the answer could not be written, 2 the request
+    Exit codes: 0 answered; 1 internal error, or the answer cannot be written; 2 the request
     is not valid.
     """
     code = 1
@@ -100,7 +100,7 @@ def serve(stdin: "BinaryIO", stdout: "BinaryIO") -> "NoReturn":
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         signal.signal(signal.SIGALRM, signal.SIG_DFL)
         code = answer(stdin, stdout)
-    except Exception as error:  # a fault of ours must not end in a traceback on the node
+    except Exception as error:  # no traceback on the node
         complain("{}: {}".format(type(error).__name__, error))
     finally:
         os._exit(code)

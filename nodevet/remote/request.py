@@ -1,9 +1,9 @@
-"""A request to what runs on a node: one line of JSON, read and checked here and nowhere else.
+"""A request to nodevet on a node: one line of JSON, read and checked only here.
 
-nonce; do, one of DOES; root (/); deadline in seconds (30); whole_machine (false): if true, NVML,
-the clock and every process are the machine's even though this is a container, or another root.
+nonce; do, one of COMMANDS; root (/); deadline in seconds (30); whole_machine (false): if true,
+NVML, the clock and every process are the machine's, even in a container or below another root.
 probe: sections (all), asks ({section: names, or objects}), asked_s (the controller's clock), probe
-(a version), sample (0): read counters again after so many seconds, which `deadline` includes.
+(a version), sample (0): read counters again after this many seconds, which `deadline` includes.
 look, managers: resources [{kind, name}]. agents: nothing. lock: who, token.
 """
 
@@ -17,14 +17,14 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, BinaryIO
 
-DOES = ("probe", "look", "managers", "agents", "lock")
+COMMANDS = ("probe", "look", "managers", "agents", "lock")
 LIMIT = 1 << 20  # bytes
 DEADLINE = 30.0  # seconds
 LONGEST = 3600.0
 LONGEST_SAMPLE = 1800.0
-ASKS = 500  # names and objects of a baseline, of all sections together
+MOST_ASKS = 500  # names and objects, of all sections together
 NAME = 256  # characters of a name
-RESOURCES = 4096
+MOST_RESOURCES = 4096
 TEXT = 4096  # characters of a kind or a name
 
 
@@ -37,7 +37,7 @@ class Refused(Exception):  # noqa: N818
 
 
 def receive(stdin: "BinaryIO") -> "dict[str, Any]":
-    """The request, `checked`, with arrived_s, this machine's time. Raises RequestError."""
+    """The checked request, with arrived_s, this machine's time. Raises RequestError."""
     line = stdin.readline(LIMIT)
     if not line.endswith(b"\n"):
         raise RequestError("truncated, or longer than {} MiB".format(LIMIT >> 20))
@@ -45,17 +45,17 @@ def receive(stdin: "BinaryIO") -> "dict[str, Any]":
         request = json.loads(line.decode("utf-8"))
     except (ValueError, RecursionError) as error:
         raise RequestError("not JSON: " + reason(error))
-    request = checked(request)
+    request = checked_request(request)
     request["arrived_s"] = time.time()
     return request
 
 
-def checked(request: object) -> "dict[str, Any]":
-    """The request with its defaults, as a dict. Raises RequestError."""
+def checked_request(request: object) -> "dict[str, Any]":
+    """The request with its defaults. Raises RequestError."""
     if not isinstance(request, dict):
         raise RequestError("not a JSON object")
-    if request.get("do") not in DOES:
-        raise RequestError("`do` is not one of: " + ", ".join(DOES))
+    if request.get("do") not in COMMANDS:
+        raise RequestError("`do` is not one of: " + ", ".join(COMMANDS))
     nonce = request.get("nonce", "")
     if not isinstance(nonce, str) or not all("!" <= letter <= "~" for letter in nonce):
         raise RequestError("nonce is not one word of ASCII")
@@ -70,15 +70,15 @@ def checked(request: object) -> "dict[str, Any]":
         nonce=nonce,
         root=root,
         whole_machine=whole_machine,
-        deadline=number_of_seconds(request.get("deadline", DEADLINE)),
-        sample=sample_of(request.get("sample", 0.0)),
-        asks=asked_for(request.get("asks", {})),
-        resources=resources_of(request.get("resources", [])),
+        deadline=checked_deadline(request.get("deadline", DEADLINE)),
+        sample=checked_sample(request.get("sample", 0.0)),
+        asks=checked_asks(request.get("asks", {})),
+        resources=checked_resources(request.get("resources", [])),
     )
 
 
-def number_of_seconds(value: object) -> float:
-    """A deadline. Raises RequestError."""
+def checked_deadline(value: object) -> float:
+    """The deadline in seconds. Raises RequestError."""
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise RequestError("deadline is not a number of seconds")
     if not math.isfinite(value) or not 0 < value <= LONGEST:
@@ -86,7 +86,7 @@ def number_of_seconds(value: object) -> float:
     return float(value)
 
 
-def sample_of(value: object) -> float:
+def checked_sample(value: object) -> float:
     """Seconds between two readings of counters. Raises RequestError."""
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise RequestError("sample is not a number of seconds")
@@ -95,15 +95,15 @@ def sample_of(value: object) -> float:
     return float(value)
 
 
-def asked_for(asks: object) -> "dict[str, list[Any]]":
-    """What a baseline asks for, by section. Raises RequestError."""
-    if not isinstance(asks, dict) or not all(isinstance(listed, list) for listed in asks.values()):
+def checked_asks(asks: object) -> "dict[str, list[Any]]":
+    """{section: names and objects that a baseline asks for}. Raises RequestError."""
+    if not isinstance(asks, dict) or not all(isinstance(part, list) for part in asks.values()):
         raise RequestError("asks is not an object of lists")
-    items = [item for listed in asks.values() for item in listed]
+    items = [item for part in asks.values() for item in part]
     if not all(isinstance(item, dict) or is_name(item) for item in items):
         raise RequestError("asks holds something that is not a valid name")
-    if len(items) > ASKS:
-        raise RequestError("asks holds more than {} names".format(ASKS))
+    if len(items) > MOST_ASKS:
+        raise RequestError("asks holds more than {} names".format(MOST_ASKS))
     return asks
 
 
@@ -111,10 +111,10 @@ def is_name(item: object) -> bool:
     return isinstance(item, str) and len(item) <= NAME
 
 
-def resources_of(resources: object) -> "list[dict[str, str]]":
-    """What is to be looked at. Raises RequestError."""
-    if not isinstance(resources, list) or len(resources) > RESOURCES:
-        raise RequestError("resources is not a list of at most {}".format(RESOURCES))
+def checked_resources(resources: object) -> "list[dict[str, str]]":
+    """[{kind, name}] of the resources. Raises RequestError."""
+    if not isinstance(resources, list) or len(resources) > MOST_RESOURCES:
+        raise RequestError("resources is not a list of at most {}".format(MOST_RESOURCES))
     for resource in resources:
         for key in ("kind", "name"):
             value = resource.get(key) if isinstance(resource, dict) else None

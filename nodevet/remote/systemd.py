@@ -1,9 +1,9 @@
-"""systemd: where its units lie, how they are named, and what `systemctl show` says of them."""
+"""systemd: the folders and names of units, and `systemctl show`."""
 
 import re
 
 from nodevet.remote.probe.files import quote
-from nodevet.remote.program import ToolError, find, printed
+from nodevet.remote.program import ToolError, find_program, output_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -25,24 +25,24 @@ UNIT_PATH = (  # first wins: systemd.unit(5), Unit File Load Path
     "/run/systemd/generator.late",
 )
 TRANSIENT = "/run/systemd/transient/"
-"""What is there is loaded: the file goes with the unit."""
+"""systemd deletes these files when it unloads the unit."""
 UNIT_NAME = r"[A-Za-z0-9:_.\\@][A-Za-z0-9:_.\\@-]{0,250}"
 """A unit's name without its type."""
 SECONDS = 15
 OUTPUT = 4 << 20  # bytes
 
 
-def unit_names(*types: str) -> "re.Pattern[str]":
-    """The regular expression of the whole names of units of these types.
+def unit_name_pattern(*types: str) -> "re.Pattern[str]":
+    """A regular expression of the names of units of these types.
 
-    >>> bool(unit_names("swap").match("dev-sda2.swap")), bool(unit_names("swap").match("a.mount"))
-    (True, False)
+    >>> [bool(unit_name_pattern("swap").match(name)) for name in ("dev-sda2.swap", "a.mount")]
+    [True, False]
     """
     return re.compile(r"{}\.(?:{})\Z".format(UNIT_NAME, "|".join(types)))
 
 
 def parse_show(text: str) -> "list[dict[str, str]]":
-    """A dict for each unit, in the order in which they were named. Raises ValueError.
+    """{property: value} of each unit, in the order of the text. Raises ValueError.
 
     >>> parse_show("Id=a.service\\nSubState=dead\\n\\nId=c.service\\nSubState=running")[1]
     {'Id': 'c.service', 'SubState': 'running'}
@@ -57,19 +57,20 @@ def parse_show(text: str) -> "list[dict[str, str]]":
 
 
 def show(units: "Sequence[str]", properties: "Sequence[str]") -> "list[dict[str, str]]":
-    """What systemd says of each of these units, in their order. Raises ToolError."""
-    words = (find("systemctl"), "show", "--no-pager", "--property=" + ",".join(properties), "--")
-    text = printed(words + tuple(units), SECONDS, OUTPUT)
+    """{property: value} of each of these units, in their order. Raises ToolError."""
+    systemctl, names = find_program("systemctl"), ",".join(properties)
+    argv = (systemctl, "show", "--no-pager", "--property=" + names, "--") + tuple(units)
+    text = output_of(argv, SECONDS, OUTPUT)
     try:
-        found = parse_show(text)
+        rows = parse_show(text)
     except ValueError as error:
         raise ToolError(str(error))
-    if len(found) != len(units):
-        raise ToolError("systemctl shows {} of {} units".format(len(found), len(units)))
-    return found
+    if len(rows) != len(units):
+        raise ToolError("systemctl shows {} of {} units".format(len(rows), len(units)))
+    return rows
 
 
-def show_all(unit: str, properties: "Sequence[str]") -> "dict[str, str]":
+def show_one(unit: str, properties: "Sequence[str]") -> "dict[str, str]":
     """All of these properties of one unit. Raises ToolError."""
     (rows,) = show((unit,), properties)
     if not set(properties) <= set(rows):

@@ -1,8 +1,7 @@
-"""What all processes below this one have used so far: CPU time, and bytes read.
+"""CPU time and bytes read of all processes below this one.
 
-The kernel adds what a process used to its parent once that waits for it, and so to ours in the end
-(getrusage(2) RUSAGE_CHILDREN; signal->ioac, which /proc/PID/io of the parent holds). To that come
-those that still run.
+When a parent waits for a process, the kernel adds its usage to the parent (getrusage(2)
+RUSAGE_CHILDREN; signal->ioac in /proc/PID/io). This module adds the processes that still run.
 """
 
 import os
@@ -17,8 +16,8 @@ TICK = float(os.sysconf("SC_CLK_TCK"))
 IO = ("rchar", "read_bytes")
 
 
-class Used(object):
-    """At one moment: seconds, bytes, and how many processes run."""
+class TreeUsage(object):
+    """Usage so far, at the time `at`: seconds, bytes, and the number of running processes."""
 
     def __init__(
         self, at: float, cpu_s: float, asked_b: "int | None", read_b: "int | None", processes: int
@@ -29,37 +28,37 @@ class Used(object):
         self.read_b = read_b  # from storage
         self.processes = processes
 
-    def since(self, before: "Used") -> "Used":
-        """What was used from an earlier moment on; bytes are None if they are not known."""
-        return Used(
+    def since(self, before: "TreeUsage") -> "TreeUsage":
+        """The usage since `before`; bytes are None if they are unknown."""
+        return TreeUsage(
             self.at - before.at,
             self.cpu_s - before.cpu_s,
-            less(self.asked_b, before.asked_b),
-            less(self.read_b, before.read_b),
+            difference(self.asked_b, before.asked_b),
+            difference(self.read_b, before.read_b),
             self.processes,
         )
 
 
-def less(now: "int | None", before: "int | None") -> "int | None":
-    return None if now is None or before is None else now - before
+def difference(now: "int | None", earlier: "int | None") -> "int | None":
+    return None if now is None or earlier is None else now - earlier
 
 
-def used(known: "Container[int]" = ()) -> "Used":
-    """What is used below this process so far; `known` children of its are left out."""
-    below = descendants(os.getpid(), known)
+def measure_usage(excluded: "Container[int]" = ()) -> "TreeUsage":
+    """The usage below this process, without the children in `excluded`."""
+    seconds_by_pid = descendants(os.getpid(), excluded)
     times = resource.getrusage(resource.RUSAGE_CHILDREN)
-    cpu_s = times.ru_utime + times.ru_stime + sum(below.values())
+    cpu_s = times.ru_utime + times.ru_stime + sum(seconds_by_pid.values())
     total = reaped_bytes()
-    for pid in below:
-        told = bytes_of("/proc/{}/io".format(pid))
-        if told is not None and total is not None:
-            total = total[0] + told[0], total[1] + told[1]
+    for pid in seconds_by_pid:
+        process_io = io_bytes("/proc/{}/io".format(pid))
+        if process_io is not None and total is not None:
+            total = total[0] + process_io[0], total[1] + process_io[1]
     asked_b, read_b = total or (None, None)
-    return Used(time.monotonic(), cpu_s, asked_b, read_b, len(below))
+    return TreeUsage(time.monotonic(), cpu_s, asked_b, read_b, len(seconds_by_pid))
 
 
-def descendants(top: int, known: "Container[int]") -> "dict[int, float]":
-    """{pid: CPU seconds of it and of the children that it waited for} of all below a process."""
+def descendants(top: int, excluded: "Container[int]") -> "dict[int, float]":
+    """{pid: CPU seconds, with those of reaped children} of all processes below `top`."""
     parents, seconds = {}, {}
     for name in os.listdir("/proc"):
         if not name.isdigit():
@@ -71,34 +70,34 @@ def descendants(top: int, known: "Container[int]") -> "dict[int, float]":
             continue
         parents[int(name)] = int(fields[1])
         seconds[int(name)] = sum(map(int, fields[11:15])) / TICK
-    below = {}
+    seconds_below = {}
     for pid in parents:
-        path, one = [], pid
-        while one in parents and one != top and one not in path:
-            path.append(one)
-            one = parents[one]
-        if one == top and path and path[-1] not in known:
-            below[pid] = seconds[pid]
-    return below
+        path, ancestor = [], pid
+        while ancestor in parents and ancestor != top and ancestor not in path:
+            path.append(ancestor)
+            ancestor = parents[ancestor]
+        if ancestor == top and path and path[-1] not in excluded:
+            seconds_below[pid] = seconds[pid]
+    return seconds_below
 
 
 def reaped_bytes() -> "tuple[int, int] | None":
-    """(rchar, read_bytes) of the children that were waited for: those of this process, less what
-    its own threads read; None if the kernel keeps no account."""
-    whole = bytes_of("/proc/self/io")
-    if whole is None:
+    """(rchar, read_bytes) of reaped children: those of this process without its own threads;
+    None if the kernel does not count them."""
+    total = io_bytes("/proc/self/io")
+    if total is None:
         return None
     for thread in os.listdir("/proc/self/task"):
-        own = bytes_of("/proc/self/task/{}/io".format(thread)) or (0, 0)
-        whole = whole[0] - own[0], whole[1] - own[1]
-    return whole
+        thread_io = io_bytes("/proc/self/task/{}/io".format(thread)) or (0, 0)
+        total = total[0] - thread_io[0], total[1] - thread_io[1]
+    return total
 
 
-def bytes_of(path: str) -> "tuple[int, int] | None":
+def io_bytes(path: str) -> "tuple[int, int] | None":
     """(rchar, read_bytes) of a file of /proc; None if it cannot be read."""
     try:
         with open(path) as file:
-            told = dict(line.split(": ") for line in file.read().splitlines())
-        return int(told[IO[0]]), int(told[IO[1]])
+            values = dict(line.split(": ") for line in file.read().splitlines())
+        return int(values[IO[0]]), int(values[IO[1]])
     except (OSError, ValueError, KeyError):
         return None

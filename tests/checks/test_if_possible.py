@@ -12,7 +12,7 @@ def test_knowledge_a_missing_program_is_told_as_the_checks_know_it(
 ) -> None:
     monkeypatch.setattr(program, "FOLDERS", ())
     with pytest.raises(program.ToolError) as told:
-        program.find("smartctl")
+        program.find_program("smartctl")
     assert str(told.value).startswith(drive_health.NO_PROGRAM)
     with pytest.raises(ValueError) as why:  # noqa: PT011  the message is compared below
         nvme.health("nvme0")

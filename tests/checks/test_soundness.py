@@ -20,7 +20,7 @@ from nodevet.evidence.across import IN_HAND
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.gpu import LIKENESS
 from nodevet.evidence.lists import numbers, spans
-from nodevet.evidence.sections import each_key, sections
+from nodevet.evidence.sections import key_paths, sections
 from nodevet.model import Verdict, Waiver, show
 from tests.checks.every_case import every_case
 
@@ -147,7 +147,7 @@ def others(document: dict[str, Any], place: Place) -> Iterator[dict[str, Any]]:
 UNIQUE = {
     f"{section}.{path}"
     for section, record in sections().items()
-    for path in chain.from_iterable(map(each_key, record.unique))
+    for path in chain.from_iterable(map(key_paths, record.unique))
 }
 
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from nodevet.remote import kinds, state
-from nodevet.remote.look import look
+from nodevet.remote import state
+from nodevet.remote.look import kind, look
 from nodevet.remote.managers.search import managers
 
 FILES = sorted(path.stem for path in Path(state.__file__).parent.glob("[!_]*.py"))
@@ -19,7 +19,7 @@ def look(root, name): return {"exists": True, "value": root + name, "why": ""}
 
 @pytest.mark.parametrize("name", FILES)
 def test_every_kind_is_looked_at_and_has_patterns(name: str) -> None:
-    module = kinds.kind(name)
+    module = kind(name)
     assert next(iter(inspect.signature(module.look).parameters)) == "root"
     assert len(inspect.signature(module.patterns).parameters) == 2
 

@@ -24,7 +24,7 @@ Take = Callable[..., dict[str, Any]]
 @pytest.fixture
 def take(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Take]:
     """Takes the lock, in a folder of its own."""
-    monkeypatch.setattr(lock, "folder", lambda: str(tmp_path / "nodevet"))
+    monkeypatch.setattr(lock, "lock_folder", lambda: str(tmp_path / "nodevet"))
     monkeypatch.setattr(lock, "_held", [])
 
     def taking(who: str, token: str = "a token", deadline: float = 30) -> dict[str, Any]:
@@ -160,7 +160,7 @@ def test_a_place_that_others_can_write_to_is_refused(
     (tmp_path / "pipe").mkdir(mode=0o700)
     os.mkfifo(tmp_path / "pipe/lock")
     for name in ("open", "link", "planted", "pipe", "no/such"):
-        monkeypatch.setattr(lock, "folder", lambda name=name: str(tmp_path / name))
+        monkeypatch.setattr(lock, "lock_folder", lambda name=name: str(tmp_path / name))
         with pytest.raises(Refused):
             lock.lock({"who": "bob", "token": "a token", "deadline": 30})
     assert not (tmp_path / "victim").exists()

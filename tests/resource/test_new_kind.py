@@ -59,13 +59,13 @@ KIND = WidgetKind()
 ON_NODE = '''
 """A widget: see nodevet.resource.widget."""
 
-from nodevet.remote.look import absent, seen
+from nodevet.remote.look import absent, present
 from nodevet.remote.probe.files import read
 
 
 def look(root, name):
     try:
-        return seen(int(read(root, "/run/widgets/" + name)))
+        return present(int(read(root, "/run/widgets/" + name)))
     except FileNotFoundError:
         return absent()
 

@@ -14,8 +14,8 @@ from nodevet_sim.library import environment
 PROBE = """
 import json, sys
 from nodevet.remote.probe.main import probe
-from nodevet.remote.request import checked
-print(json.dumps(probe(checked({"do": "probe", **json.load(sys.stdin)}))))
+from nodevet.remote.request import checked_request
+print(json.dumps(probe(checked_request({"do": "probe", **json.load(sys.stdin)}))))
 """
 
 

@@ -110,7 +110,7 @@ def smartctl_drives(
     program = place / "smartctl"
     program.write_text(str(text))
     program.chmod(0o755)
-    monkeypatch.setattr(drives, "find", lambda name: str(program))
+    monkeypatch.setattr(drives, "find_program", lambda name: str(program))
     monkeypatch.setattr(drives, "disks", lambda root: [])
     return dict(drives.collect("/", {"asks": {"drives": ["health"]}}))
 

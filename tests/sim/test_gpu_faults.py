@@ -28,8 +28,8 @@ from nodevet_sim.scenario.spec import NodeSpec, Origin
 PROBE = """
 import json, sys
 from nodevet.remote.probe.main import probe
-from nodevet.remote.request import checked
-print(json.dumps(probe(checked({"do": "probe", **json.load(sys.stdin)}))))
+from nodevet.remote.request import checked_request
+print(json.dumps(probe(checked_request({"do": "probe", **json.load(sys.stdin)}))))
 """
 CATALOG = Catalog()
 BUSES = (0x19, 0x3B, 0x4C, 0x5D, 0x9B, 0xBB, 0xCB, 0xDB)

@@ -27,9 +27,7 @@ It has no quotes, so that it can stand inside any shell's quotes.
 PROBE = "nodevet.remote.probe"
 REMOTE = "nodevet.remote"
 FOLDER = Path(nodevet.__file__).parent / "remote"
-NOT_IN_PROBE = tuple(
-    f"{REMOTE}.{name}" for name in ("fence", "kinds", "lock", "look", "managers", "state")
-)
+NOT_IN_PROBE = tuple(f"{REMOTE}.{name}" for name in ("fence", "lock", "look", "managers", "state"))
 """Modules that a probe does not need."""
 
 _HEAD = re.compile(rb"\x1eNODEVET ([!-~]{1,64}) (\d{1,9}) ([0-9a-f]{64})\n")

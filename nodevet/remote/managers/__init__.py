@@ -1,1 +1,1 @@
-"""Who else sets what a fix can change: units, tuned, cron, tmpfiles.d and others."""
+"""Other managers of what a fix can change: units, tuned, cron, tmpfiles.d and others."""

@@ -1,12 +1,12 @@
-"""Configuration managers that work on this node: Puppet, Salt, Chef, CFEngine, ansible-pull.
+"""Configuration managers that run on this node: Puppet, Salt, Chef, CFEngine, ansible-pull.
 
-What they will set is known to their servers alone, so they are named, with how often they run where
-their configuration says it, and keep nothing from being planned.
+Only their servers know what they will set. So nodevet names them, with how often they run if their
+configuration says it, and still plans every fix.
 """
 
 import re
 
-from nodevet.remote.managers.root_processes import root_processes
+from nodevet.remote.managers.hooks import root_processes
 from nodevet.remote.managers.search import Survey
 
 TYPE_CHECKING = False
@@ -18,26 +18,26 @@ SPAN = re.compile(r"(\d{1,9})\s*([a-z]*)\s*")
 UNITS = re.compile(
     r"(?:s(?:ec(?:onds?)?)?|m(?:in(?:utes?)?)?|h(?:r|ours?)?|d(?:ays?)?|w(?:eeks?)?)?\Z"
 )
-EVERY = re.compile(r"\s*On(?:UnitActive|UnitInactive)Sec\s*=\s*(.+)")
+TIMER_SPAN = re.compile(r"\s*On(?:UnitActive|UnitInactive)Sec\s*=\s*(.+)")
 CALENDAR = re.compile(r"\s*OnCalendar\s*=\s*(.+)")
 NAMED = {"hourly": 3600, "daily": 86400, "weekly": 604800}
 CRON_FOLDERS = {"/etc/cron.{}/".format(name): seconds for name, seconds in NAMED.items()}
 
 
 class Agent(object):
-    """`services` are its own; `words`, a regular expression of a command that runs it; `settings`,
+    """`services`: its own; `command`: a regular expression of a command that runs it; `settings`:
     (path, regular expression of a line whose group is how often it runs)."""
 
     def __init__(
         self,
         name: str,
         services: "tuple[str, ...]",
-        words: str,
+        command: str,
         settings: "Sequence[tuple[str, str]]" = (),
     ) -> None:
         self.name = name
         self.services = services
-        self.words = re.compile(words)
+        self.command = re.compile(command)
         self.settings = [(path, re.compile(pattern)) for path, pattern in settings]
 
 
@@ -72,13 +72,13 @@ INTERVAL_OPTION = re.compile(r"\s(?:-i|--interval|--runinterval)[\s=]+(\d+[a-z]*
 
 
 def agents(request: "dict[str, Any]") -> "list[dict[str, object]]":
-    """[{name, every_s}] of those that run here; every_s is None where it is not known."""
-    found = AgentSearch(request["root"])
-    rows = [(agent, found.places(agent)) for agent in AGENTS]
+    """[{name, every_s}] of the agents that run here; every_s is None if unknown."""
+    search = AgentSearch(request["root"])
+    rows = [(agent, search.intervals(agent)) for agent in AGENTS]
     return [
-        {"name": agent.name, "every_s": found.every(agent, places)}
-        for agent, places in rows
-        if places is not None
+        {"name": agent.name, "every_s": search.interval(agent, intervals)}
+        for agent, intervals in rows
+        if intervals is not None
     ]
 
 
@@ -91,69 +91,69 @@ class AgentSearch(object):
             (name, list(self.units.commands(name))) for name in sorted(self.units.services)
         ]
 
-    def places(self, agent: "Agent") -> "list[int | None] | None":
-        """How often each place runs it, None where that is not said; None if it is nowhere."""
-        found = list(self.of_services(agent)) + list(self.of_cron(agent))
-        runs = any(agent.words.search("{} {}".format(*each)) for each in self.processes)
-        return found if found or runs else None
+    def intervals(self, agent: "Agent") -> "list[int | None] | None":
+        """How often each service or cron job runs it, None if unknown; None if nothing runs it."""
+        intervals = list(self.service_intervals(agent)) + list(self.cron_intervals(agent))
+        is_running = any(agent.command.search(" ".join(row)) for row in self.processes)
+        return intervals if intervals or is_running else None
 
-    def of_services(self, agent: "Agent") -> "Iterator[int | None]":
+    def service_intervals(self, agent: "Agent") -> "Iterator[int | None]":
         for name, commands in self.running:
-            words = [text for _, _, text in commands if agent.words.search(text)]
-            if (words or name in agent.services) and self.survey.lives(name):
-                options = [INTERVAL_OPTION.search(text) for text in words]
-                said = [seconds(option.group(1)) for option in options if option]
-                yield next(iter(said + self.of_timers(name)), None)
+            matching = [text for _, _, text in commands if agent.command.search(text)]
+            if (matching or name in agent.services) and self.survey.is_live(name):
+                options = [INTERVAL_OPTION.search(text) for text in matching]
+                intervals = [span_seconds(option.group(1)) for option in options if option]
+                yield next(iter(intervals + self.timer_intervals(name)), None)
 
-    def of_timers(self, service: str) -> "list[int | None]":
-        """How often the timers of a service start it."""
-        found = []
+    def timer_intervals(self, service: str) -> "list[int | None]":
+        """How often each timer of a service starts it."""
+        intervals = []
         for timer in self.units.starters(service)[1:]:
             path = self.units.path(timer)
             for file in self.units.files(timer, path) if path else ():
                 for _, line in self.node.lines(file):
-                    every, calendar = EVERY.match(line), CALENDAR.match(line)
-                    found += [seconds(every.group(1))] if every else []
-                    found += [of_calendar(calendar.group(1))] if calendar else []
-        return found
+                    span, calendar = TIMER_SPAN.match(line), CALENDAR.match(line)
+                    intervals += [span_seconds(span.group(1))] if span else []
+                    intervals += [calendar_seconds(calendar.group(1))] if calendar else []
+        return intervals
 
-    def of_cron(self, agent: "Agent") -> "Iterator[int | None]":
+    def cron_intervals(self, agent: "Agent") -> "Iterator[int | None]":
         for path in self.node.jobs():
             for _, line in self.node.lines(path):
-                if agent.words.search(line):
+                if agent.command.search(line):
                     folder = next((top for top in CRON_FOLDERS if path.startswith(top)), None)
-                    yield CRON_FOLDERS[folder] if folder else of_crontab(line)
+                    yield CRON_FOLDERS[folder] if folder else crontab_seconds(line)
 
-    def every(self, agent: "Agent", places: "list[int | None]") -> "int | None":
-        """What its configuration says, or else what starts it most often."""
+    def interval(self, agent: "Agent", intervals: "list[int | None]") -> "int | None":
+        """Seconds between runs, by its configuration, else by what starts it most often."""
         for path, pattern in agent.settings:
             for _, line in self.node.lines(path):
                 match = pattern.match(line)
-                if match and seconds(match.group(1)):
-                    return seconds(match.group(1))
-        return min((each for each in places if each), default=None)
+                if match and span_seconds(match.group(1)):
+                    return span_seconds(match.group(1))
+        return min((seconds for seconds in intervals if seconds), default=None)
 
 
-def seconds(text: str) -> "int | None":
-    """A span of time as systemd and Puppet write it; None for anything else, and for none.
+def span_seconds(text: str) -> "int | None":
+    """Seconds of a time span of systemd or Puppet; None for 0 and for any other text.
 
-    >>> [seconds(each) for each in ("1800", "30m", "1h 30min", "0", "30 fortnights", "P1D")]
+    >>> [span_seconds(text) for text in ("1800", "30m", "1h 30min", "0", "30 fortnights", "P1D")]
     [1800, 1800, 5400, None, None, None]
     """
-    text, total, place = text.strip().strip("\"'").lower(), 0, 0
-    while place < len(text):
-        match = SPAN.match(text, place)
+    text, total, position = text.strip().strip("\"'").lower(), 0, 0
+    while position < len(text):
+        match = SPAN.match(text, position)
         if not match or not UNITS.match(match.group(2)):
             return None
         total += int(match.group(1)) * SECONDS[match.group(2)[:1] or "s"]
-        place = match.end()
+        position = match.end()
     return total or None
 
 
-def of_calendar(text: str) -> "int | None":
-    """How often OnCalendar= elapses, if that is plain.
+def calendar_seconds(text: str) -> "int | None":
+    """Seconds between elapses of OnCalendar=; None if the expression is not simple.
 
-    >>> of_calendar("hourly"), of_calendar("*:0/30"), of_calendar("Mon *-*-* 04:00")
+    >>> calendar_seconds("hourly"), calendar_seconds("*:0/30"), calendar_seconds("Mon *-*-* 04:00")
     (3600, 1800, None)
     """
     text = text.strip()
@@ -161,25 +161,24 @@ def of_calendar(text: str) -> "int | None":
     return int(match.group(1)) * 60 if match else NAMED.get(text)
 
 
-def of_crontab(line: str) -> "int | None":
-    """How often a line of a crontab runs, if that is plain.
+def crontab_seconds(line: str) -> "int | None":
+    """Seconds between runs of a line of a crontab; None if the times are not simple.
 
-    >>> [of_crontab(each + " root x") for each in ("*/30 * * * *", "7,37 * * * *", "5 */2 * * *")]
-    [1800, 1800, 7200]
-    >>> of_crontab("@daily root x"), of_crontab("5 4 * * *  x"), of_crontab("5 4 1 * * x")
-    (86400, 86400, None)
+    >>> times = ("*/30 * * * *", "7,37 * * * *", "5 */2 * * *", "@daily", "5 4 * * *", "5 4 1 * *")
+    >>> [crontab_seconds(time + " x") for time in times]
+    [1800, 1800, 7200, 86400, 86400, None]
     """
-    words = line.split()
-    if words[0].startswith("@"):
-        return NAMED.get(words[0][1:])
-    if len(words) < 6 or words[2:5] != ["*", "*", "*"]:
+    fields = line.split()
+    if fields[0].startswith("@"):
+        return NAMED.get(fields[0][1:])
+    if len(fields) < 6 or fields[2:5] != ["*", "*", "*"]:
         return None
-    minute, hour = words[:2]
+    minute, hour = fields[:2]
     step = re.match(r"\*/([1-9]\d?)\Z", minute)
-    listed = re.match(r"\d{1,2}(?:,\d{1,2})*\Z", minute)
-    if hour == "*" and (step or listed):
+    minutes = re.match(r"\d{1,2}(?:,\d{1,2})*\Z", minute)
+    if hour == "*" and (step or minutes):
         return int(step.group(1)) * 60 if step else 3600 // len(minute.split(","))
     hours = re.match(r"\*/([1-9]\d?)\Z", hour)
-    if listed and "," not in minute and (hours or re.match(r"\d{1,2}\Z", hour)):
+    if minutes and "," not in minute and (hours or re.match(r"\d{1,2}\Z", hour)):
         return int(hours.group(1)) * 3600 if hours else 86400
     return None

@@ -1,13 +1,12 @@
-"""What services run for a site: for a job of Slurm, at boot by cloud-init, as a link comes up.
+"""What services run for a site: Slurm for a job, cloud-init at boot, dispatchers on link changes.
 
-Each row is (file, line number, command). A script of a folder is a row of its own, of line 0.
+Each row is (file, line number, command). A script in a folder is a row with line number 0.
 """
 
 import os
 import re
 
-from nodevet.remote.managers.root_processes import root_processes
-from nodevet.remote.probe.files import path_under
+from nodevet.remote.probe.files import names, path_under, read_bytes
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -19,17 +18,17 @@ SLURM = (
     "/etc/slurm/slurm.conf",
     "/etc/slurm-llnl/slurm.conf",
     "/usr/local/etc/slurm.conf",
-    "/run/slurm/conf/slurm.conf",  # of a slurmd that has its configuration from the controller
+    "/run/slurm/conf/slurm.conf",  # a slurmd that gets its configuration from the controller
     "/var/spool/slurmd/conf-cache/slurm.conf",
     "/var/spool/slurm/d/conf-cache/slurm.conf",
 )
-INCLUDED = 64  # files of slurm.conf
+MOST_INCLUDED = 64  # files of slurm.conf
 RUN_BY_SLURMD = re.compile(
     r"\s*(?:(?:Task|Srun)?(?:Prolog|Epilog)|HealthCheckProgram|UnkillableStepProgram|RebootProgram)"
     r"\s*=\s*(.*)",
     re.IGNORECASE,
 )
-INCLUDE = re.compile(r"\s*Include\s+(\S+)", re.IGNORECASE)
+INCLUDE_LINE = re.compile(r"\s*Include\s+(\S+)", re.IGNORECASE)
 CLOUD_UNITS = ("cloud-init.service", "cloud-init-main.service", "cloud-init-local.service")
 INSTANCE = "/var/lib/cloud/instance"
 TOP_KEY = re.compile(r"([A-Za-z_]+)\s*:\s*(.*)")
@@ -51,20 +50,24 @@ DISPATCHERS = {  # service: folders of what it runs
         "/etc/network/if-{}.d".format(when) for when in ("pre-up", "up", "down", "post-down")
     ),
 }
+ROOT = re.compile(r"(?m)^Uid:\s+0\s")
+NAME = re.compile(r"(?m)^Name:\s+(\S.*)$")
+STATUS = 1 << 12  # bytes
+WORDS = 1 << 12  # bytes of a command line
 
 
 class Hooks(object):
-    """Those of one node; `lives` tells whether a service runs or is started."""
+    """The hooks of one node; `is_live(service)`: whether it runs or is started at boot."""
 
     def __init__(
-        self, node: "NodeFiles", services: "dict[str, str]", lives: "Callable[[str], bool]"
+        self, node: "NodeFiles", services: "dict[str, str]", is_live: "Callable[[str], bool]"
     ) -> None:
         self.node = node
         self.services = services
-        self.lives = lives
+        self.is_live = is_live
 
     def rows(self) -> "list[tuple[str, int, str]]":
-        """Every command, with its place."""
+        """(file, line number, command) of every hook."""
         return list(self.slurm()) + list(self.cloud_init()) + list(self.dispatchers())
 
     def slurm(self) -> "Iterator[tuple[str, int, str]]":
@@ -75,76 +78,77 @@ class Hooks(object):
                     yield file, number, path
 
     def slurm_lines(self) -> "Iterator[tuple[str, int, str]]":
-        """(file, number, line) of slurm.conf, and of what it includes, where slurmd runs."""
+        """(file, number, line) of slurm.conf and its included files, if slurmd runs."""
         if not self.has_slurmd():
             return
         waiting = [path for path in SLURM if self.node.text(path)]
-        done: "list[str]" = []
-        while waiting and len(done) < INCLUDED:
+        visited: "list[str]" = []
+        while waiting and len(visited) < MOST_INCLUDED:
             file = waiting.pop(0)
-            done.append(file)
-            for number, whole in self.node.lines(file):
-                line = whole.partition("#")[0]
-                match = INCLUDE.match(line)
+            visited.append(file)
+            for number, text in self.node.lines(file):
+                line = text.partition("#")[0]
+                match = INCLUDE_LINE.match(line)
                 if match:
-                    found = self.paths(match.group(1), os.path.dirname(file))
-                    waiting += [path for path in found if path not in done + waiting]
+                    paths = self.paths(match.group(1), os.path.dirname(file))
+                    waiting += [path for path in paths if path not in visited + waiting]
                 yield file, number, line
         if waiting:
             self.node.unread[waiting[0]] = "slurm.conf includes too many files to read all of them"
 
     def has_slurmd(self) -> bool:
-        """By its unit, or, where it has none, by its process."""
+        """Whether slurmd runs, by its unit; without a unit by its process."""
         if "slurmd.service" in self.services:
-            return self.lives("slurmd.service")
+            return self.is_live("slurmd.service")
         return "slurmd" in {name for name, _ in root_processes(self.node.root)}
 
     def paths(self, pattern: str, folder: str) -> "list[str]":
-        """The files that a path names, perhaps by a pattern in its last part."""
+        """The files that a path names; its last part may be a pattern."""
         path = os.path.join(folder, pattern)
         return self.node.matching(path) if pattern else []
 
     def cloud_init(self) -> "Iterator[tuple[str, int, str]]":
-        """bootcmd and scripts of each boot; what is run once per instance, if it was not yet."""
-        known = any(name in self.services for name in CLOUD_UNITS)
-        if not known or self.is_there("/etc/cloud/cloud-init.disabled"):
+        """bootcmd and scripts of each boot; scripts of an instance that did not run yet."""
+        has_cloud_init = any(name in self.services for name in CLOUD_UNITS)
+        if not has_cloud_init or self.exists("/etc/cloud/cloud-init.disabled"):
             return
         keys, folders = ["bootcmd"], ["per-boot"]
-        if not self.is_there(INSTANCE + "/sem/config_runcmd"):
+        if not self.exists(INSTANCE + "/sem/config_runcmd"):
             keys.append("runcmd")
-        if not self.is_there(INSTANCE + "/sem/config_scripts_per_instance"):
+        if not self.exists(INSTANCE + "/sem/config_scripts_per_instance"):
             folders.append("per-instance")
         for file in self.cloud_files():
-            for number, line in of_keys(self.node.lines(file), keys):
+            for number, line in commands_under(self.node.lines(file), keys):
                 yield file, number, line
         for folder in folders:
             for path in self.node.files_in("/var/lib/cloud/scripts/" + folder):
                 yield path, 0, path
 
-    def cloud_files(self) -> "Iterator[str]":
-        yield "/etc/cloud/cloud.cfg"
-        for path in self.node.matching("/etc/cloud/cloud.cfg.d/*.cfg"):
-            yield path
-        yield INSTANCE + "/cloud-config.txt"  # of the user and the vendor, put together
-        yield INSTANCE + "/vendor-cloud-config.txt"
+    def cloud_files(self) -> "list[str]":
+        return [
+            "/etc/cloud/cloud.cfg",
+            *self.node.matching("/etc/cloud/cloud.cfg.d/*.cfg"),
+            INSTANCE + "/cloud-config.txt",  # user data and vendor data, merged
+            INSTANCE + "/vendor-cloud-config.txt",
+        ]
 
     def dispatchers(self) -> "Iterator[tuple[str, int, str]]":
         for service, folders in sorted(DISPATCHERS.items()):
-            if self.lives(service):
+            if self.is_live(service):
                 for folder in folders:
                     for path in self.node.files_in(folder):
                         yield path, 0, path
 
-    def is_there(self, path: str) -> bool:
+    def exists(self, path: str) -> bool:
         return os.path.exists(path_under(self.node.root, path))
 
 
-def of_keys(
+def commands_under(
     rows: "Iterable[tuple[int, str]]", keys: "Sequence[str]"
 ) -> "Iterator[tuple[int, str]]":
-    """(number, command) of the lists below these keys of a YAML file of cloud-init.
+    """(number, command) of the lists below `keys` in a YAML file of cloud-init.
 
-    >>> list(of_keys([(1, "bootcmd:"), (2, "- [ swapoff, -a ]"), (3, "x: 1")], ["bootcmd"]))
+    >>> list(commands_under([(1, "bootcmd:"), (2, "- [ swapoff, -a ]"), (3, "x: 1")], ["bootcmd"]))
     [(2, '  swapoff  -a  ')]
     """
     inside = False
@@ -154,3 +158,29 @@ def of_keys(
         command = match.group(2) if match else line
         if inside and command:
             yield number, re.sub(r"[\[\],]", " ", re.sub(r"^\s*(?:-\s+)*", "", command))
+
+
+def root_processes(root: str) -> "list[tuple[str, str]]":
+    """(name, command line) of each process of root: another user's may have any name."""
+    try:
+        pids = [name for name in names(root, "/proc") if name.isdigit()]
+    except (OSError, ValueError):
+        return []
+    return [row for row in (root_process(root, pid) for pid in pids) if row]
+
+
+def root_process(root: str, pid: str) -> "tuple[str, str] | None":
+    """(name, command line) of a process; None if it is not root's, or is gone."""
+    try:
+        status = read_text(root, "/proc/{}/status".format(pid), STATUS)
+        name = NAME.search(status)
+        if not name or not ROOT.search(status):
+            return None
+        words = read_text(root, "/proc/{}/cmdline".format(pid), WORDS)
+        return name.group(1), words.replace("\0", " ")
+    except (OSError, ValueError):
+        return None
+
+
+def read_text(root: str, path: str, limit: int) -> str:
+    return read_bytes(root, path, limit).decode("utf-8", "replace")

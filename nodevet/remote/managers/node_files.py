@@ -1,4 +1,4 @@
-"""Where settings of a node are written down: files, line by line. Never runs any of them."""
+"""The files that hold a node's settings, line by line. Runs none of them."""
 
 import fnmatch
 import os
@@ -10,7 +10,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Iterator
 
-LIMIT = 1 << 18  # bytes of a file; the rest of a longer one is not read
+LIMIT = 1 << 18  # bytes read of a file
 ETC = ("/etc", "/run", "/usr/local/lib", "/usr/lib", "/lib")  # first wins
 OURS = re.compile(r"(?:[0-9]+-)?nodevet-")
 CRON = (
@@ -33,33 +33,33 @@ SINGLE = (
 
 
 class NodeFiles(object):
-    """The files of one node, each read once. `unread`: those that could not be, with why."""
+    """The files of one node, each read once. `unread`: {path: why it could not be read}."""
 
     def __init__(self, root: str) -> None:
         self.root = root
         self.unread: "dict[str, str]" = {}
-        self.known: "dict[str, list[tuple[int, str]]]" = {}
+        self.cached_lines: "dict[str, list[tuple[int, str]]]" = {}
 
     def lines(self, path: str) -> "list[tuple[int, str]]":
-        """(number, line) of those that say something; those that go on are put together."""
-        if path not in self.known:
-            self.known[path] = list(self._lines(path))
-        return self.known[path]
+        """(number, line) without comments and empty lines; continued lines are joined."""
+        if path not in self.cached_lines:
+            self.cached_lines[path] = list(self._lines(path))
+        return self.cached_lines[path]
 
     def _lines(self, path: str) -> "Iterator[tuple[int, str]]":
         text = self.text(path)
-        start, said = 0, ""
+        start, joined = 0, ""
         for number, line in enumerate(text.splitlines(), 1):
-            start = start if said else number
-            said += line
-            if said.endswith("\\"):
-                said = said[:-1] + " "
+            start = start if joined else number
+            joined += line
+            if joined.endswith("\\"):
+                joined = joined[:-1] + " "
                 continue
-            if said.strip() and said.lstrip()[0] not in "#;":
-                yield start, said
-            said = ""
-        if said.strip():
-            yield start, said
+            if joined.strip() and joined.lstrip()[0] not in "#;":
+                yield start, joined
+            joined = ""
+        if joined.strip():
+            yield start, joined
 
     def text(self, path: str) -> str:
         try:
@@ -70,16 +70,16 @@ class NodeFiles(object):
             self.unread[path] = reason(error)
             return ""
 
-    def entries(self, path: str, end: str = "") -> "list[str]":
-        """The names in a folder, ours left out; none if there is no folder."""
+    def entries(self, path: str, suffix: str = "") -> "list[str]":
+        """The names in a folder, without nodevet's own; empty if there is no folder."""
         try:
-            found = names(self.root, path)
+            entries = names(self.root, path)
         except (FileNotFoundError, NotADirectoryError):
             return []
         except (OSError, ValueError) as error:
             self.unread[path] = reason(error)
             return []
-        return [name for name in found if name.endswith(end) and not OURS.match(name)]
+        return [name for name in entries if name.endswith(suffix) and not OURS.match(name)]
 
     def files_in(self, folder: str) -> "list[str]":
         """Paths of the files in a folder."""
@@ -87,37 +87,35 @@ class NodeFiles(object):
         return [path for path in paths if self.is_file(path)]
 
     def matching(self, path: str) -> "list[str]":
-        """A path, or the paths that it stands for if its last part is a pattern."""
+        """The files that match, if the last part of a path is a pattern; else the path."""
         folder, _, last = path.rpartition("/")
         if not re.search("[*?[]", last):
             return [path]
         return [
-            each for each in self.files_in(folder) if fnmatch.fnmatch(each, folder + "/" + last)
+            file for file in self.files_in(folder) if fnmatch.fnmatch(file, folder + "/" + last)
         ]
 
     def is_file(self, path: str) -> bool:
         return os.path.isfile(path_under(self.root, path))
 
     def drop_in_folder(self, kind: str) -> "list[str]":
-        """Paths of /etc/<kind>, /run/<kind>, ...; of equal names the first, as systemd has it."""
-        chosen: "dict[str, str]" = {}
+        """Paths in /etc/<kind>, /run/<kind>, ...; of equal names the first, as in systemd."""
+        return self._first_of_names(kind, ".conf")
+
+    def _first_of_names(self, kind: str, suffix: str) -> "list[str]":
+        paths: "dict[str, str]" = {}
         for top in ETC:
-            for name in self.entries(top + "/" + kind, ".conf"):
-                chosen.setdefault(name, top + "/" + kind + "/" + name)
-        return [chosen[name] for name in sorted(chosen)]
+            for name in self.entries(top + "/" + kind, suffix):
+                paths.setdefault(name, top + "/" + kind + "/" + name)
+        return [paths[name] for name in sorted(paths)]
 
     def jobs(self) -> "Iterator[str]":
-        """Paths of what cron and rc.local run."""
-        for path in SINGLE:
-            yield path
+        """Paths of crontabs, cron scripts and rc.local."""
+        yield from SINGLE
         for folder in CRON:
             for name in self.entries(folder):
                 yield folder + "/" + name
 
     def rules(self) -> "list[str]":
         """Paths of udev's rules."""
-        chosen: "dict[str, str]" = {}
-        for top in ETC:
-            for name in self.entries(top + "/udev/rules.d", ".rules"):
-                chosen.setdefault(name, top + "/udev/rules.d/" + name)
-        return [chosen[name] for name in sorted(chosen)]
+        return self._first_of_names("udev/rules.d", ".rules")

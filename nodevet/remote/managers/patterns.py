@@ -1,24 +1,24 @@
-"""What others who set the same thing would have written, and where. Pure."""
+"""What another manager of a resource would have written, and where. Pure."""
 
 import fnmatch
 import re
 
 
 class Patterns(object):
-    """What to look for; resources with equal `parts` are looked for once,
-    but for `path`, for which tmpfiles.d is read again.
+    """What to search for. Resources with equal `parts` share one search, except for `path`, which
+    is searched in tmpfiles.d each time.
 
     words     a regular expression of a line of a script, a unit, a cron table, a udev rule
-    services  those that manage it by being enabled or running
+    services  services that manage it if they are enabled or running
     files     (path, regular expression of a line)
     tuned     a regular expression of a line of a tuned profile
     slurm     a regular expression of a line of slurm.conf
     path      a kernel file, as tmpfiles.d names it
     key       a sysctl, with dots
-    module    a regular expression of a module's name; `loaded`: whether it is now
-    unit      its own file does not make it a manager; its name is in `words`
-    drop_ins  a unit, of which other drop-ins that bind it are looked for
-    package   named in apt's preferences
+    module    a regular expression of a module's name; `loaded`: whether it is loaded
+    unit      a unit in `words` whose own file does not count
+    drop_ins  a unit whose other drop-ins may bind it to CPUs or memory
+    package   a package that apt's preferences may pin
     """
 
     def __init__(
@@ -52,7 +52,7 @@ class Patterns(object):
 
 
 def pins(line: str, package: str) -> bool:
-    """Whether a line of apt's preferences is of this package; one of all of them is not.
+    """Whether a line of apt's preferences names a package; `*` does not count.
 
     >>> [pins("Package: " + word, "nvidia-utils") for word in ("nvidia-*", "/nvidia/", "*", "cuda")]
     [True, True, False, False]
@@ -64,7 +64,7 @@ def pins(line: str, package: str) -> bool:
 
 
 def names_package(word: str, package: str) -> bool:
-    """Whether a word of apt_preferences(5) names a package: itself, as a pattern, or /in/ it."""
+    """Whether a word of apt_preferences(5), a name, glob or /regex/, names a package."""
     if len(word) > 2 and word[0] == word[-1] == "/":
         try:
             return re.search(word[1:-1], package) is not None
@@ -75,5 +75,5 @@ def names_package(word: str, package: str) -> bool:
 
 
 def names_key(word: str, key: str) -> bool:
-    """Whether a name in sysctl.d, perhaps a pattern, is of this key."""
+    """Whether a name or pattern in sysctl.d names a key."""
     return fnmatch.fnmatchcase(key, word.lstrip("-").replace("/", "."))

@@ -1,25 +1,24 @@
-"""Who else sets what a fix is about to set, and would undo it then or at the next boot.
+"""Other managers that set what a fix sets, and would undo the fix now or at the next boot.
 
-Looked for: tmpfiles.d, sysctl.d, sysfs.conf, modprobe.d, modules-load.d; services that are
-enabled or running, by themselves, a timer, a path, a socket, a device or another unit (Wants= and
-the like), or transient, with their drop-ins and the variables of their commands; cron, run-parts,
-rc.local, udev rules and what they run; what Slurm, cloud-init and the dispatchers of the network
-run; the scripts that all of these name, and those that these call, three deep; tuned's profile and
-its scripts; cpupower and its like. DCGM manages settings if it is configured to, not by running.
-Files named nodevet-* are ours.
+The search covers tmpfiles.d, sysctl.d, sysfs.conf, modprobe.d, modules-load.d; services that are
+enabled or running, transient, or started by a timer, a path, a socket, a device or another unit
+(Wants= and the like), with their drop-ins and the variables of their commands; cron, run-parts,
+rc.local, udev rules; the hooks of Slurm, cloud-init and network dispatchers; the scripts that all
+of these call, three deep; tuned's profile and its scripts; cpupower and the like. DCGM manages
+settings if it is configured to, not by running. Files named nodevet-* are nodevet's own.
 
-A unit counts if it is started at boot or runs now, and then all its drop-ins count. Those of one
-that is not started change nothing: they have no program that would read them.
+A unit counts, with all its drop-ins, if it is started at boot or runs now. The drop-ins of other
+units change nothing.
 
-Not looked at: what a compiled program does by itself; user managers; at(1); what is started from
-elsewhere over SSH. Configuration managers are named for the whole node: see `agents`.
+The search does not cover what a compiled program does by itself, user managers, at(1), and commands
+from elsewhere over SSH. `agents` names configuration managers, which manage the whole node.
 """
 
 import fnmatch
 import os
 import re
 
-from nodevet.remote.kinds import kind
+from nodevet.remote.look import kind
 from nodevet.remote.managers.hooks import Hooks
 from nodevet.remote.managers.node_files import NodeFiles
 from nodevet.remote.managers.patterns import names_key, pins
@@ -27,7 +26,7 @@ from nodevet.remote.managers.programs import Programs
 from nodevet.remote.managers.tuned import TunedProfile
 from nodevet.remote.managers.units import UnitFiles
 from nodevet.remote.program import ToolError
-from nodevet.remote.systemd import show_all
+from nodevet.remote.systemd import show_one
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -35,37 +34,37 @@ if TYPE_CHECKING:
 
     from nodevet.remote.managers.patterns import Patterns
 
-AFTER = "90-nodevet-"  # a vendor's sysctl.d file that sorts before ours is meant to be overridden
+AFTER = "90-nodevet-"  # overrides a vendor's sysctl.d file that sorts before it
 VENDORS = ("/usr/lib/", "/lib/", "/usr/local/lib/")
-MOST = 20  # managers named of one resource
+MOST = 20  # managers of one resource
 QUOTES = re.compile("[\"']")
 BINDING = re.compile(r"^\s*(?:CPUAffinity|NUMAPolicy|NUMAMask|AllowedCPUs|AllowedMemoryNodes)\s*=")
 
 
 def managers(request: "dict[str, Any]") -> "list[list[str]]":
-    """For each resource the list of its other managers, each named with its place: file:line.
+    """The other managers of each resource, each with its place: file:line.
 
-    A place that could not be read is listed too: it may hold one.
+    A file that could not be read is listed too: it may hold one.
     """
     survey = Survey(request["root"])
     answers: "list[list[str]]" = []
-    known: "dict[object, list[str]]" = {}
+    by_parts: "dict[object, list[str]]" = {}
     for resource in request["resources"]:
-        wanted = patterns_of(request["root"], resource)
-        if wanted is None:
+        patterns = patterns_of(request["root"], resource)
+        if patterns is None:
             answers.append([])
             continue
-        if wanted.parts not in known:
-            known[wanted.parts] = survey.managers(wanted)
-        found = known[wanted.parts]
-        found = found + [place for place in survey.tmpfiles(wanted) if place not in found]
-        answers.append(found[:MOST])
+        if patterns.parts not in by_parts:
+            by_parts[patterns.parts] = survey.managers(patterns)
+        places = by_parts[patterns.parts]
+        places = places + [place for place in survey.tmpfiles(patterns) if place not in places]
+        answers.append(places[:MOST])
     unread = ["{}: cannot be read: {}".format(*item) for item in sorted(survey.node.unread.items())]
-    return [found + unread for found in answers]
+    return [places + unread for places in answers]
 
 
 def patterns_of(root: str, resource: "dict[str, str]") -> "Patterns | None":
-    """What to look for; None if nothing else can set it."""
+    """What to search for; None if nothing else can set the resource."""
     patterns = getattr(kind(resource["kind"]), "patterns", None)
     return patterns(root, resource["name"]) if patterns else None
 
@@ -76,38 +75,38 @@ class Survey(object):
         self.node = NodeFiles(root)
         self.units = UnitFiles(self.node)
         self.programs = Programs(self.node)
-        self.hooks = Hooks(self.node, self.units.services, self.lives)
-        self.profile = TunedProfile(self.node) if self.lives("tuned.service") else None
+        self.hooks = Hooks(self.node, self.units.services, self.is_live)
+        self.profile = TunedProfile(self.node) if self.is_live("tuned.service") else None
         self.run_for_site = self.hooks.rows() + list(self.profile.scripts() if self.profile else ())
 
-    def managers(self, wanted: "Patterns") -> "list[str]":
-        found = []
-        if wanted.drop_ins:
-            return list(self.drop_ins(wanted.drop_ins))
-        if wanted.package:
-            return list(self.preferences(wanted.package))
-        found += self.services(wanted)
-        found += self.tuned(wanted)
-        found += self.files(wanted)
-        found += self.slurm(wanted)
-        found += self.sysctl(wanted)
-        found += self.modules(wanted)
-        words = wanted.words
+    def managers(self, patterns: "Patterns") -> "list[str]":
+        places = []
+        if patterns.drop_ins:
+            return self.drop_ins(patterns.drop_ins)
+        if patterns.package:
+            return list(self.preferences(patterns.package))
+        places += self.services(patterns)
+        places += self.tuned(patterns)
+        places += self.files(patterns)
+        places += self.slurm(patterns)
+        places += self.sysctl(patterns)
+        places += self.modules(patterns)
+        words = patterns.words
         if words is not None:
-            found += self.in_units(words, wanted.unit, found)
+            places += self.unit_places(words, patterns.unit, places)
             for file, number, command in self.run_for_site:
-                found += self.of_command(words, file, number, command)
+                places += self.command_places(words, file, number, command)
             for path in self.node.jobs():
-                found += self.mentions(words, path)
+                places += self.file_places(words, path)
             for path in self.node.rules():
-                found += self.matches(words, path)
+                places += self.line_places(words, path)
                 for _, line in self.node.lines(path):
-                    for script in self.programs.of_rule(line):
-                        found += self.matches(words, script)
-        return list(dict.fromkeys(found))
+                    for script in self.programs.rule_scripts(line):
+                        places += self.line_places(words, script)
+        return list(dict.fromkeys(places))
 
-    def lives(self, unit: str) -> bool:
-        """Whether a service is started at boot or runs now, or what triggers it does."""
+    def is_live(self, unit: str) -> bool:
+        """Whether a service, or a unit that triggers it, is started at boot or runs now."""
         if unit not in self.units.services:
             return False
         starters = self.units.starters(unit)
@@ -117,65 +116,66 @@ class Survey(object):
 
     def is_active(self, unit: str) -> bool:
         try:
-            return show_all(unit, ("ActiveState",))["ActiveState"] in ("active", "activating")
+            return show_one(unit, ("ActiveState",))["ActiveState"] in ("active", "activating")
         except ToolError:
             return True  # it may be
 
-    def services(self, wanted: "Patterns") -> "list[str]":
-        return ["unit " + name for name in wanted.services if self.lives(name)]
+    def services(self, patterns: "Patterns") -> "list[str]":
+        return ["unit " + name for name in patterns.services if self.is_live(name)]
 
-    def matches(self, pattern: "re.Pattern[str]", path: str) -> "list[str]":
-        """Places of a file's lines that match."""
+    def line_places(self, pattern: "re.Pattern[str]", path: str) -> "list[str]":
+        """Places of the matching lines of a file."""
         rows = self.node.lines(path)
-        return ["{}:{}".format(path, number) for number, line in rows if says(pattern, line)]
+        return [
+            "{}:{}".format(path, number) for number, line in rows if line_matches(pattern, line)
+        ]
 
-    def mentions(self, words: "re.Pattern[str]", path: str) -> "list[str]":
-        """Places in a file, or in the scripts that its lines name."""
-        found = self.matches(words, path)
+    def file_places(self, words: "re.Pattern[str]", path: str) -> "list[str]":
+        """Places in a file, and in the scripts that its lines call."""
+        places = self.line_places(words, path)
         for _, line in self.node.lines(path):
             for script in self.programs.scripts(line):
                 if script != path:
-                    found += self.matches(words, script)
-        return found
+                    places += self.line_places(words, script)
+        return places
 
-    def of_command(
+    def command_places(
         self, words: "re.Pattern[str]", file: str, number: int, command: str
     ) -> "list[str]":
-        """Places in a command, or in the scripts that it names."""
-        found = ["{}:{}".format(file, number)] if says(words, command) else []
+        """Places in a command, and in the scripts that it calls."""
+        places = ["{}:{}".format(file, number)] if line_matches(words, command) else []
         for script in self.programs.scripts(command):
-            found += self.matches(words, script)
-        return found
+            places += self.line_places(words, script)
+        return places
 
-    def slurm(self, wanted: "Patterns") -> "list[str]":
-        if wanted.slurm is None:
+    def slurm(self, patterns: "Patterns") -> "list[str]":
+        if patterns.slurm is None:
             return []
-        rows = self.hooks.slurm_lines()
-        return ["{}:{}".format(file, n) for file, n, line in rows if says(wanted.slurm, line)]
+        rows, pattern = self.hooks.slurm_lines(), patterns.slurm
+        return ["{}:{}".format(file, n) for file, n, line in rows if line_matches(pattern, line)]
 
-    def in_units(
-        self, words: "re.Pattern[str]", unit: "str | None", known: "list[str]"
+    def unit_places(
+        self, words: "re.Pattern[str]", unit: "str | None", services: "list[str]"
     ) -> "Iterator[str]":
         for name in sorted(self.units.services):
-            if name == unit or "unit " + name in known:
+            if name == unit or "unit " + name in services:
                 continue
             places = []
             for file, number, command in self.units.commands(name):
-                places += self.of_command(words, file, number, command)
-            if places and self.lives(name):
+                places += self.command_places(words, file, number, command)
+            if places and self.is_live(name):
                 yield "unit {} ({})".format(name, places[0])
 
-    def drop_ins(self, unit: str) -> "Iterator[str]":
+    def drop_ins(self, unit: str) -> "list[str]":
         """Other drop-ins that bind a unit to CPUs or memory."""
-        for path in self.units.drop_ins(unit):
-            for place in self.matches(BINDING, path):
-                yield place
+        paths = self.units.drop_ins(unit)
+        return [place for path in paths for place in self.line_places(BINDING, path)]
 
-    def files(self, wanted: "Patterns") -> "list[str]":
-        found = []
-        for path, pattern in wanted.files:
-            found += self.matches(re.compile(pattern), path)
-        return found
+    def files(self, patterns: "Patterns") -> "list[str]":
+        places = []
+        for path, pattern in patterns.files:
+            places += self.line_places(re.compile(pattern), path)
+        return places
 
     def preferences(self, package: str) -> "Iterator[str]":
         """Where apt's preferences pin a package."""
@@ -185,87 +185,88 @@ class Survey(object):
                 if pins(line, package):
                     yield "{}:{}".format(path, number)
 
-    def tmpfiles(self, wanted: "Patterns") -> "list[str]":
-        """Lines of tmpfiles.d and sysfs.conf on a kernel file, by its path, a pattern or name."""
-        if not wanted.path:
+    def tmpfiles(self, patterns: "Patterns") -> "list[str]":
+        """Lines of tmpfiles.d and sysfs.conf that set a kernel file."""
+        if not patterns.path:
             return []
-        found = []
+        places = []
         for path in self.node.drop_in_folder("tmpfiles.d"):
             for number, line in self.node.lines(path):
-                words = fields(line)
-                if len(words) > 1 and names_path(words[1], wanted.path):
-                    found.append("{}:{}".format(path, number))
+                fields = tmpfiles_fields(line)
+                if len(fields) > 1 and names_path(fields[1], patterns.path):
+                    places.append("{}:{}".format(path, number))
         for path in ["/etc/sysfs.conf"] + [
             "/etc/sysfs.d/" + name for name in self.node.entries("/etc/sysfs.d", ".conf")
         ]:
             for number, line in self.node.lines(path):
-                if names_path("/sys/" + line.partition("=")[0].strip(), wanted.path):
-                    found.append("{}:{}".format(path, number))
-        return found
+                if names_path("/sys/" + line.partition("=")[0].strip(), patterns.path):
+                    places.append("{}:{}".format(path, number))
+        return places
 
-    def sysctl(self, wanted: "Patterns") -> "list[str]":
-        if not wanted.key:
+    def sysctl(self, patterns: "Patterns") -> "list[str]":
+        if not patterns.key:
             return []
-        found = []
+        places = []
         for path in self.node.drop_in_folder("sysctl.d") + ["/etc/sysctl.conf"]:
             if path.startswith(VENDORS) and os.path.basename(path) < AFTER:
                 continue
             for number, line in self.node.lines(path):
                 name, equals, _ = line.partition("=")
-                if equals and names_key(name.strip(), wanted.key):
-                    found.append("{}:{}".format(path, number))
-        return found
+                if equals and names_key(name.strip(), patterns.key):
+                    places.append("{}:{}".format(path, number))
+        return places
 
-    def modules(self, wanted: "Patterns") -> "list[str]":
-        if not wanted.module:
+    def modules(self, patterns: "Patterns") -> "list[str]":
+        if not patterns.module:
             return []
-        if wanted.loaded:
-            pattern = re.compile(r"^\s*{}\s*$".format(wanted.module))
+        if patterns.loaded:
+            pattern = re.compile(r"^\s*{}\s*$".format(patterns.module))
             paths = ["/etc/modules"] + self.node.drop_in_folder("modules-load.d")
         else:
-            pattern = re.compile(r"^\s*(?:blacklist|install)\s+{}(?:\s|$)".format(wanted.module))
+            pattern = re.compile(r"^\s*(?:blacklist|install)\s+{}(?:\s|$)".format(patterns.module))
             paths = self.node.drop_in_folder("modprobe.d")
-        return [place for path in paths for place in self.matches(pattern, path)]
+        return [place for path in paths for place in self.line_places(pattern, path)]
 
-    def tuned(self, wanted: "Patterns") -> "list[str]":
-        """tuned, where its profile sets it or cannot be read."""
-        if wanted.tuned is None or self.profile is None:
+    def tuned(self, patterns: "Patterns") -> "list[str]":
+        """tuned, if its profile sets the resource or cannot be read."""
+        if patterns.tuned is None or self.profile is None:
             return []
         missing, files = self.profile.missing, self.profile.files
         if missing:
             return ["unit tuned.service (profile {}: not found)".format(ascii(missing))]
         if not files:
             return ["unit tuned.service (no active profile)"]
-        places = [place for path in files for place in self.matches(wanted.tuned, path)]
+        places = [place for path in files for place in self.line_places(patterns.tuned, path)]
         return ["unit tuned.service ({})".format(place) for place in places]
 
 
-def says(pattern: "re.Pattern[str]", line: str) -> bool:
-    """Whether a line matches, as it is or without its quotes: nvidia-smi "-pl" 500."""
+def line_matches(pattern: "re.Pattern[str]", line: str) -> bool:
+    """Whether a line matches, with or without its quotes: nvidia-smi "-pl" 500."""
     return bool(pattern.search(line) or pattern.search(QUOTES.sub("", line)))
 
 
-def fields(line: str) -> "list[str]":
-    """The fields of a line of tmpfiles.d(5), which may be quoted, with the escapes of C.
+def tmpfiles_fields(line: str) -> "list[str]":
+    """The fields of a line of tmpfiles.d(5), without quotes and escapes of C.
 
-    >>> fields('w "/sys/a b" - - - - "1"')
+    >>> tmpfiles_fields('w "/sys/a b" - - - - "1"')
     ['w', '/sys/a b', '-', '-', '-', '-', '1']
     """
-    words = re.findall(r"""(?:"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'|\\.|[^\s"'\\])+""", line)
-    return [unescaped(QUOTES.sub("", word)) for word in words]
+    fields = re.findall(r"""(?:"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'|\\.|[^\s"'\\])+""", line)
+    return [without_escapes(QUOTES.sub("", word)) for word in fields]
 
 
-def unescaped(word: str) -> str:
-    """Without the escapes of C that stand for one byte."""
-    return re.sub(
-        r"\\(?:x([0-9A-Fa-f]{2})|([0-7]{3})|(.))",
-        lambda it: it.group(3) or chr(int(it.group(1) or it.group(2), 16 if it.group(1) else 8)),
-        word,
-    )
+def without_escapes(word: str) -> str:
+    """A word with the escapes of C for one byte resolved."""
+
+    def character(match: "re.Match[str]") -> str:
+        digits, octal, other = match.groups()
+        return other or chr(int(digits, 16) if digits else int(octal, 8))
+
+    return re.sub(r"\\(?:x([0-9A-Fa-f]{2})|([0-7]{3})|(.))", character, word)
 
 
 def names_path(word: str, path: str) -> bool:
-    """Whether a path or pattern is of this kernel file, or of its name in another folder."""
+    """Whether a path or pattern names a kernel file, or its name in another cpufreq folder."""
     if fnmatch.fnmatchcase(path, word):
         return True
     return "/cpufreq/" in path and word.endswith("/" + path.rpartition("/")[2])

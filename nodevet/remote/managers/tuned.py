@@ -1,4 +1,4 @@
-"""The profile of tuned that is active, with those that it includes, and their scripts."""
+"""tuned's active profile, the profiles that it includes, and their scripts."""
 
 import os
 import re
@@ -11,37 +11,37 @@ if TYPE_CHECKING:
 
 PROFILES = ("/etc/tuned/profiles", "/etc/tuned", "/usr/lib/tuned/profiles", "/usr/lib/tuned")
 ACTIVE = ("/etc/tuned/active_profile", "/etc/tuned/post_loaded_profile")
-INCLUDES = 16
+MOST_INCLUDED = 16
 SECTION = re.compile(r"\s*\[(.*)\]\s*\Z")
 
 
 class TunedProfile(object):
-    """`files`: the paths of tuned.conf, in the order in which they are read; `missing`: a profile
-    that is not found, so that what it sets is not known; empty if there is none."""
+    """`files`: the paths of tuned.conf, in the order in which tuned reads them; `missing`: a
+    profile that does not exist, so that its settings are unknown; empty if all exist."""
 
     def __init__(self, node: "NodeFiles") -> None:
         self.node = node
         self.files = []
         self.missing = ""
         waiting = [name for path in ACTIVE for name in node.text(path).split()]
-        done: "list[str]" = []
-        while waiting and len(done) < INCLUDES:
+        visited: "list[str]" = []
+        while waiting and len(visited) < MOST_INCLUDED:
             name = waiting.pop(0)
-            if name in done:
+            if name in visited:
                 continue
-            done.append(name)
+            visited.append(name)
             path = self.path(name.lstrip("-"))
             if path:
                 self.files.append(path)
-                waiting += self.included(path)
-            elif not name.startswith("-"):  # without it, that is an error of tuned
+                waiting += self.includes(path)
+            elif not name.startswith("-"):  # tuned ignores a missing "-name"
                 self.missing = self.missing or name
 
     def path(self, name: str) -> "str | None":
         paths = ["{}/{}/tuned.conf".format(folder, name) for folder in PROFILES]
         return next((path for path in paths if "/" not in name and self.node.is_file(path)), None)
 
-    def included(self, path: str) -> "list[str]":
+    def includes(self, path: str) -> "list[str]":
         return [
             name
             for _, section, key, value in self.settings(path)
@@ -67,6 +67,6 @@ class TunedProfile(object):
             folder = os.path.dirname(path)
             for number, _, key, value in self.settings(path):
                 if key == "script":
-                    named = value.replace(",", " ").replace("${i:PROFILE_DIR}", folder)
-                    for word in named.split():
+                    scripts = value.replace(",", " ").replace("${i:PROFILE_DIR}", folder)
+                    for word in scripts.split():
                         yield path, number, os.path.join(folder, word)

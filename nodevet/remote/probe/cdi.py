@@ -1,12 +1,12 @@
-"""Specifications of the Container Device Interface: what of the node they bring into a container.
+"""Specifications of the Container Device Interface, in YAML or JSON.
 
-They are YAML or JSON (cncf-tags/container-device-interface, SPEC.md). YAML is read as far as
-programs write it: mappings and lists in block style, plain and quoted scalars.
+See cncf-tags/container-device-interface, SPEC.md. Of YAML this reads what programs write: mappings
+and lists in block style, plain and quoted scalars.
 """
 
 import os
 
-from nodevet.remote.probe.files import Reading, attempt, names, path_under, quote, read
+from nodevet.remote.probe.files import Reading, attempt, names_or_empty, path_under, quote, read
 from nodevet.remote.probe.patterns import Pattern
 
 TYPE_CHECKING = False
@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 FOLDERS = ("/etc/cdi", "/var/run/cdi")
 FIELDS = ("kind", "devices", "missing", "examples", "paths", "driver_version")
 MOST = 64  # specifications
-PATHS = 4096  # that one names
+PATHS = 4096  # of one specification
 DEVICES = 1024
-TOLD = 256  # paths that are missing
-VERSIONS = 16  # of the driver's libraries that one names
+MOST_EXAMPLES = 256  # missing paths
+VERSIONS = 16  # of the driver's libraries in one
 ROW = Pattern(r"( *)((?:- +)*)(?:\"?([A-Za-z][A-Za-z0-9_.-]*)\"?:(?: +(.*))?|(.*))\Z")
 QUOTED = Pattern(r"(?:\"([^\"]*)\"|'((?:[^']|'')*)')\s*(?:#.*)?\Z")
 LIBRARY = Pattern(r"/libcuda\.so\.([0-9]{3,4}(?:\.[0-9]{1,4}){1,2})\Z")
@@ -39,12 +39,12 @@ def scalar(text: str) -> str:
 
 
 def from_yaml(text: str) -> "Iterator[tuple[tuple[str, ...], int, str]]":
-    """(keys, number of the list item, value) of every scalar. Raises ValueError.
+    """(keys, number of the list item, value) of each scalar. Raises ValueError.
 
     >>> list(from_yaml("kind: a\\ndevices:\\n- name: b\\n"))
     [(('kind',), 0, 'a'), (('devices', 'name'), 1, 'b')]
     """
-    above: "list[tuple[int, str]]" = []  # (indent, key)
+    parents: "list[tuple[int, str]]" = []  # (indent, key)
     item = 0
     for row in text.splitlines():
         if not row.strip() or row.lstrip().startswith("#") or row.startswith("---"):
@@ -54,31 +54,31 @@ def from_yaml(text: str) -> "Iterator[tuple[tuple[str, ...], int, str]]":
         match = ROW.match(row)
         if match is None:
             raise ValueError("not a row of YAML: {}".format(quote(row)))
-        spaces, dashes, key, value, alone = match.groups()
+        spaces, dashes, key, value, item_text = match.groups()
         item += dashes.count("-")
         indent = len(spaces) + len(dashes)
-        # a list may stand at the indent of its key
+        # a list may have the indent of its key
         limit = len(spaces) if dashes else indent
-        while above and (above[-1][0] > limit or (above[-1][0] == limit and not dashes)):
-            above.pop()
-        keys = tuple(each for _, each in above)
+        while parents and (parents[-1][0] > limit or (parents[-1][0] == limit and not dashes)):
+            parents.pop()
+        keys = tuple(parent_key for _, parent_key in parents)
         if key is None:
-            if alone and not alone.startswith("- "):
-                yield keys, item, scalar(alone)
+            if item_text and not item_text.startswith("- "):
+                yield keys, item, scalar(item_text)
             continue
         if value is None or not value.strip():
-            above.append((indent, key))
-            if len(above) > 32:
+            parents.append((indent, key))
+            if len(parents) > 32:
                 raise ValueError("nested too deeply")
         else:
             yield keys + (key,), item, scalar(value)
 
 
 def from_json(text: str) -> "list[tuple[tuple[str, ...], int, str]]":
-    """The same of JSON. Raises ValueError."""
+    """As `from_yaml`, for JSON. Raises ValueError."""
     import json
 
-    found, counter = [], [0]
+    scalars, counter = [], [0]
 
     def walk(value: object, keys: "tuple[str, ...]") -> None:
         if isinstance(value, dict):
@@ -89,17 +89,17 @@ def from_json(text: str) -> "list[tuple[tuple[str, ...], int, str]]":
                 counter[0] += 1
                 walk(below, keys)
         elif value is not None:
-            found.append((keys, counter[0], str(value)))
+            scalars.append((keys, counter[0], str(value)))
 
     try:
         walk(json.loads(text), ())
     except RecursionError:
         raise ValueError("nested too deeply")
-    return found
+    return scalars
 
 
 def parse(text: str) -> "tuple[str, list[str], list[str]]":
-    """(kind, devices, paths of the node) of a specification. Raises ValueError."""
+    """(kind, devices, host paths) of a specification. Raises ValueError."""
     kind, devices, files, nodes = None, [], [], {}
     for keys, item, value in from_json(text) if text.lstrip()[:1] == "{" else from_yaml(text):
         if keys == ("kind",):
@@ -121,7 +121,7 @@ def parse(text: str) -> "tuple[str, list[str], list[str]]":
 
 
 def is_missing(root: str, path: str) -> bool:
-    """Whether it is not there; one that may not be looked at is not missing. Raises OSError."""
+    """Whether a path does not exist. Raises OSError if this user may not look."""
     try:
         os.stat(path_under(root, path))
     except (FileNotFoundError, NotADirectoryError):
@@ -130,19 +130,24 @@ def is_missing(root: str, path: str) -> bool:
 
 
 def specification(root: str, path: str) -> "Reading | None":
-    """One file as a record; None if it is not NVIDIA's."""
+    """The record of one file; None if it is not NVIDIA's."""
     record = Reading(path=path)
-    found, why = attempt(lambda: parse(read(root, path)))
-    if found is None:
+    parsed, why = attempt(lambda: parse(read(root, path)))
+    if parsed is None:
         record.fail_all(FIELDS, why)
         return record
-    kind, devices, paths = found
+    kind, devices, paths = parsed
     if "nvidia" not in kind:
         return None
     record.update(kind=kind[:200], devices=[name[:200] for name in devices], paths=len(paths))
-    missing, why = attempt(lambda: [each for each in paths if is_missing(root, each)])
+    missing, why = attempt(
+        lambda: [path_to_check for path_to_check in paths if is_missing(root, path_to_check)]
+    )
     if missing is not None:
-        record.update(missing=len(missing), examples=[each[:1000] for each in missing[:TOLD]])
+        record.update(
+            missing=len(missing),
+            examples=[path_to_check[:1000] for path_to_check in missing[:MOST_EXAMPLES]],
+        )
     else:
         record.fail_all(("missing", "examples"), why)
     versions = {match.group(1) for match in map(LIBRARY.search, paths) if match}
@@ -154,20 +159,17 @@ def specification(root: str, path: str) -> "Reading | None":
 
 
 def specifications(root: str) -> "list[Reading]":
-    """All of NVIDIA's. Raises OSError, ValueError."""
-    found, seen = [], set()
+    """All specifications of NVIDIA. Raises OSError, ValueError."""
+    records, visited = [], set()
     for folder in FOLDERS:
-        try:
-            listed = names(root, folder)
-        except (FileNotFoundError, NotADirectoryError):
+        real_folder = os.path.realpath(path_under(root, folder))
+        if real_folder in visited:
             continue
-        place = os.path.realpath(path_under(root, folder))
-        if place in seen:
-            continue
-        seen.add(place)
-        files = [name for name in listed if name.endswith((".yaml", ".yml", ".json"))]
+        visited.add(real_folder)
+        entries = names_or_empty(root, folder)
+        files = [name for name in entries if name.endswith((".yaml", ".yml", ".json"))]
         if len(files) > MOST:
             raise ValueError("more than {} specifications in {}".format(MOST, folder))
         specs = (specification(root, folder + "/" + name) for name in files)
-        found += [each for each in specs if each is not None]
-    return found
+        records += [spec for spec in specs if spec is not None]
+    return records

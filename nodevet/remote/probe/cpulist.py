@@ -6,13 +6,13 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Iterable
 
-LARGEST = 8191  # the kernel is built for at most 8192 CPUs, and 1024 nodes
+LARGEST = 8191  # a kernel has at most 8192 CPUs and 1024 nodes
 MASK = re.compile(r"[0-9a-fA-F]{1,8}\Z")
 RANGE = re.compile(r"([0-9]{1,6})(?:-([0-9]{1,6}))?\Z")
 
 
 def parse_cpulist(text: str) -> "list[int]":
-    """The ids in a list, sorted, each once. Raises ValueError.
+    """The sorted ids of a list. Raises ValueError.
 
     >>> parse_cpulist("0-3,8")
     [0, 1, 2, 3, 8]
@@ -33,7 +33,7 @@ def parse_cpulist(text: str) -> "list[int]":
 
 
 def format_cpulist(ids: "Iterable[int]") -> str:
-    """The ids as a list in the kernel's form.
+    """The ids as the kernel prints them.
 
     >>> format_cpulist([8, 0, 1, 2, 3])
     '0-3,8'
@@ -50,7 +50,7 @@ def format_cpulist(ids: "Iterable[int]") -> str:
 
 
 def parse_mask(text: str) -> "list[int]":
-    """The ids in a mask: hexadecimal words of 32 bits, the highest first. Raises ValueError.
+    """The ids of a mask: hexadecimal words of 32 bits, highest first. Raises ValueError.
 
     >>> parse_mask("00000001,80000003")
     [0, 1, 31, 32]
@@ -68,7 +68,7 @@ def normal_mask(text: str) -> str:
 
 
 def normal(text: str) -> str:
-    """A list in its one normal form. Raises ValueError."""
+    """A list in normal form. Raises ValueError."""
     return format_cpulist(parse_cpulist(text))
 
 

@@ -1,16 +1,15 @@
-"""Modules of the NVIDIA driver that are loaded when a program first needs them.
+"""Modules of the NVIDIA driver that a program loads at first use.
 
-The driver's libraries run nvidia-modprobe(1), which is setuid root, for what is not loaded:
-CUDA with -u (nvidia-uvm), graphics with -m (nvidia-modeset). A driver of NVIDIA's .run
-installer has nothing else that loads nvidia-uvm, so that on a node that has not
-computed since boot it is not there, and nothing is wrong. See modules.dep and modprobe.d(5).
+The driver's libraries run nvidia-modprobe(1), which is setuid root, for a missing module: CUDA with
+-u (nvidia-uvm), graphics with -m (nvidia-modeset). With NVIDIA's .run installer nothing else loads
+nvidia-uvm, so it is missing until the first job after boot. See modules.dep and modprobe.d(5).
 """
 
 import os
 import re
 import stat
 
-from nodevet.remote.probe.files import line, names, path_under, read, read_bytes
+from nodevet.remote.probe.files import line, names_or_empty, path_under, read, read_bytes
 from nodevet.remote.probe.patterns import Pattern
 
 HELPER = "/usr/bin/nvidia-modprobe"
@@ -22,7 +21,7 @@ INSTALL = Pattern(r"^\s*install\s+(\S+)\s", re.M)
 
 
 def parse_dependencies(text: str) -> "set[str]":
-    """The modules of modules.dep, as the kernel spells them.
+    """The modules of modules.dep, in the kernel's spelling.
 
     >>> sorted(parse_dependencies("updates/dkms/nvidia-uvm.ko.zst: updates/dkms/nvidia.ko.zst"))
     ['nvidia_uvm']
@@ -32,8 +31,8 @@ def parse_dependencies(text: str) -> "set[str]":
     return {match.group(1).replace("-", "_") for match in matches if match}
 
 
-def installed(root: str) -> "set[str]":
-    """The modules that are installed for the running kernel. Raises OSError, ValueError."""
+def installed_modules(root: str) -> "set[str]":
+    """The modules installed for the running kernel. Raises OSError, ValueError."""
     release = line(root, "/proc/sys/kernel/osrelease")
     if "/" in release:
         raise ValueError("not a kernel's release")
@@ -42,19 +41,15 @@ def installed(root: str) -> "set[str]":
     return parse_dependencies(text)
 
 
-def replaced(root: str) -> "set[str]":
-    """The modules for which modprobe.d has another command. Raises OSError, ValueError."""
-    found: "set[str]" = set()
+def overridden_modules(root: str) -> "set[str]":
+    """The modules with an install command in modprobe.d. Raises OSError, ValueError."""
+    modules: "set[str]" = set()
     for directory in CONFIGURED:
-        try:
-            files = names(root, directory)
-        except (FileNotFoundError, NotADirectoryError):
-            continue
-        for file in files:
+        for file in names_or_empty(root, directory):
             if file.endswith(".conf"):
                 text = read(root, "{}/{}".format(directory, file))
-                found.update(name.replace("-", "_") for name in INSTALL.findall(text))
-    return found
+                modules.update(name.replace("-", "_") for name in INSTALL.findall(text))
+    return modules
 
 
 def has_helper(root: str) -> bool:
@@ -63,12 +58,14 @@ def has_helper(root: str) -> bool:
         status = os.stat(path_under(root, HELPER))
     except (FileNotFoundError, NotADirectoryError):
         return False
-    mine = stat.S_ISREG(status.st_mode) and status.st_uid == 0
-    return mine and bool(status.st_mode & stat.S_ISUID) and bool(status.st_mode & stat.S_IXOTH)
+    is_root_file = stat.S_ISREG(status.st_mode) and status.st_uid == 0
+    return (
+        is_root_file and bool(status.st_mode & stat.S_ISUID) and bool(status.st_mode & stat.S_IXOTH)
+    )
 
 
 def may_load(root: str) -> bool:
-    """Whether the kernel still takes modules. Raises OSError, ValueError."""
+    """Whether the kernel still loads modules. Raises OSError, ValueError."""
     try:
         return line(root, "/proc/sys/kernel/modules_disabled") == "0"
     except FileNotFoundError:
@@ -76,8 +73,8 @@ def may_load(root: str) -> bool:
 
 
 def on_demand(root: str) -> "list[str]":
-    """Those that would be loaded at their first use, loaded or not. Raises OSError, ValueError."""
+    """The modules that first use would load, loaded or not. Raises OSError, ValueError."""
     if not has_helper(root) or not may_load(root):
         return []
-    found = installed(root).difference(replaced(root))
-    return [name for name in ON_DEMAND if name in found and "nvidia" in found]
+    loadable = installed_modules(root).difference(overridden_modules(root))
+    return [name for name in ON_DEMAND if name in loadable and "nvidia" in loadable]

@@ -1,4 +1,4 @@
-"""What a network interface and an RDMA device say in the same way: device, driver, counters."""
+"""What network interfaces and RDMA devices have in common: device, driver, counters."""
 
 import errno
 import os
@@ -23,24 +23,24 @@ COUNTERS = 256  # files in a directory of counters
 
 
 def exists(root: str, path: str) -> bool:
-    """Whether there is such a path, of whatever kind; a link that leads nowhere is one."""
-    place = path_under(root, os.path.dirname(path))
-    return os.path.lexists(os.path.join(place, os.path.basename(path)))
+    """Whether a path exists, even as a dangling link."""
+    folder = path_under(root, os.path.dirname(path))
+    return os.path.lexists(os.path.join(folder, os.path.basename(path)))
 
 
 def bus_id(root: str, path: str) -> str:
-    """The PCI address of the function that a device of a class lies on; empty if it is on no PCI
-    bus. Raises OSError if its path does not say."""
-    there = exists(root, path + "/device")
-    place = resolve(root, path + "/device" if there else path)
-    if "/devices/" not in place:
+    """The PCI address of a class device; "" if it is on no PCI bus. Raises OSError if its path does
+    not say."""
+    has_device = exists(root, path + "/device")
+    target = resolve(root, path + "/device" if has_device else path)
+    if "/devices/" not in target:
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
-    found = [part for part in place.split("/") if PCI_ADDRESS.match(part)]
-    return found[-1] if found else ""
+    addresses = [part for part in target.split("/") if PCI_ADDRESS.match(part)]
+    return addresses[-1] if addresses else ""
 
 
-def linked(root: str, folder: str, name: str) -> str:
-    """The name that a link in a folder leads to; empty if there is none. Raises OSError."""
+def link_target(root: str, folder: str, name: str) -> str:
+    """The name that a link leads to; "" if there is no link. Raises OSError."""
     try:
         return link_name(root, folder + name)
     except FileNotFoundError:
@@ -50,15 +50,15 @@ def linked(root: str, folder: str, name: str) -> str:
 
 
 def counters(
-    root: str, folder: str, wanted: "Iterable[str] | None" = None
+    root: str, folder: str, wanted_names: "Iterable[str] | None" = None
 ) -> "list[dict[str, Any]]":
-    """The counters in a directory, those `wanted` or all, each as {name, value}. Raises OSError,
-    ValueError. One that this kernel does not have is left out."""
-    found = []
-    for name in names(root, folder, COUNTERS) if wanted is None else wanted:
+    """[{name, value}] of the counters in a directory: all, or `wanted_names` that this kernel has.
+    Raises OSError, ValueError."""
+    records = []
+    for name in names(root, folder, COUNTERS) if wanted_names is None else wanted_names:
         value, why = attempt(parsed, root, folder + name, integer)
         if why is None:
-            found.append({"name": name, "value": value})
+            records.append({"name": name, "value": value})
         elif why != "ENOENT":
-            found.append({"name": name, "value": None, "errors": {"value": why}})
-    return found
+            records.append({"name": name, "value": None, "errors": {"value": why}})
+    return records

@@ -1,7 +1,7 @@
-"""Reading kernel files under a root, each value failing alone.
+"""Reads kernel files under a root; each value fails alone.
 
-Under a root other than / a symbolic link is followed as a process would see it
-whose / is that root, so a captured tree never leads to the machine it lies on.
+Symbolic links under a root other than / resolve inside that root, as after chroot(2): a captured
+tree never leads to the machine it lies on.
 """
 
 import errno
@@ -16,20 +16,20 @@ if TYPE_CHECKING:
 
     T = TypeVar("T")
 
-LIMIT = 1 << 20  # bytes; no kernel file that is read whole is larger
+LIMIT = 1 << 20  # bytes of a file that is read whole
 CHUNK = 1 << 16  # bytes in one read(2)
-HEAD = 1 << 16  # bytes of a file of which only the beginning matters
+HEAD = 1 << 16  # bytes of a file whose beginning is enough
 LINE = 4096  # characters; the longest kernel command line
 ENTRIES = 1 << 16  # names in a directory
 BOOT_ID = "/proc/sys/kernel/random/boot_id"
 FIRST_PID_NAMESPACE = "pid:[4026531836]"  # PROC_PID_INIT_INO in the kernel
 SYSFS = ("/sys/devices/", "/sys/bus/", "/sys/class/")
-ATTRIBUTE = 4096  # bytes; less than that of an attribute in sysfs is all of it: it has one page
-LINKS = 40  # symbolic links in one path, as the kernel counts them
+ATTRIBUTE = 4096  # bytes; a sysfs attribute has one page: a shorter read is all of it
+LINKS = 40  # symbolic links in one path, the kernel's limit
 
 
 class Absent(Exception):  # noqa: N818
-    """The node has no such thing at all; the message says what is missing."""
+    """The node has no such thing; the message says what is missing."""
 
 
 class SectionError(Exception):
@@ -37,29 +37,29 @@ class SectionError(Exception):
 
 
 class TransientError(SectionError):
-    """It cannot be read while the node is in a state that passes by itself."""
+    """A section cannot be read in a state of the node that passes by itself."""
 
 
 class Denied(SectionError):  # noqa: N818
-    """A section that this user may not read; the message says who may."""
+    """This user may not read a section; the message says who may."""
 
 
 class NotHeld(SectionError, ValueError):  # noqa: N818
-    """A tree that may hold a part of a machine only says nothing of a file that is not in it."""
+    """A file is not in a tree that may hold only a part of the machine."""
 
     def __init__(self, path: str) -> None:
         super().__init__("{} is not in this tree, which may be a part of the machine".format(path))
 
 
 class PartialRoot(str):
-    """The root of a tree that may hold a part of a machine only, as a support bundle does."""
+    """The root of a tree that may hold only a part of a machine, as a support bundle does."""
 
 
-def tell_missing(root: str, path: str) -> None:
-    """Raise NotHeld if a file that is missing below `root` may be on the machine all the same.
+def check_held(root: str, path: str) -> None:
+    """Raise NotHeld if a file that `root` lacks may still be on the machine.
 
-    Of /sys and /proc a tree is taken to hold whole folders, but neither all that lie side by side
-    at the top nor all below /sys/devices/system.
+    A tree holds folders of /sys and /proc whole, but not every top folder, and not every folder of
+    /sys/devices/system.
     """
     if not isinstance(root, PartialRoot):
         return
@@ -70,62 +70,62 @@ def tell_missing(root: str, path: str) -> None:
 
 
 def resolve(root: str, path: str) -> str:
-    """The absolute `path` with every symbolic link followed inside `root`. Raises OSError."""
+    """The absolute `path` with all links resolved inside `root`. Raises OSError."""
     if root == "/":
         return os.path.realpath(path)
     directory, name = os.path.split(path.rstrip("/"))
-    return _follow(root, _directory(root, directory), name)
+    return _follow_links(root, _directory(root, directory), name)
 
 
 @lru_cache(maxsize=4096)
 def _directory(root: str, path: str) -> str:
-    """`resolve`, remembered: a captured tree does not change while it is read."""
-    return _follow(root, "", path)
+    """`resolve`, cached: a captured tree does not change."""
+    return _follow_links(root, "", path)
 
 
-def _follow(root: str, done: str, path: str) -> str:
-    """Go on from the resolved directory `done` along `path`."""
-    ahead, links = path.split("/"), 0
-    while ahead:
-        part = ahead.pop(0)
+def _follow_links(root: str, resolved: str, path: str) -> str:
+    """Resolve `path` below a resolved directory."""
+    parts, links = path.split("/"), 0
+    while parts:
+        part = parts.pop(0)
         if part in ("", "."):
             continue
         if part == "..":
-            done = done.rpartition("/")[0]
+            resolved = resolved.rpartition("/")[0]
             continue
         try:
-            target = os.readlink(root + done + "/" + part)
-        except OSError:  # not a link, or not there: whoever opens it will be told
-            done += "/" + part
+            target = os.readlink(root + resolved + "/" + part)
+        except OSError:  # not a link, or missing: open(2) reports it later
+            resolved += "/" + part
             continue
         links += 1
         if links > LINKS:
             raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), path)
         if target.startswith("/"):
-            done = ""
-        ahead = target.split("/") + ahead
-    return done
+            resolved = ""
+        parts = target.split("/") + parts
+    return resolved
 
 
 def path_under(root: str, path: str) -> str:
-    """Where the absolute `path` lies on this machine, links followed inside `root`."""
+    """The path on this machine of the absolute `path`, links resolved inside `root`."""
     return path if root == "/" else root + resolve(root, path)
 
 
 def status_of(root: str, path: str) -> "os.stat_result":
-    """os.stat of a path, links followed inside `root`. Raises OSError, NotHeld."""
+    """os.stat of a path under `root`. Raises OSError, NotHeld."""
     try:
         return os.stat(path_under(root, path))
     except (FileNotFoundError, NotADirectoryError):
-        tell_missing(root, path)
+        check_held(root, path)
         raise
 
 
 def exists(root: str, path: str) -> bool:
-    """Whether there is such a file or folder. Raises NotHeld."""
+    """Whether a file or folder exists. Raises NotHeld."""
     if os.path.exists(path_under(root, path)):
         return True
-    tell_missing(root, path)
+    check_held(root, path)
     return False
 
 
@@ -133,12 +133,12 @@ def read_bytes(
     root: str, path: str, limit: int, look: "Callable[[int], object] | None" = None
 ) -> bytes:
     """At most `limit` bytes from the start of a regular file. Raises OSError, ValueError, and what
-    `look` raises, which gets the open file's descriptor before anything is read."""
+    `look` raises, which gets the open descriptor first."""
     try:
-        # without O_NONBLOCK a FIFO in a captured tree would block for ever
+        # O_NONBLOCK: a FIFO in a captured tree would block for ever
         file = os.open(path_under(root, path), os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY)
     except (FileNotFoundError, NotADirectoryError):
-        tell_missing(root, path)
+        check_held(root, path)
         raise
     try:
         if not stat.S_ISREG(os.fstat(file).st_mode):
@@ -158,7 +158,7 @@ def read_bytes(
 
 
 def read(root: str, path: str, look: "Callable[[int], object] | None" = None) -> str:
-    """The text of one file, undecodable bytes escaped. Raises as `read_bytes` does."""
+    """The text of a file, undecodable bytes escaped. Raises as `read_bytes`."""
     data = read_bytes(root, path, LIMIT + 1, look)
     if len(data) > LIMIT:
         raise OSError(errno.EFBIG, os.strerror(errno.EFBIG), path)
@@ -166,22 +166,22 @@ def read(root: str, path: str, look: "Callable[[int], object] | None" = None) ->
 
 
 def head(root: str, path: str) -> str:
-    """The beginning of a file that may be long (/proc/cpuinfo). Raises OSError, ValueError."""
+    """The beginning of a long file (/proc/cpuinfo). Raises OSError, ValueError."""
     return read_bytes(root, path, HEAD).decode("utf-8", "backslashreplace")
 
 
-def bare(text: str) -> str:
-    """A file's text without white space around it, and without the NUL that some end with.
+def stripped(text: str) -> str:
+    """A text without white space around it and without a final NUL.
 
-    >>> bare(" 0-1\\n\\0")
+    >>> stripped(" 0-1\\n\\0")
     '0-1'
     """
     return text.strip().rstrip("\0").strip()
 
 
 def line(root: str, path: str) -> str:
-    """The text of a file of one line, stripped. Raises OSError, ValueError."""
-    text = bare(read(root, path))
+    """The stripped text of a file of one line. Raises OSError, ValueError."""
+    text = stripped(read(root, path))
     if not text:
         raise ValueError("the file is empty")
     if len(text) > LINE:
@@ -190,9 +190,8 @@ def line(root: str, path: str) -> str:
 
 
 def is_this_machine(root: str, whole_machine: bool = False) -> bool:
-    """Whether the tree under `root` is of the running kernel, as NVML and the clock are: `/`
-    itself, the same machine mounted elsewhere (a container's /host), or what the request says
-    is a whole machine."""
+    """Whether the tree under `root` is of the running kernel, as NVML and the clock are: /, the
+    same machine mounted elsewhere (a container's /host), or by the request's `whole_machine`."""
     if root == "/" or whole_machine:
         return True
     try:
@@ -202,24 +201,24 @@ def is_this_machine(root: str, whole_machine: bool = False) -> bool:
 
 
 def parsed(root: str, path: str, parse: "Callable[..., T]", *arguments: object) -> "T":
-    """What `parse` makes of the text of a file, stripped. Raises OSError, ValueError."""
-    return parse(bare(read(root, path)), *arguments)
+    """`parse` of a file's stripped text. Raises OSError, ValueError."""
+    return parse(stripped(read(root, path)), *arguments)
 
 
-def either(root: str, place: str, *ways: "tuple[str, Callable[[str], T]]") -> "T":
-    """What the first of these (file, parse) that is there gives. Raises OSError, ValueError; of
-    files that are all missing for the first."""
-    missing = []
-    for file, parse in ways:
+def first_readable(root: str, folder: str, *readers: "tuple[str, Callable[[str], T]]") -> "T":
+    """`parse` of the first existing file of these (file, parse). Raises OSError, ValueError; if all
+    are missing, the first one's error."""
+    errors = []
+    for file, parse in readers:
         try:
-            return parsed(root, place + file, parse)
+            return parsed(root, folder + file, parse)
         except FileNotFoundError as error:
-            missing.append(error)
-    raise missing[0]
+            errors.append(error)
+    raise errors[0]
 
 
 def parse_rows(text: str) -> "dict[str, str]":
-    """Rows of the form "key: value" as a dict; of equal keys the first.
+    """{key: value} of rows "key: value"; of equal keys the first.
 
     >>> parse_rows("MemTotal:   16 kB\\nMemFree:   8 kB")
     {'MemTotal': '16 kB', 'MemFree': '8 kB'}
@@ -232,8 +231,20 @@ def parse_rows(text: str) -> "dict[str, str]":
     return rows
 
 
+def split_stat(text: str, least: int = 20) -> "tuple[str, list[str]]":
+    """(command, fields behind it) of /proc/<pid>/stat. Raises ValueError below `least` fields.
+
+    The command is in parentheses, and may have spaces and parentheses itself.
+    """
+    start, end = text.find("("), text.rfind(")")
+    fields = text[end + 1 :].split()
+    if not 0 <= start < end or len(fields) < least:
+        raise ValueError("not a process's stat: {}".format(quote(text)))
+    return text[start + 1 : end], fields
+
+
 def pick(rows: "dict[str, str]", path: str, *keys: str) -> str:
-    """The value of the first of these keys that has one. Raises ValueError."""
+    """The first non-empty value of these keys. Raises ValueError."""
     for key in keys:
         if rows.get(key):
             return rows[key]
@@ -241,12 +252,12 @@ def pick(rows: "dict[str, str]", path: str, *keys: str) -> str:
 
 
 def parse_words(text: str) -> "list[str]":
-    """The words of a text, in its order."""
+    """The words of a text."""
     return text.split()
 
 
 def integer(text: str) -> int:
-    """A decimal integer as the kernel prints it, of at most 64 bits.
+    """A decimal integer of at most 64 bits.
 
     >>> integer("-1")
     -1
@@ -269,49 +280,57 @@ def flag(text: str) -> bool:
 
 def link_name(root: str, path: str) -> str:
     """The last part of a symbolic link's target. Raises OSError."""
-    place = os.path.join(path_under(root, os.path.dirname(path)), os.path.basename(path))
+    link = os.path.join(path_under(root, os.path.dirname(path)), os.path.basename(path))
     try:
-        target = os.readlink(os.fsencode(place)).decode("utf-8", "backslashreplace")
+        target = os.readlink(os.fsencode(link)).decode("utf-8", "backslashreplace")
     except (FileNotFoundError, NotADirectoryError):
-        tell_missing(root, path)
+        check_held(root, path)
         raise
     return os.path.basename(target.rstrip("/"))
 
 
 def names(root: str, path: str, limit: int = ENTRIES) -> "list[str]":
-    """The names in a directory, sorted. Raises OSError, ValueError beyond `limit` of them."""
-    found: "list[str]" = []
+    """The sorted names in a directory. Raises OSError, ValueError above `limit`."""
+    entry_names: "list[str]" = []
     try:
-        listed = os.scandir(path_under(root, path))
+        directory = os.scandir(path_under(root, path))
     except (FileNotFoundError, NotADirectoryError):
-        tell_missing(root, path)
+        check_held(root, path)
         raise
-    with listed as entries:
+    with directory as entries:
         for entry in entries:
-            if len(found) == limit:
+            if len(entry_names) == limit:
                 raise ValueError("{} has more than {} entries".format(path, limit))
-            found.append(entry.name)
-    return sorted(found)
+            entry_names.append(entry.name)
+    return sorted(entry_names)
+
+
+def names_or_empty(root: str, path: str) -> "list[str]":
+    """`names`; empty without the directory. Raises OSError, ValueError."""
+    try:
+        return names(root, path)
+    except (FileNotFoundError, NotADirectoryError):
+        return []
 
 
 def hold_etc(root: str) -> None:
-    """Raise Absent for a tree without /etc: no file in it says nothing of the machine."""
+    """Raise Absent for a tree without /etc."""
     if not os.path.isdir(path_under(root, "/etc")):
         raise Absent("there is no /etc")
 
 
 def numbered(root: str, path: str, prefix: str, limit: int) -> "list[int]":
-    """The numbers N of the entries `<prefix>N` of a directory, sorted. Raises like `names`."""
+    """The sorted N of the entries `<prefix>N` of a directory. Raises like `names`."""
     pattern = re.compile(re.escape(prefix) + r"([0-9]{1,7})\Z")
     matches = [pattern.match(name) for name in names(root, path)]
-    found = sorted(int(match.group(1)) for match in matches if match)
-    if len(found) > limit:
+    numbers = sorted(int(match.group(1)) for match in matches if match)
+    if len(numbers) > limit:
         raise ValueError("{} has more than {} entries {}N".format(path, limit, prefix))
-    return found
+    return numbers
 
 
 def quote(text: str) -> str:
-    """Text from a file, short and in ASCII, for an error's sentence."""
+    """A text in short ASCII, for a message."""
     return ascii(text if len(text) <= 60 else text[:60] + "...")
 
 
@@ -324,12 +343,12 @@ def reason(error: "BaseException") -> str:
     return "{}: {}".format(type(error).__name__, error)[:200]
 
 
-def silent(text: str) -> None:
-    """The `note` of a collector that is called by itself."""
+def no_note(text: str) -> None:
+    """The `note` of a collector outside a lane."""
 
 
 def attempt(function: "Callable[..., T]", *arguments: object) -> "tuple[T | None, Any]":
-    """(what the function returns, None), or (None, why it could not)."""
+    """(the function's result, None), or (None, reason)."""
     try:
         return function(*arguments), None
     except (OSError, ValueError, LookupError) as error:
@@ -337,7 +356,7 @@ def attempt(function: "Callable[..., T]", *arguments: object) -> "tuple[T | None
 
 
 class Reading(dict):  # type: ignore[type-arg] # Python 3.6 has no dict[str, object]
-    """A JSON object in which a value that could not be read is null, and why.
+    """A JSON object; a value that could not be read is null, with a reason in `errors`.
 
     >>> record = Reading()
     >>> record.take("governor", read, "/", "/no/such/file")
@@ -345,16 +364,21 @@ class Reading(dict):  # type: ignore[type-arg] # Python 3.6 has no dict[str, obj
     {'errors': {'governor': 'ENOENT'}, 'governor': None}
     """
 
-    def __init__(self, **known: object) -> None:
-        super().__init__(errors={}, **known)
+    def __init__(self, **values: object) -> None:
+        super().__init__(errors={}, **values)
 
     def take(self, field: str, function: "Callable[..., object]", *arguments: object) -> None:
-        """Set `field` to what the function returns, or to None and the reason."""
+        """Set `field` to the function's result, or to None with a reason."""
         value, why = attempt(function, *arguments)
-        if why is None:
-            self[field] = value
-        else:
-            self.fail(field, why)
+        self[field] = value
+        if why is not None:
+            self["errors"][field] = why
+
+    def put(self, field: str, value: object, why: str) -> None:
+        """Set `field` to a value, or to None with the reason if it is None."""
+        self[field] = value
+        if value is None:
+            self["errors"][field] = why
 
     def fail(self, field: str, why: str) -> None:
         self[field] = None

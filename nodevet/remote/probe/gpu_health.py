@@ -20,43 +20,42 @@ NO_SUCH_LOCATION = ("NVML_ERROR_NOT_SUPPORTED", "NVML_ERROR_INVALID_ARGUMENT")
 
 
 def ecc_kinds() -> "Iterator[tuple[str, tuple[str, str]]]":
-    """Each lifetime and severity: a field's name with room for a part, and NVML's arguments."""
+    """(field with a place for the location, NVML's arguments) by lifetime and severity."""
     for lifetime, counter in LIFETIMES:
         for severity in ("CORRECTED", "UNCORRECTED"):
-            which = ("NVML_MEMORY_ERROR_TYPE_" + severity, counter)
-            yield "{}_{{}}{}".format(lifetime, severity.lower()), which
+            arguments = ("NVML_MEMORY_ERROR_TYPE_" + severity, counter)
+            yield "{}_{{}}{}".format(lifetime, severity.lower()), arguments
 
 
 def ecc_rows() -> "Iterator[tuple[Any, ...]]":
-    """Each count: in all, and by where the memory is."""
-    for name, which in ecc_kinds():
-        yield (name.format(""), number, None, (TOTAL,) + which)
+    """Rows of the totals and of the counts by location."""
+    for name, arguments in ecc_kinds():
+        yield (name.format(""), number, None, (TOTAL,) + arguments)
         for location in ("SRAM", "DRAM"):
-            call = (BY_LOCATION,) + which + (LOCATION + location,)
+            call = (BY_LOCATION,) + arguments + (LOCATION + location,)
             yield (name.format(location.lower() + "_"), number, None, call)
 
 
 def ecc(device: "Device") -> "Reading":
-    """The counts of a GPU; before Turing what is on its chip is not SRAM, but caches."""
+    """The counts of a GPU; before Turing NVML has caches instead of SRAM."""
     record = Reading()
     fill(record, device, ECC)
-    for name, which in ecc_kinds():
+    for name, arguments in ecc_kinds():
         field, sram = name.format("cache_"), name.format("sram_")
         if record["errors"].get(sram) in NO_SUCH_LOCATION:
             try:
-                record[field] = in_caches(device, which)
+                record[field] = ecc_in_caches(device, arguments)
             except CallError as failure:
                 record.fail(field, str(failure))
     return record
 
 
-def in_caches(device: "Device", which: "tuple[str, str]") -> int:
-    """The sum of what NVML counts for each of them. Raises CallError: one was not read, or none
-    is counted."""
+def ecc_in_caches(device: "Device", arguments: "tuple[str, str]") -> int:
+    """The sum over all caches. Raises CallError if one was not read, or NVML counts none."""
     counts, failures = [], []
     for location in CACHES:
         try:
-            counts.append(number(device.ask(BY_LOCATION, *(which + (LOCATION + location,)))))
+            counts.append(number(device.ask(BY_LOCATION, *(arguments + (LOCATION + location,)))))
         except CallError as failure:
             if str(failure) not in NO_SUCH_LOCATION:
                 raise
@@ -110,7 +109,7 @@ REPAIR = (
 
 
 def cluster_uuid(value: "Iterable[int]") -> str:
-    """16 bytes as a UUID is written.
+    """16 bytes as a UUID.
 
     >>> cluster_uuid(bytes(range(16)))
     '00010203-0405-0607-0809-0a0b0c0d0e0f'
@@ -133,7 +132,7 @@ FABRIC = (
 
 
 def fabric(device: "Device") -> "Reading":
-    """The rest of it means something only in the state COMPLETED."""
+    """The fabric's fields; all but the state need the state COMPLETED."""
     record = Reading()
     fill(record, device, FABRIC_STATE)
     if record["state"] in (None, "COMPLETED"):
@@ -148,7 +147,7 @@ CORRUPTED = "NVML_ERROR_CORRUPTED_INFOROM"
 
 
 def inforom(gpu: "Reading", device: "Device") -> None:
-    """Set `inforom_valid` of the GPU: whether the checksums in its flash are right."""
+    """Set `inforom_valid`: whether the checksums in the GPU's flash are right."""
     try:
         device.ask("nvmlDeviceValidateInforom")
         gpu["inforom_valid"] = True
@@ -163,9 +162,11 @@ MIG_DEVICES = 16  # of one GPU; there are 7 at most
 MIG_IDENTITY = (("uuid", text, None, ("nvmlDeviceGetUUID",)),)
 
 
-def link_errors(field: str, kind: str, link: int, *newer: "tuple[Any, ...]") -> "tuple[Any, ...]":
-    older = ("nvmlDeviceGetNvLinkErrorCounter", link, "NVML_NVLINK_ERROR_DL_" + kind)
-    return (field, number, None) + newer + (older,)
+def link_errors(
+    field: str, kind: str, link: int, *newer_calls: "tuple[Any, ...]"
+) -> "tuple[Any, ...]":
+    older_call = ("nvmlDeviceGetNvLinkErrorCounter", link, "NVML_NVLINK_ERROR_DL_" + kind)
+    return (field, number, None) + newer_calls + (older_call,)
 
 
 def nvlink_rows(link: int) -> "tuple[tuple[Any, ...], ...]":
@@ -201,7 +202,7 @@ def nvlink_rows(link: int) -> "tuple[tuple[Any, ...], ...]":
     )
 
 
-ASKED_OF_LINKS = {  # what is read only if a baseline asks for it -> the fields
+LINK_QUESTIONS = {  # read only if a baseline asks for it
     "nvlink_ber": (
         ("effective_ber", "NVML_FI_DEV_NVLINK_COUNT_EFFECTIVE_BER"),
         ("symbol_ber", "NVML_FI_DEV_NVLINK_COUNT_SYMBOL_BER"),
@@ -215,13 +216,13 @@ ASKED_OF_LINKS = {  # what is read only if a baseline asks for it -> the fields
 }
 
 
-def asked_rows(link: int, asked: "Container[str]") -> "Iterator[tuple[Any, ...]]":
-    """Rows of `fill` for what was asked of a link."""
-    if "nvlink_ber" in asked:
-        for name, field in ASKED_OF_LINKS["nvlink_ber"]:
+def asked_rows(link: int, questions: "Container[str]") -> "Iterator[tuple[Any, ...]]":
+    """Rows of `fill` for the questions about a link."""
+    if "nvlink_ber" in questions:
+        for name, field in LINK_QUESTIONS["nvlink_ber"]:
             yield (name, bit_error_rate, None, ("field", field, link))
-    if "nvlink_capabilities" in asked:
-        for name, capability in ASKED_OF_LINKS["nvlink_capabilities"]:
+    if "nvlink_capabilities" in questions:
+        for name, capability in LINK_QUESTIONS["nvlink_capabilities"]:
             yield (name, flag, None, ("nvmlDeviceGetNvLinkCapability", link, capability))
 
 
@@ -229,24 +230,23 @@ NO_SUCH_LINK = ("NVML_ERROR_INVALID_ARGUMENT", "NVML_ERROR_NOT_SUPPORTED")
 
 
 def link_count(device: "Device") -> int:
-    """How many NVLinks the GPU has; if the driver does not say, how many it answers for."""
+    """The number of NVLinks; if the driver does not say, of those that answer."""
     try:
         return number(device.ask("field", "NVML_FI_DEV_NVLINK_LINK_COUNT"))
     except CallError:
         device.ask("nvmlDeviceGetNvLinkState", 0)
-    most: int = device.nvml.constant("NVML_NVLINK_MAX_LINKS")
-    for link in range(most):
+    max_links: int = device.nvml.constant("NVML_NVLINK_MAX_LINKS")
+    for link in range(max_links):
         try:
             device.ask("nvmlDeviceGetNvLinkState", link)
         except CallError as failure:
             if str(failure) in NO_SUCH_LINK:
                 return link
-    return most
+    return max_links
 
 
 def mig_devices(gpu: "Reading", device: "Device") -> None:
-    """Set `mig_devices` of the GPU; of what its own handle does not tell in MIG mode, theirs
-    tell a part."""
+    """Set `mig_devices`: their handles tell a part of what the GPU's does not in MIG mode."""
     gpu["mig_devices"] = []
     if not gpu["mig_current"]:
         return
@@ -260,7 +260,7 @@ def mig_devices(gpu: "Reading", device: "Device") -> None:
         try:
             part = MigPart(device, index)
         except CallError as failure:
-            if str(failure) == "NVML_ERROR_NOT_FOUND":  # no device has this place
+            if str(failure) == "NVML_ERROR_NOT_FOUND":  # no device has this index
                 continue
             record["errors"]["handle"] = str(failure)
             gpu["mig_devices"].append(record)
@@ -272,8 +272,8 @@ def mig_devices(gpu: "Reading", device: "Device") -> None:
         gpu["mig_devices"].append(record)
 
 
-def nvlinks(gpu: "Reading", device: "Device", asked: "Container[str]" = ()) -> None:
-    """Set `nvlinks` of the GPU: a record for each link, active or not."""
+def nvlinks(gpu: "Reading", device: "Device", questions: "Container[str]" = ()) -> None:
+    """Set `nvlinks`: a record for each link, active or not."""
     try:
         count = link_count(device)
     except CallError as failure:
@@ -283,5 +283,5 @@ def nvlinks(gpu: "Reading", device: "Device", asked: "Container[str]" = ()) -> N
     for link in range(count):
         record = Reading(link=link)
         fill(record, device, nvlink_rows(link))
-        fill(record, device, asked_rows(link, asked))
+        fill(record, device, asked_rows(link, questions))
         gpu["nvlinks"].append(record)

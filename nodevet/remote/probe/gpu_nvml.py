@@ -1,9 +1,8 @@
-"""NVML through pynvml: a library that loads or says why not, and calls that fail by name.
+"""NVML through pynvml, with NVML's own error names (NVML_ERROR_NOT_SUPPORTED).
 
-Errors are NVML's own names (NVML_ERROR_NOT_SUPPORTED). Drivers before a function
-lack it and drivers after it deprecate it, so a value may have several calls, newest
-first. Every call is announced before it is made: a GPU that has fallen off the bus
-can block one for ever, and then the announcement names it.
+Older drivers lack a function and newer ones deprecate it, so a value may have several calls, newest
+first. Each call is noted before it is made: a lost GPU can block it for ever, and the note names
+the call.
 """
 
 import ctypes
@@ -25,8 +24,8 @@ INIT_FAILURES = {
     "NVML_ERROR_NO_PERMISSION": "this user may not open the NVIDIA device nodes",
 }
 UNKNOWN_CALL = ("NVML_ERROR_FUNCTION_NOT_FOUND", "NVML_ERROR_ARGUMENT_VERSION_MISMATCH")
-NOT_HERE = UNKNOWN_CALL + ("NVML_ERROR_DEPRECATED", "NVML_ERROR_NOT_SUPPORTED")
-"""Errors after which an older call for the same value is worth a try."""
+TRY_OLDER = UNKNOWN_CALL + ("NVML_ERROR_DEPRECATED", "NVML_ERROR_NOT_SUPPORTED")
+"""Errors after which an older call may still work."""
 MEMBERS = {  # of nvmlValue_t, by NVML_VALUE_TYPE_*
     "DOUBLE": "dVal",
     "UNSIGNED_INT": "uiVal",
@@ -40,11 +39,11 @@ UNAVAILABLE = (0xFFFFFFFF, 0xFFFFFFFFFFFFFFFF)  # NVML_VALUE_NOT_AVAILABLE, 32 a
 
 
 class CallError(Exception):
-    """One call or value failed; the message is the NVML error's name, or a sentence."""
+    """A call failed; the message is NVML's error name or a sentence."""
 
 
 def load() -> "Any":
-    """The pynvml module. Compiling it is slow, so the library is tried first.
+    """The pynvml module. Compiling it is slow, so load the library first.
 
     Raises Absent if the library is not installed, SectionError if it does not load.
     """
@@ -60,22 +59,22 @@ def load() -> "Any":
 
 
 def names(pynvml: object, prefix: str) -> "dict[int, str]":
-    """Value -> name without the prefix, of pynvml's constants; the first of equals wins.
+    """{value: name without the prefix} of pynvml's constants; of equal values the first.
 
     >>> class module:
     ...     NVML_COMPUTEMODE_DEFAULT = 0
     >>> names(module, "NVML_COMPUTEMODE_")
     {0: 'DEFAULT'}
     """
-    found: "dict[int, str]" = {}
+    names_by_value: "dict[int, str]" = {}
     for name, value in vars(pynvml).items():
         if name.startswith(prefix) and isinstance(value, int) and not name.endswith("_COUNT"):
-            found.setdefault(value, name[len(prefix) :])
-    return found
+            names_by_value.setdefault(value, name[len(prefix) :])
+    return names_by_value
 
 
 class Nvml:
-    """The library as a whole, initialised; `close` when done. Raises SectionError by name."""
+    """The initialised library; `close` it. Raises SectionError."""
 
     def __init__(self, pynvml: "Any", note: "Callable[[str], None]") -> None:
         self.pynvml = pynvml
@@ -89,7 +88,7 @@ class Nvml:
             raise SectionError("{}: {}".format(name, INIT_FAILURES.get(name, "nvmlInit failed")))
 
     def close(self) -> None:
-        """nvmlShutdown. What has been read stands, even if this fails."""
+        """nvmlShutdown; a failure does not matter."""
         try:
             self.call("", "nvmlShutdown")
         except CallError:
@@ -108,14 +107,14 @@ class Nvml:
         return "NVML_ERROR_{}".format(self.tables["NVML_ERROR_"].get(code, code))
 
     def constant(self, name: str) -> "Any":
-        """A constant of pynvml. One that this pynvml lacks, the library may lack too."""
+        """A constant or function of pynvml. Raises CallError if this pynvml lacks it."""
         try:
             return getattr(self.pynvml, name)
         except AttributeError:
             raise CallError("NVML_ERROR_FUNCTION_NOT_FOUND")
 
     def call(self, where: str, function: str, *arguments: "Any") -> "Any":
-        """One announced call of pynvml. Raises CallError."""
+        """Note and make one call of pynvml. Raises CallError."""
         self.note((where + " " + function).strip())
         try:
             return self.constant(function)(*arguments)
@@ -124,7 +123,7 @@ class Nvml:
 
 
 class System:
-    """The calls that are about no GPU. Same shape as Device."""
+    """Calls about no GPU, with Device's interface."""
 
     def __init__(self, nvml: "Nvml") -> None:
         self.nvml = nvml
@@ -134,7 +133,7 @@ class System:
 
 
 class Device:
-    """One GPU's calls. Each is made once; its answer or its failure is remembered."""
+    """One GPU's calls. Each is made once; answers and failures are cached."""
 
     def __init__(self, nvml: "Nvml", index: int) -> None:
         self.nvml = nvml
@@ -148,9 +147,8 @@ class Device:
     def ask(self, function: str, *arguments: "Any") -> "Any":
         """The answer of one call.
 
-        An argument that is a string names a constant of pynvml; one that names a
-        structure stands for a fresh one, which the call fills and which is the answer.
-        The function `field` stands for nvmlDeviceGetFieldValues of one field, in a scope.
+        A string argument names a constant of pynvml. If it names a structure, the call fills a new
+        one, which is the answer. `field` is nvmlDeviceGetFieldValues of one field and scope.
         """
         key = (function,) + arguments
         if key not in self.answers:
@@ -164,14 +162,14 @@ class Device:
         return answer
 
     def _ask(self, function: str, arguments: "tuple[Any, ...]") -> "Any":
-        known = [self.nvml.constant(item) if isinstance(item, str) else item for item in arguments]
+        values = [self.nvml.constant(item) if isinstance(item, str) else item for item in arguments]
         if function == "field":
-            return self._field(*known)
-        if known and isinstance(known[-1], type):
-            filled = known.pop()()
-            self.nvml.call(self.label, function, self.handle, *(known + [ctypes.byref(filled)]))
-            return filled
-        return self.nvml.call(self.label, function, self.handle, *known)
+            return self._field(*values)
+        if values and isinstance(values[-1], type):
+            structure = values.pop()()
+            self.nvml.call(self.label, function, self.handle, *(values + [ctypes.byref(structure)]))
+            return structure
+        return self.nvml.call(self.label, function, self.handle, *values)
 
     def _field(self, field: int, scope: int = 0) -> "Any":
         reply = self.nvml.call(
@@ -184,7 +182,7 @@ class Device:
 
 
 class MigPart(Device):
-    """One MIG device's calls, by its own handle. Raises CallError without one."""
+    """One MIG device's calls. Raises CallError without a handle."""
 
     def __init__(self, device: "Device", index: int) -> None:
         self.device = device
@@ -196,24 +194,23 @@ class MigPart(Device):
 
 
 def first(source: "System | Device", calls: "Sequence[tuple[Any, ...]]") -> "Any":
-    """The answer of the first call that the driver knows, or the first telling failure."""
+    """The answer of the first call that the driver knows. Raises CallError."""
     failures = []
     for call in calls:
         try:
             return source.ask(*call)
         except CallError as failure:
             failures.append(failure)
-            if str(failure) not in NOT_HERE:
+            if str(failure) not in TRY_OLDER:
                 break
     raise next((failure for failure in failures if str(failure) not in UNKNOWN_CALL), failures[0])
 
 
 def fill(record: "Reading", source: "System | Device", rows: "Iterable[tuple[Any, ...]]") -> None:
-    """Read these values into the record, each alone.
+    """Read these values into the record; each fails alone.
 
-    A row is: the field; how its answer is read (a function, or the prefix of the
-    constants that it is one of); which part of the answer (an index, an attribute, or
-    None for all of it); and the calls that give it, newest first.
+    A row: field; a function of the answer, or the prefix of its constants; the part of the answer
+    (an index, an attribute, None for all); the calls, newest first.
     """
     for row in rows:
         field, kind, part = row[:3]
@@ -234,7 +231,7 @@ def fill(record: "Reading", source: "System | Device", rows: "Iterable[tuple[Any
 
 
 def number(value: "int | None") -> int:
-    """An int; NVML's marks for `not available` are failures."""
+    """An int. Raises CallError if it is not available."""
     if value is None or value in UNAVAILABLE:
         raise CallError("NVML_VALUE_NOT_AVAILABLE")
     return int(value)
@@ -245,8 +242,8 @@ def flag(value: "int | None") -> bool:
 
 
 def text(value: "bytes | str") -> str:
-    """A string, which pynvml gives as bytes or str; an empty one is not available."""
-    shown = value.decode("utf-8", "backslashreplace") if isinstance(value, bytes) else str(value)
-    if not shown:
+    """A string. Raises CallError if it is empty."""
+    string = value.decode("utf-8", "backslashreplace") if isinstance(value, bytes) else str(value)
+    if not string:
         raise CallError("NVML_VALUE_NOT_AVAILABLE")
-    return shown
+    return string

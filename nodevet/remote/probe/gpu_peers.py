@@ -1,4 +1,4 @@
-"""What each GPU of a node can do with the memory of every other one."""
+"""How each GPU of a node can access the memory of the others."""
 
 from nodevet.remote.probe.files import Reading
 from nodevet.remote.probe.gpu_nvml import CallError
@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
     from nodevet.remote.probe.gpu_nvml import Device
 
-MOST = 16  # GPUs: it is asked of every pair, and 16 have 120
+MOST = 16  # GPUs, which are 120 pairs
 STATUS = (  # nvmlGpuP2PStatus_t
     "OK",
     "CHIPSET_NOT_SUPPORTED",
@@ -23,27 +23,25 @@ CAPABILITIES = (("read", 0), ("nvlink", 2))  # nvmlGpuP2PCapsIndex_t
 
 
 def peers(gpus: "list[Reading]", devices: "dict[int, Device]") -> None:
-    """Set `peers` of each of the GPUs; `devices`: those with a handle, by index.
-
-    A pair is asked once: the answer is the same from both of its ends.
-    """
+    """Set `peers` of each GPU. `devices`: {index: GPU with a handle}. Both ends of a pair give the
+    same answer."""
     if len(gpus) > MOST:
         for gpu in gpus:
             gpu.fail("peers", "more than {} GPUs: not asked".format(MOST))
         return
-    found: "dict[int, list[dict[str, Any]]]" = {gpu["index"]: [] for gpu in gpus}
-    for one in sorted(devices):
-        for other in sorted(devices):
-            if one < other:
-                pair = of_pair(devices[one], devices[other])
-                found[one].append(dict(pair, index=other))
-                found[other].append(dict(pair, index=one))
+    peers_by_index: "dict[int, list[dict[str, Any]]]" = {gpu["index"]: [] for gpu in gpus}
+    for first in sorted(devices):
+        for second in sorted(devices):
+            if first < second:
+                pair = peer_status(devices[first], devices[second])
+                peers_by_index[first].append(dict(pair, index=second))
+                peers_by_index[second].append(dict(pair, index=first))
     for gpu in gpus:
         if gpu["index"] in devices:
-            gpu["peers"] = sorted(found[gpu["index"]], key=lambda peer: peer["index"])
+            gpu["peers"] = sorted(peers_by_index[gpu["index"]], key=lambda peer: peer["index"])
 
 
-def of_pair(device: "Device", other: "Device") -> "Reading":
+def peer_status(device: "Device", other: "Device") -> "Reading":
     record = Reading()
     for field, capability in CAPABILITIES:
         try:

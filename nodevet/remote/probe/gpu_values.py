@@ -1,4 +1,4 @@
-"""Which NVML call gives which value of a GPU, and how its answer is read."""
+"""The NVML call for each value of a GPU, and how to read its answer."""
 
 from nodevet.remote.probe.files import Reading
 from nodevet.remote.probe.gpu_nvml import CallError, flag, number, text
@@ -14,7 +14,7 @@ def cuda_version(value: int) -> str:
 
 
 def bus_id(value: "bytes | str") -> str:
-    """NVML's bus id as sysfs spells it.
+    """NVML's bus id in sysfs's spelling.
 
     >>> bus_id("00000000:3B:00.0")
     '0000:3b:00.0'
@@ -24,7 +24,7 @@ def bus_id(value: "bytes | str") -> str:
 
 
 def pci_id(value: int) -> str:
-    """vendor:device; NVML has the device in the high 16 bits and the vendor in the low.
+    """vendor:device, of NVML's device << 16 | vendor.
 
     >>> pci_id(0x233010DE)
     '10de:2330'
@@ -32,11 +32,11 @@ def pci_id(value: int) -> str:
     return "{:04x}:{:04x}".format(number(value) & 0xFFFF, number(value) >> 16)
 
 
-NO_BIT_ERRORS = 0xFFF  # the least that NVML can say, 15e-255
+NO_BIT_ERRORS = 0xFFF  # NVML's least value, 15e-255
 
 
 def bit_error_rate(value: int) -> float:
-    """By the masks of nvml.h: bits 0 to 7 are the exponent, bits 8 to 11 the mantissa.
+    """nvml.h: bits 0 to 7 are the exponent, bits 8 to 11 the mantissa.
 
     >>> bit_error_rate(0x10C), bit_error_rate(0xFFF), bit_error_rate(0)
     (1e-12, 0.0, 0.0)
@@ -44,19 +44,19 @@ def bit_error_rate(value: int) -> float:
     code = number(value)
     mantissa, exponent = code >> 8 & 0xF, code & 0xFF
     if mantissa > 10**exponent:
-        raise ValueError("{:#x} is no bit error rate".format(code))
+        raise ValueError("{:#x} is not a bit error rate".format(code))
     return 0.0 if code == NO_BIT_ERRORS else float("{}e-{}".format(mantissa, exponent))
 
 
 def memory_temperature(value: int) -> int:
-    """Degrees Celsius. A GPU without a sensor in its memory answers success and 0."""
+    """Degrees Celsius. A GPU without a memory sensor answers 0."""
     if number(value) == 0:
         raise CallError("NVML returned 0: no sensor")
     return number(value)
 
 
 def limit(value: "int | None") -> int:
-    """A T.Limit threshold: degrees relative to the limit, below zero. Some drivers say unsigned.
+    """A T.Limit threshold, degrees below the limit. Some drivers return it unsigned.
 
     >>> limit(-2), limit(0xFFFFFFFE)
     (-2, -2)
@@ -71,8 +71,7 @@ def pstate(value: int) -> int:
     return number(value)
 
 
-# a value: its field, how it is read, which part of the answer (an index, an attribute, or
-# all of it), and the calls that give it, newest first; see gpu_nvml.fill
+# rows of gpu_nvml.fill
 NVML = (
     ("driver_version", text, None, ("nvmlSystemGetDriverVersion",)),
     ("nvml_version", text, None, ("nvmlSystemGetNVMLVersion",)),
@@ -131,7 +130,7 @@ def clock(field: str, function: str, domain: str) -> "tuple[Any, ...]":
 
 
 def app_clock(field: str, identity: str, function: str, domain: str) -> "tuple[Any, ...]":
-    """Application clocks, by the call of their own or, where a driver drops it, the general one."""
+    """Application clocks, by their own call or the general one of newer drivers."""
     return (field, number, None, (function, domain), ("nvmlDeviceGetClock", domain, identity))
 
 
@@ -222,7 +221,7 @@ PCIE = (
     ),
 )
 
-MEMORY_INFO = ("nvmlDeviceGetMemoryInfo", "nvmlMemory_v2")  # apart from reserved: used
+MEMORY_INFO = ("nvmlDeviceGetMemoryInfo", "nvmlMemory_v2")  # used excludes reserved
 MEMORY_INFO_V1 = ("nvmlDeviceGetMemoryInfo",)  # used includes reserved
 LOAD = (
     ("memory_total_b", number, "total", MEMORY_INFO, MEMORY_INFO_V1),
@@ -235,14 +234,14 @@ LOAD = (
 
 
 def processes(answer: "Iterable[Any]") -> "list[Reading]":
-    """Compute processes, each with its memory where the driver tells it."""
-    found = []
+    """[{pid, memory_used_b}] of compute processes."""
+    records = []
     for item in answer:
         process = Reading(pid=int(item.pid), memory_used_b=item.usedGpuMemory)
         if item.usedGpuMemory is None:
             process.fail("memory_used_b", "NVML_VALUE_NOT_AVAILABLE")
-        found.append(process)
-    return found
+        records.append(process)
+    return records
 
 
 VALUES = (

@@ -1,4 +1,4 @@
-"""What the kernel logs of its own trouble, and of disks: in its words from 3.10 to 6.x.
+"""Kernel log lines about the kernel's own faults and disks, from Linux 3.10 to 6.x.
 
 Sources, below the kernel tree: mm/oom_kill.c, kernel/hung_task.c, kernel/watchdog.c,
 kernel/watchdog_perf.c, kernel/rcu/tree_stall.h, arch/x86/kernel/dumpstack.c, lib/bug.c,
@@ -6,8 +6,8 @@ kernel/panic.c, arch/x86/mm/fault.c, arch/x86/kernel/traps.c; block/blk-core.c, 
 drivers/nvme/host/{core,pci}.c, drivers/ata/libata-eh.c, drivers/md, fs/ext4/super.c,
 fs/jbd2/journal.c, fs/xfs/xfs_message.c, fs/btrfs/messages.c, net/sunrpc/clnt.c.
 
-A process names itself, and may take the words of another message for it: a pattern holds from
-the beginning of a line on, and needs more of it than a name has.
+A process may use the words of another message as its name: a pattern matches from the start of a
+line, and more of it than a name can hold.
 """
 
 import re
@@ -25,7 +25,7 @@ XFS = (
     r"|xfs_do_force_shutdown|log I/O error|[\w .,-]{0,60}?[Ss]hut(?:ting)? down)"
 )
 
-# What a line begins with, the kind of event, and the pattern, whose group is a process or a device.
+# The start of a line, the kind of event, the pattern of the rest; its group: process or device.
 BEGINNINGS = (
     ("Memory cgroup out of memory: Kill", "oom_cgroup", KILLED),
     ("Out of memory: Kill", "oom", KILLED),
@@ -57,7 +57,7 @@ BEGINNINGS = (
     ("BTRFS critical (device ", "fs_error", DEVICE + r"(?: state \w{1,8})?\)"),
     ("BTRFS: error (device ", "fs_error", DEVICE + r"(?: state \w{1,8})?\)"),
     ("BTRFS warning (device ", "fs_error", DEVICE + r"(?: state \w{1,8})?\): .{0,20}csum failed"),
-    # of a hard mount, which waits; its first request that is answered says OK
+    # of a hard mount; OK when its first request is answered
     ("nfs: server ", "nfs_silent", SERVER + r" not responding, still trying"),
     ("nfs: server ", "nfs_answers", SERVER + r" OK\Z"),
     ("md/", "disk_failed", r"\w{1,16}:\w{1,32}: Disk failure on " + DEVICE),
@@ -95,7 +95,7 @@ READ_ONLY = (
     r"|BTRFS \w{1,8} \(device " + DEVICE + r"(?: state \w{1,8})?\): forced readonly)"
 )
 # Oops: 0002 [#1] SMP
-DIED = (
+OOPS = (
     r"(?:Internal error: [^\[\]:]{1,80}(?:: [^\[\]:]{1,80})?"
     r"|Oops(?:(?:: | - )[\w ,./()-]{1,80})?|(?:general protection|double fault|divide error|bounds"
     r"|stack segment|segment not|control protection|invalid (?:opcode|TSS)|alignment check"
@@ -110,27 +110,27 @@ CRASHED = (
     r"protection(?: fault)? ip|trap \w[\w ]{1,30} ip)[: ][0-9a-f]{1,16} sp[: ][0-9a-f]{1,16} "
     r"error[: ][0-9a-f]{1,16} in " + LIBRARIES + r"\["
 )
-JOURNAL = Pattern(r"-[0-9]{1,10}\Z")  # the inode of it, behind the device
+JOURNAL = Pattern(r"-[0-9]{1,10}\Z")  # its inode, behind the device
 FIRST = tuple(begin for begin, _, _ in BEGINNINGS)
 
 
 @lru_cache(maxsize=None)
 def pattern(text: str) -> "re.Pattern[str]":
-    """Compiled when first needed: a healthy log has none of these lines."""
+    """Compile at first use: a healthy log has none of these lines."""
     return re.compile(text, re.DOTALL)
 
 
 def kernel_line(text: str) -> "LineFacts | None":
-    """The LineFacts of a line about the kernel's own trouble or a disk's, or None."""
+    """The LineFacts of a line about a fault of the kernel or a disk, or None."""
     if text.startswith(FIRST):
-        for begin, kind, rest in BEGINNINGS:
-            if text.startswith(begin):
-                said = begun(text, begin, kind, rest)
-                if said:
-                    return said
+        for beginning, kind, rest in BEGINNINGS:
+            if text.startswith(beginning):
+                facts = match_beginning(text, beginning, kind, rest)
+                if facts:
+                    return facts
     if "LOCKUP" in text and HARD_LOCKUP.match(text):
         return LineFacts("hard_lockup")
-    if " [#" in text and pattern(DIED).match(text):
+    if " [#" in text and pattern(OOPS).match(text):
         return LineFacts("oops")
     if " error" in text and " in lib" in text:
         match = pattern(CRASHED).match(text)
@@ -139,20 +139,20 @@ def kernel_line(text: str) -> "LineFacts | None":
     return disk_line(text)
 
 
-def begun(text: str, begin: str, kind: str, rest: str) -> "LineFacts | None":
+def match_beginning(text: str, beginning: str, kind: str, rest: str) -> "LineFacts | None":
     if kind == "nvme_error":
         match = pattern(NVME).match(text)
-    elif begin.startswith("EXT4-fs (") and "read-only" in text:
+    elif beginning.startswith("EXT4-fs (") and "read-only" in text:
         return None
     else:
-        match = pattern(rest).match(text, len(begin))
+        match = pattern(rest).match(text, len(beginning))
     if match is None:
-        # one that is worded in another way is still one
-        return LineFacts(kind) if begin.endswith(": Kill") else None
+        # worded differently, it is still an OOM kill
+        return LineFacts(kind) if beginning.endswith(": Kill") else None
     detail = match.group(1) if match.re.groups else None
     if detail and kind == "fs_error":
         detail = detail.rstrip(".:")
-        if begin.startswith(("Aborting journal", "JBD2")):
+        if beginning.startswith(("Aborting journal", "JBD2")):
             detail = JOURNAL.sub("", detail)
     if kind == "io_error" and NOT_DISKS.match(detail):
         return None

@@ -1,10 +1,10 @@
-"""What the kernel logs of errors of CPU, memory and PCIe, in its words from 3.10 to 6.x.
+"""Kernel log lines about errors of CPU, memory and PCIe, from Linux 3.10 to 6.x.
 
 Sources, below the kernel tree: arch/x86/kernel/cpu/mce/core.c (print_mce; the prefix is `mce: `,
 `core: ` or none), drivers/edac/mce_amd.c, drivers/edac/edac_mc.c, mm/memory-failure.c,
 drivers/pci/pcie/aer.c, err.c and dpc.c, drivers/acpi/apei/ghes.c and bert.c with
-drivers/firmware/efi/cper.c. A line that begins like one of these and is none that is known
-becomes an event without a severity: it is reported, and not taken for nothing.
+drivers/firmware/efi/cper.c. A line that begins like one of these but is not known becomes an event
+without a severity.
 """
 
 import re
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 
 class LineFacts(namedtuple("LineFacts", "kind code address severity detail")):
-    """What a line says: the kind of event, the number of an Xid, a PCI address, fatal, nonfatal or
-    corrected, and what else tells events of a kind apart: a process, a device, a part of a GPU."""
+    """A line's kind of event, the number of an Xid, PCI address, severity (fatal, nonfatal,
+    corrected), and detail: a process, a device, a part of a GPU."""
 
     __slots__ = ()
 
@@ -36,7 +36,7 @@ class LineFacts(namedtuple("LineFacts", "kind code address severity detail")):
 
 ADDRESS = r"(?:PCI:)?(?:([0-9a-fA-F]{1,8}):)?([0-9a-fA-F]{2}):([0-9a-fA-F]{2})(?:\.([0-7]))?"
 PLACE = Pattern(r"(?<![0-9a-zA-Z:])" + ADDRESS + r"(?![0-9a-zA-Z])")
-OPEN = 16  # reports of one kind that are not yet complete
+MOST_OPEN = 16  # reports of one kind that are not yet complete
 TEXT = 300  # characters of a line
 
 # mce: [Hardware Error]: CPU 0: Machine Check: 0 Bank 8: 8c00004000010090
@@ -70,7 +70,7 @@ EDAC = Pattern(
     OF_EDAC + r"(?:- )?(?:([0-9]{1,7}) )?([CU]E)(?: [\w ,./()#-]{0,80}?\bon [^\[]"
     r"| page 0x| ERROR_ADDRESS=|: [\w .-]{1,64} instance: )"
 )
-# the controller, and the label of what it says is broken
+# the controller, and the label of the broken part
 EDAC_PART = Pattern(
     r"EDAC (?:\w{1,20} )?(MC[0-9]{1,4})\b(?:.{0,100}?\bon ([\w#./:-]{1,64})(?= \(|\Z))?"
 )
@@ -80,13 +80,13 @@ EDAC_OTHER = Pattern(
     re.IGNORECASE,
 )
 MEMORY_WORDS = ("Memory failure:", "MCE", "mce: Uncorrected hardware")
-BY_MEMORY = r"illing " + NAME + r"?:[0-9]{1,10} due to hardware memory corruption"
+KILLED_FOR_MEMORY = r"illing " + NAME + r"?:[0-9]{1,10} due to hardware memory corruption"
 MEMORY_FAILURE = Pattern(
     r"Memory failure: 0x[0-9a-f]{1,16}: |mce: Uncorrected hardware |MCE: K"
-    + BY_MEMORY
+    + KILLED_FOR_MEMORY
     # up to 3.19
     + r"|MCE 0x[0-9a-f]{1,16}: (?:K"
-    + BY_MEMORY
+    + KILLED_FOR_MEMORY
     + r"|[\w ,()-]{1,60}: (?:Recovered|Failed|Ignored"
     r"|Delayed)\Z)"
 )
@@ -122,10 +122,10 @@ PCIE_DETAILS = Pattern(
 )
 
 
-def spelled(match: "Match[str]") -> str:
-    """A PCI address as sysfs spells it, from a match that begins with ADDRESS's groups.
+def format_address(match: "Match[str]") -> str:
+    """A PCI address in sysfs's spelling, from a match that begins with ADDRESS's groups.
 
-    >>> spelled(PLACE.search("PCI:0000:9B:00"))
+    >>> format_address(PLACE.search("PCI:0000:9B:00"))
     '0000:9b:00.0'
     """
     domain, bus, device, function = match.groups()[:4]
@@ -134,14 +134,14 @@ def spelled(match: "Match[str]") -> str:
     )
 
 
-def place(text: str) -> "str | None":
+def first_address(text: str) -> "str | None":
     """The first PCI address in a text, or None."""
     match = PLACE.search(text)
-    return spelled(match) if match else None
+    return format_address(match) if match else None
 
 
 def requester(port: str, number: int) -> str:
-    """The function of a requester id in a port's domain; the port if it is none.
+    """The function of a requester id in a port's domain; the port itself for 0.
 
     >>> requester("0000:00:01.0", 0x1900)
     '0000:19:00.0'
@@ -152,15 +152,15 @@ def requester(port: str, number: int) -> str:
     return "{}:{:02x}:{:02x}.{}".format(domain, number >> 8, number >> 3 & 31, number & 7)
 
 
-def graded(match: "Match[str]") -> str:
+def severity_in(match: "Match[str]") -> str:
     """The severity in a match of BUS_ERROR or RECEIVED."""
     if match.group(1) == "C":
         return "corrected"
     return "nonfatal" if match.group(2) else "fatal"
 
 
-def by_status(match: "Match[str]") -> "tuple[str, bool]":
-    """(severity, whether AMD's words tell the same) of a match of STATUS."""
+def severity_of_status(match: "Match[str]") -> "tuple[str, bool]":
+    """(severity, whether AMD's words repeat it) of a match of STATUS."""
     status = int(match.group(1) or match.group(2), 16)
     if status & CORRUPT:
         return "fatal", False
@@ -170,7 +170,7 @@ def by_status(match: "Match[str]") -> "tuple[str, bool]":
 
 
 def bank(body: str) -> "str | None":
-    """The CPU and its bank that a machine check is of; None if it does not say so.
+    """The CPU and bank of a machine check; None if it does not name them.
 
     >>> bank("CPU 0: Machine Check: 0 Bank 8: 8c00004000010090")
     'CPU 0 bank 8'
@@ -180,7 +180,7 @@ def bank(body: str) -> "str | None":
 
 
 def edac_part(text: str) -> "str | None":
-    """The memory controller that a line of EDAC is about, and the DIMM; None if it names none.
+    """The memory controller and DIMM of an EDAC line; None if it names none.
 
     >>> edac_part("EDAC MC0: 1 CE memory read error on CPU_SrcID#0_DIMM#0 (channel:0 slot:0)")
     'MC0 CPU_SrcID#0_DIMM#0'
@@ -190,15 +190,15 @@ def edac_part(text: str) -> "str | None":
 
 
 def machine_check(body: str) -> "LineFacts | None":
-    """The LineFacts of what follows `[Hardware Error]: `; None if it tells nothing new.
+    """The LineFacts of the text after `[Hardware Error]: `; None if it is nothing new.
 
     >>> machine_check("CPU 0: Machine Check: 0 Bank 8: 8c00004000010090").severity
     'corrected'
     """
     match = STATUS.search(body)
     if match:
-        severity, told = by_status(match)
-        return None if told else LineFacts("mce", severity=severity, detail=bank(body))
+        severity, is_repeated = severity_of_status(match)
+        return None if is_repeated else LineFacts("mce", severity=severity, detail=bank(body))
     if body.startswith(LOGGED):
         return LineFacts("mce_logged")
     for severity, words in WORDS:
@@ -208,7 +208,7 @@ def machine_check(body: str) -> "LineFacts | None":
 
 
 class Report(object):
-    """One that the firmware made (APEI): its lines, and of each section what it is."""
+    """A report of the firmware (APEI), with its sections."""
 
     def __init__(self, seconds: "float | None") -> None:
         self.seconds = seconds
@@ -236,11 +236,11 @@ class Report(object):
             if kind:
                 last["kind"] = kind.group(1)
             elif device:
-                last["bus_id"] = spelled(device)
+                last["bus_id"] = format_address(device)
             last.setdefault("lines", []).append(text)
 
     def events(self) -> "Iterator[tuple[LineFacts, str]]":
-        """(LineFacts, text) of each section but those for information."""
+        """(LineFacts, text) of each section except those of severity info."""
         for section in self.sections or [{"severity": None, "lines": []}]:
             severity = section["severity"] or self.severity
             pcie = section.get("kind", "").startswith("PCIe")
@@ -249,15 +249,15 @@ class Report(object):
             )
             if severity != "info":
                 kind = "aer" if pcie else "mce"
-                said = LineFacts(
+                facts = LineFacts(
                     kind, None, section.get("bus_id"), severity, section.get("location")
                 )
-                yield said, text[:TEXT]
+                yield facts, text[:TEXT]
 
 
 class Hardware(object):
-    """Takes the messages of one log in their order; `keep(said, seconds, text, times)` gets
-    what they tell, as a LineFacts."""
+    """Takes the messages of one log in order, and passes their facts to
+    `keep(facts, seconds, text, times)`."""
 
     def __init__(self, keep: "Callable[..., None]") -> None:
         self.keep = keep
@@ -267,7 +267,7 @@ class Hardware(object):
         self.states: "dict[str, list[Any]]" = {}
 
     def take(self, seconds: "float | None", text: str) -> bool:
-        """Whether a message is about hardware, and was taken."""
+        """Take a message; False if it is not about hardware."""
         hardware = HARDWARE.match(text) if "[Hardware Error]" in text else None
         pcie = PCIE.match(text)
         if hardware:
@@ -283,13 +283,13 @@ class Hardware(object):
         return True
 
     def edac(self, seconds: "float | None", text: str) -> bool:
-        """Whether a line that begins like one of EDAC is one about an error, and was taken."""
+        """Take a line of EDAC; False if it is not about an error."""
         match, other = EDAC.match(text), EDAC_OTHER.match(text)
         if match:
             severity = "corrected" if match.group(2) == "CE" else "nonfatal"
             times = max(1, int(match.group(1) or 1))
-            said = LineFacts("mce", severity=severity, detail=edac_part(text))
-            self.keep(said, seconds, text, times)
+            facts = LineFacts("mce", severity=severity, detail=edac_part(text))
+            self.keep(facts, seconds, text, times)
             return True
         if other is None or other.end() <= NAME_BYTES:
             return False
@@ -297,17 +297,17 @@ class Hardware(object):
         return True
 
     def error(self, seconds: "float | None", text: str, number: "str | None", body: str) -> None:
-        """A line with `[Hardware Error]: `, of the firmware's report of that number or without."""
+        """Take a line with `[Hardware Error]: `; `number`: of a firmware's report."""
         key = number or ""
         if body.startswith(BEGINS[0]) or (not number and body.startswith(BEGINS[1:])):
             self.report_ends(key)
         elif not number and not (key in self.reports and body.startswith(" ")):
-            said = machine_check(body)
-            if said:
-                self.keep(said, seconds, text)
+            facts = machine_check(body)
+            if facts:
+                self.keep(facts, seconds, text)
             return
         if key not in self.reports:
-            if len(self.reports) >= OPEN:
+            if len(self.reports) >= MOST_OPEN:
                 self.report_ends(next(iter(self.reports)))
             self.reports[key] = Report(seconds)
         self.reports[key].take(body)
@@ -316,31 +316,31 @@ class Hardware(object):
         report = self.reports.pop(key, None)
         if report is None:
             return
-        for said, text in report.events():
-            self.keep(said, report.seconds, text)
+        for facts, text in report.events():
+            self.keep(facts, report.seconds, text)
 
     def pcie(self, seconds: "float | None", text: str, port: str, _: str, body: str) -> None:
-        """A line of the AER or DPC service, or of one about a function's errors."""
+        """Take a line of the AER or DPC service, or about a function's errors."""
         port = port.lower()
         received, contained = RECEIVED.match(body), CONTAINED.match(body)
         bus_error, state = BUS_ERROR.match(body), AER_STATUS.match(body)
         severities = UNCOR_SEVERITY.match(body) if port in self.states else None
         if received or contained:
-            places, number = list(PLACE.finditer(body)), REQUESTER.search(body)
-            where = spelled(places[-1]) if places else port
+            addresses, number = list(PLACE.finditer(body)), REQUESTER.search(body)
+            address = format_address(addresses[-1]) if addresses else port
             if number:
-                where = requester(port, int(number.group(1), 16))
-            severity = graded(received) if received else "fatal"
+                address = requester(port, int(number.group(1), 16))
+            severity = severity_in(received) if received else "fatal"
             if contained:
                 trigger = int(contained.group(1), 16) >> 1 & 3  # PCI_EXP_DPC_STATUS_TRIGGER_RSN
                 severity = "nonfatal" if trigger == 1 else "fatal"
-                where = where if trigger in (1, 2) else port
-            self.keep(LineFacts("aer", None, where, severity), seconds, text)
+                address = address if trigger in (1, 2) else port
+            self.keep(LineFacts("aer", None, address, severity), seconds, text)
         elif bus_error:
-            self.keep(LineFacts("aer", None, port, graded(bus_error)), seconds, text)
+            self.keep(LineFacts("aer", None, port, severity_in(bus_error)), seconds, text)
         elif state:
             self.state_ends(port)
-            if len(self.states) >= OPEN:
+            if len(self.states) >= MOST_OPEN:
                 self.state_ends(next(iter(self.states)))
             self.states[port] = [seconds, text, int(state.group(1), 16), False]
         elif body.startswith("aer_layer=") and port in self.states:
@@ -354,14 +354,14 @@ class Hardware(object):
             self.keep(LineFacts("aer", None, port), seconds, text)
 
     def state_ends(self, port: str, severity: "str | None" = None) -> None:
-        """aer_status is told; without aer_uncor_severity after aer_layer it was corrected."""
+        """Keep an aer_status; aer_layer without aer_uncor_severity means corrected."""
         state = self.states.pop(port, None)
         if state:
             severity = severity or ("corrected" if state[3] else None)
             self.keep(LineFacts("aer", None, port, severity), state[0], state[1])
 
     def end(self) -> None:
-        """There is no further message."""
+        """End the log."""
         for key in list(self.reports):
             self.report_ends(key)
         for port in list(self.states):

@@ -1,16 +1,15 @@
-"""What a network card's driver logs when the card has failed, and what the kernel logs of a card or
-a GPU that its driver did not take.
+"""Kernel log lines about a failed network card, and about a card or GPU that its driver rejected.
 
 Sources, below drivers/ of the kernel tree: net/ethernet/mellanox/mlx5/core/{health,main}.c,
 mellanox/mlx4/catas.c, broadcom/bnxt/bnxt.c, intel/ice/ice_main.c, intel/{fm10k,igb,igc,ixgbe},
-amazon/ena/ena_netdev.c, chelsio/cxgb4, infiniband/hw/irdma; base/dd.c. A line says the driver and
-the PCI address, which together are more than a process's name has room for.
+amazon/ena/ena_netdev.c, chelsio/cxgb4, infiniband/hw/irdma; base/dd.c. A line names the driver and
+the PCI address, which is more than a process's name can hold.
 """
 
-from nodevet.remote.probe.kernel_hardware import LineFacts, spelled
+from nodevet.remote.probe.kernel_hardware import LineFacts, format_address
 from nodevet.remote.probe.patterns import Pattern
 
-# driver -> what it logs
+# driver -> its lines
 WORDS = {
     "mlx5_core": r"(?:\w{1,64}:[0-9]{1,6}:\(pid [0-9]{1,10}\): )?"
     r"(?:Fatal error [0-9]{1,10} detected|device's health compromised"
@@ -29,13 +28,13 @@ WORDS = {
 }
 DRIVERS = tuple("{} ".format(driver) for driver in WORDS)
 DEVICE = r"([0-9a-fA-F]{4,8}):([0-9a-fA-F]{2}):([0-9a-fA-F]{2})\.([0-7])"
-# of a network or RDMA device, or what the kernel calls one without
+# a network or RDMA device's name
 NAMED = r"(?: [^\s:/]{1,64}| \(unnamed net_device\))?(?: \(\w{1,20}\))?"
 FAILED = {
     driver: Pattern("{} {}{}: (?:{})".format(driver, DEVICE, NAMED, words))
     for driver, words in WORDS.items()
 }
-# whose devices a job needs; of one on the auxiliary bus its first word: mlx5_ib.rdma, irdma.gen_2
+# drivers of devices that a job needs; on the auxiliary bus the first word of mlx5_ib.rdma
 PROBING = (
     *("atlantic", "be2net", "bnx2", "bnx2x", "bnxt_en", "bnxt_re", "cxgb4", "e1000e", "efa", "ena"),
     *("enic", "fm10k", "gve", "hfi1", "hns3", "i40e", "ice", "idpf", "igb", "igc", "ionic"),
@@ -57,23 +56,25 @@ ADDRESS = Pattern(DEVICE + r"\Z")
 
 
 def nic_line(text: str) -> "LineFacts | None":
-    """The LineFacts of a line about a network card that failed, or that its driver did not take, or
-    a GPU; None of another line."""
+    """The LineFacts of a line about a failed network card, or a card or GPU that its driver
+    rejected; None for other lines."""
     if text.startswith(DRIVERS):
         driver = text.partition(" ")[0]
         match = FAILED[driver].match(text)
         if match:
-            address = spelled(match)
+            address = format_address(match)
             return LineFacts("nic_failed", None, address, "fatal", "{} {}".format(driver, address))
     return probe_line(text) if "_one failed with" in text or "probe " in text else None
 
 
 def probe_line(text: str) -> "LineFacts | None":
-    for form in (PROBE_OF, PROBE_WITH, OF_MLX5):
-        match = form.match(text)
+    for pattern in (PROBE_OF, PROBE_WITH, OF_MLX5):
+        match = pattern.match(text)
         if match and match.group(2) in PROBING:
             driver, _, device = match.groups()
             address = ADDRESS.match(device)
-            place = spelled(address) if address else None
-            return LineFacts("probe_failed", None, place, "fatal", "{} {}".format(driver, device))
+            pci_address = format_address(address) if address else None
+            return LineFacts(
+                "probe_failed", None, pci_address, "fatal", "{} {}".format(driver, device)
+            )
     return None

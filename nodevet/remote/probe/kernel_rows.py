@@ -1,12 +1,11 @@
-"""Rows of the kernel log, put together to messages.
+"""Joins rows of the kernel log into messages.
 
-A message may have several lines. /dev/kmsg escapes what is between them (\\x0a), systemd's
-journal keeps it, and dmesg(1) prints the further lines below the first, moved to the right by
-the width of what it prints before (sys-utils/dmesg.c in util-linux; before 2.33 not moved).
-Continued lines of printk(KERN_CONT) may be records of their own: `+` after one marked `c` up
-to Linux 4.8, themselves marked `c` from then on (Documentation/ABI/testing/dev-kmsg). From then on
-one is a record of its own if it is not of the line above, and it may begin with the name of a
-control group, which users choose; but the NVIDIA driver marks its lines so, too.
+A message may have several lines. /dev/kmsg escapes the newlines (\\x0a), systemd's journal keeps
+them, and dmesg(1) indents further lines by the width of the first line's prefix (sys-utils/dmesg.c
+in util-linux; not before 2.33). Continued lines of printk(KERN_CONT) may be separate records: `+`
+after a record marked `c` up to Linux 4.8, later marked `c` themselves
+(Documentation/ABI/testing/dev-kmsg). Such a record may continue no line, and begin with a cgroup's
+name, which users choose; but the NVIDIA driver marks its lines so, too.
 """
 
 import re
@@ -17,24 +16,24 @@ if TYPE_CHECKING:
     from typing import Callable, Iterator
 
 MOST_PIECES = 64  # rows of one message
-MOST_NAMED = 8  # rows that are not understood
+MOST_NAMED = 8  # unknown rows
 
 # priority,sequence,microseconds,flags[,more];text
 KMSG = re.compile(
     rb"([0-9]{1,10}),([0-9]{1,20}),([0-9]{1,20}),([^,;]{0,20})[^;]{0,200};(.*)\Z", re.DOTALL
 )
 VERSION = re.compile(rb"Linux version ([0-9]{1,3})\.([0-9]{1,4})")
-MARKED = (4, 9)  # the first Linux that marks a continued line itself
+MARKED = (4, 9)  # the first Linux that marks continued lines
 DRIVER = b"NVRM: "
 XID = b"NVRM: Xid "
-AT_ONCE_S = 1.0  # between what the driver begins and what continues it
-# what the kernel prints behind the name of a control group
+AT_ONCE_S = 1.0  # between a line of the driver and its continuation
+# what the kernel prints behind a cgroup's name
 CPUSET = re.compile(rb",mems_allowed=[0-9,-]{1,512}(?:,global_oom|,oom_memcg=|\Z)")
 DICTIONARY = re.compile(rb" [A-Z0-9_]{1,64}=")  # SUBSYSTEM=pci, of the record before
-# <4>[   12.345678] text; with -x kern  :warn  : [...; with -T a date, in the words of any language;
-# -d <    0.000012>; -H [  +0.000012]; with CONFIG_PRINTK_CALLER [   12.345678][  T123] text; what
-# journalctl -k prints, [   12.345678] host kernel: text, and with a date; and syslogd's kern.log,
-# Jan 21 04:41:44 host kernel: [   12.345678] text
+# dmesg: <4>[   12.345678] text; -x kern  :warn  : [...; -T a date, in any language;
+# -d <    0.000012>; -H [  +0.000012]; with CONFIG_PRINTK_CALLER [   12.345678][  T123] text.
+# journalctl -k: [   12.345678] host kernel: text, or a date. kern.log: Jan 21 04:41:44 host
+# kernel: [   12.345678] text
 PLAIN = (
     rb"(?:<([0-9]{1,3})>)?"
     rb"(?:(kern|user|mail|daemon|auth|syslog|lpr|news|uucp|cron|authpriv|ftp|local[0-7]) *:"
@@ -46,7 +45,7 @@ PLAIN = (
     rb"|\S{2,12} [0-9]{4}-[0-9-]{5} [0-9:]{8} \S{1,8}|[0-9]{9,11}\.[0-9]{1,9}) "
     rb"(?=[\w.-]{1,64} kernel: ))?"
     rb"(?:(?:[\w.-]{1,64} )?kernel: (?:\[ *([0-9]{1,10}\.[0-9]{1,9})\] )?)?"
-    rb"(?:<[0-7]>)?"  # that a message itself begins with, as those of old modules do
+    rb"(?:<[0-7]>)?"  # at the start of old modules' messages
     rb"(.*)\Z"
 )
 ESCAPES = {byte: "\\x{:02x}".format(byte) for byte in list(range(32)) + [127]}
@@ -54,12 +53,12 @@ ESCAPES = {byte: "\\x{:02x}".format(byte) for byte in list(range(32)) + [127]}
 
 @lru_cache(maxsize=None)
 def plain_row() -> "re.Pattern[bytes]":
-    """The pattern of PLAIN. Compiling it takes as long as reading a log that has no such row."""
+    """The compiled PLAIN. Compiling takes as long as reading a log without such rows."""
     return re.compile(PLAIN, re.DOTALL)
 
 
 def printable(data: bytes) -> str:
-    """Bytes as ASCII, what cannot be printed as the kernel itself escapes it.
+    """Bytes as ASCII, escaped as the kernel does.
 
     >>> printable(b"caf\\xc3\\xa9\\n")
     'caf\\\\xc3\\\\xa9\\\\x0a'
@@ -69,8 +68,8 @@ def printable(data: bytes) -> str:
 
 
 class Message(object):
-    """What began with one row. `pieces`: of each row whether it may begin a message, and its
-    text as bytes. `indent`: how far dmesg(1) moves further lines; None in a record."""
+    """A row and those that continue it. `pieces`: (may begin a message, text) of each row.
+    `indent`: of dmesg(1)'s further lines; None in a record."""
 
     def __init__(
         self, seconds: "float | None", kernel: bool, text: bytes, indent: "int | None" = None
@@ -82,11 +81,11 @@ class Message(object):
 
     @property
     def text(self) -> bytes:
-        """What its first row says."""
+        """The text of its first row."""
         return self.pieces[0][1]
 
     def readings(self) -> "Iterator[str]":
-        """The texts that its rows may mean, as printable text; one if they are clear."""
+        """The texts that its rows may mean; one if they are clear."""
         if len(self.pieces) == 1:
             yield printable(self.pieces[0][1].strip())
             return
@@ -97,29 +96,29 @@ class Message(object):
 
 
 class Rows(object):
-    """Rows of /dev/kmsg, or of what dmesg(1) prints, taken one after the other.
+    """Takes rows of /dev/kmsg or dmesg(1) in order.
 
-    `finish(message)` gets each whole message, `count(sequence)` each record's number and
-    `lose(why)` what is not understood.
+    `finish(message)` gets each whole message, `count(sequence)` each record's number,
+    `report(why)` each problem.
     """
 
     def __init__(
         self,
         finish: "Callable[[Message], None]",
         count: "Callable[[int], None]",
-        lose: "Callable[[str], None]",
+        report: "Callable[[str], None]",
     ) -> None:
         self.finish = finish
         self.count = count
-        self.lose = lose
+        self.report = report
         self.message: "Message | None" = None
         self.marked = True  # continued lines: from Linux 4.9 on
-        self.form: "str | None" = None  # kmsg or text, by the first row that is understood
+        self.form: "str | None" = None  # kmsg or text, by the first known row
         self.number = 0
-        self.odd = 0  # rows that are not understood
+        self.unknown_rows = 0  # so far
 
     def end(self) -> None:
-        """No further row belongs to the message at hand."""
+        """Finish the current message."""
         message, self.message = self.message, None
         if message is not None:
             self.finish(message)
@@ -141,67 +140,73 @@ class Rows(object):
         kernel = int(priority) >> 3 == 0
         self.count(int(sequence))
         if kernel:
-            self.is_of(text)
+            self.read_version(text)
         seconds = int(microseconds) / 1e6
-        above = self.message if self.message and self.message.kernel is kernel else None
-        if above and flag[:1] == b"+":
-            self.go_on(above, False, text)
-        elif above and flag[:1] == b"c" and self.marked:
-            self.continued(above, seconds, kernel, text)
+        previous = self.message if self.message and self.message.kernel is kernel else None
+        if previous and flag[:1] == b"+":
+            self.append_piece(previous, False, text)
+        elif previous and flag[:1] == b"c" and self.marked:
+            self.continued_line(previous, seconds, kernel, text)
         else:
             self.begin(seconds, kernel, text)
 
-    def is_of(self, text: bytes) -> None:
-        """Take the kernel's version from a text that begins with it, as /proc/version does."""
+    def read_version(self, text: bytes) -> None:
+        """Read the kernel's version from a text such as /proc/version."""
         version = VERSION.match(text)
         if version:
             self.marked = (int(version.group(1)), int(version.group(2))) >= MARKED
 
-    def continued(self, above: "Message", seconds: float, kernel: bool, text: bytes) -> None:
-        """A continued line: read if it is the NVIDIA driver's, or of what that began."""
+    def continued_line(
+        self, previous: "Message", seconds: float, kernel: bool, text: bytes
+    ) -> None:
+        """Take a continued line if it or its message is the NVIDIA driver's."""
         if CPUSET.search(text):
             return
-        driver = text.startswith(DRIVER)
-        begun = above.text.startswith(DRIVER) and not above.text.startswith(XID)
-        near = above.seconds is not None and seconds <= above.seconds + AT_ONCE_S
-        room = len(above.pieces) < MOST_PIECES
-        if begun and near and room and not text.startswith(XID):
-            self.go_on(above, driver, text)
-        elif driver:
+        is_driver = text.startswith(DRIVER)
+        is_driver_message = previous.text.startswith(DRIVER) and not previous.text.startswith(XID)
+        is_close = previous.seconds is not None and seconds <= previous.seconds + AT_ONCE_S
+        has_room = len(previous.pieces) < MOST_PIECES
+        if is_driver_message and is_close and has_room and not text.startswith(XID):
+            self.append_piece(previous, is_driver, text)
+        elif is_driver:
             self.begin(seconds, kernel, text)
 
     def text(self, row: bytes) -> None:
         match = plain_row().match(row)
         if match is None:
-            self.lose_row()
+            self.report_row()
             return
-        priority, facility, when, own, inner, text = match.groups()
-        seconds = own or inner
-        prefixed = when is not None and self.form != "kmsg"
-        above = self.message if row.startswith((b" ", b"\t")) else None
-        moved = plain_row().match(row.lstrip()) if above else None
-        strange = moved if moved and moved.group(3) is not None else None  # a whole row, yet moved
-        if prefixed:
+        priority, facility, when, stamp, inner_stamp, text = match.groups()
+        seconds = stamp or inner_stamp
+        has_prefix = when is not None and self.form != "kmsg"
+        previous = self.message if row.startswith((b" ", b"\t")) else None
+        indented = plain_row().match(row.lstrip()) if previous else None
+        shifted_row = (
+            indented if indented and indented.group(3) is not None else None
+        )  # a whole row, but indented
+        if has_prefix:
             self.form = "text"
             kernel = int(priority or b"0") >> 3 == 0 and facility in (None, b"kern")
             self.begin(float(seconds) if seconds else None, kernel, text, len(row) - len(text))
-        elif above and self.form == "text" and not strange:
-            width = above.indent
-            self.go_on(above, False, row[width:] if not row[:width].strip() else row.lstrip())
+        elif previous and self.form == "text" and not shifted_row:
+            width = previous.indent
+            self.append_piece(
+                previous, False, row[width:] if not row[:width].strip() else row.lstrip()
+            )
         else:
-            self.lose_row()
+            self.report_row()
             if self.form == "text" and self.message:
-                self.go_on(self.message, True, strange.group(6) if strange else text)
+                self.append_piece(self.message, True, shifted_row.group(6) if shifted_row else text)
             else:
                 self.begin(None, int(priority or b"0") >> 3 == 0, text, 0)
 
-    def lose_row(self) -> None:
-        """Say that this row is not understood; of many such rows that there are more."""
-        self.odd += 1
-        if self.odd <= MOST_NAMED:
-            self.lose("its row {} is not understood".format(self.number))
-        elif self.odd == MOST_NAMED + 1:
-            self.lose("nor are further rows")
+    def report_row(self) -> None:
+        """Report an unknown row; of many rows only the first."""
+        self.unknown_rows += 1
+        if self.unknown_rows <= MOST_NAMED:
+            self.report("its row {} is not understood".format(self.number))
+        elif self.unknown_rows == MOST_NAMED + 1:
+            self.report("nor are further rows")
 
     def begin(
         self, seconds: "float | None", kernel: bool, text: bytes, indent: "int | None" = None
@@ -209,8 +214,8 @@ class Rows(object):
         self.end()
         self.message = Message(seconds, kernel, text, indent)
 
-    def go_on(self, message: "Message", begins: bool, text: bytes) -> None:
+    def append_piece(self, message: "Message", begins: bool, text: bytes) -> None:
         if len(message.pieces) < MOST_PIECES:
             message.pieces.append((begins, text))
         else:
-            self.lose("a message has more than {} lines".format(MOST_PIECES))
+            self.report("a message has more than {} lines".format(MOST_PIECES))

@@ -1,13 +1,13 @@
-"""What the NVIDIA driver logs: Xids, SXids, GPUs off the bus, and when one was reset.
+"""Lines of the NVIDIA driver: Xids, SXids, GPUs off the bus, GPU resets.
 
 Sources: src/nvidia/arch/nvalloc/unix/src/osinit.c, kernel-open/nvidia/nv.c and
 kernel-open/nvidia/linux_nvswitch.c of the open kernel modules; the form of Xids 144 to 150 is
 that of NVIDIA's Xid catalogue, of 154 that of the driver from 555 on. src/nvidia/src/kernel/gpu/rc/
-kernel_rc.c writes a process's name into the middle of an Xid, and the kernel writes it at the
-beginning of other lines: a line is the driver's if it has the whole form of one.
+kernel_rc.c writes a process's name into an Xid, and the kernel begins other lines with one. So a
+line must have the whole form of a driver's line.
 """
 
-from nodevet.remote.probe.kernel_hardware import ADDRESS, LineFacts, place, spelled
+from nodevet.remote.probe.kernel_hardware import ADDRESS, LineFacts, first_address, format_address
 from nodevet.remote.probe.patterns import Pattern
 
 TYPE_CHECKING = False
@@ -40,12 +40,12 @@ SEVERITIES = {  # of an NVSwitch's error, in the driver's words
     "Severity 0": "nonfatal",
 }
 UNMATCHED = "unmatched"
-"""What begins like an Xid or SXid and has not its form: the name of a process, mostly."""
-# a process's own name is no longer than NAME, too short for what a message has behind it
+"""A line that begins like an Xid or SXid but has another form, mostly a process's name."""
+# a process's name is no longer than NAME, too short for the rest of a message
 PROCESS = r"(?:, pid=(?:[0-9]{1,10}|'?<unknown>'?), name=.{0,100}?)?"
 LINK_XIDS = range(144, 151)
-# RLW_REMAP Nonfatal XC1 i0 Link 10 (0x00000004 0x00000040 ...): the unit, its own word for the
-# severity, the link, IntrInfo and ErrorStatus
+# RLW_REMAP Nonfatal XC1 i0 Link 10 (0x00000004 0x00000040 ...): unit, severity, link, IntrInfo,
+# ErrorStatus
 LINK_UNIT = Pattern(
     PROCESS + r", ([A-Z][\w/]{1,40}(?: Degraded)?) +(Fatal|Nonfatal) +XC[0-9] +i[0-9] +"
     r"(?:Link +([0-9]{1,3}))?(?: *\((0x[0-9a-fA-F]{8}) +(0x[0-9a-fA-F]{8})\b)?"
@@ -58,40 +58,40 @@ ACTION = Pattern(
 
 
 def driver_line(text: str) -> "LineFacts | None":
-    """The LineFacts of a line of the NVIDIA driver; None if it is of no use here."""
+    """The LineFacts of a line of the NVIDIA driver, or None."""
     if text.startswith("NVRM: Xid"):
         match = XID.match(text)
         return xid(match, text) if match else LineFacts(UNMATCHED)
     if text.startswith("NVRM: "):
         if "fallen off the bus" in text and OFF_BUS.match(text):
-            return LineFacts("off_bus", None, place(text))
+            return LineFacts("off_bus", None, first_address(text))
         return LineFacts("driver_load") if text.startswith("NVRM: loading NVIDIA UNIX") else None
     if text.startswith("nvidia-nvswitch"):
         return switch_line(text)
     match = RESET_DONE.match(text) if ": reset done" in text else None
-    return LineFacts("gpu_reset", None, spelled(match)) if match else None
+    return LineFacts("gpu_reset", None, format_address(match)) if match else None
 
 
 def xid(match: "Match[str]", text: str) -> "LineFacts":
     code = int(match.group(5))
     severity = detail = None
-    rest = text[match.end() :]
-    unit = LINK_UNIT.match(rest) if code in LINK_XIDS else None
-    action = ACTION.match(rest) if code == RECOVERY else None
+    details = text[match.end() :]
+    unit = LINK_UNIT.match(details) if code in LINK_XIDS else None
+    action = ACTION.match(details) if code == RECOVERY else None
     if unit:
         severity = "fatal" if unit.group(2) == "Fatal" else "nonfatal"
         name, _, link, information, status = unit.groups()
-        said = [name, "link {}".format(int(link)) if link else "", information, status]
-        detail = " ".join(filter(None, said))
+        words = [name, "link {}".format(int(link)) if link else "", information, status]
+        detail = " ".join(filter(None, words))
     elif action:
         detail = "0x{:x} {}".format(int(action.group(1), 16), action.group(2))
-    return LineFacts("xid", code, spelled(match), severity, detail)
+    return LineFacts("xid", code, format_address(match), severity, detail)
 
 
 def switch_line(text: str) -> "LineFacts | None":
     probed = PROBED.match(text)
     if probed:
-        return LineFacts("nvswitch_probe", None, spelled(probed))
+        return LineFacts("nvswitch_probe", None, format_address(probed))
     if ": SXid" not in text:
         return None
     match = SXID.match(text)
@@ -100,4 +100,4 @@ def switch_line(text: str) -> "LineFacts | None":
     if text.startswith(", Data {", match.end(5)):  # belongs to the line before
         return None
     severity = SEVERITIES.get(match.group(6))
-    return LineFacts("sxid", int(match.group(5)), spelled(match), severity)
+    return LineFacts("sxid", int(match.group(5)), format_address(match), severity)

@@ -1,14 +1,13 @@
-"""Reads sections one after the other, in a child that was made for them.
+"""Reads sections in turn, in a child process.
 
-It goes on to the next only while it is as it was before the first: what a collector leaves behind
-must not reach another one.
+It stops if a collector changed the child: what one leaves behind must not reach the next.
 """
 
 import os
 import resource
 import time
 
-from nodevet.remote.guard import die_with_parent
+from nodevet.remote.lifetime import die_with_parent
 from nodevet.remote.probe.files import (
     Absent,
     Denied,
@@ -27,18 +26,17 @@ if TYPE_CHECKING:
 
     from nodevet.remote.probe.messages import Note
 
-SPARE = 1.0  # seconds after which the alarm does what the parent did not
-GROWTH = 64 << 10  # KiB of memory that may be taken before the next is read elsewhere
+SPARE = 1.0  # seconds between the parent's deadline and the alarm
+GROWTH = 64 << 10  # KiB of memory before another child reads the next section
 
 
 def section(name: str, root: str, request: "dict[str, Any]") -> "dict[str, Any]":
-    """One section's result, whatever happens inside its collector; `began` by the clock that all
-    processes here share."""
+    """One section's result, whatever its collector raises; `began`: time.monotonic()."""
     started = time.monotonic()
     try:
         result = {"status": "ok", "data": collector(name).collect(root, request)}
     except Absent as error:
-        # of a tree that may be a part of a machine, this says nothing of the machine
+        # a tree of a part of a machine says nothing of the machine
         result = failure(
             str(error) or "absent", "error" if isinstance(root, PartialRoot) else "absent"
         )
@@ -49,9 +47,9 @@ def section(name: str, root: str, request: "dict[str, Any]") -> "dict[str, Any]"
         if isinstance(error, TransientError):
             result["transient"] = True
     except OSError as error:
-        denied = isinstance(error, PermissionError)
+        is_denied = isinstance(error, PermissionError)
         why = "{}: {}".format(reason(error), error.filename) if error.filename else reason(error)
-        result = failure(why, "denied" if denied else "error")
+        result = failure(why, "denied" if is_denied else "error")
     except Exception as error:
         result = failure("{}: {}".format(type(error).__name__, error)[:200])
     result["seconds"] = round(time.monotonic() - started, 4)
@@ -69,23 +67,23 @@ def read_all(
     prctl: "Callable[..., int] | None",
     parent: int,
 ) -> None:
-    """Read these sections and tell the parent; `ends`: {section: when its time is up}."""
-    clean, most = state(), memory() + GROWTH
+    """Read these sections and send them to the parent; `ends`: {section: deadline}."""
+    initial_state, memory_limit = state(), memory() + GROWTH
     for name in names:
         die_with_parent(prctl, parent, max(0.0, ends[name] - time.monotonic()) + SPARE)
         note.write("")
-        told = dict(request, note=note.write, end=ends[name])
-        send(writer, ANSWER, encode(section(name, root, told)))
-        if state() != clean or memory() > most:
+        section_request = dict(request, note=note.write, end=ends[name])
+        send(writer, ANSWER, encode(section(name, root, section_request)))
+        if state() != initial_state or memory() > memory_limit:
             send(writer, STOP, b"")
             return
 
 
 def state() -> "tuple[int, str | None, bool]":
-    """What a collector may leave behind: an open descriptor, another directory, a child."""
-    free = os.dup(0)
-    os.close(free)
-    return free, attempt(os.getcwd)[0], has_child()
+    """What a collector may change: (open descriptors, directory, whether it has a child)."""
+    descriptor = os.dup(0)
+    os.close(descriptor)
+    return descriptor, attempt(os.getcwd)[0], has_child()
 
 
 def has_child() -> bool:
@@ -97,5 +95,5 @@ def has_child() -> bool:
 
 
 def memory() -> int:
-    """The most that this process has had, in KiB."""
+    """The peak memory of this process, in KiB."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

@@ -3,30 +3,37 @@
 import os
 import time
 
+from nodevet.remote.lifetime import pause
 from nodevet.remote.probe.children import gather
 from nodevet.remote.probe.files import PartialRoot, is_this_machine
 from nodevet.remote.probe.messages import failure
-from nodevet.remote.probe.sections import counting, limits, names, stages, unasked, unsettled
-from nodevet.remote.reader import pause
+from nodevet.remote.probe.sections import (
+    limits,
+    names,
+    not_requested,
+    stages,
+    unsettled,
+    with_counters,
+)
 from nodevet.remote.request import RequestError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Sequence
 
-SHARE = 0.8  # of what is left of the deadline, for a stage that is not the last
+SHARE = 0.8  # of the remaining time, for each stage but the last
 PAUSE = 2.0  # seconds before another look
 PATIENCE = 45.0  # seconds for all looks after the first
 NOT_ASKED = "the probe was not asked for it"  # as nodevet.evidence.core has it
 
 
 def probe(request: "dict[str, Any]") -> "dict[str, Any]":
-    """The evidence document, as a dict; `request`: see nodevet.remote.request. Raises RequestError
-    if a section is not known, NobodyReads if nobody waits for it any more."""
-    known = names()
-    wanted = request.get("sections") or known
-    if not isinstance(wanted, (list, tuple)) or not set(wanted) <= set(known):
-        raise RequestError("sections are not among: " + ", ".join(known))
+    """The evidence document of a request (nodevet.remote.request). Raises RequestError for an
+    unknown section, NobodyReads."""
+    all_sections = names()
+    sections = request.get("sections") or all_sections
+    if not isinstance(sections, (list, tuple)) or not set(sections) <= set(all_sections):
+        raise RequestError("sections are not among: " + ", ".join(all_sections))
     root = os.path.realpath(request["root"])
     if not is_this_machine(root, request.get("whole_machine", False)):
         root = PartialRoot(root)
@@ -34,17 +41,17 @@ def probe(request: "dict[str, Any]") -> "dict[str, Any]":
     document = {"schema": 1, "probe": str(request.get("probe", ""))}
     if not os.path.isdir(root):
         why = "root {} is not a directory".format(root)
-        document["sections"] = {name: failure(why) for name in wanted}
+        document["sections"] = {name: failure(why) for name in sections}
         return document
     sample = request["sample"]
-    earlier = counted(wanted, root, request, end - sample) if sample else {}
+    earlier = read_counters(sections, root, request, end - sample) if sample else {}
     if earlier:
         last = max(result.get("began", 0.0) for result in earlier.values())
         pause(max(0.0, min(last + sample, end) - time.monotonic()), request)
-    results = read_all(wanted, root, request, end)
+    results = read_all(sections, root, request, end)
     if sample:
         document["earlier"] = {
-            name: before(result, results[name]) for name, result in earlier.items()
+            name: earlier_section(result, results[name]) for name, result in earlier.items()
         }
     for result in results.values():
         result.pop("began", None)
@@ -53,54 +60,58 @@ def probe(request: "dict[str, Any]") -> "dict[str, Any]":
 
 
 def read_all(
-    wanted: "Sequence[str]", root: str, request: "dict[str, Any]", end: float
+    sections: "Sequence[str]", root: str, request: "dict[str, Any]", end: float
 ) -> "dict[str, Any]":
-    """The results of these sections, in the order in which they need one another."""
-    left = unasked(wanted, request.get("asks", {}))
-    results = {name: failure(NOT_ASKED, "absent") for name in left}
-    ahead = stages([name for name in wanted if name not in results])
-    while ahead:
-        stage = ahead.pop(0)
-        seconds = max(0.0, end - time.monotonic()) * (SHARE if ahead else 1)
-        results.update(settled(stage, root, dict(request, found=results), seconds))
+    """The results of these sections, read in the order of their dependencies."""
+    skipped = not_requested(sections, request.get("asks", {}))
+    results = {name: failure(NOT_ASKED, "absent") for name in skipped}
+    remaining = stages([name for name in sections if name not in results])
+    while remaining:
+        stage = remaining.pop(0)
+        seconds = max(0.0, end - time.monotonic()) * (SHARE if remaining else 1)
+        results.update(read_until_settled(stage, root, dict(request, found=results), seconds))
     return results
 
 
-def counted(
-    wanted: "Sequence[str]", root: str, request: "dict[str, Any]", end: float
+def read_counters(
+    sections: "Sequence[str]", root: str, request: "dict[str, Any]", end: float
 ) -> "dict[str, Any]":
-    """The sections that hold counters, once before all are read. They have half of the time at
-    most: what hangs then is to hang again."""
-    found = counting(wanted)
+    """The sections with counters, before the main reading. They get half of the time: a section
+    that hangs will hang again."""
+    counting_sections = with_counters(sections)
     seconds = max(0.0, end - time.monotonic()) / 2
-    return gather(found, root, dict(request, found={}), limits(found, root, seconds))
+    return gather(
+        counting_sections, root, dict(request, found={}), limits(counting_sections, root, seconds)
+    )
 
 
-def before(result: "dict[str, Any]", now: "dict[str, Any]") -> "dict[str, object]":
-    """A section as it was, with how long `before_s` it was read again."""
+def earlier_section(result: "dict[str, Any]", now: "dict[str, Any]") -> "dict[str, object]":
+    """A section's earlier result; `before_s`: seconds before the later one."""
     if result["status"] != "ok":
         return failure(result["why"], result["status"])
-    found = {"status": "ok", "data": result["data"]}
+    section = {"status": "ok", "data": result["data"]}
     if "began" in now:
-        found["before_s"] = round(now["began"] - result["began"], 3)
-    return found
+        section["before_s"] = round(now["began"] - result["began"], 3)
+    return section
 
 
-def settled(
-    wanted: "Sequence[str]", root: str, request: "dict[str, Any]", seconds: float
+def read_until_settled(
+    sections: "Sequence[str]", root: str, request: "dict[str, Any]", seconds: float
 ) -> "dict[str, Any]":
-    """The results of these sections; some are read again while a node that has just booted is
-    still bringing up what they read, or while what they read is being changed."""
+    """The results of these sections. Some are read again while the node is still booting, or while
+    something changes what they read."""
     end = time.monotonic() + seconds
-    results = gather(wanted, root, request, limits(wanted, root, seconds))
-    patient = min(end, time.monotonic() + PATIENCE)
+    results = gather(sections, root, request, limits(sections, root, seconds))
+    retry_end = min(end, time.monotonic() + PATIENCE)
     while True:
-        again = unsettled(results)
-        if not again or time.monotonic() + 2 * PAUSE >= patient:
+        unsettled_sections = unsettled(results)
+        if not unsettled_sections or time.monotonic() + 2 * PAUSE >= retry_end:
             return results
         pause(PAUSE, request)
-        left = patient - time.monotonic()
-        newer = gather(again, root, request, dict.fromkeys(again, left))
-        if any(result["status"] == "timeout" for result in newer.values()):
+        seconds_left = retry_end - time.monotonic()
+        new_results = gather(
+            unsettled_sections, root, request, dict.fromkeys(unsettled_sections, seconds_left)
+        )
+        if any(result["status"] == "timeout" for result in new_results.values()):
             return results
-        results.update(newer)
+        results.update(new_results)

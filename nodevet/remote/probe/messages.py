@@ -1,8 +1,8 @@
-"""What a child that reads sections tells its parent, message by message.
+"""The messages of a child that reads sections.
 
-A message is a letter, a length in four bytes, and that many bytes. A is the answer of the section
-that the child reads; S that it stops there, and what it was to read after it is for another child.
-What it does right now is no message: it stands in memory that both have, see `Note`.
+A message is a letter, a length in four bytes, and that many bytes. A: the answer of the current
+section. S: the child stops, and another child has to read the rest. The child writes its current
+call into shared memory: see `Note`.
 """
 
 import json
@@ -25,37 +25,36 @@ NOTE_LIMIT = 200  # bytes
 
 
 def send(writer: int, kind: bytes, text: bytes) -> None:
-    """Write one message, whole."""
-    rest = HEADER.pack(kind, len(text)) + text
-    while rest:
-        rest = rest[os.write(writer, rest) :]
+    """Write one message."""
+    data = HEADER.pack(kind, len(text)) + text
+    while data:
+        data = data[os.write(writer, data) :]
 
 
 class Note(object):
-    """What a child does right now. It is made before the child is, and has a page that both see:
-    a message would cost more than most calls that are noted, and they are thousands."""
+    """A child's current call, in a page that parent and child share: a message would cost more than
+    most of the thousands of calls."""
 
     def __init__(self) -> None:
         self.page = mmap.mmap(-1, mmap.PAGESIZE)
 
     def write(self, text: str) -> None:
-        said = text.encode("ascii", "backslashreplace")[:NOTE_LIMIT]
-        self.page[:NOTE_LIMIT] = said.ljust(NOTE_LIMIT, b"\0")
+        data = text.encode("ascii", "backslashreplace")[:NOTE_LIMIT]
+        self.page[:NOTE_LIMIT] = data.ljust(NOTE_LIMIT, b"\0")
 
     def read(self) -> str:
         return self.page[:NOTE_LIMIT].rstrip(b"\0").decode("ascii", "backslashreplace")
 
 
 class Messages(object):
-    """What has come of a child's messages."""
+    """The messages received from a child."""
 
     def __init__(self) -> None:
         self.buffer = bytearray()
         self.received = 0  # bytes since the last answer
 
     def take(self, chunk: bytes) -> "Iterator[tuple[bytes, bytes]]":
-        """The messages that are whole now, one (letter, text) after the other; whatever comes after
-        them is wrong with the next. Raises ValueError."""
+        """The complete messages, as (letter, text). Raises ValueError after them."""
         self.buffer += chunk
         self.received += len(chunk)
         while len(self.buffer) >= HEADER.size:
@@ -79,7 +78,7 @@ def failure(why: str, status: str = "error") -> "dict[str, Any]":
 
 
 def encode(result: object) -> bytes:
-    """A result as JSON in ASCII; one that JSON cannot hold becomes an error."""
+    """A result as ASCII JSON, or an error if JSON cannot hold it."""
     try:
         return json.dumps(result, allow_nan=False, separators=(",", ":")).encode("ascii")
     except (TypeError, ValueError, RecursionError) as error:
@@ -94,7 +93,7 @@ def finite(text: str) -> float:
 
 
 def decode(text: bytes) -> "dict[str, Any]":
-    """A result from a child's answer; anything else becomes an error."""
+    """A result from a child's answer, or an error."""
     try:
         result = json.loads(text.decode("ascii"), parse_float=finite, parse_constant=finite)
     except (ValueError, RecursionError) as error:

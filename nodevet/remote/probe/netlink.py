@@ -1,6 +1,6 @@
-"""The kernel's own answer to which interface has which IPv4 address; rtnetlink(7).
+"""The IPv4 addresses of interfaces, from the kernel: rtnetlink(7).
 
-It is of the network namespace of whoever asks, so it is asked for the running machine alone.
+They are of this process's network namespace, so only the running machine's.
 """
 
 import socket
@@ -23,7 +23,7 @@ SECONDS = 5.0
 
 
 def messages(data: bytes) -> "Iterator[tuple[int, bytes]]":
-    """(type, body) of each message in what one recv(2) gave. Raises ValueError."""
+    """(type, body) of each message of one recv(2). Raises ValueError."""
     while data:
         if len(data) < NLMSG.size:
             raise ValueError("a truncated netlink message")
@@ -36,14 +36,14 @@ def messages(data: bytes) -> "Iterator[tuple[int, bytes]]":
 
 def attributes(data: bytes) -> "dict[int, bytes]":
     """{type: value} of the attributes of a message. Raises ValueError."""
-    found: "dict[int, bytes]" = {}
+    values: "dict[int, bytes]" = {}
     while len(data) >= ATTRIBUTE.size:
         length, kind = ATTRIBUTE.unpack_from(data)
         if not ATTRIBUTE.size <= length <= len(data):
             raise ValueError("a netlink attribute of {} bytes".format(length))
-        found.setdefault(kind, data[ATTRIBUTE.size : length])
+        values.setdefault(kind, data[ATTRIBUTE.size : length])
         data = data[(length + 3) & ~3 :]
-    return found
+    return values
 
 
 def parse_address(body: bytes) -> "tuple[int, str]":
@@ -51,8 +51,8 @@ def parse_address(body: bytes) -> "tuple[int, str]":
     if len(body) < IFADDRMSG.size:
         raise ValueError("a truncated address")
     _, prefix, _, _, index = IFADDRMSG.unpack_from(body)
-    found = attributes(body[IFADDRMSG.size :])
-    local = found.get(IFA_LOCAL, found.get(IFA_ADDRESS, b""))
+    values = attributes(body[IFADDRMSG.size :])
+    local = values.get(IFA_LOCAL, values.get(IFA_ADDRESS, b""))
     if len(local) != 4:
         raise ValueError("an IPv4 address of {} bytes".format(len(local)))
     return index, "{}/{}".format(socket.inet_ntoa(local), prefix)
@@ -63,18 +63,18 @@ def addresses() -> "list[tuple[str, str]]":
     body = IFADDRMSG.pack(socket.AF_INET, 0, 0, 0, 0)
     head = NLMSG.pack(NLMSG.size + len(body), RTM_GETADDR, NLM_F_REQUEST | NLM_F_DUMP, 1, 0)
     names = {index: name for index, name in socket.if_nameindex()}
-    found: "list[tuple[str, str]]" = []
-    with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, socket.NETLINK_ROUTE) as asking:
-        asking.settimeout(SECONDS)
-        asking.send(head + body)
+    rows: "list[tuple[str, str]]" = []
+    with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, socket.NETLINK_ROUTE) as connection:
+        connection.settimeout(SECONDS)
+        connection.send(head + body)
         while True:
-            for kind, body in messages(asking.recv(BUFFER)):
+            for kind, body in messages(connection.recv(BUFFER)):
                 if kind == NLMSG_DONE:
-                    return found
+                    return rows
                 if kind == NLMSG_ERROR:
                     raise OSError(-struct.unpack_from("=i", body)[0], "netlink")
                 if kind == RTM_NEWADDR:
                     index, address = parse_address(body)
-                    found.append((names.get(index, str(index)), address))
-            if len(found) > MOST:
+                    rows.append((names.get(index, str(index)), address))
+            if len(rows) > MOST:
                 raise ValueError("more than {} addresses".format(MOST))

@@ -1,5 +1,5 @@
-"""Regular expressions that are compiled when they are first used: a healthy node has few of the
-lines that they are for, and to compile all of them takes longer than to read its kernel log."""
+"""Regular expressions compiled at first use: compiling all of them takes longer than reading a
+healthy kernel log, which needs few."""
 
 import re
 
@@ -8,9 +8,9 @@ if TYPE_CHECKING:
     from typing import Any, Callable, Iterator, Match
 
 NAME_BYTES = 15
-"""Of a process's own name: TASK_COMM_LEN with its end. Whoever runs a process chooses them, and the
-kernel begins many lines with them, so that no shorter text says who wrote a line."""
-# such a name, as /dev/kmsg escapes it
+"""Of a process's name: TASK_COMM_LEN. Users choose it, and the kernel begins many lines with it, so
+a shorter text does not identify a line."""
+# such a name, escaped as in /dev/kmsg
 NAME = r"(?:\\x[0-9a-f]{2}|[^\\]|\\(?!x[0-9a-f]{2})){0,15}"
 
 
@@ -27,7 +27,7 @@ class Pattern(object):
         self.flags = flags
 
     def __getattr__(self, name: str) -> "Any":
-        """What it has not yet: it is compiled, and has it from now on."""
+        """Compile at the first use of a method."""
         compiled = re.compile(self.text, self.flags)
         for method in ("match", "search", "fullmatch", "finditer"):
             setattr(self, method, getattr(compiled, method))

@@ -1,5 +1,5 @@
-"""What a baseline asks of a text, a file's or a command's: whether it is another one, holds it, or
-fits a pattern. The text itself stays on the node."""
+"""A baseline's questions about the text of a file or command: is it equal, does it contain a text,
+does it match a pattern? The text stays on the node."""
 
 import re
 import signal
@@ -15,69 +15,67 @@ PATIENCE = 1.0  # seconds of CPU time for one pattern
 
 
 class TooLongError(ValueError):
-    """A pattern that tries too much: (a+)+b does not end on a long row of a."""
+    """A pattern that takes too long, such as (a+)+b on a long row of a."""
 
 
-def merged(asked: "Iterable[dict[str, Any]]", key: str) -> "list[dict[str, Any]]":
-    """All questions about one thing as one: its lists together, of flags and numbers the most.
+def merge_questions(questions: "Iterable[dict[str, Any]]", key: str) -> "list[dict[str, Any]]":
+    """One question for each `key`: lists joined, the maximum of flags and numbers.
 
-    >>> merged([{"path": "/a", "contains": ["x"]}, {"path": "/a", "contains": ["y"]}], "path")
-    [{'path': '/a', 'contains': ['x', 'y']}]
+    >>> merge_questions([{"p": "/a", "contains": ["x"]}, {"p": "/a", "contains": ["y"]}], "p")
+    [{'p': '/a', 'contains': ['x', 'y']}]
     """
-    found: "dict[str, dict[str, Any]]" = {}
-    for question in asked:
-        whole = found.setdefault(question[key], {})
+    by_key: "dict[str, dict[str, Any]]" = {}
+    for question in questions:
+        merged = by_key.setdefault(question[key], {})
         for name, value in question.items():
             if isinstance(value, list):
-                known = whole.setdefault(name, [])
-                known += [item for item in value if item not in known]
+                items = merged.setdefault(name, [])
+                items += [item for item in value if item not in items]
             else:
-                whole[name] = max(whole.get(name, value), value)
-    return [found[name] for name in sorted(found)]
+                merged[name] = max(merged.get(name, value), value)
+    return [by_key[name] for name in sorted(by_key)]
 
 
 def matches(question: "dict[str, Any]", text: "str | None", why: "Any") -> "list[Reading]":
-    """The answers of a text; without one `why` there is none."""
-    found = []
+    """The answers about a text; `why`: the reason if there is no text."""
+    answers = []
     for kind in KINDS:
-        for wanted in question.get(kind, ()):
-            answer = Reading(kind=kind, text=wanted)
+        for expected in question.get(kind, ()):
+            answer = Reading(kind=kind, text=expected)
             if text is None:
                 answer.fail("found", why)
             else:
-                answer.take("found", fits, kind, wanted, text)
-            found.append(answer)
-    return found
+                answer.take("found", has_answer, kind, expected, text)
+            answers.append(answer)
+    return answers
 
 
-def fits(kind: str, wanted: str, text: str) -> bool:
-    """Whether the text does; white space at its end is of no account. Raises ValueError."""
+def has_answer(kind: str, expected: str, text: str) -> bool:
+    """The answer to one question; `equals` ignores white space at the end. Raises ValueError."""
     if kind == "equals":
-        return wanted.rstrip() == text.rstrip()
+        return expected.rstrip() == text.rstrip()
     if kind == "contains":
-        return wanted in text
+        return expected in text
     try:
-        return searched(wanted, text)
+        return has_match(expected, text)
     except (re.error, RecursionError, OverflowError) as error:
         raise ValueError("this node's Python cannot use the pattern: {}".format(error))
 
 
-def searched(pattern: str, text: str) -> bool:
-    """Whether a pattern is found. Raises TooLongError, re.error, RecursionError, OverflowError.
+def has_match(pattern: str, text: str) -> bool:
+    """Whether a pattern matches. Raises TooLongError, re.error, RecursionError, OverflowError.
 
-    The engine looks for signals as it goes on, so that a timer ends a search. It counts the CPU
-    time of this process, which a busy machine does not use up.
+    The engine checks for signals, so a timer can end a search. The timer counts CPU time of this
+    process, which a busy machine does not use up.
     """
 
     def late(number: int, frame: object) -> "NoReturn":
-        raise TooLongError(
-            "the pattern was not done after {:g} s: make it simpler".format(PATIENCE)
-        )
+        raise TooLongError("the pattern took longer than {:g} s: make it simpler".format(PATIENCE))
 
-    before = signal.signal(signal.SIGVTALRM, late)
+    previous = signal.signal(signal.SIGVTALRM, late)
     try:
         signal.setitimer(signal.ITIMER_VIRTUAL, PATIENCE)
         return re.search(pattern, text, re.MULTILINE) is not None
     finally:
         signal.setitimer(signal.ITIMER_VIRTUAL, 0)
-        signal.signal(signal.SIGVTALRM, before)
+        signal.signal(signal.SIGVTALRM, previous)

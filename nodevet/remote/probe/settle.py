@@ -1,8 +1,7 @@
-"""How long the GPUs of a node are waited for: by how many they are, and again just after boot.
+"""How long to wait for the GPUs of a node, by their number, and just after boot.
 
-A GPU that nothing holds is initialised by the call that opens it, 2 to 4 seconds each, one
-after the other; with persistence mode that was done before. While a node boots, modules are
-being loaded and udev makes /dev/nvidia<N>: what is missing then is there seconds later.
+Opening a GPU that nothing holds initialises it, 2 to 4 seconds for each in turn; persistence mode
+avoids that. During boot, modules are still loading and udev still makes /dev/nvidia<N>.
 """
 
 import re
@@ -25,13 +24,13 @@ FOR_GUESTS = ("vfio-pci", "nvgrace-gpu-vfio-pci", "pci-stub", "pciback", "xen-pc
 NODE = re.compile(r"/dev/nvidia[0-9]{1,4}\Z")
 
 
-def on_bus(root: str) -> int:
-    """How many NVIDIA GPUs are on the PCI bus; none if that cannot be read."""
+def gpus_on_bus(root: str) -> int:
+    """The number of NVIDIA GPUs on the PCI bus; 0 if it cannot be read."""
 
     def is_gpu(address: str) -> bool:
-        place = "{}/{}/".format(DEVICES, address)
-        vendor = attempt(parsed, root, place + "vendor", parse_hex, 4)[0]
-        code = attempt(parsed, root, place + "class", parse_hex, 6)[0] or ""
+        folder = "{}/{}/".format(DEVICES, address)
+        vendor = attempt(parsed, root, folder + "vendor", parse_hex, 4)[0]
+        code = attempt(parsed, root, folder + "class", parse_hex, 6)[0] or ""
         return vendor == NVIDIA and code[:4] in DISPLAY
 
     addresses = attempt(names, root, DEVICES, LARGEST)[0] or ()
@@ -39,16 +38,16 @@ def on_bus(root: str) -> int:
 
 
 def share(root: str) -> float:
-    """The part of the deadline that NVML may take: half, and more by each GPU on the bus."""
-    return (MANY + min(on_bus(root), MANY)) / float(2 * MANY)
+    """NVML's part of the deadline: half, and more for each GPU on the bus."""
+    return (MANY + min(gpus_on_bus(root), MANY)) / float(2 * MANY)
 
 
-def data(results: "dict[str, Any]", section: str) -> "dict[str, Any]":
+def section_data(results: "dict[str, Any]", section: str) -> "dict[str, Any]":
     return results.get(section, {}).get("data") or {}
 
 
 def is_ready_gpu(function: "dict[str, Any]") -> bool:
-    """Whether a PCI function is a GPU that the driver of this machine is to bring up."""
+    """Whether a PCI function is a GPU for this machine's driver."""
     return (
         function["vendor"] == NVIDIA
         and (function["class_code"] or "")[:4] in DISPLAY
@@ -59,19 +58,24 @@ def is_ready_gpu(function: "dict[str, Any]") -> bool:
 
 
 def unsettled(results: "dict[str, Any]") -> bool:
-    """Whether a node that has just booted may have more of its GPUs in a moment."""
+    """Whether a node that has just booted may soon have more GPUs."""
     if not set(NEEDED) <= set(results):
         return False
-    uptime = data(results, "host").get("uptime_s")
+    uptime = section_data(results, "host").get("uptime_s")
     if uptime is None or uptime > YOUNG:
         return False
-    there = sum(is_ready_gpu(function) for function in data(results, "pci").get("functions") or ())
+    gpu_count = sum(
+        is_ready_gpu(function) for function in section_data(results, "pci").get("functions") or ()
+    )
     gpu = results.get("gpu", {})
     if gpu.get("status") == "error":
-        return there > 0 and gpu["why"].startswith(NOT_YET)
+        return gpu_count > 0 and gpu["why"].startswith(NOT_YET)
     if gpu.get("status") != "ok":
         return False
-    handles = [each["errors"].get("handle") for each in data(results, "gpu").get("gpus") or ()]
-    nodes = data(results, "modules").get("device_nodes") or ()
-    made = sum(NODE.match(node["path"]) is not None for node in nodes)
-    return sum(why in (None,) + GIVEN_UP for why in handles) < there or made < there
+    handles = [
+        gpu_record["errors"].get("handle")
+        for gpu_record in section_data(results, "gpu").get("gpus") or ()
+    ]
+    nodes = section_data(results, "modules").get("device_nodes") or ()
+    node_count = sum(NODE.match(node["path"]) is not None for node in nodes)
+    return sum(why in (None,) + GIVEN_UP for why in handles) < gpu_count or node_count < gpu_count

@@ -1,4 +1,4 @@
-"""Active swap, and what turns it on at boot: /proc/swaps, /etc/fstab, units of type swap."""
+"""Active swap, and what turns it on at boot: /proc/swaps, /etc/fstab, swap units."""
 
 import os
 import re
@@ -10,7 +10,7 @@ from nodevet.remote.probe.files import (
     LINE,
     Reading,
     integer,
-    names,
+    names_or_empty,
     parsed,
     path_under,
     quote,
@@ -18,19 +18,19 @@ from nodevet.remote.probe.files import (
     resolve,
 )
 from nodevet.remote.probe.patterns import Pattern
-from nodevet.remote.systemd import UNIT_PATH, unit_names
+from nodevet.remote.systemd import UNIT_PATH, unit_name_pattern
 
 SWAPS = "/proc/swaps"
-MOST = 64  # active ones, and units; no kernel has more than 32 of the first
+MOST = 64  # active swaps, of which a kernel has at most 32, and units
 LIMIT = 1 << 16  # bytes of /etc/fstab, and of a unit
 SECRET = Pattern(r"(?i)(?<![a-z])pass(?:wd|word|phrase)?\d*=|\bsecret\w*=")  # an option of mount
-NAME = unit_names("swap")
+NAME = unit_name_pattern("swap")
 WHAT = Pattern(r"^What=(.*)$", re.MULTILINE)
 FROM_FSTAB = Pattern(r"^SourcePath=/etc/fstab$", re.MULTILINE)
 
 
 def parse_swaps(text: str) -> "list[Reading]":
-    """The active ones as /proc/swaps lists them. Raises ValueError.
+    """The rows of /proc/swaps. Raises ValueError.
 
     >>> parse_swaps("Filename Type Size Used Priority\\n/swap file 8 4 -2")[0]["used_kb"]
     4
@@ -40,10 +40,10 @@ def parse_swaps(text: str) -> "list[Reading]":
         raise ValueError("not the heading of {}: {}".format(SWAPS, quote(rows[0])))
     if len(rows) > MOST:
         raise ValueError("more than {} lines in {}".format(MOST, SWAPS))
-    return [area(row) for row in rows[1:]]
+    return [swap_area(row) for row in rows[1:]]
 
 
-def area(row: str) -> "Reading":
+def swap_area(row: str) -> "Reading":
     words = row.split()
     if len(words) != 5:
         raise ValueError("not a row of {}: {}".format(SWAPS, quote(row)))
@@ -57,14 +57,14 @@ def area(row: str) -> "Reading":
 
 
 def fstab(root: str) -> "list[Reading]":
-    """[{text, mode, owner, group}] of /etc/fstab; empty if no line of it turns on swap.
+    """[{text, mode, owner, group}] of /etc/fstab; empty if no line turns on swap.
 
-    Raises OSError, and ValueError if it could not be written again as it is, or holds a
-    password, which must not be kept.
+    Raises OSError, or ValueError if nodevet could not write it again unchanged, or if it holds a
+    password.
     """
-    place = os.path.join(path_under(root, os.path.dirname(FSTAB)), os.path.basename(FSTAB))
+    path = os.path.join(path_under(root, os.path.dirname(FSTAB)), os.path.basename(FSTAB))
     try:
-        status = os.lstat(place)
+        status = os.lstat(path)
     except FileNotFoundError:
         return []
     if stat.S_ISLNK(status.st_mode):
@@ -85,28 +85,20 @@ def fstab(root: str) -> "list[Reading]":
 
 
 def units(root: str) -> "list[Reading]":
-    """The units of type swap that others want, but for those of /etc/fstab and masked ones."""
-    wanted: "set[str]" = set()
+    """The swap units that others want, without those of /etc/fstab and masked ones."""
+    unit_names: "set[str]" = set()
     for folder in UNIT_PATH:
-        for name in entries(root, folder):
+        for name in names_or_empty(root, folder):
             if name.endswith((".wants", ".requires")):
-                wanted.update(filter(NAME.match, entries(root, folder + "/" + name)))
-    if len(wanted) > MOST:
+                unit_names.update(filter(NAME.match, names_or_empty(root, folder + "/" + name)))
+    if len(unit_names) > MOST:
         raise ValueError("more than {} units of type swap".format(MOST))
-    found = [unit(root, name) for name in sorted(wanted)]
-    return [each for each in found if each is not None]
-
-
-def entries(root: str, folder: str) -> "list[str]":
-    """The names in a folder; none if it is not there. Raises OSError, ValueError."""
-    try:
-        return names(root, folder)
-    except (FileNotFoundError, NotADirectoryError):
-        return []
+    records = [unit(root, name) for name in sorted(unit_names)]
+    return [record for record in records if record is not None]
 
 
 def unit(root: str, name: str) -> "Reading | None":
-    """{name, path, what}; None for one without a file, masked, or of /etc/fstab."""
+    """{name, path, what}; None without a file, if masked, or if of /etc/fstab."""
     for folder in UNIT_PATH:
         path = folder + "/" + name
         try:
@@ -118,22 +110,22 @@ def unit(root: str, name: str) -> "Reading | None":
         if not text.strip() or FROM_FSTAB.search(text):
             return None
         record = Reading(name=name, path=path)
-        record.take("what", what, text)
+        record.take("what", what_of_unit, text)
         return record
     return None
 
 
-def what(text: str) -> str:
+def what_of_unit(text: str) -> str:
     """The last What= of a unit's file. Raises ValueError."""
-    found = WHAT.findall(text)
-    if not found:
+    values = WHAT.findall(text)
+    if not values:
         raise ValueError("its file has no What=")
-    last: str = found[-1]
+    last: str = values[-1]
     return last.strip()[:LINE]
 
 
 def take(memory: "Reading", root: str) -> None:
-    """What is active into a record and, where anything is, what turns it on at boot."""
+    """Set `swaps`, and `fstab` and `swap_units` if swap is active."""
     memory.take("swaps", parsed, root, SWAPS, parse_swaps)
     if memory["swaps"] is None:
         memory.fail_all(("fstab", "swap_units"), "swaps: " + memory["errors"]["swaps"])

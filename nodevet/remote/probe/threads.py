@@ -1,19 +1,19 @@
-"""The threads of a process while it is watched: /proc/<pid>/task/<tid>/*, see proc(5)."""
+"""The threads of a watched process: /proc/<pid>/task/<tid>/*, see proc(5)."""
 
 import os
 
-from nodevet.remote.probe.files import Reading, attempt, integer, names, path_under
-from nodevet.remote.probe.watch import counted
+from nodevet.remote.probe.files import Reading, attempt, integer, names, path_under, split_stat
+from nodevet.remote.probe.watch import put_counts
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Container
 
-SMALL = 4096  # bytes of a file of /proc that has one row, or some fifty
+SMALL = 4096  # bytes of a file of /proc with at most some fifty rows
 TICKS = ("user", "system")
 SWITCHES = ("switches", "preemptions")
 COUNTS = TICKS + SWITCHES + ("waited_ns",)
-RESTING = (  # functions of the kernel in which a thread without work sleeps, "" if not told
+RESTING = (  # kernel functions in which an idle thread sleeps; "" if unknown
     "",
     "0",
     "futex_wait_queue_me",  # up to 5.15
@@ -47,14 +47,14 @@ RESTING = (  # functions of the kernel in which a thread without work sleeps, ""
     "io_wqe_worker",  # up to 6.3
     "io_wq_worker",
 )
-MOMENTS = 2  # looks by chance at a thread that had just gone on
+MOST_UNSHOWN = 2  # looks at a thread that had just continued, by chance
 NOT_SHOWN = "the kernel does not show this user where it sleeps"
-WARM = 5  # looks for which a thread is followed once it rests
+WARM = 5  # looks at a thread after it began to rest
 ROWS = {b"voluntary_ctxt_switches": "switches", b"nonvoluntary_ctxt_switches": "preemptions"}
 
 
-def small(path: str) -> bytes:
-    """The bytes of a small file of /proc, without what `read` does for captured trees."""
+def read_small(path: str) -> bytes:
+    """The bytes of a small file of /proc; faster than `read`."""
     file = os.open(path, os.O_RDONLY)
     try:
         return os.read(file, SMALL)
@@ -62,15 +62,12 @@ def small(path: str) -> bytes:
         os.close(file)
 
 
-def stat_of(data: bytes) -> "dict[str, Any]":
-    """A dict of the fields of a row of stat. Raises ValueError."""
+def parse_stat_row(data: bytes) -> "dict[str, Any]":
+    """{field: value} of a row of stat. Raises ValueError."""
     text = data.decode("utf-8", "backslashreplace")
-    start, end = text.find("("), text.rfind(")")
-    words = text[end + 1 :].split()
-    if not 0 <= start < end or len(words) < 37:
-        raise ValueError("not a process's stat")
+    command, words = split_stat(text, 37)
     return {
-        "name": text[start + 1 : end],
+        "name": command,
         "state": words[0][:1],
         "parent": integer(words[1]),
         "major_faults": integer(words[9]),
@@ -86,26 +83,26 @@ def stat_of(data: bytes) -> "dict[str, Any]":
     }
 
 
-def switches_of(data: bytes) -> "dict[str, int]":
+def parse_switches(data: bytes) -> "dict[str, int]":
     """{switches, preemptions} of a status file. Raises ValueError."""
-    found = {}
+    switches = {}
     for row in data.splitlines():
         key, _, value = row.partition(b":")
         if key in ROWS:
-            found[ROWS[key]] = integer(value.decode("ascii", "backslashreplace"))
-    return found
+            switches[ROWS[key]] = integer(value.decode("ascii", "backslashreplace"))
+    return switches
 
 
 class WatchedThread(object):
-    """One thread: its counters at the first look, and what later looks found."""
+    """A thread: its counters at the first look, and what later looks found."""
 
-    def __init__(self, place: str, tid: int, born_s: "float | None" = None) -> None:
-        """`born_s`: when it was seen first, of one that was not there at the first look; all that
-        it did was while it was watched."""
+    def __init__(self, task_folder: str, tid: int, born_s: "float | None" = None) -> None:
+        """`born_s`: when a thread was first seen that did not exist at the first look; its counters
+        began at 0."""
         self.tid = tid
-        self.place = "{}{}/".format(place, tid)
+        self.folder = "{}{}/".format(task_folder, tid)
         self.born_s = born_s
-        self.looked_s: "float | None" = None
+        self.last_look_s: "float | None" = None
         self.ended_s: "float | None" = None
         self.states: "list[str]" = []
         self.ticks: "list[int | None]" = []
@@ -117,10 +114,10 @@ class WatchedThread(object):
         self.first: "dict[str, Any]" = {} if born_s is None else dict.fromkeys(COUNTS, 0)
         self.last: "dict[str, Any]" = {}
 
-    def look(self, whole: bool, at: float = 0.0) -> None:
-        """Take its state; with `whole` its counters too. A thread that has ended says `-`."""
-        self.looked_s = at
-        stat, _ = attempt(lambda: stat_of(small(self.place + "stat")))
+    def look(self, with_counters: bool, at: float = 0.0) -> None:
+        """Read its state, `-` after its end; with `with_counters` its counters, too."""
+        self.last_look_s = at
+        stat, _ = attempt(lambda: parse_stat_row(read_small(self.folder + "stat")))
         if stat is None:
             self.ended_s = at if self.ended_s is None else self.ended_s
             self.skip()
@@ -134,44 +131,45 @@ class WatchedThread(object):
         if stat["state"] in "SD":
             self.sleep()
         self.rested = self.rested + 1 if self.is_resting() and not ran else 0
-        if whole:
+        if with_counters:
             self.last.update(dict.fromkeys(SWITCHES))
-            self.last.update(attempt(lambda: switches_of(small(self.place + "status")))[0] or {})
+            self.last.update(
+                attempt(lambda: parse_switches(read_small(self.folder + "status")))[0] or {}
+            )
             waited, _ = attempt(
-                lambda: integer(small(self.place + "schedstat").split()[1].decode())
+                lambda: integer(read_small(self.folder + "schedstat").split()[1].decode())
             )
             self.last["waited_ns"] = waited
         if not self.first:
             self.first = dict(self.last)
 
     def skip(self) -> None:
-        """Not this time."""
+        """Skip this look."""
         self.states.append("-")
         self.ticks.append(None)
 
     def is_resting(self) -> bool:
-        """Whether it sleeps in one of the ways in which a thread without work does."""
-        # what a compiler made of a function has its name, a point and more
+        """Whether it sleeps as an idle thread does."""
+        # a compiler may add a dot and a suffix to a function's name
         return self.states[-1:] == ["S"] and self.asleep_in.partition(".")[0] in RESTING
 
     def is_active(self) -> bool:
-        """Whether it is worth each look between the first and the last: it ran, or waited for
-        something, and not long ago."""
+        """Whether to look at it between the first look and the last: it ran or waited recently."""
         return self.rested < (1 if self.sights == 1 and self.born_s is None else WARM)
 
     def sleep(self) -> None:
         wchan, why = attempt(
-            lambda: small(self.place + "wchan").decode("ascii", "backslashreplace")
+            lambda: read_small(self.folder + "wchan").decode("ascii", "backslashreplace")
         )
         self.asleep_in = wchan or ""
         if wchan is None:
             self.why = why
-        elif wchan == "0":  # it runs again already, or this user may not see where it sleeps
+        elif wchan == "0":  # it runs again, or this user may not see where it sleeps
             self.unseen += 1
         else:
             self.waits[wchan[:100]] = self.waits.get(wchan[:100], 0) + 1
 
-    def told(self, looks: int) -> "Reading":
+    def record(self, looks: int) -> "Reading":
         """The JSON form of nodevet.evidence.process_activity.ThreadActivity."""
         record = Reading(tid=self.tid, born_s=self.born_s, ended_s=self.ended_s)
         record["states"] = "".join(["-"] * (looks - len(self.states)) + self.states)
@@ -179,26 +177,26 @@ class WatchedThread(object):
             record.fail_all(("name", "cpu"), "the thread ended")
         else:
             record["name"], record["cpu"] = self.last["name"], self.last["cpu"]
-        told: "tuple[str, ...]" = COUNTS
-        if self.ended_s is not None:  # what it did after the look before is not known
-            told = TICKS if self.sights > 1 or (self.sights and self.born_s is not None) else ()
-            record.fail_all([field for field in COUNTS if field not in told], "the thread ended")
-        counted(record, told, self.first, self.last)
-        before = [None if self.born_s is None else 0] * (looks - len(self.ticks))
-        ticks = before + self.ticks
-        known = [each for each in ticks if each is not None]
-        if known and known[-1] != known[0]:
+        fields: "tuple[str, ...]" = COUNTS
+        if self.ended_s is not None:  # unknown since the last look
+            fields = TICKS if self.sights > 1 or (self.sights and self.born_s is not None) else ()
+            record.fail_all([field for field in COUNTS if field not in fields], "the thread ended")
+        put_counts(record, fields, self.first, self.last)
+        missing_ticks = [None if self.born_s is None else 0] * (looks - len(self.ticks))
+        ticks = missing_ticks + self.ticks
+        readings = [tick for tick in ticks if tick is not None]
+        if readings and readings[-1] != readings[0]:
             record["ticks"] = ticks
         record["waits"] = self.waits
-        if not self.waits and (self.why or self.unseen >= MOMENTS):
+        if not self.waits and (self.why or self.unseen >= MOST_UNSHOWN):
             record.fail("waits", self.why or NOT_SHOWN)
         return record
 
 
 def threads_of(
-    root: str, pid: int, known: "Container[int]" = (), born_s: "float | None" = None
+    root: str, pid: int, known_ids: "Container[int]" = (), born_s: "float | None" = None
 ) -> "list[WatchedThread]":
-    """The threads of a process but those that are known. Raises OSError, ValueError."""
-    place = path_under(root, "/proc/{}/task".format(pid)) + "/"
+    """The threads of a process without `known_ids`. Raises OSError, ValueError."""
+    task_folder = path_under(root, "/proc/{}/task".format(pid)) + "/"
     tids = [int(name) for name in names(root, "/proc/{}/task".format(pid)) if name.isdigit()]
-    return [WatchedThread(place, tid, born_s) for tid in sorted(tids) if tid not in known]
+    return [WatchedThread(task_folder, tid, born_s) for tid in sorted(tids) if tid not in known_ids]

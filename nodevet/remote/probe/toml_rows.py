@@ -1,7 +1,7 @@
-"""TOML as configurations of container engines have it: tables, and strings, numbers or booleans.
+"""The TOML of container engines' configurations: tables, strings, numbers, booleans.
 
-The node's Python may be older than tomllib. What is not of this form is left out, so a reader says
-"not known" if a file mentions what it looks for and no row has it.
+The node's Python may be older than tomllib. Other forms are skipped, so a caller must not conclude
+anything if a file mentions a word that no row has.
 """
 
 from nodevet.remote.probe.files import quote
@@ -24,19 +24,19 @@ def key_parts(text: str) -> "tuple[str, ...]":
     >>> key_parts('plugins."io.containerd.grpc.v1.cri".containerd')
     ('plugins', 'io.containerd.grpc.v1.cri', 'containerd')
     """
-    found, at = [], 0
-    while at < len(text):
-        match = PART.match(text, at)
-        if match is None or match.end() == at:
+    parts, position = [], 0
+    while position < len(text):
+        match = PART.match(text, position)
+        if match is None or match.end() == position:
             return ()
-        found.append(next(group for group in match.groups() if group is not None))
-        at = match.end()
-    return tuple(found)
+        parts.append(next(group for group in match.groups() if group is not None))
+        position = match.end()
+    return tuple(parts)
 
 
 def rows(text: str) -> "Iterator[tuple[tuple[str, ...], str | list[str]]]":
-    """(key with its table, value) of every row; a list as its strings, the rest as its text, and a
-    table's header as if it had an empty one.
+    """(key with its table, value) of every row: a list of strings, or a text; "" for a table's
+    header.
 
     >>> list(rows("b = true\\n[a.'c.d']\\ne = ['f', # g\\n 'h']"))
     [(('b',), 'true'), (('a', 'c.d'), ''), (('a', 'c.d', 'e'), ['f', 'h'])]
@@ -75,7 +75,7 @@ def rows(text: str) -> "Iterator[tuple[tuple[str, ...], str | list[str]]]":
 
 
 def single(value: "str | list[str]") -> str:
-    """The value of a row that has one. Raises ValueError for a list."""
+    """A single value. Raises ValueError for a list."""
     if isinstance(value, list):
         raise ValueError("a list where one value is expected: {}".format(quote(str(value))))
     return value
@@ -83,16 +83,16 @@ def single(value: "str | list[str]") -> str:
 
 def strings(text: str) -> "list[str]":
     """The strings of a row, up to a comment."""
-    found: "list[str]" = []
-    at = 0
+    texts: "list[str]" = []
+    position = 0
     while True:
-        match = STRING.search(text, at)
-        if match is None or "#" in text[at : match.start()]:
-            return found
-        found.append(match.group(1) if match.group(1) is not None else match.group(2))
-        at = match.end()
+        match = STRING.search(text, position)
+        if match is None or "#" in text[position : match.start()]:
+            return texts
+        texts.append(match.group(1) if match.group(1) is not None else match.group(2))
+        position = match.end()
 
 
 def mentions(text: str, word: str) -> bool:
-    """Whether a word stands in a row that is no comment."""
+    """Whether a row that is not a comment contains a word."""
     return any(word in row for row in text.splitlines() if not row.lstrip().startswith("#"))

@@ -1,8 +1,7 @@
-"""Watching a node for a while: when to look, and no more often than what the looks cost allows.
+"""Watching a node: when to look, within a limit of CPU time.
 
-A section that watches is asked for with one object: seconds (how long), interval (seconds from one
-look to the next), at_s (the controller's clock at which to begin, so that several hosts are watched
-at the same time; null: at once).
+The request has one object for a section that watches: seconds (duration), interval (seconds between
+looks), at_s (the controller's time to begin, the same for several hosts; null: now).
 """
 
 import math
@@ -19,46 +18,45 @@ if TYPE_CHECKING:
 
     T = TypeVar("T")
 
-SHARE = 0.003  # of one core that looking may cost a section, if it does not say another
+SHARE = 0.003  # of one core, for the looks of a section
 LONGEST = 600.0  # seconds
-SHORTEST = 0.1  # seconds from one look to the next
-LOOKS = 2048  # the first and the last included, nodevet/base/bounds.py
-AHEAD = 60.0  # seconds at most to wait for the beginning
-SPARE = 1.0  # seconds of the section that are left to answer in
+SHORTEST = 0.1  # seconds between looks
+LOOKS = 2048  # with the first and the last, nodevet/base/bounds.py
+AHEAD = 60.0  # most seconds to wait for the beginning
+SPARE = 1.0  # seconds of the section for its answer
 
 
 def cpu_s() -> float:
-    """CPU time of this process, the system's share included."""
+    """User and system CPU time of this process."""
     used = resource.getrusage(resource.RUSAGE_SELF)
     return used.ru_utime + used.ru_stime
 
 
 class Watch(object):
-    """When to look: `for at in watch.looks()` gives the seconds since the first look."""
+    """When to look: `for seconds in watch.looks()`, since the first look."""
 
     def __init__(
         self,
         name: str,
         root: str,
         request: "dict[str, Any]",
-        often: float = 1,
+        looks_per_interval: float = 1,
         share: float = SHARE,
     ) -> None:
-        """`often`: how many times it looks in each interval; `share` of one core that the looks
-        may cost: those of all sections together stay below one percent. Raises Absent for the tree
-        of another machine, SectionError if the wish is not valid."""
+        """`share`: of one core for the looks; all sections together stay below one percent. Raises
+        Absent for the tree of another machine, SectionError for invalid options."""
         if not is_this_machine(root, request.get("whole_machine", False)):
             raise Absent(
                 "only a running machine can be watched, and {} is not this one".format(root)
             )
-        wish = (request.get("asks", {}).get(name) or [{}])[0]
-        wish = wish if isinstance(wish, dict) else {}
+        options = (request.get("asks", {}).get(name) or [{}])[0]
+        options = options if isinstance(options, dict) else {}
         self.share = share
-        self.wanted = number(wish, "seconds", 10.0, LONGEST)
-        interval = number(wish, "interval", 1.0, LONGEST) / often
-        self.interval = max(SHORTEST, interval, self.wanted / (LOOKS - 1))
-        self.at_s = number(wish, "at_s", None, math.inf)
-        # how far this machine's clock is ahead of the controller's
+        self.duration_s = number(options, "seconds", 10.0, LONGEST)
+        interval = number(options, "interval", 1.0, LONGEST) / looks_per_interval
+        self.interval = max(SHORTEST, interval, self.duration_s / (LOOKS - 1))
+        self.at_s = number(options, "at_s", None, math.inf)
+        # this machine's clock minus the controller's
         self.ahead_s = (request.get("arrived_s") or 0) - (request.get("asked_s") or 0)
         if not request.get("arrived_s") or not request.get("asked_s"):
             self.ahead_s = 0.0
@@ -67,36 +65,36 @@ class Watch(object):
         self.times: "list[float]" = []
         self.began_s = 0.0
         self.cost_s = 0.0
-        self.spent = 0.0  # CPU time of this process when it began to look
+        self.spent = 0.0  # CPU time of this process at the first look
         self.first_cost_s = 0.0
         self.is_last = False
 
     def spare_s(self) -> float:
-        """CPU time that this look may take beside what each look takes: the last one costs as much
-        as the first, and what is left of the share is spread over the time."""
+        """CPU time left for this look: the last look costs as much as the first, and the rest of
+        the share is spread over the duration."""
         return (
             self.first_cost_s
-            + self.between_s() * min(1.0, self.times[-1] / self.wanted)
+            + self.between_s() * min(1.0, self.times[-1] / self.duration_s)
             - (cpu_s() - self.spent)
         )
 
     def between_s(self) -> float:
-        """CPU time that all looks between the first and the last may take."""
-        return self.share * self.wanted - 2 * self.first_cost_s
+        """CPU time for all looks between the first and the last."""
+        return self.share * self.duration_s - 2 * self.first_cost_s
 
     def wait(self) -> None:
-        """Until the agreed moment."""
-        left = (self.at_s or 0.0) + self.ahead_s - time.time()
-        if 0 < left <= AHEAD:
-            time.sleep(min(left, max(0.0, self.end - self.wanted - time.monotonic())))
+        """Wait until at_s."""
+        delay = (self.at_s or 0.0) + self.ahead_s - time.time()
+        if 0 < delay <= AHEAD:
+            time.sleep(min(delay, max(0.0, self.end - self.duration_s - time.monotonic())))
 
     def looks(self) -> "Iterator[float]":
-        """The seconds since the first look, at each look; `is_last` is set before the last."""
+        """Seconds since the first look, at each look; `is_last` at the last."""
         self.wait()
         self.began_s = time.time()
         first = time.monotonic()
         self.spent = cpu_s()
-        last = min(first + self.wanted, max(self.end, first))
+        last = min(first + self.duration_s, max(self.end, first))
         at = first
         while True:
             self.is_last = at >= last
@@ -110,17 +108,17 @@ class Watch(object):
             time.sleep(max(0.0, at - time.monotonic()))
 
     def next_look(self, first: float, last: float) -> float:
-        """The next multiple of the interval by which the cost so far is within its share; the last
-        look, if nothing is left for more of them."""
+        """The next multiple of the interval at which the cost is within its share; the last look if
+        nothing is left."""
         between, spent = self.between_s(), self.cost_s - self.first_cost_s
-        another = spent / max(1, len(self.times) - 1)
-        if between <= 0 or spent + another > between:
+        cost_per_look = spent / max(1, len(self.times) - 1)
+        if between <= 0 or spent + cost_per_look > between:
             return last
-        earliest = max(time.monotonic(), first + self.wanted * spent / between)
-        before = math.floor(self.times[-1] / self.interval + 1e-3)
-        steps = max(before + 1, math.ceil((earliest - first) / self.interval))
+        earliest = max(time.monotonic(), first + self.duration_s * spent / between)
+        last_step = math.floor(self.times[-1] / self.interval + 1e-3)
+        steps = max(last_step + 1, math.ceil((earliest - first) / self.interval))
         at = first + steps * self.interval
-        # a look just before the last one would tell little
+        # not just before the last look
         return last if at > last - self.interval / 2 else at
 
     def look(self) -> "dict[str, object]":
@@ -133,9 +131,9 @@ class Watch(object):
         }
 
 
-def number(wish: "dict[str, Any]", key: str, default: "T", most: float) -> "float | T":
-    """A number of a wish. Raises SectionError."""
-    value = wish.get(key)
+def number(options: "dict[str, Any]", key: str, default: "T", most: float) -> "float | T":
+    """An option's number. Raises SectionError."""
+    value = options.get(key)
     if value is None:
         return default
     if isinstance(value, bool) or not isinstance(value, (int, float)):
@@ -146,22 +144,22 @@ def number(wish: "dict[str, Any]", key: str, default: "T", most: float) -> "floa
 
 
 class Series(object):
-    """Values of several fields, one for each look; a look at which one failed has null."""
+    """Values of several fields at each look; None where a look failed."""
 
     def __init__(self, fields: "Iterable[str]") -> None:
         self.values: "dict[str, list[object]]" = {field: [] for field in fields}
         self.why: "dict[str, Any]" = {}
 
     def take(
-        self, found: "Mapping[str, object]", why: "Mapping[str, str | None] | None" = None
+        self, values_by_field: "Mapping[str, object]", why: "Mapping[str, str | None] | None" = None
     ) -> None:
-        """What one look found, {field: value}; `why`: {field: why not}."""
+        """Add one look's values; `why`: {field: why it is missing}."""
         for field, values in self.values.items():
-            values.append(found.get(field))
+            values.append(values_by_field.get(field))
         self.why.update(why or {})
 
     def into(self, record: "Reading") -> None:
-        """Write them into a Reading: a field that no look found is null, and why."""
+        """Write them into a Reading; a field without any value is null, with a reason."""
         for field, values in self.values.items():
             if any(value is not None for value in values):
                 record[field] = values
@@ -169,21 +167,19 @@ class Series(object):
                 record.fail(field, self.why.get(field, "not found"))
 
 
-def counted(
+def put_counts(
     record: "Reading",
     fields: "Iterable[str]",
     first: "Mapping[str, Any]",
     last: "Mapping[str, Any]",
 ) -> None:
-    """Write counters into a Reading as [at the first look, at the last].
-
-    `first`, `last`: {field: number}. What went back, or is not in both, is null, and why.
-    """
+    """Write counters into a Reading as [at the first look, at the last]; null with a reason if one
+    went back or is missing. `first`, `last`: {field: number}."""
     for field in fields:
-        before, now = first.get(field), last.get(field)
-        if before is None or now is None:
+        first_value, last_value = first.get(field), last.get(field)
+        if first_value is None or last_value is None:
             record.fail(field, "not found")
-        elif now < before:
-            record.fail(field, "it went back from {} to {}".format(before, now))
+        elif last_value < first_value:
+            record.fail(field, "it went back from {} to {}".format(first_value, last_value))
         else:
-            record[field] = [before, now]
+            record[field] = [first_value, last_value]

@@ -1,6 +1,6 @@
 """A setting of a GPU: <UUID>:<field of nodevet.evidence.gpu.Gpu>."""
 
-from nodevet.remote.look import absent, seen, unseen
+from nodevet.remote.look import absent, present, unknown
 from nodevet.remote.managers.patterns import Patterns
 from nodevet.remote.probe.children import gather
 from nodevet.remote.probe.collectors.gpu import NO_GETTER
@@ -28,32 +28,32 @@ MIG = r"mig-parted\s+apply"
 
 
 def prepare(root: str, request: "dict[str, Any]") -> "dict[str, Any]":
-    """The section of the evidence: NVML is asked once for all of them."""
-    found: "dict[str, Any]" = gather(("gpu",), root, request, request["deadline"])["gpu"]
-    return found
+    """The section `gpu` of the evidence: one call of NVML for all resources."""
+    section: "dict[str, Any]" = gather(("gpu",), root, request, request["deadline"])["gpu"]
+    return section
 
 
 def look(root: str, name: str, section: "dict[str, Any]") -> "dict[str, object]":
     """A field of nodevet.evidence.gpu.Gpu, as the probe reads it.
 
-    What no driver tells (whether clocks are locked) is not there: it can only be reset.
+    A setting without a getter (locked clocks) is absent: it can only be reset.
     """
     if section["status"] != "ok":
-        return unseen("NVML: " + section["why"])
+        return unknown("NVML: " + section["why"])
     uuid, _, field = name.rpartition(":")
-    for each in section["data"].get("gpus") or ():
-        if uuid and each.get("uuid") == uuid:
-            why = each["errors"].get(field) or each["errors"].get("handle")
+    for gpu in section["data"].get("gpus") or ():
+        if uuid and gpu.get("uuid") == uuid:
+            why = gpu["errors"].get(field) or gpu["errors"].get("handle")
             if why == NO_GETTER:
                 return absent()
-            if why is not None or each.get(field) is None:
-                return unseen(why or "no such setting of a GPU", exists=True)
-            return seen(each[field])
-    return unseen("no GPU has this UUID")
+            if why is not None or gpu.get(field) is None:
+                return unknown(why or "no such setting of a GPU", exists=True)
+            return present(gpu[field])
+    return unknown("no GPU has this UUID")
 
 
 def patterns(root: str, name: str) -> "Patterns | None":
-    """What sets a field: nvidia-smi, dcgmi, mig-parted."""
+    """Commands that set a field: of nvidia-smi, dcgmi, mig-parted."""
     field = name.rpartition(":")[2]
     if field not in GPU_FIELDS:
         return None

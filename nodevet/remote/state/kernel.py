@@ -2,7 +2,7 @@
 
 import re
 
-from nodevet.remote.look import absent, absolute, seen, unseen
+from nodevet.remote.look import absent, absolute_path, present, unknown
 from nodevet.remote.managers.patterns import Patterns
 from nodevet.remote.probe.files import read, reason
 
@@ -27,18 +27,18 @@ GOVERNOR_FILES = (
 
 
 def look(root: str, path: str) -> "dict[str, object]":
-    """The text, without the newline at its end."""
+    """The text without the last newline."""
     try:
-        text = read(root, absolute(path))
+        text = read(root, absolute_path(path))
     except (FileNotFoundError, NotADirectoryError):
         return absent()
     except OSError as error:
-        return unseen(reason(error), exists=True)
-    return seen(text[:-1] if text.endswith("\n") else text)
+        return unknown(reason(error), exists=True)
+    return present(text[:-1] if text.endswith("\n") else text)
 
 
 def patterns(root: str, path: str) -> "Patterns":
-    """What a sysctl, a governor or another kernel file is set by."""
+    """What sets a sysctl, a governor or another kernel file."""
     if path.startswith("/proc/sys/"):
         key = path[len("/proc/sys/") :].replace("/", ".")
         words = re.escape(key).replace(r"\.", "[./]")

@@ -3,38 +3,42 @@
 import os
 import re
 
-from nodevet.remote.look import absent, of_this_machine, seen, unseen
+from nodevet.remote.look import absent, present, require_this_machine, unknown
 from nodevet.remote.managers.patterns import Patterns
-from nodevet.remote.probe.collectors.packages import automatic
+from nodevet.remote.probe.collectors.packages import automatic_packages
 from nodevet.remote.probe.files import attempt, read
-from nodevet.remote.program import find, run
+from nodevet.remote.program import find_program, run
 
 PACKAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9+.:_~-]{0,200}\Z")
 VERSIONLOCKS = ("/etc/dnf/plugins/versionlock.list", "/etc/yum/pluginconf.d/versionlock.list")
 
 
 def look(root: str, name: str) -> "dict[str, object]":
-    """{version, held}, of dpkg's or of rpm's database; `automatic` in apt's: apt-mark(8)."""
-    of_this_machine(root)
+    """{version, held} in dpkg's or rpm's database; with dpkg also `automatic`: apt-mark(8)."""
+    require_this_machine(root)
     if not PACKAGE.match(name):
         raise ValueError("not a valid package name")
     if os.path.isfile("/var/lib/dpkg/status"):
-        query, row = find("dpkg-query"), "--showformat=${db:Status-Abbrev} ${Version}\\n"
+        query, row = find_program("dpkg-query"), "--showformat=${db:Status-Abbrev} ${Version}\\n"
         code, text, _ = run((query, "--show", row, name))
         words = text.split()  # ii 1.2.3, hi 1.2.3, rc 1.2.3, un
         if code == 1 or (words and words[0][1:] in ("n", "c")):
             return absent()  # never installed, or only its configuration is left
         if code != 0 or len(words) != 2 or words[0][1:] != "i":
-            return unseen("dpkg-query: not fully installed: {}".format(ascii(text.strip()[:80])))
-        value = {"version": words[1], "held": words[0][0] == "h", "automatic": name in automatic()}
-        return seen(value)
-    code, text, _ = run((find("rpm"), "-q", "--queryformat", "%{EVR}\\n", "--", name))
+            return unknown("dpkg-query: not fully installed: {}".format(ascii(text.strip()[:80])))
+        value = {
+            "version": words[1],
+            "held": words[0][0] == "h",
+            "automatic": name in automatic_packages(),
+        }
+        return present(value)
+    code, text, _ = run((find_program("rpm"), "-q", "--queryformat", "%{EVR}\\n", "--", name))
     rows = text.split()
     if code != 0:
-        return absent() if "is not installed" in text else unseen("rpm failed")
+        return absent() if "is not installed" in text else unknown("rpm failed")
     if len(rows) != 1:
-        return unseen("{} versions are installed".format(len(rows)), exists=True)
-    return seen({"version": rows[0], "held": versionlocked(root, name)})
+        return unknown("{} versions are installed".format(len(rows)), exists=True)
+    return present({"version": rows[0], "held": versionlocked(root, name)})
 
 
 def versionlocked(root: str, name: str) -> bool:
@@ -48,5 +52,5 @@ def versionlocked(root: str, name: str) -> bool:
 
 
 def patterns(root: str, name: str) -> "Patterns":
-    """Who pins it."""
+    """apt's preferences that pin it."""
     return Patterns(package=name.partition(":")[0])

@@ -1,9 +1,9 @@
-"""What a process and its threads are bound to."""
+"""The CPUs and memory nodes that a process and its threads are bound to."""
 
 import os
 import re
 
-from nodevet.remote.look import absent, seen, unseen
+from nodevet.remote.look import absent, present, unknown
 from nodevet.remote.managers.patterns import Patterns
 from nodevet.remote.probe.collectors.processes import parse_stat
 from nodevet.remote.probe.files import names, parse_rows, path_under, read
@@ -12,24 +12,24 @@ THREADS = 1 << 14
 
 
 def look(root: str, pid: str) -> "dict[str, object]":
-    """{cpus, mems} as lists, when it started in seconds after boot, and threads that differ."""
+    """{cpus, mems, started_s: seconds after boot, threads: those with other bindings}."""
     if not re.match(r"[1-9][0-9]{0,9}\Z", pid):
         raise ValueError("not a valid process id")
-    place = "/proc/" + pid
+    folder = "/proc/" + pid
     try:
-        _, started = parse_stat(read(root, place + "/stat").strip())
-        own = binding(root, place + "/status")
+        _, started = parse_stat(read(root, folder + "/stat").strip())
+        process_binding = binding(root, folder + "/status")
         threads = {}
-        for thread in names(root, place + "/task", THREADS):
+        for thread in names(root, folder + "/task", THREADS):
             if thread != pid:
-                bound = binding(root, "{}/task/{}/status".format(place, thread))
-                if bound != own:
-                    threads[thread] = bound
+                thread_binding = binding(root, "{}/task/{}/status".format(folder, thread))
+                if thread_binding != process_binding:
+                    threads[thread] = thread_binding
     except (FileNotFoundError, ProcessLookupError):
-        if os.path.isdir(path_under(root, place)):
-            return unseen("its threads changed while they were read", exists=True)
+        if os.path.isdir(path_under(root, folder)):
+            return unknown("its threads changed while they were read", exists=True)
         return absent()
-    return seen(dict(own, started_s=started, threads=threads))
+    return present(dict(process_binding, started_s=started, threads=threads))
 
 
 def binding(root: str, path: str) -> "dict[str, str]":
@@ -38,5 +38,5 @@ def binding(root: str, path: str) -> "dict[str, str]":
 
 
 def patterns(root: str, name: str) -> "Patterns":
-    """numad binds processes as it sees fit."""
+    """numad rebinds processes."""
     return Patterns(services=("numad.service",))

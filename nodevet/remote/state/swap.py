@@ -3,38 +3,33 @@
 import re
 
 from nodevet.remote.fstab import PATH, swap_fields
-from nodevet.remote.look import absent, seen
+from nodevet.remote.look import absent, present
 from nodevet.remote.managers.patterns import Patterns
 from nodevet.remote.probe.files import read, resolve
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    pass
-
 
 def look(root: str, name: str) -> "dict[str, object]":
-    """{active, priority, fstab: its lines in /etc/fstab} of a device or file, or of `all`."""
+    """{active, priority, fstab: lines in /etc/fstab} of a device or file, or of `all`."""
     rows = [row.split() for row in read(root, "/proc/swaps").splitlines()[1:]]
     active = [row for row in rows if row and name in ("all", row[0])]
     try:
         table = read(root, PATH).splitlines()
     except FileNotFoundError:
         table = []
-    lines = [line for line in table if is_of(root, line, name)]
-    found = {"active": bool(active), "fstab": lines}
+    lines = [line for line in table if is_line_of(root, line, name)]
+    value = {"active": bool(active), "fstab": lines}
     if name != "all":
-        found["priority"] = int(active[0][4]) if active else None
-    return seen(found) if active or lines else absent(found)
+        value["priority"] = int(active[0][4]) if active else None
+    return present(value) if active or lines else absent(value)
 
 
-def is_of(root: str, line: str, name: str) -> bool:
-    """Whether a line of fstab(5) is of this swap device, turned on at boot or not: a line that
-    changes has to be seen."""
+def is_line_of(root: str, line: str, name: str) -> bool:
+    """Whether a line of fstab(5) is of this swap device, with `noauto` or without."""
     fields = swap_fields(line)
     if fields is None:
         return False
-    place = re.sub(r"^(UUID|LABEL|PARTUUID|PARTLABEL)=", by_link, fields[0])
-    return name in ("all", place) or name == resolve(root, place)
+    device = re.sub(r"^(UUID|LABEL|PARTUUID|PARTLABEL)=", by_link, fields[0])
+    return name in ("all", device) or name == resolve(root, device)
 
 
 def by_link(match: "re.Match[str]") -> str:
@@ -42,5 +37,5 @@ def by_link(match: "re.Match[str]") -> str:
 
 
 def patterns(root: str, name: str) -> "Patterns":
-    """Who calls swapon(8) or swapoff(8)."""
+    """Commands that turn swap on or off."""
     return Patterns(r"\bswap(?:on|off)\b")

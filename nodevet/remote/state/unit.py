@@ -2,23 +2,23 @@
 
 import re
 
-from nodevet.remote.look import absent, of_this_machine, seen, unseen
+from nodevet.remote.look import absent, present, require_this_machine, unknown
 from nodevet.remote.managers.patterns import Patterns
-from nodevet.remote.systemd import show_all
+from nodevet.remote.systemd import show_one
 
 PROPERTIES = ("LoadState", "UnitFileState", "ActiveState", "FragmentPath")
 UNIT_VERBS = "start|stop|enable|disable|mask|unmask"
 
 
 def look(root: str, name: str) -> "dict[str, object]":
-    """{enabled: UnitFileState, active: ActiveState, masked, fragment}, as systemctl has them."""
-    of_this_machine(root)
-    rows = show_all(name, PROPERTIES)
+    """{enabled: UnitFileState, active: ActiveState, masked, fragment}, by systemctl show."""
+    require_this_machine(root)
+    rows = show_one(name, PROPERTIES)
     if rows["LoadState"] == "not-found":
         return absent()
     if rows["LoadState"] not in ("loaded", "masked"):
-        return unseen("systemd could not load it: " + rows["LoadState"], exists=True)
-    return seen(
+        return unknown("systemd could not load it: " + rows["LoadState"], exists=True)
+    return present(
         {
             "enabled": rows["UnitFileState"],
             "active": rows["ActiveState"],
@@ -29,10 +29,10 @@ def look(root: str, name: str) -> "dict[str, object]":
 
 
 def patterns(root: str, name: str) -> "Patterns":
-    """Who starts, stops, enables or masks it by systemctl(1) or service(8)."""
+    """Commands of systemctl(1) or service(8) that start, stop, enable or mask it."""
     stem = name[: -len(".service")] if name.endswith(".service") else name
-    called = r"{}(?:\.service)?(?![\w.@-])".format(re.escape(stem))
+    service = r"{}(?:\.service)?(?![\w.@-])".format(re.escape(stem))
     words = r"systemctl\b[^;|&]*\s(?:{0})\s[^;|&]*{1}|\bservice\s+{1}\s+(?:start|stop)".format(
-        UNIT_VERBS, r"(?<![\w.@-])" + called
+        UNIT_VERBS, r"(?<![\w.@-])" + service
     )
     return Patterns(words, unit=name)

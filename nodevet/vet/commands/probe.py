@@ -48,7 +48,7 @@ def command(root: Path, deadline: float, sections: tuple[str, ...]) -> None:
     """
     from nodevet.remote.probe.main import probe
     from nodevet.remote.probe.sections import names
-    from nodevet.remote.request import checked
+    from nodevet.remote.request import checked_request
 
     strange = [name for name in sections if name not in names()]
     if strange:
@@ -62,6 +62,6 @@ def command(root: Path, deadline: float, sections: tuple[str, ...]) -> None:
         "sections": list(sections),
         "probe": __version__,
     }
-    document = probe(checked(request))
+    document = probe(checked_request(request))
     indent = 2 if sys.stdout.isatty() else None
     click.echo(json.dumps(document, indent=indent))

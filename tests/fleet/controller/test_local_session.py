@@ -81,7 +81,7 @@ def test_nothing_is_done_once_another_has_taken_the_lock(
     worker: SshExecutor, tmp_path: Path
 ) -> None:
     worker.lock("here", "the first")
-    Path(lock.folder(), "lock").write_text('{"token": "another"}')
+    Path(lock.lock_folder(), "lock").write_text('{"token": "another"}')
     with pytest.raises(WorkError, match="another controller has taken the lock since") as told:
         worker.act("here", RunCommand(words=("touch", str(tmp_path / "done"))))
     assert told.value.status == "lost"

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from nodevet.remote import program
 from nodevet.remote.probe.collectors import drives
 from nodevet.remote.probe.files import Absent
-from nodevet.remote.probe.smart import NOT_TOLD, parse_drive
+from nodevet.remote.probe.smart import NOT_REPORTED, parse_drive
 
 Check = Callable[[str, dict[str, Any]], Any]
 ASKED = {"asks": {"drives": ["health"]}}
@@ -216,8 +216,8 @@ def test_drives_and_those_behind_a_controller_are_asked(
         False,
     )
     assert (one.health.exit_bits, one.health.uncorrectable) == (64, None)
-    assert one.health.why("uncorrectable") == NOT_TOLD
-    assert (two.health.passed, two.health.why("passed")) == (None, NOT_TOLD)
+    assert one.health.why("uncorrectable") == NOT_REPORTED
+    assert (two.health.passed, two.health.why("passed")) == (None, NOT_REPORTED)
     assert two.health.temperature_c is None
     assert volume.health is None and volume.volume is True
     assert "DELL or MegaRaid controller" in volume.why("health")

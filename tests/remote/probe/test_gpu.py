@@ -145,8 +145,8 @@ def full_state(count=1, **overrides):
 PROBE = """
 import json, sys
 from nodevet.remote.probe.main import probe
-from nodevet.remote.request import checked
-print(json.dumps(probe(checked(json.load(sys.stdin)))))
+from nodevet.remote.request import checked_request
+print(json.dumps(probe(checked_request(json.load(sys.stdin)))))
 """
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from nodevet.remote.probe.collectors import gpu_activity
 from nodevet.remote.probe.collectors.gpu_activity import WatchedGpu
-from nodevet.remote.probe.files import silent
+from nodevet.remote.probe.files import no_note
 from nodevet.remote.probe.gpu_nvml import Nvml
 
 NOT_SUPPORTED, NO_PERMISSION, NOT_FOUND, LOST = 3, 4, 6, 15
@@ -64,13 +64,13 @@ def library(answers: dict[str, Any]) -> Any:
 def watched(first: dict[str, Any], last: dict[str, Any] | None = None) -> dict[str, Any]:
     """What is told of a GPU that answers so at the first look, and so at the last."""
     answers = dict(first)
-    gpu = WatchedGpu(Nvml(library(answers), silent), 0)
+    gpu = WatchedGpu(Nvml(library(answers), no_note), 0)
     gpu.begin()
     gpu.look(0.0)
     answers.update(last or {})
     gpu.look(1.0)
     gpu.end()
-    return gpu.told()
+    return gpu.to_record()
 
 
 def test_nothing_is_counted_before_the_agreed_moment(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -140,7 +140,7 @@ def test_what_dnf_excludes_is_held(tmp_path: Path, files: dict[str, str]) -> Non
         ({"dnf": "", "locks": LIST, "plugin": PLUGIN, "main": "[main]\nplugins=0\n"}, False),
         (
             {"plugin": PLUGIN, "locks": LIST},
-            "there is no dnf: what else holds packages is not read",
+            "there is no dnf: nodevet reads no other holds",
         ),
         ({"dnf": "", "main": "exclude=a"}, "/etc/dnf/dnf.conf: not an INI file"),
         (

@@ -28,7 +28,7 @@ def log_of(*lines: Line, first: int = 0) -> kernel_log.Log:
 
 
 def links(*lines: Line, first: int = 0) -> Any:
-    return kernel_log.whole(log_of(*lines, first=first), now=1e5)["links"]
+    return kernel_log.section_of(log_of(*lines, first=first), now=1e5)["links"]
 
 
 def outages(*lines: Line, first: int = 0) -> list[tuple[float | None, float]]:
@@ -128,7 +128,7 @@ def test_a_line_without_a_time_is_said() -> None:
     log = kernel_log.Log("kmsg", Events())
     for text in (BOOT[1], DOWN):
         log.take(None, True, text)
-    found = kernel_log.whole(log)
+    found = kernel_log.section_of(log)
     assert found["links"] is None
     assert found["errors"]["links"] == "a line about a link has no time"
 
@@ -141,7 +141,7 @@ def test_a_link_that_flaps_a_million_times_takes_no_room() -> None:
     found.take(1e6, UP)
     (link,) = found.records(True)
     assert (link["count"], len(link["outages"])) == (100_000, 1)
-    assert len(found.found[MLX5].opening) == 1
+    assert len(found.links_by_address[MLX5].opening) == 1
 
 
 def test_more_outages_than_are_kept_are_said() -> None:
@@ -197,7 +197,7 @@ def test_a_log_in_two_parts_says_what_it_says_in_one(
             found.take(seconds, text)
         return found
 
-    parts = read(lines[:cut]).followed_by(read(lines[cut:]))
+    parts = read(lines[:cut]).merge(read(lines[cut:]))
     assert parts.records(begins) == read(lines).records(begins)
 
 
@@ -216,7 +216,7 @@ def test_the_longest_outage_since_any_moment_is_kept(lines: list[Line]) -> None:
             state = text
         elif lost is None:
             state = ""
-    kept = found.found[MLX5].outages if MLX5 in found.found else []
+    kept = found.links_by_address[MLX5].outages if MLX5 in found.links_by_address else []
     for moment in (0.0, *(up for _, up in all_of)):
         assert longest(kept, moment) == longest(all_of, moment)
 

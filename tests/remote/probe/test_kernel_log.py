@@ -307,14 +307,14 @@ def test_an_overrun_is_not_the_end() -> None:
     for row in kernel_log.rows_of(receive, log):
         log.take_row(row)
     log.end()
-    assert (log.rows, log.lost) == (2, ["records were overwritten while they were read"])
+    assert (log.rows, log.losses) == (2, ["records were overwritten while they were read"])
 
 
 def test_one_that_never_ends_is_left() -> None:
     log = kernel_log.Log("kmsg", Events())
     row = b"6,1,0,-;" + b"x" * 8000 + b"\n"
     assert sum(1 for _ in kernel_log.rows_of(lambda: row * 1000, log)) >= 8000
-    assert log.lost == ["it is longer than 64 MiB"]
+    assert log.losses == ["it is longer than 64 MiB"]
 
 
 @given(st.lists(st.binary(max_size=200), max_size=5), st.binary(max_size=40))
@@ -323,7 +323,7 @@ def test_any_bytes_are_taken(rows: list[bytes], tail: bytes) -> None:
     heads = (b"4,1,5,-;NVRM: Xid (PCI:0000:19:00", b"[ 1.5] NVRM: Xid ", b"NVRM: Xid ", b"")
     for row in (*rows, *(head + tail for head in heads)):
         log.take_row(row)
-    found = kernel_log.whole(log)
+    found = kernel_log.section_of(log)
     assert json.loads(messages.encode({"data": found}))
     for event in found["events"]:
         assert len(event["text"]) <= 300
@@ -336,7 +336,7 @@ readable = os.access("/dev/kmsg", os.R_OK) and stat.S_ISCHR(Path("/dev/kmsg").st
 @pytest.mark.skipif(not readable, reason="/dev/kmsg may not be read here")
 def test_the_log_of_this_machine(check: Check) -> None:
     found = check(
-        "kernel_log", dict(kernel_log.whole(kernel_log.read_kmsg("/", Events())), crashes=[])
+        "kernel_log", dict(kernel_log.section_of(kernel_log.read_kmsg("/", Events())), crashes=[])
     )
     assert (found.source, found.lines_read > 0) == ("kmsg", True)
     assert found.complete is (found.since_s == 0.0) or found.errors["complete"]
@@ -396,7 +396,7 @@ def test_the_journal(journal: Callable[..., Any], check: Check) -> None:
         entry(list(XID.encode() + b"\xff"), 61),
         entry("NVRM: Xid (PCI:0000:19:00): 48, forged", 62, facility=1),
     )
-    found = check("kernel_log", dict(kernel_log.whole(log), crashes=[]))
+    found = check("kernel_log", dict(kernel_log.section_of(log), crashes=[]))
     assert (found.complete, found.source, found.lines_read) == (True, "journal", 4)
     assert facts(found) == [("xid", 79, "0000:19:00.0", None, 2)]
 
@@ -412,7 +412,7 @@ def test_the_journal(journal: Callable[..., Any], check: Check) -> None:
 def test_e13_what_a_user_writes_into_the_journal_is_no_gap(
     journal: Callable[..., Any], forged: str
 ) -> None:
-    found = kernel_log.whole(journal(FIRST, forged, entry(XID, 60)))
+    found = kernel_log.section_of(journal(FIRST, forged, entry(XID, 60)))
     assert (found["complete"], len(found["events"])) == (True, 1)
 
 
@@ -439,7 +439,7 @@ def test_e13_a_users_process_that_is_called_like_journald_is_not_journald(
 def test_e13_a_process_that_is_called_like_the_first_line_hides_no_gap(
     journal: Callable[..., Any], row: str
 ) -> None:
-    found = kernel_log.whole(journal(entry(row, 500)))
+    found = kernel_log.section_of(journal(entry(row, 500)))
     assert found["complete"] is False
 
 
@@ -457,7 +457,7 @@ def test_e13_a_process_that_is_called_like_the_first_line_hides_no_gap(
 def test_a_journal_that_is_not_whole(
     journal: Callable[..., Any], rows: list[str], then: str, why: str
 ) -> None:
-    found = kernel_log.whole(journal(*rows, then=then, seconds=1 if "sleep" in then else 20))
+    found = kernel_log.section_of(journal(*rows, then=then, seconds=1 if "sleep" in then else 20))
     assert found["complete"] is False
     assert why in found["errors"]["complete"]
 
@@ -495,7 +495,7 @@ def test_the_journal_gives_what_the_ring_buffer_has_lost(
     journal: Callable[..., Any], rows: list[str], complete: bool, since: float, events: list[Any]
 ) -> None:
     journal(*rows)
-    found = kernel_log.whole(kernel_log.with_beginning(late(), 20))
+    found = kernel_log.section_of(kernel_log.with_beginning(late(), 20))
     assert found["complete"] is complete
     assert [(each["kind"], each["code"], each["count"]) for each in found["events"]] == events
     assert found["source"] == ("kmsg" if since == 61.5 else "kmsg and journal")
@@ -524,7 +524,7 @@ def test_the_journal_says_since_when_a_link_was_down(
     journal: Callable[..., Any], rows: list[str], outages: list[Any]
 ) -> None:
     journal(*rows)
-    (link,) = kernel_log.whole(kernel_log.with_beginning(late(CAME_UP), 20))["links"]
+    (link,) = kernel_log.section_of(kernel_log.with_beginning(late(CAME_UP), 20))["links"]
     assert [(each["down_s"], each["up_s"]) for each in link["outages"]] == outages
 
 
@@ -601,13 +601,13 @@ def test_t1_a_message_of_several_lines_is_one_in_the_journal(
     journal: Callable[..., Any], check: Check, encode: Any
 ) -> None:
     log = journal(*(entry(encode(text), n) for n, text in enumerate(MESSAGES)))
-    found = check("kernel_log", dict(kernel_log.whole(log), crashes=[]))
+    found = check("kernel_log", dict(kernel_log.section_of(log), crashes=[]))
     assert facts(found) == TOLD
     assert (found.complete, found.lines_read) == (True, len(MESSAGES)), found.errors
     in_kmsg = kernel_log.Log("kmsg", Events())
     for row in as_kmsg(MESSAGES).split(b"\n"):
         in_kmsg.take_row(row)
-    same = check("kernel_log", dict(kernel_log.whole(in_kmsg), crashes=[]))
+    same = check("kernel_log", dict(kernel_log.section_of(in_kmsg), crashes=[]))
     assert [each.text for each in found.events] == [each.text for each in same.events]
 
 
@@ -681,14 +681,14 @@ def test_t1_a_continued_line_is_one(tmp_path: Path, check: Check, records: list[
 
 def test_read_what_a_log_without_its_beginning_covers(journal: Callable[..., Any]) -> None:
     rows = [entry("first that journald saw", 600), entry(XID, 4000)]
-    found = kernel_log.whole(journal(*rows), now=87000.0)
+    found = kernel_log.section_of(journal(*rows), now=87000.0)
     assert (found["complete"], found["since_s"], found["covered_s"]) == (False, 600.0, 86400.0)
     assert "covered_s" not in found["errors"]
     missed = entry("Missed 5 kernel messages", 700, "driver")
-    found = kernel_log.whole(journal(rows[0], missed, rows[1]), now=87000.0)
+    found = kernel_log.section_of(journal(rows[0], missed, rows[1]), now=87000.0)
     assert found["covered_s"] is None
     assert found["errors"]["covered_s"] == "journald says that it missed messages"
-    found = kernel_log.whole(journal(*rows), "journald is not running", now=87000.0)
+    found = kernel_log.section_of(journal(*rows), "journald is not running", now=87000.0)
     assert found["covered_s"] is None
 
 
@@ -705,9 +705,9 @@ with subprocess.Popen([sys.argv[2]], stderr=subprocess.DEVNULL) as journald:
     kmsg = kernel_log.read_kmsg("/", Events())
     journal = kernel_log.read_journal(Events(), 10)
     # What the ring buffer had overwritten before journald began, journald says that it missed.
-    missed = ["journald says that it missed messages"] if kmsg.gone else []
-    print(kernel_log.journald_runs(), bool(journal.gone) == bool(kmsg.gone),
-          journal.lost == missed, 0 < journal.rows <= kmsg.rows + 50)
+    missed = ["journald says that it missed messages"] if kmsg.missing_start else []
+    print(kernel_log.journald_runs(), bool(journal.missing_start) == bool(kmsg.missing_start),
+          journal.losses == missed, 0 < journal.rows <= kmsg.rows + 50)
     journald.terminate()
 """
 MOUNTS = """

@@ -198,8 +198,8 @@ def test_a_collector_that_comes_after_another_sees_what_it_found() -> None:
 def test_a_hanging_collector_leaves_no_process_and_no_zombie() -> None:
     then = textwrap.dedent("""
         from nodevet.remote.probe.main import probe
-        from nodevet.remote.request import checked
-        found = probe(checked({"do": "probe", "deadline": 2}))
+        from nodevet.remote.request import checked_request
+        found = probe(checked_request({"do": "probe", "deadline": 2}))
         import os
         try:
             os.waitpid(-1, os.WNOHANG)
@@ -455,7 +455,7 @@ def test_closed_standard_error_costs_nothing() -> None:
 
 def test_a_root_that_is_not_there_is_no_absent_machine(tmp_path: Path) -> None:
     wanted = {"do": "probe", "root": str(tmp_path / "typo"), "sections": ["pci", "numa"]}
-    document = main.probe(request.checked(wanted))
+    document = main.probe(request.checked_request(wanted))
     for section in document["sections"].values():
         assert section["status"] == "error"
         assert section["why"].endswith("typo is not a directory")

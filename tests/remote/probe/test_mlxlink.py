@@ -41,8 +41,8 @@ def told(monkeypatch: pytest.MonkeyPatch, check: Check) -> Callable[..., Any]:
             return text
 
         monkeypatch.setattr(mlxlink, "names", lambda root, path: sorted(devices))
-        monkeypatch.setattr(mlxlink, "find", lambda name: f"/usr/bin/{name}")
-        monkeypatch.setattr(mlxlink, "printed", printed)
+        monkeypatch.setattr(mlxlink, "find_program", lambda name: f"/usr/bin/{name}")
+        monkeypatch.setattr(mlxlink, "output_of", printed)
         return check("mlxlink", mlxlink.collect("/", {"asks": {"mlxlink": patterns}}))
 
     return run

@@ -145,7 +145,7 @@ def test_any_text_is_parsed_or_refused(rows: list[str]) -> None:
         tree = mounts.MountTree(mounts.parse_mounts(text))
     except ValueError:
         return
-    assert mounts.one(tree, "/a/b")["name"] == "/a/b"
+    assert mounts.requested_mount(tree, "/a/b")["name"] == "/a/b"
 
 
 def test_more_disks_than_anyone_has_are_not_listed(look: Callable[..., Any]) -> None:

@@ -149,8 +149,8 @@ def test_counters_of_the_driver_are_asked_of_ethtool(
     monkeypatch: pytest.MonkeyPatch, check: Check
 ) -> None:
     asked = {"asks": {"network": ["counter:rx_errors", "counter:tx_timeout", "counter:nonsense"]}}
-    monkeypatch.setattr(network, "find", lambda name: f"/usr/sbin/{name}")
-    monkeypatch.setattr(network, "printed", lambda words, seconds: "NIC:\n  tx_timeout: 4\n")
+    monkeypatch.setattr(network, "find_program", lambda name: f"/usr/sbin/{name}")
+    monkeypatch.setattr(network, "output_of", lambda words, seconds: "NIC:\n  tx_timeout: 4\n")
     found = check("network", network.collect("/", asked))
     physical = [each for each in found.interfaces if each.kind == "physical"]
     for each in physical:
@@ -163,7 +163,7 @@ def test_without_ethtool_a_counter_of_the_driver_is_unknown(root: Path, check: C
     found = check("network", network.collect(str(root), asked)).by_name["ens1f0np0"]
     (counter,) = (each for each in found.counters if each.name == "tx_timeout")
     assert "of the running machine alone" in counter.why("value")
-    why = network.of_the_driver("/", "none", ["tx_timeout"])[0]["errors"]["value"]
+    why = network.driver_counters("/", "none", ["tx_timeout"])[0]["errors"]["value"]
     assert "ethtool" in why
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from nodevet.remote import program
 from nodevet.remote.probe.collectors import nvme
 from nodevet.remote.probe.files import Absent
-from nodevet.remote.probe.smart import FIELDS, OF_SMARTCTL, parse_log
+from nodevet.remote.probe.smart import FIELDS, SMARTCTL_LOG, parse_log
 
 Check = Callable[[str, dict[str, Any]], Any]
 OF_NVME_CLI = {
@@ -123,7 +123,7 @@ def test_smartctl_where_nvme_cli_gives_nothing(
     tools: Callable[..., None], ask: Callable[[], Any]
 ) -> None:
     log = {"critical_warning": 4, "temperature": 36, "available_spare": 9, "media_errors": 2}
-    told = json.dumps({"smartctl": {"exit_status": 8}, OF_SMARTCTL: log})
+    told = json.dumps({"smartctl": {"exit_status": 8}, SMARTCTL_LOG: log})
     tools("nvme", "echo 'invalid command' >&2; exit 22")
     tools("smartctl", f"echo '{told}'; exit 8")  # the drive is failing
     health = ask().health
@@ -154,7 +154,7 @@ def test_a_warning_of_smartctl_is_not_why_there_is_no_log(
     warned = [{"string": "Warning: an Attribute check", "severity": "warning"}]
     told = {"smartctl": {"messages": warned}, "ata_smart_attributes": {}}
     tools("smartctl", f"echo '{json.dumps(told)}'; exit 4")
-    assert ask().errors["health"] == "smartctl: no health log in what was printed"
+    assert ask().errors["health"] == "smartctl: the output has no health log"
 
 
 def test_a_drive_that_hangs_costs_its_own_log(

@@ -44,14 +44,14 @@ def hold(lock: Path) -> Iterator[None]:
 def test_no_lock_no_work(lock: Path, tmp_path: Path) -> None:
     assert not is_held(str(lock)) and not is_listed(str(lock))
     assert not is_held(str(tmp_path / "none"))
-    assert not package_manager.is_at_work("/")
+    assert not package_manager.is_busy("/")
 
 
 @pytest.mark.usefixtures("hold")
 def test_e14_a_held_lock_is_work(lock: Path) -> None:
     assert is_held(str(lock)) and is_listed(str(lock))
-    assert package_manager.is_at_work("/")
-    assert not package_manager.is_at_work("/srv/tree")
+    assert package_manager.is_busy("/")
+    assert not package_manager.is_busy("/srv/tree")
 
 
 @contextmanager

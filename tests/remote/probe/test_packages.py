@@ -182,7 +182,7 @@ def test_nobody_looks_where_it_is_not_needed(node: Install, check: Check, tmp_pa
     node(dpkg_query="exit 1")
     assert check("packages", collect()).why("packages") == packages.NOT_ASKED
     as_wanted = check("packages", collect(">=550,<560", V))
-    assert as_wanted.why("packages") == as_wanted.why("manager") == packages.AS_WANTED
+    assert as_wanted.why("packages") == as_wanted.why("manager") == packages.AS_EXPECTED
     for wanted in (["550.90.07"], [V, ">=560"], ["~=550.1"]):
         with pytest.raises(SectionError):
             collect(*wanted)
@@ -206,7 +206,7 @@ CLAUSES = st.tuples(
 @given(VERSIONS, st.lists(CLAUSES, min_size=1, max_size=3).map(",".join))
 def test_what_fits_is_what_the_check_admits(version: str, text: str) -> None:
     """Where it does not say so it may still be admitted, and somebody looks for nothing."""
-    fits = packages.fits(version, text)
+    fits = packages.is_admitted(version, text)
     try:
         admitted = specifiers(text).contains(Version(version))
     except ValueError:
@@ -222,10 +222,11 @@ def test_a_program_is_ended_with_its_output(tmp_path: Path) -> None:
         ("exec yes >&2", r"timed out after 0\.2 s"),
     ):
         with pytest.raises(SectionError, match=why):
-            program.printed(("/bin/sh", "-c", text), 0.2, 100)
+            program.output_of(("/bin/sh", "-c", text), 0.2, 100)
     with pytest.raises(SectionError, match="cannot be run: ENOENT"):
-        program.printed((str(tmp_path / "gone"),), 1, 100)
-    assert program.printed(("/bin/sh", "-c", "echo $LC_ALL; printf '\\377'"), 9, 100) == "C\n\\xff"
+        program.output_of((str(tmp_path / "gone"),), 1, 100)
+    words = ("/bin/sh", "-c", "echo $LC_ALL; printf '\\377'")
+    assert program.output_of(words, 9, 100) == "C\n\\xff"
 
 
 ORDINARY = (1 << 31) - 1  # signals 1 to 31; those after them are the C library's own

@@ -41,7 +41,7 @@ def request(pids: dict[int, list[int]], seconds: float = 0.3) -> dict[str, Any]:
 
 @pytest.mark.parametrize("name", [b"a) R (b", b"two words", b"new\nline", b"\xff\xfe", b""])
 def test_odd_names(name: bytes) -> None:
-    found = threads.stat_of(ROW % (5, name))
+    found = threads.parse_stat_row(ROW % (5, name))
     assert found["name"] == name.decode("utf-8", "backslashreplace")
     assert (found["state"], found["parent"], found["user"], found["system"]) == ("S", 1, 7, 8)
     assert (found["threads"], found["started"], found["cpu"]) == (3, 99, 4)
@@ -51,7 +51,7 @@ def test_odd_names(name: bytes) -> None:
 @pytest.mark.parametrize("data", [b"", b"5 (a) S 1", b"5 a S", b")5("])
 def test_not_a_row_of_stat(data: bytes) -> None:
     with pytest.raises(ValueError, match="not a process"):
-        threads.stat_of(data)
+        threads.parse_stat_row(data)
 
 
 def folder_of_thread(tmp_path: Path) -> Path:
@@ -70,7 +70,7 @@ def test_a_thread_that_ends_did_not_do_nothing(tmp_path: Path) -> None:
     thread.look(True)
     (place / "stat").unlink()
     thread.look(True)
-    told = thread.told(2)
+    told = thread.record(2)
     assert (told["states"], told["name"], told["user"], told["switches"]) == ("S-", "t", None, None)
     assert told["errors"]["user"] == "the thread ended"
 
@@ -82,7 +82,7 @@ def test_counters_that_vanish_are_not_zero(tmp_path: Path) -> None:
     for name in ("status", "schedstat"):
         (place / name).unlink()
     thread.look(True)
-    told = thread.told(2)
+    told = thread.record(2)
     assert (told["user"], told["switches"], told["waited_ns"]) == ([7, 7], None, None)
     assert told["waits"] == {"do_epoll_wait": 2}
 
@@ -148,7 +148,7 @@ def test_a_process_that_exits_did_what_it_was_seen_to_do(
     watched.count(7.0)
     for thread in watched.threads:
         thread.look(True, 7.0)
-    told = watched.told(2)
+    told = watched.to_record(2)
     assert (told["seen_s"], told["ended_s"]) == (0.0, 7.0)
     assert None not in (told["user"], told["read_b"], told["command"])
     assert told["threads"][0]["user"] is None, "it was looked at once"
@@ -163,7 +163,7 @@ def test_a_number_that_another_process_got(tmp_path: Path) -> None:
     watched.count()
     (place / "stat").write_bytes((ROW % (7000, b"new")).replace(b" 99 ", b" 555 "))
     watched.count(3.0)
-    told = watched.told(2)
+    told = watched.to_record(2)
     assert (told["user"], told["command"], told["ended_s"]) == ([7, 7], "old", 3.0)
     assert told["errors"]["read_b"]
     assert watched.heir == 1

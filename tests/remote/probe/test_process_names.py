@@ -273,7 +273,7 @@ def found(*lines: str) -> list[Any]:
     log.end()
     events = [(each["kind"], each.get("code"), each.get("bus_id"), each.get("severity"), each["count"])
               for each in log.events.records()]  # fmt: skip
-    return [*events, *(("link", address) for address in log.reader.links.found)]
+    return [*events, *(("link", address) for address in log.reader.links.links_by_address)]
 
 
 def filled(form: str, comm: str, path: str) -> str:
@@ -341,7 +341,7 @@ def records(*rows: str) -> list[Any]:
     for row in rows:
         log.take_row(row.encode())
     log.end()
-    assert log.lost == []
+    assert log.losses == []
     return [(each["kind"], each["count"], each["times_s"]) for each in log.events.records()]
 
 

@@ -118,7 +118,7 @@ def test_a_kernel_without_ipv6_has_no_such_routes(root: Path, check: Check) -> N
 
 def test_of_an_interface_with_very_many_addresses_the_first_are_listed() -> None:
     pairs = [("kube-ipvs0", f"10.0.{at // 256}.{at % 256}/32") for at in range(3000)]
-    (found,) = routes.listed([*pairs])
+    (found,) = routes.by_interface([*pairs])
     assert (len(found["addresses"]), found["count"]) == (64, 3000)
 
 

@@ -42,30 +42,30 @@ def test_a_new_file_is_a_section(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 def test_what_a_collector_declares_names_sections() -> None:
     known = set(sections.names())
     for name in known:
-        assert set(sections.declared(name, "AFTER", ())) <= known - {name}
-        assert set(sections.declared(name, "AGAIN", ())) <= known
+        assert set(sections.declaration(name, "AFTER", ())) <= known - {name}
+        assert set(sections.declaration(name, "AGAIN", ())) <= known
 
 
 def test_a_constant_of_a_collector_is_not_taken_for_a_declaration() -> None:
     for name in sections.names():
-        assert isinstance(sections.declared(name, "ASKED", False), bool), name
-        alone = sections.declared(name, "ALONE", False)
+        assert isinstance(sections.declaration(name, "ASKED", False), bool), name
+        alone = sections.declaration(name, "ALONE", False)
         assert isinstance(alone, bool) or callable(alone), name
 
 
 def test_whether_a_collector_waits_to_be_asked_is_read_in_its_text() -> None:
     names = sections.names()
-    declared = [name for name in names if sections.declared(name, "ASKED", False)]
+    declared = [name for name in names if sections.declaration(name, "ASKED", False)]
     assert [name for name in names if sections.is_asked(name)] == declared
     assert not sections.is_asked("no_such_section")
     asks = {name: ["x"] for name in declared[:1]}
-    assert sections.unasked(names, asks) == declared[1:]
+    assert sections.not_requested(names, asks) == declared[1:]
 
 
 def test_what_needs_another_comes_after_it(monkeypatch: pytest.MonkeyPatch) -> None:
     assert sections.stages(["processes", "cpu", "gpu"]) == [["cpu", "gpu"], ["processes"]]
     assert sections.stages(["processes", "cpu"]) == [["processes", "cpu"]]
     needs = {"a": ("b",), "b": ("c",), "d": ("e",), "e": ("d",)}
-    monkeypatch.setattr(sections, "declared", lambda name, what, default: needs.get(name, ()))
+    monkeypatch.setattr(sections, "declaration", lambda name, what, default: needs.get(name, ()))
     assert sections.stages(["a", "b", "c"]) == [["c"], ["b"], ["a"]]
     assert sections.stages(["d", "e"]) == [["d", "e"]], "in a circle no order is right"

@@ -10,7 +10,7 @@ import pytest
 
 from nodevet.remote.probe import main, settle
 from nodevet.remote.probe.sections import limits
-from nodevet.remote.request import checked
+from nodevet.remote.request import checked_request
 
 ADDRESSES = ("0000:19:00.0", "0000:3b:00.0")
 NOT_LOADED = "NVML_ERROR_DRIVER_NOT_LOADED: the NVIDIA kernel driver is not loaded"
@@ -86,7 +86,7 @@ def visits(monkeypatch: pytest.MonkeyPatch) -> Any:
         monkeypatch.setattr(main.time, "monotonic", lambda: now[0])
         monkeypatch.setattr(main.time, "sleep", lambda s: now.__setitem__(0, now[0] + s))
         wanted = ["host", "gpu", "pci", "modules", "cpu"]
-        request = checked({"do": "probe", "deadline": deadline, "sections": wanted})
+        request = checked_request({"do": "probe", "deadline": deadline, "sections": wanted})
         return main.probe(request)["sections"], [call for call in calls if call], now[0] - 1003.0
 
     return of
@@ -149,8 +149,8 @@ def test_read_the_gpus_on_the_bus_are_counted(tmp_path: Any) -> None:
         (place / "vendor").write_text(f"{vendor}\n")
         (place / "class").write_text(f"{code}\n")
     (bus / "0000:09:00.0").mkdir()
-    assert settle.on_bus(str(tmp_path)) == 2
-    assert settle.on_bus(str(tmp_path / "none")) == 0
+    assert settle.gpus_on_bus(str(tmp_path)) == 2
+    assert settle.gpus_on_bus(str(tmp_path / "none")) == 0
 
 
 def test_read_the_time_of_each_section_is_its_own(tmp_path: Any) -> None:

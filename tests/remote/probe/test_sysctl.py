@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from nodevet.fleet.protocol.payload import request
 from nodevet.remote.probe import files, main
 from nodevet.remote.probe.collectors import sysctl
-from nodevet.remote.request import RequestError, checked, receive
+from nodevet.remote.request import RequestError, checked_request, receive
 
 Check = Callable[[str, dict[str, Any]], Any]
 
@@ -84,9 +84,9 @@ def test_what_may_be_asked(asks: Any, why: str, tmp_path: Path) -> None:
     wish = {"do": "probe", "root": str(tmp_path), "asks": asks, "sections": ["sysctl"]}
     if why:
         with pytest.raises(RequestError, match=why):
-            checked(wish)
+            checked_request(wish)
     else:
-        assert main.probe(checked(wish))["sections"]["sysctl"]["status"] == "ok"
+        assert main.probe(checked_request(wish))["sections"]["sysctl"]["status"] == "ok"
 
 
 def test_the_controller_asks_as_the_probe_understands() -> None:

@@ -147,7 +147,7 @@ def test_the_last_row_of_everybody_counts(tmp_path: Path, check: Check) -> None:
 def test_what_limits_conf_does_not_say_the_session_has(
     monkeypatch: pytest.MonkeyPatch, check: Check
 ) -> None:
-    monkeypatch.setattr(limits, "configured", lambda root: {"memlock": "unlimited"})
+    monkeypatch.setattr(limits, "configured_limits", lambda root: {"memlock": "unlimited"})
     (login,) = check("limits", limits.collect("/", {"asks": {"limits": ["login"]}})).limits
     soft = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     assert (login.memlock_b, login.nofile) == (-1, soft)

@@ -111,6 +111,6 @@ def test_what_was_not_read_is_no_zero() -> None:
     series.into(record)
     assert (record["a"], record["b"], record["c"]) == ([1, None], None, [None, 3])
     assert record["errors"] == {"b": "EACCES"}
-    watch.counted(record, ("d", "e", "f"), {"d": 5, "e": 5}, {"d": 4, "e": 6, "f": 1})
+    watch.put_counts(record, ("d", "e", "f"), {"d": 5, "e": 5}, {"d": 4, "e": 6, "f": 1})
     assert (record["d"], record["e"], record["f"]) == (None, [5, 6], None)
     assert record["errors"]["d"] == "it went back from 5 to 4"

@@ -98,7 +98,7 @@ def test_pressure_that_the_kernel_was_booted_without(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(host_activity, "read", refused)
     found, why = host_activity.pressure("/")
     assert found == {}
-    assert set(why) == set(host_activity.p_names())
+    assert set(why) == set(host_activity.pressure_fields())
     assert set(why.values()) <= {"EOPNOTSUPP", "ENOTSUP"}
 
 

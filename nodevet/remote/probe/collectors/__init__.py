@@ -1,4 +1,4 @@
 """One file per section of the evidence: `collect(root, request)` returns its data.
 
-A section exists because its file does; nodevet.remote.probe.sections says what else it declares.
+See nodevet.remote.probe.sections for what else it may declare.
 """

@@ -1,18 +1,17 @@
-"""The commands that a baseline asks for, and allows: each is run without a shell, within its time,
-as a user who may nothing unless another is named.
+"""The commands that a baseline asks for and allows: run without a shell, with a time limit, as an
+unprivileged user unless the baseline names another.
 
-What they print stays here, but for what is asked of it: see nodevet.remote.probe.questions, and
-`json`, values in it. Of an output that is to equal a text its beginning is told, and of a command
-that failed what it said of that.
+The output stays on the node, except for answers (nodevet.remote.probe.questions), values of `json`,
+its beginning if it must equal a text, and the error message of a failed command.
 """
 
 import json
 import os
 import time
 
-from nodevet.remote.probe.files import Absent, Reading, reason, silent
-from nodevet.remote.probe.questions import matches, merged
-from nodevet.remote.program import ToolError, find, run_alone
+from nodevet.remote.probe.files import Absent, Reading, no_note, reason
+from nodevet.remote.probe.questions import matches, merge_questions
+from nodevet.remote.program import ToolError, find_program, run_alone
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -22,41 +21,41 @@ if TYPE_CHECKING:
 
 NOBODY = "nobody"
 OUTPUT = 1 << 20  # bytes
-SHOWN = 1000  # characters of a text that is sent back
-SPARE = 1.0  # seconds of the section that no command has
+LONGEST = 1000  # characters of a text in the answer
+SPARE = 1.0  # seconds of the section that no command gets
 FIELDS = ("exit", "text", "complaint")
 
 
 def ALONE(request: "dict[str, Any]") -> bool:  # noqa: N802
-    """They take as long as they take."""
+    """Commands may be slow."""
     return bool(request.get("asks", {}).get("commands"))
 
 
 def collect(root: str, request: "dict[str, Any]") -> "dict[str, Any]":
-    note = request.get("note", silent)
-    asked = merged(request.get("asks", {}).get("commands", ()), "name")
-    if asked and root != "/":
+    note = request.get("note", no_note)
+    questions = merge_questions(request.get("asks", {}).get("commands", ()), "name")
+    if questions and root != "/":
         raise Absent("commands are run on a running machine only")
     end = request.get("end", time.monotonic() + request.get("deadline", 30.0)) - SPARE
-    found = []
-    for question in asked:
+    records = []
+    for question in questions:
         note(question["name"])
-        found.append(command(question, end - time.monotonic()))
-    return Reading(commands=found)
+        records.append(command(question, end - time.monotonic()))
+    return Reading(commands=records)
 
 
-def command(question: "dict[str, Any]", left: float) -> "Reading":
-    """What one command answers, which has at most so many seconds."""
+def command(question: "dict[str, Any]", seconds_left: float) -> "Reading":
+    """The record of one command, which may take at most `seconds_left`."""
     record = Reading(name=question["name"])
     try:
-        user, who = user_of(question["user"])
+        user, ids = user_of(question["user"])
         record["user"] = user
-        if left <= 0:
+        if seconds_left <= 0:
             raise ToolError("the commands before it left no time for it")
-        words = question["run"]
-        path = words[0] if words[0].startswith("/") else find(words[0])
-        seconds = min(question["deadline"], left)
-        code, text, complaint = run_alone([path] + words[1:], seconds, OUTPUT, who)
+        argv = question["run"]
+        path = argv[0] if argv[0].startswith("/") else find_program(argv[0])
+        seconds = min(question["deadline"], seconds_left)
+        code, text, stderr = run_alone([path] + argv[1:], seconds, OUTPUT, ids)
     except (ToolError, OSError, LookupError, ValueError) as error:
         why = str(error) if isinstance(error, ToolError) else reason(error)
         record.setdefault("user", None)
@@ -64,38 +63,38 @@ def command(question: "dict[str, Any]", left: float) -> "Reading":
         record["matches"] = matches(question, None, why)
         record["values"] = values(question, None, why)
         return record
-    record["exit"] = code if code >= 0 else 128 - code  # as a shell tells a signal
-    record["complaint"] = complaint[:SHOWN] if code else ""
-    record["text"] = text[:SHOWN] if question.get("equals") else ""
+    record["exit"] = code if code >= 0 else 128 - code  # a shell's code for a signal
+    record["complaint"] = stderr[:LONGEST] if code else ""
+    record["text"] = text[:LONGEST] if question.get("equals") else ""
     record["matches"] = matches(question, text, None)
     record["values"] = values(question, text, None)
     return record
 
 
 def user_of(name: "str | None") -> "tuple[str, tuple[int, int, Sequence[int]] | None]":
-    """(whose name it runs under, (uid, gid, groups) if that is another one). Raises ToolError."""
+    """(user, (uid, gid, groups) if not this process's). Raises ToolError."""
     import pwd
 
     uid = os.geteuid()
     try:
-        me = pwd.getpwuid(uid).pw_name
+        own_name = pwd.getpwuid(uid).pw_name
     except KeyError:
-        me = str(uid)
+        own_name = str(uid)
     if uid != 0:
-        if name not in ("", me):
-            raise ToolError("only root can run it as {}, and this is {}".format(name, me))
-        return me, None
+        if name not in ("", own_name):
+            raise ToolError("only root can run it as {}, and this is {}".format(name, own_name))
+        return own_name, None
     try:
         entry = pwd.getpwnam(name or NOBODY)
     except KeyError:
         raise ToolError("there is no user {}".format(name or NOBODY))
     groups = os.getgrouplist(entry.pw_name, entry.pw_gid)
-    who = None if entry.pw_uid == 0 else (entry.pw_uid, entry.pw_gid, groups)
-    return entry.pw_name, who
+    ids = None if entry.pw_uid == 0 else (entry.pw_uid, entry.pw_gid, groups)
+    return entry.pw_name, ids
 
 
 def values(question: "dict[str, Any]", text: "str | None", why: "Any") -> "list[Reading]":
-    """The answers to `json`: a path each, of keys and numbers."""
+    """The values at the paths of `json`."""
     paths = question.get("json", ())
     document = None
     if paths and text is not None:
@@ -103,32 +102,32 @@ def values(question: "dict[str, Any]", text: "str | None", why: "Any") -> "list[
             document = json.loads(text)
         except (ValueError, RecursionError) as error:
             text, why = None, "the output is not JSON: {}".format(error)[:200]
-    found = []
+    answers = []
     for path in paths:
-        answer = Reading(path=spelled(path))
+        answer = Reading(path=path_text(path))
         if text is None:
             answer.fail_all(("there", "value"), why)
         else:
-            answer.update(followed(document, path))
-        found.append(answer)
-    return found
+            answer.update(value_at(document, path))
+        answers.append(answer)
+    return answers
 
 
-def spelled(path: "Sequence[str | int]") -> str:
+def path_text(path: "Sequence[str | int]") -> str:
     """
-    >>> spelled(["gpus", 0, "speed"])
+    >>> path_text(["gpus", 0, "speed"])
     'gpus[0].speed'
     """
     words = ("[{}]".format(step) if isinstance(step, int) else "." + step for step in path)
     return "".join(words).lstrip(".")
 
 
-def followed(value: "Any", path: "Sequence[str | int]") -> "dict[str, Any]":
-    """{there, value, errors} of what the path leads to."""
+def value_at(value: "Any", path: "Sequence[str | int]") -> "dict[str, Any]":
+    """{there, value, errors} at a path."""
     answer = Reading(there=True)
     for step in path:
-        fits = isinstance(value, dict if isinstance(step, str) else list)
-        if not fits or (step not in value if isinstance(step, str) else step >= len(value)):
+        is_container = isinstance(value, dict if isinstance(step, str) else list)
+        if not is_container or (step not in value if isinstance(step, str) else step >= len(value)):
             answer["there"] = False
             answer.fail("value", "the output has no such value")
             return answer
@@ -138,11 +137,11 @@ def followed(value: "Any", path: "Sequence[str | int]") -> "dict[str, Any]":
 
 
 def scalar(value: "T") -> "T":
-    """A value that can be compared. Raises ValueError."""
+    """A value that baselines can compare. Raises ValueError."""
     if value is None or isinstance(value, (dict, list)):
         raise ValueError("neither text nor a number nor true or false")
-    if isinstance(value, str) and len(value) > SHOWN:
-        raise ValueError("longer than {} characters".format(SHOWN))
+    if isinstance(value, str) and len(value) > LONGEST:
+        raise ValueError("longer than {} characters".format(LONGEST))
     if isinstance(value, str) and any("\ud800" <= letter <= "\udfff" for letter in value):
         raise ValueError("half a character")
     if isinstance(value, int) and not -(1 << 63) <= value < 1 << 63:

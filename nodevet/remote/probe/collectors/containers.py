@@ -1,6 +1,6 @@
 """What gives containers their GPUs: NVIDIA's toolkit, CDI specifications, configured engines.
 
-Files only: no engine is asked and nothing is run. /etc/docker/daemon.json, the configurations of
+It reads files only, and runs nothing: /etc/docker/daemon.json, the configurations of
 containerd (k3s and RKE2 have their own) and CRI-O, hooks of Podman and Enroot, /etc/cdi,
 /var/run/cdi, /etc/nvidia-container-runtime/config.toml.
 """
@@ -12,12 +12,12 @@ from nodevet.remote.probe.cdi import specifications
 from nodevet.remote.probe.files import (
     Reading,
     attempt,
+    check_held,
     exists,
-    names,
+    names_or_empty,
     path_under,
     read,
     reason,
-    tell_missing,
 )
 from nodevet.remote.probe.toml_rows import mentions, rows, single
 
@@ -45,115 +45,107 @@ PODMAN_HOOKS = (
     "/etc/containers/oci/hooks.d/oci-nvidia-hook.json",
 )
 ENROOT_HOOKS = ("/etc/enroot/hooks.d/98-nvidia.sh", "/usr/share/enroot/hooks.d/98-nvidia.sh")
-IMPORTED = 64  # files
+MOST_IMPORTED = 64  # files
 ANSWERS = ("runtime", "default_runtime", "program", "program_exists", "cdi", "hook")
 
 
-def listed(root: str, folder: str) -> "list[str]":
-    """The names in a folder; none if it is not there. Raises OSError, ValueError."""
-    try:
-        return names(root, folder)
-    except (FileNotFoundError, NotADirectoryError):
-        return []
-
-
-def located(root: str, program: str) -> "str | None":
-    """The path of a program; None if it is in none of the usual folders. Raises NotHeld."""
-    places = [folder + "/" + program for folder in FOLDERS + TOOLKITS]
-    for path in places:
+def find_program(root: str, program: str) -> "str | None":
+    """The path of a program in the usual folders, or None. Raises NotHeld."""
+    paths = [folder + "/" + program for folder in FOLDERS + TOOLKITS]
+    for path in paths:
         if os.path.exists(path_under(root, path)):
             return path
-    tell_missing(root, places[0])
+    check_held(root, paths[0])
     return None
 
 
 def engine(name: str, **answers: object) -> "Reading":
-    """What is configured of an engine; see nodevet.evidence.containers.Engine."""
+    """The record of an engine: nodevet.evidence.containers.Engine."""
     empty: "dict[str, object]" = dict.fromkeys(ANSWERS, False)
     empty["program"] = ""
     empty.update(answers)
     return Reading(name=name, **empty)
 
 
-def unread(name: str, why: str) -> "Reading":
+def unreadable(name: str, why: str) -> "Reading":
     record = Reading(name=name)
     record.fail_all(ANSWERS, why)
     return record
 
 
 def with_program(root: str, record: "Reading", program: str) -> "Reading":
-    """Add which program the runtime is and whether it is there."""
+    """Add the runtime's program and whether it exists."""
     record["program"] = program[:1000]
     if program.startswith("/"):
         record["program_exists"] = exists(root, program)
     else:
-        record["program_exists"] = bool(program) and located(root, program) is not None
+        record["program_exists"] = bool(program) and find_program(root, program) is not None
     return record
 
 
 def is_nvidia(name: str) -> bool:
-    """Whether a runtime is NVIDIA's: the operator has nvidia-cdi and nvidia-legacy besides."""
+    """Whether a runtime is NVIDIA's; the operator adds nvidia-cdi and nvidia-legacy."""
     return name == "nvidia" or name.startswith("nvidia-")
 
 
 def parse_docker(text: str) -> "tuple[dict[str, str], str, bool]":
-    """(runtimes with their programs, the default one, CDI). Raises ValueError."""
+    """({runtime: program}, default runtime, CDI). Raises ValueError."""
     import json
 
-    found = json.loads(text) if text.strip() else {}
-    if not isinstance(found, dict):
+    config = json.loads(text) if text.strip() else {}
+    if not isinstance(config, dict):
         raise ValueError("not a JSON object")
-    runtimes = found.get("runtimes")
+    runtimes = config.get("runtimes")
     runtimes = runtimes if isinstance(runtimes, dict) else {}
     programs = {
-        name: str(each.get("path", "")) if isinstance(each, dict) else ""
-        for name, each in runtimes.items()
+        name: str(runtime.get("path", "")) if isinstance(runtime, dict) else ""
+        for name, runtime in runtimes.items()
         if is_nvidia(name)
     }
-    features = found.get("features")
+    features = config.get("features")
     has_cdi = isinstance(features, dict) and features.get("cdi") is True
-    return programs, str(found.get("default-runtime", "")), has_cdi
+    return programs, str(config.get("default-runtime", "")), has_cdi
 
 
 def docker(root: str) -> "Reading | None":
-    if not located(root, "dockerd"):
+    if not find_program(root, "dockerd"):
         return None
     text, why = attempt(read, root, DOCKER)
     if text is None and why != "ENOENT":
-        return unread("docker", why)
-    found, why = attempt(parse_docker, text or "")
-    if found is None:
-        return unread("docker", "{}: {}".format(DOCKER, why))
-    programs, default, has_cdi = found
+        return unreadable("docker", why)
+    parsed, why = attempt(parse_docker, text or "")
+    if parsed is None:
+        return unreadable("docker", "{}: {}".format(DOCKER, why))
+    programs, default, has_cdi = parsed
     record = engine(
         "docker",
         runtime=bool(programs),
         default_runtime=is_nvidia(default),
         cdi=has_cdi,
-        # `docker run --gpus` needs no runtime, but this program
-        hook=located(root, "nvidia-container-runtime-hook") is not None,
+        # `docker run --gpus` needs this program, not the runtime
+        hook=find_program(root, "nvidia-container-runtime-hook") is not None,
     )
     return with_program(root, record, programs[sorted(programs)[0]]) if programs else record
 
 
-def imported(root: str, folder: str, patterns: "Iterable[str]") -> "list[str]":
-    """The texts of the files that a configuration imports. Raises OSError, ValueError."""
+def imported_texts(root: str, folder: str, patterns: "Iterable[str]") -> "list[str]":
+    """The texts of imported files. Raises OSError, ValueError."""
     texts: "list[str]" = []
     for pattern in patterns:
-        place, _, name = (
+        directory, _, name = (
             pattern if pattern.startswith("/") else folder + "/" + pattern
         ).rpartition("/")
-        files = fnmatch.filter(listed(root, place or "/"), name)
-        if len(texts) + len(files) > IMPORTED:
-            raise ValueError("more than {} files are imported".format(IMPORTED))
-        texts += [read(root, place + "/" + each) for each in sorted(files)]
+        files = fnmatch.filter(names_or_empty(root, directory or "/"), name)
+        if len(texts) + len(files) > MOST_IMPORTED:
+            raise ValueError("more than {} files are imported".format(MOST_IMPORTED))
+        texts += [read(root, directory + "/" + file) for file in sorted(files)]
     return texts
 
 
 def parse_engine(
     texts: "Sequence[str]", tables: "tuple[str, str, str | None, tuple[str, ...]]"
 ) -> "tuple[dict[str, str], str, bool | None]":
-    """(programs by runtime, the default runtime, CDI or None) of TOML. Raises ValueError.
+    """({runtime: program}, default runtime, CDI or None) of TOML. Raises ValueError.
 
     `tables`: the end of the key above the runtimes, that of the default, that of CDI.
     """
@@ -162,13 +154,13 @@ def parse_engine(
     default, has_cdi = "", None
     for text in texts:
         for key, value in rows(text):
-            at = len(key) - 1
-            while at > 0 and key[at - 1] != runtimes:
-                at -= 1
-            if at > 0 and is_nvidia(key[at]):
-                programs.setdefault(key[at], "")
-                if key[-1] in program_keys and len(key) > at + 1:
-                    programs[key[at]] = single(value)
+            index = len(key) - 1
+            while index > 0 and key[index - 1] != runtimes:
+                index -= 1
+            if index > 0 and is_nvidia(key[index]):
+                programs.setdefault(key[index], "")
+                if key[-1] in program_keys and len(key) > index + 1:
+                    programs[key[index]] = single(value)
             elif key and key[-1] == default_key:
                 default = single(value)
             elif key and key[-1] == cdi_key:
@@ -178,100 +170,100 @@ def parse_engine(
     return programs, default, has_cdi
 
 
-OF_CONTAINERD = ("runtimes", "default_runtime_name", "enable_cdi", ("BinaryName",))
-OF_CRIO = ("runtimes", "default_runtime", None, ("runtime_path",))
+CONTAINERD_KEYS = ("runtimes", "default_runtime_name", "enable_cdi", ("BinaryName",))
+CRIO_KEYS = ("runtimes", "default_runtime", None, ("runtime_path",))
 
 
 def containerd(root: str, name: str, path: str) -> "Reading":
-    """An engine that is containerd."""
+    """The record of an engine that is containerd."""
     text, why = attempt(read, root, path)
     if text is None:
-        return engine(name) if why == "ENOENT" else unread(name, "{}: {}".format(path, why))
-    texts, why = attempt(whole, root, path, text)
-    found, why = attempt(parse_engine, texts, OF_CONTAINERD) if texts else (None, why)
-    if found is None:
-        return unread(name, "{}: {}".format(path, why))
-    programs, default, has_cdi = found
+        return engine(name) if why == "ENOENT" else unreadable(name, "{}: {}".format(path, why))
+    texts, why = attempt(with_imports, root, path, text)
+    parsed, why = attempt(parse_engine, texts, CONTAINERD_KEYS) if texts else (None, why)
+    if parsed is None:
+        return unreadable(name, "{}: {}".format(path, why))
+    programs, default, has_cdi = parsed
     versions = [value for key, value in rows(text) if key == ("version",)]
     if has_cdi is None:
-        has_cdi = versions == ["3"]  # of containerd 2: on unless it is turned off
+        has_cdi = versions == ["3"]  # containerd 2: on by default
     record = engine(name, runtime=bool(programs), default_runtime=is_nvidia(default), cdi=has_cdi)
-    chosen = default if default in programs else "nvidia"
-    return with_program(root, record, programs.get(chosen, "")) if programs else record
+    runtime = default if default in programs else "nvidia"
+    return with_program(root, record, programs.get(runtime, "")) if programs else record
 
 
-def whole(root: str, path: str, text: str) -> "list[str]":
-    """A configuration with what it imports. Raises OSError, ValueError."""
+def with_imports(root: str, path: str, text: str) -> "list[str]":
+    """The texts of a configuration and its imports. Raises OSError, ValueError."""
     patterns = [
         pattern
         for key, value in rows(text)
         if key == ("imports",) and isinstance(value, list)
         for pattern in value
     ]
-    return [text] + imported(root, os.path.dirname(path), patterns)
+    return [text] + imported_texts(root, os.path.dirname(path), patterns)
 
 
 def crio(root: str) -> "Reading | None":
-    if not located(root, "crio"):
+    if not find_program(root, "crio"):
         return None
     try:
         files = [CRIO] if exists(root, CRIO) else []
-        own = [each for each in listed(root, CRIO_FOLDER) if not each.startswith(".")]
-        if len(own) > IMPORTED:
-            raise ValueError("more than {} files in {}".format(IMPORTED, CRIO_FOLDER))
-        files += [CRIO_FOLDER + "/" + each for each in own]
-        programs, default, _ = parse_engine([read(root, each) for each in files], OF_CRIO)
+        drop_ins = [path for path in names_or_empty(root, CRIO_FOLDER) if not path.startswith(".")]
+        if len(drop_ins) > MOST_IMPORTED:
+            raise ValueError("more than {} files in {}".format(MOST_IMPORTED, CRIO_FOLDER))
+        files += [CRIO_FOLDER + "/" + path for path in drop_ins]
+        programs, default, _ = parse_engine([read(root, path) for path in files], CRIO_KEYS)
     except (OSError, ValueError) as error:
-        return unread("crio", reason(error))
+        return unreadable("crio", reason(error))
     record = engine("crio", runtime=bool(programs), default_runtime=is_nvidia(default), cdi=True)
     return with_program(root, record, programs.get("nvidia", "")) if programs else record
 
 
 def podman(root: str) -> "Reading | None":
-    if not located(root, "podman"):
+    if not find_program(root, "podman"):
         return None
     return engine("podman", cdi=True, hook=any(exists(root, path) for path in PODMAN_HOOKS))
 
 
 def enroot(root: str) -> "Reading | None":
-    if not located(root, "enroot"):
+    if not find_program(root, "enroot"):
         return None
     hooks = [path_under(root, path) for path in ENROOT_HOOKS]
     return engine("enroot", hook=any(os.access(path, os.X_OK) for path in hooks))
 
 
 def engines(root: str) -> "list[Reading]":
-    """Every engine that is installed."""
-    found = [docker(root), crio(root), podman(root), enroot(root)]
-    if located(root, "containerd"):
-        found.append(containerd(root, "containerd", CONTAINERD))
+    """The installed engines."""
+    records = [docker(root), crio(root), podman(root), enroot(root)]
+    if find_program(root, "containerd"):
+        records.append(containerd(root, "containerd", CONTAINERD))
     for name in ("k3s", "rke2"):
         path = RANCHER.format(name)
         if exists(root, path):
-            found.append(containerd(root, name, path))
-    return [each for each in found if each is not None]
+            records.append(containerd(root, name, path))
+    return [record for record in records if record is not None]
 
 
 def mode(root: str) -> str:
-    """That of NVIDIA's runtime; auto if it is not configured. Raises OSError, ValueError."""
+    """The mode of NVIDIA's runtime; auto by default. Raises OSError, ValueError."""
     try:
         text = read(root, TOOLKIT_CONFIG)
     except FileNotFoundError:
         return ""
-    found = [value for key, value in rows(text) if key == ("nvidia-container-runtime", "mode")]
-    return str(found[-1])[:100] if found else "auto"
+    modes = [value for key, value in rows(text) if key == ("nvidia-container-runtime", "mode")]
+    return str(modes[-1])[:100] if modes else "auto"
 
 
 def toolkit(root: str) -> str:
-    """The path of its program; empty if it is not installed. Raises NotHeld."""
-    tools = (located(root, name) for name in TOOLS)
+    """The path of a toolkit program; "" if it is not installed. Raises NotHeld."""
+    tools = (find_program(root, name) for name in TOOLS)
     return next((path for path in tools if path), "")
 
 
 def collect(root: str, request: "dict[str, Any]") -> "dict[str, Any]":
-    found = Reading()
-    found.take("toolkit", toolkit, root)
-    found.take("mode", mode, root)
-    found.take("engines", engines, root)
-    found.take("specifications", specifications, root)
-    return found
+    section = Reading()
+    section.take("toolkit", toolkit, root)
+    section.take("mode", mode, root)
+    section.take("engines", engines, root)
+    section.take("specifications", specifications, root)
+    return section

@@ -10,7 +10,7 @@ from nodevet.remote.probe.cpulist import (
 from nodevet.remote.probe.files import (
     Reading,
     attempt,
-    either,
+    first_readable,
     flag,
     head,
     integer,
@@ -29,33 +29,33 @@ CPUS = "/sys/devices/system/cpu/"
 CPUINFO = "/proc/cpuinfo"
 
 
-def siblings(root: str, place: str) -> str:
+def siblings(root: str, folder: str) -> str:
     """The threads of a CPU's core, as a cpulist. Raises OSError, ValueError."""
     lists = (
         ("core_cpus_list", normal_some),
         ("thread_siblings_list", normal_some),  # before Linux 5.3
         ("thread_siblings", normal_mask),
     )
-    return either(root, place, *lists)
+    return first_readable(root, folder, *lists)
 
 
 def topology(root: str, cpus: "Sequence[int]") -> "list[tuple[int, str]]":
-    """[(package id, siblings)] of these CPUs. Raises ValueError naming one that does not say."""
-    found = []
+    """[(package id, siblings)] of these CPUs. Raises ValueError with the CPU that lacks them."""
+    rows = []
     for cpu in cpus:
-        place = "{}cpu{}/topology/".format(CPUS, cpu)
+        folder = "{}cpu{}/topology/".format(CPUS, cpu)
         try:
-            package = parsed(root, place + "physical_package_id", integer)
-            found.append((package, siblings(root, place)))
+            package = parsed(root, folder + "physical_package_id", integer)
+            rows.append((package, siblings(root, folder)))
         except (OSError, ValueError) as error:
             raise ValueError("cpu{}/topology: {}".format(cpu, reason(error)))
-    return found
+    return rows
 
 
-def packages_of(cpus: "Sequence[int]", found: "Sequence[tuple[int, str]]") -> "dict[str, str]":
-    """{package id: cpulist} from the CPUs and their topology."""
+def packages_of(cpus: "Sequence[int]", rows: "Sequence[tuple[int, str]]") -> "dict[str, str]":
+    """{package id: cpulist}."""
     members: "dict[str, list[int]]" = {}
-    for cpu, (package, _) in zip(cpus, found):
+    for cpu, (package, _) in zip(cpus, rows):
         members.setdefault(str(package), []).append(cpu)
     return {package: format_cpulist(ids) for package, ids in members.items()}
 
@@ -80,11 +80,11 @@ def collect(root: str, request: "dict[str, Any]") -> "dict[str, Any]":
         return cpu
     online = parse_cpulist(cpu["online"])
     cpu["threads"] = len(online)
-    found, why = attempt(topology, root, online)
-    if found is None:
+    rows_by_cpu, why = attempt(topology, root, online)
+    if rows_by_cpu is None:
         cpu.fail_all(("cores", "sockets", "packages"), why)
         return cpu
-    cpu["cores"] = len(set(found))
-    cpu["packages"] = packages_of(online, found)
+    cpu["cores"] = len(set(rows_by_cpu))
+    cpu["packages"] = packages_of(online, rows_by_cpu)
     cpu["sockets"] = len(cpu["packages"])
     return cpu

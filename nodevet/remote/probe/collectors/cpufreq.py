@@ -38,47 +38,47 @@ def parse_cpus(text: str) -> "list[int]":
 
 
 def entries(root: str, directory: str, prefix: str) -> "list[int]":
-    """The numbers of the entries <prefix>N; none if there is no such directory."""
+    """The numbers of the entries <prefix>N; empty without the directory."""
     try:
         return numbered(root, directory, prefix, LARGEST)
     except FileNotFoundError:
         return []
 
 
-def policy_places(root: str) -> "dict[int, str]":
-    """{policy number: its directory}. Raises Absent if there is none, OSError without CPUs."""
+def policy_folders(root: str) -> "dict[int, str]":
+    """{policy number: folder}. Raises Absent without policies, OSError without CPUs."""
     names(root, CPUS)
     policies = entries(root, CPUS + "/cpufreq", "policy")
     if policies:
         return {id: "{}/cpufreq/policy{}/".format(CPUS, id) for id in policies}
-    found = {}
+    folders = {}
     for id in entries(root, CPUS, "cpu"):
-        place = "{}/cpu{}/cpufreq/".format(CPUS, id)
+        folder = "{}/cpu{}/cpufreq/".format(CPUS, id)
         try:
-            if names(root, place):
-                found[id] = place
+            if names(root, folder):
+                folders[id] = folder
         except FileNotFoundError:
             continue
-    if not found:
+    if not folders:
         raise Absent("the kernel has no cpufreq here")
-    return found
+    return folders
 
 
-def policy(root: str, place: str) -> "Reading | None":
+def policy(root: str, folder: str) -> "Reading | None":
     """A policy's settings and its CPUs; None for a policy whose CPUs are all offline.
 
-    affected_cpus has the online ones. Of a policy without any, every file reads EBUSY since
-    Linux 5.19; before, this one is empty, and the others keep what they said last.
+    affected_cpus has the online CPUs. Without any, every file reads EBUSY since Linux 5.19; before,
+    affected_cpus is empty and the other files are stale.
     """
     record = Reading()
-    record.take("cpus", parsed, root, place + "affected_cpus", parse_cpus)
+    record.take("cpus", parsed, root, folder + "affected_cpus", parse_cpus)
     if record["cpus"] == [] or record["errors"].get("cpus") == "EBUSY":
         return None
-    record.take("governor", line, root, place + "scaling_governor")
-    record.take("driver", line, root, place + "scaling_driver")
-    record.take("epp", line, root, place + "energy_performance_preference")
+    record.take("governor", line, root, folder + "scaling_governor")
+    record.take("driver", line, root, folder + "scaling_driver")
+    record.take("epp", line, root, folder + "energy_performance_preference")
     for field, file, parse in FIELDS:
-        record.take(field, parsed, root, place + file, parse)
+        record.take(field, parsed, root, folder + file, parse)
     return record
 
 
@@ -92,9 +92,9 @@ def fold(policies: "Iterable[tuple[int, dict[str, Any]]]") -> "list[dict[str, An
     groups: "list[tuple[dict[str, object], list[int], list[list[int] | None]]]" = []
     for id, record in policies:
         settings = {key: value for key, value in record.items() if key != "cpus"}
-        equal = [group for group in groups if group[0] == settings]
-        group = equal[0] if equal else (settings, [], [])
-        if not equal:
+        matching = [group for group in groups if group[0] == settings]
+        group = matching[0] if matching else (settings, [], [])
+        if not matching:
             groups.append(group)
         group[1].append(id)
         group[2].append(record["cpus"])
@@ -105,16 +105,16 @@ def fold(policies: "Iterable[tuple[int, dict[str, Any]]]") -> "list[dict[str, An
 
 
 def join(cpus: "Sequence[list[int] | None]") -> "str | None":
-    """The CPUs of several policies as one cpulist; None if one did not say."""
-    known = [ids for ids in cpus if ids is not None]
-    if len(known) < len(cpus):
+    """The CPUs of several policies as a cpulist; None if one is unknown."""
+    lists = [ids for ids in cpus if ids is not None]
+    if len(lists) < len(cpus):
         return None
-    return format_cpulist(cpu for ids in known for cpu in ids)
+    return format_cpulist(cpu for ids in lists for cpu in ids)
 
 
 def collect(root: str, request: "dict[str, Any]") -> "dict[str, Any]":
-    places = policy_places(root)
-    policies = [(id, policy(root, place)) for id, place in sorted(places.items())]
+    folders = policy_folders(root)
+    policies = [(id, policy(root, folder)) for id, folder in sorted(folders.items())]
     active = [(id, record) for id, record in policies if record is not None]
     cpufreq = Reading(inactive=format_cpulist(id for id, record in policies if record is None))
     if active:

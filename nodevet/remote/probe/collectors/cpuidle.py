@@ -10,7 +10,7 @@ from nodevet.remote.probe.cpulist import format_cpulist
 from nodevet.remote.probe.files import (
     Reading,
     attempt,
-    either,
+    first_readable,
     integer,
     line,
     numbered,
@@ -31,7 +31,7 @@ MOST_STATES = 10  # CPUIDLE_STATE_MAX
 
 
 def latency_limit(root: str) -> int:
-    """Microseconds that leaving an idle state may take, as programs asked for. Raises OSError,
+    """The most microseconds to leave an idle state that programs accept. Raises OSError,
     ValueError."""
     file = os.open(path_under(root, LIMIT), os.O_RDONLY | os.O_NONBLOCK)
     try:
@@ -45,16 +45,16 @@ def latency_limit(root: str) -> int:
         os.close(file)
 
 
-def enabled(root: str, place: str) -> bool:
+def is_enabled(root: str, folder: str) -> bool:
     """Whether a CPU may enter a state. Raises OSError, ValueError."""
-    return parsed(root, place + "disable", integer) == 0
+    return parsed(root, folder + "disable", integer) == 0
 
 
 def states(root: str) -> "list[Reading]":
-    """Every kind of state with the CPUs that have it, and those that may enter it. Raises OSError,
+    """Every kind of state with its CPUs, and the CPUs that may enter it. Raises OSError,
     ValueError."""
-    found: "dict[tuple[int, int, str], tuple[list[int], list[int]]]" = {}
-    named = {}
+    groups: "dict[tuple[int, int, str], tuple[list[int], list[int]]]" = {}
+    names = {}
     for cpu in numbered(root, CPUS, "cpu", MOST_CPUS):
         folder = "{}/cpu{}/cpuidle".format(CPUS, cpu)
         try:
@@ -62,23 +62,23 @@ def states(root: str) -> "list[Reading]":
         except FileNotFoundError:
             continue
         for number in numbers:
-            place = "{}/state{}/".format(folder, number)
-            latency = parsed(root, place + "latency", integer)
-            if (number, latency) not in named:
-                named[number, latency] = line(root, place + "name")
-            key = latency, number, named[number, latency]
-            has, may = found.setdefault(key, ([], []))
-            has.append(cpu)
-            if enabled(root, place):
-                may.append(cpu)
+            state_folder = "{}/state{}/".format(folder, number)
+            latency = parsed(root, state_folder + "latency", integer)
+            if (number, latency) not in names:
+                names[number, latency] = line(root, state_folder + "name")
+            key = latency, number, names[number, latency]
+            cpus_with, cpus_enabled = groups.setdefault(key, ([], []))
+            cpus_with.append(cpu)
+            if is_enabled(root, state_folder):
+                cpus_enabled.append(cpu)
     return [
         Reading(
             name=name,
             latency_us=latency,
-            cpus=format_cpulist(has),
-            enabled_cpus=format_cpulist(may),
+            cpus=format_cpulist(cpus_with),
+            enabled_cpus=format_cpulist(cpus_enabled),
         )
-        for (latency, _, name), (has, may) in sorted(found.items())
+        for (latency, _, name), (cpus_with, cpus_enabled) in sorted(groups.items())
     ]
 
 
@@ -86,11 +86,11 @@ def collect(root: str, request: "dict[str, Any]") -> "dict[str, Any]":
     idle = Reading()
     idle.take("driver", line, root, CPUS + "/cpuidle/current_driver")
     ways = (("current_governor", str), ("current_governor_ro", str))
-    idle.take("governor", either, root, CPUS + "/cpuidle/", *ways)
+    idle.take("governor", first_readable, root, CPUS + "/cpuidle/", *ways)
     idle.take("latency_limit_us", latency_limit, root)
-    found, why = attempt(states, root)
-    if found is None:
+    records, why = attempt(states, root)
+    if records is None:
         idle.fail_all(("states", "count"), why)
     else:
-        idle.update(states=found, count=len(found))
+        idle.update(states=records, count=len(records))
     return idle

@@ -1,8 +1,7 @@
 """DCGM's view of the node, only if a baseline asks for it.
 
-`health`: dcgmi health -c -j and dcgmi discovery -l are run, which only read what the host engine
-knows. A path: the file in which a diagnostic's results were kept (dcgmi diag -j). No diagnostic is
-ever started.
+`health` runs dcgmi health -c -j and dcgmi discovery -l, which only read from the host engine. A
+path is a file with a diagnostic's results (dcgmi diag -j). nodevet never starts a diagnostic.
 """
 
 import os
@@ -14,13 +13,13 @@ from nodevet.remote.probe.dcgm_json import parse_diag, parse_health
 from nodevet.remote.probe.files import (
     Reading,
     SectionError,
+    no_note,
     path_under,
     quote,
     read,
     reason,
-    silent,
 )
-from nodevet.remote.program import find, run
+from nodevet.remote.program import find_program, run
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -38,12 +37,12 @@ DIAGNOSTIC = (
 NOT_ASKED = "the probe was not asked for it"
 
 
-def told(dcgmi: str, *words: str) -> str:
-    """What dcgmi prints. Raises SectionError."""
-    code, text, complaint = run((dcgmi,) + words, SECONDS, OUTPUT)
+def dcgmi_output(dcgmi: str, *arguments: str) -> str:
+    """dcgmi's output. Raises SectionError."""
+    code, text, stderr = run((dcgmi,) + arguments, SECONDS, OUTPUT)
     if code:
-        said = " ".join((complaint or text).split())
-        raise SectionError("dcgmi ended with {}: {}".format(code, quote(said)))
+        message = " ".join((stderr or text).split())
+        raise SectionError("dcgmi ended with {}: {}".format(code, quote(message)))
     return text
 
 
@@ -62,47 +61,47 @@ def health(root: str) -> "tuple[str, list[Reading], int]":
     """(overall, incidents as records, GPUs) of the host engine. Raises SectionError, ValueError."""
     if root != "/":
         raise SectionError("dcgmi is run on a running machine only")
-    dcgmi = find("dcgmi")
-    overall, incidents = parse_health(told(dcgmi, "health", "-c", "-j"))
+    dcgmi = find_program("dcgmi")
+    overall, incidents = parse_health(dcgmi_output(dcgmi, "health", "-c", "-j"))
     records = [
         Reading(part=part, watch=watch, status=status, text=text)
         for part, watch, status, text in incidents
     ]
-    return overall, records, parse_count(told(dcgmi, "discovery", "-l"))
+    return overall, records, parse_count(dcgmi_output(dcgmi, "discovery", "-l"))
 
 
 def diagnostic(root: str, path: str) -> "Reading":
-    """The results in a file."""
+    """The record of a diagnostic's file."""
     record = Reading(path=path)
     try:
         if not path.startswith("/") or ".." in path.split("/"):
             raise ValueError("not an absolute path")
-        found = parse_diag(read(root, path))
+        results = parse_diag(read(root, path))
         status = os.stat(path_under(root, path))
         if not stat.S_ISREG(status.st_mode):
             raise ValueError("not a regular file")
-        found["age_s"] = max(0, int(time.time() - status.st_mtime))
-        found["not_passed"] = [Reading(**each) for each in found["not_passed"]]
-        record.update(found)
+        results["age_s"] = max(0, int(time.time() - status.st_mtime))
+        results["not_passed"] = [Reading(**row) for row in results["not_passed"]]
+        record.update(results)
     except (OSError, ValueError) as error:
         record.fail_all(DIAGNOSTIC, reason(error))
     return record
 
 
 def collect(root: str, request: "dict[str, Any]") -> "dict[str, Any]":
-    note = request.get("note", silent)
-    asked = sorted(set(request.get("asks", {}).get("dcgm", ())))
-    found = Reading()
+    note = request.get("note", no_note)
+    questions = sorted(set(request.get("asks", {}).get("dcgm", ())))
+    section = Reading()
     fields = ("overall", "incidents", "gpus")
-    if HEALTH in asked:
+    if HEALTH in questions:
         note("dcgmi")
         try:
-            found.update(zip(fields, health(root)))
+            section.update(zip(fields, health(root)))
         except SectionError as error:
-            found.fail_all(fields, str(error))
+            section.fail_all(fields, str(error))
         except ValueError as error:
-            found.fail_all(fields, "dcgmi health: " + reason(error))
+            section.fail_all(fields, "dcgmi health: " + reason(error))
     else:
-        found.fail_all(fields, NOT_ASKED)
-    found["diagnostics"] = [diagnostic(root, path) for path in asked if path != HEALTH]
-    return found
+        section.fail_all(fields, NOT_ASKED)
+    section["diagnostics"] = [diagnostic(root, path) for path in questions if path != HEALTH]
+    return section

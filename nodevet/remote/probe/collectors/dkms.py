@@ -1,7 +1,7 @@
-"""Modules that DKMS builds, for which kernels they are installed, and which kernels could boot.
+"""The modules of DKMS, the kernels that they are installed for, and the bootable kernels.
 
-/var/lib/dkms/<module>/kernel-<release>-<arch>, a link to what was built of it for that kernel
-(dkms(8)), the modules' files in /lib/modules/<release>, /boot/vmlinuz-<release>.
+/var/lib/dkms/<module>/kernel-<release>-<arch>, a link to the build for that kernel (dkms(8)), the
+modules' files in /lib/modules/<release>, /boot/vmlinuz-<release>.
 """
 
 import os
@@ -13,10 +13,11 @@ from nodevet.remote.probe.files import (
     attempt,
     line,
     names,
+    names_or_empty,
     path_under,
     quote,
 )
-from nodevet.remote.probe.package_manager import AT_WORK, is_at_work, is_unfinished
+from nodevet.remote.probe.package_manager import BUSY, is_busy, is_unfinished
 from nodevet.remote.probe.patterns import Pattern
 
 TYPE_CHECKING = False
@@ -34,7 +35,7 @@ OBJECT = Pattern(r"(.{1,100}\.ko)(?:\.(?:xz|gz|zst))?\Z")
 
 
 def parse_link(name: str, target: str) -> "tuple[str, str] | None":
-    """(kernel, version) of DKMS's link for a kernel; None if the name is none. Raises ValueError.
+    """(kernel, version) of DKMS's link; None for another name. Raises ValueError.
 
     >>> parse_link("kernel-5.15.0-105-generic-x86_64", "550.90.07/5.15.0-105-generic/x86_64")
     ('5.15.0-105-generic', '550.90.07')
@@ -42,10 +43,10 @@ def parse_link(name: str, target: str) -> "tuple[str, str] | None":
     link = LINK.match(name)
     if link is None:
         return None
-    found = TARGET.match(target)
-    if found is None or (found.group(2), found.group(3)) != link.groups():
+    parts = TARGET.match(target)
+    if parts is None or (parts.group(2), parts.group(3)) != link.groups():
         raise ValueError("{} leads to {}".format(quote(name), quote(target)))
-    return found.group(2), found.group(1)
+    return parts.group(2), parts.group(1)
 
 
 def objects(root: str, folder: str) -> "set[str]":
@@ -54,40 +55,39 @@ def objects(root: str, folder: str) -> "set[str]":
 
 
 def build(root: str, module: str, name: str) -> "Reading | None":
-    """One link as a record; None for another entry."""
-    place = TREE + "/" + module
+    """The record of a link; None for another entry."""
+    folder = TREE + "/" + module
     try:
-        target = os.readlink(os.path.join(path_under(root, place), name))
+        target = os.readlink(os.path.join(path_under(root, folder), name))
     except OSError:
         return None
-    found = parse_link(name, os.fsdecode(target))
-    if found is None:
+    parsed = parse_link(name, os.fsdecode(target))
+    if parsed is None:
         return None
-    kernel, version = found
+    kernel, version = parsed
     record = Reading(kernel=kernel, version=version)
-    record.take("missing", missing, root, "{}/{}/module".format(place, target), kernel)
+    record.take("missing", count_missing, root, "{}/{}/module".format(folder, target), kernel)
     return record
 
 
-def missing(root: str, folder: str, kernel: str) -> int:
-    """How many of the modules that were built are not among the kernel's. Raises OSError,
-    ValueError."""
-    built = objects(root, folder)
-    if not built:
+def count_missing(root: str, folder: str, kernel: str) -> int:
+    """How many built modules the kernel lacks. Raises OSError, ValueError."""
+    objects_left = objects(root, folder)
+    if not objects_left:
         raise ValueError("nothing was built")
-    for place in PLACES:
-        there, why = attempt(objects, root, "/".join((MODULES, kernel, place)))
-        built -= there or set()
+    for folder_name in PLACES:
+        present, why = attempt(objects, root, "/".join((MODULES, kernel, folder_name)))
+        objects_left -= present or set()
         if why not in (None, "ENOENT", "ENOTDIR"):
-            raise ValueError("{}: {}".format(place, why))
-    return len(built)
+            raise ValueError("{}: {}".format(folder_name, why))
+    return len(objects_left)
 
 
 def module_of(root: str, name: str) -> "Reading":
     record = Reading(name=name[:200])
     try:
-        listed = names(root, TREE + "/" + name)
-        builds = [each for each in (build(root, name, entry) for entry in listed) if each]
+        entries = names(root, TREE + "/" + name)
+        builds = [row for row in (build(root, name, entry) for entry in entries) if row]
         record["builds"] = builds[:MOST]
     except (OSError, ValueError) as error:
         record.fail("builds", str(error)[:200])
@@ -95,7 +95,7 @@ def module_of(root: str, name: str) -> "Reading":
 
 
 def has_kernel(root: str, release: str) -> bool:
-    """Whether there is one to boot; /boot may be closed to others. Raises OSError."""
+    """Whether a release has a kernel to boot. Raises OSError."""
     for folder, name in (("/boot", "vmlinuz-" + release), (MODULES + "/" + release, "vmlinuz")):
         try:
             os.lstat(path_under(root, folder) + "/" + name)
@@ -106,29 +106,26 @@ def has_kernel(root: str, release: str) -> bool:
 
 
 def kernels(root: str) -> "list[str]":
-    """The releases that are installed with a kernel to boot. Raises OSError, ValueError."""
-    found = [release for release in names(root, MODULES) if has_kernel(root, release)]
-    if not found:
+    """The bootable releases. Raises OSError, ValueError."""
+    releases = [release for release in names(root, MODULES) if has_kernel(root, release)]
+    if not releases:
         raise ValueError("no kernel is installed here")
-    if len(found) > MOST:
+    if len(releases) > MOST:
         raise ValueError("more than {} kernels".format(MOST))
-    return found
+    return releases
 
 
 def collect(root: str, request: "dict[str, Any]") -> "dict[str, Any]":
-    try:
-        listed = names(root, TREE)
-    except (FileNotFoundError, NotADirectoryError):
-        raise Absent("DKMS has no modules here")
-    folders = [name for name in listed if os.path.isdir(path_under(root, TREE + "/" + name))]
+    entries = names_or_empty(root, TREE)
+    folders = [name for name in entries if os.path.isdir(path_under(root, TREE + "/" + name))]
     if not folders:
         raise Absent("DKMS has no modules here")
     if len(folders) > MOST:
         raise ValueError("more than {} modules".format(MOST))
-    if is_unfinished(root) and is_at_work(root):  # which builds modules for the kernels it installs
-        raise TransientError(AT_WORK)
-    found = Reading()
-    found.take("running", line, root, RELEASE)
-    found.take("kernels", kernels, root)
-    found["modules"] = [module_of(root, name) for name in folders]
-    return found
+    if is_unfinished(root) and is_busy(root):  # it builds modules for new kernels
+        raise TransientError(BUSY)
+    section = Reading()
+    section.take("running", line, root, RELEASE)
+    section.take("kernels", kernels, root)
+    section["modules"] = [module_of(root, name) for name in folders]
+    return section

@@ -1,7 +1,7 @@
-"""The resolver: /etc/resolv.conf, resolv.conf(5); and whether names resolve that a baseline names.
+"""The resolver: /etc/resolv.conf, resolv.conf(5); and whether a baseline's names resolve.
 
-Behind systemd-resolved's stub its own list of the real nameservers is read. Names are resolved as
-programs do it, with getaddrinfo(3), all at once in a process of their own, for it may hang.
+Behind systemd-resolved's stub it reads the list of the real nameservers. A separate process, which
+may hang, resolves all names at once with getaddrinfo(3).
 """
 
 import json
@@ -10,7 +10,7 @@ import sys
 import time
 
 from nodevet.remote.probe.files import Reading, attempt, hold_etc, read
-from nodevet.remote.program import ToolError, printed
+from nodevet.remote.program import ToolError, output_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ CONFIG = "/etc/resolv.conf"
 UPSTREAM = "/run/systemd/resolve/resolv.conf"
 STUBS = ("127.0.0.53", "127.0.0.54")  # systemd-resolved(8)
 SECONDS = 10.0  # for all names
-SPARE = 2.0  # seconds of the section that they do not have
+SPARE = 2.0  # seconds of the section that they do not get
 OUTPUT = 1 << 20  # bytes
 END = re.compile("[;#]")  # what ends an address, res_init.c
 MOST = 32  # nameservers, search domains, addresses of a name
@@ -48,16 +48,16 @@ os._exit(0)
 
 
 def ALONE(request: "dict[str, Any]") -> bool:  # noqa: N802
-    """Whether names are resolved."""
-    return bool(asked(request))
+    """Resolving may hang."""
+    return bool(asked_names(request))
 
 
-def asked(request: "dict[str, Any]") -> "list[str]":
+def asked_names(request: "dict[str, Any]") -> "list[str]":
     return sorted(set(request.get("asks", {}).get("dns", ())))
 
 
 def parse_config(text: str) -> "tuple[list[str], list[str]]":
-    """(nameservers, search domains); a keyword begins its row, and the last list counts.
+    """(nameservers, search domains); a keyword begins its row, the last list wins.
 
     >>> parse_config("search a b\\nnameserver 10.0.0.2#x\\n;nameserver 1.1.1.1\\ndomain c")
     (['10.0.0.2'], ['c'])
@@ -76,30 +76,30 @@ def parse_config(text: str) -> "tuple[list[str], list[str]]":
     return servers, search
 
 
-def said(root: str, path: str) -> "tuple[list[str], list[str]]":
-    """What a file says, row by row as it stands. Raises OSError, ValueError."""
+def read_config(root: str, path: str) -> "tuple[list[str], list[str]]":
+    """`parse_config` of a file. Raises OSError, ValueError."""
     return parse_config(read(root, path))
 
 
-def configured(root: str) -> "tuple[list[str], list[str]]":
-    """What the resolver is told; nothing if there is no file. Raises OSError, ValueError."""
+def configuration(root: str) -> "tuple[list[str], list[str]]":
+    """The resolver's configuration; empty without the file. Raises OSError, ValueError."""
     try:
-        return said(root, CONFIG)
+        return read_config(root, CONFIG)
     except FileNotFoundError:
         return [], []
 
 
 def resolver(root: str) -> "Reading":
-    """The nameservers, the search domains, and whether systemd-resolved stands between."""
+    """The nameservers, the search domains, and whether they are behind systemd-resolved."""
     record = Reading()
-    found, why = attempt(configured, root)
-    if found is None:
+    config, why = attempt(configuration, root)
+    if config is None:
         record.fail_all(("nameservers", "search", "stub"), why)
         return record
-    servers, record["search"] = found
+    servers, record["search"] = config
     record["stub"] = bool(servers) and all(server in STUBS for server in servers)
     if record["stub"]:
-        upstream, why = attempt(said, root, UPSTREAM)
+        upstream, why = attempt(read_config, root, UPSTREAM)
         if upstream is None:
             record.fail("nameservers", "{}: {}".format(UPSTREAM, why))
             return record
@@ -108,38 +108,38 @@ def resolver(root: str) -> "Reading":
     return record
 
 
-def looked_up(names: "Sequence[str]", seconds: float) -> "list[Reading]":
-    """Each name with its addresses, why it has none, and how long that took."""
-    told, why = None, ""
-    words = (sys.executable, "-I", "-c", RESOLVE, str(seconds), str(MOST)) + tuple(names)
+def look_up(names: "Sequence[str]", seconds: float) -> "list[Reading]":
+    """Each name with its addresses or why it has none, and the seconds it took."""
+    answers, why = None, ""
+    argv = (sys.executable, "-I", "-c", RESOLVE, str(seconds), str(MOST)) + tuple(names)
     try:
-        text = printed(words, seconds + SPARE / 2, OUTPUT)
-        told = json.loads(text)
+        text = output_of(argv, seconds + SPARE / 2, OUTPUT)
+        answers = json.loads(text)
     except (ToolError, ValueError) as error:
         why = str(error)[:200]
-    found = []
+    records = []
     for name in names:
         record = Reading(name=name)
-        if told is None:
+        if answers is None:
             record.fail_all(("addresses", "why_not", "seconds"), why)
         else:
-            answer = told.get(name) or {"addresses": [], "why": "", "seconds": seconds}
-            late = "no answer within {:g} s".format(round(seconds, 1))
+            answer = answers.get(name) or {"addresses": [], "why": "", "seconds": seconds}
+            timeout = "no answer within {:g} s".format(round(seconds, 1))
             record["addresses"] = answer["addresses"]
-            record["why_not"] = answer["why"] if name in told else late
+            record["why_not"] = answer["why"] if name in answers else timeout
             record["seconds"] = round(answer["seconds"], 3)
-        found.append(record)
-    return found
+        records.append(record)
+    return records
 
 
 def collect(root: str, request: "dict[str, Any]") -> "dict[str, Any]":
     hold_etc(root)
     record = resolver(root)
-    names = asked(request)
+    names = asked_names(request)
     if names and root != "/":
         record.fail("names", "names are resolved on a running machine only")
     else:
-        left = request.get("end", time.monotonic() + request.get("deadline", 30.0))
-        seconds = max(0.1, min(SECONDS, left - time.monotonic() - SPARE))
-        record["names"] = looked_up(names, seconds) if names else []
+        end = request.get("end", time.monotonic() + request.get("deadline", 30.0))
+        seconds = max(0.1, min(SECONDS, end - time.monotonic() - SPARE))
+        record["names"] = look_up(names, seconds) if names else []
     return record

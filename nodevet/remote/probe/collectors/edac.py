@@ -1,4 +1,4 @@
-"""Memory errors as the kernel's EDAC drivers count them, by DIMM: /sys/devices/system/edac/mc.
+"""Memory errors by DIMM, counted by the kernel's EDAC drivers: /sys/devices/system/edac/mc.
 
 A controller has dimm<N> or rank<N> since Linux 3.6, and csrow<N>/ch<N>_* before.
 See Documentation/ABI/testing/sysfs-devices-edac in the kernel tree.
@@ -21,47 +21,51 @@ CHANNEL = Pattern(r"(ch[0-9]{1,2})_ce_count\Z")
 COUNTS = (("corrected", "ce"), ("uncorrected", "ue"))
 
 
-def dimm(root: str, place: str, name: str) -> "Reading":
+def dimm(root: str, folder: str, name: str) -> "Reading":
     record = Reading(id=name)
     for field, kind in COUNTS:
-        record.take(field, parsed, root, "{}dimm_{}_count".format(place, kind), integer)
-    record.take("label", line, root, place + "dimm_label")
-    record.take("size_mib", parsed, root, place + "size", integer)
+        record.take(field, parsed, root, "{}dimm_{}_count".format(folder, kind), integer)
+    record.take("label", line, root, folder + "dimm_label")
+    record.take("size_mib", parsed, root, folder + "size", integer)
     return record
 
 
-def channel(root: str, place: str, row: "Any", prefix: str) -> "Reading":
-    """One channel of a row, as older kernels have it; most count uncorrected errors by row."""
+def channel(root: str, folder: str, row: "Any", prefix: str) -> "Reading":
+    """A channel of a row, in older kernels; most count uncorrected errors by row."""
     record = Reading(id="{}/{}".format(row, prefix))
     for field, kind in COUNTS:
-        record.take(field, parsed, root, "{}{}_{}_count".format(place, prefix, kind), integer)
-    record.take("label", line, root, "{}{}_dimm_label".format(place, prefix))
-    record.fail("size_mib", "the kernel tells it of a row")
+        record.take(field, parsed, root, "{}{}_{}_count".format(folder, prefix, kind), integer)
+    record.take("label", line, root, "{}{}_dimm_label".format(folder, prefix))
+    record.fail("size_mib", "the kernel has the size of a row only")
     return record
 
 
-def dimms(root: str, place: str) -> "list[Reading]":
+def dimms(root: str, folder: str) -> "list[Reading]":
     """The DIMMs of a controller. Raises OSError, ValueError."""
-    entries = names(root, place)
-    found = [dimm(root, "{}{}/".format(place, name), name) for name in entries if DIMM.match(name)]
-    for row in entries if not found else ():
+    entries = names(root, folder)
+    records = [
+        dimm(root, "{}{}/".format(folder, name), name) for name in entries if DIMM.match(name)
+    ]
+    for row in entries if not records else ():
         if ROW.match(row):
-            folder = "{}{}/".format(place, row)
-            matches = [CHANNEL.match(name) for name in names(root, folder)]
-            found += [channel(root, folder, row, match.group(1)) for match in matches if match]
-    if len(found) > MOST_DIMMS:
+            row_folder = "{}{}/".format(folder, row)
+            matches = [CHANNEL.match(name) for name in names(root, row_folder)]
+            records += [
+                channel(root, row_folder, row, match.group(1)) for match in matches if match
+            ]
+    if len(records) > MOST_DIMMS:
         raise ValueError("more than {} DIMMs".format(MOST_DIMMS))
-    return found
+    return records
 
 
 def controller(root: str, number: int) -> "Reading":
-    place = "{}/mc{}/".format(CONTROLLERS, number)
+    folder = "{}/mc{}/".format(CONTROLLERS, number)
     record = Reading(id=number)
-    record.take("driver", line, root, place + "mc_name")
+    record.take("driver", line, root, folder + "mc_name")
     for field, kind in COUNTS:
-        record.take(field, parsed, root, "{}{}_count".format(place, kind), integer)
-    record.take("since_s", parsed, root, place + "seconds_since_reset", integer)
-    record.take("dimms", dimms, root, place)
+        record.take(field, parsed, root, "{}{}_count".format(folder, kind), integer)
+    record.take("since_s", parsed, root, folder + "seconds_since_reset", integer)
+    record.take("dimms", dimms, root, folder)
     return record
 
 

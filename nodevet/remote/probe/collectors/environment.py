@@ -1,9 +1,9 @@
-"""Variables that CUDA, NCCL and the loader act on, where the node sets them for every process.
+"""Variables for CUDA, NCCL and the loader that the node sets for every process.
 
 /etc/environment, /etc/environment.d, /etc/profile and /etc/profile.d, bash's own files,
 /etc/nccl.conf, /etc/ld.so.preload, systemd's DefaultEnvironment; and the environment of the units
-that a baseline names. Of no other variable is anything sent, and of one that may hold a secret only
-its name.
+that a baseline names. The evidence holds no other variable, and only the name of one that may hold
+a secret.
 """
 
 import re
@@ -14,11 +14,11 @@ from nodevet.remote.probe.files import (
     attempt,
     hold_etc,
     names,
+    no_note,
     quote,
     read,
-    silent,
 )
-from nodevet.remote.systemd import show, unit_names
+from nodevet.remote.systemd import show, unit_name_pattern
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -49,32 +49,32 @@ FAMILY = (
     r"|LD_LIBRARY_PATH|LD_PRELOAD|LD_AUDIT|COMPUTE_PROFILE|OPENCL_PROFILE|NSIGHT_CUDA_DEBUGGER"
     r"|OMP_NUM_THREADS)"
 )
-ASSIGNED = re.compile(
+ASSIGNMENT = re.compile(
     r"(?:^|[\s;&|\"'(])(" + FAMILY + r")=(\"(?:[^\"\\]|\\.)*\"|'[^']*'|[^\s;&|\"']*)"
 )
 COMMENT = re.compile(r"^((?:[^\"'#]|\"(?:[^\"\\]|\\.)*\"|'[^']*'|(?<!\s)#)*)\s#.*")
 SECRET = re.compile(r"KEY|TOKEN|SECRET|PASS|CRED|AUTH")
-UNIT = unit_names("service", "socket", "timer", "slice", "mount")
+UNIT = unit_name_pattern("service", "socket", "timer", "slice", "mount")
 UNIT_FILE = re.compile(r"(/\S+) \(ignore_errors=(?:yes|no)\)")
 
 
 def ALONE(request: "dict[str, Any]") -> bool:  # noqa: N802
-    """Units are asked of systemd."""
+    """systemd may hang."""
     return bool(request.get("asks", {}).get("environment"))
 
 
 def assignments(row: str) -> "list[tuple[str, str]]":
-    """(name, value) of every variable of these families that a row sets.
+    """(name, value) of each variable of FAMILY that a row sets.
 
     >>> assignments("export CUDA_CACHE_DISABLE='1' # NCCL_DEBUG=1")
     [('CUDA_CACHE_DISABLE', '1')]
     """
     if row.lstrip().startswith("#"):
         return []
-    return [(name, bare(value)) for name, value in ASSIGNED.findall(COMMENT.sub(r"\1", row))]
+    return [(name, unquoted(value)) for name, value in ASSIGNMENT.findall(COMMENT.sub(r"\1", row))]
 
 
-def bare(value: str) -> str:
+def unquoted(value: str) -> str:
     return value[1:-1] if len(value) > 1 and value[0] == value[-1] and value[0] in "'\"" else value
 
 
@@ -89,19 +89,19 @@ def variable(name: str, value: str, place: str) -> "Reading":
     return record
 
 
-def of_text(text: str, path: str) -> "tuple[list[Reading], list[str]]":
-    """(the variables that a file sets, the rows that are too long to be read)."""
-    found, unread = [], []
+def variables_of_text(text: str, path: str) -> "tuple[list[Reading], list[str]]":
+    """(the variables that a file sets, its rows that are too long)."""
+    variables, unread_rows = [], []
     for number, row in enumerate(text.split("\n"), 1):
         place = "{}:{}".format(path, number)
         if len(row) > LONGEST:
-            unread.append("{}: {}".format(place, TOO_LONG))
+            unread_rows.append("{}: {}".format(place, TOO_LONG))
         elif "=" in row:
-            found += [variable(name, value, place) for name, value in assignments(row)]
-    return found, unread
+            variables += [variable(name, value, place) for name, value in assignments(row)]
+    return variables, unread_rows
 
 
-def of_preload(text: str) -> "list[Reading]":
+def variables_of_preload(text: str) -> "list[Reading]":
     rows = [row.split("#", 1)[0].strip() for row in text.split("\n")]
     return [
         variable(PRELOAD, row, "{}:{}".format(PRELOAD, number))
@@ -111,63 +111,67 @@ def of_preload(text: str) -> "list[Reading]":
 
 
 def paths(root: str) -> "tuple[list[str], list[str]]":
-    """Every file to be read, and why a folder was not listed."""
-    found, unread = list(FILES), []
-    for folder, ending in FOLDERS:
-        listed, why = attempt(names, root, folder, MOST_FILES)
-        if listed is None and why not in ("ENOENT", "ENOTDIR"):
-            unread.append("{}: {}".format(folder, why))
-        found += [folder + "/" + name for name in listed or () if name.endswith(ending)]
-    return found, unread
+    """(the files to read, why folders could not be listed)."""
+    files, problems = list(FILES), []
+    for folder, suffix in FOLDERS:
+        entries, why = attempt(names, root, folder, MOST_FILES)
+        if entries is None and why not in ("ENOENT", "ENOTDIR"):
+            problems.append("{}: {}".format(folder, why))
+        files += [folder + "/" + name for name in entries or () if name.endswith(suffix)]
+    return files, problems
 
 
 def collect(root: str, request: "dict[str, Any]") -> "dict[str, Any]":
-    note = request.get("note", silent)
-    asked = sorted(set(request.get("asks", {}).get("environment", ())))
+    note = request.get("note", no_note)
+    unit_names = sorted(set(request.get("asks", {}).get("environment", ())))
     hold_etc(root)
-    files, unread = paths(root)
+    files, problems = paths(root)
     variables = []
     for path in files + [PRELOAD]:
         text, why = attempt(read, root, path)
         if text is not None and path == PRELOAD:
-            variables += of_preload(text)
+            variables += variables_of_preload(text)
         elif text is not None:
-            found, too_long = of_text(text, path)
-            variables += found
-            unread += too_long
+            found_variables, too_long = variables_of_text(text, path)
+            variables += found_variables
+            problems += too_long
         elif why not in ("ENOENT", "ENOTDIR"):
-            unread.append("{}: {}".format(path, why))
+            problems.append("{}: {}".format(path, why))
     units = []
-    for name in asked:
+    for name in unit_names:
         note(name)
         record = Reading(name=name)
-        record.take("variables", of_unit, root, name)
+        record.take("variables", variables_of_unit, root, name)
         units.append(record)
     if len(variables) > MOST:
         raise SectionError("more than {} variables are set".format(MOST))
-    return Reading(variables=variables, unread="; ".join(unread)[:2000], units=units)
+    return Reading(variables=variables, unread="; ".join(problems)[:2000], units=units)
 
 
-def of_unit(root: str, name: str) -> "list[Reading]":
+def variables_of_unit(root: str, name: str) -> "list[Reading]":
     """The variables of a unit's environment, files included. Raises OSError, ValueError."""
     if not UNIT.match(name):
         raise ValueError("not a valid systemd unit name")
     if root != "/":
         raise ValueError("systemd is queried on a running machine only")
     try:
-        (shown,) = show([name], ("Id", "Names", "LoadState", "Environment", "EnvironmentFiles"))
+        (properties,) = show(
+            [name], ("Id", "Names", "LoadState", "Environment", "EnvironmentFiles")
+        )
     except SectionError as error:
         raise ValueError(str(error))
-    if name not in [shown.get("Id")] + shown.get("Names", "").split(" "):
-        raise ValueError("systemctl answered for " + quote(shown.get("Id", "")))
-    if shown.get("LoadState") != "loaded":
-        raise ValueError("the unit is not loaded: " + quote(shown.get("LoadState", "")))
-    found = [variable(key, value, name) for key, value in assignments(shown.get("Environment", ""))]
-    for path in UNIT_FILE.findall(shown.get("EnvironmentFiles", "")):
-        more, too_long = of_text(read(root, path), path)
-        found += more
+    if name not in [properties.get("Id")] + properties.get("Names", "").split(" "):
+        raise ValueError("systemctl answered for " + quote(properties.get("Id", "")))
+    if properties.get("LoadState") != "loaded":
+        raise ValueError("the unit is not loaded: " + quote(properties.get("LoadState", "")))
+    variables = [
+        variable(key, value, name) for key, value in assignments(properties.get("Environment", ""))
+    ]
+    for path in UNIT_FILE.findall(properties.get("EnvironmentFiles", "")):
+        file_variables, too_long = variables_of_text(read(root, path), path)
+        variables += file_variables
         if too_long:
             raise ValueError(too_long[0])
-    if len(found) > MOST:
+    if len(variables) > MOST:
         raise ValueError("more than {} variables are set".format(MOST))
-    return found
+    return variables

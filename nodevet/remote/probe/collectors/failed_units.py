@@ -1,7 +1,7 @@
-"""The systemd units that have failed, and whether the system is still starting.
+"""The failed systemd units, and whether the system is still starting.
 
-`systemctl show`, and `systemctl list-units` if there are some. While the node boots they are read
-again.
+It runs `systemctl show`, and `systemctl list-units` if there are some. While the node boots it is
+read again.
 """
 
 import os
@@ -9,7 +9,7 @@ import re
 
 from nodevet.remote.probe.collectors.services import RUNNING
 from nodevet.remote.probe.files import Absent, Reading, integer, quote
-from nodevet.remote.program import ToolError, find, printed
+from nodevet.remote.program import ToolError, find_program, output_of
 from nodevet.remote.systemd import OUTPUT, SECONDS, parse_show
 
 TYPE_CHECKING = False
@@ -33,7 +33,7 @@ def unsettled(results: "dict[str, Any]") -> bool:
 
 
 def parse_list(text: str) -> "list[str]":
-    """The names in what `systemctl list-units --plain --no-legend` prints. Raises ValueError.
+    """The names in `systemctl list-units --plain --no-legend`. Raises ValueError.
 
     >>> parse_list("a.service loaded failed failed Does a\\n")
     ['a.service']
@@ -47,9 +47,9 @@ def parse_list(text: str) -> "list[str]":
     return names
 
 
-def listed() -> "list[dict[str, object]]":
-    """The units that have failed. Raises ToolError, ValueError."""
-    text = printed((find("systemctl"),) + LIST, SECONDS, OUTPUT)
+def failed_units() -> "list[dict[str, object]]":
+    """The failed units. Raises ToolError, ValueError."""
+    text = output_of((find_program("systemctl"),) + LIST, SECONDS, OUTPUT)
     return [{"errors": {}, "name": name} for name in sorted(set(parse_list(text)))]
 
 
@@ -58,19 +58,19 @@ def collect(root: str, request: "dict[str, Any]") -> "dict[str, Any]":
         raise Absent("systemd is queried on a running machine only")
     if not os.path.isdir(RUNNING):
         raise Absent("systemd does not run here")
-    words = (find("systemctl"), "show", "--no-pager", "--property=SystemState,NFailedUnits")
+    argv = (find_program("systemctl"), "show", "--no-pager", "--property=SystemState,NFailedUnits")
     try:
-        shown = parse_show(printed(words, SECONDS, OUTPUT))[0]
+        properties = parse_show(output_of(argv, SECONDS, OUTPUT))[0]
     except ValueError as error:
         raise ToolError(str(error))
-    found = Reading()
+    section = Reading()
     for field, key, parse in (("state", "SystemState", str), ("count", "NFailedUnits", integer)):
-        if shown.get(key):
-            found.take(field, parse, shown[key])
+        if properties.get(key):
+            section.take(field, parse, properties[key])
         else:
-            found.fail(field, "systemctl did not show " + key)
-    if found["count"] == 0:
-        found["units"] = []
+            section.fail(field, "systemctl did not show " + key)
+    if section["count"] == 0:
+        section["units"] = []
     else:
-        found.take("units", listed)
-    return found
+        section.take("units", failed_units)
+    return section

@@ -1,7 +1,7 @@
-"""The file systems that a node needs room in: statvfs(3) and /proc/self/mounts.
+"""The file systems that a node needs space in: statvfs(3) and /proc/self/mounts.
 
-A file system whose server is gone blocks whoever asks it, so nothing below a network
-mount is asked; what it is stands in /proc/self/mounts. A baseline may name further paths.
+A dead server blocks any access to its file system, so nodevet touches nothing below a network
+mount; its type is in /proc/self/mounts. A baseline may name further paths.
 """
 
 import os
@@ -14,10 +14,10 @@ from nodevet.remote.probe.files import (
     Absent,
     Reading,
     attempt,
+    no_note,
     read,
     read_bytes,
     reason,
-    silent,
 )
 
 TYPE_CHECKING = False
@@ -37,7 +37,7 @@ ESCAPE = re.compile(r"\\([0-7]{3})")
 
 
 def parse_mounts(text: str) -> "dict[str, tuple[str, list[str]]]":
-    """{mount point: (type, options)}; of several mounts on one point the last, which is seen.
+    """{mount point: (type, options)}; of several mounts on one point the last, visible one.
 
     >>> parse_mounts("/dev/vda / ext4 rw,relatime 0 0")
     {'/': ('ext4', ['rw', 'relatime'])}
@@ -53,7 +53,7 @@ def parse_mounts(text: str) -> "dict[str, tuple[str, list[str]]]":
 
 
 def mount_of(mounts: "dict[str, tuple[str, list[str]]]", path: str) -> "tuple[str, list[str]]":
-    """(type, options) of the mount that a path without links lies on. Raises LookupError."""
+    """(type, options) of the mount of a path without links. Raises LookupError."""
     while path not in mounts:
         if path == "/":
             raise LookupError("no mount contains it")
@@ -66,8 +66,8 @@ def is_remote(kind: str) -> bool:
 
 
 def is_immutable(kind: str, options: "Sequence[str]") -> bool:
-    """Whether it can never be written: an image, or an overlay without an upper layer, as
-    the root of an image-based system is (composefs).
+    """Whether it is never writable: an image, or an overlay without an upper layer, such as the
+    root of an image-based system (composefs).
 
     >>> is_immutable("overlay", ["ro", "lowerdir=/lower::/objects"])
     True
@@ -78,84 +78,86 @@ def is_immutable(kind: str, options: "Sequence[str]") -> bool:
 
 
 def resolve(mounts: "dict[str, tuple[str, list[str]]]", path: str) -> str:
-    """`path` without links, followed no further than to a network file system. Raises OSError."""
-    done, ahead, links = "/", path.split("/"), 0
-    while ahead:
-        part = ahead.pop(0)
+    """`path` with links resolved, up to a network file system. Raises OSError."""
+    resolved, parts, links = "/", path.split("/"), 0
+    while parts:
+        part = parts.pop(0)
         if part in ("", "."):
             continue
         if part == "..":
-            done = os.path.dirname(done)
+            resolved = os.path.dirname(resolved)
             continue
-        place = os.path.join(done, part)
-        if is_remote(mount_of(mounts, place)[0]):
-            return place
-        if stat.S_ISLNK(os.lstat(place).st_mode):
+        path_to_part = os.path.join(resolved, part)
+        if is_remote(mount_of(mounts, path_to_part)[0]):
+            return path_to_part
+        if stat.S_ISLNK(os.lstat(path_to_part).st_mode):
             links += 1
             if links > LINKS:
                 raise ValueError("more than {} links".format(LINKS))
-            target = os.readlink(place)
-            done = "/" if target.startswith("/") else done
-            ahead = target.split("/") + ahead
+            target = os.readlink(path_to_part)
+            resolved = "/" if target.startswith("/") else resolved
+            parts = target.split("/") + parts
         else:
-            done = place
-    return done
+            resolved = path_to_part
+    return resolved
 
 
 def file_system(
     mounts: "dict[str, tuple[str, list[str]]]", path: str, place: str
 ) -> "tuple[object, Reading]":
-    """(what tells it from the others, its record). Raises OSError, LookupError, ValueError."""
+    """(its identity, its record). Raises OSError, LookupError, ValueError."""
     place = resolve(mounts, place)
     kind, options = mount_of(mounts, place)
     record = Reading(path=path, type=kind, remote=is_remote(kind))
     if record["remote"]:
         record.fail_all(FIELDS, "network file systems are not read")
         return place, record
-    found = os.statvfs(place)
-    record["size_b"] = found.f_blocks * found.f_frsize
-    record["available_b"] = found.f_bavail * found.f_frsize
-    record["inodes"] = found.f_files
-    record["inodes_available"] = found.f_favail
+    status = os.statvfs(place)
+    record["size_b"] = status.f_blocks * status.f_frsize
+    record["available_b"] = status.f_bavail * status.f_frsize
+    record["inodes"] = status.f_files
+    record["inodes_available"] = status.f_favail
     record["immutable"] = is_immutable(kind, options)
     # ext4 since Linux 6.15 says emergency_ro, and not ro, once an error made it read-only
-    record["read_only"] = bool(found.f_flag & os.ST_RDONLY) or "emergency_ro" in options
+    record["read_only"] = bool(status.f_flag & os.ST_RDONLY) or "emergency_ro" in options
     return (os.stat(place).st_dev, record["read_only"]), record
 
 
 def is_here(root: str) -> bool:
-    """Whether the tree is that of the running kernel, and not a captured one."""
+    """Whether the tree is the running kernel's, not a captured one."""
     if root == "/":
         return True
-    there, here = (attempt(read, place, BOOT_ID)[0] for place in (root, "/"))
-    return there is not None and there == here
+    boot_id, own_boot_id = (attempt(read, base, BOOT_ID)[0] for base in (root, "/"))
+    return boot_id is not None and boot_id == own_boot_id
 
 
 def collect(root: str, request: "dict[str, Any]") -> "dict[str, Any]":
-    note = request.get("note", silent)
+    note = request.get("note", no_note)
     if not is_here(root):
         raise Absent("a captured tree has no file systems of its own")
     text = read_bytes("/", MOUNTS, MOUNTS_LIMIT).decode("utf-8", "backslashreplace")
     mounts = parse_mounts(text)
-    asked = [path for path in request.get("asks", {}).get("filesystems", ()) if path[:1] == "/"]
-    found, seen = [], set()
-    for path in list(PATHS) + sorted(set(asked).difference(PATHS)):
+    asked_paths = [
+        path for path in request.get("asks", {}).get("filesystems", ()) if path[:1] == "/"
+    ]
+    records, keys = [], set()
+    for path in list(PATHS) + sorted(set(asked_paths).difference(PATHS)):
         note(path)
         try:
             key, record = file_system(mounts, path, os.path.join(root, path.lstrip("/")))
         except FileNotFoundError:
-            if path not in asked:
+            if path not in asked_paths:
                 continue
             record = Reading(path=path, missing=True)
             record.fail_all(("type", "remote") + FIELDS, "ENOENT")
-            found.append(record)
+            records.append(record)
             continue
         except (OSError, LookupError, ValueError) as error:
             record = Reading(path=path)
             record.fail_all(("type", "remote") + FIELDS, reason(error))
-            found.append(record)
+            records.append(record)
             continue
-        if key not in seen or path in asked:
-            seen.add(key)
-            found.append(record)
-    return Reading(filesystems=found, found=[record["path"] for record in found])
+        if key not in keys or path in asked_paths:
+            keys.add(key)
+            records.append(record)
+    return Reading(filesystems=records, found=[record["path"] for record in records])

@@ -1,12 +1,11 @@
-"""Every GPU as NVML sees it: identity, settings, clocks, temperatures, PCIe, memory, errors.
+"""Every GPU in NVML: identity, settings, clocks, temperatures, PCIe, memory, errors.
 
-A lost GPU, a function that this driver lacks, a value that this product does not
-have: each costs its own value and no other, and NVML's error name stands next to the
-null. Nothing is set, and NVML is shut down before the answer is written.
+A lost GPU, a missing function or an unsupported value only costs its own values, which become null
+with NVML's error name. Nothing is set, and NVML is shut down before the answer.
 """
 
 from nodevet.remote.probe import settle
-from nodevet.remote.probe.files import Absent, Reading, is_this_machine, silent
+from nodevet.remote.probe.files import Absent, Reading, is_this_machine, no_note
 from nodevet.remote.probe.gpu_health import (
     REMAPPING,
     REPAIR,
@@ -42,8 +41,8 @@ LOCKED_CLOCKS = (
 )
 
 
-def read_gpus(nvml: "Nvml", count: int, asked: "Container[str]" = ()) -> "list[Reading]":
-    """All of them. Without a handle one is its index and why; `handle` also fails when lost."""
+def read_gpus(nvml: "Nvml", count: int, questions: "Container[str]" = ()) -> "list[Reading]":
+    """All GPUs; errors["handle"] of a GPU without a handle, and of a lost one."""
     gpus, devices = [Reading(index=index) for index in range(count)], {}
     for gpu in gpus:
         try:
@@ -51,15 +50,15 @@ def read_gpus(nvml: "Nvml", count: int, asked: "Container[str]" = ()) -> "list[R
         except CallError as failure:
             gpu["errors"]["handle"] = str(failure)
         else:
-            read_gpu(gpu, device, asked)
+            read_gpu(gpu, device, questions)
             if "handle" not in gpu["errors"]:
                 devices[gpu["index"]] = device
     peers(gpus, devices)
     return gpus
 
 
-def read_gpu(gpu: "Reading", device: "Device", asked: "Container[str]" = ()) -> None:
-    """The values of one GPU; `asked`: those that take long and are read only if asked for."""
+def read_gpu(gpu: "Reading", device: "Device", questions: "Container[str]" = ()) -> None:
+    """Read the values of a GPU; `questions`: the slow ones that a baseline asks for."""
     fill(gpu, device, IDENTITY)
     fill(gpu, device, VALUES)
     for field in LOCKED_CLOCKS:
@@ -70,38 +69,36 @@ def read_gpu(gpu: "Reading", device: "Device", asked: "Container[str]" = ()) -> 
         fill(gpu[field], device, rows)
     gpu["fabric"] = fabric(device)
     mig_devices(gpu, device)
-    nvlinks(gpu, device, asked)
-    if "inforom_valid" in asked:
+    nvlinks(gpu, device, questions)
+    if "inforom_valid" in questions:
         inforom(gpu, device)
     if is_lost(gpu):
         gpu["errors"]["handle"] = LOST
 
 
 def is_lost(gpu: "Reading") -> bool:
-    """Whether NVML says so and nothing but what it remembers of the GPU was read.
-
-    The driver keeps some identity (UUID, bus id) of a GPU that is gone.
-    """
+    """Whether NVML says so and no value was read; the driver keeps the UUID and bus id of a lost
+    GPU."""
     return LOST in gpu["errors"].values() and all(gpu[row[0]] is None for row in VALUES)
 
 
 def collect(root: str, request: "dict[str, Any]") -> "dict[str, Any]":
-    """The JSON form of nodevet.evidence.gpu.Gpus. NVML has no root: it is this machine's.
+    """The JSON form of nodevet.evidence.gpu.Gpus. NVML is always this machine's.
 
     Raises Absent without the library or for the tree of another machine, SectionError if
     the library does not load or start.
     """
     if not is_this_machine(root, request.get("whole_machine", False)):
         raise Absent("NVML is this machine's, and {} is of another machine".format(root))
-    asked = request.get("asks", {}).get("gpu", ())
-    nvml = Nvml(load(), request.get("note", silent))
+    questions = request.get("asks", {}).get("gpu", ())
+    nvml = Nvml(load(), request.get("note", no_note))
     try:
-        found = Reading()
-        fill(found, System(nvml), NVML)
-        if found["count"] is None:
-            found.fail("gpus", found["errors"]["count"])
+        section = Reading()
+        fill(section, System(nvml), NVML)
+        if section["count"] is None:
+            section.fail("gpus", section["errors"]["count"])
         else:
-            found["gpus"] = read_gpus(nvml, found["count"], asked)
-        return found
+            section["gpus"] = read_gpus(nvml, section["count"], questions)
+        return section
     finally:
         nvml.close()

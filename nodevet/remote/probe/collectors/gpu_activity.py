@@ -1,14 +1,14 @@
-"""What the GPUs do while they are watched: NVML, and only calls that read what the driver has.
+"""What the GPUs do while nodevet watches them, by NVML calls that only read.
 
-The driver takes samples of its own (nvmlDeviceGetSamples), 6 to 60 a second, so that a look every
-second sees what came between. nvmlDeviceGetPcieThroughput waits for 20 ms in each call, and is
-asked only of a driver that does not count the bytes (NVML_FI_DEV_PCIE_COUNT_*).
+The driver takes 6 to 60 samples a second (nvmlDeviceGetSamples), so a look every second misses
+nothing. nvmlDeviceGetPcieThroughput takes 20 ms a call, and is used only if the driver does not
+count the bytes (NVML_FI_DEV_PCIE_COUNT_*).
 """
 
-from nodevet.remote.probe.files import Reading, attempt, reason, silent
+from nodevet.remote.probe.files import Reading, attempt, no_note, reason
 from nodevet.remote.probe.gpu_nvml import MEMBERS, CallError, Nvml, load, number, text
 from nodevet.remote.probe.gpu_values import bus_id
-from nodevet.remote.probe.watch import Series, Watch, counted
+from nodevet.remote.probe.watch import Series, Watch, put_counts
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ SAMPLES = 1 << 15  # of one GPU
 ALL_LINKS = 0xFFFFFFFF  # scope of a field: every NVLink together
 
 # once for each GPU: field, kind, part, function, arguments (a string names a constant)
-KNOWN = (
+IDENTITY = (
     ("uuid", text, None, "nvmlDeviceGetUUID"),
     ("name", text, None, "nvmlDeviceGetName"),
     ("bus_id", bus_id, "busId", "nvmlDeviceGetPciInfo_v3"),
@@ -32,7 +32,7 @@ KNOWN = (
     ("memory_total_b", number, "total", "nvmlDeviceGetMemoryInfo"),
 )
 # at each look
-EACH = (
+SAMPLED = (
     ("utilization_percent", number, "gpu", "nvmlDeviceGetUtilizationRates"),
     ("memory_utilization_percent", number, "memory", "nvmlDeviceGetUtilizationRates"),
     ("clock_sm_mhz", number, None, "nvmlDeviceGetClockInfo", "NVML_CLOCK_SM"),
@@ -60,12 +60,12 @@ COUNTERS = (  # field, constant, scope
     ("hw_thermal_ns", "NVML_FI_DEV_CLOCKS_EVENT_REASON_HW_THERM_SLOWDOWN", 0),
     ("power_brake_ns", "NVML_FI_DEV_CLOCKS_EVENT_REASON_HW_POWER_BRAKE_SLOWDOWN", 0),
 )
-COUNTED = tuple(field for field, _, _ in COUNTERS)
-SERIES = tuple(row[0] for row in EACH + THROUGHPUT)
+COUNTER_FIELDS = tuple(field for field, _, _ in COUNTERS)
+SERIES = tuple(row[0] for row in SAMPLED + THROUGHPUT)
 
 
 class WatchedGpu(object):
-    """One GPU while it is watched."""
+    """A watched GPU."""
 
     def __init__(self, nvml: "Nvml", index: int) -> None:
         self.nvml = nvml
@@ -90,53 +90,53 @@ class WatchedGpu(object):
             self.record["errors"]["handle"] = str(failure)
 
     def ask(self, function: str, *arguments: "Any") -> "Any":
-        known = [self.nvml.constant(each) if isinstance(each, str) else each for each in arguments]
-        return self.nvml.call(self.label, function, self.handle, *known)
+        values = [self.nvml.constant(item) if isinstance(item, str) else item for item in arguments]
+        return self.nvml.call(self.label, function, self.handle, *values)
 
     def values(self, rows: "Iterable[tuple[Any, ...]]") -> "tuple[dict[str, Any], dict[str, str]]":
-        """({field: value}, {field: why not}) of such rows; a call is made once for several."""
-        found, why, answers = {}, {}, {}
+        """({field: value}, {field: why not}) of rows; each call is made once."""
+        values, why, answers = {}, {}, {}
         for row in rows:
             field, kind, part = row[:3]
             try:
                 if row[3:] not in answers:
                     answers[row[3:]] = self.ask(*row[3:])
                 answer = answers[row[3:]]
-                found[field] = kind(answer if part is None else getattr(answer, part))
+                values[field] = kind(answer if part is None else getattr(answer, part))
             except CallError as failure:
                 why[field] = str(failure)
             except (ValueError, LookupError) as error:
                 why[field] = reason(error)
-        return found, why
+        return values, why
 
     def begin(self) -> None:
-        """What does not change, the counters, and what the driver has sampled before."""
-        found, why = self.values(KNOWN)
-        self.record.update({row[0]: found.get(row[0]) for row in KNOWN})
+        """Read the constants and counters, and skip the driver's earlier samples."""
+        values, why = self.values(IDENTITY)
+        self.record.update({row[0]: values.get(row[0]) for row in IDENTITY})
         self.record["errors"].update(why)
         self.count()
         self.first = dict(self.last)
         self.counts_bytes = "pcie_rx_b" in self.first
         self.take_samples(0.0)
-        self.samples = []  # of the time before
+        self.samples = []  # before the watch
 
-    def look(self, at: float) -> None:
-        """One look, so many seconds after the first."""
-        found, why = self.values(EACH)
+    def look(self, seconds: float) -> None:
+        """One look, `seconds` after the first."""
+        values, why = self.values(SAMPLED)
         if not self.counts_bytes:
-            more, problems = self.values(THROUGHPUT)
-            found.update(more)
-            why.update(problems)
-        self.series.take(found, why)
+            throughput, throughput_why = self.values(THROUGHPUT)
+            values.update(throughput)
+            why.update(throughput_why)
+        self.series.take(values, why)
         link, why = self.values(LINK)
         self.record["errors"].update({field: why[field] for field in why if field not in self.link})
         for field, value in link.items():
             self.link[field] = max(value, self.link.get(field, 0))
             self.record["errors"].pop(field, None)
-        self.take_samples(at)
+        self.take_samples(seconds)
 
-    def take_samples(self, at: float) -> None:
-        """The driver's samples of utilization since the last time; they begin with the first."""
+    def take_samples(self, seconds: float) -> None:
+        """Take the driver's samples of utilization since the last look."""
         try:
             kind, samples = self.ask(
                 "nvmlDeviceGetSamples", "NVML_GPU_UTILIZATION_SAMPLES", self.stamp or 0
@@ -150,12 +150,12 @@ class WatchedGpu(object):
             self.why["samples"] = why
             return
         self.why.pop("samples", None)
-        rows = [(each.timeStamp, getattr(each.sampleValue, member)) for each in samples]
+        rows = [(sample.timeStamp, getattr(sample.sampleValue, member)) for sample in samples]
         rows = sorted(row for row in rows if row[0] > (self.stamp or 0))
         if not rows:
             return
         if self.zero is None:
-            self.zero = rows[-1][0] - at / MICRO  # the driver's clock at the first look
+            self.zero = rows[-1][0] - seconds / MICRO  # the driver's clock at the first look
         self.stamp = rows[-1][0]
         self.samples += [
             (round((stamp - self.zero) * MICRO, 4), min(100, max(0, int(value))))
@@ -163,12 +163,12 @@ class WatchedGpu(object):
         ]
 
     def count(self) -> None:
-        """The counters now; one that is not told again is not taken for one that stands still."""
+        """Read the counters; a missing one is not taken as unchanged."""
         self.last = {}
-        wanted = []
+        calls = []
         for field, name, scope in COUNTERS:
             try:
-                wanted.append((field, self.nvml.constant(name), scope))
+                calls.append((field, self.nvml.constant(name), scope))
             except CallError as failure:
                 self.why[field] = str(failure)
         try:
@@ -176,75 +176,75 @@ class WatchedGpu(object):
                 self.label,
                 "nvmlDeviceGetFieldValues",
                 self.handle,
-                [(field_id, scope) for _, field_id, scope in wanted],
+                [(field_id, scope) for _, field_id, scope in calls],
             )
         except CallError as failure:
-            self.why.update({field: str(failure) for field, _, _ in wanted})
+            self.why.update({field: str(failure) for field, _, _ in calls})
             return
-        for (field, _, _), reply in zip(wanted, replies):
+        for (field, _, _), reply in zip(calls, replies):
             if reply.nvmlReturn != 0:
                 self.why[field] = self.nvml.error_name(reply.nvmlReturn)
             else:
                 self.last[field], self.why[field] = attempt(self.value_of, reply)
 
     def value_of(self, reply: "Any") -> int:
-        """The number of one reply. Raises ValueError for a type that pynvml does not know."""
+        """The number of a reply. Raises ValueError for an unknown type."""
         return int(getattr(reply.value, self.member(reply.valueType)))
 
     def member(self, kind: int) -> str:
-        """The field of nvmlValue_t that a type is in. Raises ValueError."""
+        """The field of nvmlValue_t for a type. Raises ValueError."""
         try:
             return MEMBERS[self.nvml.name("NVML_VALUE_TYPE_", kind)]
-        except (CallError, LookupError) as problem:
-            raise ValueError("a value of an unknown type: {}".format(problem))
+        except (CallError, LookupError) as error:
+            raise ValueError("a value of an unknown type: {}".format(error))
 
     def end(self) -> None:
-        """The counters at the last look, and who used it meanwhile."""
+        """Read the counters at the last look, and the processes."""
         self.count()
-        found, why = self.processes()
-        self.used = found
+        memory_by_pid, why = self.processes()
+        self.used = memory_by_pid
         if why:
             self.why["processes"] = why
-        if self.zero is None:  # its samples of before would be taken for those of now
+        if self.zero is None:  # earlier samples would count, too
             self.why["shares"] = "the driver took no samples to tell its clock by"
             return
         try:
-            for each in self.ask("nvmlDeviceGetProcessUtilization", int(self.zero)):
-                self.shares.setdefault(int(each.pid), []).append((each.smUtil, each.memUtil))
+            for sample in self.ask("nvmlDeviceGetProcessUtilization", int(self.zero)):
+                self.shares.setdefault(int(sample.pid), []).append((sample.smUtil, sample.memUtil))
         except CallError as failure:
             if str(failure) != NONE_FOUND:
                 self.why["shares"] = str(failure)
-            elif any(value for at, value in self.samples if at >= 0):
+            elif any(value for seconds, value in self.samples if seconds >= 0):
                 self.why["shares"] = "the driver has no sample of a process, and the GPU was busy"
             # else no process did anything
 
     def processes(self) -> "tuple[dict[int, int | None], str | None]":
-        """({pid: bytes of memory, null if not told}, why not)."""
+        """({pid: bytes of memory or None}, why not)."""
         try:
             running = self.ask("nvmlDeviceGetComputeRunningProcesses")
         except CallError as failure:
             return {}, str(failure)
-        used: "dict[int, int | None]" = {}
-        for each in running:  # in MIG mode once for each device that it uses
-            known = [used.get(int(each.pid), 0), each.usedGpuMemory]
-            used[int(each.pid)] = None if None in known else sum(known)
-        return used, None
+        memory_by_pid: "dict[int, int | None]" = {}
+        for process in running:  # in MIG mode once for each device that it uses
+            amounts = [memory_by_pid.get(int(process.pid), 0), process.usedGpuMemory]
+            memory_by_pid[int(process.pid)] = None if None in amounts else sum(amounts)
+        return memory_by_pid, None
 
-    def told(self) -> "Reading":
+    def to_record(self) -> "Reading":
         """The JSON form of nodevet.evidence.gpu_activity.GpuActivity."""
         record = self.record
         if self.handle is None:
             return record
         self.series.into(record)
         record.update(self.link)
-        counted(record, COUNTED, self.first, self.last)
-        for field in COUNTED:
+        put_counts(record, COUNTER_FIELDS, self.first, self.last)
+        for field in COUNTER_FIELDS:
             if record[field] is None and self.why.get(field):
                 record["errors"][field] = self.why[field]
         if "samples" in self.why:
             record.fail("samples", self.why["samples"])
         else:
-            record["samples"] = [each for each in self.samples if each[0] >= 0][:SAMPLES]
+            record["samples"] = [sample for sample in self.samples if sample[0] >= 0][:SAMPLES]
         if "processes" in self.why:
             record.fail("processes", self.why["processes"])
         else:
@@ -257,8 +257,8 @@ class WatchedGpu(object):
             record.fail_all(("sm_percent", "memory_percent"), self.why["shares"])
             return record
         shares = self.shares.get(pid, [])
-        for field, place in (("sm_percent", 0), ("memory_percent", 1)):
-            values = [min(100, int(share[place])) for share in shares]
+        for field, index in (("sm_percent", 0), ("memory_percent", 1)):
+            values = [min(100, int(share[index])) for share in shares]
             record[field] = round(sum(values) / float(len(values)), 1) if values else 0.0
         return record
 
@@ -270,20 +270,20 @@ def collect(root: str, request: "dict[str, Any]") -> "dict[str, Any]":
     library does not load or start.
     """
     watch = Watch("gpu_activity", root, request)
-    nvml = Nvml(load(), request.get("note", silent))
+    nvml = Nvml(load(), request.get("note", no_note))
     try:
         gpus = [WatchedGpu(nvml, index) for index in range(nvml.call("", "nvmlDeviceGetCount"))]
-        there = [gpu for gpu in gpus if gpu.handle is not None]
-        watch.wait()  # what is counted from here on is of the watch
-        for gpu in there:
+        reachable = [gpu for gpu in gpus if gpu.handle is not None]
+        watch.wait()
+        for gpu in reachable:
             gpu.begin()
-        for at in watch.looks():
-            for gpu in there:
-                gpu.look(at)
+        for seconds in watch.looks():
+            for gpu in reachable:
+                gpu.look(seconds)
                 if watch.is_last:
                     gpu.end()
-        found = Reading(look=watch.look(), times_s=watch.times)
-        found["gpus"] = [gpu.told() for gpu in gpus]
-        return found
+        section = Reading(look=watch.look(), times_s=watch.times)
+        section["gpus"] = [gpu.to_record() for gpu in gpus]
+        return section
     finally:
         nvml.close()

@@ -25,12 +25,12 @@ def parse_p2pdma(text: str) -> bool:
     >>> parse_p2pdma('// "use_pci_p2pdma": true\\n"use_pci_p2pdma" : false')
     False
     """
-    found = P2PDMA.search(COMMENT.sub("", text))
-    return found is not None and found.group(1) == "true"
+    match = P2PDMA.search(COMMENT.sub("", text))
+    return match is not None and match.group(1) == "true"
 
 
 def version(root: str, module: str) -> str:
-    """That of a module; "" if it does not say. Raises OSError, ValueError."""
+    """A module's version; "" if it has none. Raises OSError, ValueError."""
     try:
         return line(root, "/sys/module/{}/version".format(module))
     except FileNotFoundError:
@@ -45,8 +45,8 @@ def p2pdma(root: str) -> bool:
         return False
 
 
-def opens(root: str, path: str) -> bool:
-    """Whether a file is there and can be read. Raises OSError, ValueError."""
+def is_readable(root: str, path: str) -> bool:
+    """Whether a file exists and can be read. Raises OSError, ValueError."""
     try:
         read(root, path)
     except FileNotFoundError:
@@ -66,11 +66,11 @@ def device(root: str, path: str) -> str:
 
 
 def collect(root: str, request: "dict[str, Any]") -> "dict[str, Any]":
-    found = Reading()
+    section = Reading()
     for module in ("nvidia_fs", "gdrdrv"):
-        found.take(module, exists, root, "/sys/module/" + module)
-        found.take(module + "_version", version, root, module)
-    found.take("nvidia_fs_stats", opens, root, STATS)
-    found.take("p2pdma", p2pdma, root)
-    found.take("gdrdrv_device", device, root, DEVICE)
-    return found
+        section.take(module, exists, root, "/sys/module/" + module)
+        section.take(module + "_version", version, root, module)
+    section.take("nvidia_fs_stats", is_readable, root, STATS)
+    section.take("p2pdma", p2pdma, root)
+    section.take("gdrdrv_device", device, root, DEVICE)
+    return section

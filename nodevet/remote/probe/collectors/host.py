@@ -54,7 +54,7 @@ DMI_VENDORS = (  # sys_vendor or product_name begins with ... -> hypervisor
     ("Microsoft Corporation", "microsoft"),
     ("Google Compute Engine", "google"),
 )
-METAL_TOO = ("amazon", "google", "microsoft")  # their bare machines carry the same names
+METAL_TOO = ("amazon", "google", "microsoft")  # their bare-metal machines have the same names
 CLOCK_VENDORS = (("kvm-clock", "kvm"), ("xen", "xen"), ("hyperv_clocksource", "microsoft"))
 
 
@@ -145,26 +145,26 @@ def dmi_vendor(texts: "Iterable[str]") -> "str | None":
 def virtualization(root: str, whole_machine: bool = False) -> str:
     """`none`, `container`, the hypervisor's name, or `vm` if it does not say which.
 
-    A container that is a whole machine is what its hardware is. Raises OSError, ValueError if
+    A container that is a whole machine counts as its hardware. Raises OSError, ValueError if
     there is no sign either way.
     """
     if not whole_machine and in_container(root):
         return "container"
     texts = [attempt(line, root, DMI + name)[0] or "" for name in ("sys_vendor", "product_name")]
-    virtual, why = attempt(hypervisor_flag, root)
+    is_virtual, why = attempt(hypervisor_flag, root)
     vendor = dmi_vendor(texts)
-    metal = vendor in METAL_TOO and (virtual is False or ".metal" in texts[1])
-    if vendor and not metal:
+    is_metal = vendor in METAL_TOO and (is_virtual is False or ".metal" in texts[1])
+    if vendor and not is_metal:
         return vendor
     if "control_d" in (attempt(line, root, "/proc/xen/capabilities")[0] or ""):
         return "none"  # Xen's first domain owns the hardware
     if exists(root, "/sys/hypervisor/type"):
         return line(root, "/sys/hypervisor/type")
-    if virtual:
+    if is_virtual:
         clocks = attempt(line, root, CLOCKS)[0] or ""
-        named = [name for start, name in CLOCK_VENDORS if start in clocks]
-        return named[0] if named else "vm"
-    if virtual is None and not any(texts):
+        hypervisors = [name for start, name in CLOCK_VENDORS if start in clocks]
+        return hypervisors[0] if hypervisors else "vm"
+    if is_virtual is None and not any(texts):
         raise ValueError(why or "neither the CPU nor DMI tells")
     return "none"
 
@@ -177,8 +177,8 @@ def clock(root: str, request: "dict[str, Any]") -> float:
     return round(arrived_s, 3)
 
 
-def asked(request: "dict[str, Any]") -> float:
-    """The controller's clock as it sent the request. Raises ValueError."""
+def controller_time(request: "dict[str, Any]") -> float:
+    """The controller's time of the request. Raises ValueError."""
     value = request.get("asked_s")
     if value is None:
         raise ValueError(NO_OTHER_CLOCK)
@@ -204,7 +204,7 @@ def collect(root: str, request: "dict[str, Any]") -> "dict[str, Any]":
         host.take(field, line, root, path)
     host.take("uptime_s", parsed, root, "/proc/uptime", parse_uptime)
     host.take("clock_s", clock, root, request)
-    host.take("asked_s", asked, request)
+    host.take("asked_s", controller_time, request)
     host.take("architecture", architecture, root)
     host.take("virtualization", virtualization, root, request.get("whole_machine", False))
     release, why = attempt(os_release, root)

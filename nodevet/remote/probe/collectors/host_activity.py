@@ -1,4 +1,4 @@
-"""What the node's CPUs, memory, disks and networks do while they are watched.
+"""What the node's CPUs, memory, disks and networks do while nodevet watches them.
 
 /proc/{stat,meminfo,vmstat,diskstats,interrupts}, /proc/pressure, /proc/1/mountstats,
 /sys/class/{net,infiniband}; see proc(5) and Documentation/admin-guide/iostats.rst.
@@ -7,7 +7,7 @@
 import os
 import re
 
-from nodevet.remote.probe.collectors.mounts import of_machine
+from nodevet.remote.probe.collectors.mounts import read_machine_file
 from nodevet.remote.probe.collectors.nfs import FIRST, OWN, parse_blocks
 from nodevet.remote.probe.files import (
     Reading,
@@ -20,7 +20,7 @@ from nodevet.remote.probe.files import (
     pick,
     read,
 )
-from nodevet.remote.probe.watch import Series, Watch, counted
+from nodevet.remote.probe.watch import Series, Watch, put_counts
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -61,13 +61,13 @@ NET_FIELDS = ("received_b", "sent_b", "dropped")
 IB_WORD = 4  # port_rcv_data and port_xmit_data count words of four bytes
 INTERRUPTS = re.compile(r"nvidia|nvme|mlx|ib|eth|en[ops]|ice|i40e|bnxt|virtio|ena|efa")
 INTERRUPTS_MOST = 1024
-BUSIEST = 512  # disks, and networks, that are told of
+BUSIEST = 512  # disks, and networks
 SHARE = 0.001  # of one core
 HZ = os.sysconf("SC_CLK_TCK")
 
 
 def cpu_ticks(words: "list[str]") -> "dict[str, int]":
-    """Ticks of one row of /proc/stat after its name; user has nice and what guests ran."""
+    """Ticks of a row of /proc/stat; user includes nice and guests."""
     user, nice, system, idle, iowait, irq, softirq, steal = [
         integer(word) for word in (words + ["0"] * 8)[:8]
     ]
@@ -82,7 +82,7 @@ def cpu_ticks(words: "list[str]") -> "dict[str, int]":
 
 
 def parse_stat(text: str) -> "tuple[dict[str, int], dict[int, dict[str, int]]]":
-    """(all CPUs with what is counted beside them, {CPU: ticks}). Raises ValueError."""
+    """(totals, {CPU: ticks}). Raises ValueError."""
     total, cpus = {}, {}
     for row in text.splitlines():
         words = row.split()
@@ -101,31 +101,31 @@ def parse_stat(text: str) -> "tuple[dict[str, int], dict[int, dict[str, int]]]":
 
 def parse_pressure(text: str) -> "dict[str, int]":
     """{some: total, full: total} in microseconds. Raises ValueError."""
-    found = {}
+    totals = {}
     for row in text.splitlines():
         words = row.split()
         for word in words[1:]:
             if word.startswith("total="):
-                found[words[0]] = integer(word[6:])
-    return found
+                totals[words[0]] = integer(word[6:])
+    return totals
 
 
 def pressure(root: str) -> "tuple[dict[str, Any], dict[str, str]]":
     """({field: µs}, {field: why not}) of /proc/pressure."""
-    found, why = {}, {}
+    values, why = {}, {}
     for kind in ("cpu", "io", "memory"):
-        totals, problem = attempt(
+        totals, error = attempt(
             lambda kind=kind: parse_pressure(read(root, "/proc/pressure/" + kind))
         )
-        for some, each in PRESSURE:
-            if some != kind:
+        for resource, share in PRESSURE:
+            if resource != kind:
                 continue
-            field = "{}_{}_us".format(kind, each)
-            if totals is None or each not in totals:
-                why[field] = problem or "no {} in /proc/pressure/{}".format(each, kind)
+            field = "{}_{}_us".format(kind, share)
+            if totals is None or share not in totals:
+                why[field] = error or "no {} in /proc/pressure/{}".format(share, kind)
             else:
-                found[field] = totals[each]
-    return found, why
+                values[field] = totals[share]
+    return values, why
 
 
 def kilobytes(rows: "dict[str, str]", key: str) -> int:
@@ -134,117 +134,117 @@ def kilobytes(rows: "dict[str, str]", key: str) -> int:
 
 def memory(root: str) -> "tuple[dict[str, int | None], dict[str, str | None]]":
     """({field: number}, {field: why not}) of /proc/meminfo and /proc/vmstat."""
-    found: "dict[str, int | None]" = {}
+    values: "dict[str, int | None]" = {}
     why: "dict[str, str | None]" = {}
-    rows, problem = attempt(lambda: parse_rows(read(root, "/proc/meminfo")))
+    rows, error = attempt(lambda: parse_rows(read(root, "/proc/meminfo")))
     for field, key in MEMINFO + (("total_kb", "MemTotal"),):
-        found[field], why[field] = (
-            (None, problem) if rows is None else attempt(kilobytes, rows, key)
-        )
-    counts, problem = attempt(
+        values[field], why[field] = (None, error) if rows is None else attempt(kilobytes, rows, key)
+    counts, error = attempt(
         lambda: dict(row.split(None, 1) for row in read(root, "/proc/vmstat").splitlines())
     )
     for field, keys in VMSTAT:
         if counts is None:
-            why[field] = problem
+            why[field] = error
             continue
-        some = [counts[key] for key in keys if key in counts]
-        if some:
-            found[field], why[field] = attempt(sum, map(integer, some))
+        present = [counts[key] for key in keys if key in counts]
+        if present:
+            values[field], why[field] = attempt(sum, map(integer, present))
         else:
             why[field] = "no {} in /proc/vmstat".format(keys[0])
-    return found, why
+    return values, why
 
 
-def is_whole(root: str, name: str) -> bool:
-    """Whether a block device is no partition, and has storage of its own behind it."""
+def is_disk(root: str, name: str) -> bool:
+    """Whether a block device is not a partition."""
     return not os.path.exists(path_under(root, "/sys/class/block/{}/partition".format(name)))
 
 
 def disks(root: str) -> "dict[str, dict[str, int]]":
     """{device: {field: number}} of /proc/diskstats. Raises OSError, ValueError."""
-    found = {}
+    numbers_by_disk = {}
     for row in read(root, "/proc/diskstats").splitlines():
         words = row.split()
         if len(words) < 14 or words[2].startswith(("ram", "zram")):
             continue
-        numbers = {field: integer(words[at]) for field, at in zip(DISK_FIELDS, DISK_PLACES)}
+        numbers = {field: integer(words[index]) for field, index in zip(DISK_FIELDS, DISK_PLACES)}
         numbers["busy_ms"] = integer(words[BUSY_PLACE])
         if numbers["reads"] or numbers["writes"]:
-            found[words[2]] = numbers
-    return {name: numbers for name, numbers in found.items() if is_whole(root, name)}
+            numbers_by_disk[words[2]] = numbers
+    return {name: numbers for name, numbers in numbers_by_disk.items() if is_disk(root, name)}
 
 
 def nfs(root: str, request: "dict[str, Any]") -> "dict[tuple[str, str], dict[str, dict[str, int]]]":
     """{(mount point, source): {operation: {field: number}}}. Raises OSError, ValueError."""
-    text = of_machine(root, FIRST, OWN, request.get("whole_machine", False))
-    found = {}
+    text = read_machine_file(root, FIRST, OWN, request.get("whole_machine", False))
+    operations_by_mount = {}
     for point, source, _, rows in parse_blocks(text)[:NFS_MOST]:
         operations = {}
         for match in filter(None, map(NFS_ROW.match, rows)):
             words = match.group(2).split()
-            numbers = {field: int(words[at]) for field, at in zip(NFS_FIELDS, NFS_PLACES)}
+            numbers = {field: int(words[index]) for field, index in zip(NFS_FIELDS, NFS_PLACES)}
             numbers["execute_ms"] = int(words[EXECUTE_PLACE])
             operations[match.group(1)] = numbers
-        found[(point, source)] = operations
-    return found
+        operations_by_mount[(point, source)] = operations
+    return operations_by_mount
 
 
-def dropped(root: str, place: str) -> int:
-    return sum(integer(line(root, place + name)) for name in ("rx_dropped", "tx_dropped"))
+def dropped_packets(root: str, folder: str) -> int:
+    return sum(integer(line(root, folder + name)) for name in ("rx_dropped", "tx_dropped"))
 
 
 def networks(root: str) -> "dict[str, dict[str, int | None]]":
-    """{interface or port: {field: number}} of those with hardware behind them. Raises OSError."""
-    found = {}
+    """{interface or port: {field: number}} of those with hardware. Raises OSError."""
+    numbers_by_name = {}
     for name in names(root, "/sys/class/net"):
-        place = "/sys/class/net/{}/".format(name)
-        if not os.path.exists(path_under(root, place + "device")):
+        folder = "/sys/class/net/{}/".format(name)
+        if not os.path.exists(path_under(root, folder + "device")):
             continue
-        statistics = place + "statistics/"
-        found[name] = {
-            "speed_mb_s": attempt(lambda place=place: integer(line(root, place + "speed")))[0],
+        statistics = folder + "statistics/"
+        numbers_by_name[name] = {
+            "speed_mb_s": attempt(lambda folder=folder: integer(line(root, folder + "speed")))[0],
             "received_b": attempt(lambda s=statistics: integer(line(root, s + "rx_bytes")))[0],
             "sent_b": attempt(lambda s=statistics: integer(line(root, s + "tx_bytes")))[0],
-            "dropped": attempt(dropped, root, statistics)[0],
+            "dropped": attempt(dropped_packets, root, statistics)[0],
         }
     devices, _ = attempt(names, root, "/sys/class/infiniband")
     for device in devices or ():
         ports = "/sys/class/infiniband/{}/ports".format(device)
         for port in attempt(names, root, ports)[0] or ():
-            found["{}/{}".format(device, port)] = ib_port(root, "{}/{}/".format(ports, port))
-    return found
+            numbers_by_name["{}/{}".format(device, port)] = ib_port(
+                root, "{}/{}/".format(ports, port)
+            )
+    return numbers_by_name
 
 
-def ib_port(root: str, place: str) -> "dict[str, int | None]":
+def ib_port(root: str, folder: str) -> "dict[str, int | None]":
     def words(name: str) -> int:
-        return IB_WORD * integer(line(root, place + "counters/" + name))
+        return IB_WORD * integer(line(root, folder + "counters/" + name))
 
-    rate, _ = attempt(lambda: float(line(root, place + "rate").split()[0]))
+    rate, _ = attempt(lambda: float(line(root, folder + "rate").split()[0]))
     return {
         "speed_mb_s": None if rate is None else int(rate * 1000),
         "received_b": attempt(words, "port_rcv_data")[0],
         "sent_b": attempt(words, "port_xmit_data")[0],
-        "dropped": attempt(lambda: integer(line(root, place + "counters/port_xmit_discards")))[0],
+        "dropped": attempt(lambda: integer(line(root, folder + "counters/port_xmit_discards")))[0],
     }
 
 
 def interrupts(root: str) -> "dict[str, tuple[str, dict[int, int]]]":
-    """{irq: (what for, [count of each CPU])} of GPUs, drives and cards. Raises OSError."""
+    """{irq: (action, {CPU: count})} of GPUs, drives and network cards. Raises OSError."""
     head, *rows = read(root, "/proc/interrupts").splitlines()
     cpus = [integer(word[3:]) for word in head.split()]
-    found: "dict[str, tuple[str, dict[int, int]]]" = {}
+    counts_by_irq: "dict[str, tuple[str, dict[int, int]]]" = {}
     for row in rows:
-        irq, _, rest = row.partition(":")
-        words = rest.split()
+        irq, _, text = row.partition(":")
+        words = text.split()
         action = words[-1] if len(words) > len(cpus) else ""
-        if len(found) < INTERRUPTS_MOST and INTERRUPTS.search(action):
-            found[irq.strip()] = (action, dict(zip(cpus, map(integer, words[: len(cpus)]))))
-    return found
+        if len(counts_by_irq) < INTERRUPTS_MOST and INTERRUPTS.search(action):
+            counts_by_irq[irq.strip()] = (action, dict(zip(cpus, map(integer, words[: len(cpus)]))))
+    return counts_by_irq
 
 
-class Ends(object):
-    """What is read at the first look and at the last only."""
+class EndLook(object):
+    """What only the first and the last look read."""
 
     def __init__(self, root: str, request: "dict[str, Any]") -> None:
         stat, why = attempt(lambda: parse_stat(read(root, "/proc/stat")))
@@ -256,42 +256,47 @@ class Ends(object):
         self.interrupts = attempt(interrupts, root)
 
 
-def both(
-    record: "Reading", field: str, ends: "list[Ends]", make: "Callable[[Any, Any, Any], Reading]"
+def put_pairs(
+    record: "Reading",
+    field: str,
+    ends: "list[EndLook]",
+    record_of: "Callable[[Any, Any, Any], Reading]",
 ) -> None:
-    """The items that are in both looks, each made of its pair; null and why if one was not read."""
-    (first, why), (last, later) = [getattr(each, field) for each in ends]
+    """Set `field` to the records of the items in both looks; null if one was not read."""
+    (first, why), (last, last_why) = [getattr(look, field) for look in ends]
     if first is None or last is None:
-        record.fail(field, why or later)
+        record.fail(field, why or last_why)
     else:
-        record[field] = [make(key, first[key], last[key]) for key in sorted(first) if key in last]
+        record[field] = [
+            record_of(key, first[key], last[key]) for key in sorted(first) if key in last
+        ]
 
 
-def paired(
-    fields: "Sequence[str]", **known: object
+def counter_record(
+    fields: "Sequence[str]", **values: object
 ) -> "Callable[[dict[str, Any], dict[str, Any]], Reading]":
-    """A record of counters by their first and last."""
+    """A function that makes a record of counters from their first and last values."""
 
     def make(first: "dict[str, Any]", last: "dict[str, Any]") -> "Reading":
-        record = Reading(**known)
-        counted(record, fields, first, last)
+        record = Reading(**values)
+        put_counts(record, fields, first, last)
         return record
 
     return make
 
 
 def cpu_of(number: int, first: "dict[str, int]", last: "dict[str, int]") -> "Reading":
-    return paired(CPU_FIELDS, cpu=number)(first, last)
+    return counter_record(CPU_FIELDS, cpu=number)(first, last)
 
 
 def disk_of(name: str, first: "dict[str, int]", last: "dict[str, int]") -> "Reading":
-    return paired(DISK_FIELDS + ("busy_ms",), name=name)(first, last)
+    return counter_record(DISK_FIELDS + ("busy_ms",), name=name)(first, last)
 
 
 def network_of(
     name: str, first: "dict[str, int | None]", last: "dict[str, int | None]"
 ) -> "Reading":
-    record = paired(NET_FIELDS, name=name)(first, last)
+    record = counter_record(NET_FIELDS, name=name)(first, last)
     speed = last["speed_mb_s"]
     if speed is None or speed <= 0:  # -1: no link
         record.fail("speed_mb_s", "the link has no speed")
@@ -305,7 +310,7 @@ def nfs_of(
 ) -> "Reading":
     record = Reading(point=key[0], source=key[1])
     record["operations"] = [
-        paired(NFS_FIELDS + ("execute_ms",), name=name)(first.get(name, {}), last[name])
+        counter_record(NFS_FIELDS + ("execute_ms",), name=name)(first.get(name, {}), last[name])
         for name in sorted(last)
         if last[name]["operations"] != first.get(name, {}).get("operations", 0)
     ]
@@ -316,73 +321,73 @@ def interrupt_of(
     irq: str, first: "tuple[str, dict[int, int]]", last: "tuple[str, dict[int, int]]"
 ) -> "Reading":
     record = Reading(irq=irq, action=last[0])
-    grown = {cpu: count - first[1].get(cpu, 0) for cpu, count in last[1].items()}
+    growth = {cpu: count - first[1].get(cpu, 0) for cpu, count in last[1].items()}
     record["count"] = [sum(first[1].values()), sum(last[1].values())]
-    record["cpu"] = max(grown, key=lambda cpu: grown[cpu]) if any(grown.values()) else None
+    record["cpu"] = max(growth, key=lambda cpu: growth[cpu]) if any(growth.values()) else None
     return record
 
 
 def collect(root: str, request: "dict[str, Any]") -> "dict[str, Any]":
     watch = Watch("host_activity", root, request, share=SHARE)
-    total, press, memo = Series(TOTALS), Series(p_names()), Series(MEMORY)
-    ends: "list[Ends]" = []
+    total, pressures, memories = Series(TOTALS), Series(pressure_fields()), Series(MEMORY)
+    ends: "list[EndLook]" = []
     last_memory: "dict[str, int | None]" = {}
     for _ in watch.looks():
         if not ends or watch.is_last:
-            ends.append(Ends(root, request))
+            ends.append(EndLook(root, request))
             stat, why = ends[-1].stat
         else:
             stat, why = attempt(lambda: parse_stat(read(root, "/proc/stat")))
         total.take(stat[0] if stat else {}, dict.fromkeys(TOTALS, why) if why else None)
-        press.take(*pressure(root))
+        pressures.take(*pressure(root))
         last_memory, why = memory(root)
-        memo.take(last_memory, why)
-    return told(watch, total, press, memo, ends, last_memory)
+        memories.take(last_memory, why)
+    return section_of(watch, total, pressures, memories, ends, last_memory)
 
 
 def busiest(records: "list[Reading]", counts: "Sequence[str]") -> "tuple[list[Reading], int]":
-    """(those whose counters grew most, how many were left out)."""
+    """(the records whose counters grew most, how many were left out)."""
 
     def grown(record: "Reading") -> int:
         return sum(record[field][1] - record[field][0] for field in counts if record[field])
 
-    some = sorted(records, key=grown, reverse=True)[:BUSIEST]
-    return sorted(some, key=lambda record: record["name"]), len(records) - len(some)
+    kept_records = sorted(records, key=grown, reverse=True)[:BUSIEST]
+    return sorted(kept_records, key=lambda record: record["name"]), len(records) - len(kept_records)
 
 
-def p_names() -> "tuple[str, ...]":
-    return tuple("{}_{}_us".format(*each) for each in PRESSURE)
+def pressure_fields() -> "tuple[str, ...]":
+    return tuple("{}_{}_us".format(*pair) for pair in PRESSURE)
 
 
-def told(
+def section_of(
     watch: "Watch",
     total: "Series",
-    press: "Series",
-    memo: "Series",
-    ends: "list[Ends]",
+    pressures: "Series",
+    memories: "Series",
+    ends: "list[EndLook]",
     last_memory: "dict[str, int | None]",
 ) -> "Reading":
     """The JSON form of nodevet.evidence.host_activity.HostActivity."""
-    found = Reading(look=watch.look(), times_s=watch.times, tick_hz=HZ)
-    for field, series in (("total", total), ("pressure", press), ("memory", memo)):
-        found[field] = Reading()
-        series.into(found[field])
-    found["memory"]["total_kb"] = last_memory.get("total_kb")
-    if found["memory"]["total_kb"] is None:
-        found["memory"].fail("total_kb", memo.why.get("total_kb") or "not found")
-    found["memory"]["page_b"] = os.sysconf("SC_PAGE_SIZE")
+    section = Reading(look=watch.look(), times_s=watch.times, tick_hz=HZ)
+    for field, series in (("total", total), ("pressure", pressures), ("memory", memories)):
+        section[field] = Reading()
+        series.into(section[field])
+    section["memory"]["total_kb"] = last_memory.get("total_kb")
+    if section["memory"]["total_kb"] is None:
+        section["memory"].fail("total_kb", memories.why.get("total_kb") or "not found")
+    section["memory"]["page_b"] = os.sysconf("SC_PAGE_SIZE")
     ends = [ends[0], ends[-1]]
-    both(found, "cpus", ends, cpu_of)
-    both(found, "disks", ends, disk_of)
-    both(found, "nfs", ends, nfs_of)
-    both(found, "networks", ends, network_of)
+    put_pairs(section, "cpus", ends, cpu_of)
+    put_pairs(section, "disks", ends, disk_of)
+    put_pairs(section, "nfs", ends, nfs_of)
+    put_pairs(section, "networks", ends, network_of)
     for field, counts in (("disks", DISK_FIELDS), ("networks", NET_FIELDS)):
-        if found[field] is None:
-            found.fail(field + "_left_out", found["errors"][field])
+        if section[field] is None:
+            section.fail(field + "_left_out", section["errors"][field])
         else:
-            found[field], found[field + "_left_out"] = busiest(found[field], counts)
-    both(found, "interrupts", ends, interrupt_of)
-    found["interrupts"] = found["interrupts"] and [
-        each for each in found["interrupts"] if each["count"][0] != each["count"][1]
+            section[field], section[field + "_left_out"] = busiest(section[field], counts)
+    put_pairs(section, "interrupts", ends, interrupt_of)
+    section["interrupts"] = section["interrupts"] and [
+        row for row in section["interrupts"] if row["count"][0] != row["count"][1]
     ]
-    return found
+    return section

@@ -23,10 +23,10 @@ def parse_nodes(text: str) -> "list[str]":
     ['10.0.0.1', '10.0.0.2']
     """
     rows = [row.split("#", 1)[0].strip() for row in text.splitlines()]
-    found = [row for row in rows if row]
-    if len(found) > MOST_NODES or any(len(row) > NODE for row in found):
+    addresses = [row for row in rows if row]
+    if len(addresses) > MOST_NODES or any(len(row) > NODE for row in addresses):
         raise ValueError("not a list of at most {} addresses".format(MOST_NODES))
-    return found
+    return addresses
 
 
 def nodes(root: str) -> "list[str]":
@@ -46,7 +46,7 @@ def channels(root: str) -> int:
 
 
 def collect(root: str, request: "dict[str, Any]") -> "dict[str, Any]":
-    found = Reading()
-    found.take("nodes", nodes, root)
-    found.take("channels", channels, root)
-    return found
+    section = Reading()
+    section.take("nodes", nodes, root)
+    section.take("channels", channels, root)
+    return section

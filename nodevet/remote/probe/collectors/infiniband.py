@@ -5,7 +5,7 @@ See Documentation/ABI/stable/sysfs-class-infiniband in the kernel tree.
 
 import re
 
-from nodevet.remote.probe.devices import bus_id, counters, exists, linked
+from nodevet.remote.probe.devices import bus_id, counters, exists, link_target
 from nodevet.remote.probe.files import (
     Absent,
     Reading,
@@ -14,9 +14,9 @@ from nodevet.remote.probe.files import (
     line,
     link_name,
     names,
+    no_note,
     parsed,
     quote,
-    silent,
 )
 
 TYPE_CHECKING = False
@@ -48,7 +48,7 @@ def parse_state(text: str) -> str:
 
 
 def parse_rate(text: str) -> "tuple[float, int, str]":
-    """Gb/s, lanes and the speed's name. Raises ValueError.
+    """(Gb/s, lanes, name of the speed). Raises ValueError.
 
     >>> parse_rate("400 Gb/sec (4X NDR)"), parse_rate("2.5 Gb/sec (1X)")
     ((400.0, 4, 'NDR'), (2.5, 1, ''))
@@ -67,152 +67,152 @@ def parse_lid(text: str) -> int:
 
 
 def table(root: str, folder: str) -> "list[tuple[int, str]]":
-    """The entries of a table that are in use, as (index, text), up to where many in a row are
-    not: adapters have a hundred, and each is asked of the firmware. Raises OSError, ValueError."""
+    """(index, text) of the used entries of a table, up to EMPTY unused ones in a row: an adapter
+    has a hundred, and reads each from its firmware. Raises OSError, ValueError."""
     indexes = sorted(int(name) for name in names(root, folder, TABLE) if name.isdigit())
-    found, empty = [], 0
+    rows, empty_rows = [], 0
     for index in indexes:
         text, _ = attempt(line, root, "{}{}".format(folder, index))
         if text is not None and not NO_GID.match(text) and text != "0x0000":
-            found.append((index, text))
-            empty = 0
+            rows.append((index, text))
+            empty_rows = 0
         else:
-            empty += 1
-            if empty == EMPTY:
+            empty_rows += 1
+            if empty_rows == EMPTY:
                 break
-    return found
+    return rows
 
 
-def gids(root: str, place: str, ethernet: bool) -> "list[Reading]":
-    """The GIDs of a port; of an Ethernet one with their type and interface. Raises OSError,
-    ValueError."""
-    found = []
-    for index, text in table(root, place + "gids/"):
+def gids(root: str, folder: str, ethernet: bool) -> "list[Reading]":
+    """The GIDs of a port; on Ethernet with type and interface. Raises OSError, ValueError."""
+    records = []
+    for index, text in table(root, folder + "gids/"):
         record = Reading(index=index, gid=text)
-        for field, folder in (("type", "types"), ("netdev", "ndevs")):
+        for field, subfolder in (("type", "types"), ("netdev", "ndevs")):
             if ethernet:
-                record.take(field, line, root, "{}gid_attrs/{}/{}".format(place, folder, index))
+                record.take(field, line, root, "{}gid_attrs/{}/{}".format(folder, subfolder, index))
             else:
                 record[field] = ""
-        found.append(record)
-    return found
+        records.append(record)
+    return records
 
 
-def pkeys(root: str, place: str) -> "list[str]":
+def pkeys(root: str, folder: str) -> "list[str]":
     """The partition keys of a port. Raises OSError, ValueError."""
-    matches = [PKEY.match(text) for _, text in table(root, place + "pkeys/")]
+    matches = [PKEY.match(text) for _, text in table(root, folder + "pkeys/")]
     return [match.group(1).lower() for match in matches if match]
 
 
-def counted(root: str, place: str) -> "list[dict[str, Any]]":
+def all_counters(root: str, folder: str) -> "list[dict[str, Any]]":
     """counters/* and hw_counters/*. Raises OSError, ValueError if there is neither."""
-    found: "dict[str, dict[str, Any]]" = {}
+    by_name: "dict[str, dict[str, Any]]" = {}
     missing = None
-    for folder in ("counters/", "hw_counters/"):
+    for subfolder in ("counters/", "hw_counters/"):
         try:
-            for counter in counters(root, place + folder):
-                found.setdefault(counter["name"], counter)
+            for counter in counters(root, folder + subfolder):
+                by_name.setdefault(counter["name"], counter)
         except FileNotFoundError as error:
             missing = missing or error
-    if missing and not found:
+    if missing and not by_name:
         raise missing
-    return [found[name] for name in sorted(found) if name not in NOT_COUNTED]
+    return [by_name[name] for name in sorted(by_name) if name not in NOT_COUNTED]
 
 
-def port(root: str, place: str, number: int) -> "Reading":
-    """Everything about one port."""
+def port(root: str, folder: str, number: int) -> "Reading":
+    """The record of a port."""
     record = Reading(number=number)
-    record.take("link_layer", line, root, place + "link_layer")
-    record.take("state", parsed, root, place + "state", parse_state)
-    record.take("phys_state", parsed, root, place + "phys_state", parse_state)
-    rate, why = attempt(parsed, root, place + "rate", parse_rate)
+    record.take("link_layer", line, root, folder + "link_layer")
+    record.take("state", parsed, root, folder + "state", parse_state)
+    record.take("phys_state", parsed, root, folder + "phys_state", parse_state)
+    rate, why = attempt(parsed, root, folder + "rate", parse_rate)
     if rate is None:
         record.fail_all(("rate_gbps", "width", "speed"), why)
     else:
         record["rate_gbps"], record["width"], record["speed"] = rate
     for field in ("lid", "sm_lid"):
-        record.take(field, parsed, root, place + field, parse_lid)
-    ethernet = record["link_layer"] == "Ethernet"
-    record.take("counters", counted, root, place)
-    record.take("gids", gids, root, place, ethernet)
-    if ethernet:
+        record.take(field, parsed, root, folder + field, parse_lid)
+    is_ethernet = record["link_layer"] == "Ethernet"
+    record.take("counters", all_counters, root, folder)
+    record.take("gids", gids, root, folder, is_ethernet)
+    if is_ethernet:
         record["pkeys"] = []
     else:
-        record.take("pkeys", pkeys, root, place)
+        record.take("pkeys", pkeys, root, folder)
     return record
 
 
 def interfaces(root: str, device: str) -> "dict[str, int]":
-    """The names of a device's interfaces, each with the number of its port. Raises OSError,
-    ValueError."""
-    found = {}
+    """{interface of a device: number of its port}. Raises OSError, ValueError."""
+    ports_by_name = {}
     for name in names(root, device + "net"):
         number, _ = attempt(parsed, root, "{}net/{}/dev_port".format(device, name), integer)
-        found[name] = 1 + (number or 0)
-    return found
+        ports_by_name[name] = 1 + (number or 0)
+    return ports_by_name
 
 
-def netdev(record: "Reading", below: "dict[str, int] | None", alone: bool) -> str:
-    """The interface of a port: that of its GIDs, or the only one that the device has for it.
-    Raises ValueError. `alone`: the device has no other port."""
-    told: "list[str]" = [gid["netdev"] for gid in record["gids"] or () if gid["netdev"]]
-    if told:
-        return told[0]
-    if below is None:
+def netdev(record: "Reading", interface_ports: "dict[str, int] | None", is_only: bool) -> str:
+    """The interface of a port: that of its GIDs, or the device's only one for it. `is_only`: the
+    device has no other port. Raises ValueError."""
+    gid_netdevs: "list[str]" = [gid["netdev"] for gid in record["gids"] or () if gid["netdev"]]
+    if gid_netdevs:
+        return gid_netdevs[0]
+    if interface_ports is None:
         raise ValueError("the device's interfaces were not read")
-    found = sorted(name for name in below if alone or below[name] == record["number"])
-    if len(found) > 1:
-        raise ValueError("the device has {} interfaces".format(len(found)))
-    return found[0] if found else ""
+    candidates = sorted(
+        name for name in interface_ports if is_only or interface_ports[name] == record["number"]
+    )
+    if len(candidates) > 1:
+        raise ValueError("the device has {} interfaces".format(len(candidates)))
+    return candidates[0] if candidates else ""
 
 
 def device(root: str, name: str) -> "Reading":
-    """Everything about one device."""
-    place = "{}/{}/".format(CLASS, name)
+    """The record of a device."""
+    folder = "{}/{}/".format(CLASS, name)
     record = Reading(name=name)
-    record.take("driver", link_name, root, place + "device/driver")
-    record.take("bus_id", bus_id, root, place.rstrip("/"))
-    record.take("physfn", linked, root, place + "device/", "physfn")
-    record.take("numa_node", parsed, root, place + "device/numa_node", integer)
+    record.take("driver", link_name, root, folder + "device/driver")
+    record.take("bus_id", bus_id, root, folder.rstrip("/"))
+    record.take("physfn", link_target, root, folder + "device/", "physfn")
+    record.take("numa_node", parsed, root, folder + "device/numa_node", integer)
     for field in ("node_guid", "fw_ver", "board_id", "hca_type"):
-        record.take(field, line, root, place + field)
-    below, why = attempt(interfaces, root, place + "device/")
-    if below is None and why == "ENOENT" and exists(root, place + "device"):
-        below = {}
-    if below is None:
+        record.take(field, line, root, folder + field)
+    interface_ports, why = attempt(interfaces, root, folder + "device/")
+    if interface_ports is None and why == "ENOENT" and exists(root, folder + "device"):
+        interface_ports = {}
+    if interface_ports is None:
         record.fail("netdevs", why)
     else:
-        record["netdevs"] = sorted(below)
-    record.take("ports", ports, root, place, below)
+        record["netdevs"] = sorted(interface_ports)
+    record.take("ports", ports, root, folder, interface_ports)
     return record
 
 
-def ports(root: str, place: str, below: "dict[str, int] | None") -> "list[Reading]":
+def ports(root: str, folder: str, interface_ports: "dict[str, int] | None") -> "list[Reading]":
     """Every port of a device. Raises OSError, ValueError."""
-    numbers = sorted(int(name) for name in names(root, place + "ports", 256) if name.isdigit())
-    found = []
+    numbers = sorted(int(name) for name in names(root, folder + "ports", 256) if name.isdigit())
+    records = []
     for number in numbers:
-        record = port(root, "{}ports/{}/".format(place, number), number)
-        record.take("netdev", netdev, record, below, len(numbers) == 1)
-        found.append(record)
-    return found
+        record = port(root, "{}ports/{}/".format(folder, number), number)
+        record.take("netdev", netdev, record, interface_ports, len(numbers) == 1)
+        records.append(record)
+    return records
 
 
 def collect(root: str, request: "dict[str, Any]") -> "dict[str, Any]":
-    note = request.get("note", silent)
+    note = request.get("note", no_note)
     try:
-        found = names(root, CLASS)
+        device_names = names(root, CLASS)
     except FileNotFoundError:
         if not exists(root, "/sys/class"):
             raise Absent("no /sys/class")
-        found = []  # the kernel's RDMA modules are not loaded: it has no device
-    section = Reading(found=found)
-    if len(found) > LARGEST:
-        why = "{} devices, more than {}".format(len(found), LARGEST)
+        device_names = []  # the kernel's RDMA modules are not loaded: it has no device
+    section = Reading(found=device_names)
+    if len(device_names) > LARGEST:
+        why = "{} devices, more than {}".format(len(device_names), LARGEST)
         section.fail_all(("devices", "found"), why)
         return section
     section["devices"] = []
-    for name in found:
+    for name in device_names:
         note(name)
         section["devices"].append(device(root, name))
     return section

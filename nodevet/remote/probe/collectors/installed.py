@@ -1,8 +1,8 @@
-"""The packages that a baseline names, as dpkg or rpm have them.
+"""The packages that a baseline names, in dpkg's or rpm's database.
 
-dpkg's own status file is read, without running it; rpm's database is not text, so that `rpm -qa` is
-run, once and only for what is asked. Neither uses the network or takes a lock. What dnf holds is
-read from its files. A name may hold `*`.
+It reads dpkg's status file. rpm's database is not text, so it runs `rpm -qa` once, only for the
+names. Neither uses the network or takes a lock. dnf's holds come from its files. A name may have
+`*`.
 """
 
 import os
@@ -13,14 +13,14 @@ from nodevet.remote.probe.files import (
     Reading,
     TransientError,
     attempt,
+    no_note,
     path_under,
     quote,
     read_bytes,
-    silent,
 )
 from nodevet.remote.probe.holds import holds
-from nodevet.remote.probe.package_manager import AT_WORK, HALFWAY, is_at_work, refuse_unfinished
-from nodevet.remote.program import find, printed
+from nodevet.remote.probe.package_manager import BUSY, HALFWAY, is_busy, refuse_unfinished
+from nodevet.remote.program import find_program, output_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ ASKED = True
 ALONE = True
 SECONDS = 20  # for rpm
 OUTPUT = 1 << 20  # bytes
-MOST = 64  # packages that one name stands for
+MOST = 64  # packages of one name
 NAME = re.compile(r"[A-Za-z0-9*][A-Za-z0-9+._*-]{0,127}(:[a-z0-9-]{1,20})?\Z")
 ROW = "%{NAME}\\t%{ARCH}\\t%{EVR}\\n"
 NOT_A_NAME = "not a valid package name"
@@ -41,7 +41,7 @@ TOO_MANY = "more than {} packages have such a name".format(MOST)
 
 
 def pattern(name: str) -> "re.Pattern[str]":
-    """What matches the packages of this name, the architecture aside. Raises ValueError.
+    """A regular expression for a name without its architecture. Raises ValueError.
 
     >>> bool(pattern("libnvidia-*-550").match("libnvidia-compute-550"))
     True
@@ -52,31 +52,33 @@ def pattern(name: str) -> "re.Pattern[str]":
     return re.compile("[^\\s]*".join(re.escape(part) for part in parts) + r"\Z")
 
 
-def asking(patterns: "dict[str, re.Pattern[str]]") -> "Callable[[str], list[str]]":
-    """A function from a package to the names that ask for it, whatever the architecture."""
-    exact: "dict[str, list[str]]" = {}
-    loose = []
-    for name, wanted in patterns.items():
+def names_by_package(patterns: "dict[str, re.Pattern[str]]") -> "Callable[[str], list[str]]":
+    """A function from a package to the requested names that match it."""
+    exact_names: "dict[str, list[str]]" = {}
+    patterns_with_star = []
+    for name, regex in patterns.items():
         if "*" in name:
-            loose.append((name, wanted))
+            patterns_with_star.append((name, regex))
         else:
-            exact.setdefault(name.partition(":")[0], []).append(name)
+            exact_names.setdefault(name.partition(":")[0], []).append(name)
 
     def names_for(package: str) -> "list[str]":
-        return exact.get(package, []) + [name for name, wanted in loose if wanted.match(package)]
+        return exact_names.get(package, []) + [
+            name for name, regex in patterns_with_star if regex.match(package)
+        ]
 
     return names_for
 
 
 def parse_status(text: str, patterns: "dict[str, re.Pattern[str]]") -> "dict[str, list[Reading]]":
-    """{name asked for: packages} of dpkg's status file (deb-control(5)). Raises ValueError.
+    """{requested name: packages} of dpkg's status file (deb-control(5)). Raises ValueError.
 
     >>> text = "Package: a\\nStatus: hold ok installed\\nArchitecture: all\\nVersion: 1:2-3"
     >>> parse_status(text, {"a": pattern("a")})["a"][0]["version"]
     '1:2-3'
     """
-    found: "dict[str, list[Reading]]" = {name: [] for name in patterns}
-    names_for = asking(patterns)
+    packages: "dict[str, list[Reading]]" = {name: [] for name in patterns}
+    names_for = names_by_package(patterns)
     for block in text.split("\n\n"):
         first = block.lstrip("\n").split("\n", 1)[0]
         if not first:
@@ -84,29 +86,26 @@ def parse_status(text: str, patterns: "dict[str, re.Pattern[str]]") -> "dict[str
         key, colon, package = first.partition(": ")
         if key != "Package" or not colon:
             raise ValueError("not a package: " + quote(first))
-        asked = names_for(package)
-        rows = fields(block) if asked else {}
-        for name in asked:
+        requested = names_for(package)
+        rows = fields(block) if requested else {}
+        for name in requested:
             architecture = name.partition(":")[2]
             if architecture in ("", rows.get("Architecture")):
-                found[name].append(of_block(package, rows))
-    return found
+                packages[name].append(dpkg_record(package, rows))
+    return packages
 
 
 def fields(block: str) -> "dict[str, str]":
-    """The fields of a block; of one that goes on over several lines the first."""
+    """The fields of a block; the first line of a longer one."""
     rows = [row.partition(": ") for row in block.split("\n") if row[:1] not in ("", " ", "\t")]
     return {key: value for key, _, value in rows}
 
 
-def of_block(package: str, rows: "dict[str, str]") -> "Reading":
-    """A package as dpkg's status file has it; see dpkg(1), `PACKAGE STATES`."""
+def dpkg_record(package: str, rows: "dict[str, str]") -> "Reading":
+    """The record of a package of dpkg: dpkg(1), `PACKAGE STATES`."""
     record = Reading(name=package)
     for field, key in (("architecture", "Architecture"), ("version", "Version")):
-        if rows.get(key):
-            record[field] = rows[key][:256]
-        else:
-            record.fail(field, "no {} in {}".format(key, DPKG))
+        record.put(field, rows.get(key, "")[:256] or None, "no {} in {}".format(key, DPKG))
     words = rows.get("Status", "").split(" ")
     if len(words) == 3:
         record["state"] = words[2][:32]
@@ -117,9 +116,9 @@ def of_block(package: str, rows: "dict[str, str]") -> "Reading":
 
 
 def parse_rpm(text: str, patterns: "dict[str, re.Pattern[str]]") -> "dict[str, list[Reading]]":
-    """The same of rpm's rows. Raises ValueError."""
-    found: "dict[str, list[Reading]]" = {name: [] for name in patterns}
-    names_for = asking(patterns)
+    """{requested name: packages} of rpm's rows. Raises ValueError."""
+    packages: "dict[str, list[Reading]]" = {name: [] for name in patterns}
+    names_for = names_by_package(patterns)
     for row in text.split("\n"):
         if not row:
             continue
@@ -134,39 +133,39 @@ def parse_rpm(text: str, patterns: "dict[str, re.Pattern[str]]") -> "dict[str, l
                 version=version[:256],
                 state="installed",
             )
-            found[name].append(record)
-    return found
+            packages[name].append(record)
+    return packages
 
 
 def take_holds(packages: "list[Reading]") -> None:
-    """Whether dnf holds each of these, which are all of their names."""
-    held, why = attempt(holds, "/")
+    """Set `held` of packages, which include all of the same name."""
+    dnf_holds, why = attempt(holds, "/")
     versions: "dict[str, list[str]]" = {}
-    for each in packages:
-        versions.setdefault(each["name"], []).append(each["version"])
-    for each in packages:
-        if held is None:
-            each.fail("held", why)
+    for package in packages:
+        versions.setdefault(package["name"], []).append(package["version"])
+    for package in packages:
+        if dnf_holds is None:
+            package.fail("held", why)
         else:
-            name = each["name"]
-            each.take("held", held.held, name, each["architecture"], versions[name])
+            name = package["name"]
+            package.take("held", dnf_holds.held, name, package["architecture"], versions[name])
 
 
-def of_rpm(patterns: "dict[str, re.Pattern[str]]") -> "dict[str, list[Reading]]":
+def rpm_packages(patterns: "dict[str, re.Pattern[str]]") -> "dict[str, list[Reading]]":
     """Raises SectionError, ValueError."""
     if not patterns:
         return {}
     stems = sorted({name.partition(":")[0] for name in patterns})
-    words = (find("rpm"), "-qa", "--queryformat", ROW) + tuple(stems)
-    found = parse_rpm(printed(words, SECONDS, OUTPUT), patterns)
-    for packages in found.values():
+    argv = (find_program("rpm"), "-qa", "--queryformat", ROW) + tuple(stems)
+    packages_by_name = parse_rpm(output_of(argv, SECONDS, OUTPUT), patterns)
+    for packages in packages_by_name.values():
         take_holds(packages)
-    return found
+    return packages_by_name
 
 
 def manager_of(root: str) -> "tuple[str, str]":
-    """(dpkg or rpm, the status file's text). A machine of RPMs may have an empty one of dpkg's,
-    and one of dpkg's an empty database of rpm. Raises Absent, OSError, ValueError."""
+    """(dpkg or rpm, dpkg's status file). A machine with rpm may have an empty dpkg status file,
+    and vice versa. Raises Absent, OSError, ValueError."""
     try:
         data = read_bytes(root, DPKG, LIMIT + 1)
     except (FileNotFoundError, NotADirectoryError):
@@ -181,41 +180,41 @@ def manager_of(root: str) -> "tuple[str, str]":
 
 
 def is_halfway(packages: "list[Reading]") -> bool:
-    """Whether a package is on its way to another version: dpkg works on it, or rpm has both."""
-    states = {each.get("state") for each in packages}
-    places = {(each["name"], each.get("architecture")) for each in packages}
-    return bool(states & set(HALFWAY)) or len(places) < len(packages)
+    """Whether a package is changing: half installed in dpkg, or two versions in rpm."""
+    states = {package.get("state") for package in packages}
+    spellings = {(package["name"], package.get("architecture")) for package in packages}
+    return bool(states & set(HALFWAY)) or len(spellings) < len(packages)
 
 
 def collect(root: str, request: "dict[str, Any]") -> "dict[str, Any]":
-    note = request.get("note", silent)
-    asked = sorted(set(request.get("asks", {}).get("installed", ())))
-    if not asked:
+    note = request.get("note", no_note)
+    requested = sorted(set(request.get("asks", {}).get("installed", ())))
+    if not requested:
         return Reading(manager="", packages=[])
-    patterns, wrong = {}, {}
-    for name in asked:
-        found, why = attempt(pattern, name)
-        if found is None:
-            wrong[name] = why
+    patterns, invalid = {}, {}
+    for name in requested:
+        regex, why = attempt(pattern, name)
+        if regex is None:
+            invalid[name] = why
         else:
-            patterns[name] = found
+            patterns[name] = regex
     manager, text = manager_of(root)
     note(manager)
     if manager == "rpm" and root != "/":
         raise Absent("rpm's database is read on a running machine only")
     if manager == "dpkg":
         refuse_unfinished(root)
-    listed = parse_status(text, patterns) if manager == "dpkg" else of_rpm(patterns)
-    if any(map(is_halfway, listed.values())) and is_at_work(root):
-        raise TransientError(AT_WORK)
+    packages_by_name = parse_status(text, patterns) if manager == "dpkg" else rpm_packages(patterns)
+    if any(map(is_halfway, packages_by_name.values())) and is_busy(root):
+        raise TransientError(BUSY)
     packages = []
-    for name in asked:
+    for name in requested:
         record = Reading(name=name)
-        if name in wrong:
-            record.fail("found", wrong[name])
-        elif len(listed[name]) > MOST:
+        if name in invalid:
+            record.fail("found", invalid[name])
+        elif len(packages_by_name[name]) > MOST:
             record.fail("found", TOO_MANY)
         else:
-            record["found"] = listed[name]
+            record["found"] = packages_by_name[name]
         packages.append(record)
     return Reading(manager=manager, packages=packages)

@@ -1,4 +1,4 @@
-"""How the running kernel keeps time, and how much of what it has to give is in use.
+"""How the running kernel keeps time, and how much of its limits is in use.
 
 /sys/devices/system/clocksource, adjtimex(2) without a change, /proc/loadavg, /proc/buddyinfo,
 /proc/sys/fs/file-nr, /proc/sys/kernel/{pid_max,threads-max}; see proc(5).
@@ -38,7 +38,7 @@ def parse_load(text: str) -> "list[float]":
 
 
 def parse_handles(text: str) -> "tuple[int, int]":
-    """(open files, the most) of /proc/sys/fs/file-nr. Raises ValueError."""
+    """(open files, limit) of /proc/sys/fs/file-nr. Raises ValueError."""
     words = text.split()
     if len(words) != 3:
         raise ValueError("not a file-nr: {}".format(quote(text)))
@@ -46,8 +46,8 @@ def parse_handles(text: str) -> "tuple[int, int]":
 
 
 def parse_free(text: str, page_kb: int) -> float:
-    """Percent of a NUMA node's free memory that is in blocks of a huge page or more, of the node
-    that has least of it. Raises ValueError.
+    """Percent of free memory in blocks of a huge page or more, of the NUMA node with least.
+    Raises ValueError.
 
     >>> parse_free("Node 0, zone   Normal      512      0      0      0      0 0 0 0 0 1 0", 4)
     50.0
@@ -58,25 +58,26 @@ def parse_free(text: str, page_kb: int) -> float:
         if match is None:
             raise ValueError("not a row of buddyinfo: {}".format(quote(row)))
         pages = [integer(count) << order for order, count in enumerate(match.group(2).split())]
-        huge = [each for order, each in enumerate(pages) if page_kb << order >= HUGE_KB]
-        free, large = nodes.get(match.group(1), (0, 0))
-        nodes[match.group(1)] = free + sum(pages), large + sum(huge)
-    shares = [100.0 * large / free for free, large in nodes.values() if free]
+        huge_blocks = [size for order, size in enumerate(pages) if page_kb << order >= HUGE_KB]
+        free_pages, huge_free = nodes.get(match.group(1), (0, 0))
+        nodes[match.group(1)] = free_pages + sum(pages), huge_free + sum(huge_blocks)
+    shares = [
+        100.0 * huge_free / free_pages for free_pages, huge_free in nodes.values() if free_pages
+    ]
     if not shares:
         raise ValueError("no free memory in any zone")
     return round(min(shares), 1)
 
 
-def free_huge(root: str, request: "dict[str, Any]") -> float:
-    """`parse_free` of this machine, whose pages have a size of their own. Raises OSError,
-    ValueError."""
+def free_huge_percent(root: str, request: "dict[str, Any]") -> float:
+    """`parse_free` of this machine, which has the page size. Raises OSError, ValueError."""
     if not is_this_machine(root, request.get("whole_machine", False)):
         raise ValueError("the size of its pages is not known")
     return parsed(root, "/proc/buddyinfo", parse_free, os.sysconf("SC_PAGE_SIZE") >> 10)
 
 
 def adjtimex() -> "tuple[int, int, int, int]":
-    """What adjtimex(2) says without a change: its state, and struct timex. Raises OSError."""
+    """(state, status, maxerror, esterror) of adjtimex(2) without a change. Raises OSError."""
     import ctypes
 
     class Timex(ctypes.Structure):
@@ -90,12 +91,12 @@ def adjtimex() -> "tuple[int, int, int, int]":
             ("rest", ctypes.c_char * TIMEX),
         )
 
-    told = Timex()
-    state = ctypes.CDLL(None, use_errno=True).adjtimex(ctypes.byref(told))
+    timex = Timex()
+    state = ctypes.CDLL(None, use_errno=True).adjtimex(ctypes.byref(timex))
     if state < 0:
         number = ctypes.get_errno()
         raise OSError(number, os.strerror(number))
-    return state, told.status, told.maxerror, told.esterror
+    return state, timex.status, timex.maxerror, timex.esterror
 
 
 def clock(root: str, request: "dict[str, Any]") -> "tuple[int, int, int, int]":
@@ -108,13 +109,13 @@ def clock(root: str, request: "dict[str, Any]") -> "tuple[int, int, int, int]":
         raise ValueError("Python here cannot call adjtimex: {}".format(error))
 
 
-def take_all(
+def take_fields(
     kernel: "Reading",
     fields: "Sequence[str]",
     function: "Callable[..., Iterable[object]]",
     *arguments: object,
 ) -> None:
-    """Set each of the fields to its part of what the function returns."""
+    """Set the fields to the function's results."""
     values, why = attempt(function, *arguments)
     if values is None:
         kernel.fail_all(fields, why)
@@ -127,11 +128,11 @@ def collect(root: str, request: "dict[str, Any]") -> "dict[str, Any]":
     kernel.take("clocksource", line, root, SOURCE + "current_clocksource")
     kernel.take("clocksources", parsed, root, SOURCE + "available_clocksource", parse_words)
     fields = ("clock_state", "clock_status", "clock_maxerror_us", "clock_esterror_us")
-    take_all(kernel, fields, clock, root, request)
+    take_fields(kernel, fields, clock, root, request)
     fields = ("load_1", "load_5", "load_15", "threads")
-    take_all(kernel, fields, parsed, root, "/proc/loadavg", parse_load)
-    take_all(kernel, ("files", "files_max"), parsed, root, "/proc/sys/fs/file-nr", parse_handles)
+    take_fields(kernel, fields, parsed, root, "/proc/loadavg", parse_load)
+    take_fields(kernel, ("files", "files_max"), parsed, root, "/proc/sys/fs/file-nr", parse_handles)
     kernel.take("pid_max", parsed, root, "/proc/sys/kernel/pid_max", integer)
     kernel.take("threads_max", parsed, root, "/proc/sys/kernel/threads-max", integer)
-    kernel.take("free_huge_percent", free_huge, root, request)
+    kernel.take("free_huge_percent", free_huge_percent, root, request)
     return kernel

@@ -1,14 +1,14 @@
-"""The kernel log since boot, as far as it can be had, and the events in it.
+"""The available kernel log since boot, and its events.
 
-/dev/kmsg (Documentation/ABI/testing/dev-kmsg in the kernel tree) holds the latest records,
-as many as fit. Where it may not be read, or its beginning is gone, systemd's journal is
-asked too, by journalctl(1). Only what the kernel itself wrote counts: facility 0.
+/dev/kmsg (Documentation/ABI/testing/dev-kmsg in the kernel tree) holds the latest records. If this
+user may not read it, or its beginning is gone, journalctl(1) supplies systemd's journal. Only the
+kernel's own messages count: facility 0.
 
-What a kernel left behind when it crashed is in /sys/fs/pstore (Documentation/admin-guide/pstore-
-blk.rst, fs/pstore/platform.c), from where systemd-pstore(8) moves it to /var/lib/systemd/pstore.
+A crashing kernel leaves records in /sys/fs/pstore (Documentation/admin-guide/pstore-blk.rst,
+fs/pstore/platform.c); systemd-pstore(8) moves them to /var/lib/systemd/pstore.
 
-Under another root it is that root's dev/kmsg, a plain file of its records or of dmesg(1)'s
-output, or else var/log/dmesg. Times are seconds after boot, of the kernel's own clock.
+Under another root it reads dev/kmsg, a plain file of records or of dmesg(1)'s output, or else
+var/log/dmesg. Times are seconds after boot, of the kernel's clock.
 """
 
 import json
@@ -49,13 +49,13 @@ NO_CAPABILITY = "root may not read the kernel log here, as in a container withou
 CHUNK = 8192  # bytes; /dev/kmsg refuses a read that its record does not fit in
 ROW = 1 << 16  # bytes of a row
 JOURNAL_SECONDS = 10
-OVERLAP_S = 1.0  # of both sources; records of several CPUs are not quite in order
+OVERLAP_S = 1.0  # of both sources; records of several CPUs may be out of order
 FIRST_ROWS = 10  # some kernels print a line or two before their name
 NAME = re.compile(r"Linux version [0-9]{1,3}\.[0-9]")  # more of it than a process can be called
 PSTORE = "/sys/fs/pstore"
 ARCHIVE = "/var/lib/systemd/pstore"
-RECORDS = 1024  # entries of one of them
-CRASHES = 64  # that are told of, the latest
+MOST_RECORDS = 1024  # entries of one of them
+CRASHES = 64  # the latest
 CRASH_REASON = re.compile(r"([A-Z][a-z]{1,15})#[0-9]{1,6} Part[0-9]")  # Panic#1 Part1
 PIDS = 1 << 20  # entries in /proc
 JOURNALCTL = ("/usr/bin/journalctl", "/bin/journalctl", "/run/current-system/sw/bin/journalctl")
@@ -74,7 +74,7 @@ ARGUMENTS = (
 
 
 class Log(object):
-    """What one source tells. `gone` says why its beginning is missing, `lost` what else is."""
+    """One source's log. `missing_start`: why its beginning is missing; `losses`: other gaps."""
 
     def __init__(self, source: str, events: "Events") -> None:
         self.source = source
@@ -83,15 +83,15 @@ class Log(object):
         self.first_s: "float | None" = None
         self.last_s: "float | None" = None
         self.sequence: "int | None" = None
-        self.gone = "it does not begin with the kernel's first lines"
-        self.lost: "list[str]" = []
-        self.early: "set[tuple[float | None, str]]" = set()  # what it said in its first moments
+        self.missing_start = "it does not begin with the kernel's first lines"
+        self.losses: "list[str]" = []
+        self.first_messages: "set[tuple[float | None, str]]" = set()  # of the first second
         self.reader = events.reader()
-        self.parts = Rows(self.take_message, self.count, self.lose)
+        self.parts = Rows(self.take_message, self.count, self.report)
 
-    def lose(self, why: str) -> None:
-        if why not in self.lost:
-            self.lost.append(why)
+    def report(self, why: str) -> None:
+        if why not in self.losses:
+            self.losses.append(why)
 
     def take(
         self,
@@ -99,110 +99,118 @@ class Log(object):
         kernel: bool,
         text: str,
         *readings: str,
-        other: "Container[tuple[float | None, str]]" = frozenset(),
+        other_messages: "Container[tuple[float | None, str]]" = frozenset(),
     ) -> None:
-        """One message; `kernel`: whether the kernel wrote it. `readings`: what else its rows may
-        mean, if that is not clear. `other`: what another log has."""
+        """Take a message; `kernel`: the kernel wrote it; `readings`: other texts that its rows may
+        mean; `other_messages`: those of another log."""
         if kernel and NAME.match(text) and self.is_back_at(seconds):
-            self.forget()
+            self.restart()
         self.rows += 1
         if seconds is not None:
             if self.first_s is None:
                 self.first_s = seconds
             self.last_s = seconds if self.last_s is None else max(seconds, self.last_s)
-        if not kernel or (seconds, text) in other:
+        if not kernel or (seconds, text) in other_messages:
             return
         if self.rows <= FIRST_ROWS and NAME.match(text):
-            self.gone = ""
+            self.missing_start = ""
         if self.is_early(seconds):
-            self.early.add((seconds, text))
+            self.first_messages.add((seconds, text))
         self.reader.add(seconds, text, *readings)
 
     def is_early(self, seconds: "float | None") -> bool:
-        """Whether a message is of the first moments of this log."""
+        """Whether a message is in the first second of this log."""
         if seconds is None or self.first_s is None:
             return False
         return seconds <= self.first_s + OVERLAP_S
 
     def is_back_at(self, seconds: "float | None") -> bool:
-        """Whether time began again, as it does with each boot in a file that holds several."""
+        """Whether a new boot began, in a file with several."""
         if seconds is None or self.last_s is None:
             return False
         return seconds + OVERLAP_S < self.last_s
 
-    def forget(self) -> None:
-        """What was before is of another boot."""
+    def restart(self) -> None:
+        """Forget the messages of an earlier boot."""
         self.reader.end()
         self.events.clear()
         self.reader = self.events.reader()
-        self.rows, self.first_s, self.last_s, self.lost, self.early = 0, None, None, [], set()
+        self.rows, self.first_s, self.last_s, self.losses, self.first_messages = (
+            0,
+            None,
+            None,
+            [],
+            set(),
+        )
 
     def take_row(self, row: bytes) -> None:
-        """One row of /dev/kmsg, or of what dmesg(1) prints; `end` after the last."""
+        """Take a row of /dev/kmsg or dmesg(1)."""
         self.parts.take(row)
 
     def end(self) -> None:
-        """There is no further row."""
+        """End the log."""
         self.parts.end()
         self.reader.end()
 
     def take_message(self, message: "Message") -> None:
-        """A message of one row or more."""
+        """Take a message of one row or more."""
         self.take(message.seconds, message.kernel, *message.readings())
 
     def count(self, sequence: int) -> None:
-        """See to it that no record is missing, by their numbers."""
+        """Check by its number that no record is missing."""
         if self.sequence is None:
-            self.gone = "its first {} records are gone".format(sequence) if sequence else ""
+            self.missing_start = (
+                "its first {} records are gone".format(sequence) if sequence else ""
+            )
         elif sequence > self.sequence + 1:
-            self.lose("records were overwritten while they were read")
+            self.report("records were overwritten while they were read")
         self.sequence = sequence
 
 
 def rows_of(receive: "Callable[[], bytes]", log: "Log") -> "Iterator[bytes]":
-    """The whole rows of a source, as bytes, until it has no more. `receive`: like os.read."""
-    rest, size, too_long = b"", 0, False
+    """The complete rows of a source. `receive`: like os.read."""
+    partial, size, too_long = b"", 0, False
     while size < LIMIT:
         try:
             chunk = receive()
         except BlockingIOError:
             break
         except BrokenPipeError:  # overrun: the next read goes on with the oldest record left
-            log.lose("records were overwritten while they were read")
+            log.report("records were overwritten while they were read")
             size += CHUNK
             continue
         if not chunk:
             break
         size += len(chunk)
-        rows = (rest + chunk).split(b"\n")
-        rest = rows.pop()
-        if too_long and rows:  # what is left of it
+        rows = (partial + chunk).split(b"\n")
+        partial = rows.pop()
+        if too_long and rows:  # the rest of it
             del rows[0]
             too_long = False
-        if len(rest) > ROW:
-            log.lose("a row is longer than {} KiB".format(ROW >> 10))
-            rest, too_long = b"", True
+        if len(partial) > ROW:
+            log.report("a row is longer than {} KiB".format(ROW >> 10))
+            partial, too_long = b"", True
         for row in rows:
             yield row
     else:
-        log.lose("it is longer than {} MiB".format(LIMIT >> 20))
-    if rest and not too_long:
-        log.lose("its last row is truncated")
-        yield rest
+        log.report("it is longer than {} MiB".format(LIMIT >> 20))
+    if partial and not too_long:
+        log.report("its last row is truncated")
+        yield partial
 
 
 def read_rows(file: int, log: "Log") -> None:
-    """All rows of an open file. Raises OSError."""
+    """Take all rows of an open file. Raises OSError."""
     for row in rows_of(lambda: os.read(file, CHUNK), log):
         log.take_row(row)
     log.end()
 
 
 def read_kmsg(root: str, events: "Events") -> "Log":
-    """/dev/kmsg. Raises OSError."""
+    """The log of /dev/kmsg. Raises OSError."""
     log = Log("kmsg", events)
     version, _ = attempt(read_bytes, root, "/proc/version", 100)
-    log.parts.is_of(version or b"")
+    log.parts.read_version(version or b"")
     file = os.open(path_under(root, "/dev/kmsg"), os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY)
     try:
         read_rows(file, log)
@@ -212,26 +220,34 @@ def read_kmsg(root: str, events: "Events") -> "Log":
 
 
 def take_entry(
-    log: "Log", row: bytes, other: "Container[tuple[float | None, str]]", end: "float | None"
+    log: "Log",
+    row: bytes,
+    other_messages: "Container[tuple[float | None, str]]",
+    end: "float | None",
 ) -> bool:
-    """One entry of the journal, as JSON; False once it is later than `end`."""
+    """Take a JSON entry of the journal; False if it is later than `end`."""
     try:
         entry = json.loads(row.decode("utf-8", "replace"))
         transport = entry["_TRANSPORT"]
         if transport not in ("kernel", "driver"):
             return True
         message = entry["MESSAGE"]
-        moment = entry.get("_SOURCE_MONOTONIC_TIMESTAMP") or entry["__MONOTONIC_TIMESTAMP"]
-        seconds = integer(moment) / 1e6
+        stamp = entry.get("_SOURCE_MONOTONIC_TIMESTAMP") or entry["__MONOTONIC_TIMESTAMP"]
+        seconds = integer(stamp) / 1e6
         data = bytes(message) if isinstance(message, list) else message.encode("utf-8", "replace")
         kernel = transport == "kernel" and integer(entry["SYSLOG_FACILITY"]) == 0
     except (AttributeError, KeyError, TypeError, ValueError, RecursionError):
-        log.lose("an entry of the journal cannot be read")
+        log.report("an entry of the journal cannot be read")
         return True
     if transport == "driver":
-        log.lose("journald says that it missed messages")
+        log.report("journald says that it missed messages")
     elif transport == "kernel":
-        log.take(seconds, kernel, printable(data.strip().replace(b"\\", b"\\x5c")), other=other)
+        log.take(
+            seconds,
+            kernel,
+            printable(data.strip().replace(b"\\", b"\\x5c")),
+            other_messages=other_messages,
+        )
         return end is None or seconds <= end
     return True
 
@@ -247,10 +263,10 @@ def find_journalctl() -> str:
 def read_journal(
     events: "Events",
     seconds: float,
-    other: "Container[tuple[float | None, str]]" = frozenset(),
+    other_messages: "Container[tuple[float | None, str]]" = frozenset(),
     end: "float | None" = None,
 ) -> "Log":
-    """The journal of this boot, up to `end` seconds after it. Raises OSError."""
+    """The journal of this boot, up to `end` seconds after boot. Raises OSError."""
     log = Log("journal", events)
     journalctl = start((find_journalctl(),) + ARGUMENTS, stderr=False)
     deadline = time.monotonic() + seconds
@@ -260,65 +276,65 @@ def read_journal(
     def receive() -> bytes:
         if poll.poll(max(0.0, deadline - time.monotonic()) * 1000):
             return os.read(journalctl.stdout, ROW)
-        log.lose("journalctl took longer than {:g} s".format(seconds))
+        log.report("journalctl took longer than {:g} s".format(seconds))
         return b""
 
-    ended = False
+    is_complete = False
     try:
         for row in rows_of(receive, log):
-            if row and not take_entry(log, row, other, end):
+            if row and not take_entry(log, row, other_messages, end):
                 break
         else:
-            ended = not log.lost
-        if ended:
+            is_complete = not log.losses
+        if is_complete:
             journalctl.ended(0)
     finally:
         journalctl.end()
-    if ended and journalctl.code:
-        log.lose("journalctl ended with exit code {}".format(journalctl.code))
+    if is_complete and journalctl.code:
+        log.report("journalctl ended with exit code {}".format(journalctl.code))
     log.end()
     return log
 
 
 def journald_runs() -> bool:
-    """Whether the journal is still being written, by the process of root that does it."""
+    """Whether root runs journald, which writes the journal."""
     for name in names("/", "/proc", PIDS):
         if name.isdigit():
             try:
-                ours = os.stat("/proc/" + name).st_uid == 0  # anybody may take the name
-                if ours and read("/", "/proc/{}/comm".format(name)).strip() == "systemd-journal":
+                is_root = os.stat("/proc/" + name).st_uid == 0  # others may use the name
+                if is_root and read("/", "/proc/{}/comm".format(name)).strip() == "systemd-journal":
                     return True
             except (OSError, ValueError):
                 continue
     return False
 
 
-def whole(log: "Log", why: str = "", now: "float | None" = None) -> "Reading":
-    """A log on its own, as evidence. `now`: seconds since boot; without it its last line's."""
+def section_of(log: "Log", why: str = "", now: "float | None" = None) -> "Reading":
+    """The section of a log. `now`: seconds since boot, by default its last line's."""
     log.end()
-    gaps = [text for text in log.lost + [why] if text]
+    gaps = [text for text in log.losses + [why] if text]
     if log.events.dropped:
-        gaps.append("there are more than {} different events".format(len(log.events.found)))
-    lost = [text for text in [log.gone] + gaps if text]
-    found = Reading(
+        gaps.append("there are more than {} different events".format(len(log.events.events)))
+    losses = [text for text in [log.missing_start] + gaps if text]
+    section = Reading(
         source=log.source,
-        complete=not lost,
+        complete=not losses,
         since_s=log.first_s,
         lines_read=log.rows,
         dropped=log.events.dropped,
         unmatched=log.events.unmatched,
         events=log.events.records(),
     )
-    found.take("links", log.reader.links.records, not log.gone)
-    if lost:
-        found["errors"]["complete"] = "{}: {}".format(log.source, "; ".join(lost))
+    section.take("links", log.reader.links.records, not log.missing_start)
+    if losses:
+        section["errors"]["complete"] = "{}: {}".format(log.source, "; ".join(losses))
     if log.first_s is None:
-        found.fail("since_s", "no line has a time")
+        section.fail("since_s", "no line has a time")
     if gaps or log.first_s is None or log.last_s is None:
-        found.fail("covered_s", "; ".join(gaps) or "no line has a time")
+        section.fail("covered_s", "; ".join(gaps) or "no line has a time")
     else:
-        found["covered_s"] = max(log.last_s, now or 0.0) - log.first_s
-    return found
+        section["covered_s"] = max(log.last_s, now or 0.0) - log.first_s
+    return section
 
 
 def since_boot() -> "float | None":
@@ -328,36 +344,40 @@ def since_boot() -> "float | None":
 
 
 def with_beginning(kmsg: "Log", seconds: float) -> "Log":
-    """/dev/kmsg with what the journal has from before it, as one log."""
+    """/dev/kmsg and the journal's earlier part, as one log."""
     kmsg.end()
     if kmsg.first_s is None:
         return kmsg
     end = kmsg.first_s + OVERLAP_S
     try:
-        journal = read_journal(kmsg.events, seconds, kmsg.early, end)
+        journal = read_journal(kmsg.events, seconds, kmsg.first_messages, end)
     except OSError as error:
-        kmsg.gone += ", and the journal: " + reason(error)
+        kmsg.missing_start += ", and the journal: " + reason(error)
         return kmsg
-    reached = journal.last_s is not None and journal.last_s >= kmsg.first_s
-    if journal.lost or not reached:
-        lost = [journal.gone] + journal.lost + ["" if reached else "it ends before kmsg begins"]
-        kmsg.gone += ", and the journal: " + "; ".join(text for text in lost if text)
+    has_overlap = journal.last_s is not None and journal.last_s >= kmsg.first_s
+    if journal.losses or not has_overlap:
+        losses = (
+            [journal.missing_start]
+            + journal.losses
+            + ["" if has_overlap else "it ends before kmsg begins"]
+        )
+        kmsg.missing_start += ", and the journal: " + "; ".join(text for text in losses if text)
         return kmsg
-    if journal.gone:
-        kmsg.gone += ", and the journal: " + journal.gone
+    if journal.missing_start:
+        kmsg.missing_start += ", and the journal: " + journal.missing_start
     else:
-        kmsg.gone = ""
+        kmsg.missing_start = ""
     kmsg.source = "kmsg and journal"
-    kmsg.reader.links = journal.reader.links.followed_by(kmsg.reader.links)
+    kmsg.reader.links = journal.reader.links.merge(kmsg.reader.links)
     kmsg.first_s, kmsg.rows = journal.first_s, kmsg.rows + journal.rows
     return kmsg
 
 
-def from_files(root: str) -> "Reading":
-    """The log of a captured tree."""
+def read_files(root: str) -> "Reading":
+    """The section of a captured tree."""
     try:
         log = read_kmsg(root, Events())
-        return whole(log)
+        return section_of(log)
     except (FileNotFoundError, NotADirectoryError):
         log = Log("dmesg", Events())
     try:
@@ -368,27 +388,27 @@ def from_files(root: str) -> "Reading":
         read_rows(file, log)
     finally:
         os.close(file)
-    return whole(log, "/var/log/dmesg is written at boot only")
+    return section_of(log, "/var/log/dmesg is written at boot only")
 
 
 def crash_records(root: str) -> "list[Reading]":
-    """(path, when it was written in seconds since 1970, why) of the latest. Raises OSError."""
-    found = []
+    """{path, at_s: seconds since 1970, reason} of the latest crashes. Raises OSError."""
+    files = []
     for folder, prefix in ((PSTORE, "dmesg-"), (ARCHIVE, "")):
         try:
-            listed = names(root, folder, RECORDS)
+            entries = names(root, folder, MOST_RECORDS)
         except (FileNotFoundError, NotADirectoryError):
             continue
-        for name in listed:
+        for name in entries:
             path = "{}/{}".format(folder, name)
             if name.startswith(prefix):
-                found.append((os.stat(path_under(root, path)).st_mtime, path))
-    latest = sorted(found, reverse=True)[:CRASHES]
-    return [Reading(path=path, at_s=at, reason=crash_reason(root, path)) for at, path in latest]
+                files.append((os.stat(path_under(root, path)).st_mtime, path))
+    newest = sorted(files, reverse=True)[:CRASHES]
+    return [Reading(path=path, at_s=at, reason=crash_reason(root, path)) for at, path in newest]
 
 
 def crash_reason(root: str, path: str) -> "str | None":
-    """Why a record was written: Panic, Oops, Shutdown and others; None if it does not say."""
+    """Why a record was written: Panic, Oops, Shutdown, ..., or None."""
     try:
         match = CRASH_REASON.match(read_bytes(root, path, 64).decode("ascii", "replace"))
     except (OSError, ValueError):
@@ -397,33 +417,33 @@ def crash_reason(root: str, path: str) -> "str | None":
 
 
 def collect(root: str, request: "dict[str, Any]") -> "dict[str, Any]":
-    found = read_log(root, request)
-    found.take("crashes", crash_records, root)
-    return found
+    section = read_log(root, request)
+    section.take("crashes", crash_records, root)
+    return section
 
 
 def read_log(root: str, request: "dict[str, Any]") -> "Reading":
     if root != "/":
-        return from_files(root)
+        return read_files(root)
     seconds = min(JOURNAL_SECONDS, request.get("deadline", 2 * JOURNAL_SECONDS) / 2.0)
     try:
         kmsg = read_kmsg(root, Events())
     except OSError as error:
-        denied = error
+        kmsg_error = error
     else:
         if kmsg.first_s is not None:
-            log = with_beginning(kmsg, seconds) if kmsg.gone else kmsg
-            return whole(log, now=since_boot())
-        denied = OSError("it is empty")
+            log = with_beginning(kmsg, seconds) if kmsg.missing_start else kmsg
+            return section_of(log, now=since_boot())
+        kmsg_error = OSError("it is empty")
     try:
         journal = read_journal(Events(), seconds)
-        why = "; ".join(journal.lost) or "no kernel messages"
+        why = "; ".join(journal.losses) or "no kernel messages"
     except OSError as error:
         journal, why = None, reason(error)
     if journal is not None and journal.rows:
         why = "" if journald_runs() else "journald is not running"
-        return whole(journal, why, since_boot())
-    both = "/dev/kmsg: {}; journal: {}".format(reason(denied), why)
-    if isinstance(denied, PermissionError):
-        raise Denied("{} ({})".format(NOT_ROOT if os.geteuid() else NO_CAPABILITY, both))
-    raise SectionError(both)
+        return section_of(journal, why, since_boot())
+    message = "/dev/kmsg: {}; journal: {}".format(reason(kmsg_error), why)
+    if isinstance(kmsg_error, PermissionError):
+        raise Denied("{} ({})".format(NOT_ROOT if os.geteuid() else NO_CAPABILITY, message))
+    raise SectionError(message)

@@ -1,8 +1,8 @@
-"""The driver's libraries as the loader would find them, and others that a baseline names.
+"""The driver's libraries, and those that a baseline names, as the loader would find them.
 
-Nothing is loaded: /etc/ld.so.cache says which file a name stands for (glibc, elf/cache.c), then the
-loader's own folders do (ld.so(8)), and the beginning of the file says whether it is whole: an ELF
-object of 64 bits whose parts lie inside it. What LD_LIBRARY_PATH says is each process's own.
+It loads nothing. /etc/ld.so.cache (glibc, elf/cache.c), then the loader's folders (ld.so(8)) give
+the file of a name. Its beginning shows whether it is complete: a 64-bit ELF object with all its
+segments. LD_LIBRARY_PATH is each process's own.
 """
 
 import os
@@ -55,18 +55,18 @@ ELF = struct.Struct("<16sHHIQQQIHHHHHH")
 SEGMENT = struct.Struct("<IIQQQQQQ")
 
 
-def parse_cache(data: bytes, wanted: "Iterable[str]") -> "dict[str, str]":
-    """{name: path} of those that are wanted, the first of each. Raises ValueError."""
+def parse_cache(data: bytes, library_names: "Iterable[str]") -> "dict[str, str]":
+    """{name: path} of these libraries, the first of each. Raises ValueError."""
     start = data.find(MAGIC, 0, len(data))
     if start < 0:
         raise ValueError("not a cache of glibc's loader")
     _, count, _, _ = unpack(HEADER, data, start)
     if count > ENTRIES:
         raise ValueError("more than {} entries".format(ENTRIES))
-    names = {name.encode(): name for name in wanted}
-    found: "dict[str, str]" = {}
-    for at in range(count):
-        flags, key, value, _, _ = unpack(ENTRY, data, start + HEADER.size + at * ENTRY.size)
+    names = {name.encode(): name for name in library_names}
+    paths: "dict[str, str]" = {}
+    for index in range(count):
+        flags, key, value, _, _ = unpack(ENTRY, data, start + HEADER.size + index * ENTRY.size)
         if flags & 0xFF00 in OF_32_BITS:
             continue
         name = names.get(text_at(data, start + key))
@@ -74,38 +74,38 @@ def parse_cache(data: bytes, wanted: "Iterable[str]") -> "dict[str, str]":
             path = text_at(data, start + value).decode("utf-8", "backslashreplace")
             if not path.startswith("/") or len(path) > 4000:
                 raise ValueError("no absolute path for " + name)
-            found.setdefault(name, path)
-    return found
+            paths.setdefault(name, path)
+    return paths
 
 
-def unpack(form: "struct.Struct", data: bytes, at: int) -> "tuple[Any, ...]":
-    """Raises ValueError beyond the data."""
+def unpack(form: "struct.Struct", data: bytes, offset: int) -> "tuple[Any, ...]":
+    """Raises ValueError if the data is too short."""
     try:
-        return form.unpack_from(data, at)
+        return form.unpack_from(data, offset)
     except struct.error:
         raise ValueError("truncated")
 
 
-def text_at(data: bytes, at: int) -> bytes:
-    end = data.find(b"\0", at, at + 4096)
-    if not 0 <= at < len(data) or end < 0:
+def text_at(data: bytes, offset: int) -> bytes:
+    end = data.find(b"\0", offset, offset + 4096)
+    if not 0 <= offset < len(data) or end < 0:
         raise ValueError("truncated")
-    return data[at:end]
+    return data[offset:end]
 
 
-def cached(root: str, wanted: "Iterable[str]") -> "dict[str, str]":
-    """What the loader's cache says; nothing if there is none. Raises OSError, ValueError."""
+def cached_paths(root: str, library_names: "Iterable[str]") -> "dict[str, str]":
+    """{name: path} in the loader's cache; empty without it. Raises OSError, ValueError."""
     try:
         data = read_bytes(root, CACHE, LIMIT + 1)
     except FileNotFoundError:
         return {}
     if len(data) > LIMIT:
         raise ValueError("more than {} MiB".format(LIMIT >> 20))
-    return parse_cache(data, wanted)
+    return parse_cache(data, library_names)
 
 
 def parse_elf(data: bytes, size_b: int) -> str:
-    """Why a file of this beginning and size is no library of this machine; "" if nothing says so.
+    """Why a file with this beginning and size cannot be loaded; "" if it can.
 
     >>> parse_elf(b"", 0), parse_elf(b"not found", 9)
     ('empty', 'not an ELF file')
@@ -123,19 +123,21 @@ def parse_elf(data: bytes, size_b: int) -> str:
             return "not a shared object"
         if size != SEGMENT.size or not 0 < count <= 64:
             return "no valid program headers"
-        segments = [unpack(SEGMENT, data, offset + at * size) for at in range(count)]
+        segments = [unpack(SEGMENT, data, offset + index * size) for index in range(count)]
     except ValueError:
         return "truncated: {} bytes".format(size_b)
-    needs = max([0] + [each[2] + each[5] for each in segments if each[0] == 1])  # PT_LOAD
-    return "truncated: {} of {} bytes".format(size_b, needs) if size_b < needs else ""
+    needed_b = max(
+        [0] + [segment[2] + segment[5] for segment in segments if segment[0] == 1]
+    )  # PT_LOAD
+    return "truncated: {} of {} bytes".format(size_b, needed_b) if size_b < needed_b else ""
 
 
 def library(root: str, name: str, path: "str | None", is_cached: bool) -> "Reading":
-    """One library; `path` is None if it is nowhere."""
+    """The record of a library; `path`: None if not found."""
     record = Reading(name=name, path=path or "", cached=is_cached)
-    rest = ("file", "version", "broken")
+    fields = ("file", "version", "broken")
     if path is None:
-        record.fail_all(rest, "not found")
+        record.fail_all(fields, "not found")
         return record
     try:
         record["file"] = resolve(root, path)[:4000]
@@ -149,14 +151,14 @@ def library(root: str, name: str, path: "str | None", is_cached: bool) -> "Readi
     except FileNotFoundError:
         record["broken"] = "does not exist"
     except (OSError, ValueError) as error:
-        for field in rest:
+        for field in fields:
             if field not in record:
                 record.fail(field, reason(error))
     return record
 
 
-def in_folders(root: str, name: str) -> "str | None":
-    """Where the loader finds what is not in its cache; None if nowhere."""
+def path_in_folders(root: str, name: str) -> "str | None":
+    """The path of a library in the loader's folders, or None."""
     for folder in FOLDERS:
         if os.path.lexists(path_under(root, folder) + "/" + name):
             return folder + "/" + name
@@ -164,16 +166,18 @@ def in_folders(root: str, name: str) -> "str | None":
 
 
 def collect(root: str, request: "dict[str, Any]") -> "dict[str, Any]":
-    asked = sorted(set(request.get("asks", {}).get("libraries", ())))
-    wanted = list(DRIVER) + [name for name in asked if NAME.match(name) and name not in DRIVER]
-    paths, why = attempt(cached, root, wanted)
+    requested = sorted(set(request.get("asks", {}).get("libraries", ())))
+    library_names = list(DRIVER) + [
+        name for name in requested if NAME.match(name) and name not in DRIVER
+    ]
+    paths, why = attempt(cached_paths, root, library_names)
     if paths is None:
         raise SectionError("{}: {}".format(CACHE, why))
     libraries = []
-    for name in wanted:
+    for name in library_names:
         path = paths.get(name)
-        libraries.append(library(root, name, path or in_folders(root, name), path is not None))
-    for name in asked:
+        libraries.append(library(root, name, path or path_in_folders(root, name), path is not None))
+    for name in requested:
         if not NAME.match(name):
             record = Reading(name=name)
             fields = ("path", "cached", "file", "version", "broken")

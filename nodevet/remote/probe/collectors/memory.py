@@ -61,10 +61,10 @@ def hugepages(root: str) -> "list[Reading]":
 
 
 def pages(root: str, size: int) -> "Reading":
-    place = "{}/hugepages-{}kB/".format(HUGEPAGES, size)
+    folder = "{}/hugepages-{}kB/".format(HUGEPAGES, size)
     record = Reading(size_kb=size)
-    record.take("total", parsed, root, place + "nr_hugepages", integer)
-    record.take("free", parsed, root, place + "free_hugepages", integer)
+    record.take("total", parsed, root, folder + "nr_hugepages", integer)
+    record.take("free", parsed, root, folder + "free_hugepages", integer)
     return record
 
 

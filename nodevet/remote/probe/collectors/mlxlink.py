@@ -1,15 +1,15 @@
-"""The quality of the links of Mellanox NICs, only if a baseline asks for it, by their devices'
-names, which may be patterns: mlxlink(1) of MFT, or mstlink(1) of mstflint, which only read.
+"""The link quality of the Mellanox NICs that a baseline names or matches with patterns, by
+mlxlink(1) of MFT or mstlink(1) of mstflint, which only read.
 
-Each asks the NIC's firmware, and takes a second; it takes root.
+They ask the NIC's firmware, take a second each, and need root.
 """
 
 import json
 import re
 from fnmatch import fnmatchcase
 
-from nodevet.remote.probe.files import Reading, SectionError, names, quote, silent
-from nodevet.remote.program import ToolError, find, printed
+from nodevet.remote.probe.files import Reading, SectionError, names, no_note, quote
+from nodevet.remote.program import ToolError, find_program, output_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -27,9 +27,7 @@ BER = re.compile(r"[0-9]{1,4}(?:\.[0-9]{1,4})?[eE][+-]?[0-9]{1,3}\Z|0(?:\.0)?\Z"
 
 
 def parse_output(text: str) -> "dict[str, Any]":
-    """What is said of a link, by title and name. Raises ValueError.
-
-    Lines before the object, warnings, are left out."""
+    """{title: {name: value}} of a link; skips warnings before the JSON. Raises ValueError."""
     start = 0 if text.startswith("{") else text.find("\n{") + 1 or text.find("{")
     try:
         answer = json.loads(text[start:] if start >= 0 else "")
@@ -46,17 +44,17 @@ def parse_output(text: str) -> "dict[str, Any]":
     return output
 
 
-def said(output: "dict[str, Any]", title: str, name: str) -> str:
-    """A text of the output. Raises ValueError if it is not there, or N/A."""
-    told = output.get(title)
-    text = told.get(name) if isinstance(told, dict) else None
+def value_text(output: "dict[str, Any]", title: str, name: str) -> str:
+    """A value of the output as text. Raises ValueError if it is missing or N/A."""
+    section = output.get(title)
+    text = section.get(name) if isinstance(section, dict) else None
     if not isinstance(text, (str, int, float)) or str(text).strip() in ("", "N/A"):
         raise ValueError("mlxlink does not say it")
     return str(text).strip()[:100]
 
 
 def parse_ber(text: str) -> float:
-    """A rate of bit errors. 15E-255 is what mlxlink says of none.
+    """A bit error rate; mlxlink prints 15E-255 for none.
 
     >>> parse_ber("15E-255") < 1e-250, parse_ber("6E-10")
     (True, 6e-10)
@@ -89,34 +87,34 @@ def quality(record: "Reading", text: str) -> "Reading":
         ("effective_errors", ERRORS, "Effective Physical Errors", parse_count),
         ("link_downs", ERRORS, "Link Down Counter", parse_count),
     ):
-        record.take(field, lambda: parse(said(output, title, name)))  # noqa: B023 - called at once
+        record.take(field, lambda: parse(value_text(output, title, name)))  # noqa: B023 - called at once
     return record
 
 
 def link(program: str, device: str) -> "Reading":
     record = Reading(device=device)
     try:
-        return quality(record, printed([program, "-d", device, "-c", "--json"], SECONDS))
+        return quality(record, output_of([program, "-d", device, "-c", "--json"], SECONDS))
     except (ToolError, ValueError) as error:
         record.fail_all(FIELDS, str(error)[:200])
         return record
 
 
-def installed() -> str:
-    """The first of the programs that is there. Raises ToolError."""
+def find_tool() -> str:
+    """The first installed program of PROGRAMS. Raises ToolError."""
     for name in PROGRAMS[:-1]:
         try:
-            return find(name)
+            return find_program(name)
         except ToolError:
             pass
     try:
-        return find(PROGRAMS[-1])
+        return find_program(PROGRAMS[-1])
     except ToolError:
         raise ToolError("neither mlxlink nor mstlink is on this node")
 
 
 def collect(root: str, request: "dict[str, Any]") -> "dict[str, Any]":
-    note = request.get("note", silent)
+    note = request.get("note", no_note)
     patterns = request.get("asks", {}).get("mlxlink", ())
     if root != "/":
         raise SectionError("mlxlink is run on a running machine only")
@@ -124,13 +122,13 @@ def collect(root: str, request: "dict[str, Any]") -> "dict[str, Any]":
         devices = [
             name
             for name in names(root, CLASS)
-            if name.startswith("mlx") and any(fnmatchcase(name, each) for each in patterns)
+            if name.startswith("mlx") and any(fnmatchcase(name, pattern) for pattern in patterns)
         ]
     except FileNotFoundError:
         return Reading(links=[], found=[])
     if len(devices) > MOST:
         raise SectionError("{} devices, more than {}".format(len(devices), MOST))
-    program = installed() if devices else ""
+    program = find_tool() if devices else ""
     section = Reading(links=[], found=devices)
     for device in devices:
         note(device)

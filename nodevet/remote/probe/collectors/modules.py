@@ -45,7 +45,7 @@ def parse_modules(text: str) -> "list[str]":
     return [row.split()[0] for row in text.splitlines() if row.strip()]
 
 
-def loaded(root: str) -> "list[str]":
+def loaded_modules(root: str) -> "list[str]":
     """The loaded modules. Raises OSError, ValueError.
 
     If the running kernel has no /proc/modules, those of /sys/module with an `initstate`, which
@@ -56,9 +56,11 @@ def loaded(root: str) -> "list[str]":
     except FileNotFoundError:
         if root != "/":  # a captured tree may hold a part of /sys/module only
             raise
-        place = path_under(root, "/sys/module")
-        found = names(root, "/sys/module")
-        return [name for name in found if os.path.exists(os.path.join(place, name, "initstate"))]
+        folder = path_under(root, "/sys/module")
+        module_names = names(root, "/sys/module")
+        return [
+            name for name in module_names if os.path.exists(os.path.join(folder, name, "initstate"))
+        ]
 
 
 def parse_flavour(text: str) -> str:
@@ -74,7 +76,7 @@ def parse_flavour(text: str) -> str:
 
 
 def parse_builtin(text: str) -> "list[str]":
-    """The names in modules.builtin (Documentation/kbuild/kbuild.rst), as the kernel spells them.
+    """The names in modules.builtin (Documentation/kbuild/kbuild.rst), in the kernel's spelling.
 
     >>> parse_builtin("kernel/drivers/net/dummy-x.ko\\nkernel/fs/ext4/ext4.ko\\n")
     ['dummy_x', 'ext4']
@@ -83,34 +85,34 @@ def parse_builtin(text: str) -> "list[str]":
     return [file[:-3].replace("-", "_") for file in files if file.endswith(".ko")]
 
 
-def builtin(root: str, loaded: "Iterable[str]") -> "list[str]":
-    """Those in the kernel itself: in /sys/module and not loaded, or listed with the kernel.
+def builtin_modules(root: str, loaded_modules: "Iterable[str]") -> "list[str]":
+    """The modules in the kernel itself: in /sys/module and not loaded, or in modules.builtin.
 
-    One without parameters is not in /sys/module. A kernel that came without its list has what
-    is in /sys/module alone.
+    A module without parameters is not in /sys/module. Without modules.builtin only /sys/module
+    counts.
     """
-    found = set(names(root, "/sys/module"))
+    modules = set(names(root, "/sys/module"))
     with suppress(FileNotFoundError, NotADirectoryError):
         release = line(root, "/proc/sys/kernel/osrelease")
         if "/" not in release:
             path = "/lib/modules/{}/modules.builtin".format(release)
-            found.update(parsed(root, path, parse_builtin))
-    return sorted(found.difference(loaded))
+            modules.update(parsed(root, path, parse_builtin))
+    return sorted(modules.difference(loaded_modules))
 
 
 def device_node(root: str, path: str) -> "Reading | None":
-    """One device node, or None for a directory of the driver's."""
+    """The record of a device node; None for a folder of the driver."""
     record = Reading(path=path)
-    place = path_under(root, path)
-    status, why = attempt(os.stat, place)
+    node_path = path_under(root, path)
+    status, why = attempt(os.stat, node_path)
     if status is None:
         record.fail_all(("major", "minor", "mode", "openable"), why)
         return record
     if path in FOLDERS and stat.S_ISDIR(status.st_mode):
         return None
     record["mode"] = "{:04o}".format(stat.S_IMODE(status.st_mode))
-    wanted = os.R_OK if path.startswith(CAPS + "/") else os.R_OK | os.W_OK
-    record["openable"] = os.access(place, wanted)
+    access = os.R_OK if path.startswith(CAPS + "/") else os.R_OK | os.W_OK
+    record["openable"] = os.access(node_path, access)
     if stat.S_ISCHR(status.st_mode):
         record["major"] = os.major(status.st_rdev)
         record["minor"] = os.minor(status.st_rdev)
@@ -120,35 +122,34 @@ def device_node(root: str, path: str) -> "Reading | None":
 
 
 def device_nodes(root: str) -> "list[Reading]":
-    found = [name for name in names(root, "/dev") if DEVICE.match(name)]
+    node_names = [name for name in names(root, "/dev") if DEVICE.match(name)]
     with suppress(FileNotFoundError, NotADirectoryError):
-        found += ["nvidia-caps/" + name for name in names(root, CAPS) if CAP.match(name)]
-    if len(found) > LARGEST:
+        node_names += ["nvidia-caps/" + name for name in names(root, CAPS) if CAP.match(name)]
+    if len(node_names) > LARGEST:
         raise ValueError("more than {} entries /dev/nvidia*".format(LARGEST))
-    nodes = [device_node(root, "/dev/" + name) for name in found]
+    nodes = [device_node(root, "/dev/" + name) for name in node_names]
     return [node for node in nodes if node is not None]
 
 
 def mig_capabilities(root: str) -> "list[Reading]":
-    """The MIG instances that there are, each with the minor number of the device node that lets
-    who may open it use it: `access` of NVIDIA's MIG User Guide. Raises OSError, ValueError."""
-    places = []
-    for gpu in below(root, CAPABILITIES, "gpu"):
-        for instance in below(root, gpu + "/mig", "gi"):
-            places += [instance] + below(root, instance, "ci")
-    if len(places) > LARGEST:
+    """The MIG instances, with the minor number of the device node that grants access: `access` in
+    NVIDIA's MIG User Guide. Raises OSError, ValueError."""
+    folders = []
+    for gpu in numbered_folders(root, CAPABILITIES, "gpu"):
+        for instance in numbered_folders(root, gpu + "/mig", "gi"):
+            folders += [instance] + numbered_folders(root, instance, "ci")
+    if len(folders) > LARGEST:
         raise ValueError("more than {} MIG instances".format(LARGEST))
-    found = []
-    for place in places:
-        record = Reading(name=place[len(CAPABILITIES) + 1 :].replace("/mig/", "/"))
-        record.take("minor", parsed, root, place + "/access", parse_minor)
-        found.append(record)
-    return found
+    records = []
+    for folder in folders:
+        record = Reading(name=folder[len(CAPABILITIES) + 1 :].replace("/mig/", "/"))
+        record.take("minor", parsed, root, folder + "/access", parse_minor)
+        records.append(record)
+    return records
 
 
-def below(root: str, folder: str, prefix: str) -> "list[str]":
-    """The folders `<prefix>N` in a folder, in their order; none if it has none. Raises OSError,
-    ValueError."""
+def numbered_folders(root: str, folder: str, prefix: str) -> "list[str]":
+    """The folders `<prefix>N` in a folder, by number. Raises OSError, ValueError."""
     try:
         return ["{}/{}{}".format(folder, prefix, number) for number in
                 numbered(root, folder, prefix, LARGEST)]  # fmt: skip
@@ -171,7 +172,7 @@ def parse_minor(text: str) -> int:
 
 
 def mlx5_version(root: str) -> str:
-    """That of the loaded mlx5_core; "" if it is the kernel's own. Raises OSError, ValueError."""
+    """The version of mlx5_core; "" for the kernel's own. Raises OSError, ValueError."""
     if not os.path.isdir(path_under(root, MLX5)):
         raise ValueError("mlx5_core is not loaded")
     try:
@@ -192,7 +193,7 @@ def parse_secure_boot(data: bytes) -> bool:
 
 
 def secure_boot(root: str) -> bool:
-    """Whether the firmware lets signed kernels boot only; False without UEFI. Raises OSError,
+    """Whether the firmware boots only signed kernels; False without UEFI. Raises OSError,
     ValueError."""
     if not exists(root, EFI):
         return False
@@ -204,11 +205,11 @@ def secure_boot(root: str) -> bool:
 
 def collect(root: str, request: "dict[str, Any]") -> "dict[str, Any]":
     modules = Reading()
-    modules.take("loaded", loaded, root)
+    modules.take("loaded", loaded_modules, root)
     if modules["loaded"] is None:
         modules.fail("builtin", "loaded: " + modules["errors"]["loaded"])
     else:
-        modules.take("builtin", builtin, root, modules["loaded"])
+        modules.take("builtin", builtin_modules, root, modules["loaded"])
     modules.take("on_demand", on_demand, root)
     modules.take("nvidia_version", line, root, "/sys/module/nvidia/version")
     modules.take("nvidia_flavour", parsed, root, "/proc/driver/nvidia/version", parse_flavour)

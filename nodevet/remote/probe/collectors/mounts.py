@@ -1,8 +1,8 @@
 """What is mounted where: /proc/1/mountinfo, else /proc/self/mountinfo; see proc(5).
 
-A mount is looked up as the kernel looks up its path, from the root on: what is mounted over it,
-or over a directory above it, hides it. Nothing is touched but these files: an automount that was
-not used yet stays so, and a server that is gone blocks nobody.
+It looks up a path as the kernel does, from the root: a later mount on the path or above it hides an
+earlier one. It only reads these files, so it triggers no automount, and a dead server blocks
+nothing.
 """
 
 import re
@@ -13,22 +13,22 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Container
 
-FIRST = "/proc/1/mountinfo"  # what the machine has mounted, whatever the one who asks has
+FIRST = "/proc/1/mountinfo"  # the machine's mounts
 OWN = "/proc/self/mountinfo"
 LIMIT = 32 << 20  # bytes; a host of many containers has thousands of mounts
-MOUNTS = 1 << 17  # twice as many as the kernel allows in a namespace unless told otherwise
+MOUNTS = 1 << 17  # twice the kernel's default limit
 OTHERS = 256
 OPTIONS = 128  # of a mount, or of its file system
-OPTION = 4096  # characters of one: those of overlays name many folders
+OPTION = 4096  # characters: overlays name many folders
 PATH = 1024  # characters
-OF_A_MOUNT = ("type", "source", "root", "options", "super_options")
+MOUNT_FIELDS = ("type", "source", "root", "options", "super_options")
 ESCAPE = re.compile(r"\\([0-7]{3})")
 PSEUDO = frozenset(
     "autofs binfmt_misc bpf cgroup cgroup2 configfs debugfs devpts devtmpfs efivarfs fusectl"
     " hugetlbfs mqueue nsfs overlay proc pstore ramfs rpc_pipefs securityfs selinuxfs squashfs"
     " sysfs tmpfs tracefs fuse.lxcfs fuse.snapfuse fuse.gvfsd-fuse fuse.portal".split()
 )
-OF_CONTAINERS = re.compile(
+CONTAINER_MOUNTS = re.compile(
     r"/(?:var/lib/(?:kubelet|docker|containers|containerd|lxc|lxd|rancher)|run|snap|var/snap)/"
 )
 
@@ -43,110 +43,112 @@ def parse_mounts(text: str) -> "list[list[str]]":
     return rows
 
 
-def plain(text: str) -> str:
+def unescape(text: str) -> str:
     r"""A path without the escapes of mountinfo.
 
-    >>> plain(r"/a\040b")
+    >>> unescape(r"/a\040b")
     '/a b'
     """
     return ESCAPE.sub(lambda match: chr(int(match.group(1), 8)), text) if "\\" in text else text
 
 
 class MountTree(object):
-    """The mounts of a machine, to be looked up by path."""
+    """The mounts of a machine."""
 
     def __init__(self, rows: "list[list[str]]") -> None:
         self.rows = rows
         ids = {row[0] for row in rows}
-        self.on = {(row[1], plain(row[4])): row for row in rows if row[0] != row[1]}
+        self.by_parent = {(row[1], unescape(row[4])): row for row in rows if row[0] != row[1]}
         tops = [row for row in rows if row[4] == "/" and (row[1] not in ids or row[1] == row[0])]
         if not tops:
             raise ValueError("no root among the mounts")
         self.top = tops[-1]
-        # what is on a mount that is not listed is taken to be seen
-        self.loose = {plain(row[4]): row for row in rows if row[1] not in ids and row[4] != "/"}
+        # a mount whose parent is not listed counts as visible
+        self.orphans = {
+            unescape(row[4]): row for row in rows if row[1] not in ids and row[4] != "/"
+        }
 
     def at(self, path: str) -> "list[str]":
-        """The mount that a path lies on; the path has no links. Raises nothing."""
-        mount = self.over(self.top, "/")
-        place = ""
+        """The mount of a path without links."""
+        mount = self.topmost(self.top, "/")
+        prefix = ""
         for part in path.split("/"):
             if part:
-                place += "/" + part
-                mount = self.over(mount, place)
+                prefix += "/" + part
+                mount = self.topmost(mount, prefix)
         return mount
 
-    def over(self, mount: "list[str]", place: str) -> "list[str]":
-        """What is seen at a place of a mount: the mount itself, or the last one on top of it."""
+    def topmost(self, mount: "list[str]", place: str) -> "list[str]":
+        """The visible mount at a place of a mount: itself, or the last one on top."""
         for _ in self.rows:
-            above = self.on.get((mount[0], place)) or self.loose.get(place)
-            if above is None or above is mount:
+            covering = self.by_parent.get((mount[0], place)) or self.orphans.get(place)
+            if covering is None or covering is mount:
                 break
-            mount = above
+            mount = covering
         return mount
 
 
-def described(path: str, row: "list[str]") -> "Reading":
-    """What is mounted at a path, from its row. Raises ValueError."""
+def mount_record(path: str, row: "list[str]") -> "Reading":
+    """The record of a mount from its row. Raises ValueError."""
     fields = row[6].split(" ")
     end = fields.index("-")
     kind, source, super_options = (fields[end + 1 :] + ["", "", ""])[:3]
     record = Reading(
-        name=path, type=kind[:PATH], source=plain(source)[:PATH], root=plain(row[3])[:PATH]
+        name=path, type=kind[:PATH], source=unescape(source)[:PATH], root=unescape(row[3])[:PATH]
     )
-    record.take("options", words, row[5])
-    record.take("super_options", words, super_options)
+    record.take("options", parse_options, row[5])
+    record.take("super_options", parse_options, super_options)
     return record
 
 
-def words(text: str) -> "list[str]":
-    """The options of a mount. Raises ValueError for more than a mount has, or a longer one."""
-    found = [plain(word) for word in text.split(",") if word]
-    if len(found) > OPTIONS or any(len(word) > OPTION for word in found):
+def parse_options(text: str) -> "list[str]":
+    """The options of a mount. Raises ValueError for too many or too long ones."""
+    options = [unescape(word) for word in text.split(",") if word]
+    if len(options) > OPTIONS or any(len(word) > OPTION for word in options):
         raise ValueError("more than {} options, or a longer one".format(OPTIONS))
-    return found
+    return options
 
 
-def asked_for(tree: "MountTree", path: str) -> "Reading":
-    """What is at a path that a baseline names."""
+def record_at(tree: "MountTree", path: str) -> "Reading":
+    """The record of a path that a baseline names. Raises ValueError."""
     if not path.startswith("/") or len(path) > PATH:
         raise ValueError("not an absolute path")
-    place = "/" + "/".join(part for part in path.split("/") if part)
-    row = tree.at(place)
-    record = described(path, row)
-    automount = record["type"] == "autofs"
-    mounted = plain(row[4]) == place and not automount
-    if not mounted:
+    point = "/" + "/".join(part for part in path.split("/") if part)
+    row = tree.at(point)
+    record = mount_record(path, row)
+    is_automount = record["type"] == "autofs"
+    is_mounted = unescape(row[4]) == point and not is_automount
+    if not is_mounted:
         record = Reading(name=path)
-        record.fail_all(OF_A_MOUNT, "an automount" if automount else "not mounted")
-    record.update(mounted=mounted, automount=automount)
+        record.fail_all(MOUNT_FIELDS, "an automount" if is_automount else "not mounted")
+    record.update(mounted=is_mounted, automount=is_automount)
     return record
 
 
-def one(tree: "MountTree", path: str) -> "Reading":
+def requested_mount(tree: "MountTree", path: str) -> "Reading":
     record = Reading()
-    record.take("found", asked_for, tree, path)
-    found: "Reading | None" = record["found"]
-    if found is None:
-        found = Reading(name=path)
-        found.fail_all(("mounted", "automount") + OF_A_MOUNT, record["errors"]["found"])
-    return found
+    record.take("found", record_at, tree, path)
+    mount: "Reading | None" = record["found"]
+    if mount is None:
+        mount = Reading(name=path)
+        mount.fail_all(("mounted", "automount") + MOUNT_FIELDS, record["errors"]["found"])
+    return mount
 
 
-def others(tree: "MountTree", asked: "Container[str]") -> "list[dict[str, object]]":
-    """The mounts that hold data, those of containers left out. Raises ValueError."""
-    found: "dict[str, dict[str, object]]" = {}
+def others(tree: "MountTree", requested: "Container[str]") -> "list[dict[str, object]]":
+    """The other mounts with data, without those of containers. Raises ValueError."""
+    records: "dict[str, dict[str, object]]" = {}
     for row in tree.rows:
         kind = row[6].rpartition(" - ")[2].partition(" ")[0]
-        if kind in PSEUDO or OF_CONTAINERS.match(row[4]):
+        if kind in PSEUDO or CONTAINER_MOUNTS.match(row[4]):
             continue
-        point = plain(row[4])
-        if point in asked or len(point) > PATH or tree.at(point) is not row:
+        point = unescape(row[4])
+        if point in requested or len(point) > PATH or tree.at(point) is not row:
             continue
-        if len(found) == OTHERS:
+        if len(records) == OTHERS:
             raise ValueError("more than {} of them".format(OTHERS))
-        found[point] = dict(described(point, row), mounted=True, automount=False)
-    return [found[point] for point in sorted(found)]
+        records[point] = dict(mount_record(point, row), mounted=True, automount=False)
+    return [records[point] for point in sorted(records)]
 
 
 def read_mounts(root: str, file: str) -> str:
@@ -156,21 +158,21 @@ def read_mounts(root: str, file: str) -> str:
     return text.decode("utf-8", "backslashreplace")
 
 
-def of_machine(root: str, first: str, own: str, whole_machine: bool) -> str:
-    """The text of the first process' file; of a captured tree, or of a machine that hides its
-    processes, our own. Raises OSError, ValueError."""
+def read_machine_file(root: str, first_file: str, own_file: str, whole_machine: bool) -> str:
+    """The text of process 1's file; in a captured tree, or if /proc hides processes, of this
+    process's. Raises OSError, ValueError."""
     try:
-        return read_mounts(root, first)
+        return read_mounts(root, first_file)
     except OSError:
         if root != "/" and is_this_machine(root, whole_machine):
-            raise  # our own would be those of the container that we are in
-        return read_mounts(root, own)
+            raise  # this process has its container's mounts
+        return read_mounts(root, own_file)
 
 
 def collect(root: str, request: "dict[str, Any]") -> "dict[str, Any]":
-    text = of_machine(root, FIRST, OWN, request.get("whole_machine", False))
+    text = read_machine_file(root, FIRST, OWN, request.get("whole_machine", False))
     tree = MountTree(parse_mounts(text))
-    asked = sorted(set(request.get("asks", {}).get("mounts", ())))
-    found = Reading(mounts=[one(tree, path) for path in asked])
-    found.take("others", others, tree, frozenset(asked))
-    return found
+    requested = sorted(set(request.get("asks", {}).get("mounts", ())))
+    section = Reading(mounts=[requested_mount(tree, path) for path in requested])
+    section.take("others", others, tree, frozenset(requested))
+    return section

@@ -3,7 +3,7 @@
 import re
 
 from nodevet.remote.probe.cpulist import format_cpulist, normal, normal_mask, normal_some
-from nodevet.remote.probe.files import Absent, Reading, either, integer, numbered, parsed
+from nodevet.remote.probe.files import Absent, Reading, first_readable, integer, numbered, parsed
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -30,19 +30,21 @@ def parse_distances(text: str) -> "list[int]":
     return distances
 
 
-def present(root: str, place: str) -> str:
+def present_cpus(root: str, folder: str) -> str:
     """The CPUs of a node, offline ones too, as a list: its links cpu<N>. Raises OSError."""
-    return format_cpulist(numbered(root, place, "cpu", CPUS))
+    return format_cpulist(numbered(root, folder, "cpu", CPUS))
 
 
 def node(root: str, id: int) -> "Reading":
-    place = "{}/node{}/".format(NODES, id)
+    folder = "{}/node{}/".format(NODES, id)
     record = Reading(id=id)
-    record.take("cpulist", either, root, place, ("cpulist", normal), ("cpumap", normal_mask))
-    record.take("cpus_present", present, root, place)
-    record.take("memory_total_kb", parsed, root, place + "meminfo", parse_amount, "MemTotal")
-    record.take("memory_free_kb", parsed, root, place + "meminfo", parse_amount, "MemFree")
-    record.take("distances", parsed, root, place + "distance", parse_distances)
+    record.take(
+        "cpulist", first_readable, root, folder, ("cpulist", normal), ("cpumap", normal_mask)
+    )
+    record.take("cpus_present", present_cpus, root, folder)
+    record.take("memory_total_kb", parsed, root, folder + "meminfo", parse_amount, "MemTotal")
+    record.take("memory_free_kb", parsed, root, folder + "meminfo", parse_amount, "MemFree")
+    record.take("distances", parsed, root, folder + "distance", parse_distances)
     return record
 
 

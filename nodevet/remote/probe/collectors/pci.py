@@ -1,4 +1,4 @@
-"""NVIDIA functions, NICs and NVMe, and every port above them: /sys/bus/pci/devices.
+"""NVIDIA functions, NICs and NVMe, and all ports above them: /sys/bus/pci/devices.
 
 See Documentation/ABI/testing/sysfs-bus-pci and sysfs-bus-pci-devices-aer_stats
 in the kernel tree.
@@ -10,16 +10,16 @@ from nodevet.remote.probe.cpulist import normal, normal_mask
 from nodevet.remote.probe.files import (
     Absent,
     Reading,
-    either,
+    first_readable,
     integer,
     link_name,
     names,
+    no_note,
     parsed,
     quote,
     read_bytes,
     reason,
     resolve,
-    silent,
 )
 from nodevet.remote.probe.pci_config import Registers, target_generation
 
@@ -65,7 +65,7 @@ def parse_speed(text: str) -> float:
 
 
 def parse_width(text: str) -> int:
-    """Lanes of a link. Raises ValueError for 0, 63 and 255, which mean that there is none."""
+    """Lanes of a link. Raises ValueError for 0, 63 and 255: no link."""
     width = integer(text)
     if width not in WIDTHS:
         raise ValueError("the kernel says {} lanes: no link".format(width))
@@ -96,8 +96,8 @@ def parse_upstream(path: str) -> "list[str]":
     bridges = [index for index, part in enumerate(parts) if HOST_BRIDGE.match(part)]
     if not bridges:
         raise ValueError("no host bridge in the device's path")
-    above = parts[bridges[-1] + 1 : -1]
-    return [part for part in reversed(above) if ADDRESS.match(part)]
+    parts_above = parts[bridges[-1] + 1 : -1]
+    return [part for part in reversed(parts_above) if ADDRESS.match(part)]
 
 
 LINK = (
@@ -108,23 +108,21 @@ LINK = (
 )
 
 
-def revision(root: str, place: str) -> str:
-    """The revision as the function answers now: ff once it has fallen off the bus.
-
-    sysfs keeps what it read at boot in `revision`; `config` asks the function.
-    """
+def revision(root: str, folder: str) -> str:
+    """The revision now: ff once the function has fallen off the bus. sysfs reads `revision` at
+    boot, but `config` now."""
     try:
-        config = read_bytes(root, place + "config", 64)
+        config = read_bytes(root, folder + "config", 64)
     except (OSError, ValueError):
         config = b""
     if config[8:9] == b"\xff":
         return "ff"
-    return parsed(root, place + "revision", parse_hex, 2)
+    return parsed(root, folder + "revision", parse_hex, 2)
 
 
-def target(root: str, place: str) -> float:
-    """GT/s that the link below a port is to train to at most. Raises OSError, ValueError."""
-    registers = Registers(root, place + "config")
+def target_speed(root: str, folder: str) -> float:
+    """The target GT/s of the link below a port. Raises OSError, ValueError."""
+    registers = Registers(root, folder + "config")
     try:
         generation = target_generation(registers)
     finally:
@@ -134,10 +132,10 @@ def target(root: str, place: str) -> float:
     return GENERATIONS[generation]
 
 
-def aer(root: str, place: str) -> "Reading":
+def aer(root: str, folder: str) -> "Reading":
     record = Reading(kinds={})
     for field in AER:
-        record.take(field, parsed, root, place + "aer_dev_" + field, parse_aer)
+        record.take(field, parsed, root, folder + "aer_dev_" + field, parse_aer)
         if record[field] is not None:
             record[field], kinds = record[field]
             for kind, count in kinds.items():
@@ -145,8 +143,8 @@ def aer(root: str, place: str) -> "Reading":
     return record
 
 
-def bound(root: str, driver: str) -> "list[str]":
-    """The names of the devices that a driver has; none if there is no such driver."""
+def bound_devices(root: str, driver: str) -> "list[str]":
+    """The devices of a driver; empty without the driver."""
     try:
         return [name for name in names(root, driver, LARGEST) if ":" in name or "." in name]
     except FileNotFoundError:
@@ -154,70 +152,72 @@ def bound(root: str, driver: str) -> "list[str]":
 
 
 def aer_ports(root: str) -> "list[str]":
-    """The ports whose AER service is the kernel's own, drivers/pci/pcie/portdrv.c: none where
-    the firmware handles errors first (_OSC), with pci=noaer, and if no port is seen."""
-    return sorted({name.rpartition(":")[0] for name in bound(root, AER_SERVICES) if ":" in name})
+    """The ports whose AER service is the kernel's, drivers/pci/pcie/portdrv.c: none if the firmware
+    handles errors first (_OSC), with pci=noaer, or without visible ports."""
+    return sorted(
+        {name.rpartition(":")[0] for name in bound_devices(root, AER_SERVICES) if ":" in name}
+    )
 
 
 def function(root: str, address: str) -> "Reading":
-    """Everything about one function. Where its path does not say what is above it,
-    `upstream` is empty and its reason given."""
-    place = "{}/{}/".format(DEVICES, address)
+    """The record of a function. `upstream` is empty, with a reason, if its path does not show the
+    ports above it."""
+    folder = "{}/{}/".format(DEVICES, address)
     record = Reading(address=address)
     for field, file, digits in IDS:
-        record.take(field, parsed, root, place + file, parse_hex, digits)
-    record.take("revision", revision, root, place)
+        record.take(field, parsed, root, folder + file, parse_hex, digits)
+    record.take("revision", revision, root, folder)
     try:
-        record["driver"] = link_name(root, place + "driver")
+        record["driver"] = link_name(root, folder + "driver")
     except OSError as error:
-        missing = isinstance(error, FileNotFoundError)
-        record.fail("driver", "no driver is bound" if missing else reason(error))
-    record.take("physfn", physical_function, root, place)
-    record.take("numa_node", parsed, root, place + "numa_node", integer)
+        is_unbound = isinstance(error, FileNotFoundError)
+        record.fail("driver", "no driver is bound" if is_unbound else reason(error))
+    record.take("physfn", physical_function, root, folder)
+    record.take("numa_node", parsed, root, folder + "numa_node", integer)
     lists = (("local_cpulist", normal), ("local_cpus", normal_mask))
-    record.take("local_cpulist", either, root, place, *lists)
+    record.take("local_cpulist", first_readable, root, folder, *lists)
     for field, file, parse in LINK:
-        record.take(field, parsed, root, place + file, parse)
+        record.take(field, parsed, root, folder + file, parse)
     if (record["class_code"] or "")[:4] == PORT:
-        record.take("link_gts_target", target, root, place)
+        record.take("link_gts_target", target_speed, root, folder)
     else:
         record.fail("link_gts_target", "not a port")
-    record["aer"] = aer(root, place)
-    record.take("upstream", upstream, root, place)
+    record["aer"] = aer(root, folder)
+    record.take("upstream", upstream, root, folder)
     if record["upstream"] is None:
         record["upstream"] = []
     return record
 
 
-def physical_function(root: str, place: str) -> str:
-    """The address of a virtual function's physical one; empty for any other. Raises OSError.
+def physical_function(root: str, folder: str) -> str:
+    """The address of a virtual function's physical function; else "". Raises OSError.
 
     See Documentation/PCI/pci-iov-howto.rst in the kernel tree.
     """
     try:
-        return link_name(root, place + "physfn")
+        return link_name(root, folder + "physfn")
     except FileNotFoundError:
         return ""
 
 
-def upstream(root: str, place: str) -> "list[str]":
+def upstream(root: str, folder: str) -> "list[str]":
     """Addresses of the ports above a function, nearest first. Raises ValueError."""
-    return parse_upstream(resolve(root, place))
+    return parse_upstream(resolve(root, folder))
 
 
-def wanted(root: str, address: str) -> bool:
-    """Whether a function is NVIDIA's, a NIC or NVMe, or does not say what it is."""
-    place = "{}/{}/".format(DEVICES, address)
+def is_of_interest(root: str, address: str) -> bool:
+    """Whether a function is NVIDIA's, a NIC, NVMe, or unknown."""
+    folder = "{}/{}/".format(DEVICES, address)
     try:
-        code = parsed(root, place + "class", parse_hex, 6)
-        vendor = parsed(root, place + "vendor", parse_hex, 4)
+        code = parsed(root, folder + "class", parse_hex, 6)
+        vendor = parsed(root, folder + "vendor", parse_hex, 4)
     except (OSError, ValueError):
         return True
     return vendor == NVIDIA or code[:2] == "02" or code[:4] == "0108"
 
 
 def collect(root: str, request: "dict[str, Any]") -> "dict[str, Any]":
-    note = request.get("note", silent)
+    note = request.get("note", no_note)
     try:
         addresses = [name for name in names(root, DEVICES, LARGEST) if ADDRESS.match(name)]
     except FileNotFoundError:
@@ -225,13 +225,13 @@ def collect(root: str, request: "dict[str, Any]") -> "dict[str, Any]":
     functions = {}
     for address in addresses:
         note(address)
-        if wanted(root, address):
+        if is_of_interest(root, address):
             functions[address] = function(root, address)
     ports = {port for record in functions.values() for port in record["upstream"]}
     for address in sorted(ports.difference(functions)):
         note(address)
         functions[address] = function(root, address)
-    found = Reading(functions=[functions[address] for address in sorted(functions)])
-    found.take("aer_ports", aer_ports, root)
-    found.take("firmware_sources", lambda: len(bound(root, FIRMWARE)))
-    return found
+    section = Reading(functions=[functions[address] for address in sorted(functions)])
+    section.take("aer_ports", aer_ports, root)
+    section.take("firmware_sources", lambda: len(bound_devices(root, FIRMWARE)))
+    return section

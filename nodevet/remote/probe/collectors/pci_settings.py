@@ -1,8 +1,8 @@
-"""How GPUs, NICs and the ports above them are set: PCI Express, ACS, IOMMU, interrupts.
+"""Settings of GPUs, NICs and the ports above them: PCI Express, ACS, IOMMU, interrupts.
 
 /sys/bus/pci/devices/*/{config,iommu_group,msi_irqs}, /sys/kernel/iommu_groups/*/type,
-/proc/irq/*/{effective_affinity_list,smp_affinity_list}. A part is read if it is asked for:
-config, iommu or interrupts.
+/proc/irq/*/{effective_affinity_list,smp_affinity_list}. The request names the parts: config, iommu,
+interrupts.
 """
 
 import re
@@ -13,13 +13,13 @@ from nodevet.remote.probe.files import (
     Reading,
     SectionError,
     attempt,
-    either,
+    first_readable,
     integer,
     line,
     link_name,
     names,
+    no_note,
     reason,
-    silent,
 )
 from nodevet.remote.probe.pci_config import Registers, access_control, express
 
@@ -43,25 +43,25 @@ NUMBER = re.compile(r"[0-9]{1,7}\Z")
 MOST_IRQS = 2048  # of one function, by the standard of MSI-X
 
 
-def config(record: "Reading", root: str, place: str) -> None:
-    """PCI Express and ACS."""
-    registers, why = attempt(Registers, root, place + "config")
+def config(record: "Reading", root: str, folder: str) -> None:
+    """Set the fields of PCI Express and ACS."""
+    registers, why = attempt(Registers, root, folder + "config")
     if registers is None:
         record.fail_all(EXPRESS + ACS, why)
         return
     try:
-        found, why = attempt(express, registers)
-        record.fail_all(EXPRESS, why) if found is None else record.update(found)
+        values, why = attempt(express, registers)
+        record.fail_all(EXPRESS, why) if values is None else record.update(values)
         access, why = attempt(access_control, registers, registers.size)
         record.fail_all(ACS, why) if access is None else record.update(zip(ACS, access))
     finally:
         registers.close()
 
 
-def iommu(record: "Reading", root: str, place: str) -> None:
-    """The function's IOMMU group and how it translates: DMA, DMA-FQ, identity."""
+def iommu(record: "Reading", root: str, folder: str) -> None:
+    """Set the IOMMU group and its type: DMA, DMA-FQ, identity."""
     try:
-        record["iommu_group"] = integer(link_name(root, place + "iommu_group"))
+        record["iommu_group"] = integer(link_name(root, folder + "iommu_group"))
     except FileNotFoundError:
         record["iommu_group"] = -1
         record["iommu_type"] = ""
@@ -73,9 +73,9 @@ def iommu(record: "Reading", root: str, place: str) -> None:
     record.take("iommu_type", line, root, group)
 
 
-def interrupts(record: "Reading", root: str, place: str) -> None:
-    """How many interrupts the function has, and the CPUs that any of them is sent to."""
-    numbers, why = attempt(names, root, place + "msi_irqs", MOST_IRQS)
+def interrupts(record: "Reading", root: str, folder: str) -> None:
+    """Set the number of interrupts, and the CPUs that get any of them."""
+    numbers, why = attempt(names, root, folder + "msi_irqs", MOST_IRQS)
     if why == "ENOENT":
         numbers = []
     elif numbers is None:
@@ -87,15 +87,15 @@ def interrupts(record: "Reading", root: str, place: str) -> None:
 
 
 def cpus_of(root: str, numbers: "Iterable[int]") -> str:
-    """The CPUs that these interrupts are sent to, as a list. Raises OSError, ValueError."""
-    ways = [(name, parse_cpulist) for name in ("effective_affinity_list", "smp_affinity_list")]
+    """The CPUs that get these interrupts, as a list. Raises OSError, ValueError."""
+    readers = [(name, parse_cpulist) for name in ("effective_affinity_list", "smp_affinity_list")]
     cpus = set()
     for number in numbers:
-        cpus.update(either(root, "/proc/irq/{}/".format(number), *ways))
+        cpus.update(first_readable(root, "/proc/irq/{}/".format(number), *readers))
     return format_cpulist(cpus)
 
 
-PARTS = (  # what asks for it, what it sets, for ports too, how it is read
+PARTS = (  # name, fields, for ports too, function
     ("config", EXPRESS + ACS, True, config),
     ("iommu", ("iommu_group", "iommu_type"), False, iommu),
     ("interrupts", ("irqs", "irq_cpus"), False, interrupts),
@@ -106,7 +106,7 @@ PORTS_TOO = {part for part, _, ports_too, _ in PARTS if ports_too}
 
 
 def kind_of(function: "dict[str, Any]") -> str:
-    """As PciFunction.kind of nodevet.evidence.pci, of those that are of interest; else empty."""
+    """gpu, nic or nvme, as PciFunction.kind of nodevet.evidence.pci; else ""."""
     code = function["class_code"] or ""
     if function["physfn"] or function["revision"] == "ff":
         return ""
@@ -117,7 +117,9 @@ def kind_of(function: "dict[str, Any]") -> str:
     return "nvme" if code[:4] == "0108" else ""
 
 
-def setting(root: str, function: "dict[str, Any]", kind: str, asked: "Container[str]") -> "Reading":
+def setting(
+    root: str, function: "dict[str, Any]", kind: str, requested: "Container[str]"
+) -> "Reading":
     record = Reading(
         address=function["address"],
         kind=kind,
@@ -127,32 +129,32 @@ def setting(root: str, function: "dict[str, Any]", kind: str, asked: "Container[
     )
     if record["local_cpulist"] is None:
         record.fail("local_cpulist", function["errors"].get("local_cpulist", "not read"))
-    place = "{}/{}/".format(DEVICES, function["address"])
+    folder = "{}/{}/".format(DEVICES, function["address"])
     for part, fields, ports_too, take in PARTS:
-        if part not in asked:
+        if part not in requested:
             record.fail_all(fields, NOT_ASKED)
         elif kind == "port" and not ports_too:
             record.fail_all(fields, "not read of a port")
         else:
-            take(record, root, place)
+            take(record, root, folder)
     return record
 
 
 def collect(root: str, request: "dict[str, Any]") -> "dict[str, Any]":
-    note = request.get("note", silent)
-    asked = request.get("asks", {}).get("pci_settings", ())
+    note = request.get("note", no_note)
+    requested = request.get("asks", {}).get("pci_settings", ())
     bus = request.get("found", {}).get("pci", {})
     if bus.get("status") != "ok":
         raise SectionError("pci: {}".format(bus.get("why", "not read")))
-    functions = {each["address"]: each for each in bus["data"]["functions"] or ()}
-    kinds = {address: kind_of(each) for address, each in functions.items()}
+    functions = {function["address"]: function for function in bus["data"]["functions"] or ()}
+    kinds = {address: kind_of(function) for address, function in functions.items()}
     kinds = {address: kind for address, kind in kinds.items() if kind}
-    for address in list(kinds) if PORTS_TOO.intersection(asked) else ():
+    for address in list(kinds) if PORTS_TOO.intersection(requested) else ():
         for port in functions[address]["upstream"] or ():
             if port in functions:
                 kinds.setdefault(port, "port")
     settings = []
     for address in sorted(kinds):
         note(address)
-        settings.append(setting(root, functions[address], kinds[address], asked))
+        settings.append(setting(root, functions[address], kinds[address], requested))
     return Reading(count=len(settings), functions=settings)

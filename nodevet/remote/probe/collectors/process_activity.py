@@ -1,11 +1,10 @@
-"""What the processes of the GPUs do while they are watched: those that NVML names and all that
-descends from them, with their threads and their cgroups.
+"""What the processes of the GPUs do while nodevet watches them: those that NVML names and their
+descendants, with threads and cgroups.
 
 /proc/<pid>/{stat,status,io,cgroup,cmdline,numa_maps}, /proc/<pid>/task/*, /sys/fs/cgroup.
-What is born meanwhile is found by /proc/loadavg, which has the newest number, and by what /proc
-lists then: whatever thread forked, and without asking each of them for its children.
-Nothing is traced and no process is stopped. numa_maps is read of small processes only: the kernel
-walks every page of a process for it, which holds up large ones.
+/proc/loadavg has the newest pid and so reveals new processes; then /proc lists them, without
+reading the children of each thread. Nothing is traced or stopped. numa_maps is read only for small
+processes: the kernel walks all pages of a process, which delays large ones.
 """
 
 import os
@@ -25,8 +24,8 @@ from nodevet.remote.probe.files import (
     read,
     read_bytes,
 )
-from nodevet.remote.probe.threads import WatchedThread, small, stat_of, threads_of
-from nodevet.remote.probe.watch import Watch, counted, cpu_s
+from nodevet.remote.probe.threads import WatchedThread, parse_stat_row, read_small, threads_of
+from nodevet.remote.probe.watch import Watch, cpu_s, put_counts
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -35,20 +34,20 @@ if TYPE_CHECKING:
 ASKED = True
 ALONE = True
 AFTER = ("gpu", "processes")
-OFTEN = 5  # looks at the threads in each interval: what they wait for is seen in passing only
+LOOKS_PER_INTERVAL = 5  # looks at threads, to see what they wait for
 PROCESSES = 512
 THREADS = 4096  # of all processes together
 SHARE = 0.005  # of one core; five hundred threads take all of it in ten seconds
-FIRST = 0.45  # of that share which the first look may take; the last takes as much
-FEW = 64  # threads that are watched whatever the first look takes
+FIRST = 0.45  # of that share for the first look; the last takes as much
+ALWAYS_WATCHED = 64  # threads that are watched in any case
 LEFT_OUT = "too many threads for the time: watch for longer"
 SMALL_KB = 1 << 21  # resident memory above which numa_maps is not read
 ARGUMENTS = 1000  # characters
 HZ = os.sysconf("SC_CLK_TCK")
-GONE = ("ENOENT", "ESRCH")
-BRIEF = 10  # ticks of CPU time: what was born and ended with less is left to its parent's count
-ROUND = 8  # threads, or processes, that are looked at before the time is looked at again
-WOKEN = 0.1  # of a core that threads used which were not looked at
+ENDED = ("ENOENT", "ESRCH")
+BRIEF = 10  # ticks of CPU time: a shorter new process counts for its parent only
+ROUND = 8  # threads or processes between two checks of the time
+WOKEN = 0.1  # of a core, used by resting threads
 STACK = 64
 STACK_ROW = re.compile(r"\[<[0-9a-f]+>\] ([\w.]{1,128})\+0x")
 NODE = re.compile(r" N([0-9]+)=([0-9]+)")
@@ -71,174 +70,175 @@ THROTTLING = ("periods", "throttled", "throttled_us")
 CGROUP_COUNTS = THROTTLING + ("memory_events_max",) + tuple(field for field, _, _ in PSI)
 
 
-def gpus_of_pids(found: "dict[str, Any]") -> "dict[int, list[int]]":
-    """{pid: [GPU index]}: as NVML names them; those that hold /dev/nvidia<N> open where NVML names
-    none at all, as in a container."""
-    gpus = ((found.get("gpu") or {}).get("data") or {}).get("gpus") or ()
-    named: "dict[int, list[int]]" = {}
+def gpus_of_pids(results: "dict[str, Any]") -> "dict[int, list[int]]":
+    """{pid: [GPU index]} by NVML; if it names none, as in a container, of the processes that hold
+    /dev/nvidia<N> open."""
+    gpus = ((results.get("gpu") or {}).get("data") or {}).get("gpus") or ()
+    gpus_by_pid: "dict[int, list[int]]" = {}
     minors = {}
     for gpu in gpus:
         minors[gpu.get("minor_number")] = gpu["index"]
         for process in gpu.get("processes") or ():
-            named.setdefault(process["pid"], []).append(gpu["index"])
-    if named:
-        return named
-    held = ((found.get("processes") or {}).get("data") or {}).get("processes") or ()
-    for process in held:
-        some = [minors[minor] for minor in process.get("gpu_minors") or () if minor in minors]
-        if some:
-            named[process["pid"]] = some
-    return named
+            gpus_by_pid.setdefault(process["pid"], []).append(gpu["index"])
+    if gpus_by_pid:
+        return gpus_by_pid
+    processes = ((results.get("processes") or {}).get("data") or {}).get("processes") or ()
+    for process in processes:
+        gpu_indexes = [
+            minors[minor] for minor in process.get("gpu_minors") or () if minor in minors
+        ]
+        if gpu_indexes:
+            gpus_by_pid[process["pid"]] = gpu_indexes
+    return gpus_by_pid
 
 
 def parents(root: str) -> "dict[int, int]":
     """{pid: its parent} of every process. Raises OSError, ValueError."""
-    found = {}
+    parents_by_pid = {}
     for name in names(root, "/proc", PIDS):
         if name.isdigit():
             stat, _ = attempt(stat_of_pid, root, name)
             if stat:
-                found[int(name)] = stat["parent"]
-    return found
+                parents_by_pid[int(name)] = stat["parent"]
+    return parents_by_pid
 
 
 def stat_of_pid(root: str, pid: int) -> "dict[str, Any]":
-    return stat_of(small(path_under(root, "/proc/{}/stat".format(pid))))
+    return parse_stat_row(read_small(path_under(root, "/proc/{}/stat".format(pid))))
 
 
 def with_descendants(pids: "Iterable[int]", parent_of: "dict[int, int]") -> "list[int]":
-    """These and all that descends from them, parents first."""
+    """These and their descendants, parents first."""
     children: "dict[int, list[int]]" = {}
     for pid, parent in parent_of.items():
         children.setdefault(parent, []).append(pid)
-    ordered, ahead = [], sorted(pid for pid in pids if pid in parent_of)
-    seen = set()
-    while ahead:
-        pid = ahead.pop(0)
-        if pid not in seen:
-            seen.add(pid)
-            ordered.append(pid)
-            ahead.extend(sorted(children.get(pid, ())))
-    return ordered
+    order, waiting = [], sorted(pid for pid in pids if pid in parent_of)
+    visited = set()
+    while waiting:
+        pid = waiting.pop(0)
+        if pid not in visited:
+            visited.add(pid)
+            order.append(pid)
+            waiting.extend(sorted(children.get(pid, ())))
+    return order
 
 
 def numa_pages(text: str) -> "dict[str, int]":
     """{node: pages of 4 KiB} of numa_maps."""
-    found: "dict[str, int]" = {}
+    pages: "dict[str, int]" = {}
     for row in text.splitlines():
         size = KERNEL_PAGE.search(row)
         unit = int(size.group(1)) // 4 if size else 1
         for node, count in NODE.findall(row):
-            found[node] = found.get(node, 0) + unit * int(count)
-    return found
+            pages[node] = pages.get(node, 0) + unit * int(count)
+    return pages
 
 
 class WatchedProcess(object):
-    """One process while it is watched."""
+    """A watched process."""
 
     def __init__(
         self, root: str, pid: int, gpus: "list[int]", born_s: "float | None" = None
     ) -> None:
-        """`born_s`: when it was seen first, of one that was not there at the first look; all that
-        it did was while it was watched."""
+        """`born_s`: when a process was first seen that did not exist at the first look; its
+        counters began at 0."""
         self.root = root
         self.pid = pid
         self.gpus = gpus
         self.born_s = born_s
         self.seen_s: "float | None" = None
         self.ended_s: "float | None" = None
-        self.place = "/proc/{}/".format(pid)
-        self.folder = path_under(root, self.place).rstrip("/") + "/"
+        self.node_folder = "/proc/{}/".format(pid)
+        self.folder = path_under(root, self.node_folder).rstrip("/") + "/"
         self.first = {} if born_s is None else dict.fromkeys(COUNTS, 0)
         self.last: "dict[str, Any]" = {}
         self.why: "dict[str, Any]" = {}
-        self.heir: "int | None" = None  # the parent of whoever has its number now
+        self.heir: "int | None" = None  # parent of the next process with its pid
         self.name: "str | None" = None
-        self.was: "str | None" = None  # its name before it became another program
+        self.name_before: "str | None" = None  # its name before it became another program
         self.threads: "list[WatchedThread]" = []
         self.no_threads: "str | None" = "it ended"
         self.has_more = False  # threads than those
         self.pages: "tuple[dict[str, int] | None, Any]" = (None, "it was not read")
         self.status: "tuple[dict[str, str] | None, Any]" = (None, "it ended")
-        self.cgroup = attempt(lambda: Cgroup(root, read(root, self.place + "cgroup")))
+        self.cgroup = attempt(lambda: Cgroup(root, read(root, self.node_folder + "cgroup")))
 
-    def count(self, at: float = 0.0) -> bool:
-        """Its counters now; whether it is still there."""
+    def count(self, seconds: float = 0.0) -> bool:
+        """Read its counters; False if it has ended."""
         if self.ended_s is not None:
             return False
-        stat, why = attempt(lambda: stat_of(small(self.folder + "stat")))
+        stat, why = attempt(lambda: parse_stat_row(read_small(self.folder + "stat")))
         if stat is None:
-            if why in GONE:
-                self.end("it ended", at)
+            if why in ENDED:
+                self.end("it ended", seconds)
             else:
                 self.last.update(dict.fromkeys(COUNTS))
                 self.why.update(dict.fromkeys(COUNTS, why))
             return False
         if self.last and stat["started"] != self.last["started"]:
             self.heir = stat["parent"]
-            self.end("it ended, and another process has its number", at)
+            self.end("it ended, and another process has its number", seconds)
             return False
-        if self.name not in (None, stat["name"]) and self.was is None:
-            self.was = self.name
+        if self.name not in (None, stat["name"]) and self.name_before is None:
+            self.name_before = self.name
         self.name = stat["name"]
-        rows, why = attempt(lambda: parse_rows(small(self.folder + "io").decode("ascii")))
-        if why in GONE and not os.path.exists(self.folder + "stat"):
-            self.end("it ended", at)
+        rows, why = attempt(lambda: parse_rows(read_small(self.folder + "io").decode("ascii")))
+        if why in ENDED and not os.path.exists(self.folder + "stat"):
+            self.end("it ended", seconds)
             return False
-        self.seen_s = at
+        self.seen_s = seconds
         self.last.update(stat)
         for field, key in IO:
-            self.last[field], problem = (
+            self.last[field], error = (
                 (None, why) if rows is None else attempt(lambda key=key: integer(rows[key]))
             )
-            if problem:
-                self.why[field] = problem
+            if error:
+                self.why[field] = error
         if not self.first:
             self.first = dict(self.last)
         return True
 
-    def end(self, why: str, at: float) -> None:
-        """What it did after it was seen last is not known, and least of all nothing."""
+    def end(self, why: str, seconds: float) -> None:
+        """Record its end; its counters since the last look are unknown."""
         if self.ended_s is None:
-            self.ended_s = at
+            self.ended_s = seconds
         if not self.last:
             self.why.update(dict.fromkeys(COUNTS, why))
 
     def is_brief(self) -> bool:
-        """Whether it was born and ended meanwhile, and did next to nothing that was seen."""
+        """Whether it began and ended meanwhile, and did almost nothing."""
         ticks = sum(self.last.get(field) or 0 for field in STAT[:2])
         return None not in (self.born_s, self.ended_s) and ticks < BRIEF
 
     def find_threads(self, most: int) -> int:
-        """Its threads that were not found before, `most` at most: all of them, or none. Returns
-        how many there are."""
-        known = {thread.tid for thread in self.threads}
+        """Add its new threads if they are at most `most`; returns how many it added."""
+        known_ids = {thread.tid for thread in self.threads}
         born_s = None if not self.seen_s else self.seen_s
-        found, why = attempt(threads_of, self.root, self.pid, known, born_s)
-        if found is None:
+        threads, why = attempt(threads_of, self.root, self.pid, known_ids, born_s)
+        if threads is None:
             if not self.threads:
                 self.no_threads = why
             return 0
-        if len(found) > most:
+        if len(threads) > most:
             self.has_more = True
             if not self.threads:
                 self.no_threads = LEFT_OUT
             return 0
-        self.threads += found
+        self.threads += threads
         self.no_threads = None
-        return len(found)
+        return len(threads)
 
     def read_pages(self) -> None:
         if self.last.get("resident_pages", 0) * os.sysconf("SC_PAGE_SIZE") >> 10 > SMALL_KB:
             self.pages = (None, "not read of a process of more than 2 GiB: it would hold it up")
         else:
-            self.pages = attempt(lambda: numa_pages(read_numa(self.root, self.place)))
+            self.pages = attempt(lambda: numa_pages(read_numa(self.root, self.node_folder)))
 
-    def told(self, looks: int) -> "Reading":
+    def to_record(self, looks: int) -> "Reading":
         """The JSON form of nodevet.evidence.process_activity.ProcessActivity."""
         record = Reading(pid=self.pid, gpus=sorted(self.gpus))
         record.update(born_s=self.born_s, seen_s=self.seen_s, ended_s=self.ended_s)
-        record["command_before"] = self.was
+        record["command_before"] = self.name_before
         if self.last:
             record["parent"], record["command"] = self.last["parent"], self.last["name"]
             record["started_s"] = self.last["started"] / float(HZ)
@@ -246,19 +246,19 @@ class WatchedProcess(object):
             record["resident_kb"] = self.last["resident_pages"] * os.sysconf("SC_PAGE_SIZE") >> 10
         else:
             record.fail_all(("parent", "command", "started_s"), self.why.get("user", "it ended"))
-        counted(record, COUNTS, self.first, self.last)
+        put_counts(record, COUNTS, self.first, self.last)
         record["errors"].update(self.why)
         self.tell_status(record)
         if self.ended_s is not None:
             record.fail("stack", "it ended")
-        elif ran(record):
+        elif has_run(record):
             record.fail("stack", "it ran")
         else:
-            record.take("stack", stack, self.root, self.place)
+            record.take("stack", stack, self.root, self.node_folder)
         if self.no_threads:
             record.fail("threads", self.no_threads)
         else:
-            record["threads"] = [thread.told(looks) for thread in self.threads]
+            record["threads"] = [thread.record(looks) for thread in self.threads]
         record["pages"], why = self.pages
         if why:
             record["errors"]["pages"] = why
@@ -269,7 +269,7 @@ class WatchedProcess(object):
         return record
 
     def read_status(self) -> None:
-        rows = attempt(lambda: parse_rows(read(self.root, self.place + "status")))
+        rows = attempt(lambda: parse_rows(read(self.root, self.node_folder + "status")))
         if rows[0] is not None or self.status[0] is None:
             self.status = rows
 
@@ -284,22 +284,22 @@ class WatchedProcess(object):
             record.take("cpus_allowed", parse_ids, rows, "Cpus_allowed_list")
             record.take("swapped_kb", lambda: integer(rows["VmSwap"].split()[0]))
         if self.ended_s is None:
-            record.take("arguments", arguments, self.root, self.place)
+            record.take("arguments", arguments, self.root, self.node_folder)
         else:
             record.fail("arguments", "it ended")
 
 
-def ran(record: "Reading") -> bool:
-    """Whether a process used any CPU time; so it is if that is not known."""
+def has_run(record: "Reading") -> bool:
+    """Whether a process used CPU time; True if unknown."""
     pairs = (record["user"], record["system"])
     return None in pairs or any(first != last for first, last in pairs)
 
 
 def stack(root: str, place: str) -> "list[str]":
-    """The kernel's functions in which a process sleeps. Raises OSError: only root may see them."""
+    """The kernel functions in which a process sleeps. Raises OSError if not root."""
     rows = read(root, place + "stack").splitlines()
-    found = [STACK_ROW.match(row) for row in rows]
-    return [match.group(1) for match in found if match][:STACK]
+    matches = [STACK_ROW.match(row) for row in rows]
+    return [match.group(1) for match in matches if match][:STACK]
 
 
 def read_numa(root: str, place: str) -> str:
@@ -312,7 +312,7 @@ def arguments(root: str, place: str) -> str:
 
 
 class WatchedCgroup(object):
-    """One cgroup while it is watched."""
+    """A watched cgroup."""
 
     def __init__(self, cgroup: "Cgroup") -> None:
         self.cgroup = cgroup
@@ -321,51 +321,51 @@ class WatchedCgroup(object):
         self.why: "dict[str, Any]" = {}
 
     def count(self) -> None:
-        found, why = attempt(self.cgroup.throttling)
-        self.last.update(found or dict.fromkeys(THROTTLING))
-        events, problem = attempt(self.cgroup.memory_events)
+        counts, why = attempt(self.cgroup.throttling)
+        self.last.update(counts or dict.fromkeys(THROTTLING))
+        events, error = attempt(self.cgroup.memory_events)
         self.last["memory_events_max"] = events
-        self.why.update(dict.fromkeys(THROTTLING, why), memory_events_max=problem)
-        for field, kind, each in PSI:
-            totals, problem = attempt(lambda kind=kind: parse_pressure(self.cgroup.pressure(kind)))
-            self.last[field] = (totals or {}).get(each)
-            self.why[field] = problem
+        self.why.update(dict.fromkeys(THROTTLING, why), memory_events_max=error)
+        for field, kind, share in PSI:
+            totals, error = attempt(lambda kind=kind: parse_pressure(self.cgroup.pressure(kind)))
+            self.last[field] = (totals or {}).get(share)
+            self.why[field] = error
         if not self.first:
             self.first = dict(self.last)
 
-    def told(self) -> "Reading":
+    def to_record(self) -> "Reading":
         """The JSON form of nodevet.evidence.process_activity.CgroupActivity."""
         record = Reading(path=self.cgroup.path, version=2 if self.cgroup.v2 else 1)
         for field in ("cpu_quota", "cpus", "memory_limit_b", "memory_used_b", "pages_b"):
             record.take(field, getattr(self.cgroup, field))
-        counted(record, CGROUP_COUNTS, self.first, self.last)
+        put_counts(record, CGROUP_COUNTS, self.first, self.last)
         record["errors"].update({field: why for field, why in self.why.items() if why})
         return record
 
 
 class Watched(object):
-    """All that is watched."""
+    """All watched processes and cgroups."""
 
-    def __init__(self, root: str, found: "dict[str, Any]") -> None:
+    def __init__(self, root: str, results: "dict[str, Any]") -> None:
         self.root = root
-        gpus = gpus_of_pids(found)
+        gpus = gpus_of_pids(results)
         self.newest = newest(root)
         parent_of = parents(root)
-        self.known = set(parent_of)
+        self.known_pids = set(parent_of)
         pids = with_descendants(gpus, parent_of)
         self.complete = set(gpus) <= set(pids) and len(pids) <= PROCESSES
         self.processes = [WatchedProcess(root, pid, gpus.get(pid, [])) for pid in pids[:PROCESSES]]
         self.groups: "dict[str, WatchedCgroup]" = {}
         self.births = self.deaths = 0
         self.left_out = max(0, len(pids) - PROCESSES)
-        self.next_process = self.next_thread = 0  # whose turn it is
-        # pid: (at, ticks of the process, of its threads that were looked at)
-        self.counted: "dict[int, tuple[float, int, int]]" = {}
+        self.next_process = self.next_thread = 0  # for the next search
+        # pid: (seconds, ticks of the process, of its watched threads)
+        self.ticks_by_pid: "dict[int, tuple[float, int, int]]" = {}
         for process in self.processes:
             self.add_group(process)
 
     def add_group(self, process: "WatchedProcess") -> "WatchedCgroup | None":
-        """Watch the cgroup of a process; a new one if there is none yet."""
+        """Watch the cgroup of a process; returns it if it is new."""
         group, _ = process.cgroup
         if group and group.path and group.path not in self.groups and len(self.groups) < PROCESSES:
             self.groups[group.path] = WatchedCgroup(group)
@@ -373,49 +373,50 @@ class Watched(object):
         return None
 
     def begin(self, watch: "Watch", allowed_s: float) -> None:
-        """The first look. Threads are those of as many processes as may be watched in the time:
-        all of a process, or none."""
+        """The first look; watches all threads of a process, or none, as the time allows."""
         self.find_births(watch, True)
         for process in self.processes:
             process.count()
             process.read_status()
         for group in self.groups.values():
             group.count()
-        end, left = cpu_s() + allowed_s, THREADS
+        end, threads_left = cpu_s() + allowed_s, THREADS
         for process in self.processes:
-            few = max(0, FEW - (THREADS - left))
-            left -= process.find_threads(left if cpu_s() <= end else min(left, few) or -1)
+            always_left = max(0, ALWAYS_WATCHED - (THREADS - threads_left))
+            threads_left -= process.find_threads(
+                threads_left if cpu_s() <= end else min(threads_left, always_left) or -1
+            )
             for thread in process.threads:
                 thread.look(True)
 
-    def look(self, watch: "Watch", whole: bool) -> None:
-        """A look at what is active; the last one, `whole`, at everything."""
-        at = watch.times[-1]
-        if whole:
+    def look(self, watch: "Watch", is_whole: bool) -> None:
+        """Look at active threads; with `is_whole`, at everything."""
+        seconds = watch.times[-1]
+        if is_whole:
             self.find_births(watch, True)
         for process in self.processes:
-            if whole and process.born_s != at:
-                process.count(at)
+            if is_whole and process.born_s != seconds:
+                process.count(seconds)
                 if process.ended_s is None:
-                    self.add_threads(process, at)
+                    self.add_threads(process, seconds)
             for thread in process.threads:
-                if thread.looked_s == at:
+                if thread.last_look_s == seconds:
                     continue
                 if process.ended_s is not None:
                     thread.ended_s = process.ended_s if thread.ended_s is None else thread.ended_s
                     thread.skip()
-                elif whole or thread.tid == process.pid or thread.is_active():
-                    thread.look(whole, at)
+                elif is_whole or thread.tid == process.pid or thread.is_active():
+                    thread.look(is_whole, seconds)
                 else:
                     thread.skip()
-        if whole:
+        if is_whole:
             for group in self.groups.values():
                 group.count()
 
     def search(self, watch: "Watch") -> None:
-        """What was born since, and what does more than is looked at; as far as the looks' share
-        goes."""
-        at = watch.times[-1]
+        """Find new processes, and resting threads that became active, as far as the share of CPU
+        time allows."""
+        seconds = watch.times[-1]
         if watch.spare_s() > 0:
             self.find_births(watch, False)
         turns = [process for process in self.processes if process.ended_s is None]
@@ -423,53 +424,59 @@ class Watched(object):
             if number % ROUND == 0 and watch.spare_s() <= 0:
                 return
             self.next_process = (self.next_process + 1) % len(turns)
-            self.see(turns[self.next_process], at)
-        resting = [t for p in turns for t in p.threads if t.looked_s != at and t.ended_s is None]
+            self.look_closer(turns[self.next_process], seconds)
+        resting = [
+            thread
+            for p in turns
+            for thread in p.threads
+            if thread.last_look_s != seconds and thread.ended_s is None
+        ]
         for number in range(len(resting)):
             if number % ROUND == 0 and watch.spare_s() <= 0:
                 return
             self.next_thread = (self.next_thread + 1) % len(resting)
-            look_again(resting[self.next_thread], at)
+            look_again(resting[self.next_thread], seconds)
 
-    def see(self, process: "WatchedProcess", at: float) -> None:
-        """Look at all threads of a process that used more CPU time than those looked at, and at
-        those that are new."""
-        if not process.count(at):
+    def look_closer(self, process: "WatchedProcess", seconds: float) -> None:
+        """Look at a process's new threads, and at all if resting ones used CPU time."""
+        if not process.count(seconds):
             return
-        whole = process.last["user"] + process.last["system"]
-        seen = sum(t.last.get("user", 0) + t.last.get("system", 0) for t in process.threads)
-        before = self.counted.get(process.pid)
-        self.counted[process.pid] = (at, whole, seen)
+        process_ticks = process.last["user"] + process.last["system"]
+        thread_ticks = sum(t.last.get("user", 0) + t.last.get("system", 0) for t in process.threads)
+        last_count = self.ticks_by_pid.get(process.pid)
+        self.ticks_by_pid[process.pid] = (seconds, process_ticks, thread_ticks)
         if process.last["threads"] > sum(t.ended_s is None for t in process.threads):
-            self.add_threads(process, at)
-        if before and (whole - before[1]) - (seen - before[2]) > WOKEN * HZ * (at - before[0]):
+            self.add_threads(process, seconds)
+        if last_count and (process_ticks - last_count[1]) - (
+            thread_ticks - last_count[2]
+        ) > WOKEN * HZ * (seconds - last_count[0]):
             for thread in process.threads:
-                if thread.looked_s != at:
-                    look_again(thread, at)
+                if thread.last_look_s != seconds:
+                    look_again(thread, seconds)
 
-    def add_threads(self, process: "WatchedProcess", at: float) -> None:
-        """The threads that a process has got meanwhile."""
+    def add_threads(self, process: "WatchedProcess", seconds: float) -> None:
+        """Add new threads of a process."""
         if process.no_threads is not None and process.born_s is None:
             return  # left out from the beginning
-        before = len(process.threads)
-        process.find_threads(THREADS - sum(len(each.threads) for each in self.processes))
-        for thread in process.threads[before:]:
-            thread.look(True, at)
+        first_new = len(process.threads)
+        process.find_threads(THREADS - sum(len(watched.threads) for watched in self.processes))
+        for thread in process.threads[first_new:]:
+            thread.look(True, seconds)
 
-    def find_births(self, watch: "Watch", everything: bool) -> None:
-        """Processes that descend from those that are watched, and were not there before."""
-        at, last = watch.times[-1], newest(self.root)
+    def find_births(self, watch: "Watch", no_limit: bool) -> None:
+        """Watch new descendants of watched processes."""
+        seconds, last = watch.times[-1], newest(self.root)
         if last is not None and last == self.newest:
             return
-        found, _ = attempt(names, self.root, "/proc", PIDS)
-        if found is None:
+        entries, _ = attempt(names, self.root, "/proc", PIDS)
+        if entries is None:
             return
-        listed = {int(name) for name in found if name.isdigit()}
-        fresh, self.known, self.newest = sorted(listed - self.known), listed, last
+        pids = {int(name) for name in entries if name.isdigit()}
+        new_pids, self.known_pids, self.newest = sorted(pids - self.known_pids), pids, last
         parent_of = {p.pid: p.last.get("parent", 0) for p in self.processes if p.last}
-        for number, pid in enumerate(fresh):
-            if number % ROUND == 0 and not everything and watch.spare_s() <= 0:
-                self.known -= set(fresh[number:])  # their turn comes
+        for number, pid in enumerate(new_pids):
+            if number % ROUND == 0 and not no_limit and watch.spare_s() <= 0:
+                self.known_pids -= set(new_pids[number:])  # their turn comes
                 self.newest = None
                 break
             stat, _ = attempt(stat_of_pid, self.root, pid)
@@ -478,80 +485,83 @@ class Watched(object):
         watched = {process.pid for process in self.processes}
         for pid in with_descendants([p for p in watched if p in parent_of], parent_of):
             if pid not in watched:
-                self.add(pid, at if len(watch.times) > 1 else None)
+                self.add(pid, seconds if len(watch.times) > 1 else None)
 
-    def add(self, pid: int, at: "float | None") -> None:
-        """Watch a process that was born meanwhile; without `at` it is there from the first look."""
+    def add(self, pid: int, seconds: "float | None") -> None:
+        """Watch a new process; `seconds`: None at the first look."""
         self.drop_brief()
         if len(self.processes) >= PROCESSES:
             self.left_out += 1
             return
-        process = WatchedProcess(self.root, pid, [], at)
+        process = WatchedProcess(self.root, pid, [], seconds)
         group = self.add_group(process)
         self.processes.append(process)
-        if at is None:
+        if seconds is None:
             return  # all are looked at now
         self.births += 1
-        process.count(at)
+        process.count(seconds)
         process.read_status()
-        self.add_threads(process, at)
+        self.add_threads(process, seconds)
         if group:
             group.count()
 
     def drop_brief(self) -> None:
-        """What only its number is told of."""
-        brief = [each for each in self.processes if each.is_brief()]
+        """Drop brief processes; only their number is reported."""
+        brief = [process for process in self.processes if process.is_brief()]
         self.deaths += len(brief)
         self.left_out += self.heirs(brief)
-        self.processes = [each for each in self.processes if each not in brief]
+        self.processes = [process for process in self.processes if process not in brief]
 
     def heirs(self, processes: "Iterable[WatchedProcess]") -> int:
-        """How many of these numbers another process of the job has got; it was not watched."""
+        """How many of these pids another, unwatched process of the job got."""
         watched = {process.pid for process in self.processes}
         return sum(process.heir in watched for process in processes)
 
 
-def look_again(thread: "WatchedThread", at: float) -> None:
-    """At a thread that this look had skipped."""
+def look_again(thread: "WatchedThread", seconds: float) -> None:
+    """Look at a thread that this look had skipped."""
     del thread.states[-1], thread.ticks[-1]
-    thread.look(False, at)
+    thread.look(False, seconds)
 
 
 def newest(root: str) -> "int | None":
-    """The number that was given last to a process or thread; None if that cannot be read."""
+    """The newest pid of a process or thread, or None."""
     return attempt(lambda: integer(line(root, "/proc/loadavg").split()[4]))[0]
 
 
 def collect(root: str, request: "dict[str, Any]") -> "dict[str, Any]":
-    watch = Watch("process_activity", root, request, OFTEN, SHARE)
+    watch = Watch("process_activity", root, request, LOOKS_PER_INTERVAL, SHARE)
     watched = Watched(root, request.get("found", {}))
     watch.wait()
     uptime, _ = attempt(lambda: float(line(root, "/proc/uptime").split()[0]))
-    searched = 0.0
-    for at in watch.looks():
+    last_search = 0.0
+    for seconds in watch.looks():
         if len(watch.times) == 1:
-            watched.begin(watch, watch.wanted * SHARE * FIRST)
+            watched.begin(watch, watch.duration_s * SHARE * FIRST)
             continue
         watched.look(watch, watch.is_last)
-        if not watch.is_last and at - searched > (OFTEN - 0.5) * watch.interval:
-            searched = at
+        if (
+            not watch.is_last
+            and seconds - last_search > (LOOKS_PER_INTERVAL - 0.5) * watch.interval
+        ):
+            last_search = seconds
             watched.search(watch)
     watched.drop_brief()
     for process in watched.processes:
         process.read_pages()
     looks = len(watch.times)
     ended = sum(process.ended_s is not None for process in watched.processes)
-    found = Reading(look=watch.look(), times_s=watch.times, tick_hz=HZ, uptime_s=uptime)
-    found["left_out"] = watched.left_out + watched.heirs(watched.processes)
-    found["complete"] = (
+    section = Reading(look=watch.look(), times_s=watch.times, tick_hz=HZ, uptime_s=uptime)
+    section["left_out"] = watched.left_out + watched.heirs(watched.processes)
+    section["complete"] = (
         watched.complete
-        and not found["left_out"]
+        and not section["left_out"]
         and not any(
             process.has_more or (process.no_threads and process.ended_s is None)
             for process in watched.processes
         )
     )
-    found["born"], found["ended"] = watched.births, watched.deaths + ended
-    found["processes"] = [process.told(looks) for process in watched.processes]
-    found["cgroups"] = [watched.groups[path].told() for path in sorted(watched.groups)]
-    return found
+    section["born"], section["ended"] = watched.births, watched.deaths + ended
+    section["processes"] = [process.to_record(looks) for process in watched.processes]
+    section["cgroups"] = [watched.groups[path].to_record() for path in sorted(watched.groups)]
+    return section

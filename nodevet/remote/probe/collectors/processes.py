@@ -13,12 +13,13 @@ from nodevet.remote.probe.files import (
     attempt,
     integer,
     names,
+    no_note,
     parse_rows,
     parsed,
     path_under,
     pick,
     reason,
-    silent,
+    split_stat,
 )
 
 TYPE_CHECKING = False
@@ -35,15 +36,9 @@ UNIT = re.compile(r"[^/]+\.(?:service|scope|socket|mount|swap)\Z")
 
 
 def parse_stat(text: str) -> "tuple[str, float]":
-    """(command, seconds after boot at which it started). Raises ValueError.
-
-    The command stands in parentheses and may itself hold spaces and parentheses.
-    """
-    start, end = text.find("("), text.rfind(")")
-    fields = text[end + 1 :].split()
-    if not 0 <= start < end or len(fields) < 20:
-        raise ValueError("not a process's stat")
-    return text[start + 1 : end], integer(fields[19]) / float(USER_HZ)
+    """(command, seconds after boot at which it started). Raises ValueError."""
+    command, fields = split_stat(text)
+    return command, integer(fields[19]) / float(USER_HZ)
 
 
 def parse_uid(rows: "dict[str, str]", key: str) -> int:
@@ -90,11 +85,11 @@ def parse_unit(cgroup: str) -> str:
 def gpu_minors(root: str, pid: int) -> "list[int]":
     """The N of every /dev/nvidia<N> that a process holds open. Raises OSError, ValueError."""
     directory = "/proc/{}/fd".format(pid)
-    place = os.fsencode(path_under(root, directory))
+    folder = os.fsencode(path_under(root, directory))
     minors = set()
     for name in names(root, directory, FILES):
         try:
-            match = GPU_FILE.match(os.readlink(os.path.join(place, os.fsencode(name))))
+            match = GPU_FILE.match(os.readlink(os.path.join(folder, os.fsencode(name))))
         except FileNotFoundError:  # closed meanwhile
             continue
         if match:
@@ -102,9 +97,9 @@ def gpu_minors(root: str, pid: int) -> "list[int]":
     return sorted(minors)
 
 
-def named_by_nvml(found: "dict[str, Any]") -> "set[int]":
+def nvml_pids(results: "dict[str, Any]") -> "set[int]":
     """The pids in the gpu section's result."""
-    gpus = (found.get("gpu", {}).get("data") or {}).get("gpus") or ()
+    gpus = (results.get("gpu", {}).get("data") or {}).get("gpus") or ()
     return {process["pid"] for gpu in gpus for process in gpu.get("processes") or ()}
 
 
@@ -113,21 +108,21 @@ def exists(root: str, pid: int) -> bool:
 
 
 def process(root: str, pid: int, minors: "list[int] | Exception") -> "Reading":
-    """One process; `minors` is its open GPUs or the exception that reading them raised."""
-    place = "/proc/{}/".format(pid)
+    """The record of a process; `minors`: its open GPUs, or why they could not be read."""
+    folder = "/proc/{}/".format(pid)
     record = Reading(pid=pid)
-    started, why = attempt(parsed, root, place + "stat", parse_stat)
-    if started is None:
+    start, why = attempt(parsed, root, folder + "stat", parse_stat)
+    if start is None:
         record.fail_all(("command", "started_s"), why)
     else:
-        record["command"], record["started_s"] = started
-    rows, why = attempt(parsed, root, place + "status", parse_rows)
+        record["command"], record["started_s"] = start
+    rows, why = attempt(parsed, root, folder + "status", parse_rows)
     for field, key, parse in STATUS:
         if rows is None:
             record.fail(field, why)
         else:
             record.take(field, parse, rows, key)
-    record.take("cgroup", parsed, root, place + "cgroup", parse_cgroup)
+    record.take("cgroup", parsed, root, folder + "cgroup", parse_cgroup)
     if record["cgroup"] is None:
         record.fail("unit", "cgroup: " + record["errors"]["cgroup"])
     else:
@@ -140,8 +135,7 @@ def process(root: str, pid: int, minors: "list[int] | Exception") -> "Reading":
 
 
 def sees_all(root: str, pids: "Container[int]", whole_machine: bool = False) -> bool:
-    """Whether /proc shows every process: pid 1 among them, and no PID namespace around us
-    other than that of a whole machine."""
+    """Whether /proc shows every process: it has pid 1, and the PID namespace is the machine's."""
     if 1 not in pids:
         return False  # hidepid=, or a tree that holds some processes only
     if root != "/" or whole_machine:
@@ -153,26 +147,28 @@ def sees_all(root: str, pids: "Container[int]", whole_machine: bool = False) -> 
 
 
 def collect(root: str, request: "dict[str, Any]") -> "dict[str, Any]":
-    note = request.get("note", silent)
+    note = request.get("note", no_note)
     pids = {int(name) for name in names(root, "/proc", PIDS) if NUMBER.match(name)}
     complete = sees_all(root, pids, request.get("whole_machine", False))
-    wanted: "dict[int, list[int] | Exception]" = {}
-    for pid in named_by_nvml(request.get("found", {})):
-        wanted[pid] = []
-    for pid in sorted(pids | set(wanted)):
+    minors_by_pid: "dict[int, list[int] | Exception]" = {}
+    for pid in nvml_pids(request.get("found", {})):
+        minors_by_pid[pid] = []
+    for pid in sorted(pids | set(minors_by_pid)):
         note("/proc/{}/fd".format(pid))
         try:
             minors = gpu_minors(root, pid)
         except (OSError, ValueError) as error:
             if not exists(root, pid):
-                wanted.pop(pid, None)
+                minors_by_pid.pop(pid, None)
                 continue
             complete = False
-            if pid in wanted:
-                wanted[pid] = error
+            if pid in minors_by_pid:
+                minors_by_pid[pid] = error
             continue
-        if minors or pid in wanted:
-            wanted[pid] = minors
-    records = [process(root, pid, minors) for pid, minors in sorted(wanted.items())]
-    alive = [record for record in records if not record["errors"] or exists(root, record["pid"])]
-    return Reading(processes=alive, complete=complete)
+        if minors or pid in minors_by_pid:
+            minors_by_pid[pid] = minors
+    records = [process(root, pid, minors) for pid, minors in sorted(minors_by_pid.items())]
+    live_records = [
+        record for record in records if not record["errors"] or exists(root, record["pid"])
+    ]
+    return Reading(processes=live_records, complete=complete)

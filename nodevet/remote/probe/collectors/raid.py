@@ -1,7 +1,7 @@
 """Software RAID and ZFS pools: /proc/mdstat, /sys/block/md*/md, /proc/spl/kstat/zfs/*/state.
 
-See Documentation/admin-guide/md.rst in the kernel tree. No program is run: `zpool status` can wait
-for a pool that hangs.
+See Documentation/admin-guide/md.rst in the kernel tree. It runs no program: `zpool status` hangs
+with its pool.
 """
 
 from nodevet.remote.probe.files import Reading, line, names, quote, read
@@ -39,17 +39,17 @@ def parse_arrays(text: str) -> "list[tuple[str, list[str]]]":
 
 
 def array(root: str, heading: str, rows: "list[str]") -> "Reading":
-    """One array. Raises ValueError if its heading is not one."""
+    """The record of an array. Raises ValueError for another heading."""
     match = HEAD.match(heading)
     if match is None:
         raise ValueError("not an array of {}: {}".format(MDSTAT, quote(heading)))
-    name, state, read_only, rest = match.groups()
-    words = rest.split()
+    name, state, read_only, text_after_state = match.groups()
+    words = text_after_state.split()
     members = [MEMBER.match(word) for word in words]
     level = words[0] if words and members[0] is None else ""
-    known = [member for member in members if member]
-    if len(known) + bool(level) != len(words):
-        raise ValueError("not a list of members: {}".format(quote(rest)))
+    member_matches = [member for member in members if member]
+    if len(member_matches) + bool(level) != len(words):
+        raise ValueError("not a list of members: {}".format(quote(text_after_state)))
     text = "\n".join(rows)
     external = EXTERNAL.search(text)
     record = Reading(
@@ -57,9 +57,9 @@ def array(root: str, heading: str, rows: "list[str]") -> "Reading":
         active=state == "active",
         read_only=read_only.strip(" ()"),
         level=level,
-        members=sorted(member.group(1) for member in known),
-        failed=sorted(member.group(1) for member in known if "(F)" in member.group(3)),
-        spares=sorted(member.group(1) for member in known if "(S)" in member.group(3)),
+        members=sorted(member.group(1) for member in member_matches),
+        failed=sorted(member.group(1) for member in member_matches if "(F)" in member.group(3)),
+        spares=sorted(member.group(1) for member in member_matches if "(S)" in member.group(3)),
         container=bool(external) and not level,
     )
     devices = DEVICES.search(text)
@@ -69,17 +69,14 @@ def array(root: str, heading: str, rows: "list[str]") -> "Reading":
         record.fail_all(("devices", "devices_active"), "the kernel does not count them")
     action, percent = sync(text)
     record["sync_action"] = action
-    if percent is None:
-        record.fail("sync_percent", "nothing is under way")
-    else:
-        record["sync_percent"] = percent
-    place = "/sys/block/{}/md/".format(name)
-    record.take("array_state", line, root, place + "array_state")
+    record.put("sync_percent", percent, "nothing is under way")
+    folder = "/sys/block/{}/md/".format(name)
+    record.take("array_state", line, root, folder + "array_state")
     return record
 
 
 def sync(text: str) -> "tuple[str, float | None]":
-    """(what is going on, percent) of an array's rows.
+    """(sync action, percent) of an array's rows.
 
     >>> sync("[=>..]  recovery =  8.5% (1/2) finish=17.0min"), sync("resync=DELAYED"), sync("")
     (('recovery', 8.5), ('resync delayed', None), ('', None))
@@ -92,7 +89,7 @@ def sync(text: str) -> "tuple[str, float | None]":
 
 
 def mdstat(root: str) -> "list[Reading]":
-    """The arrays; none if the kernel has no md. Raises OSError, ValueError."""
+    """The arrays; empty without md. Raises OSError, ValueError."""
     try:
         blocks = parse_arrays(read(root, MDSTAT))
     except FileNotFoundError:
@@ -103,13 +100,13 @@ def mdstat(root: str) -> "list[Reading]":
 
 
 def pools(root: str) -> "list[Reading]":
-    """The ZFS pools; none if the kernel has no ZFS. Raises OSError, ValueError."""
+    """The ZFS pools; empty without ZFS. Raises OSError, ValueError."""
     try:
-        found = names(root, ZFS)
+        pool_names = names(root, ZFS)
     except FileNotFoundError:
         return []
     records = []
-    for name in found:
+    for name in pool_names:
         record = Reading(name=name[:200])
         record.take("state", line, root, "{}/{}/state".format(ZFS, name))
         if record["errors"].get("state") not in ("ENOENT", "ENOTDIR"):  # not a pool's folder

@@ -1,16 +1,16 @@
-"""The systemd units that a baseline asks for; `systemctl show`, which changes nothing."""
+"""The systemd units that a baseline asks for: `systemctl show`."""
 
 import os
 
 from nodevet.remote.probe.files import Absent, Reading, quote
-from nodevet.remote.systemd import show, unit_names
+from nodevet.remote.systemd import show, unit_name_pattern
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
 RUNNING = "/run/systemd/system"  # as sd_booted(3) has it
-NAME = unit_names(
+NAME = unit_name_pattern(
     "service",
     "socket",
     "timer",
@@ -31,40 +31,42 @@ FIELDS = (  # field, property of systemd
 PROPERTIES = ("Id", "Names") + tuple(name for _, name in FIELDS)
 
 
-def unit(name: str, shown: "dict[str, str]") -> "Reading":
-    """What systemd says of the unit that was asked for by this name."""
+def unit(name: str, properties: "dict[str, str]") -> "Reading":
+    """The record of a unit."""
     record = Reading(name=name)
     fields = [field for field, _ in FIELDS]
-    if name not in [shown.get("Id")] + shown.get("Names", "").split(" "):
-        record.fail_all(fields, "systemctl answered for {}".format(quote(shown.get("Id", ""))))
+    if name not in [properties.get("Id")] + properties.get("Names", "").split(" "):
+        record.fail_all(fields, "systemctl answered for {}".format(quote(properties.get("Id", ""))))
         return record
     for field, key in FIELDS:
-        if key in shown:
-            record[field] = shown[key]
-        else:
-            record.fail(field, "systemctl did not show " + key)
+        record.put(field, properties.get(key), "systemctl did not show " + key)
     return record
 
 
 def unsettled(results: "dict[str, Any]") -> bool:
-    """Whether a unit is being started or stopped, and not again and again."""
+    """Whether a unit is starting or stopping, but not restarting repeatedly."""
     units = (results.get("services", {}).get("data") or {}).get("units") or ()
     return any(
-        each.get("active_state") in ("activating", "deactivating")
-        and each.get("sub_state") != "auto-restart"
-        for each in units
+        row.get("active_state") in ("activating", "deactivating")
+        and row.get("sub_state") != "auto-restart"
+        for row in units
     )
 
 
 def collect(root: str, request: "dict[str, Any]") -> "dict[str, Any]":
-    asked = sorted(set(request.get("asks", {}).get("services", ())))
+    requested = sorted(set(request.get("asks", {}).get("services", ())))
     if root != "/":
         raise Absent("systemd is queried on a running machine only")
     if not os.path.isdir(RUNNING):
         raise Absent("systemd does not run here")
-    good = [name for name in asked if NAME.match(name)]
-    units = [unit(name, shown) for name, shown in zip(good, show(good, PROPERTIES) if good else ())]
-    for name in sorted(set(asked).difference(good)):
+    valid_names = [name for name in requested if NAME.match(name)]
+    units = [
+        unit(name, properties)
+        for name, properties in zip(
+            valid_names, show(valid_names, PROPERTIES) if valid_names else ()
+        )
+    ]
+    for name in sorted(set(requested).difference(valid_names)):
         record = Reading(name=name)
         record.fail_all([field for field, _ in FIELDS], "not a valid systemd unit name")
         units.append(record)

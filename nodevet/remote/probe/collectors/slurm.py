@@ -1,12 +1,12 @@
-"""What Slurm's controller says of this node, only if a baseline asks for it.
+"""This node in Slurm's controller, only if a baseline asks for it.
 
-`scontrol show node -o NAME` is run once: the controller answers it from memory, but a sweep over
-thousands of nodes is as many questions to it. `self` is this machine's short host name.
+It runs `scontrol show node -o NAME` once: the controller answers from memory, but a sweep over
+thousands of nodes is thousands of requests. `self` is this machine's short host name.
 """
 
 from nodevet.remote.probe.files import Absent, Reading, SectionError, line, quote
 from nodevet.remote.probe.patterns import Pattern
-from nodevet.remote.program import find, run
+from nodevet.remote.program import find_program, run
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -34,31 +34,28 @@ def parse_node(text: str) -> "dict[str, str]":
 
 
 def node(name: str) -> "Reading":
-    """What scontrol says of a node, as a record. Raises SectionError."""
-    code, text, complaint = run((find("scontrol"), "show", "node", "-o", name), SECONDS, OUTPUT)
+    """The record of a node in scontrol. Raises SectionError."""
+    argv = (find_program("scontrol"), "show", "node", "-o", name)
+    code, text, stderr = run(argv, SECONDS, OUTPUT)
     if code:
-        said = " ".join((complaint or text).split())
-        raise SectionError("scontrol ended with {}: {}".format(code, quote(said)))
+        message = " ".join((stderr or text).split())
+        raise SectionError("scontrol ended with {}: {}".format(code, quote(message)))
     rows = [parse_node(row) for row in text.splitlines() if row.startswith("NodeName=")]
     if len(rows) != 1 or rows[0].get("NodeName") != name:
         raise SectionError("scontrol answered for {} nodes, none or another one".format(len(rows)))
-    found = rows[0]
-    record = Reading(reason=found.get("Reason", "")[:1000])
-    if found.get("State"):
-        record["state"] = found["State"][:200]
-    else:
-        record.fail("state", "scontrol does not say it")
-    gpus = GPUS.search(found.get("CfgTRES", ""))
+    record = Reading(reason=rows[0].get("Reason", "")[:1000])
+    record.put("state", rows[0].get("State", "")[:200] or None, "scontrol does not say it")
+    gpus = GPUS.search(rows[0].get("CfgTRES", ""))
     record["gpus"] = int(gpus.group(1)) if gpus else 0
     return record
 
 
 def collect(root: str, request: "dict[str, Any]") -> "dict[str, Any]":
-    asked = sorted(set(request.get("asks", {}).get("slurm", ())))
+    requested = sorted(set(request.get("asks", {}).get("slurm", ())))
     if root != "/":
         raise Absent("scontrol is run on a running machine only")
-    found = []
-    for asked_name in asked:
+    records = []
+    for asked_name in requested:
         record = Reading(name=asked_name)
         try:
             name = asked_name
@@ -71,5 +68,5 @@ def collect(root: str, request: "dict[str, Any]") -> "dict[str, Any]":
         except SectionError as error:
             record.setdefault("node", "")
             record.fail_all(FIELDS, str(error))
-        found.append(record)
-    return Reading(nodes=found)
+        records.append(record)
+    return Reading(nodes=records)

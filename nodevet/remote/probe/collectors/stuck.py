@@ -1,7 +1,7 @@
-"""Processes that are blocked in the kernel (D) and do not come back, and zombies.
+"""Processes that stay blocked in the kernel (D), and zombies.
 
-/proc/<pid>/{stat,status,wchan}, by proc(5). How long a process has been blocked is written
-nowhere; so those that are found blocked are watched, and what ran meanwhile is not stuck.
+/proc/<pid>/{stat,status,wchan}, by proc(5). The kernel does not record how long a process has been
+blocked, so nodevet watches blocked processes; one that runs meanwhile is not stuck.
 """
 
 import re
@@ -17,8 +17,8 @@ from nodevet.remote.probe.files import (
     parse_rows,
     parsed,
     pick,
-    quote,
     read_bytes,
+    split_stat,
 )
 
 TYPE_CHECKING = False
@@ -30,90 +30,84 @@ ALONE = True
 NUMBER = re.compile(r"[1-9][0-9]{0,9}\Z")
 KERNEL_THREAD = 0x200000  # PF_KTHREAD
 LOOKS = 0.5  # seconds between two
-LONGEST = 15.0  # seconds that are watched at most
-SHORT = 1024  # bytes; a stat has 400
-UNTOLD = -1
-MOST = 256  # processes that are listed
+LONGEST = 15.0  # most seconds to watch
+STAT_LIMIT = 1024  # bytes; a stat has 400
+UNKNOWN = -1
+MOST = 256  # processes in a list
 
 
 def parse_state(text: str) -> "tuple[str, str, bool, int, float]":
-    """(command, state, whether a kernel thread, parent, start in s after boot). Raises ValueError.
-
-    The command stands in parentheses and may itself hold spaces and parentheses.
-    """
-    start, end = text.find("("), text.rfind(")")
-    fields = text[end + 1 :].split()
-    if not 0 <= start < end or len(fields) < 20:
-        raise ValueError("not a process's stat: {}".format(quote(text)))
-    kernel = bool(integer(fields[6]) & KERNEL_THREAD)
-    begun = integer(fields[19]) / float(USER_HZ)
-    return text[start + 1 : end], fields[0], kernel, integer(fields[1]), begun
+    """(command, state, is a kernel thread, parent, start in s after boot). Raises ValueError."""
+    command, fields = split_stat(text)
+    is_kernel_thread = bool(integer(fields[6]) & KERNEL_THREAD)
+    start_s = integer(fields[19]) / float(USER_HZ)
+    return command, fields[0], is_kernel_thread, integer(fields[1]), start_s
 
 
 def state(root: str, pid: int) -> "tuple[str, str, bool, int, float] | None":
-    """`parse_state` of a process, or None once it is gone."""
+    """`parse_state` of a process; None if it is gone."""
     try:
-        text = read_bytes(root, "/proc/{}/stat".format(pid), SHORT)
+        text = read_bytes(root, "/proc/{}/stat".format(pid), STAT_LIMIT)
         return parse_state(text.decode("utf-8", "backslashreplace"))
     except (OSError, ValueError):
         return None
 
 
 def switches(root: str, pid: int) -> int:
-    """How often it was scheduled so far. Raises OSError, ValueError."""
+    """How often it has been scheduled. Raises OSError, ValueError."""
     path = "/proc/{}/status".format(pid)
     rows = parsed(root, path, parse_rows)
     keys = ("voluntary_ctxt_switches", "nonvoluntary_ctxt_switches")
     return sum(integer(pick(rows, path, key)) for key in keys)
 
 
-def blocked(root: str, pid: int, begun: float) -> "int | None":
-    """How often a process was scheduled that is blocked and is still the same, UNTOLD if that
-    cannot be read; else None."""
-    found = state(root, pid)
-    if found is None or found[1] != "D" or found[4] != begun:
+def blocked_count(root: str, pid: int, start_s: float) -> "int | None":
+    """How often a blocked process was scheduled, UNKNOWN if it cannot be read; None if it is not
+    blocked or another process."""
+    stat = state(root, pid)
+    if stat is None or stat[1] != "D" or stat[4] != start_s:
         return None
     count = attempt(switches, root, pid)[0]
-    return UNTOLD if count is None else count
+    return UNKNOWN if count is None else count
 
 
 def watch(
     root: str, suspects: "dict[int, tuple[str, str, bool, int, float]]", seconds: float
 ) -> "list[int]":
-    """Those of {pid: state} that are blocked at every look and are not scheduled in between."""
-    before = {pid: blocked(root, pid, each[4]) for pid, each in suspects.items()}
-    left = {pid: count for pid, count in before.items() if count is not None}
+    """The pids in {pid: state} that stay blocked and are never scheduled."""
+    counts = {pid: blocked_count(root, pid, stat[4]) for pid, stat in suspects.items()}
+    remaining = {pid: count for pid, count in counts.items() if count is not None}
     end = time.monotonic() + seconds
-    while left and time.monotonic() < end:
+    while remaining and time.monotonic() < end:
         time.sleep(min(LOOKS, max(0.0, end - time.monotonic())))
-        left = {
+        remaining = {
             pid: count
-            for pid, count in left.items()
-            if blocked(root, pid, suspects[pid][4]) in (count, UNTOLD)
+            for pid, count in remaining.items()
+            if blocked_count(root, pid, suspects[pid][4]) in (count, UNKNOWN)
         }
-    return sorted(left)
+    return sorted(remaining)
 
 
-def process(root: str, pid: int, found: "tuple[str, str, bool, int, float]") -> "Reading":
-    command, letter, _, parent, begun = found
-    record = Reading(pid=pid, command=command, state=letter, parent=parent, started_s=begun)
+def process(root: str, pid: int, stat: "tuple[str, str, bool, int, float]") -> "Reading":
+    command, letter, _, parent, start_s = stat
+    record = Reading(pid=pid, command=command, state=letter, parent=parent, started_s=start_s)
     record.take("wchan", line, root, "/proc/{}/wchan".format(pid))
     return record
 
 
-def wanted(asked: "Iterable[str]") -> float:
-    """The seconds that the baseline that asks for most wants them watched."""
-    found = [float(each) for each in asked if re.match(r"[0-9]{1,3}\Z", each)]
-    return min(LONGEST, max(found or [0.0]))
+def seconds_to_watch(requested: "Iterable[str]") -> float:
+    """The longest requested time to watch."""
+    numbers = [float(text) for text in requested if re.match(r"[0-9]{1,3}\Z", text)]
+    return min(LONGEST, max(numbers or [0.0]))
 
 
 def collect(root: str, request: "dict[str, Any]") -> "dict[str, Any]":
-    seconds = wanted(request.get("asks", {}).get("stuck", ()))
+    seconds = seconds_to_watch(request.get("asks", {}).get("stuck", ()))
     pids = {int(name) for name in names(root, "/proc", PIDS) if NUMBER.match(name)}
     states = {pid: state(root, pid) for pid in pids}
-    users = {pid: each for pid, each in states.items() if each and not each[2]}
-    suspects = {pid: each for pid, each in users.items() if each[1] == "D"}
-    zombies = sorted(pid for pid, each in users.items() if each[1] == "Z")
+    users = {pid: stat for pid, stat in states.items() if stat and not stat[2]}
+    suspects = {pid: stat for pid, stat in users.items() if stat[1] == "D"}
+    zombies = sorted(pid for pid, stat in users.items() if stat[1] == "Z")
     stuck = watch(root, suspects, seconds)
     return Reading(
         watched_s=seconds,

@@ -2,7 +2,7 @@
 
 import re
 
-from nodevet.remote.probe.files import LINE, Reading, read, silent
+from nodevet.remote.probe.files import LINE, Reading, no_note, read
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -14,7 +14,7 @@ SWAPPED = str.maketrans("./", "/.")
 
 
 def path_of(name: str) -> str:
-    """The file of a parameter; a dot inside a part is spelled /. Raises ValueError.
+    """The file of a parameter; / stands for a dot inside a part. Raises ValueError.
 
     >>> path_of("net.ipv4.conf.eth0/1.forwarding")
     '/proc/sys/net/ipv4/conf/eth0.1/forwarding'
@@ -26,7 +26,7 @@ def path_of(name: str) -> str:
 
 
 def value(root: str, name: str) -> str:
-    """Its text, words apart by one space. Raises OSError, ValueError."""
+    """Its text, with single spaces. Raises OSError, ValueError."""
     path = path_of(name)
     if SECRET.search(name):
         raise ValueError("not read: it may hold a secret")
@@ -37,7 +37,7 @@ def value(root: str, name: str) -> str:
 
 
 def collect(root: str, request: "dict[str, Any]") -> "dict[str, Any]":
-    note = request.get("note", silent)
+    note = request.get("note", no_note)
     parameters = []
     for name in sorted(set(request.get("asks", {}).get("sysctl", ()))):
         note(name)
