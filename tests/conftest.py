@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-pytest_plugins = ["postgres", "simulated_fleet", "simulated_nvml"]
+pytest_plugins = ["left_behind", "postgres", "simulated_fleet", "simulated_nvml"]
 PROGRAMS = Path(__file__).parents[1] / ".ci" / "programs"
 MAY_SKIP = re.compile(
     "no nvidia-smi, so no GPU|this machine has a (GPU|driver)|no (such )?captures?\\b"

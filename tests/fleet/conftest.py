@@ -10,6 +10,7 @@ from itertools import count
 from pathlib import Path
 
 import pytest
+from left_behind import shared
 
 from nodevet.fleet import Options, Visit, visit
 from nodevet.model import Host
@@ -77,7 +78,8 @@ def sshd(tmp_path_factory: pytest.TempPathFactory, key: KeyPair) -> Iterator[Cal
         def start(**options: object) -> Sshd:
             folder = tmp_path_factory.mktemp(f"sshd{next(numbers)}")
             options.setdefault("authorized_key", key.public)
-            server = stack.enter_context(Sshd(folder, **options))
+            with shared():
+                server = stack.enter_context(Sshd(folder, **options))
             started.append(server)
             return server
 
