@@ -14,6 +14,7 @@ from pathlib import Path
 from tempfile import gettempdir, mkdtemp
 from typing import Any
 
+import preloaded
 import pytest
 
 pytest_plugins = ["left_behind", "postgres", "simulated_fleet", "simulated_nvml"]
@@ -86,6 +87,7 @@ def pytest_configure(config: pytest.Config) -> None:
     """What nodevet keeps of its runs goes nowhere near the home folder: also what is run by
     fixtures that several tests share."""
     heed_signals()
+    preloaded.use()
     config.stash[STATE] = os.environ["XDG_STATE_HOME"] = mkdtemp(prefix="nodevet-state-")
     os.environ.pop("NODEVET_STORE", None)
 
