@@ -185,6 +185,7 @@ def test_what_only_root_may_read_is_not_absent(
         express(word)
     with pytest.raises(ValueError, match="only root may read it"):
         access_control(word, word.size)
+    word.close()
 
 
 def test_only_what_is_asked_for_is_read(
