@@ -9,6 +9,7 @@ import hashlib
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from functools import cache
 from importlib.resources import files
 
 import jinja2
@@ -156,8 +157,12 @@ def _strips(block: TimeBlock, drawn: list[TimeBlock]) -> list[timestrip.DrawnStr
     return timestrip.strips(block) if len(drawn) <= MOST_DRAWN else []
 
 
+@cache
 def template(package: str, name: str) -> jinja2.Template:
-    """A template of a package, with the filters of this module. Everything is escaped."""
+    """A template of a package, with the filters of this module. Everything is escaped.
+
+    It is compiled once in a process: that takes longer than to write a page.
+    """
     environment = jinja2.Environment(
         autoescape=True,
         undefined=jinja2.StrictUndefined,

@@ -151,9 +151,12 @@ def main(number: int) -> NoReturn:
 def _import_all() -> None:
     import gc
 
+    from nodevet.sheet import page
+
     for package in ("nodevet", "nodevet.checks", "nodevet.fixes", "nodevet_sim"):
         for name in _modules(package):
             importlib.import_module(name)
+    page.template(page.HERE, "page")
     gc.freeze()  # what is here already is not looked through in each copy
 
 
