@@ -1,5 +1,6 @@
 """What the renderers of a sheet do with text and numbers that are hostile."""
 
+import jinja2
 import pytest
 
 from nodevet.sheet import chart, markdown, page, terminal, timestrip
@@ -75,3 +76,12 @@ def test_an_alert_is_seen_in_every_format() -> None:
     assert made.index("SUSPICIOUS: look") < made.index("<main") < made.index("all is well")
     assert "> **SUSPICIOUS: look**" in markdown.render(sheet)
     assert "\x1b[1mSUSPICIOUS: look" in terminal.render(sheet, colour=True)
+
+
+def test_the_templates_of_a_page_are_compiled_once_in_a_process(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    sheet = Sheet(title="one", kind="test", blocks=(TextBlock(text="a"),))
+    made = page.render(sheet)
+    monkeypatch.setattr(jinja2.Environment, "compile", None)
+    assert page.render(sheet) == made

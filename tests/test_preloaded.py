@@ -1,0 +1,83 @@
+"""A nodevet that begins as a copy of a preloaded one does what it does in a process of its own."""
+
+import fcntl
+import os
+import select
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import preloaded
+import pytest
+
+NODEVET = [sys.executable, "-m", "nodevet"]
+
+
+@pytest.fixture
+def copies(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """The words of each command that begins as a copy."""
+    begin, found = preloaded._begin, []
+
+    def heard(process: Any, asked: Any) -> None:
+        found.append(asked["args"])
+        begin(process, asked)
+
+    monkeypatch.setattr(preloaded, "_begin", heard)
+    return found
+
+
+def run(folder: Path, *words: str, **environment: str) -> tuple[int, str, str]:
+    done = subprocess.run(
+        [*NODEVET, *words],
+        cwd=folder,
+        env={**os.environ, "COLUMNS": "70", **environment},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+    )
+    return done.returncode, done.stdout, done.stderr
+
+
+@pytest.mark.parametrize(
+    "words",
+    [["--version"], ["list", "checks"], ["check", "--nope"], ["lint", "site.yaml"], ["probe", "x"]],
+    ids=" ".join,
+)
+def test_it_prints_and_ends_the_same(words: list[str], tmp_path: Path, copies: list[Any]) -> None:
+    (tmp_path / "site.yaml").write_text("nodevet: 1\nexpect: {uptme: {}}\n")
+    copy = run(tmp_path, *words)
+    assert len(copies) == 1
+    assert run(tmp_path, *words, NODEVET_PRELOADED="0") == copy
+    assert len(copies) == 1
+
+
+def test_what_python_reads_at_its_start_takes_one_of_its_own(
+    tmp_path: Path, copies: list[Any]
+) -> None:
+    assert run(tmp_path, "--version", PYTHONHASHSEED="7")[0] == 0
+    assert run(tmp_path, "--version", LC_ALL="C")[0] == 0
+    assert not copies
+
+
+def interrupted(folder: Path, number: int, **environment: str) -> int:
+    """How it ends that was sent a signal while it wrote what nobody reads."""
+    env = {**os.environ, **environment}
+    with subprocess.Popen(
+        [*NODEVET, "list", "checks"], cwd=folder, env=env, stdout=subprocess.PIPE, stderr=-3
+    ) as process:
+        fcntl.fcntl(process.stdout, fcntl.F_SETPIPE_SZ, 4096)
+        select.select([process.stdout], [], [])
+        assert f"\nPPid:\t{os.getpid()}\n" in Path(f"/proc/{process.pid}/status").read_text()
+        process.send_signal(number)
+    return process.returncode
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGKILL])
+def test_it_is_a_child_that_takes_signals(
+    number: signal.Signals, tmp_path: Path, copies: list[Any]
+) -> None:
+    copy = interrupted(tmp_path, number)
+    assert len(copies) == 1
+    assert interrupted(tmp_path, number, NODEVET_PRELOADED="0") == copy != 0
