@@ -86,7 +86,7 @@ Data = dict[str, PlacedValue]
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class PyinfraGroup:
     """A list of the inventory: its hosts, each with its data in the list."""
 
     hosts: list[tuple[str, Data]]
@@ -176,24 +176,26 @@ class _PyinfraReader:
             group = self.group(name, value)
             if group is not None:
                 groups[name] = group
-        everything = groups.pop(ALL, None) or Group(
+        everything = groups.pop(ALL, None) or PyinfraGroup(
             [(host, {}) for group in groups.values() for host, _ in group.hosts], {}
         )
-        groups.setdefault(Path(self.file).name.rpartition(".")[0], Group(everything.hosts, {}))
+        groups.setdefault(
+            Path(self.file).name.rpartition(".")[0], PyinfraGroup(everything.hosts, {})
+        )
         for name, file, values in group_data:
             text = read_text(Path(file))
             placed = {
                 key: PlacedValue(value, PythonPlace(text, file, (key,)))
                 for key, value in values.items()
             }
-            group = everything if name == ALL else groups.setdefault(name, Group([], {}))
+            group = everything if name == ALL else groups.setdefault(name, PyinfraGroup([], {}))
             group.data.update(placed)
         self.refuse_left_out(groups, everything)
         names_in_order = dict.fromkeys(name for name, _ in everything.hosts)
         entries = self.entries(list(names_in_order), groups, everything)
         return InventoryHosts(tuple(entries), frozenset(groups))
 
-    def group(self, name: str, value: Any) -> Group | None:
+    def group(self, name: str, value: Any) -> PyinfraGroup | None:
         """A variable as a group; None if pyinfra would not take it for one."""
         data: Any = {}
         if isinstance(value, tuple):
@@ -216,7 +218,7 @@ class _PyinfraReader:
         hosts = [
             self.member(name, item) for item, fits in zip(value, hostlike, strict=True) if fits
         ]
-        return Group([host for host in hosts if host], self.data(data, (name,)))
+        return PyinfraGroup([host for host in hosts if host], self.data(data, (name,)))
 
     def member(self, group: str, item: Any) -> tuple[str, Data] | None:
         if isinstance(item, str):
@@ -230,7 +232,7 @@ class _PyinfraReader:
         place = PythonPlace(self.text, self.file, words)
         return {key: PlacedValue(value, place) for key, value in values.items()}
 
-    def refuse_left_out(self, groups: Mapping[str, Group], everything: Group) -> None:
+    def refuse_left_out(self, groups: Mapping[str, PyinfraGroup], everything: PyinfraGroup) -> None:
         known = {name for name, _ in everything.hosts}
         for group, members in groups.items():
             for name, _ in members.hosts:
@@ -239,7 +241,7 @@ class _PyinfraReader:
                     self.tell((name, group), group, text, "add it to `all`, or remove it here")
 
     def entries(
-        self, names: list[str], groups: Mapping[str, Group], everything: Group
+        self, names: list[str], groups: Mapping[str, PyinfraGroup], everything: PyinfraGroup
     ) -> list[HostEntry]:
         own: dict[str, Data] = {name: {} for name in names}
         groups_of: dict[str, list[str]] = {name: [] for name in names}
