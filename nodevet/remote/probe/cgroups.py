@@ -143,10 +143,8 @@ class Cgroup(object):
             raise ValueError("it is outside of the probe's cgroup namespace")
         self.page = os.sysconf("SC_PAGE_SIZE")
         self.v2 = not {"cpu", "memory"} & set(self.paths)
-        self.path = self.paths.get("", "") if self.v2 else self.v1_path()
-
-    def v1_path(self) -> str:
-        return self.paths.get("memory") or self.paths.get("cpu") or self.paths.get("") or "/"
+        paths = [self.paths.get(name) for name in ("memory", "cpu", "")]
+        self.path = self.paths.get("", "") if self.v2 else next(filter(None, paths), "/")
 
     def base(self, controller: str) -> "tuple[str, str]":
         """(folder of a controller's hierarchy, path in it)."""

@@ -251,11 +251,6 @@ def pick(rows: "dict[str, str]", path: str, *keys: str) -> str:
     raise ValueError("no {} in {}".format(" or ".join(keys), path))
 
 
-def parse_words(text: str) -> "list[str]":
-    """The words of a text."""
-    return text.split()
-
-
 def integer(text: str) -> int:
     """A decimal integer of at most 64 bits.
 

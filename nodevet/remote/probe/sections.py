@@ -21,7 +21,7 @@ from nodevet.remote.probe import collectors
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from types import ModuleType
-    from typing import Any, Callable, Iterable
+    from typing import Any, Iterable
 
 ORDINARY = 32.0  # the least seconds of a section, if the deadline allows it
 HALF = 0.5
@@ -103,13 +103,10 @@ def stages(sections: "Iterable[str]") -> "list[list[str]]":
 
 def lanes(sections: "Iterable[str]", request: "dict[str, Any]") -> "list[list[str]]":
     """The sections by lane; one child reads a lane."""
-    alone = [name for name in sections if is_alone(declaration(name, "ALONE", False), request)]
+    declared = {name: declaration(name, "ALONE", False) for name in sections}
+    alone = [name for name, flag in declared.items() if (flag(request) if callable(flag) else flag)]
     others = [name for name in sections if name not in alone]
     return [[name] for name in alone] + ([others] if others else [])
-
-
-def is_alone(alone: "bool | Callable[[dict[str, Any]], bool]", request: "dict[str, Any]") -> bool:
-    return alone(request) if callable(alone) else alone
 
 
 def limits(sections: "Iterable[str]", root: str, seconds: float) -> "dict[str, float]":

@@ -12,7 +12,6 @@ from nodevet.remote.probe.files import (
     line,
     names,
     numbered,
-    parse_words,
     parsed,
 )
 
@@ -23,12 +22,12 @@ if TYPE_CHECKING:
 CPUS = "/sys/devices/system/cpu"
 LARGEST = 8192  # policies; no more than CPUs
 FIELDS = (
-    ("governors_available", "scaling_available_governors", parse_words),
+    ("governors_available", "scaling_available_governors", str.split),
     ("scaling_min_khz", "scaling_min_freq", integer),
     ("scaling_max_khz", "scaling_max_freq", integer),
     ("cpuinfo_min_khz", "cpuinfo_min_freq", integer),
     ("cpuinfo_max_khz", "cpuinfo_max_freq", integer),
-    ("epp_available", "energy_performance_available_preferences", parse_words),
+    ("epp_available", "energy_performance_available_preferences", str.split),
 )
 
 

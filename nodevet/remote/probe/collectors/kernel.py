@@ -13,7 +13,6 @@ from nodevet.remote.probe.files import (
     integer,
     is_this_machine,
     line,
-    parse_words,
     parsed,
     quote,
 )
@@ -126,7 +125,7 @@ def take_fields(
 def collect(root: str, request: "dict[str, Any]") -> "dict[str, Any]":
     kernel = Reading()
     kernel.take("clocksource", line, root, SOURCE + "current_clocksource")
-    kernel.take("clocksources", parsed, root, SOURCE + "available_clocksource", parse_words)
+    kernel.take("clocksources", parsed, root, SOURCE + "available_clocksource", str.split)
     fields = ("clock_state", "clock_status", "clock_maxerror_us", "clock_esterror_us")
     take_fields(kernel, fields, clock, root, request)
     fields = ("load_1", "load_5", "load_15", "threads")

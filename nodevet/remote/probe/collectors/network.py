@@ -21,7 +21,6 @@ from nodevet.remote.probe.files import (
     link_name,
     names,
     no_note,
-    parse_words,
     parsed,
     path_under,
     quote,
@@ -112,7 +111,7 @@ def virtual_kind(root: str, folder: str) -> str:
 def lower_interfaces(root: str, folder: str) -> "list[str]":
     """The interfaces below a bond or bridge. Raises OSError, ValueError."""
     try:
-        return sorted(parsed(root, folder + "bonding/slaves", parse_words))
+        return sorted(parsed(root, folder + "bonding/slaves", str.split))
     except FileNotFoundError:
         return [name[6:] for name in names(root, folder) if name.startswith("lower_")]
 

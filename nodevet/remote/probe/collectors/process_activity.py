@@ -232,7 +232,8 @@ class WatchedProcess(object):
         if self.last.get("resident_pages", 0) * os.sysconf("SC_PAGE_SIZE") >> 10 > SMALL_KB:
             self.pages = (None, "not read of a process of more than 2 GiB: it would hold it up")
         else:
-            self.pages = attempt(lambda: numa_pages(read_numa(self.root, self.node_folder)))
+            path = self.node_folder + "numa_maps"
+            self.pages = attempt(lambda: numa_pages(read(self.root, path)))
 
     def to_record(self, looks: int) -> "Reading":
         """The JSON form of nodevet.evidence.process_activity.ProcessActivity."""
@@ -300,10 +301,6 @@ def stack(root: str, place: str) -> "list[str]":
     rows = read(root, place + "stack").splitlines()
     matches = [STACK_ROW.match(row) for row in rows]
     return [match.group(1) for match in matches if match][:STACK]
-
-
-def read_numa(root: str, place: str) -> str:
-    return read(root, place + "numa_maps")
 
 
 def arguments(root: str, place: str) -> str:
