@@ -27,21 +27,21 @@ MOST = 32  # nameservers, search domains, addresses of a name
 RESOLVE = """
 import json, os, socket, sys, threading, time
 names, seconds, most = sys.argv[3:], float(sys.argv[1]), int(sys.argv[2])
-begun, found = time.monotonic(), {}
+start, answers = time.monotonic(), {}
 def resolve(name):
     try:
         rows = socket.getaddrinfo(name, None, 0, socket.SOCK_STREAM)
-        told = {"addresses": list(dict.fromkeys(row[4][0] for row in rows))[:most], "why": ""}
+        answer = {"addresses": list(dict.fromkeys(row[4][0] for row in rows))[:most], "why": ""}
     except Exception as error:
-        told = {"addresses": [], "why": str(getattr(error, "strerror", None) or error)[:200]}
-    found[name] = dict(told, seconds=time.monotonic() - begun)
+        answer = {"addresses": [], "why": str(getattr(error, "strerror", None) or error)[:200]}
+    answers[name] = dict(answer, seconds=time.monotonic() - start)
 threads = [threading.Thread(target=resolve, args=(name,)) for name in names]
 for thread in threads:
     thread.daemon = True
     thread.start()
 for thread in threads:
-    thread.join(max(0.0, begun + seconds - time.monotonic()))
-sys.stdout.write(json.dumps(dict(found)))
+    thread.join(max(0.0, start + seconds - time.monotonic()))
+sys.stdout.write(json.dumps(dict(answers)))
 sys.stdout.flush()
 os._exit(0)
 """
