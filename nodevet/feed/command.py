@@ -86,7 +86,8 @@ _measuring = partial(click.option, cls=Option, heading="Measuring")
     "storage.",
 )
 @_measuring(
-    "--user",
+    "--run-as",
+    "run_as",
     default="",
     metavar="NAME",
     help="User to run it as, if nodevet is root there.  [default: nobody]",
@@ -106,7 +107,7 @@ def command(
     on: str,
     seconds: float,
     workers: int | None,
-    user: str,
+    run_as: str,
     display: Display,
     **reach: Any,
 ) -> None:
@@ -136,7 +137,7 @@ def command(
     if measure:
         words = (workload, *targets)
         given = Sinks(formats, display=display, known=("json",)) if formats else None
-        asked = {"seconds": seconds, "user": user, "workers": workers}
+        asked = {"seconds": seconds, "user": run_as, "workers": workers}
         _measure(words, on, inventories, reach, given, asked)
         return
     sinks = Sinks(formats, display=display, known=FORMATS)
@@ -153,7 +154,7 @@ def command(
     click.get_current_context().exit(found.exit_code)
 
 
-MEASURING = ("on", "seconds", "workers", "user")
+MEASURING = ("on", "seconds", "workers", "run_as")
 ANSWERING = ("evidence", "batch", "plot", "limit")
 
 

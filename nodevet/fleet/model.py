@@ -28,6 +28,7 @@ class Options:
     known_hosts: Path | None = None  # None: the files that ssh_config names, else ssh's own
     host_keys: str = "strict"  # or accept-new: an unknown key is added, a changed one refused
     sudo: bool = False  # for every host; False: the inventory decides
+    user: str | None = None  # for hosts whose user the inventory does not name; None: ssh_config's
     max_output: int = 8 << 20  # of one node
     shards: int | None = None  # child processes; None: by number of hosts and CPUs
     sample: float = 0.0  # between two readings of the counters; both deadlines include it

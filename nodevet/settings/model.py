@@ -122,6 +122,8 @@ class SweepSettings(Table, frozen=True, kw_only=True):
     known_hosts: Text | None = None
     accept_new: bool = False
     sudo: bool = False
+    user: Text | None = None
+    """For hosts for which the inventory names none."""
     expect_hostname: bool = True
 
     def wrong(self) -> Iterator[FieldError]:

@@ -1,7 +1,9 @@
 """Options of commands that reach hosts, judge them and report on them."""
 
-from functools import partial
+from collections.abc import Callable
+from functools import partial, wraps
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -73,6 +75,10 @@ reach = apply(
         help="Accept unknown host keys, but never a changed one.",
     ),
     _connection("--sudo", is_flag=True, help="Run the probe through `sudo -n`."),
+    _connection(
+        "--user",
+        help="Log in as this user on hosts for which neither HOSTS nor the inventory names one.",
+    ),
 )
 
 
@@ -119,14 +125,46 @@ expect_hostname = click.option(
 )
 
 
-formats = click.option(
-    "--format",
-    "formats",
-    multiple=True,
-    metavar="NAME[:FILE]",
-    shell_complete=complete_formats,
-    help="Report format; may be repeated. `nodevet list formats` names them.  [default: table]",
-)
+def formats(command: Callable[..., Any]) -> Callable[..., Any]:
+    """`--format` and `--output`, as one argument `formats`."""
+
+    @wraps(command)
+    def with_formats(
+        *args: Any, formats: tuple[str, ...], outputs: tuple[str, ...], **rest: Any
+    ) -> Any:
+        chosen = formats or (("table",) if outputs else ())
+        return command(*args, formats=(*chosen, *map(_format_of, outputs)), **rest)
+
+    return apply(
+        click.option(
+            "--format",
+            "formats",
+            multiple=True,
+            metavar="NAME[:FILE]",
+            shell_complete=complete_formats,
+            help="Report format; may be repeated. `nodevet list formats` names them.  "
+            "[default: table]",
+        ),
+        click.option(
+            "-o",
+            "--output",
+            "outputs",
+            multiple=True,
+            metavar="FILE",
+            help="Also write the report to FILE, in the format of its name: .html, .md, .json, "
+            ".jsonl, .xml (JUnit), .prom, .diff or .txt; may be repeated.",
+        ),
+    )(with_formats)
+
+
+def _format_of(file: str) -> str:
+    """`html:report.html`. Raises click.UsageError for a name that tells no format."""
+    from nodevet.vet.formats import format_of_file
+
+    name = format_of_file(file)
+    if name is None:
+        raise click.UsageError(f"-o {file}: its name tells no format; use --format NAME:{file}")
+    return f"{name}:{file}"
 
 
 everything = click.option(

@@ -191,6 +191,20 @@ def test_the_table_is_as_wide_as_the_terminal(kept: list[str]) -> None:
     assert "\x1b" not in said.decode()
 
 
+def test_the_name_of_a_file_tells_its_format(nodevet: Run, kept: list[str], tmp_path: Path) -> None:
+    names = ("r.html", "r.md", "r.json", "r.jsonl", "r.xml", "r.prom", "r.diff", "r.txt")
+    done = nodevet(*kept, *(word for name in names for word in ("-o", tmp_path / name)))
+    assert "gpu[1-2]" in done.stdout  # the table is printed all the same
+    begins = {name: (tmp_path / name).read_text()[:60] for name in names}
+    assert begins["r.html"].startswith("<!doctype html>")
+    assert begins["r.json"].startswith("{") and begins["r.jsonl"].startswith('{"record":"run"')
+    assert begins["r.xml"].startswith("<testsuites") and begins["r.prom"].startswith("# HELP")
+    assert begins["r.md"] != begins["r.txt"] and all(begins.values())
+    wrong = nodevet(*kept, "-o", "r.docx")
+    assert wrong.returncode == 2
+    assert "-o r.docx: its name tells no format; use --format NAME:r.docx" in wrong.stderr
+
+
 def test_the_same_file_twice_under_two_names(nodevet: Run, kept: list[str], tmp_path: Path) -> None:
     one, other = tmp_path / "a", tmp_path / "evidence" / ".." / "a"
     done = nodevet(*kept, f"--format=json:{one}", f"--format=html:{other}")

@@ -197,7 +197,7 @@ def _target(number: int, host: Host, options: Options, asks: int) -> framing.Ssh
         name=host.name,
         address=host.address,
         port=host.port,
-        user=host.user,
+        user=host.user or options.user,
         key_file=host.key_file,
         known_hosts=host.known_hosts,
         root=host.root,

@@ -34,6 +34,7 @@ SETTABLE = (
     "known_hosts",
     "accept_new",
     "sudo",
+    "user",
 )
 
 
@@ -54,7 +55,7 @@ SETTABLE = (
 @click.argument("name", required=False, shell_complete=completing.sweeps)
 @options.config
 @options.inventory(help="Inventory, instead of those in nodevet.toml.")
-@click.option("--limit", multiple=True, metavar="NODESET", help="Only these hosts or groups.")
+@click.option("-l", "--limit", multiple=True, metavar="NODESET", help="Only these hosts or groups.")
 @options.baselines
 @vetting.formats
 @vetting.fail_on_new

@@ -8,6 +8,7 @@ an exit code of its own on standard output, `exit_code(run)`.
 from collections.abc import Iterator, Sequence
 from functools import cache
 from importlib import import_module
+from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +24,22 @@ if TYPE_CHECKING:
 def formats() -> tuple[str, ...]:
     """The names of all formats, sorted."""
     return tuple(sorted({*ENDINGS, *names_in(__path__)}))
+
+
+BY_ENDING = {
+    **{ending: name for name, ending in ENDINGS.items()},
+    ".htm": "html",
+    ".jsonl": "jsonl",
+    ".xml": "junit",
+    ".prom": "prometheus",
+    ".diff": "diff",
+    ".patch": "diff",
+}
+
+
+def format_of_file(path: str) -> str | None:
+    """The format that the ending of a file's name tells, or None."""
+    return BY_ENDING.get(Path(path).suffix)
 
 
 def require(name: str, known: Sequence[str] = ()) -> None:

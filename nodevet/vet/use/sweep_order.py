@@ -121,6 +121,7 @@ class SweepOrder(Struct, frozen=True, kw_only=True):
             known_hosts=self.path(settings.known_hosts),
             accept_new=settings.accept_new,
             sudo=settings.sudo,
+            user=settings.user,
             sample=self.seconds("sample"),
             context=context,
             choosing=True,
