@@ -22,7 +22,7 @@ from nodevet.checks.compute_mode import Params
 from nodevet.evidence.document import Evidence
 from nodevet.fixing import gpus
 from nodevet.fixing.boot_unit import BootUnit
-from nodevet.fixing.model import Fix, FixError, PlannedChange, Risk
+from nodevet.fixing.model import Fix, FixError, PlannedChange, Risk, join_notes
 from nodevet.model import Finding
 
 BOOT = BootUnit("compute_mode")
@@ -32,20 +32,24 @@ def plan(
     evidence: Evidence, findings: Sequence[Finding], params: Params
 ) -> Iterator[PlannedChange]:
     """One change of all GPUs that fail; see `FIX`."""
-    every, failed = gpus.among(evidence, findings)
+    every_gpu, failed = gpus.all_and_failed(evidence, findings)
     if not failed:
         return
     if params.mode == "EXCLUSIVE_THREAD":
         raise FixError("no driver has EXCLUSIVE_THREAD any more; use EXCLUSIVE_PROCESS")
-    failed, others = gpus.fixable(failed, gpus.lacking("compute_mode", "it has no compute modes"))
+    failed, note = gpus.fixable(
+        failed, gpus.obstacle_without("compute_mode", "it has no compute modes")
+    )
     yield gpus.change(
         failed,
-        told=lambda _: [words(params.mode)],
+        options=lambda _: [words(params.mode)],
         fields=lambda _: ["compute_mode"],
         risk=Risk.IDLE,
         owner=BOOT,
-        boot=[(each.uuid, words(params.mode)) for each in gpus.having(every, "compute_mode")],
-        note=gpus.notes(others, gpus.forgotten(failed, "compute mode")),
+        boot=[
+            (gpu.uuid, words(params.mode)) for gpu in gpus.having_setting(every_gpu, "compute_mode")
+        ],
+        note=join_notes(note, gpus.forgetting_note(failed, "compute mode")),
     )
 
 

@@ -44,25 +44,25 @@ def plan(
     if not failed:
         return
     section = evidence[Cpufreq].data
-    every = (section.policies if section else None) or ()
-    if not every:
+    groups = (section.policies if section else None) or ()
+    if not groups:
         raise FixError("the CPU frequency policies could not be read")
-    for policies in every:  # the rule speaks of all
-        if policies.cpus != "":
-            refuse(policies, params.governor)
-    doubt = uncovered(evidence)
-    if doubt:
-        raise FixError(f"the rule would speak of policies that were not read: {doubt}")
-    by_id = {policies.policies: policies for policies in every}
+    for group in groups:  # the rule sets all of them
+        if group.cpus != "":
+            refuse(group, params.governor)
+    unread = uncovered(evidence)
+    if unread:
+        raise FixError(f"the rule would speak of policies that were not read: {unread}")
+    by_id = {group.policies: group for group in groups}
     preferences, governors, observed = [], [], {}
     for finding in failed:
-        found = by_id.get(finding.subject.id)
-        if found is None:
+        group = by_id.get(finding.subject.id)
+        if group is None:
             raise FixError(f"{finding.subject.label}: not among the policies of the evidence")
         observed[finding.subject.label] = finding.actual
-        for number in sorted(numbers(found.policies) or ()):
+        for number in sorted(numbers(group.policies) or ()):
             governors.append(resource(number, "scaling_governor"))
-            if found.epp is not None:
+            if group.epp is not None:
                 preferences.append(resource(number, "energy_performance_preference"))
     values = list(observed.values())
     yield PlannedChange(
@@ -77,26 +77,27 @@ def plan(
 
 
 def active(cpufreq: Cpufreq | None) -> tuple[int, ...]:
-    """The policies that the rule names one by one; none of them where it names all at once."""
+    """The policies that the rule names one by one; empty if it names all at once."""
     if cpufreq is None:
         return ()
     groups = cpufreq.policies or ()
-    if not cpufreq.inactive and all(each.cpus for each in groups):
+    if not cpufreq.inactive and all(group.cpus for group in groups):
         return ()
-    return tuple(sorted({n for each in groups if each.cpus for n in numbers(each.policies) or ()}))
+    online = [numbers(group.policies) or () for group in groups if group.cpus]
+    return tuple(sorted({number for policies in online for number in policies}))
 
 
 def refuse(policies: CpufreqPolicies, governor: str) -> None:
-    """Raises FixError if these policies do not take the governor, or do not say."""
+    """Raises FixError if these policies do not offer the governor, or their offer was not read."""
     label = f"cpufreq {policies.policies[:60]}"
     if not numbers(policies.policies):
         raise FixError(f"{label}: not a list of policies")
-    offered = policies.governors_available
-    if offered is None:
+    governors = policies.governors_available
+    if governors is None:
         raise FixError(f"{label}: governors_available: {policies.why('governors_available')}")
-    if governor not in offered:
+    if governor not in governors:
         driver = policies.driver or "its driver"
-        raise FixError(f"{label}: {driver} offers {', '.join(offered) or 'none'}, not {governor}")
+        raise FixError(f"{label}: {driver} offers {', '.join(governors) or 'none'}, not {governor}")
 
 
 def resource(policy: int, file: str) -> Resource:
@@ -104,7 +105,7 @@ def resource(policy: int, file: str) -> Resource:
 
 
 def actions(governor: str, policies: Sequence[int] = ()) -> Actions:
-    """`policies`: those that are set, if it is not every one."""
+    """`policies`: the policies to set; all if empty."""
     lines = [
         rule(f"{POLICIES}/policy{policy}/scaling_governor", governor) for policy in policies or "*"
     ]

@@ -62,7 +62,7 @@ SOURCES = (
 
 
 class Target(NamedTuple):
-    """A package as it is to be."""
+    """A package in the version to install."""
 
     name: str
     version: str
@@ -80,38 +80,42 @@ def plan(
     if any(finding.actual != running for finding in failed):
         raise FixError("the finding is not of this evidence")
     listed = packages_of(evidence)
-    moved = of_driver(listed, running, params)
-    offers = {each.name: offers_of(each, listed, running) for each in moved}
-    version = choose(offers, moved, running, params)
-    targets = [offers[each.name][version] for each in moved]
-    known = {each.name: each for each in listed}
-    touched = [known[target.name] for target in targets]
-    if gone := [each.name for each in touched if each.version not in (None, *(each.offers or ()))]:
+    packages = of_driver(listed, running, params)
+    offers = {package.name: offers_of(package, listed, running) for package in packages}
+    version = choose(offers, packages, running, params)
+    targets = [offers[package.name][version] for package in packages]
+    by_name = {package.name: package for package in listed}
+    replaced = [by_name[target.name] for target in targets]
+    if unavailable := [
+        package.name
+        for package in replaced
+        if package.version not in (None, *(package.offers or ()))
+    ]:
         raise FixError(
-            f"it cannot be rolled back: the installed version of {some(gone)} is in none of the "
-            "node's repositories any more; keep it in one, then plan again"
+            f"it cannot be rolled back: the installed version of {some(unavailable)} is in none of "
+            "the node's repositories any more; keep it in one, then plan again"
         )
-    held = [each.name for each in touched if each.held]
-    older = [driver_version_in(each.version) for each in touched if each.version]
-    told = f"held now, by an administrator or an earlier fix: {some(held)}; " if held else ""
+    held = [package.name for package in replaced if package.held]
+    old = [driver_version_in(package.version) for package in replaced if package.version]
+    held_note = f"held now, by an administrator or an earlier fix: {some(held)}; " if held else ""
     yield PlannedChange(
         expected=version,
         actual=running,
         subjects=tuple(finding.subject.label for finding in failed),
         actions=actions(
             targets,
-            down=any(each and Version(each) > Version(version) for each in older),
+            down=any(package and Version(package) > Version(version) for package in old),
             change_held=bool(held),
         ),
         resources=tuple(Resource(kind="package", name=target.name) for target in targets),
         risk=Risk.REBOOT,
         effective="reboot",
-        note=told + NOTE,
+        note=held_note + NOTE,
     )
 
 
 def running_version(evidence: Evidence) -> str:
-    """Of the library and the loaded module. Raises FixError if these differ."""
+    """The version of the library and the loaded module. Raises FixError if they differ."""
     gpu, modules = evidence[Gpus].data, evidence[Modules].data
     version = gpu.driver_version if gpu else None
     loaded = modules.nvidia_version if modules else None
@@ -131,91 +135,97 @@ def running_version(evidence: Evidence) -> str:
 
 
 def packages_of(evidence: Evidence) -> tuple[Package, ...]:
-    """Every package of the evidence, apt's. Raises FixError."""
+    """Every package of the evidence. Raises FixError if they are not apt's, or not valid."""
     section = evidence[Packages]
     if section.data is None:
         raise FixError(f"packages: {section.why}")
     if section.data.packages is None:
         raise FixError(f"packages: {section.data.why('packages')}")
     if section.data.manager != "dpkg":
-        names = [each.name for each in section.data.packages]
+        names = [package.name for package in section.data.packages]
         raise FixError(
             f"the packages are {section.data.manager}'s ({some(names) or 'none of NVIDIA'}), and "
             "only those of apt are changed: install the version with dnf and its versionlock"
         )
-    for each in section.data.packages:
-        if each.version is None and each.errors.get("version") != NOT_INSTALLED:
+    for package in section.data.packages:
+        if package.version is None and package.errors.get("version") != NOT_INSTALLED:
             raise FixError(
-                f"{each.name}: {each.why('version')}; `dpkg --configure -a` or `apt-get -f "
+                f"{package.name}: {package.why('version')}; `dpkg --configure -a` or `apt-get -f "
                 "install` first, then plan again"
             )
-        if not NAME.match(each.name) or not all(
-            VERSION.match(text) for text in (each.version or "0", *(each.offers or ()))
+        if not NAME.match(package.name) or not all(
+            VERSION.match(text) for text in (package.version or "0", *(package.offers or ()))
         ):
-            raise FixError(f"{each.name[:60]!r} is not a package as apt has them")
+            raise FixError(f"{package.name[:60]!r} is not a package as apt has them")
     return section.data.packages
 
 
 def of_driver(listed: Sequence[Package], running: str, params: Params) -> tuple[Package, ...]:
-    """The installed packages that are to be of one version. Raises FixError."""
-    there = [each for each in listed if each.version is not None]
-    own = [each for each in there if driver_version_in(each.version or "") == running]
-    others = {
-        each.name: found
-        for each in there
-        if CORE.match(each.name)
-        and not OWN_PACE.match(each.name)
-        and (found := driver_version_in(each.version or "")) not in (None, running)
+    """The installed packages that must have one version. Raises FixError."""
+    installed = [package for package in listed if package.version is not None]
+    versions = {
+        package.name: driver_version_in(package.version or "") or "" for package in installed
     }
-    if not any(CORE.match(each.name) for each in own):
-        raise FixError(unowned(running, set(others.values()), params))
-    if others:
-        told = some([f"{name} {version}" for name, version in others.items()])
+    matching = [package for package in installed if versions[package.name] == running]
+    other_versions = {
+        name: version
+        for name, version in versions.items()
+        if CORE.match(name) and not OWN_PACE.match(name) and version not in ("", running)
+    }
+    if not any(CORE.match(package.name) for package in matching):
+        raise FixError(unowned(running, set(other_versions.values()), params))
+    if other_versions:
+        text = some([f"{name} {version}" for name, version in other_versions.items()])
         raise FixError(
-            f"the driver that runs is {running}, and installed are also {told}: repair these, "
+            f"the driver that runs is {running}, and installed are also {text}: repair these, "
             "then plan again"
         )
-    if built := [each.name for each in there if PREBUILT.match(each.name)]:
+    if prebuilt := [name for name in versions if PREBUILT.match(name)]:
         raise FixError(
-            f"{some(built)}: modules that were built for one kernel and one driver, and the "
+            f"{some(prebuilt)}: modules that were built for one kernel and one driver, and the "
             "version of the package does not say which: they are changed with the kernel's packages"
         )
-    follow = [each for each in there if FOLLOWS.match(each.name) and each not in own]
-    return tuple(sorted([*own, *follow], key=lambda each: each.name))
+    followers = [
+        package for package in installed if FOLLOWS.match(package.name) and package not in matching
+    ]
+    return tuple(sorted([*matching, *followers], key=lambda package: package.name))
 
 
-def unowned(running: str, others: Collection[str], params: Params) -> str:
+def unowned(running: str, versions: Collection[str], params: Params) -> str:
     """Why no package is of the driver's version."""
-    if not others:
+    if not versions:
         return (
             f"no package owns the driver {running}: NVIDIA's .run installer put it there; take it "
             "away (nvidia-uninstall) and install packages, which nodevet does not do"
         )
-    told = some(sorted(others))
-    if all(specifiers(params.version).contains(Version(each), prereleases=True) for each in others):
-        return f"the packages are of {told} already: it takes a reboot"
+    text = some(sorted(versions))
+    if all(
+        specifiers(params.version).contains(Version(version), prereleases=True)
+        for version in versions
+    ):
+        return f"the packages are of {text} already: it takes a reboot"
     return (
-        f"the driver that runs is {running}, and the packages are of {told}: reboot, or take away "
+        f"the driver that runs is {running}, and the packages are of {text}: reboot, or take away "
         "what NVIDIA's .run installer put there (nvidia-uninstall), then plan again"
     )
 
 
 def offers_of(package: Package, listed: Sequence[Package], running: str) -> dict[str, Target]:
-    """What may take a package's place, by the driver's version: of each the highest.
+    """The highest package on offer for each version of the driver, in place of `package`.
 
-    Raises FixError if the node does not say.
+    Raises FixError if the offers were not read.
     """
     if package.offers is None or package.automatic is None:
         field = "offers" if package.offers is None else "automatic"
         raise FixError(f"{package.name}: {field}: {package.why(field)}")
     base, _, architecture = package.name.partition(":")
     if not base.endswith(f"-{running}"):
-        found: dict[str, Target] = {}
+        targets: dict[str, Target] = {}
         for version in package.offers:
             key = driver_version_in(version)
             if key is not None:
-                found.setdefault(key, Target(package.name, version, package.automatic))
-        return found
+                targets.setdefault(key, Target(package.name, version, package.automatic))
+        return targets
     stem = base[: -len(running)]
     return {
         key: Target(each.name, version, package.automatic)
@@ -228,41 +238,48 @@ def offers_of(package: Package, listed: Sequence[Package], running: str) -> dict
 
 def choose(
     offers: Mapping[str, Mapping[str, Target]],
-    moved: Sequence[Package],
+    packages: Sequence[Package],
     running: str,
     params: Params,
 ) -> str:
-    """The highest version that is admitted and on offer for all. Raises FixError."""
+    """The highest version that the baseline admits and that every package has on offer. Raises
+    FixError."""
     admits = specifiers(params.version)
     major = running.partition(".")[0]
-    branches = {branch for each in moved for branch in BRANCH.findall(each.name)}
-    every = {version for found in offers.values() for version in found}
-    right = {version for version in every if admits.contains(Version(version), prereleases=True)}
+    branches = {branch for each in packages for branch in BRANCH.findall(each.name)}
+    versions = {version for targets in offers.values() for version in targets}
+    admitted = {
+        version for version in versions if admits.contains(Version(version), prereleases=True)
+    }
     if major in branches:
-        right = {version for version in right if version.partition(".")[0] == major}
-    common = [version for version in right if all(version in found for found in offers.values())]
+        admitted = {version for version in admitted if version.partition(".")[0] == major}
+    common = [
+        version for version in admitted if all(version in targets for targets in offers.values())
+    ]
     if common:
         return max(common, key=Version)
-    if right:
-        version = max(right, key=Version)
-        lacking = [name for name, found in offers.items() if version not in found]
+    if admitted:
+        version = max(admitted, key=Version)
+        lacking = [name for name, targets in offers.items() if version not in targets]
         raise FixError(f"{version} is on offer, but not for {some(lacking)}; {SOURCES}")
-    named = next((each.name for each in moved if major in BRANCH.findall(each.name)), "")
-    branch = f" as packages of {named}'s branch" if named else ""
+    branch_example = next(
+        (each.name for each in packages if major in BRANCH.findall(each.name)), ""
+    )
+    branch = f" as packages of {branch_example}'s branch" if branch_example else ""
     raise FixError(
         f"no version that is admitted ({params.version}) is on offer{branch}; on offer: "
-        f"{some(sorted(every, key=Version, reverse=True)) or 'nothing'}; {SOURCES}"
-        + (", and does not exchange packages for those of another branch" if named else "")
+        f"{some(sorted(versions, key=Version, reverse=True)) or 'nothing'}; {SOURCES}"
+        + (", and does not exchange packages for those of another branch" if branch_example else "")
     )
 
 
 def some(words: Sequence[str]) -> str:
-    more = f" and {len(words) - SAID} more" if len(words) > SAID else ""
-    return ", ".join(words[:SAID]) + more
+    rest = f" and {len(words) - SAID} more" if len(words) > SAID else ""
+    return ", ".join(words[:SAID]) + rest
 
 
 def actions(targets: Sequence[Target], *, down: bool, change_held: bool) -> Actions:
-    """One transaction of all, then what keeps them; `down`: some of them to a lower version."""
+    """One transaction for all packages, then their marks; `down`: some get a lower version."""
     names = [target.name for target in targets]
     options = (
         "--no-remove",
@@ -279,22 +296,22 @@ def actions(targets: Sequence[Target], *, down: bool, change_held: bool) -> Acti
 
 
 def only(names: Sequence[str]) -> str:
-    """A hook of apt that ends it, before anything is changed, where it would change another one.
+    """A hook that ends apt before it changes anything if it would change a package of another name.
 
     It reads what apt is about to do: its configuration, an empty line, and a line for each
     package, its name first (DPkg::Pre-Install-Pkgs of apt.conf(5), version 2).
     """
-    known = " ".join(dict.fromkeys(name.partition(":")[0] for name in names))
+    known_names = " ".join(dict.fromkeys(name.partition(":")[0] for name in names))
     return (
         'while read -r line && [ -n "$line" ]; do :; done; '
-        f'while read -r name rest; do case " {known} " in *" $name "*) ;; '
+        f'while read -r name rest; do case " {known_names} " in *" $name "*) ;; '
         '*) echo "nodevet: $name would change too, and is not in the plan" >&2; exit 1 ;; '
         "esac; done"
     )
 
 
 def asks(params: Params) -> Mapping[str, tuple[str, ...]]:
-    """If the driver is not this, its packages."""
+    """The packages of the driver, if its version is not the expected one."""
     return {"packages": (params.version,)}
 
 

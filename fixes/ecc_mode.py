@@ -30,22 +30,24 @@ def plan(
     evidence: Evidence, findings: Sequence[Finding], params: Params
 ) -> Iterator[PlannedChange]:
     """A change of the GPUs whose mode fails now, and one of those whose mode will."""
-    _, found = gpus.among(evidence, findings)
-    failed, others = gpus.fixable(found, gpus.lacking("ecc_current", "it has no ECC"))
-    later = tuple(each for each in failed if each.named.read("ecc_current") == params.enabled)
-    fails = tuple(each for each in failed if each not in later)
-    if fails:
-        yield change(fails, params.enabled, Risk.REBOOT, "reboot", others)
-    if later:
-        yield change(later, params.enabled, Risk.LIVE, "now", "" if fails else others)
+    _, failures = gpus.all_and_failed(evidence, findings)
+    fixable, note = gpus.fixable(failures, gpus.obstacle_without("ecc_current", "it has no ECC"))
+    unchanged = tuple(
+        failure for failure in fixable if failure.named.read("ecc_current") == params.enabled
+    )
+    changing = tuple(failure for failure in fixable if failure not in unchanged)
+    if changing:
+        yield change(changing, params.enabled, Risk.REBOOT, "reboot", note)
+    if unchanged:
+        yield change(unchanged, params.enabled, Risk.LIVE, "now", "" if changing else note)
 
 
 def change(
-    failed: Sequence[FailedGpu], enabled: bool, risk: Risk, effective: str, note: str
+    failures: Sequence[FailedGpu], enabled: bool, risk: Risk, effective: str, note: str
 ) -> PlannedChange:
     return gpus.change(
-        gpus.modes(failed, enabled),
-        told=lambda _: [switch("-e", enabled)],
+        gpus.as_modes(failures, enabled),
+        options=lambda _: [switch("-e", enabled)],
         fields=lambda _: ["ecc_pending"],
         risk=risk,
         effective=effective,

@@ -27,7 +27,7 @@ from nodevet.checks.gpu_clocks import Params, fields, reference
 from nodevet.evidence.document import Evidence
 from nodevet.fixing import gpus
 from nodevet.fixing.boot_unit import MODES, BootUnit, Words
-from nodevet.fixing.gpus import Named
+from nodevet.fixing.gpus import NamedGpu
 from nodevet.fixing.model import Fix, FixError, PlannedChange, Risk
 from nodevet.model import Finding
 
@@ -41,63 +41,69 @@ def plan(
     evidence: Evidence, findings: Sequence[Finding], params: Params
 ) -> Iterator[PlannedChange]:
     """One change of all GPUs that fail; see `FIX`."""
-    every, failed = gpus.among(evidence, findings)
+    every_gpu, failed = gpus.all_and_failed(evidence, findings)
     if not failed:
         return
     yield gpus.change(
         failed,
-        told=lambda named: told(named, params, boot=False),
-        fields=lambda named: touched(named, params),
+        options=lambda gpu: clock_options(gpu, params, boot=False),
+        fields=lambda gpu: changed_fields(gpu, params),
         risk=Risk.LIVE,
         owner=BOOT,
-        boot=[(each.uuid, words) for each in every for words in told(each, params, boot=True)],
-        note=gpus.forgotten(failed, "clocks"),
+        boot=[
+            (gpu.uuid, words)
+            for gpu in every_gpu
+            for words in clock_options(gpu, params, boot=True)
+        ],
+        note=gpus.forgetting_note(failed, "clocks"),
     )
 
 
-def told(named: Named, params: Params, *, boot: bool) -> Iterator[Words]:
-    """What nvidia-smi is told of a GPU. Raises FixError if something is not known."""
-    if sets_application(named, params):
-        pair = [application(named, field, params, boot=boot) for field in APPLICATION]
+def clock_options(gpu: NamedGpu, params: Params, *, boot: bool) -> Iterator[Words]:
+    """Options of nvidia-smi for a GPU. Raises FixError if a value was not read."""
+    if sets_application(gpu, params):
+        pair = [application_mhz(gpu, field, params, boot=boot) for field in APPLICATION]
         yield ("-ac", f"{pair[0]},{pair[1]}")
     for clock, option in LOCKS.items():
-        wanted = getattr(params, clock)
-        if wanted is not None:
+        expected = getattr(params, clock)
+        if expected is not None:
             for field in fields(clock):
-                named.read(field)  # what cannot be read cannot be restored
-            mhz = resolved(named, clock, wanted)
+                gpu.read(field)  # what cannot be read cannot be restored
+            mhz = clock_mhz(gpu, clock, expected)
             yield (option, f"{mhz},{mhz}")
 
 
-def touched(named: Named, params: Params) -> Iterator[str]:
-    if sets_application(named, params):
+def changed_fields(gpu: NamedGpu, params: Params) -> Iterator[str]:
+    if sets_application(gpu, params):
         yield from APPLICATION
     for clock in LOCKS:
         if getattr(params, clock) is not None:
             yield from fields(clock)
 
 
-def sets_application(named: Named, params: Params) -> bool:
-    asked = params.graphics is not None or params.memory is not None
-    return asked and all(named.has(field) for field in APPLICATION)
+def sets_application(gpu: NamedGpu, params: Params) -> bool:
+    if params.graphics is None and params.memory is None:
+        return False
+    return all(gpu.has(field) for field in APPLICATION)
 
 
-def application(named: Named, field: str, params: Params, *, boot: bool) -> int:
-    """Of a clock that is not wanted: the one at boot is its default, the one now is as it is."""
+def application_mhz(gpu: NamedGpu, field: str, params: Params, *, boot: bool) -> int:
+    """The value to set in MHz. A clock that the baseline does not name gets its default at boot,
+    and keeps its value now. Raises FixError if a value was not read."""
     clock = field.removeprefix("app_clock_").removesuffix("_mhz")
-    wanted: int | str | None = getattr(params, clock)
-    if wanted is None:
-        return resolved(named, clock, "default") if boot else named.read(field)
-    return resolved(named, clock, wanted)
+    expected: int | str | None = getattr(params, clock)
+    if expected is None:
+        return clock_mhz(gpu, clock, "default") if boot else gpu.read(field)
+    return clock_mhz(gpu, clock, expected)
 
 
-def resolved(named: Named, clock: str, wanted: int | str) -> int:
-    """In MHz. Raises FixError if the evidence does not say what a word stands for."""
-    if not isinstance(wanted, str):
-        return wanted
-    mhz = named.read(reference(clock, wanted))
+def clock_mhz(gpu: NamedGpu, clock: str, expected: int | str) -> int:
+    """A clock in MHz. Raises FixError if the evidence has no value for a word as `default`."""
+    if not isinstance(expected, str):
+        return expected
+    mhz = gpu.read(reference(clock, expected))
     if mhz <= 0:
-        raise FixError(f"{named.label}: {reference(clock, wanted)}: NVML says {mhz}")
+        raise FixError(f"{gpu.label}: {reference(clock, expected)}: NVML says {mhz}")
     return mhz
 
 

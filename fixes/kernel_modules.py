@@ -54,38 +54,38 @@ def plan(
     modules = evidence[Modules].data
     if modules is None or modules.loaded is None or modules.builtin is None:
         raise FixError("the modules of the kernel could not be read")
-    missing, unwanted, others = [], [], []
+    missing_modules, unwanted, reasons = [], [], []
     for finding in failed:
         name = finding.subject.id
         if finding.expected == "loaded" and name in params.loaded:
-            missing.append(finding)
+            missing_modules.append(finding)
         elif finding.expected != "not loaded" or name not in params.absent:
-            others.append("the driver and its library differ in version, which takes a reboot")
+            reasons.append("the driver and its library differ in version, which takes a reboot")
         elif name in modules.builtin:
-            others.append(f"{name} is built into the kernel")
+            reasons.append(f"{name} is built into the kernel")
         else:
             unwanted.append(finding)
-    if not missing and not unwanted:
-        raise FixError("; ".join(dict.fromkeys(others)))
-    left = "; ".join(dict.fromkeys(others))
-    here = {*modules.loaded, *modules.builtin}
-    if any(finding.subject.id in here for finding in missing) or any(
-        finding.subject.id not in here for finding in unwanted
+    if not missing_modules and not unwanted:
+        raise FixError("; ".join(dict.fromkeys(reasons)))
+    other_note = "; ".join(dict.fromkeys(reasons))
+    present = {*modules.loaded, *modules.builtin}
+    if any(finding.subject.id in present for finding in missing_modules) or any(
+        finding.subject.id not in present for finding in unwanted
     ):
         raise FixError("the findings are not of this evidence")
-    if missing:
-        names = ids(missing)
+    if missing_modules:
+        names = ids(missing_modules)
         if barred := sorted(set(names) & barred_at_boot(evidence)):
             raise FixError(f"the kernel's command line keeps out {', '.join(barred)}")
         runs = tuple(map(module.load, names))
-        yield change(missing, load(params.loaded), runs, risk=Risk.LIVE, note=left)
+        yield change(missing_modules, load(params.loaded), runs, risk=Risk.LIVE, note=other_note)
     if unwanted:
-        note = INITRAMFS if missing or not left else f"{INITRAMFS}; {left}"
+        note = INITRAMFS if missing_modules or not other_note else f"{INITRAMFS}; {other_note}"
         yield change(unwanted, deny(params.absent), risk=Risk.REBOOT, note=note)
 
 
 def barred_at_boot(evidence: Evidence) -> set[str]:
-    """The modules that the kernel's command line, where it was read, keeps from being loaded."""
+    """The modules that the kernel's command line keeps out; empty if it was not read."""
     text = ((data := evidence[HostInfo].data) and data.cmdline) or ""
     halves = (word.partition("=") for word in text.split())
     listed = [names for key, _, names in halves if key in BARRED]
@@ -119,15 +119,15 @@ def change(
     )
 
 
-def load(wanted: Sequence[str]) -> tuple[WriteFile, ...]:
+def load(names: Sequence[str]) -> tuple[WriteFile, ...]:
     return (
-        conf(LOAD, wanted),
-        *(WriteFile(path=DENY.format(name), content=None) for name in wanted),
+        conf(LOAD, names),
+        *(WriteFile(path=DENY.format(name), content=None) for name in names),
     )
 
 
-def deny(unwanted: Sequence[str]) -> tuple[WriteFile, ...]:
-    return tuple(conf(DENY.format(name), [f"blacklist {name}"]) for name in unwanted)
+def deny(names: Sequence[str]) -> tuple[WriteFile, ...]:
+    return tuple(conf(DENY.format(name), [f"blacklist {name}"]) for name in names)
 
 
 FIX = Fix(plan=plan, risk=Risk.REBOOT, after=())

@@ -26,8 +26,8 @@ from nodevet.checks.mig_mode import Params
 from nodevet.evidence.document import Evidence
 from nodevet.fixing import gpus
 from nodevet.fixing.boot_unit import BootUnit, switch
-from nodevet.fixing.gpus import Named
-from nodevet.fixing.model import Fix, FixError, PlannedChange, Risk
+from nodevet.fixing.gpus import NamedGpu
+from nodevet.fixing.model import Fix, FixError, PlannedChange, Risk, join_notes
 from nodevet.model import Finding
 
 ON = "no slices are made: jobs find none before the layout is applied"
@@ -40,37 +40,39 @@ def plan(
     evidence: Evidence, findings: Sequence[Finding], params: Params
 ) -> Iterator[PlannedChange]:
     """A change of the GPUs that keep their mode over a boot, and one of the others."""
-    every, failed = gpus.among(evidence, findings)
+    every_gpu, failed = gpus.all_and_failed(evidence, findings)
     if not failed:
         return
-    failed, others = gpus.fixable(failed, gpus.lacking("mig_current", "it cannot do MIG"))
-    note = gpus.notes(others, ON if params.enabled else OFF)
-    failed = gpus.modes(failed, params.enabled)
-    kept = tuple(each for each in failed if keeps(each.named))
-    lost = tuple(each for each in failed if not keeps(each.named))
+    failed, obstacle_note = gpus.fixable(
+        failed, gpus.obstacle_without("mig_current", "it cannot do MIG")
+    )
+    note = join_notes(obstacle_note, ON if params.enabled else OFF)
+    failed = gpus.as_modes(failed, params.enabled)
+    lasting = tuple(gpu for gpu in failed if keeps_mode(gpu.named))
+    forgetful = tuple(gpu for gpu in failed if not keeps_mode(gpu.named))
     change = partial(
         gpus.change,
-        told=lambda _: [switch("-mig", params.enabled)],
+        options=lambda _: [switch("-mig", params.enabled)],
         fields=lambda _: ["mig_pending"],
         risk=Risk.DRAIN,
         note=note,
     )
-    if kept:
-        yield change(kept, effective="reset")
-    if lost:
+    if lasting:
+        yield change(lasting, effective="reset")
+    if forgetful:
         boot = [
-            (each.uuid, switch("-mig", params.enabled))
-            for each in gpus.having(every, "mig_current")
-            if not keeps(each)
+            (gpu.uuid, switch("-mig", params.enabled))
+            for gpu in gpus.having_setting(every_gpu, "mig_current")
+            if not keeps_mode(gpu)
         ]
-        yield change(lost, owner=BOOT, boot=boot)
+        yield change(forgetful, owner=BOOT, boot=boot)
 
 
-def keeps(named: Named) -> bool:
+def keeps_mode(gpu: NamedGpu) -> bool:
     """Whether the board keeps the mode over a boot. Raises FixError if that is not known."""
-    if named.gpu.gpu_architecture is None:
-        raise FixError(f"{named.label}: gpu_architecture: {named.gpu.why('gpu_architecture')}")
-    return named.gpu.gpu_architecture == "AMPERE"
+    if gpu.gpu.gpu_architecture is None:
+        raise FixError(f"{gpu.label}: gpu_architecture: {gpu.gpu.why('gpu_architecture')}")
+    return gpu.gpu.gpu_architecture == "AMPERE"
 
 
 FIX = Fix(plan=plan, risk=Risk.DRAIN, after=BOOT.after)

@@ -40,9 +40,8 @@ from nodevet.evidence.lists import numbers
 from nodevet.evidence.numa import NumaNode
 from nodevet.evidence.processes import Process, Processes, service_of
 from nodevet.evidence.services import UNIT_NAME
-from nodevet.fixing.gpus import alike
-from nodevet.fixing.model import Fix, FixError, PlannedChange, Risk
-from nodevet.fixing.partly import planned
+from nodevet.fixing.gpus import common_value
+from nodevet.fixing.model import Fix, FixError, PlannedChange, Risk, with_refusals
 from nodevet.model import Finding, Verdict
 from nodevet.resource import Actions, Resource
 from nodevet.resource.file import WriteFile
@@ -98,31 +97,33 @@ def plan(
         except FixError as error:
             refused.append(f"{finding.subject.label}: {error}")
     changes = []
-    for service, some in services.items():
-        theirs = [each for each in members.values() if service_of(each) == service]
+    for service, service_findings in services.items():
+        processes = [member for member in members.values() if service_of(member) == service]
         try:
-            place = place_of(evidence, theirs)
-            changes.append(change(service, some, place, params, now=now, restart=restart))
+            place = place_of(evidence, processes)
+            changes.append(
+                change(service, service_findings, place, params, now=now, restart=restart)
+            )
         except FixError as error:
             refused.append(f"{service}: {error}")
-    yield from planned(changes, refused)
+    yield from with_refusals(changes, refused)
 
 
 def computing(evidence: Evidence) -> Mapping[str, Process]:
-    """Every process that computes on a GPU, by its pid. Raises FixError if that is not told."""
+    """Every process that computes on a GPU, by its pid. Raises FixError if one is not known."""
     users, silent = users_of(evidence)
     if silent:
         raise FixError(f"{silent[0].subject.label or 'the GPUs'}: {silent[0].why}")
     section = evidence[Processes]
     if section.data is None or section.data.processes is None:
         raise FixError(section.data.why("processes") if section.data else section.why)
-    known = {each.pid: each for each in section.data.processes}
+    by_pid = {process.pid: process for process in section.data.processes}
     for pid in users:
-        if pid not in known:
+        if pid not in by_pid:
             raise FixError(f"process {pid} computes on a GPU, and /proc does not show it")
-        if known[pid].cgroup is None:
-            raise FixError(f"process {pid}: cgroup: {known[pid].why('cgroup')}")
-    return {str(pid): known[pid] for pid in users}
+        if by_pid[pid].cgroup is None:
+            raise FixError(f"process {pid}: cgroup: {by_pid[pid].why('cgroup')}")
+    return {str(pid): by_pid[pid] for pid in users}
 
 
 def bindable(process: Process) -> str:
@@ -150,20 +151,22 @@ def place_of(evidence: Evidence, processes: Sequence[Process]) -> Home:
         if isinstance(homes, str):
             raise FixError(homes)
         places[process.pid] = tuple(sorted(homes))
-    first, *rest = dict.fromkeys(places.values())
-    if rest:
-        told = ", ".join(f"{pid} on {','.join(map(str, where))}" for pid, where in places.items())
-        raise FixError(
-            f"its processes belong to several nodes ({told}), and it has one binding: run an "
-            "instance for each node, or let the program bind its workers"
+    home, *other_homes = dict.fromkeys(places.values())
+    if other_homes:
+        places_text = ", ".join(
+            f"{pid} on {','.join(map(str, ids))}" for pid, ids in places.items()
         )
-    for node in first:
+        raise FixError(
+            f"its processes belong to several nodes ({places_text}), and it has one binding: run "
+            "an instance for each node, or let the program bind its workers"
+        )
+    for node in home:
         usable(nodes[node])
-    memory = memory_of(evidence, {node: nodes[node] for node in first}, nodes)
+    memory = memory_of(evidence, {node: nodes[node] for node in home}, nodes)
     if isinstance(memory, str):
         raise FixError(memory)
-    filled = sorted(node for node, each in memory.items() if node in first or each.memory_total_kb)
-    return Home(",".join(nodes[node].cpulist or "" for node in first), ",".join(map(str, filled)))
+    ids = sorted(id for id, node in memory.items() if id in home or node.memory_total_kb)
+    return Home(",".join(nodes[id].cpulist or "" for id in home), ",".join(map(str, ids)))
 
 
 def usable(node: NumaNode) -> None:
@@ -187,7 +190,7 @@ def change(
     now: bool,
     restart: bool,
 ) -> PlannedChange:
-    """What binds one service. Raises FixError."""
+    """The change that binds one service. Raises FixError."""
     parts = {part for finding in findings for part in finding.expected}
     if "memory" in parts and not restart:
         raise FixError(
@@ -203,9 +206,9 @@ def change(
     else:
         note += "; what it runs stays as it is: --restart, --now"
     return PlannedChange(
-        expected=alike({each.subject.label: each.expected for each in findings}),
-        actual=alike({each.subject.label: each.actual for each in findings}),
-        subjects=tuple(each.subject.label for each in findings),
+        expected=common_value({f.subject.label: f.expected for f in findings}),
+        actual=common_value({f.subject.label: f.actual for f in findings}),
+        subjects=tuple(finding.subject.label for finding in findings),
         actions=actions(service, place, memory=params.memory, restart=restart, pids=pids),
         resources=(
             Resource(kind="file", name=DROP_IN.format(service)),
@@ -222,10 +225,10 @@ def change(
 def actions(
     service: str, place: Home, *, memory: bool, restart: bool, pids: Sequence[str] = ()
 ) -> Actions:
-    """Each list is emptied first: systemd adds to what the unit's own file says."""
-    rows = [("CPUAffinity", place.cpus), ("NUMAMask", place.nodes)]
-    rows += [("AllowedMemoryNodes", place.nodes)] if memory else []
-    lists = "".join(f"{key}=\n{key}={value}\n" for key, value in rows)
+    """The drop-in empties each list first, since systemd adds to the list of the unit's file."""
+    settings = [("CPUAffinity", place.cpus), ("NUMAMask", place.nodes)]
+    settings += [("AllowedMemoryNodes", place.nodes)] if memory else []
+    lists = "".join(f"{key}=\n{key}={value}\n" for key, value in settings)
     text = f"# Written by nodevet.\n[Service]\nNUMAPolicy=bind\n{lists}"
     return (
         WriteFile(path=DROP_IN.format(service), content=text),

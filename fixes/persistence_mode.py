@@ -63,39 +63,41 @@ def plan(
     evidence: Evidence, findings: Sequence[Finding], params: Params
 ) -> Iterator[PlannedChange]:
     """One change of all GPUs that fail; see `FIX`."""
-    every, failed = gpus.among(evidence, findings)
+    every_gpu, failed = gpus.all_and_failed(evidence, findings)
     if not failed:
         return
-    daemon, own = shown(evidence, DAEMON), shown(evidence, OWN)
-    settable = gpus.having(every, CHECK)
-    boot = [(each.uuid, switch("-pm", params.enabled)) for each in settable]
+    daemon, own_unit = unit_of(evidence, DAEMON), unit_of(evidence, OWN)
+    settable = gpus.having_setting(every_gpu, CHECK)
+    boot = [(gpu.uuid, switch("-pm", params.enabled)) for gpu in settable]
     if params.enabled and is_owner(daemon):
         enable = None if daemon.file_state == "enabled" else True
         start = None if is_active(daemon) else True
-        actions = of_daemon(boot, enable=enable, start=start, other=own.load_state != "not-found")
-        held = settable if start else ()  # starting and stopping it changes every GPU
+        actions = daemon_actions(
+            boot, enable=enable, start=start, own_exists=own_unit.load_state != "not-found"
+        )
+        changed_gpus = settable if start else ()  # starting and stopping it changes every GPU
     else:
-        actions = of_own(boot, other=daemon.load_state != "not-found")
-        held = ()
+        actions = own_actions(boot, daemon_exists=daemon.load_state != "not-found")
+        changed_gpus = ()
     yield gpus.change(
         failed,
-        told=lambda _: [switch("-pm", params.enabled)],
+        options=lambda _: [switch("-pm", params.enabled)],
         fields=lambda _: [CHECK],
         risk=Risk.LIVE,
         actions=actions,
-        resources=(*changed(actions), *(each.resource(CHECK) for each in held)),
+        resources=(*changed_resources(actions), *(gpu.resource(CHECK) for gpu in changed_gpus)),
         note="" if params.enabled else LOSES,
     )
 
 
-def shown(evidence: Evidence, name: str) -> Shown:
-    """A unit as systemd shows it, whole. Raises FixError if that was not read."""
+def unit_of(evidence: Evidence, name: str) -> Shown:
+    """A unit as systemd shows it. Raises FixError if a part of it was not read."""
     section = evidence[Units]
     if section.data is None:
         raise FixError(f"services: {section.why}")
     if section.data.units is None:
         raise FixError(f"units: {section.data.why('units')}")
-    unit = next((each for each in section.data.units if each.name == name), None)
+    unit = next((unit for unit in section.data.units if unit.name == name), None)
     if unit is None:
         raise FixError(f"{name}: {NOT_ASKED}")
     for field in ("load_state", "active_state", "file_state"):
@@ -114,35 +116,35 @@ def is_owner(daemon: Shown) -> bool:
 
 
 def is_active(daemon: Shown) -> bool:
-    """Whether it runs. Raises FixError while it starts or stops."""
+    """Whether the daemon runs. Raises FixError while it starts or stops."""
     if daemon.active_state not in ("active", "reloading", "inactive", "failed"):
         raise FixError(f"{daemon.name} is {daemon.active_state}; plan again when it has settled")
     return daemon.active_state in ("active", "reloading")
 
 
-def of_daemon(
-    boot: Iterable[Setting], *, enable: bool | None, start: bool | None, other: bool
+def daemon_actions(
+    boot: Iterable[Setting], *, enable: bool | None, start: bool | None, own_exists: bool
 ) -> Actions:
-    """The daemon's unit becomes the owner; `other`: nodevet's own is there, and goes."""
+    """The daemon's unit becomes the owner; `own_exists`: nodevet's own unit is removed."""
     text = TEXT.format(command=command(boot))
     unit = SetUnit(name=DAEMON, enabled=enable, running=start) if enable or start else RELOAD
-    gone = (SetUnit(name=OWN, enabled=False, running=False), WriteFile(path=PATH, content=None))
-    return (*(gone if other else ()), WriteFile(path=DROP_IN, content=text), unit)
+    removal = (
+        SetUnit(name=OWN, enabled=False, running=False),
+        WriteFile(path=BOOT.path, content=None),
+    )
+    return (*(removal if own_exists else ()), WriteFile(path=DROP_IN, content=text), unit)
 
 
-def of_own(boot: Iterable[Setting], *, other: bool) -> Actions:
-    """nodevet's own unit becomes the owner; `other`: the daemon's is there, without a drop-in."""
-    gone = WriteFile(path=DROP_IN, content=None)
-    return (*((gone,) if other else ()), *BOOT.actions(boot))
+def own_actions(boot: Iterable[Setting], *, daemon_exists: bool) -> Actions:
+    """nodevet's own unit becomes the owner; `daemon_exists`: the daemon's drop-in is removed."""
+    removal = (WriteFile(path=DROP_IN, content=None),)
+    return (*(removal if daemon_exists else ()), *BOOT.actions(boot))
 
 
-PATH = BOOT.path
-
-
-def changed(actions: Actions) -> tuple[Resource, ...]:
-    """What these actions name: files first, then units."""
-    named = [each.resource for each in actions if each.resource]
-    return tuple(sorted(named, key=lambda each: each.kind))
+def changed_resources(actions: Actions) -> tuple[Resource, ...]:
+    """The resources of these actions: files first, then units."""
+    resources = [action.resource for action in actions if action.resource]
+    return tuple(sorted(resources, key=lambda resource: resource.kind))
 
 
 def asks(params: Params) -> Mapping[str, tuple[str, ...]]:

@@ -25,8 +25,8 @@ from nodevet.checks.power_limit import Params, watts
 from nodevet.evidence.document import Evidence
 from nodevet.fixing import gpus
 from nodevet.fixing.boot_unit import BootUnit
-from nodevet.fixing.gpus import Named
-from nodevet.fixing.model import Fix, FixError, PlannedChange, Risk
+from nodevet.fixing.gpus import NamedGpu
+from nodevet.fixing.model import Fix, FixError, PlannedChange, Risk, join_notes
 from nodevet.model import Finding
 
 BOOT = BootUnit("power_limit")
@@ -36,41 +36,43 @@ def plan(
     evidence: Evidence, findings: Sequence[Finding], params: Params
 ) -> Iterator[PlannedChange]:
     """One change of all GPUs that fail; see `FIX`."""
-    every, failed = gpus.among(evidence, findings)
+    every_gpu, failed = gpus.all_and_failed(evidence, findings)
     if not failed:
         return
-    limits = {each.uuid: limit(each, params) for each in gpus.having(every, "power_limit_mw")}
+    limits = {
+        gpu.uuid: limit(gpu, params) for gpu in gpus.having_setting(every_gpu, "power_limit_mw")
+    }
 
-    def obstacle(named: Named) -> str:
-        mw = limits.get(named.uuid)
+    def obstacle(gpu: NamedGpu) -> str:
+        mw = limits.get(gpu.uuid)
         if mw is None:
             return "its power limit cannot be set"
-        if abs(named.read("power_limit_mw") - mw) > params.slack_mw(mw):
+        if abs(gpu.read("power_limit_mw") - mw) > params.slack_mw(mw):
             return ""
         return "its limit is set as expected, and another limiter holds it lower"
 
-    failed, others = gpus.fixable(failed, obstacle)
+    failed, note = gpus.fixable(failed, obstacle)
     yield gpus.change(
         failed,
-        told=lambda named: [words(limits[named.uuid])],
+        options=lambda gpu: [words(limits[gpu.uuid])],
         fields=lambda _: ["power_limit_mw"],
         risk=Risk.LIVE,
         owner=BOOT,
         boot=[(uuid, words(mw)) for uuid, mw in limits.items()],
-        note=gpus.notes(others, gpus.forgotten(failed, "power limit")),
+        note=join_notes(note, gpus.forgetting_note(failed, "power limit")),
     )
 
 
-def limit(named: Named, params: Params) -> int:
+def limit(gpu: NamedGpu, params: Params) -> int:
     """In milliwatt. Raises FixError if the board does not allow it, or does not say."""
-    low, high = named.read("power_limit_min_mw"), named.read("power_limit_max_mw")
+    low, high = gpu.read("power_limit_min_mw"), gpu.read("power_limit_max_mw")
     if params.watts == "default":
-        mw = named.read("power_limit_default_mw")
+        mw = gpu.read("power_limit_default_mw")
     else:
         mw = round(params.watts * 1000)
     if not 0 < low <= mw <= high:
         raise FixError(
-            f"{named.label}: {watts(mw):g} W is expected, and this board allows "
+            f"{gpu.label}: {watts(mw):g} W is expected, and this board allows "
             f"{watts(low):g}-{watts(high):g} W: is the baseline for another board?"
         )
     return mw

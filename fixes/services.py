@@ -24,8 +24,7 @@ from nodevet.evidence.core import NOT_ASKED
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.services import Unit as Shown
 from nodevet.evidence.services import Units
-from nodevet.fixing.model import Fix, FixError, PlannedChange, Risk
-from nodevet.fixing.partly import planned
+from nodevet.fixing.model import Fix, FixError, PlannedChange, Risk, with_refusals
 from nodevet.model import Finding, Verdict
 from nodevet.resource import Actions, Resource, RunCommand
 from nodevet.resource.unit import SetUnit
@@ -47,34 +46,35 @@ def plan(
     if not failed:
         return
     section = evidence[Units].data
-    known = {each.name: each for each in (section.units if section else None) or ()}
+    units = (section.units if section else None) or ()
+    by_name = {unit.name: unit for unit in units}
     changes, refused = [], []
     for finding in failed:
         name = finding.subject.id
         try:
-            changes.append(change(finding, known.get(name), params))
+            changes.append(change(finding, by_name.get(name), params))
         except FixError as error:
             refused.append(f"{name}: {error}")
-    yield from planned(changes, refused)
+    yield from with_refusals(changes, refused)
 
 
 def change(finding: Finding, unit: Shown | None, params: Params) -> PlannedChange:
-    """What makes one unit as expected. Raises FixError."""
+    """The change of one unit. Raises FixError."""
     if unit is None:
         raise FixError(NOT_ASKED)
     if unit.name.startswith("systemd-") or not unit.name.endswith(KINDS):
         raise FixError("targets, mounts and systemd's own units are left alone")
     running = wish(unit.name, params.running, params.stopped)
     enabled = wish(unit.name, params.enabled, params.disabled)
-    told = (
+    states = (
         ("load_state", unit.load_state),
         ("active_state", unit.active_state),
         ("file_state", unit.file_state),
     )
-    for field, value in told:
+    for field, value in states:
         if value is None:
             raise FixError(f"{field}: {unit.why(field)}")
-    runs, failed = unit.active_state in ACTIVE, unit.active_state == "failed"
+    runs, has_failed = unit.active_state in ACTIVE, unit.active_state == "failed"
     if not runs and unit.active_state not in ("inactive", "failed"):
         raise FixError(f"it is {unit.active_state}; plan again when it has settled")
     if unit.load_state != "loaded":
@@ -83,7 +83,7 @@ def change(finding: Finding, unit: Shown | None, params: Params) -> PlannedChang
         raise FixError(f"it is {unit.file_state or 'without a file'}: `systemctl` cannot change it")
     start = running if running is not runs else None
     enable = enabled if enabled is not (unit.file_state == "enabled") else None
-    reset = running is False and failed
+    reset = running is False and has_failed
     if start is None and enable is None and not reset:
         raise FixError("the finding is not of this evidence")
     if (start is False or enable is False) and NEEDED.fullmatch(unit.name):
@@ -109,12 +109,11 @@ def wish(name: str, yes: Sequence[str], no: Sequence[str]) -> bool | None:
 
 
 def actions(name: str, *, running: bool | None, enabled: bool | None, reset: bool) -> Actions:
-    found: list[SetUnit | RunCommand] = []
-    if running is not None or enabled is not None:
-        found.append(SetUnit(name=name, enabled=enabled, running=running))
-    if reset:
-        found.append(RunCommand(words=("systemctl", "reset-failed", "--", name)))
-    return tuple(found)
+    changed = running is not None or enabled is not None
+    return (
+        *([SetUnit(name=name, enabled=enabled, running=running)] if changed else []),
+        *([RunCommand(words=("systemctl", "reset-failed", "--", name))] if reset else []),
+    )
 
 
 FIX = Fix(plan=plan, risk=Risk.DRAIN, after=("kernel_modules",))

@@ -49,7 +49,7 @@ SECONDS = 900  # that swapoff may take to read back what is swapped out
 def plan(
     evidence: Evidence, findings: Sequence[Finding], params: Params
 ) -> Iterator[PlannedChange]:
-    """One change that takes away all of it; see `FIX`."""
+    """One change that turns all swap off; see `FIX`."""
     failed = [finding for finding in findings if finding.verdict is Verdict.FAIL]
     if not failed:
         return
@@ -63,10 +63,10 @@ def plan(
         raise FixError(f"memory: {evidence[Memory].why}")
     if failed[0].actual != f"{memory.swap_total_kb} KiB":
         raise FixError("the finding is not of this evidence")
-    active = listed(memory)
+    active = active_swaps(memory)
     used = swapped_out(memory, active)
     table, units = at_boot(memory)
-    names = tuple(each.name for each in active)
+    names = tuple(swap.name for swap in active)
     yield PlannedChange(
         expected=failed[0].expected,
         actual=failed[0].actual,
@@ -81,41 +81,43 @@ def plan(
     )
 
 
-def listed(memory: Memory) -> tuple[Active, ...]:
-    """What is active, the lowest priority first: restored in the reverse order, the kernel gives
-    each the same one again. Raises FixError."""
+def active_swaps(memory: Memory) -> tuple[Active, ...]:
+    """The active swap, lowest priority first: a rollback turns it on in the reverse order, and the
+    kernel gives each area its priority again. Raises FixError."""
     if memory.swaps is None:
         raise FixError(f"/proc/swaps: {memory.why('swaps')}")
     if not memory.swaps:
         raise FixError(f"/proc/meminfo has {memory.swap_total_kb} KiB, and /proc/swaps lists none")
-    for each in memory.swaps:
-        if not NAME.fullmatch(each.name):
-            raise FixError(f"{each.name[:60]!r} in /proc/swaps is not a plain path")
-        if each.name.startswith("/dev/zram"):
+    for swap in memory.swaps:
+        if not NAME.fullmatch(swap.name):
+            raise FixError(f"{swap.name[:60]!r} in /proc/swaps is not a plain path")
+        if swap.name.startswith("/dev/zram"):
             raise FixError(
-                f"{each.name} is compressed memory: remove zram-generator or zramswap.service, "
+                f"{swap.name} is compressed memory: remove zram-generator or zramswap.service, "
                 "or its configuration, which would make it again at every boot"
             )
-    if len({each.name for each in memory.swaps}) < len(memory.swaps):
+    if len({swap.name for swap in memory.swaps}) < len(memory.swaps):
         raise FixError("/proc/swaps lists one twice")
-    key = {each.name: read(each, "priority", f"{each.name}: priority: ") for each in memory.swaps}
-    return tuple(sorted(memory.swaps, key=lambda each: (key[each.name], each.name)))
+    key = {swap.name: read(swap, "priority", f"{swap.name}: priority: ") for swap in memory.swaps}
+    return tuple(sorted(memory.swaps, key=lambda swap: (key[swap.name], swap.name)))
 
 
 def swapped_out(memory: Memory, active: Iterable[Active]) -> int:
-    """KiB that must come back into memory. Raises FixError if they do not fit."""
-    total, free, available = (
+    """KiB that are swapped out. Raises FixError if they do not fit into memory."""
+    total_kb, free_kb, available_kb = (
         read(memory, field, f"{field}: ")
         for field in ("swap_total_kb", "swap_free_kb", "available_kb")
     )
-    each_used = [read(each, "used_kb", f"{each.name}: used_kb: ") for each in active]
-    if not 0 <= free <= total or min(each_used) < 0:
-        raise FixError(f"how much is swapped out is not plausible: {total - free}, {each_used} KiB")
-    used = max(total - free, sum(each_used))
-    if used * SHARE > available:
+    used_by_swap = [read(swap, "used_kb", f"{swap.name}: used_kb: ") for swap in active]
+    if not 0 <= free_kb <= total_kb or min(used_by_swap) < 0:
         raise FixError(
-            f"{used} KiB are swapped out (SwapTotal, SwapFree, /proc/swaps), and {available} KiB "
-            "are there to take them (MemAvailable): end what needs the memory, or reboot"
+            f"how much is swapped out is not plausible: {total_kb - free_kb}, {used_by_swap} KiB"
+        )
+    used = max(total_kb - free_kb, sum(used_by_swap))
+    if used * SHARE > available_kb:
+        raise FixError(
+            f"{used} KiB are swapped out (SwapTotal, SwapFree, /proc/swaps), and {available_kb} "
+            "KiB are there to take them (MemAvailable): end what needs the memory, or reboot"
         )
     return used
 
@@ -129,7 +131,7 @@ def read(record: Record, field: str, name: str) -> int:
 
 
 def at_boot(memory: Memory) -> tuple[WriteFile | None, tuple[str, ...]]:
-    """The file that turns none of it on, where one does now, and the units to mask.
+    """/etc/fstab without active swap lines, if the node has the file, and the units to mask.
 
     Raises FixError.
     """
@@ -140,7 +142,7 @@ def at_boot(memory: Memory) -> tuple[WriteFile | None, tuple[str, ...]]:
     if len(memory.fstab) > 1:
         raise FixError(f"{FSTAB} is in the evidence twice")
     table = next(map(without_swap, memory.fstab), None)
-    return table, tuple(masked(unit) for unit in memory.swap_units)
+    return table, tuple(maskable_name(unit) for unit in memory.swap_units)
 
 
 def without_swap(table: Fstab) -> WriteFile:
@@ -152,7 +154,7 @@ def without_swap(table: Fstab) -> WriteFile:
     return WriteFile(path=FSTAB, content=new, mode=mode, owner=owner, group=group)
 
 
-def masked(unit: SwapUnit) -> str:
+def maskable_name(unit: SwapUnit) -> str:
     """The name of a unit that can be masked. Raises FixError."""
     if unit.path is None:
         raise FixError(f"{unit.name}: path: {unit.why('path')}")
@@ -167,7 +169,7 @@ def masked(unit: SwapUnit) -> str:
 
 
 def actions(table: WriteFile | None, units: Iterable[str], names: Iterable[str]) -> Actions:
-    """Boot first: what fails after it leaves nothing that comes back by itself."""
+    """What acts at boot comes first: if a later action fails, no swap comes back by itself."""
     return (
         *((table, RELOAD) if table else ()),
         *(SetUnit(name=unit, masked=True) for unit in units),

@@ -41,45 +41,50 @@ def plan(
     if not failed:
         return
     section = evidence[Parameters].data
-    known = {each.name: each for each in (section.parameters if section else None) or ()}
+    parameters = (section.parameters if section else None) or ()
+    by_name = {parameter.name: parameter for parameter in parameters}
     conf: dict[str, str] = {}
-    for name, wanted in params.parameters.items():
-        found = known.get(name)
+    for name, expected in params.parameters.items():
+        parameter = by_name.get(name)
         if name in failed:
-            if found is None or found.value is None:
-                raise FixError(f"{name}: {why(found)}")
-            if failed[name].actual not in (found.value, number(found.value)):
+            if parameter is None or parameter.value is None:
+                raise FixError(f"{name}: {missing_reason(parameter)}")
+            if failed[name].actual not in (parameter.value, number(parameter.value)):
                 raise FixError(f"{name}: the finding is not of this evidence")
-        value = target(name, wanted, found)
+        value = target(name, expected, parameter)
         if value is not None:
             conf[name] = value
     if not set(failed) <= set(conf):
         raise FixError("the findings are not of this evidence")
-    now = {name: conf[name] for name in failed}
-    yield kernel_files.change(failed, now, actions(conf, now))
+    values_now = {name: conf[name] for name in failed}
+    yield kernel_files.change(failed, values_now, actions(conf, values_now))
 
 
-def why(found: Parameter | None) -> str:
-    return NOT_ASKED if found is None else found.why("value")
+def missing_reason(parameter: Parameter | None) -> str:
+    return NOT_ASKED if parameter is None else parameter.why("value")
 
 
-def target(name: str, wanted: int | str | ParameterLimits, found: Parameter | None) -> str | None:
-    """What the file says of a parameter; None if it is as expected and left to another owner.
+def target(
+    name: str, expected: int | str | ParameterLimits, parameter: Parameter | None
+) -> str | None:
+    """The value of a parameter in the file; None if it is as expected and has another manager.
 
     Raises FixError if that depends on a value that was not read, or cannot be written.
     """
-    if not isinstance(wanted, ParameterLimits):
-        if wanted == "":
+    if not isinstance(expected, ParameterLimits):
+        if expected == "":
             raise FixError(f"{name}: an empty value cannot be written")
-        return str(wanted)
-    if found is None or found.value is None:
-        raise FixError(f"{name}: {why(found)}, and the file must speak of it too")
-    if wanted.one_of:
-        first, *others = wanted.one_of
-        if first == "":
+        return str(expected)
+    if parameter is None or parameter.value is None:
+        raise FixError(f"{name}: {missing_reason(parameter)}, and the file must speak of it too")
+    if expected.one_of:
+        preferred, *alternatives = expected.one_of
+        if preferred == "":
             raise FixError(f"{name}: an empty value cannot be written")
-        return None if any(equal(each, found.value) for each in others) else str(first)
-    actual, low, high = number(found.value), wanted.minimum, wanted.maximum
+        return (
+            None if any(equal(value, parameter.value) for value in alternatives) else str(preferred)
+        )
+    actual, low, high = number(parameter.value), expected.minimum, expected.maximum
     if actual is None:
         raise FixError(f"{name}: its value now is not a number")
     if low is not None and actual <= low:
@@ -89,10 +94,12 @@ def target(name: str, wanted: int | str | ParameterLimits, found: Parameter | No
     return None
 
 
-def actions(conf: Mapping[str, str], now: Mapping[str, str]) -> Actions:
-    """`conf`: what is set at every boot, `now`: what is set now; values by name."""
+def actions(conf: Mapping[str, str], values_now: Mapping[str, str]) -> Actions:
+    """`conf`: the values to set at every boot; `values_now`: the values to set now; by name."""
     lines = [f"{name} = {value}" for name, value in sorted(conf.items())]
-    return kernel_files.actions(CONF, lines, {path_of(name): now[name] for name in now})
+    return kernel_files.actions(
+        CONF, lines, {path_of(name): values_now[name] for name in values_now}
+    )
 
 
 FIX = Fix(plan=plan, risk=Risk.LIVE, after=("transparent_hugepage",))

@@ -53,14 +53,16 @@ def plan(
             rule[field] = words[0]
     if not set(failed) <= set(rule):
         raise FixError("the findings are not of this evidence")
-    now = {field: rule[field] for field in failed}
-    yield kernel_files.change(failed, now, actions(rule, now))
+    words_now = {field: rule[field] for field in failed}
+    yield kernel_files.change(failed, words_now, actions(rule, words_now))
 
 
-def actions(rule: dict[str, str], now: dict[str, str]) -> Actions:
-    """`rule`: what is written at every boot, `now`: what is written now; words by file."""
+def actions(rule: dict[str, str], words_now: dict[str, str]) -> Actions:
+    """`rule`: the words to write at every boot; `words_now`: the words to write now; by file."""
     lines = [kernel_files.rule(f"{FOLDER}/{field}", word) for field, word in rule.items()]
-    return kernel_files.actions(RULE, lines, {f"{FOLDER}/{field}": now[field] for field in now})
+    return kernel_files.actions(
+        RULE, lines, {f"{FOLDER}/{field}": words_now[field] for field in words_now}
+    )
 
 
 FIX = Fix(plan=plan, risk=Risk.LIVE, after=("cpu_governor",))

@@ -328,7 +328,7 @@ class LabelKind(Kind):
     actions = (SetLabel,)
     is_setting = True
 
-    def restore(self, before, among, actions):
+    def restore(self, before, siblings, actions):
         return [SetLabel(name=before.resource.name, text=before.value)]
 
 
@@ -351,7 +351,7 @@ action = SetLabel(name="rack", text="r1")
 (back,) = resource.restore(state, actions=(action,))
 assert back == SetLabel(name="rack", text="r2"), back
 assert msgspec.json.decode(msgspec.json.encode(action), type=AnyAction) == action
-assert resource.unnamed((action,), ()) == [label]
+assert resource.undeclared((action,), ()) == [label]
 assert "+label rack r1" in list(resource.diff((action,), (state,)))
 assert b"nodevet.remote.state.site_rule" in zlib.decompress(payload(REMOTE).split(b"\\n", 1)[1])
 """

@@ -1,1 +1,1 @@
-"""Putting right what is wrong: plan (pure), approve, apply, roll back."""
+"""Apply approved fixes: plan (pure), approve, apply, roll back."""

@@ -1,6 +1,6 @@
-"""What a run of fixes tells while it goes on: data for whoever watches it, and nothing more.
+"""The events of a run of fixes, for whoever watches it.
 
-No part of a run waits for what is told, or depends on it: what fails in telling is lost.
+No part of a run waits for a handler of events, or depends on it: its errors are ignored.
 """
 
 from collections.abc import Callable
@@ -14,7 +14,7 @@ from nodevet.fixing.result import HostResult
 
 
 class Phase(str, Enum):
-    """What is done on a host, in words."""
+    """What nodevet does on a host, in words."""
 
     CONNECTING = "connecting"
     READING = "reading the host"
@@ -29,7 +29,7 @@ class Phase(str, Enum):
 
 
 class RunBegun(msgspec.Struct, frozen=True, kw_only=True):
-    """So many hosts are to be begun, or looked at again, within limits."""
+    """A run begins, or resumes, a number of hosts within limits."""
 
     hosts: int
     limits: Limits
@@ -42,7 +42,7 @@ class HostBegun(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Doing(msgspec.Struct, frozen=True, kw_only=True):
-    """What begins on a host now. `seconds`: how long it takes, or may take at most."""
+    """A phase begins on a host. `seconds`: how long it takes, or may take at most."""
 
     host: str
     phase: Phase
@@ -52,7 +52,7 @@ class Doing(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class HostEnded(msgspec.Struct, frozen=True, kw_only=True):
-    """`may_fail`: so many more hosts may. `stopped`: why no further one is begun."""
+    """`may_fail`: how many more hosts may fail. `stopped`: why the run begins no further host."""
 
     result: HostResult
     may_fail: int = 0
@@ -60,25 +60,38 @@ class HostEnded(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Resting(msgspec.Struct, frozen=True, kw_only=True):
-    """The pause between the canary and the rest begins."""
+    """The pause between the canary and the other hosts begins."""
 
     seconds: float
 
 
 Event = RunBegun | HostBegun | Doing | HostEnded | Resting
-Heard = Callable[[Event], None]
+EventHandler = Callable[[Event], None]
 """Called from several threads; returns at once."""
 
 
 def silent(event: Event) -> None:
-    """Tells no one."""
+    """Ignores an event."""
 
 
-def safely(heard: Heard) -> Heard:
-    """`heard`, which ends nothing whatever goes wrong with it."""
+def safely(on_event: EventHandler) -> EventHandler:
+    """`on_event` without its exceptions."""
 
-    def told(event: Event) -> None:
+    def handle(event: Event) -> None:
         with suppress(Exception):
-            heard(event)
+            on_event(event)
 
-    return told
+    return handle
+
+
+class FixListener:
+    """Receives the notes and events of an apply or a rollback."""
+
+    def note(self, text: str) -> None:
+        """A note for the person who started the run."""
+
+    def note_in_signal(self, text: str) -> None:
+        """As `note`, called from the handler of a signal."""
+
+    def on_event(self, event: Event) -> None:
+        """An event of a host or of the run. Called from several threads; must return at once."""

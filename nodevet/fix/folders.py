@@ -10,7 +10,7 @@ from nodevet.vet.use.reports import Sink
 
 
 def show_folder(folder: Path, sinks: Sinks) -> int:
-    """Write what a run of fixes came to; its exit code."""
+    """Write the report of a run of fixes; returns its exit code."""
     opened = open_run(folder)
     result = opened.account()
 

@@ -11,18 +11,18 @@ from nodevet.fix.approval.policy import RULES, SIGNERS, PolicyError, load
 from nodevet.fix.approval.signer_lines import signer_problems
 
 
-def _look(path: Path) -> tuple[Sequence[str], Sequence[Problem]]:
-    """Both files of the folder, since each is valid only beside the other."""
+def _check_folder(path: Path) -> tuple[Sequence[str], Sequence[Problem]]:
+    """Both files of the folder, since the one is checked against the other."""
     folder = path.parent
     try:
         load(folder)
         problems: tuple[Problem, ...] = ()
     except PolicyError as error:
         problems = error.problems
-    with suppress(UnreadableError):  # told by `load`
+    with suppress(UnreadableError):  # `load` has reported it
         problems = (*problems, *signer_problems(read(folder / SIGNERS)))
-    there = (path for name in (RULES, SIGNERS) if (path := folder / name).exists())
-    return [display_path(path) for path in there], problems
+    paths = (path for name in (RULES, SIGNERS) if (path := folder / name).exists())
+    return [display_path(path) for path in paths], problems
 
 
-LINTED = (Lintable("approval", DocumentKind.APPROVAL, _look, names=(RULES, SIGNERS)),)
+LINTED = (Lintable("approval", DocumentKind.APPROVAL, _check_folder, names=(RULES, SIGNERS)),)

@@ -1,4 +1,4 @@
-"""What a plan is. Its JSON is what an approver signs, byte by byte."""
+"""The plan. An approver signs its JSON byte by byte."""
 
 from collections.abc import Mapping
 
@@ -13,22 +13,22 @@ VERSION = 3
 
 
 class PlannedNode(msgspec.Struct, frozen=True, kw_only=True):
-    """The node that a plan was made on; another one under its name is refused."""
+    """The node that a plan was made on; nodevet refuses another node of this name."""
 
     machine_id: str
     boot_id: str
     baseline: str  # its name
     groups: tuple[str, ...] = ()
-    hostname: str = ""  # the node's own; with `gpus` it tells clones of one machine id apart
-    gpus: tuple[str, ...] = ()  # UUIDs; none of virtual GPUs, which may change
+    hostname: str = ""  # the node's own; with `gpus` it identifies clones of one machine id
+    gpus: tuple[str, ...] = ()  # UUIDs, without virtual GPUs, whose UUIDs may change
 
 
 class Step(msgspec.Struct, frozen=True, kw_only=True):
-    """One fix on one node. `id` is unique in its plan and says what it is: gpu001/power_limit/1."""
+    """One fix on one node. `id` is unique in its plan: gpu001/power_limit/1."""
 
     id: str
     host: str
-    fix: str  # also the check that it answers
+    fix: str  # also the check that it repairs
     subjects: tuple[str, ...]  # labels: GPU 4
     expected: Value
     actual: Value
@@ -36,18 +36,18 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
     risk: Risk
     effective: str = "now"  # now, restart, reset, reboot
     services: tuple[str, ...] = ()
-    options: tuple[str, ...] = ()  # that it was planned with: now, restart
+    options: tuple[str, ...] = ()  # of the fix, given when it was planned: now, restart
     gpus: tuple[str, ...] = ()
     holders: tuple[str, ...] = ()  # services of monitoring clients, stopped and started around it
     actions: Actions
     resources: tuple[Resource, ...]
-    before: tuple[State, ...] = ()  # the resources when it was planned; for the diff
-    reason: str  # the finding's words, and file:line of the baseline
+    before: tuple[State, ...] = ()  # states of the resources when it was planned
+    reason: str  # the finding in words, and file:line of the baseline
     note: str = ""
 
 
 class Conflict(msgspec.Struct, frozen=True, kw_only=True):
-    """Why something that is wrong and has a fix is not in the plan."""
+    """Why the plan leaves out a failed check that has a fix."""
 
     host: str
     fix: str
@@ -56,7 +56,7 @@ class Conflict(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
-    """Steps in the order in which each node takes them."""
+    """Steps, in the order in which each node runs them."""
 
     nodevet_plan: int = VERSION
     nodevet: str = ""  # the version that made it, and that applies it
@@ -76,7 +76,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
         return max(map(self.risk_of, self.steps), key=lambda risk: risk.rank, default=None)
 
     def risk_of(self, step: Step) -> Risk:
-        """What a step asks for: its own risk, and a reboot where the node is rebooted after it."""
+        """The risk of a step, or reboot if the plan reboots its node."""
         return Risk.REBOOT if self.rollout.reboots else step.risk
 
     def of(self, host: str) -> tuple[Step, ...]:
@@ -84,4 +84,4 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PlanError(Exception):
-    """A plan that cannot be read or used; the message says what is wrong and what to do."""
+    """nodevet cannot read or use a plan; the message says why and what to do."""

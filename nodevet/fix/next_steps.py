@@ -1,4 +1,4 @@
-"""What to do after a run of fixes, for each group of hosts, with the command that does it. Pure."""
+"""What to do after a run of fixes, for each group of hosts, with the command. Pure."""
 
 import shlex
 from collections.abc import Iterator, Sequence
@@ -16,7 +16,7 @@ from nodevet.fixing.result import (
     Outcome,
     Refusal,
     Result,
-    named_of,
+    baselines_given,
 )
 from nodevet.sheet.text import nodeset
 
@@ -28,7 +28,7 @@ PLAN = "plan.json"  # in the folder of a run
 
 
 class NextStep(msgspec.Struct, frozen=True):
-    """`why` and when, then the command; of these hosts."""
+    """What to do about some hosts: `why`, which may say when, and the command."""
 
     hosts: tuple[str, ...]
     why: str
@@ -43,31 +43,31 @@ class NextStep(msgspec.Struct, frozen=True):
 def next_steps(
     result: Result, folder: str = "RUN", inventories: Sequence[str] = ("INVENTORY",)
 ) -> list[NextStep]:
-    """What is to be done, the most urgent first; nothing for hosts that are as was asked.
+    """The next steps, most urgent first; none for hosts that ended as requested.
 
-    `folder`: of the run, as a word of a command line. `inventories`: by which its hosts are
-    reached; none if by their names.
+    `folder`: of the run, as a word of a command line. `inventories`: those that name its hosts;
+    empty if hosts are reached by their names.
     """
-    reach = "".join(f"-i {shlex.quote(each)} " for each in inventories)
-    named = baselines_of(result)
+    inventory_options = "".join(f"-i {shlex.quote(name)} " for name in inventories)
+    baselines = baselines_of(result)
     groups: dict[tuple[str, str], list[str]] = {}
     for host in sorted(result.hosts, key=lambda host: host.outcome.rank):
         for key in (_after_rollback if result.kind == "rollback" else _after_apply)(host):
-            step = _at_hand(host, *key) if CONFIRMED in result.options else key
+            step = _for_local_fix(host, *key) if CONFIRMED in result.options else key
             groups.setdefault(step, []).append(host.host)
-    found = []
+    steps = []
     for (why, command), hosts in groups.items():
-        some = _word(hosts)
-        known = {
+        word = _shell_word(hosts)
+        words = {
             "folder": folder,
             "plan": f"{folder}/{PLAN}",
-            "reach": reach,
-            "named": named,
-            "hosts": some,
-            "targets": f"{reach}--limit {some}" if reach else some,
+            "reach": inventory_options,
+            "named": baselines,
+            "hosts": word,
+            "targets": f"{inventory_options}--limit {word}" if inventory_options else word,
         }
-        found.append(NextStep(tuple(hosts), why, command.format(**known)))
-    return found
+        steps.append(NextStep(tuple(hosts), why, command.format(**words)))
+    return steps
 
 
 RESUME = "nodevet apply --resume {folder}{named}"
@@ -82,17 +82,17 @@ ROLL_BACK = "nodevet rollback {folder} --host {hosts}"
 
 
 def baselines_of(result: Result) -> str:
-    """` -b FILE` for each baseline that the run was given by name, for a command after it."""
-    return "".join(f" -b {shlex.quote(name)}" for name in named_of(result.options))
+    """` -b FILE` for each baseline that the run was given with -b, for the next command."""
+    return "".join(f" -b {shlex.quote(name)}" for name in baselines_given(result.options))
 
 
 def _after_apply(host: HostResult) -> Iterator[tuple[str, str]]:
-    """(why, the command's form)."""
+    """(why, template of the command) for a host after an apply."""
     outcome = host.outcome
     if BY_HAND in host.why:
         yield "the journal and the plan disagree: look at them by hand", ""
     elif outcome is Outcome.ROLLBACK_FAILED:
-        yield "look at what is not as it was, then try again to revert it", ROLL_BACK
+        yield "look at what was not restored, then try the rollback again", ROLL_BACK
     elif outcome is Outcome.UNKNOWN:
         yield "once reachable, have it read again", RESUME
     elif outcome is Outcome.FAILED:
@@ -105,15 +105,15 @@ def _after_apply(host: HostResult) -> Iterator[tuple[str, str]]:
         yield "after the reboot, reset or restart that it waits for, confirm it", CHECK
 
 
-def _at_hand(host: HostResult, why: str, command: str) -> tuple[str, str]:
-    """The same after `nodevet apply @local`: the rest is planned and confirmed again."""
+def _for_local_fix(host: HostResult, why: str, command: str) -> tuple[str, str]:
+    """The step after `nodevet apply @local`, which plans and confirms again what is not begun."""
     if command == CHECK:
         return why, CHECK_HERE
-    begun = host.outcome is Outcome.UNKNOWN or command == ROLL_BACK
-    if begun or not command:
+    goes_on = host.outcome is Outcome.UNKNOWN or command == ROLL_BACK
+    if goes_on or not command:
         return why, command
-    again = FIX_FAILED if command == PLAN_FAILED else FIX_AGAIN
-    return f"{why}, with the same options", again
+    plan_command = FIX_FAILED if command == PLAN_FAILED else FIX_AGAIN
+    return f"{why}, with the same options", plan_command
 
 
 def _refused(host: HostResult) -> tuple[str, str]:
@@ -121,10 +121,10 @@ def _refused(host: HostResult) -> tuple[str, str]:
         return "once the other controller has ended, go on", RESUME
     if host.refusal is Refusal.UNREACHABLE:
         if host.why == NOT_FOUND:
-            return "name the inventory that says where it is, and go on", f"{RESUME} -i INVENTORY"
+            return "name the inventory that has its address, and go on", f"{RESUME} -i INVENTORY"
         return "once reachable, go on", RESUME
     if host.refusal is Refusal.PRECONDITION:
-        return "once what is said there is so, apply it there", APPLY_AGAIN
+        return "once that precondition holds, apply the plan there", APPLY_AGAIN
     if host.refusal is Refusal.MANAGER:
         return "disable what else manages the setting, or drop the fix; then plan again", PLAN_AGAIN
     return "plan again", PLAN_AGAIN
@@ -151,18 +151,18 @@ def _after_rollback(host: HostResult) -> Iterator[tuple[str, str]]:
     if BY_HAND in host.why:
         yield "the journal and the plan disagree: look at them by hand", ""
     elif outcome is Outcome.ROLLBACK_FAILED:
-        yield "look at what is not as it was, then try again", ROLL_BACK
+        yield "look at what was not restored, then try again", ROLL_BACK
     elif outcome is Outcome.UNKNOWN:
         yield "once reachable, try again", ROLL_BACK
     elif outcome in (Outcome.REFUSED, Outcome.PARTIAL) and not host.refusal:
-        yield "something else changed it since, and it is left alone: look at it", ""
+        yield "something else changed it since, so nodevet left it alone: look at it", ""
     elif outcome in (Outcome.REFUSED, Outcome.PARTIAL, Outcome.NOT_ATTEMPTED):
         yield "once the reason is gone, try again", ROLL_BACK
     elif outcome is Outcome.PENDING:
         yield "after the reboot, reset or restart that it waits for, confirm it", ROLL_BACK
 
 
-def _word(hosts: Sequence[str]) -> str:
-    """A nodeset as one word of a shell; a name that a nodeset cannot hold is left to the user."""
+def _shell_word(hosts: Sequence[str]) -> str:
+    """A nodeset as one word of a shell; `HOSTS` if a name cannot be in a nodeset."""
     text = nodeset(hosts)
     return "HOSTS" if '"' in text else shlex.quote(text)

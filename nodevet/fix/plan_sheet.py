@@ -20,11 +20,11 @@ from nodevet.sheet.model import (
 )
 
 RISKS = (("risk reboot", "fail"), ("risk drain", "warning"))
-"""Words that stand out."""
+"""Words to highlight, and their tone."""
 
 
 def proposal_sheet(proposal: Proposal, view: View) -> Sheet:
-    """The plan, if there is something in it, then what fails and is not in it."""
+    """The plan, if it is not empty, then the failures that are not in it."""
     plan = proposal.plan
     planned = plan_blocks(plan, view, proposal.contents.get)
     return Sheet(
@@ -33,7 +33,7 @@ def proposal_sheet(proposal: Proposal, view: View) -> Sheet:
         media=Medium.DOCUMENT,
         blocks=(
             *(planned if plan.steps or plan.conflicts else ()),
-            *unplanned.rest(proposal),
+            *unplanned.unplanned_blocks(proposal),
         ),
     )
 
@@ -41,36 +41,36 @@ def proposal_sheet(proposal: Proposal, view: View) -> Sheet:
 def approval_sheet(
     plan: Plan, view: View, contents: Contents, heading: str, facts: Iterable[tuple[str, str]]
 ) -> Sheet:
-    """What is to be approved: how far it reaches, then the plan."""
+    """The facts that an approver needs, then the plan."""
     return Sheet(
         title=heading,
         kind="approve",
         blocks=(
-            TableBlock(rows=tuple(_fact(label, text) for label, text in facts)),
+            TableBlock(rows=tuple(_fact_row(label, text) for label, text in facts)),
             *_changes(plan, view, contents),
             ListBlock(items=(ListItem(render.summary(plan)),)),
         ),
     )
 
 
-def _fact(label: str, text: str) -> tuple[Cell, Cell]:
+def _fact_row(label: str, text: str) -> tuple[Cell, Cell]:
     loud = (tone for words, tone in RISKS if f"{label} {text}".startswith(words))
     return Cell(label, "quiet"), Cell(text, next(loud, ""))
 
 
 def plan_blocks(plan: Plan, view: View, contents: Contents) -> Iterator[AnyBlock]:
-    """A plan, what is not in it, and its totals. `contents`: what files held when it was made."""
+    """A plan, its conflicts and its totals. `contents`: of files when the plan was made."""
     yield from _changes(plan, view, contents)
-    totals: Sequence[str] = (render.summary(plan), *render.carried_out(plan))
-    yield ListBlock(items=tuple(map(ListItem, totals)))
+    lines: Sequence[str] = (render.summary(plan), *render.rollout_lines(plan))
+    yield ListBlock(items=tuple(map(ListItem, lines)))
 
 
 def _changes(plan: Plan, view: View, contents: Contents) -> Iterator[AnyBlock]:
     if view is View.FOLD:
         yield HostRowBlock(rows=tuple(render.changes(plan)), loud=RISKS)
     else:
-        made = render.actions if view is View.DIFF else render.each_host
-        lines = "\n".join(made(plan, contents))
+        render_lines = render.actions if view is View.DIFF else render.each_host
+        lines = "\n".join(render_lines(plan, contents))
         if lines:
             yield CodeBlock(text=lines, language="diff", loud=RISKS)
     if rows := render.conflicts(plan.conflicts):

@@ -1,4 +1,4 @@
-"""The hosts of a run of fixes and its fixes as a matrix, with all that was done. Pure."""
+"""A run of fixes as a matrix of hosts and fixes, with everything that was done. Pure."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -20,8 +20,8 @@ from nodevet.sheet.model import (
 from nodevet.sheet.text import name
 from nodevet.vet.findings.words import in_ranges
 
-Shown = Callable[[HostResult, StepResult], GroupBlock]
-"""All that is said of one step."""
+StepGroup = Callable[[HostResult, StepResult], GroupBlock]
+"""(host, step) -> everything that the report shows of the step."""
 LEGEND = (
     ("fail", "rollback failed"),
     ("warning", "failed, refused or not attempted"),
@@ -32,7 +32,7 @@ LEGEND = (
 
 
 class _Step(NamedTuple):
-    """What steps of several hosts have in common."""
+    """What the same step on several hosts shares."""
 
     fix: str
     outcome: Outcome
@@ -41,14 +41,14 @@ class _Step(NamedTuple):
     blocks: tuple[AnyBlock, ...]
 
 
-def matrix(result: Result, shown: Shown, tone: Callable[[Outcome], str]) -> MatrixBlock:
+def matrix(result: Result, step_group: StepGroup, tone: Callable[[Outcome], str]) -> MatrixBlock:
     """Every host with every step, the worst hosts first."""
     entries: dict[_Step, int] = {}
     rows = []
     for host in sorted(result.hosts, key=lambda host: host.outcome.rank):
-        steps = [_step(host, step, shown) for step in host.steps]
-        places = [entries.setdefault(step, len(entries)) for step in steps]
-        rows.append(_row(host, places, tone(host.outcome)))
+        steps = [_step(host, step, step_group) for step in host.steps]
+        numbers = [entries.setdefault(step, len(entries)) for step in steps]
+        rows.append(_row(host, numbers, tone(host.outcome)))
     fixes = list(dict.fromkeys(step.fix for step in entries))
     return MatrixBlock(
         title="Hosts and fixes",
@@ -65,8 +65,8 @@ def matrix(result: Result, shown: Shown, tone: Callable[[Outcome], str]) -> Matr
     )
 
 
-def _step(host: HostResult, step: StepResult, shown: Shown) -> _Step:
-    blocks = shown(host, step).blocks
+def _step(host: HostResult, step: StepResult, step_group: StepGroup) -> _Step:
+    blocks = step_group(host, step).blocks
     return _Step(step.fix, step.outcome, step.subjects, result_text.change(step), blocks)
 
 
@@ -85,12 +85,12 @@ def _entry(step: _Step, column: int, tone: Callable[[Outcome], str]) -> MatrixEn
 def _row(host: HostResult, entries: list[int], tone: str) -> MatrixRow:
     marks = [word for word, on in (("canary", host.canary), ("rebooted", host.rebooted)) if on]
     why = brief(host.why, result_text.LONGEST)
-    known = {"why": why, "took": elapsed(host.seconds), "also": ", ".join(marks)}
+    facts = {"why": why, "took": elapsed(host.seconds), "also": ", ".join(marks)}
     return MatrixRow(
         name=name(host.host),
         word=host.outcome.words,
         tone=tone,
         why=why,
-        facts=tuple((label, text) for label, text in known.items() if text),
+        facts=tuple((label, text) for label, text in facts.items() if text),
         entries=tuple(RowEntry(entry=entry) for entry in entries),
     )

@@ -1,7 +1,7 @@
-"""A run of fixes as a sheet: outcomes, what was done with hosts folded, what is next. Pure.
+"""A run of fixes as a sheet: outcomes, changes with hosts folded, next steps. Pure.
 
-Hosts with the same steps and outcomes are one group: what all of them have in common stands there
-once, what only some have names these.
+Hosts with the same steps and outcomes are one group. It shows once what all of them share, and
+names the hosts of anything else.
 """
 
 import re
@@ -31,8 +31,8 @@ from nodevet.sheet.model import (
 )
 from nodevet.sheet.text import GAP, count, name, nodeset
 
-ALIKE = 3  # more changes of one kind than that are counted, not listed
-VARIANTS = 6  # rows of one step that differ from host to host; of more, half are shown
+ALIKE = 3  # the most similar changes that are listed; more are counted
+VARIANTS = 6  # the most rows of one step that differ by host; if there are more, half are shown
 DIFF = 16  # lines of one file's diff in a terminal
 EVERYBODY = 0o004  # may read a file of this mode
 ID = re.compile(r"(?:GPU|MIG)-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
@@ -62,8 +62,8 @@ class Diff(NamedTuple):
 
     file: str
     lines: tuple[str, ...]
-    whole: bool  # it was made or removed; its plan has shown all of it
-    closed: bool  # not everybody on its node may read it
+    whole: bool  # the file was created or removed; its plan has shown all of it
+    closed: bool  # not every user of its node may read it
 
 
 def result_sheet(
@@ -74,14 +74,14 @@ def result_sheet(
     *,
     page: bool = False,
 ) -> Sheet:
-    """Outcomes worst first, a group for hosts with the same steps, facts, what to do next.
+    """Outcomes worst first, a group for hosts with the same steps, facts, next steps.
 
-    `contents`: what files held, by SHA-256. `folder` of the run, and `inventories` of its hosts, as
-    words of a command line. `page`: with what only a page shows.
+    `contents`: of files, by SHA-256. `folder` of the run, and `inventories` of its hosts, are words
+    of a command line. `page`: add the blocks that only an HTML page shows.
     """
 
-    def shown(host: HostResult, step: StepResult) -> GroupBlock:
-        return _step([(host, step)], contents, folder)
+    def step_group(host: HostResult, host_step: StepResult) -> GroupBlock:
+        return _step([(host, host_step)], contents, folder)
 
     return Sheet(
         title=_headline(result),
@@ -90,11 +90,11 @@ def result_sheet(
         media=Medium.DOCUMENT,
         blocks=(
             *ended_tables(ended_hosts(result)),
-            *([matrix(result, shown, _tone)] if page else []),
-            *(_hosts(hosts, contents, folder) for hosts in _alike(result)),
+            *([matrix(result, step_group, _tone)] if page else []),
+            *(_hosts(hosts, contents, folder) for hosts in _groups(result)),
             *_facts(result),
-            *_next(result, folder, inventories),
-            *_undo(result, folder),
+            *_next_blocks(result, folder, inventories),
+            *_undo_block(result, folder),
         ),
         more="more groups of hosts",
     )
@@ -107,26 +107,26 @@ def _headline(result: Result) -> str:
         return "No hosts: nothing to do"
     if result.unknown:
         return "How this run ended is not known"
-    bad = [host.outcome for host in result.hosts if not result.good(host.outcome)]
-    if bad:
-        worst = min(bad, key=lambda outcome: outcome.rank)
-        return f"{bad.count(worst):,} of {hosts}: {worst.words}"
+    failures = [host.outcome for host in result.hosts if not result.good(host.outcome)]
+    if failures:
+        worst = min(failures, key=lambda outcome: outcome.rank)
+        return f"{failures.count(worst):,} of {hosts}: {worst.words}"
     words = [f"{number:,} {outcome.words}" for outcome, number in result_text.tally(result).items()]
     words = [word for word in words if not word.startswith("0 ")]
-    same = len(words) == 1
-    return f"{hosts} {result.hosts[0].outcome.words}" if same else f"Done: {', '.join(words)}"
+    alike = len(words) == 1
+    return f"{hosts} {result.hosts[0].outcome.words}" if alike else f"Done: {', '.join(words)}"
 
 
 def ended_hosts(result: Result) -> list[EndedHosts]:
-    """How hosts ended, worst first, those with the same words in one row."""
+    """How hosts ended, worst first; hosts with the same outcome and reason share a row."""
     return [
         EndedHosts(outcome.words, hosts, why, _tone(outcome))
-        for outcome, hosts, why in result_text.folded(result)
+        for outcome, hosts, why in result_text.fold_hosts(result)
     ]
 
 
 def ended_tables(rows: Sequence[EndedHosts]) -> Iterator[TableBlock]:
-    """In a terminal hosts and reasons share a column, which may be long."""
+    """The rows as a table; in a terminal hosts and reasons share a column, since both are long."""
     yield TableBlock(
         media=Medium.TERMINAL,
         rows=tuple(
@@ -149,15 +149,15 @@ def _tone(outcome: Outcome) -> str:
 
 
 def _facts(result: Result) -> Iterator[AnyBlock]:
-    """The totals stand last in a terminal, where they are still in view."""
+    """What the run was; in a terminal the totals come last, so that they stay in view."""
     rows = tuple(result_text.facts(result))
     yield FactBlock(title="This run", rows=rows, media=Medium.DOCUMENT)
     yield FactBlock(rows=rows, media=Medium.TERMINAL)
     yield TextBlock(text=result_text.summary(result), tone="strong", media=Medium.TERMINAL)
 
 
-def _next(result: Result, folder: str, inventories: Sequence[str]) -> Iterator[ListBlock]:
-    """What to do next, an item for each group of hosts."""
+def _next_blocks(result: Result, folder: str, inventories: Sequence[str]) -> Iterator[ListBlock]:
+    """The next steps, an item for each group of hosts."""
     if steps := next_steps(result, folder, inventories):
         lines = tuple(ListItem(step.text) for step in steps)
         yield ListBlock(label="next", items=lines, media=Medium.TERMINAL)
@@ -167,8 +167,8 @@ def _next(result: Result, folder: str, inventories: Sequence[str]) -> Iterator[L
         yield ListBlock(title="Next", items=items, media=Medium.DOCUMENT)
 
 
-def _undo(result: Result, folder: str) -> Iterator[TextBlock]:
-    if result.kind == "apply" and any(map(result_text.acted_on, result.hosts)):
+def _undo_block(result: Result, folder: str) -> Iterator[TextBlock]:
+    if result.kind == "apply" and any(map(result_text.has_changes, result.hosts)):
         undo = f"`nodevet rollback {folder}`"
         yield TextBlock(title="Undo", text=undo, media=Medium.PAGE)
 
@@ -176,15 +176,14 @@ def _undo(result: Result, folder: str) -> Iterator[TextBlock]:
 # --- what was done --------------------------------------------------------------------------------
 
 
-def _alike(result: Result) -> list[list[HostResult]]:
-    """Hosts on which something was done, those with the same steps and outcomes together, in the
-    order of the run."""
-    found: dict[tuple[tuple[str, Outcome], ...], list[HostResult]] = {}
+def _groups(result: Result) -> list[list[HostResult]]:
+    """Hosts on which something was done, grouped by steps and outcomes, in the order of the run."""
+    groups: dict[tuple[tuple[str, Outcome], ...], list[HostResult]] = {}
     for host in result.hosts:
-        if result_text.acted_on(host):
+        if result_text.has_changes(host):
             key = tuple((step.fix, step.outcome) for step in host.steps)
-            found.setdefault(key, []).append(host)
-    return [*found.values()]
+            groups.setdefault(key, []).append(host)
+    return [*groups.values()]
 
 
 def _hosts(hosts: Sequence[HostResult], contents: Contents, folder: str) -> GroupBlock:
@@ -195,90 +194,90 @@ def _hosts(hosts: Sequence[HostResult], contents: Contents, folder: str) -> Grou
         title=_head(hosts),
         blocks=(
             TextBlock(text=f"took {' to '.join(ends)}", tone="quiet", media=Medium.PAGE),
-            *(_step([*zip(hosts, alike, strict=True)], contents, folder) for alike in steps),
+            *(_step([*zip(hosts, steps_, strict=True)], contents, folder) for steps_ in steps),
         ),
     )
 
 
 def _head(hosts: Sequence[HostResult]) -> str:
-    """`gpu[1-9]`, with the canary and those that were rebooted."""
-    whole = nodeset(host.host for host in hosts) if len(hosts) > 1 else name(hosts[0].host)
+    """`gpu[1-9] (canary: gpu1, rebooted: gpu1)`."""
+    hosts_text = nodeset(host.host for host in hosts) if len(hosts) > 1 else name(hosts[0].host)
     marks = []
-    for word, some in (
+    for word, marked in (
         ("canary", [host.host for host in hosts if host.canary]),
         ("rebooted", [host.host for host in hosts if host.rebooted]),
     ):
-        if some:
-            marks.append(word if len(some) == len(hosts) else f"{word}: {nodeset(some)}")
-    return f"{whole} ({', '.join(marks)})" if marks else whole
+        if marked:
+            marks.append(word if len(marked) == len(hosts) else f"{word}: {nodeset(marked)}")
+    return f"{hosts_text} ({', '.join(marks)})" if marks else hosts_text
 
 
 def _step(
     steps: Sequence[tuple[HostResult, StepResult]], contents: Contents, folder: str
 ) -> GroupBlock:
     """One step of all hosts of a group."""
-    first = steps[0][1]
+    example = steps[0][1]
     changes = {result_text.change(step) for _, step in steps}
-    one = changes if len(changes) == 1 else ()
+    common_change = changes if len(changes) == 1 else ()
     rows: dict[tuple[str, str], list[str]] = {}
     diffs: dict[Diff, list[str]] = {}
     for host, step in steps:
-        own = [] if one else [("change", result_text.change(step))]
-        moved = list(_moved(step, contents))
-        found = [*own, *_rows(host.host, step), *(("now", text) for text, _ in moved)]
-        for row in dict.fromkeys(found):
+        change_row = [] if common_change else [("change", result_text.change(step))]
+        changes_ = list(_changed_resources(step, contents))
+        step_rows = [*change_row, *_rows(host.host, step), *(("now", text) for text, _ in changes_)]
+        for row in dict.fromkeys(step_rows):
             rows.setdefault(row, []).append(host.host)
-        for diff in dict.fromkeys(diff for _, diff in moved if diff):
+        for diff in dict.fromkeys(diff for _, diff in changes_ if diff):
             diffs.setdefault(diff, []).append(host.host)
     return GroupBlock(
-        title=GAP.join((plain(first.fix), *one)),
-        tag=Cell(first.outcome.words, _tone(first.outcome)),
+        title=GAP.join((plain(example.fix), *common_change)),
+        tag=Cell(example.outcome.words, _tone(example.outcome)),
         blocks=(
-            FactBlock(rows=(("risk", first.risk.value),), media=Medium.PAGE),
-            FactBlock(rows=tuple(_told(rows, len(steps), folder))),
-            *_compared(diffs, len(steps), folder),
+            FactBlock(rows=(("risk", example.risk.value),), media=Medium.PAGE),
+            FactBlock(rows=tuple(_fact_rows(rows, len(steps), folder))),
+            *_file_diffs(diffs, len(steps), folder),
         ),
     )
 
 
-def _told(
+def _fact_rows(
     rows: dict[tuple[str, str], list[str]], total: int, folder: str
 ) -> Iterator[tuple[str, str]]:
-    """Rows of one label together; those of some hosts name them."""
+    """Rows, those of one label together; a row of only some hosts names them."""
     for label in dict.fromkeys(label for label, _ in rows):
-        own = {text: hosts for (key, text), hosts in rows.items() if key == label}
-        others = [text for text, hosts in own.items() if len(hosts) < total]
-        shown = others if len(others) <= VARIANTS else others[: VARIANTS // 2]
-        for text, hosts in own.items():
+        by_text = {text: hosts for (key, text), hosts in rows.items() if key == label}
+        partial = [text for text, hosts in by_text.items() if len(hosts) < total]
+        listed = partial if len(partial) <= VARIANTS else partial[: VARIANTS // 2]
+        for text, hosts in by_text.items():
             if len(hosts) == total:
                 yield label, text
-            elif text in shown:
+            elif text in listed:
                 yield label, f"{text}{GAP}on {nodeset(hosts)}"
-        if more := len(others) - len(shown):
+        if hidden := len(partial) - len(listed):
             yield (
                 "",
-                f"and {more:,} more that differ by host: nodevet report {folder} --format diff",
+                f"and {hidden:,} more that differ by host: nodevet report {folder} --format diff",
             )
 
 
-def _compared(diffs: dict[Diff, list[str]], total: int, folder: str) -> Iterator[AnyBlock]:
-    """The content of files line by line, of some variants."""
+def _file_diffs(diffs: dict[Diff, list[str]], total: int, folder: str) -> Iterator[AnyBlock]:
+    """Diffs of files, for at most VARIANTS of them."""
     for diff, hosts in [*diffs.items()][:VARIANTS]:
-        where = "" if len(hosts) == total else f" on {nodeset(hosts)}"
-        yield from _diff(diff, f"{diff.file}{where}", folder)
+        suffix = "" if len(hosts) == total else f" on {nodeset(hosts)}"
+        yield from _diff(diff, f"{diff.file}{suffix}", folder)
 
 
 def _diff(diff: Diff, title: str, folder: str) -> Iterator[AnyBlock]:
-    """A page is passed on more freely than a run's folder: it has only the content of a file that
-    everybody on its node may read."""
+    """One diff. People pass a page on more freely than a run's folder, so it has only the content
+    of files that every user of the node may read."""
     media = Medium.MARKDOWN if diff.closed else Medium.DOCUMENT
     if not diff.whole and len(diff.lines) <= DIFF:
         media |= Medium.TERMINAL
     elif not diff.whole:
         yield _code(title, diff.lines[: DIFF - 1], Medium.TERMINAL)
-        more = count(len(diff.lines) - DIFF + 1, "more line")
-        told = f"{more}: nodevet report {folder} --format diff"
-        yield TextBlock(text=told, tone="quiet", media=Medium.TERMINAL)
+        hidden = count(len(diff.lines) - DIFF + 1, "more line")
+        text = f"{hidden}: nodevet report {folder} --format diff"
+        yield TextBlock(text=text, tone="quiet", media=Medium.TERMINAL)
     yield _code(title, diff.lines, media)
     if diff.closed:
         yield TextBlock(title=title, text=CLOSED.format(folder), media=Medium.PAGE)
@@ -289,44 +288,44 @@ def _code(title: str, lines: Iterable[str], media: Medium) -> CodeBlock:
 
 
 def _rows(host: str, step: StepResult) -> Iterator[tuple[str, str]]:
-    """What is said of a step, without what names this host or its parts."""
+    """Reason, actions and verdicts of a step, without names of this host or its GPUs."""
     if step.why:
         yield "why", result_text.without_host(host, brief(step.why, result_text.LONGEST))
-    for text, same in groupby(_general(result_text.ran(one)) for one in step.ran):
-        yield "ran", text + _times(len(list(same)))
+    for text, repeats in groupby(_general(result_text.action_text(ran)) for ran in step.ran):
+        yield "ran", text + _times(len(list(repeats)))
     if step.verdicts:
         yield "check", result_text.verdicts(step)
 
 
-def _moved(step: StepResult, contents: Contents) -> Iterator[tuple[str, Diff | None]]:
-    """What became what; of many files of one kind that changed alike, the first and how many."""
+def _changed_resources(step: StepResult, contents: Contents) -> Iterator[tuple[str, Diff | None]]:
+    """(text, diff) of each change; of many similar changes, the first and the number of others."""
     diffs = result_text.diffs(step, contents)
     closed = {
-        plain(then.resource.label)
-        for then, now in result_text.changed(step)
-        if not (_is_open(then) and _is_open(now))
+        plain(before_state.resource.label)
+        for before_state, after_state in result_text.changed_states(step)
+        if not (_is_open(before_state) and _is_open(after_state))
     }
-    alike: dict[tuple[str, str, str, str], list[str]] = {}
-    for resource, before, after in result_text.moved(step):
+    groups: dict[tuple[str, str, str, str], list[str]] = {}
+    for resource, before, after in result_text.changes_text(step):
         kind, _, path = resource.partition(" ")
-        what = _general(path).rpartition("/")[2]
-        alike.setdefault((kind, what, before, after), []).append(resource)
-    for (_, _, before, later), resources in alike.items():
+        file_name = _general(path).rpartition("/")[2]
+        groups.setdefault((kind, file_name, before, after), []).append(resource)
+    for (_, _, before, after_text), resources in groups.items():
         general = list(dict.fromkeys(map(_general, resources)))
-        shown = general if len(general) <= ALIKE else general[:1]
-        for resource in shown:
-            more = len(general) - len(shown)
+        listed = general if len(general) <= ALIKE else general[:1]
+        for resource in listed:
+            hidden = len(general) - len(listed)
             times = _times(len(resources)) if len(general) == 1 else ""
             lines = tuple(map(_general, diffs.get(resources[0], ())))
-            change = f"{before} → {later}"
-            whole = "absent" in (before, later)
+            change = f"{before} → {after_text}"
+            whole = "absent" in (before, after_text)
             if lines and whole:
                 change += f", {count(len(lines) - 1, 'line')}"
-            elif lines and later == f"{before}, other content":
+            elif lines and after_text == f"{before}, other content":
                 change = "changed"
-            many = f" and {more} more" if more else ""
+            more_text = f" and {hidden} more" if hidden else ""
             diff = Diff(resource, lines, whole, resources[0] in closed) if lines else None
-            yield f"{resource}{many}: {change}{times}", diff
+            yield f"{resource}{more_text}: {change}{times}", diff
 
 
 def _times(number: int) -> str:
@@ -339,5 +338,5 @@ def _is_open(state: State) -> bool:
 
 
 def _general(text: str) -> str:
-    """Without the ids of GPUs, which are others on each host; JSON and the diff have them."""
+    """The text without UUIDs of GPUs, which differ by host; JSON and the diff have them."""
     return ID.sub("GPU-…", text)

@@ -1,4 +1,4 @@
-"""What formats say of a run of fixes: its facts, its hosts folded, its steps in words. Pure."""
+"""A run of fixes in words, for all formats: its facts, its hosts folded, its steps. Pure."""
 
 import re
 from collections import Counter
@@ -20,50 +20,50 @@ CONTEXT = 2  # unchanged lines around a change of a file
 
 
 def summary(result: "Result") -> str:
-    """`3 hosts: 2 changed, 1 refused`; and why the run's own is unknown, if it is."""
-    told = [
+    """`3 hosts: 2 changed, 1 refused`, and why the run's outcome is unknown, if it is."""
+    parts = [
         f"{number:,} {outcome.words}"
         for outcome, number in reversed(tally(result).items())
         if number
     ]
-    hosts = f"{count(len(result.hosts), 'host')}: {', '.join(told) or 'nothing to do'}"
+    hosts = f"{count(len(result.hosts), 'host')}: {', '.join(parts) or 'nothing to do'}"
     return f"{hosts}; UNKNOWN: {plain(result.unknown)}" if result.unknown else hosts
 
 
 def line(host: "HostResult") -> str:
-    """One host that ended, as it is told while the run goes on."""
+    """One line about a host that ended, for the display of a running run."""
     return "  ".join(filter(None, (name(host.host), host.outcome.words, brief(host.why, LONGEST))))
 
 
 def facts(result: "Result") -> list[tuple[str, str]]:
-    """What the run was: plan, author, who approved, when."""
-    approved = [f"{plain(one.who)} ({plain(one.key)})" for one in result.approvals]
+    """(label, text): plan, author, approvals, start."""
+    approved = [f"{plain(approval.who)} ({plain(approval.key)})" for approval in result.approvals]
     return [
         ("plan", f"{plain(result.plan)}, sha256 {plain(result.digest)}"),
         ("author", plain(result.author)),
         ("approved by", ", ".join(approved) or "not required"),
         ("started", f"{plain(result.started)}, took {elapsed(result.seconds)}"),
-        *[("override", plain(str(one))) for one in result.options.get("overrides", ())],
+        *[("override", plain(str(approval))) for approval in result.options.get("overrides", ())],
         *([("stopped", plain(result.stopped))] if result.stopped else []),
     ]
 
 
-def folded(result: "Result") -> "list[tuple[Outcome, str, str]]":
-    """(outcome, hosts, why), worst first; hosts with the same words on one line."""
-    found: dict[tuple[Outcome, str], list[str]] = {}
+def fold_hosts(result: "Result") -> "list[tuple[Outcome, str, str]]":
+    """(outcome, hosts, why), worst first; hosts with the same outcome and reason share one."""
+    groups: dict[tuple[Outcome, str], list[str]] = {}
     for host in sorted(result.hosts, key=lambda host: (host.outcome.rank, host.why)):
         why = without_host(host.host, brief(host.why, LONGEST))
-        found.setdefault((host.outcome, why), []).append(host.host)
-    return [(outcome, nodeset(hosts), why) for (outcome, why), hosts in found.items()]
+        groups.setdefault((host.outcome, why), []).append(host.host)
+    return [(outcome, nodeset(hosts), why) for (outcome, why), hosts in groups.items()]
 
 
 def without_host(host: str, text: str) -> str:
-    """A reason that names steps of its own host, `gpu1/power_limit/1`, without that host."""
+    """A reason without the host in its step ids: `power_limit/1`, not `gpu1/power_limit/1`."""
     return re.sub(rf"(?<![^\s(;,:]){re.escape(name(host))}/", "", text)
 
 
-def acted_on(host: "HostResult") -> bool:
-    """Whether a step of it was begun, or rolled back: then all of them are shown."""
+def has_changes(host: "HostResult") -> bool:
+    """Whether a step of the host was begun or rolled back; then reports show all its steps."""
     return any(step.ran or step.before for step in host.steps)
 
 
@@ -71,75 +71,82 @@ def change(step: "StepResult") -> str:
     """`500 W → 700 W on GPU 0-1`."""
     as_finding = Finding(verdict=Verdict.FAIL, unit=step.unit)
     before, after = as_finding.text(step.actual), as_finding.text(step.expected)
-    where = f" on {in_ranges(step.subjects)}" if any(step.subjects) else ""
-    return brief(f"{before} → {after}{where}", LONGEST)
+    subjects = f" on {in_ranges(step.subjects)}" if any(step.subjects) else ""
+    return brief(f"{before} → {after}{subjects}", LONGEST)
 
 
-def ran(one: "Ran") -> str:
+def action_text(action: "Ran") -> str:
     """An action and how it ended."""
-    from nodevet.fixing.result import said
+    from nodevet.fixing.result import ending_text
 
-    if one.ok is None:
-        return f"{plain(one.action.label)}: its end is not known"
-    if one.ok:
-        return plain(one.action.label)
-    return brief(f"{one.action.label}: {said(one.code, one.output)}", LONGEST)
+    if action.ok is None:
+        return f"{plain(action.action.label)}: its end is not known"
+    if action.ok:
+        return plain(action.action.label)
+    return brief(f"{action.action.label}: {ending_text(action.code, action.output)}", LONGEST)
 
 
 def verdicts(step: "StepResult") -> str:
-    """`ok: GPU 0-1`, what is not ok first; empty if the check was not asked."""
+    """`ok: GPU 0-1`, with other verdicts first; empty if the check did not run."""
     subjects: dict[str, list[str]] = {}
     for subject, verdict in step.verdicts.items():
         subjects.setdefault(verdict, []).append(subject)
-    worst_first = sorted(subjects.items(), key=lambda each: each[0] == Verdict.OK.value)
-    return brief("; ".join(f"{word}: {in_ranges(of)}" for word, of in worst_first), LONGEST)
+    worst_first = sorted(subjects.items(), key=lambda item: item[0] == Verdict.OK.value)
+    return brief(
+        "; ".join(
+            f"{word}: {in_ranges(subjects_of_word)}" for word, subjects_of_word in worst_first
+        ),
+        LONGEST,
+    )
 
 
-def changed(step: "StepResult") -> "list[tuple[State, State]]":
-    """(before, after) of what is not as it was."""
-    from nodevet.resource import ended, same
+def changed_states(step: "StepResult") -> "list[tuple[State, State]]":
+    """(before, after) of each resource that is not as before."""
+    from nodevet.resource import has_ended, is_same
 
-    after = {seen.resource: seen for seen in step.after}
+    after_by_resource = {state.resource: state for state in step.after}
     return [
-        (then, after[then.resource])
-        for then in step.before
-        if then.resource in after
-        and not same(then, after[then.resource])
-        and not ended(then, after[then.resource])
+        (before, after)
+        for before in step.before
+        if (after := after_by_resource.get(before.resource))
+        and not is_same(before, after)
+        and not has_ended(before, after)
     ]
 
 
-def moved(step: "StepResult") -> list[tuple[str, str, str]]:
-    """(resource, before, after) of what is not as it was, in words."""
+def changes_text(step: "StepResult") -> list[tuple[str, str, str]]:
+    """(resource, before, after) in words, of each resource that is not as before."""
     from nodevet.resource import describe
 
     rows = []
-    for then, now in changed(step):
-        before, after = plain(describe(then)), plain(describe(now))
-        other = f"{after}, other content" if after == before else after
-        rows.append((plain(then.resource.label), before, other))
+    for state_before, state_after in changed_states(step):
+        before, after = plain(describe(state_before)), plain(describe(state_after))
+        after_text = f"{after}, other content" if after == before else after
+        rows.append((plain(state_before.resource.label), before, after_text))
     return rows
 
 
 def diffs(step: "StepResult", contents: "Contents") -> dict[str, tuple[str, ...]]:
-    """The lines of a unified diff, printable and without its head, of what each file held before
-    and after; by the file's label, as `moved` has it. A file whose text is not known is not there.
+    """Label of each changed file -> printable lines of a unified diff without its head. Files whose
+    text is not known are left out.
 
-    `contents`: what files held, by SHA-256.
+    `contents`: of files, by SHA-256.
     """
-    from nodevet.resource import filled, kind_of
+    from nodevet.resource import kind_of, with_contents
 
-    found = {}
-    for then, now in (filled(pair, contents) for pair in changed(step)):
-        kind = kind_of(then.resource)
-        sides = [kind.text(one) if one.exists else [] for one in (then, now)]
+    lines_by_file = {}
+    for before, after in (with_contents(pair, contents) for pair in changed_states(step)):
+        kind = kind_of(before.resource)
+        sides = [kind.text(state) if state.exists else [] for state in (before, after)]
         if sides[0] is not None and sides[1] is not None and sides[0] != sides[1]:
-            found[plain(then.resource.label)] = tuple(hunks([(sides[0], sides[1])], CONTEXT))
-    return found
+            lines_by_file[plain(before.resource.label)] = tuple(
+                hunks([(sides[0], sides[1])], CONTEXT)
+            )
+    return lines_by_file
 
 
 def tally(result: "Result") -> "dict[Outcome, int]":
-    """How many hosts ended in each way; worst first, and every way is there."""
+    """The number of hosts for every outcome, worst first."""
     from nodevet.fixing.result import Outcome
 
     counted = Counter(host.outcome for host in result.hosts)

@@ -1,4 +1,4 @@
-"""How a run of fixes stands, by the records of its journal. Pure."""
+"""The status of a run of fixes, by the records of its journal. Pure."""
 
 from collections.abc import Iterator, Sequence
 from datetime import datetime, timezone
@@ -28,7 +28,7 @@ GOES_ON = 4  # exit code
 
 
 class RunStanding(str, Enum):
-    """Of a run."""
+    """Whether a run goes on."""
 
     GOES_ON = "goes on"
     ENDED = "ended"
@@ -37,7 +37,7 @@ class RunStanding(str, Enum):
 
 
 class InHand(msgspec.Struct, frozen=True, kw_only=True):
-    """A host that was begun and has no end in the journal."""
+    """A host that has a beginning but no end in the journal."""
 
     host: str
     number: int = 0  # of the step, from 1; 0: none was begun
@@ -48,7 +48,7 @@ class InHand(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RunStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """How a run stands."""
+    """The status of a run."""
 
     folder: str
     standing: RunStanding
@@ -63,14 +63,14 @@ class RunStatus(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def exit_code(self) -> int:
-        """That of the run if it ended; 4 while it goes on; 3 if it was interrupted."""
+        """The exit code of the run if it ended; 4 while it goes on; 3 if it was interrupted."""
         if self.standing is RunStanding.GOES_ON:
             return GOES_ON
         return self.result.exit_code if self.standing is RunStanding.ENDED else 3
 
     @property
     def waiting(self) -> tuple[HostResult, ...]:
-        """The hosts that a run that goes on has not begun."""
+        """The hosts that the run has not begun."""
         begun = {host.host for host in self.in_hand}
         return tuple(
             host
@@ -99,21 +99,21 @@ class StatusAnswer(msgspec.Struct, frozen=True, kw_only=True):
     result: Result  # by the journal, as if its controller were gone
 
 
-def answer(found: RunStatus) -> StatusAnswer:
-    """The same, as programs read it."""
-    going = found.standing is RunStanding.GOES_ON
+def answer(status: RunStatus) -> StatusAnswer:
+    """The status as `--format json` prints it."""
+    is_running = status.standing is RunStanding.GOES_ON
     return StatusAnswer(
-        folder=found.folder,
-        standing=found.standing,
-        exit_code=found.exit_code,
-        controller=found.controller,
-        begun=found.begun,
-        by=found.by,
-        last=found.last,
-        in_hand=found.in_hand,
-        waiting=tuple(host.host for host in found.waiting) if going else (),
-        inventories=found.inventories,
-        result=found.result,
+        folder=status.folder,
+        standing=status.standing,
+        exit_code=status.exit_code,
+        controller=status.controller,
+        begun=status.begun,
+        by=status.by,
+        last=status.last,
+        in_hand=status.in_hand,
+        waiting=tuple(host.host for host in status.waiting) if is_running else (),
+        inventories=status.inventories,
+        result=status.result,
     )
 
 
@@ -124,56 +124,58 @@ def of_records(
     result: Result,
     controller: tuple[Controller, str],
 ) -> RunStatus:
-    """How a run stands by its records; pure."""
-    starts = [place for place, one in enumerate(records) if isinstance(one, RunBegin)]
+    """The status of a run; `controller`: whether it runs, and where."""
+    starts = [place for place, record in enumerate(records) if isinstance(record, RunBegin)]
     start = records[starts[-1]]
     assert isinstance(start, RunBegin)  # noqa: S101  (for the type)
     this_try = records[starts[-1] :]
-    ended = isinstance(records[-1], RunEnd)
-    known, where = controller
-    if known is Controller.RUNNING:
+    has_end = isinstance(records[-1], RunEnd)
+    controller_state, place_text = controller
+    if controller_state is Controller.RUNNING:
         standing = RunStanding.GOES_ON
-    elif ended:
-        standing, where = RunStanding.ENDED, ""
+    elif has_end:
+        standing, place_text = RunStanding.ENDED, ""
     else:
-        standing = RunStanding.INTERRUPTED if known is Controller.GONE else RunStanding.UNKNOWN
+        standing = (
+            RunStanding.INTERRUPTED if controller_state is Controller.GONE else RunStanding.UNKNOWN
+        )
     return RunStatus(
         folder=str(folder),
         standing=standing,
-        controller=where,
+        controller=place_text,
         begun=start.started or start.at,
         by=f"{start.user}@{start.controller}" if start.user else start.controller,
         last=records[-1].at,
         result=result,
-        in_hand=() if ended else tuple(in_hand(plan, this_try)),
+        in_hand=() if has_end else tuple(in_hand(plan, this_try)),
     )
 
 
 def in_hand(plan: Plan, records: Sequence[JournalRecord]) -> Iterator[InHand]:
-    """The hosts that these records, of one try, begin and do not end. Pure."""
-    found: dict[str, InHand] = {}
+    """The hosts that these records of one try begin and do not end."""
+    hosts: dict[str, InHand] = {}
     steps = {step.id: step for step in plan.steps}
     for record in records:
         if isinstance(record, HostBegin):
-            found[record.host] = InHand(
+            hosts[record.host] = InHand(
                 host=record.host, steps=len(plan.of(record.host)), doing="begun", at=record.at
             )
         elif isinstance(record, HostEnd):
-            found.pop(record.host, None)
+            hosts.pop(record.host, None)
         elif not isinstance(record, (RunBegin, RunEnd)) and (step := steps.get(record.step)):
-            ids = [each.id for each in plan.of(step.host)]
-            found[step.host] = InHand(
+            ids = [plan_step.id for plan_step in plan.of(step.host)]
+            hosts[step.host] = InHand(
                 host=step.host,
                 number=ids.index(step.id) + 1,
                 steps=len(ids),
                 fix=step.fix,
-                doing=_doing(record),
+                doing=_activity(record),
                 at=record.at,
             )
-    yield from found.values()
+    yield from hosts.values()
 
 
-def _doing(record: JournalRecord) -> str:
+def _activity(record: JournalRecord) -> str:
     if isinstance(record, ActionBegin):
         return "writing"
     if isinstance(record, ActionEnd):
@@ -190,9 +192,9 @@ def _doing(record: JournalRecord) -> str:
 
 
 def seconds_since(at: str, now: datetime | None = None) -> float | None:
-    """Seconds from a time of a journal until now; None if it is not a valid one."""
+    """Seconds from a time in a journal until now; None if it is not a valid time."""
     try:
-        then = datetime.fromisoformat(at.replace("Z", "+00:00"))
-        return ((now or datetime.now(timezone.utc)) - then).total_seconds()
+        time = datetime.fromisoformat(at.replace("Z", "+00:00"))
+        return ((now or datetime.now(timezone.utc)) - time).total_seconds()
     except (ValueError, TypeError):
         return None

@@ -1,4 +1,4 @@
-"""The steps of plans, journals and results from earlier schemas, and what is refused. Pure."""
+"""Converts plans, journals and results from earlier schemas. Pure."""
 
 from nodevet.base.upgrades import Document, Upgrades, can_upgrade, upgrade
 
@@ -8,11 +8,11 @@ RESULT: Upgrades = {}
 
 
 class UpgradeError(Exception):
-    """A schema that cannot be brought to this one; the message says what to do."""
+    """nodevet cannot convert a schema; the message says what to do."""
 
 
 def check(schema: int, current: int, upgrades: Upgrades) -> None:
-    """Raises UpgradeError if no steps lead from this schema to the current one."""
+    """Raises UpgradeError if `upgrades` do not lead from this schema to the current one."""
     if can_upgrade(schema, current, upgrades):
         return
     not_converted = "" if schema > current else " and cannot convert it"
@@ -23,7 +23,7 @@ def check(schema: int, current: int, upgrades: Upgrades) -> None:
 
 
 def upgraded(document: Document, schema: int, current: int, upgrades: Upgrades) -> Document:
-    """A document of this schema in the shape of the current one. Raises UpgradeError."""
+    """A document of an earlier schema, converted to the current one. Raises UpgradeError."""
     check(schema, current, upgrades)
     try:
         return upgrade(document, schema, current, upgrades)

@@ -1,6 +1,6 @@
 """The boot-time owner of a GPU setting: one systemd unit per fix, which sets it on every GPU.
 
-Its text follows from what is expected alone, so the same baseline gives the same file.
+Its text depends only on the expected values, so the same baseline gives the same file.
 """
 
 import re
@@ -17,10 +17,10 @@ Setting = tuple[str, Words]
 """A GPU, as `nvidia-smi -i` names it, and the options that set it."""
 
 PLAIN = re.compile(r"[A-Za-z0-9.,:_-]+")
-"""What neither a shell nor systemd reads as anything else."""
+"""Characters that have no meaning of their own for a shell or systemd."""
 
 MODES = ("persistence_mode", "mig_mode")
-"""A change of one of these makes a GPU forget its other settings: these fixes come first."""
+"""If one of these modes changes, the GPU forgets its other settings: these fixes run first."""
 
 TEXT = """\
 # Written by nodevet: the boot-time owner of {check}.
@@ -38,11 +38,11 @@ ExecStart={command}
 [Install]
 WantedBy=multi-user.target
 """
-"""A program that hangs holds the boot, and jobs, for no longer than the time-out."""
+"""A program that hangs delays the boot, and jobs, until the time-out at most."""
 
 
 def switch(option: str, on: bool) -> Words:
-    """The options of nvidia-smi that switch a mode."""
+    """Options of nvidia-smi that switch a mode: `-pm 1`."""
     return (option, "1" if on else "0")
 
 
@@ -77,7 +77,8 @@ class BootUnit(msgspec.Struct, frozen=True):
         return TEXT.format(check=self.check, after=" ".join(units), command=command(settings))
 
     def actions(self, settings: Iterable[Setting]) -> Actions:
-        """Write it and enable it. It is not started: what is set now is a plan's own part."""
+        """Write the unit and enable it. It is not started: other actions of the plan set the value
+        now."""
         return (
             WriteFile(path=self.path, content=self.text(settings)),
             SetUnit(name=self.name, enabled=True),
@@ -85,14 +86,16 @@ class BootUnit(msgspec.Struct, frozen=True):
 
 
 def command(settings: Iterable[Setting]) -> str:
-    """The command of a unit that sets all this, in the order of the GPUs' names.
+    """The command of a unit that sets every GPU, in the order of their names.
 
-    Every GPU gets its turn, also after one that fails; then the command has failed.
-    Raises ValueError for a word that a shell could take for something else.
+    It goes on after a GPU that fails, and then ends with 1. Raises ValueError for a word with
+    characters that are not PLAIN.
     """
-    told = sorted(settings, key=lambda setting: setting[0])
-    for word in (word for gpu, words in told for word in (gpu, *words)):
+    ordered = sorted(settings, key=lambda setting: setting[0])
+    for word in (word for gpu, words in ordered for word in (gpu, *words)):
         if not PLAIN.fullmatch(word):
-            raise ValueError(f"{word!r} cannot be a word of a systemd unit of nodevet's")
-    rows = [f"    nvidia-smi -i {gpu} {' '.join(words)} || failed=1; \\\n" for gpu, words in told]
-    return f"/bin/sh -c '\\\n    failed=0; \\\n{''.join(rows)}    exit $$failed'"
+            raise ValueError(f"{word!r} cannot be a word of nodevet's systemd unit")
+    lines = [
+        f"    nvidia-smi -i {gpu} {' '.join(words)} || failed=1; \\\n" for gpu, words in ordered
+    ]
+    return f"/bin/sh -c '\\\n    failed=0; \\\n{''.join(lines)}    exit $$failed'"

@@ -1,4 +1,4 @@
-"""What the fixes of GPU settings have in common: which GPUs there are, and which of them fail."""
+"""What the fixes of GPU settings share: the GPUs of a node, and the GPUs that fail."""
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -19,8 +19,8 @@ from nodevet.resource.gpu import nvidia_smi, setting
 UUID = re.compile(r"GPU-[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 
 
-class Named(NamedTuple):
-    """A GPU that can be told from all others."""
+class NamedGpu(NamedTuple):
+    """A GPU with its UUID, which names it in commands."""
 
     uuid: str
     gpu: Gpu
@@ -37,8 +37,8 @@ class Named(NamedTuple):
         return value
 
     def has(self, field: str) -> bool:
-        """Whether it has such a setting. Raises FixError if it was not read, and a GPU of its model
-        may have it."""
+        """Whether the GPU has a setting. Raises FixError if it was not read although a GPU of this
+        model may have it."""
         if unsupported(self.gpu, field):
             return False
         if getattr(self.gpu, field) is None:
@@ -53,16 +53,16 @@ class Named(NamedTuple):
 
 
 class FailedGpu(NamedTuple):
-    named: Named
+    named: NamedGpu
     finding: Finding
 
 
-def every(evidence: Evidence) -> tuple[Named, ...]:
-    """Every GPU of the node: a boot-time owner sets all of them or is not written.
+def all_gpus(evidence: Evidence) -> tuple[NamedGpu, ...]:
+    """Every GPU of the node: the unit of a fix sets all of them, or nodevet does not write it.
 
     Raises FixError if one of them does not answer or has no UUID.
     """
-    found = []
+    named_gpus = []
     for gpu in each_gpu(evidence):
         if isinstance(gpu, Finding):
             raise FixError(f"{gpu.subject.label or 'the GPUs'}: {gpu.why}")
@@ -73,70 +73,71 @@ def every(evidence: Evidence) -> tuple[Named, ...]:
             raise FixError(f"{label}: uuid: {gpu.why('uuid')}")
         if not UUID.fullmatch(gpu.uuid):
             raise FixError(f"{label}: {gpu.uuid[:60]!r} is not the UUID of a GPU")
-        found.append(Named(gpu.uuid, gpu))
-    return tuple(found)
+        named_gpus.append(NamedGpu(gpu.uuid, gpu))
+    return tuple(named_gpus)
 
 
-def among(
+def all_and_failed(
     evidence: Evidence, findings: Sequence[Finding]
-) -> tuple[tuple[Named, ...], tuple[FailedGpu, ...]]:
-    """Every GPU, and those that fail by these findings, once each; nothing if none does.
+) -> tuple[tuple[NamedGpu, ...], tuple[FailedGpu, ...]]:
+    """Every GPU of the node, and each GPU that has a failed finding, once. Both are empty if no
+    finding failed.
 
-    Raises FixError as `every` does, and for a finding about something else.
+    Raises FixError as `all_gpus` does, and for a finding about anything but a listed GPU.
     """
     failed = [finding for finding in findings if finding.verdict is Verdict.FAIL]
     if not failed:
         return (), ()
-    named = every(evidence)
-    by_subject = {(each.uuid, str(each.gpu.index)): each for each in named}
-    found: dict[str, FailedGpu] = {}
+    every_gpu = all_gpus(evidence)
+    by_subject = {(gpu.uuid, str(gpu.gpu.index)): gpu for gpu in every_gpu}
+    failures: dict[str, FailedGpu] = {}
     for finding in failed:
         subject = finding.subject
         gpu = by_subject.get((subject.uuid or "", subject.id))
         if gpu is None:
             raise FixError(f"{subject.label or 'the node'}: not among the GPUs that NVML lists")
-        found.setdefault(gpu.uuid, FailedGpu(gpu, finding))
-    return named, tuple(found.values())
+        failures.setdefault(gpu.uuid, FailedGpu(gpu, finding))
+    return every_gpu, tuple(failures.values())
 
 
-def modes(failed: Iterable[FailedGpu], enabled: bool) -> tuple[FailedGpu, ...]:
-    """The same, as a plan shows a mode: on or off, whether it is wrong now or after a reset."""
+def as_modes(failures: Iterable[FailedGpu], enabled: bool) -> tuple[FailedGpu, ...]:
+    """The failures with a mode as true or false, whether it is wrong now or after a reset."""
     return tuple(
-        each._replace(finding=replace(each.finding, expected=enabled, actual=not enabled))
-        for each in failed
+        failure._replace(finding=replace(failure.finding, expected=enabled, actual=not enabled))
+        for failure in failures
     )
 
 
-def having(named: Iterable[Named], field: str) -> tuple[Named, ...]:
-    """Those that have such a setting. Raises FixError if that of one of them was not read."""
-    return tuple(each for each in named if each.has(field))
+def having_setting(gpus: Iterable[NamedGpu], field: str) -> tuple[NamedGpu, ...]:
+    """The GPUs that have a setting. Raises FixError if it was not read on one of them."""
+    return tuple(gpu for gpu in gpus if gpu.has(field))
 
 
-def lacking(field: str, what: str) -> Callable[[Named], str]:
-    """The obstacle of a GPU that has no such setting: `it has no ECC`."""
-    return lambda named: what if unsupported(named.gpu, field) else ""
+def obstacle_without(field: str, obstacle: str) -> Callable[[NamedGpu], str]:
+    """A function for `fixable`: `obstacle` (`it has no ECC`) for a GPU without the setting."""
+    return lambda gpu: obstacle if unsupported(gpu.gpu, field) else ""
 
 
 def fixable(
-    failed: Sequence[FailedGpu], obstacle: Callable[[Named], str]
+    failures: Sequence[FailedGpu], obstacle: Callable[[NamedGpu], str]
 ) -> tuple[tuple[FailedGpu, ...], str]:
-    """Those without an obstacle, and what is to be said of the others.
+    """The failures without an obstacle, and a note about the others.
 
-    Raises FixError if every one has an obstacle.
+    Raises FixError if every GPU has an obstacle.
     """
-    why = {each.named.label: obstacle(each.named) for each in failed}
-    said = "; ".join(f"{label}: {words}" for label, words in why.items() if words)
-    free = tuple(each for each in failed if not why[each.named.label])
-    if failed and not free:
-        raise FixError(said)
-    return free, said
+    obstacles = {failure.named.label: obstacle(failure.named) for failure in failures}
+    note = "; ".join(f"{label}: {reason}" for label, reason in obstacles.items() if reason)
+    remaining = tuple(failure for failure in failures if not obstacles[failure.named.label])
+    if failures and not remaining:
+        raise FixError(note)
+    return remaining, note
 
 
 def change(
-    failed: Sequence[FailedGpu],
+    failures: Sequence[FailedGpu],
     *,
-    told: Callable[[Named], Iterable[Words]],
-    fields: Callable[[Named], Iterable[str]],
+    options: Callable[[NamedGpu], Iterable[Words]],
+    fields: Callable[[NamedGpu], Iterable[str]],
     risk: Risk,
     owner: BootUnit | None = None,
     boot: Iterable[Setting] = (),
@@ -147,60 +148,49 @@ def change(
 ) -> PlannedChange:
     """The change of these GPUs.
 
-    `told` are the options of nvidia-smi for each, `fields` what they change of it. `owner` is the
-    unit that sets `boot` at every boot, if there is one. `actions` come before all others, and
-    change `resources`.
+    `options` returns the options of nvidia-smi for a GPU, `fields` the settings that they change.
+    `owner` is the unit that sets `boot` at every boot, if there is one. `actions` run before all
+    others, and change `resources`.
     """
-    labels = [each.named.label for each in failed]
-    values = [(each.finding.expected, each.finding.actual) for each in failed]
-    changed = [each.named for each in failed]
+    gpus = [failure.named for failure in failures]
+    changed = (
+        *resources,
+        *(owner.resources if owner else ()),
+        *(gpu.resource(field) for gpu in gpus for field in fields(gpu)),
+    )
     return PlannedChange(
-        expected=alike(
-            {label: expected for label, (expected, _) in zip(labels, values, strict=True)}
-        ),
-        actual=alike({label: actual for label, (_, actual) in zip(labels, values, strict=True)}),
-        unit=failed[0].finding.unit,
-        subjects=tuple(labels),
+        expected=common_value({gpu.label: finding.expected for gpu, finding in failures}),
+        actual=common_value({gpu.label: finding.actual for gpu, finding in failures}),
+        unit=failures[0].finding.unit,
+        subjects=tuple(gpu.label for gpu in gpus),
         actions=(
             *actions,
             *(owner.actions(boot) if owner else ()),
-            *(each.run(*words) for each in changed for words in told(each)),
+            *(gpu.run(*words) for gpu in gpus for words in options(gpu)),
         ),
-        resources=tuple(
-            dict.fromkeys(
-                (
-                    *resources,
-                    *(owner.resources if owner else ()),
-                    *(each.resource(field) for each in changed for field in fields(each)),
-                )
-            )
-        ),
+        resources=tuple(dict.fromkeys(changed)),
         risk=risk,
-        gpus=tuple(each.uuid for each in changed) if risk is Risk.IDLE else (),
+        gpus=tuple(gpu.uuid for gpu in gpus) if risk is Risk.IDLE else (),
         effective=effective,
         note=note,
     )
 
 
-def alike(values: Mapping[str, Value]) -> Value:
-    """The value that all have; if they differ, each by its label."""
-    first = next(iter(values.values()))
-    same = all(value == first and type(value) is type(first) for value in values.values())
-    return first if same else dict(values)
+def common_value(values: Mapping[str, Value]) -> Value:
+    """The one value of all labels; a mapping by label if the values differ."""
+    first, *others = values.values()
+    is_common = all(value == first and type(value) is type(first) for value in others)
+    return first if is_common else dict(values)
 
 
-def forgotten(failed: Sequence[FailedGpu], what: str) -> str:
-    """What to know if the driver may not keep a setting: persistence mode was not on.
+def forgetting_note(failures: Sequence[FailedGpu], setting_name: str) -> str:
+    """A note if persistence mode is off on some GPUs: their driver may forget a setting.
 
-    The same plan may turn it on, before all that it would forget."""
-    off = [named.label for named, _ in failed if named.gpu.persistence_mode is not True]
+    The same plan may turn it on, before the settings that the driver would forget."""
+    off = [gpu.label for gpu, _ in failures if gpu.gpu.persistence_mode is not True]
     if not off:
         return ""
     return (
-        f"persistence mode was not on ({', '.join(off)}): without it the driver forgets the {what} "
-        "when the GPU's last client leaves"
+        f"persistence mode was not on ({', '.join(off)}): without it the driver forgets the "
+        f"{setting_name} when the GPU's last client leaves"
     )
-
-
-def notes(*parts: str) -> str:
-    return "; ".join(part for part in parts if part)

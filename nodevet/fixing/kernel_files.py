@@ -1,5 +1,5 @@
-"""What the fixes of kernel settings have in common: a file that sets them at boot, and a write
-of each that fails now."""
+"""What the fixes of kernel settings share: a file that sets them at boot, and a write now for
+each setting that fails."""
 
 from collections.abc import Iterable, Mapping
 
@@ -11,30 +11,35 @@ from nodevet.resource.kernel import WriteKernel
 
 
 def conf(path: str, lines: Iterable[str]) -> WriteFile:
-    """A file of settings that is read at boot."""
+    """Write a file of settings that the system reads at boot."""
     return WriteFile(
         path=path, content="".join(f"{line}\n" for line in ("# Written by nodevet.", *lines))
     )
 
 
 def rule(path: str, value: str) -> str:
-    """The line of tmpfiles.d(5) that writes to a kernel file. `w-` and `w$` are younger than the
-    systemd of distributions in use."""
+    """A line of tmpfiles.d(5) that writes to a kernel file. `w-` and `w$` need a newer systemd than
+    distributions in use have."""
     return f"w {path} - - - - {value}"
 
 
-def actions(owner: str, lines: Iterable[str], now: Mapping[str, str]) -> Actions:
-    """`lines` of the file `owner`, which is read at boot; `now`: values by path."""
-    return (conf(owner, lines), *(WriteKernel(path=path, value=now[path]) for path in now))
+def actions(owner: str, lines: Iterable[str], values_now: Mapping[str, str]) -> Actions:
+    """Write `lines` to the file `owner`, and `values_now` (by path) to kernel files."""
+    return (
+        conf(owner, lines),
+        *(WriteKernel(path=path, value=values_now[path]) for path in values_now),
+    )
 
 
-def change(failed: Mapping[str, Finding], now: Mapping[str, str], told: Actions) -> PlannedChange:
-    """The change of all that fails, by name; each of its actions is on a file of its own."""
+def change(
+    failures: Mapping[str, Finding], values_now: Mapping[str, str], actions: Actions
+) -> PlannedChange:
+    """The change of all failed settings, by name; each action writes a file of its own."""
     return PlannedChange(
-        expected=now,
-        actual={name: finding.actual for name, finding in failed.items()},
-        subjects=tuple(finding.subject.label for finding in failed.values()),
-        actions=told,
-        resources=tuple(each.resource for each in told if each.resource),
+        expected=values_now,
+        actual={name: finding.actual for name, finding in failures.items()},
+        subjects=tuple(finding.subject.label for finding in failures.values()),
+        actions=actions,
+        resources=tuple(action.resource for action in actions if action.resource),
         risk=Risk.LIVE,
     )

@@ -1,7 +1,7 @@
-"""The nouns of fixes: what one would do, as data that can be shown, signed and rolled back.
+"""The types of fixes: a change as data that nodevet can show, sign and roll back.
 
-A fix is pure up to its actions. A plan holds the very actions that will run, so what is
-approved is what happens.
+A fix is pure: it returns actions. A plan holds the very actions that will run, so people approve
+exactly what happens.
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -9,6 +9,7 @@ from enum import Enum
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from nodevet.base import typed
 from nodevet.model import Finding, Value
@@ -19,7 +20,7 @@ EVERY = "*"
 
 
 class Risk(str, Enum):
-    """What a change asks of a node; ordered by `rank`."""
+    """What a change needs of a node; ordered by `rank`."""
 
     LIVE = "live"  # nothing: jobs may run
     IDLE = "idle"  # no process on the GPUs that are changed
@@ -37,17 +38,17 @@ class PlannedChange(msgspec.Struct, frozen=True, kw_only=True):
     expected: Value
     actual: Value
     unit: str = ""  # of both: W, MHz
-    subjects: tuple[str, ...] = ()  # labels of the findings it answers: `GPU 4`
+    subjects: tuple[str, ...] = ()  # labels of the findings that it repairs: `GPU 4`
     actions: Actions
     resources: tuple[Resource, ...]
-    """Everything that the actions change; each is read before, and can be restored."""
+    """Everything that the actions change; nodevet reads each before, and can restore it."""
     risk: Risk
     gpus: tuple[str, ...] = ()  # UUIDs that must be free at risk idle; empty: all
     effective: str = "now"  # now, restart, reset, reboot: when the expected value is in force
     services: tuple[str, ...] = ()
-    """Services whose binding and such is what this is about: the check is asked about their
-    processes, whatever their pids are by then, and these do not count as users of a GPU."""
-    note: str = ""  # what the person who approves should know
+    """Services that the change is about, as a binding to NUMA nodes is. The check judges their
+    processes, whatever their pids are by then; these do not count as users of a GPU."""
+    note: str = ""  # for the person who approves
 
 
 class FixError(Exception):
@@ -55,10 +56,10 @@ class FixError(Exception):
 
 
 Planner = Callable[..., Iterator[PlannedChange]]
-"""(evidence, failed findings of its check, the check's Params) -> changes. Pure.
+"""(evidence, findings of its check, the check's Params) -> changes. Pure.
 
-Takes each option of the fix as a keyword, `restart=True`. Raises FixError, also while it is
-iterated: then none of its changes may be made."""
+Takes each option of the fix as a keyword, `restart=True`. Raises FixError, also during iteration:
+then nodevet makes none of its changes."""
 
 
 class Fix(msgspec.Struct, frozen=True, kw_only=True):
@@ -68,10 +69,10 @@ class Fix(msgspec.Struct, frozen=True, kw_only=True):
     risk: Risk  # the highest that its changes have
     options: tuple[str, ...] = ()  # now, restart: what a person may ask of it beyond the baseline
     after: tuple[str, ...] | None = None
-    """Fixes that a node takes before this one, each if it is in the plan; `EVERY` for all that do
-    not say so too. None: anywhere after those that say where they come. Else by name."""
+    """Fixes that run before this one on a node, if they are in the plan. `EVERY`: all fixes that
+    do not have `EVERY` too. None: after all fixes that have a tuple here. Ties: by name."""
     asks: Callable[[Any], Mapping[str, tuple[Any, ...]]] | None = None
-    """Of the check's parameters: what the probe must be told to read for it, names by section."""
+    """The check's Params -> what the probe must also read for the fix, names by section."""
 
     @property
     def follows(self) -> tuple[str, ...]:
@@ -80,27 +81,42 @@ class Fix(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def rank(self) -> int:
-        """Fixes that say where they come, then those that do not, then those that come last."""
+        """0: `after` names fixes; 1: `after` is None; 2: `after` has `EVERY`."""
         return 1 if self.after is None else 2 if EVERY in self.after else 0
 
     @property
     def problem(self) -> str:
-        """Why it cannot be used, whatever it plans; empty if it can."""
+        """Why nodevet cannot use this fix, whatever it plans; empty if it can."""
         if not isinstance(self.risk, Risk):
             return f"its risk {self.risk!r} is not a Risk, as Risk.LIVE"
-        for name, told in (("after", self.after or ()), ("options", self.options)):
-            if not (isinstance(told, tuple) and all(isinstance(one, str) for one in told)):
-                return f"its `{name}` {told!r} is not a tuple of names, as ('swap',)"
+        for field, names in (("after", self.after or ()), ("options", self.options)):
+            if not (isinstance(names, tuple) and all(isinstance(name, str) for name in names)):
+                return f"its `{field}` {names!r} is not a tuple of names, as ('swap',)"
         return ""
 
     def changes(
         self, evidence: Any, findings: Sequence[Finding], params: Any, options: Collection[str] = ()
     ) -> Iterator[PlannedChange]:
-        """What `plan` yields with those of the `options` that this fix has, as it comes out of the
-        file of a plan. Raises as `plan` does, and TypeError or ValueError for what no plan can
-        hold."""
-        chosen = {name: name in options for name in self.options}
-        for change in self.plan(evidence, findings, params, **chosen):
+        """The changes that `plan` yields, decoded as from the file of a plan. `options` that this
+        fix does not have are ignored. Raises as `plan` does, and TypeError or ValueError for a
+        change that no plan can hold."""
+        keywords = {name: name in options for name in self.options}
+        for change in self.plan(evidence, findings, params, **keywords):
             if not isinstance(change, PlannedChange):
                 raise TypeError(f"it plans {type(change).__name__}, which is not a PlannedChange")
             yield typed.decode(msgspec.json.encode(change), PlannedChange)
+
+
+def join_notes(*parts: str) -> str:
+    return "; ".join(part for part in parts if part)
+
+
+def with_refusals(
+    changes: Sequence[PlannedChange], refused: Sequence[str]
+) -> Iterator[PlannedChange]:
+    """The changes, the first with a note of the refusals. Raises FixError if there is none."""
+    if not changes:
+        raise FixError("; ".join(refused))
+    note = f"not in the plan: {'; '.join(refused)}" if refused else ""
+    for number, change in enumerate(changes):
+        yield change if number else replace(change, note=join_notes(change.note, note))

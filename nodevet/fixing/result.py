@@ -1,4 +1,4 @@
-"""How a run ended, node by node and step by step: what its report renders, and result.json."""
+"""How a run of fixes ended, node by node and step by step: its result.json."""
 
 from collections.abc import Iterable, Mapping
 from enum import Enum
@@ -26,13 +26,13 @@ class Outcome(str, Enum):
     """How one node, or one step, ended. Worst first: a node ends as the worst of its steps."""
 
     ROLLBACK_FAILED = "rollback_failed"  # `why` says exactly what is as it was and what is not
-    UNKNOWN = "unknown"  # the node did not come back to be looked at
+    UNKNOWN = "unknown"  # the node did not answer again
     FAILED = "failed_and_rolled_back"
-    PARTIAL = "partial"  # some is changed, or rolled back, and stays; the rest was refused, or left
+    PARTIAL = "partial"  # some steps are changed or rolled back; others were refused or left
     REFUSED = "refused"  # nothing was written
     NOT_ATTEMPTED = "not_attempted"
-    PENDING = "pending"  # in place, in force from the next restart, reset or reboot on
-    ROLLED_BACK = "rolled_back"  # as a rollback was asked for
+    PENDING = "pending"  # set, and in force after the next restart, reset or reboot
+    ROLLED_BACK = "rolled_back"  # as requested
     VERIFIED_AFTER_REBOOT = "verified_after_reboot"  # the check said ok after a reboot
     CHANGED = "changed"  # the check says ok
     UNCHANGED = "unchanged"  # nothing had to be written
@@ -63,7 +63,7 @@ class Refusal(str, Enum):
 REVERTED = frozenset(
     {Outcome.FAILED, Outcome.ROLLED_BACK, Outcome.NOT_ATTEMPTED, Outcome.UNCHANGED}
 )
-"""Of a step of which nothing is left on its node."""
+"""The outcomes of a step that leaves nothing on its node."""
 
 
 class Approval(msgspec.Struct, frozen=True, kw_only=True):
@@ -84,7 +84,7 @@ class Ran(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StepResult(msgspec.Struct, frozen=True, kw_only=True):
-    """How one step ended, with all that the report shows of it."""
+    """How one step ended, with everything that a report shows of it."""
 
     id: str
     fix: str
@@ -127,13 +127,13 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     started: str  # ISO 8601 with offset
     seconds: float
     options: Mapping[str, Any] = {}
-    stopped: str = ""  # why no further node was begun
-    unknown: str = ""  # why that of the whole run is: it has no end, or not all of it was kept
+    stopped: str = ""  # why the run began no further node
+    unknown: str = ""  # why the outcome of the run is unknown: no end, or not all was recorded
     hosts: tuple[HostResult, ...] = ()
 
     @property
     def exit_code(self) -> int:
-        """As `exit_code`; 3, too, if the outcome of the run itself is unknown."""
+        """The exit code of the hosts; 3 if the outcome of the run itself is unknown."""
         if self.unknown:
             return 3
         asked = self.asked
@@ -141,8 +141,8 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def asked(self) -> tuple[HostResult, ...]:
-        """The hosts that the run was for: not those that --host left out."""
-        only = chosen_of(self.options)
+        """The hosts of the run without those that --host left out."""
+        only = hosts_given(self.options)
         return tuple(
             host
             for host in self.hosts
@@ -151,17 +151,17 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def leaves_changes(self) -> bool:
-        """Whether something is left on a node that a rollback would revert."""
+        """Whether a rollback would revert something on a node."""
         return any(
             step.ran and step.outcome not in REVERTED for host in self.hosts for step in host.steps
         )
 
     def good(self, outcome: Outcome) -> bool:
-        """Whether that is what was asked for: an apply does not ask for being rolled back."""
+        """Whether a node ended as requested: an apply does not request a rollback."""
         return outcome.good and not (self.kind == "apply" and outcome is Outcome.ROLLED_BACK)
 
 
-def chosen_of(options: Mapping[str, Any]) -> frozenset[str] | None:
+def hosts_given(options: Mapping[str, Any]) -> frozenset[str] | None:
     """The hosts that --host chose, by a run's options; None: all."""
     only = options.get(ONLY)
     if not isinstance(only, (list, tuple)):
@@ -169,12 +169,12 @@ def chosen_of(options: Mapping[str, Any]) -> frozenset[str] | None:
     return frozenset(name for name in only if isinstance(name, str))
 
 
-def named_of(options: Mapping[str, Any]) -> tuple[str, ...]:
+def baselines_given(options: Mapping[str, Any]) -> tuple[str, ...]:
     """The baselines that -b named, by a run's options."""
-    named = options.get(NAMED)
-    if not isinstance(named, (list, tuple)):
+    names = options.get(NAMED)
+    if not isinstance(names, (list, tuple)):
         return ()
-    return tuple(name for name in named if isinstance(name, str))
+    return tuple(name for name in names if isinstance(name, str))
 
 
 def exit_code(hosts: Iterable[HostResult]) -> int:
@@ -193,11 +193,13 @@ def exit_code(hosts: Iterable[HostResult]) -> int:
 def worst(steps: Iterable[StepResult]) -> Outcome:
     """The outcome of a node, from its steps. A node without any is unchanged."""
     return min(
-        (step.outcome for step in steps), key=lambda one: one.rank, default=Outcome.UNCHANGED
+        (step.outcome for step in steps),
+        key=lambda outcome: outcome.rank,
+        default=Outcome.UNCHANGED,
     )
 
 
-def said(code: int | None, output: str) -> str:
-    """How a command ended, with the end of what it said."""
+def ending_text(code: int | None, output: str) -> str:
+    """`ended with 1: ...`: the exit code of a command and the end of its output."""
     text = output.strip()[-BRIEF:]
     return f"ended with {code}{f': {text}' if text else ''}"

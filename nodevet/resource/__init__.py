@@ -1,7 +1,7 @@
-"""What a fix can change: one module of this package is one kind of resource, with all of it.
+"""What a fix can change: each module of this package, but for `core`, is one kind of resource.
 
-A kind exists because its file does: nothing lists them. What is asked here is asked of the kind of
-the resource in question, and what reads, applies, rolls back and reports asks here.
+No list names the kinds: `KIND` of each module is one. The functions here pass a question on to the
+kind of the resource. Code that reads, applies, rolls back and reports calls them.
 """
 
 import importlib
@@ -43,9 +43,9 @@ SECONDS = 45  # for a unit to start or stop
 
 
 def _kinds() -> Iterator[tuple[str, Kind]]:
-    for module in sorted(each.name for each in pkgutil.iter_modules(__path__)):
-        if module != "core":
-            yield module, importlib.import_module(f"{__name__}.{module}").KIND
+    for name in sorted(module.name for module in pkgutil.iter_modules(__path__)):
+        if name != "core":
+            yield name, importlib.import_module(f"{__name__}.{name}").KIND
 
 
 KINDS: Mapping[str, Kind] = dict(_kinds())
@@ -54,13 +54,15 @@ KINDS: Mapping[str, Kind] = dict(_kinds())
 if TYPE_CHECKING:
     AnyAction: TypeAlias = Action
 else:
-    AnyAction = reduce(or_, (each for kind in KINDS.values() for each in kind.actions), RunCommand)
+    AnyAction = reduce(
+        or_, (action for kind in KINDS.values() for action in kind.actions), RunCommand
+    )
 
 Actions: TypeAlias = tuple[AnyAction, ...]
 
 
 class UnknownKind(Kind):
-    """Of a plan or journal that another nodevet wrote: nothing of this kind can be restored."""
+    """A kind in a plan or journal of another nodevet; nothing of it can be restored."""
 
     form = None
 
@@ -78,38 +80,40 @@ def kind_of(resource: Resource) -> Kind:
 # --- states -----------------------------------------------------------------------------
 
 
-def same(one: State, other: State) -> bool:
-    """Whether a resource now is what it was; not if it could not be read."""
-    return not (one.why or other.why) and kind_of(one.resource).same(one, other)
+def is_same(before: State, current: State) -> bool:
+    """Whether a resource is as before; False if either state could not be read."""
+    return not (before.why or current.why) and kind_of(before.resource).is_same(before, current)
 
 
-def ended(then: State, now: State) -> bool:
-    """Whether it does not exist any more, and need not be restored."""
-    return not (then.why or now.why) and kind_of(then.resource).ended(then, now)
+def has_ended(before: State, current: State) -> bool:
+    """Whether a resource no longer exists, so that nothing has to restore it."""
+    return not (before.why or current.why) and kind_of(before.resource).has_ended(before, current)
 
 
-def moved(then: Sequence[State], now: Sequence[State]) -> list[tuple[State, State]]:
-    """Settings that are no longer what they were, then and now, of those that were read twice."""
-    present = {seen.resource: seen for seen in now if not seen.why}
+def changed_settings(
+    before: Sequence[State], current: Sequence[State]
+) -> list[tuple[State, State]]:
+    """(before, current) of each setting that was read twice and has changed."""
+    present = {state.resource: state for state in current if not state.why}
     return [
-        (seen, present[seen.resource])
-        for seen in then
-        if kind_of(seen.resource).is_setting
-        and seen.resource in present
-        and not same(seen, present[seen.resource])
+        (state, present[state.resource])
+        for state in before
+        if kind_of(state.resource).is_setting
+        and state.resource in present
+        and not is_same(state, present[state.resource])
     ]
 
 
 def describe(state: State) -> str:
-    """What a resource was, in few words."""
+    """A state in a few words: `absent`, `500 W`, `unknown (...)`."""
     if state.why:
         return f"unknown ({state.why})"
     return kind_of(state.resource).describe(state) if state.exists else "absent"
 
 
-def apart(then: State, now: State) -> str:
-    """How it is not what it was."""
-    return f"is {describe(now)}, and was {describe(then)}"
+def describe_change(before: State, current: State) -> str:
+    """`is 500 W, and was 700 W`."""
+    return f"is {describe(current)}, and was {describe(before)}"
 
 
 # --- contents ---------------------------------------------------------------------------
@@ -118,27 +122,27 @@ Contents: TypeAlias = Callable[[str], bytes | None]
 """The content of a SHA-256; None if it is not here."""
 
 
-def kept(states: Iterable[State]) -> tuple[tuple[State, ...], dict[str, bytes]]:
-    """States that were read as they are written down, and the contents that they then name."""
-    pairs = [kind_of(each.resource).kept(each) for each in states]
-    contents = {name: data for _, some in pairs for name, data in some.items()}
-    return tuple(each for each, _ in pairs), contents
+def to_stored(states: Iterable[State]) -> tuple[tuple[State, ...], dict[str, bytes]]:
+    """States in the form in which plans and journals store them, and the contents of files that
+    they name, by SHA-256."""
+    pairs = [kind_of(state.resource).to_stored(state) for state in states]
+    contents = {name: data for _, files in pairs for name, data in files.items()}
+    return tuple(state for state, _ in pairs), contents
 
 
-def named(states: Iterable[State]) -> dict[str, int]:
-    """The contents that states which were written down name: SHA-256 -> bytes."""
-    return {
-        name: size for each in states for name, size in kind_of(each.resource).named(each).items()
-    }
+def content_sizes(states: Iterable[State]) -> dict[str, int]:
+    """The contents that stored states name: SHA-256 -> size in bytes."""
+    sizes = (kind_of(state.resource).content_sizes(state) for state in states)
+    return {name: size for files in sizes for name, size in files.items()}
 
 
-def filled(states: Iterable[State], contents: Contents) -> tuple[State, ...]:
-    """States that were written down as they were read; what `contents` does not have stays named
-    by its hash. Raises what `contents` raises."""
-    known = list(states)
-    found = {name: contents(name) for name in named(known)}
-    here = {name: data for name, data in found.items() if data is not None}
-    return tuple(kind_of(each.resource).filled(each, here) for each in known)
+def with_contents(states: Iterable[State], contents: Contents) -> tuple[State, ...]:
+    """Stored states with the contents of their files; a content that `contents` does not have
+    stays a SHA-256. Raises what `contents` raises."""
+    stored = list(states)
+    names = content_sizes(stored)
+    available = {name: data for name in names if (data := contents(name)) is not None}
+    return tuple(kind_of(state.resource).with_contents(state, available) for state in stored)
 
 
 # --- actions ----------------------------------------------------------------------------
@@ -147,45 +151,44 @@ def filled(states: Iterable[State], contents: Contents) -> tuple[State, ...]:
 def perform(actions: Sequence[Action], *, seconds: float = SECONDS) -> "Iterator[StringCommand]":
     """One command of pyinfra for each action. `seconds`: how long a unit may take to start or stop.
 
-    Raises ActionError for an action that is never run.
+    Raises ActionError for an action that nodevet never runs.
     """
     for action in actions:
         yield action.command(seconds=seconds)
 
 
 def holds(action: Action, states: Sequence[State]) -> bool | None:
-    """Whether an action took place, by the states of what it changes. None: they do not tell."""
+    """Whether an action took effect, by the states of its resources. None: they do not show it."""
     if isinstance(action, RunCommand):
-        told = (kind.command_holds(action.words, states) for kind in KINDS.values())
-        return next((each for each in told if each is not None), None)
-    found = next((each for each in states if each.resource == action.resource), None)
-    if found is None or found.why:
+        answers = (kind.command_holds(action.words, states) for kind in KINDS.values())
+        return next((answer for answer in answers if answer is not None), None)
+    state = next((state for state in states if state.resource == action.resource), None)
+    if state is None or state.why:
         return None
-    return kind_of(found.resource).holds(action, found)
+    return kind_of(state.resource).holds(action, state)
 
 
-def unnamed(actions: Sequence[Action], resources: Collection[Resource]) -> list[Resource]:
-    """What actions change that is not among these; what a command changes is not known."""
-    changed = {action.resource for action in actions if action.resource}
-    return sorted(changed.difference(resources))
+def undeclared(actions: Sequence[Action], resources: Collection[Resource]) -> list[Resource]:
+    """Resources that actions change and that are not in `resources`. Commands are not known."""
+    own = {action.resource for action in actions if action.resource}
+    return sorted(own.difference(resources))
 
 
-def untouched(actions: Sequence[Action], resources: Iterable[Resource]) -> list[Resource]:
-    """Those that no action names: not as what it changes, nor in a word of a command or in the text
-    of a file."""
+def unused(actions: Sequence[Action], resources: Iterable[Resource]) -> list[Resource]:
+    """The resources that no action changes, and that no command or text of a file mentions."""
     own = {action.resource for action in actions if action.resource}
     words = {word for action in actions for text in _texts(action) for word in _WORDS.split(text)}
-    words |= {each.name for each in own}
+    words |= {resource.name for resource in own}
     words |= {posixpath.dirname(word) for word in words}
     globs = [word for word in words if "*" in word or "[" in word]
 
-    def named(each: Resource) -> bool:
+    def is_mentioned(resource: Resource) -> bool:
         return any(
             name in words or any(fnmatchcase(name, glob) for glob in globs)
-            for name in kind_of(each).names(each)
+            for name in kind_of(resource).names(resource)
         )
 
-    return [each for each in resources if each not in own and not named(each)]
+    return [each for each in resources if each not in own and not is_mentioned(each)]
 
 
 def _texts(action: Action) -> Iterator[str]:
@@ -195,24 +198,26 @@ def _texts(action: Action) -> Iterator[str]:
         yield content
 
 
-def may_change(actions: Sequence[Action], named: Collection[Resource], other: Resource) -> bool:
-    """Whether a step may have changed a resource: one that it names, one that the kernel or a
-    driver changes with those, or any, if it runs a program whose doings it does not name."""
-    if other in named or any(kind_of(each).couples(each, other) for each in named):
+def may_change(actions: Sequence[Action], resources: Collection[Resource], other: Resource) -> bool:
+    """Whether a step may have changed a resource: one of its own, one that the kernel or a driver
+    changes with those, or any, if it runs a program with effects that it does not name."""
+    if other in resources or any(
+        kind_of(resource).couples(resource, other) for resource in resources
+    ):
         return True
-    written = {action.resource.name for action in actions if action.resource}
-    return any(_is_open(action, written) for action in actions)
+    names = {action.resource.name for action in actions if action.resource}
+    return any(_is_open(action, names) for action in actions)
 
 
-def _is_open(action: Action, written: Collection[str]) -> bool:
-    """Whether an action may change what its step does not name. `written`: the step's resources;
-    a unit that it writes itself is of the step."""
+def _is_open(action: Action, names: Collection[str]) -> bool:
+    """Whether an action may change what its step does not name. `names`: of what the step writes;
+    a unit that it writes itself is its own."""
     if isinstance(action, RunCommand):
         return not any(kind.names_all(action.words) for kind in KINDS.values())
     if not isinstance(action, unit.SetUnit) or not action.runs:
         return False
-    ours = any(action.name in kind.services for kind in KINDS.values())
-    return not ours and f"{unit.FOLDER}{action.name}" not in written
+    is_known = any(action.name in kind.services for kind in KINDS.values())
+    return not is_known and f"{unit.FOLDER}{action.name}" not in names
 
 
 def restarts(actions: Sequence[Action]) -> bool:
@@ -220,72 +225,72 @@ def restarts(actions: Sequence[Action]) -> bool:
 
 
 def diff(actions: Sequence[Action], before: Sequence[State]) -> Iterator[str]:
-    """Actions as lines with - and +, commands as `$ ...`; printable."""
-    known = {seen.resource: seen for seen in before}
-    for _, alike in groupby(actions, type):
-        some = list(alike)
-        if some[0].resource:
-            yield from kind_of(some[0].resource).diff(some, known)
+    """Actions as printable lines with - and +, commands as `$ ...`."""
+    before_by_resource = {state.resource: state for state in before}
+    for _, group in groupby(actions, type):
+        same_type = list(group)
+        if same_type[0].resource:
+            yield from kind_of(same_type[0].resource).diff(same_type, before_by_resource)
         else:
-            yield from (_command(each) for each in some if isinstance(each, RunCommand))
+            yield from (_command(action) for action in same_type if isinstance(action, RunCommand))
 
 
 def _command(action: RunCommand) -> str:
-    """As a shell takes it, which is why what stands after the # is no word of it."""
+    """A command as a shell reads it, with its time limit as a comment."""
     limit = f"  # for up to {action.seconds} s" if action.seconds is not None else ""
     return f"$ {plain(shlex.join(action.words))}{limit}"
 
 
 def after_reset(evidence: Evidence) -> Evidence:
-    """The evidence as it would be after a reset of what waits for one."""
-    return reduce(lambda then, kind: kind.after_reset(then), KINDS.values(), evidence)
+    """The evidence as it would be after a reset, with every pending setting in force."""
+    return reduce(lambda result, kind: kind.after_reset(result), KINDS.values(), evidence)
 
 
 # --- restoring --------------------------------------------------------------------------
 
 
 def restore(*before: State, actions: Sequence[Action] = ()) -> Actions:
-    """What restores these resources of one node, in the order in which it is done: from the last
-    to the first, but packages before all, files before what reads them, and new units before
-    their files.
+    """The actions that restore these resources of one node, from the last changed to the first, but
+    packages before all, files before what reads them, and new units before their files.
 
-    `actions` are those of the step: a unit that they restart is restarted again, for its files
-    are the old ones; what they did while units were stopped is restored while these are, too.
-    Clocks have two resources that one command sets: give both at once; packages, too.
-    Raises RestoreError; a plan asks before it names a resource, and so nothing is changed that
-    cannot be restored.
+    `actions` are the step's: a unit that they restart is restarted again, since its files are the
+    old ones; a change that they made while units were stopped is restored while these are stopped.
+    Clocks have two resources that one command sets: pass both at once; packages, too.
+    Raises RestoreError. The planner calls this first, so nodevet changes nothing that it cannot
+    restore.
     """
     names = unit.stopped_around(actions)
     if not names:
         return _restore(before, actions)
     around = set(unit.resources(names))
-    own = [each for each in before if each.resource in around]
-    others = [each for each in before if each.resource not in around]
-    back = _restore(own, ())
-    if not others:
-        return back
-    known = {each.resource.name for each in own}
+    around_states = [state for state in before if state.resource in around]
+    other_states = [state for state in before if state.resource not in around]
+    unit_actions = _restore(around_states, ())
+    if not other_states:
+        return unit_actions
+    known_units = {state.resource.name for state in around_states}
     return (
         *unit.stop(names),
-        *_restore(others, actions[len(names) : -len(names)]),
-        *back,
-        *unit.start([name for name in names if name not in known]),
+        *_restore(other_states, actions[len(names) : -len(names)]),
+        *unit_actions,
+        *unit.start([name for name in names if name not in known_units]),
     )
 
 
 def _restore(before: Sequence[State], actions: Sequence[Action]) -> Actions:
-    by_resource = {each.resource: each for each in before}
-    for each in by_resource.values():
-        if each.why:
-            raise RestoreError(f"{each.resource.label}: what it was is not known: {each.why}")
-    done: list[Action] = []
+    by_resource = {state.resource: state for state in before}
+    for state in by_resource.values():
+        if state.why:
+            raise RestoreError(f"{state.resource.label}: its earlier state is unknown: {state.why}")
+    restore_actions: list[Action] = []
     backwards = list(reversed(by_resource.values()))
-    for each in sorted(backwards, key=_rank):
-        among = [one for one in by_resource.values() if one.resource.kind == each.resource.kind]
-        done += kind_of(each.resource).restore(each, among, actions)
+    for state in sorted(backwards, key=_rank):
+        name = state.resource.kind
+        siblings = [each for each in by_resource.values() if each.resource.kind == name]
+        restore_actions += kind_of(state.resource).restore(state, siblings, actions)
     for kind in KINDS.values():
-        done += kind.after_restore(done, actions)
-    return tuple(dict.fromkeys(done))
+        restore_actions += kind.after_restore(restore_actions, actions)
+    return tuple(dict.fromkeys(restore_actions))
 
 
 def _rank(before: State) -> int:

@@ -1,7 +1,7 @@
-"""What every kind of resource has in common: a name, a state, actions that change it, and `Kind`.
+"""What every kind of resource shares: a name, a state, actions that change it, and `Kind`.
 
-`Kind` is everything that the rest of nodevet asks about one kind; each module of this package has
-one, and its own answers if they are not these.
+`Kind` is everything that the rest of nodevet asks about a kind. Each module of this package has a
+subclass, which overrides what is different.
 """
 
 import posixpath
@@ -24,7 +24,7 @@ Integer = Annotated[int, msgspec.Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
 
 
 class Resource(msgspec.Struct, frozen=True, kw_only=True, order=True):
-    """One thing whose earlier state is kept before it is changed."""
+    """One thing that a fix can change; nodevet keeps its state before it does."""
 
     kind: str
     """A module of this package: file, kernel (a path of /sys or /proc/sys), unit, gpu, ..."""
@@ -37,13 +37,13 @@ class Resource(msgspec.Struct, frozen=True, kw_only=True, order=True):
 
 
 class State(msgspec.Struct, frozen=True, kw_only=True):
-    """What a resource was when it was read: enough to restore it."""
+    """A resource as nodevet read it: enough to restore it."""
 
     resource: Resource
     exists: bool
     value: Any = None
-    """JSON, in the `form` of the resource's kind; none of what could not be read."""
-    why: str = ""  # it could not be read
+    """JSON, in the `form` of the resource's kind; None if it could not be read."""
+    why: str = ""  # why it could not be read
 
     @property
     def mapping(self) -> Mapping[str, Any]:
@@ -52,29 +52,29 @@ class State(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Form(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The value of a state that has parts. It is kept, and restored later: none of its parts may
-    be one that is not validated."""
+    """The value of a state that has parts. Since nodevet restores it later, it allows no part that
+    it does not validate."""
 
 
 class RestoreError(Exception):
-    """An earlier state that cannot be restored; the message says of what and why."""
+    """nodevet cannot restore a state; the message says which and why."""
 
 
 class ActionError(Exception):
-    """An action that is never run; the message says why."""
+    """nodevet never runs this action; the message says why."""
 
 
 class Action(msgspec.Struct, frozen=True, kw_only=True, tag_field="do"):
-    """One thing that is done on a node, whole. `do` says in JSON which type it is."""
+    """One change on a node, done as a whole or not at all. `do` is its type in JSON."""
 
     @property
     def resource(self) -> Resource | None:
-        """What it changes; None for a command, which may change anything."""
+        """The resource that it changes; None for a command, which may change anything."""
         return None
 
     @property
     def label(self) -> str:
-        """It in one line: `write /etc/x.conf`."""
+        """One line for people: `write /etc/x.conf`."""
         raise NotImplementedError
 
     @property
@@ -83,11 +83,11 @@ class Action(msgspec.Struct, frozen=True, kw_only=True, tag_field="do"):
         return ""
 
     def covers(self, other: "Action") -> bool:
-        """Whether it leaves its resource as another action would."""
+        """Whether it leaves its resource as `other` would."""
         return self == other
 
     def command(self, *, seconds: float) -> "StringCommand":
-        """It as one command of sh, every value quoted; its errors go to stderr.
+        """One command of sh, with every value quoted; its errors go to stderr.
 
         `seconds`: how long a unit may take to start or stop. Raises ActionError.
         """
@@ -98,14 +98,14 @@ class RunCommand(Action, frozen=True, kw_only=True, omit_defaults=True, tag="run
     """A command, word by word, without a shell."""
 
     words: tuple[str, ...]
-    seconds: int | None = None  # that it may take, if that is more than for any action
+    seconds: int | None = None  # time limit, if it is longer than that of other actions
 
     @property
     def label(self) -> str:
         return " ".join(self.words)
 
     def command(self, *, seconds: float) -> "StringCommand":
-        """`exec` takes what follows as a program and its arguments, whatever they look like."""
+        """`exec` runs the words as a program and its arguments, whatever they look like."""
         from pyinfra.api.command import QuoteString, StringCommand
 
         if not self.words or not self.words[0] or self.words[0].startswith("-"):
@@ -116,57 +116,59 @@ class RunCommand(Action, frozen=True, kw_only=True, omit_defaults=True, tag="run
 
 
 class Traces(msgspec.Struct, frozen=True, kw_only=True):
-    """What a step did, as the journal tells it, of one resource."""
+    """What a step did to one resource, from the journal."""
 
     before: State | None
-    after: State | None  # as the step left it; None: it was not read after the last action
+    after: State | None  # as the step left it; None: not read after the last action
     actions: tuple[Action, ...]
     effective: str  # now, restart, reset, reboot
 
 
 class Kind:
-    """Everything that nodevet knows of one kind of resource."""
+    """Everything that nodevet knows about one kind of resource."""
 
     form: Any = Any
-    """The type of a state's value; what a node answers is validated by it."""
+    """The type of a state's value; nodevet validates a node's answer with it."""
     actions: tuple[type[Action], ...] = ()
     is_setting = False
-    """It stays as it was set, unless something else sets it."""
+    """Whether it stays as it was set until something else sets it."""
     services: frozenset[str] = frozenset()
-    """Services that change only resources of this kind, and those that a step with them names."""
+    """Services that change only resources of this kind, which their step names."""
     hides_gpus = False
-    """After a change NVML may answer nothing before the node is rebooted."""
+    """Whether NVML may fail after a change until the node reboots."""
 
     # --- names --------------------------------------------------------------------------
 
     def name_problem(self, name: str) -> str:
-        """Why nothing of this kind can have such a name; empty if it can."""
+        """Why a resource of this kind cannot have this name; empty if it can."""
         return ""
 
     def names(self, resource: Resource) -> tuple[str, ...]:
-        """The words by which commands and files name it."""
+        """The words that name the resource in commands and files."""
         return (self.gpu_of(resource) or resource.name,)
 
     def gpu_of(self, resource: Resource) -> str:
-        """The UUID of the GPU that it is a setting of; empty if of none."""
+        """The UUID of the GPU whose setting this is; empty for anything else."""
         return ""
 
     # --- states -------------------------------------------------------------------------
 
-    def same(self, one: State, other: State) -> bool:
-        """Whether it now is what it was. Both could be read."""
-        return one.exists == other.exists and canonical(one.value) == canonical(other.value)
+    def is_same(self, before: State, current: State) -> bool:
+        """Whether the resource is as before. Both states could be read."""
+        return before.exists == current.exists and canonical(before.value) == canonical(
+            current.value
+        )
 
-    def ended(self, then: State, now: State) -> bool:
-        """Whether it does not exist any more, and need not be restored. Both could be read."""
+    def has_ended(self, before: State, current: State) -> bool:
+        """Whether the resource no longer exists and needs no restoring. Both could be read."""
         return False
 
     def describe(self, state: State) -> str:
-        """What it was when it existed and could be read, in few words."""
+        """A state that exists and could be read, in a few words."""
         return show(state.value)
 
     def lines(self, state: State) -> Iterator[str]:
-        """The same for a diff, part by part, printable."""
+        """A state as printable lines of a diff, one for each part."""
         label = plain(state.resource.label)
         if state.mapping:
             yield from (f"{label} {plain(f'{key}: {part}')}" for key, part in state.mapping.items())
@@ -176,90 +178,91 @@ class Kind:
     # --- contents -----------------------------------------------------------------------
 
     def text(self, state: State) -> list[str] | None:
-        """What it held, line by line and printable; None if that is not text, or not here."""
+        """The content as printable lines; None if it is not text, or not available here."""
         return None
 
-    def kept(self, state: State) -> tuple[State, Mapping[str, bytes]]:
-        """A state that was read as it is written down, and the contents that it then names by
-        their SHA-256."""
+    def to_stored(self, state: State) -> tuple[State, Mapping[str, bytes]]:
+        """The state as plans and journals store it, and the contents that it names by SHA-256."""
         return state, {}
 
-    def named(self, state: State) -> Mapping[str, int]:
-        """The contents that a state which was written down names: SHA-256 -> bytes."""
+    def content_sizes(self, state: State) -> Mapping[str, int]:
+        """The contents that a stored state names: SHA-256 -> size in bytes."""
         return {}
 
-    def filled(self, state: State, contents: Mapping[str, bytes]) -> State:
-        """A state that was written down as it was read, with the contents that are here."""
+    def with_contents(self, state: State, contents: Mapping[str, bytes]) -> State:
+        """A stored state as it was read, with those contents that are available."""
         return state
 
     # --- actions ------------------------------------------------------------------------
 
     def diff(self, actions: Sequence[Action], before: Mapping[Resource, State]) -> Iterator[str]:
-        """Actions of this kind that follow one another, as lines with - and +, printable."""
+        """Consecutive actions of this kind as printable lines with - and +."""
         yield from (f"+{plain(action.label)}" for action in actions)
 
     def holds(self, action: Action, state: State) -> bool | None:
-        """Whether an action of this kind took place, by a state that could be read.
+        """Whether an action of this kind took effect, by a state that could be read.
 
-        None: the state does not tell.
+        None: the state does not show it.
         """
         return None
 
     def command_holds(self, words: Sequence[str], states: Sequence[State]) -> bool | None:
-        """Whether a command took place, by the states of what it changes of this kind.
+        """Whether a command took effect, by the states of the resources that it changes.
 
-        None: it is not about this kind, or they do not tell.
+        None: it does not change this kind, or the states do not show it.
         """
         return None
 
     def couples(self, resource: Resource, other: Resource) -> bool:
-        """Whether the kernel or a driver may change the other one with this one."""
+        """Whether the kernel or a driver may change `other` together with `resource`."""
         return False
 
     def names_all(self, words: Sequence[str]) -> bool:
-        """Whether a command is about this kind alone, so that a step names all that it changes."""
+        """Whether a command changes only this kind, so that its step names all its resources."""
         return False
 
     # --- restoring ----------------------------------------------------------------------
 
     def restore_rank(self, before: State) -> int:
-        """When it is restored: lower ranks first. See `nodevet.resource.restore`."""
+        """The turn in which it is restored: lower ranks first. See `nodevet.resource.restore`."""
         return 6
 
     def restore(
-        self, before: State, among: Sequence[State], actions: Sequence[Action]
+        self, before: State, siblings: Sequence[State], actions: Sequence[Action]
     ) -> Sequence[Action]:
-        """What restores it. `among`: all states of this kind that are restored at once, in the
-        order in which they were changed; `actions`: those of the step. Raises RestoreError."""
+        """The actions that restore it. `siblings`: all states of this kind that are restored at
+        once, in the order of their changes; `actions`: the step's. Raises RestoreError."""
         raise RestoreError(f"{before.resource.label}: a {before.resource.kind} cannot be restored")
 
-    def after_restore(self, done: Sequence[Action], actions: Sequence[Action]) -> Sequence[Action]:
-        """What must follow once all has been restored, of any kind."""
+    def after_restore(
+        self, restore_actions: Sequence[Action], actions: Sequence[Action]
+    ) -> Sequence[Action]:
+        """The actions that must follow `restore_actions`, which restore all kinds."""
         return ()
 
     def restored_with(self, resource: Resource) -> tuple[Resource, ...]:
-        """The others that one command sets together with it."""
+        """The other resources that one command sets together with this one."""
         return ()
 
-    def sweep(self, then: State, now: State) -> Sequence[Action]:
-        """What removes that which a crash of the node may have left of an action on it."""
+    def remove_leftovers(self, before: State, current: State) -> Sequence[Action]:
+        """The actions that remove what an action left behind when the node crashed."""
         return ()
 
-    def is_of_step(self, traces: Traces, now: State) -> bool | None:
-        """Whether what it is now comes from a step, though it is not exactly what the step left.
+    def is_of_step(self, traces: Traces, current: State) -> bool | None:
+        """Whether a step led to the current state, though it is not exactly as the step left it.
 
-        None: whether the step's actions hold tells.
+        None: decide by `holds` of the step's actions.
         """
         return None
 
     def depends_on(self, resource: Resource, others: Sequence[Resource]) -> bool:
-        """Whether it is another's as soon as one of these is."""
+        """Whether the resource belongs to whoever manages one of the others."""
         return False
 
     # --- when it is in force ------------------------------------------------------------
 
-    def waits(self, resource: Resource, evidence: Evidence) -> bool | None:
-        """Whether it is set, and not in force before a reset; None if it always is at once."""
+    def is_pending(self, resource: Resource, evidence: Evidence) -> bool | None:
+        """Whether the setting waits for a reset; None if it is always in force at once."""
         return None
 
     def after_reset(self, evidence: Evidence) -> Evidence:
@@ -268,19 +271,19 @@ class Kind:
 
 
 def canonical(value: Any) -> bytes:
-    """A value's JSON form: what was read back from a file equals what was made here."""
+    """A value's JSON, equal for values that were read back from a file and values made here."""
     return msgspec.json.encode(value, order="sorted")
 
 
 def mapping(state: State) -> Mapping[str, Any]:
-    """A value with parts. Raises RestoreError."""
+    """The value of a state that has parts. Raises RestoreError."""
     if not isinstance(state.value, Mapping):
         raise RestoreError(f"{state.resource.label}: {state.value!r} is not a valid state of it")
     return state.value
 
 
-def whole(state: State, value: Any) -> int:
-    """A number of a state. Raises RestoreError."""
+def integer(state: State, value: Any) -> int:
+    """A value of a state as a whole number. Raises RestoreError."""
     text = str(value)
     if isinstance(value, bool) or not (text.isascii() and text.isdecimal()):
         raise RestoreError(f"{state.resource.label}: {value!r} is not a number")
@@ -288,22 +291,22 @@ def whole(state: State, value: Any) -> int:
 
 
 def switch(state: State, value: Any) -> bool:
-    """On or off, however it is spelt. Raises RestoreError."""
+    """A value of a state as on or off, in any spelling. Raises RestoreError."""
     text = str(value).lower()
     if text in _ON or text in _OFF:
         return text in _ON
     raise RestoreError(f"{state.resource.label}: {value!r} is neither on nor off")
 
 
-def clean(text: str, what: str) -> str:
-    """A word of an action. Raises ActionError."""
+def require_printable(text: str, noun: str) -> str:
+    """`text`, if it is not empty and has no control characters; else raises ActionError."""
     if not text or any(ord(letter) < 32 or ord(letter) == 127 for letter in text):
-        raise ActionError(f"the {what} {text!r} is empty or holds control characters")
+        raise ActionError(f"the {noun} {text!r} is empty or holds control characters")
     return text
 
 
 def path_problem(name: str) -> str:
-    """Why a name is not a path from / on in its plain form; empty if it is."""
+    """Why a name is not an absolute path in its plain form; empty if it is."""
     is_plain = posixpath.normpath(name) == name and "\0" not in name
     if is_plain and name.startswith("/") and not name.startswith("//"):
         return ""

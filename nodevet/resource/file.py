@@ -1,4 +1,4 @@
-"""A file of the disk: its content, mode and owner, or that it does not exist."""
+"""A file on a disk: its content, mode and owner, or that it does not exist."""
 
 import base64
 import binascii
@@ -22,10 +22,10 @@ from nodevet.resource.core import (
     Resource,
     RestoreError,
     State,
-    clean,
+    integer,
     mapping,
     path_problem,
-    whole,
+    require_printable,
 )
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ class WriteFile(Action, frozen=True, kw_only=True, tag="file"):
     def command(self, *, seconds: float) -> "StringCommand":
         from pyinfra.api.command import QuoteString, StringCommand
 
-        parts = PurePosixPath(clean(self.path, "path"))
+        parts = PurePosixPath(require_printable(self.path, "path"))
         if path_problem(self.path):
             raise ActionError(f"{self.path!r} is not an absolute path in its plain form")
         folder = str(parts.parent)
@@ -78,7 +78,7 @@ class WriteFile(Action, frozen=True, kw_only=True, tag="file"):
             StringCommand(f"{key}=", QuoteString(value), ";", _separator="") for key, value in pairs
         ]
         if self.content is None:
-            return StringCommand(*opening, *_removing(folder))
+            return StringCommand(*opening, *_removal(folder))
         content = _bytes(self.content)
         encoded = base64.b64encode(content).decode("ascii")
         return StringCommand(
@@ -86,10 +86,10 @@ class WriteFile(Action, frozen=True, kw_only=True, tag="file"):
         )
 
     def _writing(self, folder: str, content: bytes) -> Iterator[str]:
-        """A new file in the same folder, whole and on the disk, replaces the old by rename(2).
+        """Write a new file in the same folder, sync it, and replace the old file by rename(2).
 
-        The content goes through stdin with its SHA-256 in the command: a connection that is cut
-        off in the middle leaves the old file.
+        The content goes through stdin, and its SHA-256 is in the command: if the connection breaks
+        in the middle, the old file stays.
         """
         if not 0 <= self.mode <= 0o7777:
             raise ActionError(f"{self.mode!r} is not the mode of a file")
@@ -112,7 +112,7 @@ def _bytes(content: str) -> bytes:
     return content.encode("utf-8", "surrogateescape")
 
 
-def _removing(folder: str) -> Iterator[str]:
+def _removal(folder: str) -> Iterator[str]:
     empty = ' && { rmdir -- "$d" 2>/dev/null; :; }' if DROP_INS.fullmatch(folder) else ""
     yield '[ -d "$d" ] || exit 0;'
     yield from NO_OTHER
@@ -126,13 +126,12 @@ class _Properties(Form, frozen=True, kw_only=True):
     target: Text | UnsetType = UNSET  # of a symbolic link, and nothing else
 
     def __post_init__(self) -> None:
-        told = [part is not UNSET for part in (self.mode, self.owner, self.group)]
-        if self.target is UNSET and not all(told):
+        if self.target is UNSET and UNSET in (self.mode, self.owner, self.group):
             raise ValueError("a file without mode, owner and group")
 
 
 class FileAnswer(_Properties, frozen=True, kw_only=True):
-    """As a node answers it, and as it is restored and shown."""
+    """A file as a node answers it, and as nodevet restores and shows it."""
 
     content: Annotated[str, CONTENT] | UnsetType = UNSET  # base64; none of one that is too large
 
@@ -143,7 +142,7 @@ class FileAnswer(_Properties, frozen=True, kw_only=True):
 
 
 class FileState(_Properties, frozen=True, kw_only=True):
-    """As it is written down: in plans, journals and results."""
+    """A file as plans, journals and results store it."""
 
     sha256: str
     size: int  # bytes
@@ -157,31 +156,31 @@ class FileKind(Kind):
     def name_problem(self, name: str) -> str:
         return path_problem(name)
 
-    def same(self, one: State, other: State) -> bool:
-        return super().same(self.kept(one)[0], self.kept(other)[0])
+    def is_same(self, before: State, current: State) -> bool:
+        return super().is_same(self.to_stored(before)[0], self.to_stored(current)[0])
 
-    def kept(self, state: State) -> tuple[State, Mapping[str, bytes]]:
+    def to_stored(self, state: State) -> tuple[State, Mapping[str, bytes]]:
         encoded = state.mapping.get("content")
         if not isinstance(encoded, str):
             return state, {}
-        rest = {key: part for key, part in state.mapping.items() if key != "content"}
+        parts = {key: part for key, part in state.mapping.items() if key != "content"}
         try:
             data = base64.b64decode(encoded)
-            form = FileState(sha256=hashlib.sha256(data).hexdigest(), size=len(data), **rest)
-        except (binascii.Error, TypeError, ValueError):  # no node answered that: it stays as it is
+            form = FileState(sha256=hashlib.sha256(data).hexdigest(), size=len(data), **parts)
+        except (binascii.Error, TypeError, ValueError):  # no node answers that; leave it as it is
             return state, {}
         return replace(state, value=to_builtins(form)), {form.sha256: data}
 
-    def named(self, state: State) -> Mapping[str, int]:
+    def content_sizes(self, state: State) -> Mapping[str, int]:
         name, size = state.mapping.get("sha256"), state.mapping.get("size")
         return {name: size} if isinstance(name, str) and isinstance(size, int) else {}
 
-    def filled(self, state: State, contents: Mapping[str, bytes]) -> State:
+    def with_contents(self, state: State, contents: Mapping[str, bytes]) -> State:
         data = contents.get(str(state.mapping.get("sha256")))
         if data is None:
             return state
-        rest = {key: part for key, part in state.mapping.items() if key not in ("sha256", "size")}
-        return replace(state, value={**rest, "content": base64.b64encode(data).decode("ascii")})
+        parts = {key: part for key, part in state.mapping.items() if key not in ("sha256", "size")}
+        return replace(state, value={**parts, "content": base64.b64encode(data).decode("ascii")})
 
     def describe(self, state: State) -> str:
         mode = state.mapping.get("mode")
@@ -193,8 +192,8 @@ class FileKind(Kind):
             yield from super().lines(state)
             return
         mode = value.get("mode")
-        shown = f"mode {mode:o}" if isinstance(mode, int) else "mode unknown"
-        yield f"{label}: {shown}, owner {value.get('owner')}, group {value.get('group')}"
+        mode_text = f"mode {mode:o}" if isinstance(mode, int) else "mode unknown"
+        yield f"{label}: {mode_text}, owner {value.get('owner')}, group {value.get('group')}"
         yield from (f"  {line}" for line in _content(value))
 
     def text(self, state: State) -> list[str] | None:
@@ -223,14 +222,14 @@ class FileKind(Kind):
             "owner": action.owner,
             "group": action.group,
         }
-        value = self.kept(state)[0].mapping
+        value = self.to_stored(state)[0].mapping
         return state.exists and all(value.get(key) == part for key, part in expected.items())
 
     def restore_rank(self, before: State) -> int:
         return 2
 
     def restore(
-        self, before: State, among: Sequence[State], actions: Sequence[Action]
+        self, before: State, siblings: Sequence[State], actions: Sequence[Action]
     ) -> Sequence[Action]:
         path = before.resource.name
         if not before.exists:
@@ -241,18 +240,19 @@ class FileKind(Kind):
         content = text_of(before)
         if content is None:
             raise RestoreError(f"{label}: its content is not UTF-8 text")
-        mode, owner, group = (whole(before, value.get(key)) for key in ("mode", "owner", "group"))
+        mode, owner, group = (integer(before, value.get(key)) for key in ("mode", "owner", "group"))
         return [WriteFile(path=path, content=content, mode=mode, owner=owner, group=group)]
 
-    def sweep(self, then: State, now: State) -> Sequence[Action]:
-        """Removing a file that does not exist removes what a write left next to it."""
-        if then.exists or now.exists or now.why:
+    def remove_leftovers(self, before: State, current: State) -> Sequence[Action]:
+        """The action that removes a file also removes what a write left next to it."""
+        if before.exists or current.exists or current.why:
             return ()
-        return [WriteFile(path=then.resource.name, content=None)]
+        return [WriteFile(path=before.resource.name, content=None)]
 
 
 def text_of(state: State) -> str | None:
-    """The content of a file that was read; None if that is not UTF-8 text. Raises RestoreError."""
+    """The content of a file; None if it is not UTF-8 text. Raises RestoreError if it was not
+    read."""
     content = mapping(state).get("content")
     if not isinstance(content, str):
         raise RestoreError(f"{state.resource.label}: its content was not read")
@@ -284,35 +284,35 @@ def _diff(action: WriteFile, before: State | None) -> Iterator[str]:
     import difflib
 
     path = plain(action.path)
-    old, about = _old(before)
+    old, about = _old_text(before)
     new = action.content
     if new is None and before and not before.exists:
         return
     head = "/dev/null" if before and not before.exists else f"{path}{about}"
     yield f"--- {head}"
     yield f"+++ {'/dev/null' if new is None else path}"
-    changed = list(difflib.unified_diff(_lines(old), _lines(new), lineterm="", n=CONTEXT))[2:]
-    yield from (line if line.startswith("@@") else plain(line) for line in changed)
+    diff_lines = list(difflib.unified_diff(_lines(old), _lines(new), lineterm="", n=CONTEXT))[2:]
+    yield from (line if line.startswith("@@") else plain(line) for line in diff_lines)
     if before and before.exists and isinstance(before.value, Mapping):
-        was = _properties(*(before.value.get(key) for key in ("mode", "owner", "group")))
+        old_properties = _properties(*(before.value.get(key) for key in ("mode", "owner", "group")))
     else:
-        was = _properties(0o644, 0, 0)
-    now = _properties(action.mode, action.owner, action.group)
-    if new is not None and now != was:
+        old_properties = _properties(0o644, 0, 0)
+    new_properties = _properties(action.mode, action.owner, action.group)
+    if new is not None and new_properties != old_properties:
         if before and before.exists:
-            yield f"-{path}: {was}"
-        yield f"+{path}: {now}"
+            yield f"-{path}: {old_properties}"
+        yield f"+{path}: {new_properties}"
 
 
-def _old(before: State | None) -> tuple[str | None, str]:
-    """What a file holds now, and what is to be said of it."""
+def _old_text(before: State | None) -> tuple[str | None, str]:
+    """The text of a file, and a remark for its path in the diff."""
     if before is None:
         return None, "  (its content was not read)"
     if not before.exists:
         return None, ""
     if "content" not in before.mapping and (name := before.mapping.get("sha256")):
-        told = f"{before.mapping.get('size')} bytes, sha256 {name}"
-        return None, plain(f"  (its earlier content is not available here, {told})")
+        summary = f"{before.mapping.get('size')} bytes, sha256 {name}"
+        return None, plain(f"  (its earlier content is not available here, {summary})")
     try:
         text = text_of(before)
     except RestoreError:
@@ -323,13 +323,13 @@ def _old(before: State | None) -> tuple[str | None, str]:
 def _lines(text: str | None) -> list[str]:
     if not text:
         return []
-    rows = text.split("\n")
-    return rows[:-1] if rows[-1] == "" else [*rows[:-1], f"{rows[-1]}  (no newline at its end)"]
+    lines = text.split("\n")
+    return lines[:-1] if lines[-1] == "" else [*lines[:-1], f"{lines[-1]}  (no newline at its end)"]
 
 
 def _properties(mode: Any, owner: Any, group: Any) -> str:
-    shown = f"{mode:04o}" if isinstance(mode, int) else "not read"
-    return plain(f"mode {shown}, owner {owner}, group {group}")
+    mode_text = f"{mode:04o}" if isinstance(mode, int) else "not read"
+    return plain(f"mode {mode_text}, owner {owner}, group {group}")
 
 
 KIND = FileKind()

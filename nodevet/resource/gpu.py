@@ -15,8 +15,8 @@ from nodevet.resource.core import (
     RestoreError,
     RunCommand,
     State,
+    integer,
     switch,
-    whole,
 )
 
 PAIRS = {
@@ -27,7 +27,7 @@ PAIRS = {
 """Settings that one command sets together, in the order of its arguments."""
 
 PENDING = {"ecc_pending": "ecc_current", "mig_pending": "mig_current"}
-"""A mode that waits -> the one in force."""
+"""The field of a pending mode -> the field of the mode in force."""
 
 _PAIR_COMMANDS = {  # first field: the command that sets both, and the one that sets neither
     "locked_clock_graphics_min_mhz": ("-lgc", "-rgc"),
@@ -39,7 +39,7 @@ _MODES = {"DEFAULT": "0", "EXCLUSIVE_THREAD": "1", "PROHIBITED": "2", "EXCLUSIVE
 
 
 def nvidia_smi(gpu: str, *words: str) -> RunCommand:
-    """What sets one GPU: `nvidia-smi -i GPU WORDS`."""
+    """`nvidia-smi -i GPU WORDS`."""
     return RunCommand(words=("nvidia-smi", "-i", gpu, *words))
 
 
@@ -70,35 +70,35 @@ class GpuKind(Kind):
         return f"{state.value / 1000:g} W" if watts else super().describe(state)
 
     def command_holds(self, words: Sequence[str], states: Sequence[State]) -> bool | None:
-        """Whether a mode waits as it was set: nvidia-smi -i UUID -e 1, -i UUID -mig 0."""
+        """Whether a mode is pending as a command set it: `-i UUID -e 1`, `-i UUID -mig 0`."""
         if len(words) != 5 or words[0] != "nvidia-smi" or words[3] not in ("-e", "-mig"):
             return None
         field = {"-e": "ecc_pending", "-mig": "mig_pending"}[words[3]]
-        found = next((each for each in states if each.resource == setting(words[2], field)), None)
-        if found is None or found.why or not isinstance(found.value, bool):
+        state = next((each for each in states if each.resource == setting(words[2], field)), None)
+        if state is None or state.why or not isinstance(state.value, bool):
             return None
-        return found.value is (words[4] == "1")
+        return state.value is (words[4] == "1")
 
     def couples(self, resource: Resource, other: Resource) -> bool:
-        """A mode of a GPU may reset its clocks and limits."""
+        """A GPU's mode may reset its clocks and limits."""
         return other.kind == resource.kind and _parts(resource)[0] == _parts(other)[0]
 
     def names_all(self, words: Sequence[str]) -> bool:
         return words[:1] == ("nvidia-smi",)
 
     def restore(
-        self, before: State, among: Sequence[State], actions: Sequence[Action]
+        self, before: State, siblings: Sequence[State], actions: Sequence[Action]
     ) -> Sequence[Action]:
         uuid, field = _parts(before.resource)
         label = before.resource.label
         if not uuid:
             raise RestoreError(f"{label}: does not name a GPU and a field, as GPU-<uuid>:<field>")
         if field in PAIRS or field in PAIRS.values():
-            return [nvidia_smi(uuid, *_pair(before, among))]
+            return [nvidia_smi(uuid, *_pair(before, siblings))]
         if not before.exists or before.value is None:
             raise RestoreError(f"{label}: the driver does not say what it is")
         if field == "power_limit_mw":
-            watts, milliwatts = divmod(whole(before, before.value), 1000)
+            watts, milliwatts = divmod(integer(before, before.value), 1000)
             words = ("-pl", f"{watts}.{milliwatts:03}" if milliwatts else f"{watts}")
         elif field == "compute_mode":
             if str(before.value) not in _MODES:
@@ -113,23 +113,23 @@ class GpuKind(Kind):
     def restored_with(self, resource: Resource) -> tuple[Resource, ...]:
         uuid, field = _parts(resource)
         return tuple(
-            setting(uuid, each) for pair in PAIRS.items() if field in pair for each in pair
+            setting(uuid, name) for pair in PAIRS.items() if field in pair for name in pair
         )
 
-    def waits(self, resource: Resource, evidence: Evidence) -> bool | None:
+    def is_pending(self, resource: Resource, evidence: Evidence) -> bool | None:
         uuid, field = _parts(resource)
         if field not in PENDING:
             return None
         data = evidence[Gpus].data
         gpus = (data and data.gpus) or ()
-        gpu = next((each for each in gpus if each.uuid == uuid), None)
+        gpu = next((device for device in gpus if device.uuid == uuid), None)
         if gpu is None:
             return True
         pending, current = getattr(gpu, field), getattr(gpu, PENDING[field])
         return current is None or (pending is not None and pending != current)
 
     def after_reset(self, evidence: Evidence) -> Evidence:
-        """With every mode that waits in force."""
+        """The evidence with every pending mode in force."""
         data = evidence[Gpus].data
         if data is None or not data.gpus:
             return evidence
@@ -145,21 +145,20 @@ def _reset(gpu: Gpu) -> Gpu:
     return replace(gpu, **modes)
 
 
-def _pair(before: State, among: Sequence[State]) -> tuple[str, ...]:
-    """Both fields of a pair as one command; without values, the command that resets them."""
+def _pair(before: State, siblings: Sequence[State]) -> tuple[str, ...]:
+    """Options that set both fields of a pair, or reset them if neither has a value."""
     uuid, field = _parts(before.resource)
-    first = field if field in PAIRS else next(one for one, other in PAIRS.items() if other == field)
-    known = {each.resource: each for each in among}
-    both = [known.get(setting(uuid, each)) for each in (first, PAIRS[first])]
-    told = [each for each in both if each is not None and each.exists and each.value is not None]
-    set_them, reset = _PAIR_COMMANDS[first]
-    if not told:
-        return (reset,)
-    if len(told) < len(both):
-        raise RestoreError(
-            f"{before.resource.label}: {first} and {PAIRS[first]} are restored together"
-        )
-    return (set_them, ",".join(str(whole(each, each.value)) for each in told))
+    first, second = next(pair for pair in PAIRS.items() if field in pair)
+    resources = (setting(uuid, first), setting(uuid, second))
+    by_resource = {state.resource: state for state in siblings if state.resource in resources}
+    states = [by_resource[resource] for resource in resources if resource in by_resource]
+    states = [state for state in states if state.exists and state.value is not None]
+    option, reset_option = _PAIR_COMMANDS[first]
+    if not states:
+        return (reset_option,)
+    if len(states) < len(resources):
+        raise RestoreError(f"{before.resource.label}: {first} and {second} are restored together")
+    return (option, ",".join(str(integer(state, state.value)) for state in states))
 
 
 KIND = GpuKind()

@@ -15,8 +15,8 @@ from nodevet.resource.core import (
     Resource,
     RestoreError,
     State,
-    clean,
     path_problem,
+    require_printable,
 )
 
 if TYPE_CHECKING:
@@ -43,13 +43,13 @@ class WriteKernel(Action, frozen=True, kw_only=True, tag="kernel"):
         return f"write {self.value} to {self.path}"
 
     def command(self, *, seconds: float) -> "StringCommand":
-        """One write(2), as the kernel takes it; dd names the errno, and makes no file."""
+        """One write(2), as the kernel needs it; dd reports the errno, and creates no file."""
         from pyinfra.api.command import QuoteString, StringCommand
 
-        parts = PurePosixPath(clean(self.path, "path"))
+        parts = PurePosixPath(require_printable(self.path, "path"))
         if parts.parts[:2] not in (("/", "sys"), ("/", "proc")) or ".." in parts.parts:
             raise ActionError(f"{self.path!r} is not a file of /sys or /proc")
-        if not 0 < len(clean(self.value, "value").encode()) < VALUE:
+        if not 0 < len(require_printable(self.value, "value").encode()) < VALUE:
             raise ActionError(f"{self.path}: a value is between 1 and {VALUE} bytes long")
         target = StringCommand("of=", QuoteString(str(parts)), _separator="")
         dd = StringCommand(
@@ -69,51 +69,51 @@ class KernelKind(Kind):
         return "" if name.startswith(ROOTS) else f"is not below {' or '.join(ROOTS)}"
 
     def names(self, resource: Resource) -> tuple[str, ...]:
-        """Files of one folder move together: a governor sets the energy preference."""
+        """The file and its folder: a governor also sets the energy preference there."""
         return (resource.name, posixpath.dirname(resource.name))
 
     def diff(self, actions: Sequence[Action], before: Mapping[Resource, State]) -> Iterator[str]:
         groups: dict[tuple[str, str], list[str]] = {}
         for action in actions:
             if isinstance(action, WriteKernel):
-                old = _held(before.get(action.resource))
+                old = _old_value(before.get(action.resource))
                 groups.setdefault((old, plain(action.value)), []).append(action.path)
         for (old, new), paths in groups.items():
-            for where in folded(paths):
-                yield f"-{where}: {old}"
-                yield f"+{where}: {new}"
+            for path in fold_paths(paths):
+                yield f"-{path}: {old}"
+                yield f"+{path}: {new}"
 
     def holds(self, action: Action, state: State) -> bool | None:
         if not isinstance(action, WriteKernel):
             return None
         try:
-            return state.exists and chosen(state) == action.value.strip()
+            return state.exists and value_of(state) == action.value.strip()
         except RestoreError:
             return False
 
     def couples(self, resource: Resource, other: Resource) -> bool:
         """Files of one part of the kernel: a governor sets the energy preference, ip_forward other
-        settings of the network, a number of huge pages those of the NUMA nodes."""
+        network settings, the number of huge pages the numbers of the NUMA nodes."""
         if other.kind != resource.kind:
             return False
-        pages = all("hugepages" in each.name for each in (resource, other))
+        pages = all("hugepages" in file.name for file in (resource, other))
         return pages or part_of(resource.name) == part_of(other.name)
 
     def names_all(self, words: Sequence[str]) -> bool:
         return words[:2] == ("systemd-tmpfiles", "--create") and len(words) > 2
 
     def restore(
-        self, before: State, among: Sequence[State], actions: Sequence[Action]
+        self, before: State, siblings: Sequence[State], actions: Sequence[Action]
     ) -> Sequence[Action]:
         if not before.exists:
             raise RestoreError(f"{before.resource.label}: there is no such file")
         if not isinstance(before.value, str):
             raise RestoreError(f"{before.resource.label}: its value was not read")
-        return [WriteKernel(path=before.resource.name, value=chosen(before))]
+        return [WriteKernel(path=before.resource.name, value=value_of(before))]
 
 
 def part_of(path: str) -> tuple[str, ...]:
-    """The part of the kernel whose file this is.
+    """The part of the kernel that a file belongs to.
 
     >>> part_of("/proc/sys/vm/swappiness"), part_of("/sys/devices/system/cpu/smt/control")
     (('proc', 'sys', 'vm'), ('sys', 'devices', 'system', 'cpu'))
@@ -122,8 +122,8 @@ def part_of(path: str) -> tuple[str, ...]:
     return parts[: 4 if parts[:3] == ("sys", "devices", "system") else 3]
 
 
-def chosen(state: State) -> str:
-    """What to write to a kernel file: its text, or the word in brackets if it offers several.
+def value_of(state: State) -> str:
+    """The value to write to a kernel file: its text, or the word in brackets if it has several.
 
     Raises RestoreError.
     """
@@ -138,17 +138,17 @@ def chosen(state: State) -> str:
     return text
 
 
-def _held(state: State | None) -> str:
+def _old_value(state: State | None) -> str:
     if state is None:
         return "(not read)"
     try:
-        return plain(chosen(state)) if state.exists else "(absent)"
+        return plain(value_of(state)) if state.exists else "(absent)"
     except RestoreError:
         return plain(str(state.value))
 
 
-def folded(paths: Sequence[str]) -> Iterator[str]:
-    """Paths that differ in one number as one: /sys/.../policy[0-223]/scaling_governor."""
+def fold_paths(paths: Sequence[str]) -> Iterator[str]:
+    """Paths that differ in one number as one path: /sys/.../policy[0-223]/scaling_governor."""
     from ClusterShell.RangeSet import RangeSet
 
     groups: dict[tuple[str, ...], list[list[str]]] = {}

@@ -37,28 +37,30 @@ class ModuleKind(Kind):
         return 3
 
     def restore(
-        self, before: State, among: Sequence[State], actions: Sequence[Action]
+        self, before: State, siblings: Sequence[State], actions: Sequence[Action]
     ) -> Sequence[Action]:
-        """All of them: those that were loaded, then the others are unloaded, with what came along.
+        """Load all that were loaded, then unload the others with the modules that came along.
 
-        `modprobe -r` would also unload what was loaded before and nothing else uses.
+        `modprobe -r` would also unload unused modules that were loaded before.
         """
         runs: list[RunCommand] = []
         order: dict[str, None] = {}  # in which they were loaded
-        for each in among:
-            value, label = mapping(each), each.resource.label
-            names = [*(value.get("brings") or ()), each.resource.name]
-            if wrong := [name for name in names if not NAME.fullmatch(str(name))]:
-                raise RestoreError(f"{label}: {wrong[0]!r} is not a valid module name")
-            if switch(each, value.get("loaded")):
-                runs.append(load(each.resource.name))
+        for state in siblings:
+            value, label = mapping(state), state.resource.label
+            names = [*(value.get("brings") or ()), state.resource.name]
+            if invalid := [name for name in names if not NAME.fullmatch(str(name))]:
+                raise RestoreError(f"{label}: {invalid[0]!r} is not a valid module name")
+            if switch(state, value.get("loaded")):
+                runs.append(load(state.resource.name))
             else:
                 order.update(dict.fromkeys(name.replace("-", "_") for name in names))
-        away = [RunCommand(words=("sh", "-c", UNLOAD, "rmmod", name)) for name in reversed(order)]
-        return runs + away
+        unloads = [
+            RunCommand(words=("sh", "-c", UNLOAD, "rmmod", name)) for name in reversed(order)
+        ]
+        return runs + unloads
 
-    def is_of_step(self, traces: Traces, now: State) -> bool | None:
-        """Of one that a reboot loads or unloads, both are."""
+    def is_of_step(self, traces: Traces, current: State) -> bool | None:
+        """A module that a reboot loads or unloads may be in either state."""
         return True if traces.effective == "reboot" else None
 
 

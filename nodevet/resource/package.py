@@ -1,4 +1,4 @@
-"""A package of the distribution: its version, and whether it is held and came with others."""
+"""A package of the distribution: its version, and whether it is held or automatically installed."""
 
 import re
 from collections.abc import Sequence
@@ -34,9 +34,9 @@ def install(targets: Sequence[str], *options: str) -> RunCommand:
     return RunCommand(words=words, seconds=SECONDS)
 
 
-def mark(how: str, names: Sequence[str]) -> tuple[RunCommand, ...]:
+def mark(command: str, names: Sequence[str]) -> tuple[RunCommand, ...]:
     """apt-mark(8): auto, hold, unhold; nothing for no names."""
-    return (RunCommand(words=("apt-mark", how, *names)),) if names else ()
+    return (RunCommand(words=("apt-mark", command, *names)),) if names else ()
 
 
 CONFIGURE = RunCommand(
@@ -56,7 +56,7 @@ class PackageKind(Kind):
     hides_gpus = True
 
     def command_holds(self, words: Sequence[str], states: Sequence[State]) -> bool | None:
-        """Whether packages are as apt-get and apt-mark were told: NAME=VERSION; hold, auto."""
+        """Whether packages have the version or mark that apt-get or apt-mark was to set."""
         if "apt-get" in words and "install" in words:
             halves = (word.partition("=") for word in words[words.index("install") + 1 :])
             expected: list[tuple[str, str, object]] = [
@@ -67,10 +67,12 @@ class PackageKind(Kind):
             expected = [(name, field, True) for name in words[2:]]
         else:
             return None
-        known = {each.resource.name: each for each in states if each.resource.kind == "package"}
-        if any(name not in known or known[name].why for name, _, _ in expected):
+        by_name = {
+            state.resource.name: state for state in states if state.resource.kind == "package"
+        }
+        if any(name not in by_name or by_name[name].why for name, _, _ in expected):
             return None
-        return all(known[name].mapping.get(field) == value for name, field, value in expected)
+        return all(by_name[name].mapping.get(field) == value for name, field, value in expected)
 
     def names_all(self, words: Sequence[str]) -> bool:
         return words[:1] == ("apt-mark",)
@@ -79,11 +81,11 @@ class PackageKind(Kind):
         return -1
 
     def restore(
-        self, before: State, among: Sequence[State], actions: Sequence[Action]
+        self, before: State, siblings: Sequence[State], actions: Sequence[Action]
     ) -> Sequence[Action]:
-        """All in one transaction, for they depend on one another; then what held them.
+        """Install all in one transaction, since they depend on one another; then set their marks.
 
-        Only if the step itself used apt-get: the versions come from the node's repositories.
+        This works only if the step used apt-get: the versions come from the node's repositories.
         """
         if not any("apt-get" in each.words for each in actions if isinstance(each, RunCommand)):
             raise RestoreError(
@@ -91,7 +93,7 @@ class PackageKind(Kind):
             )
         targets: list[str] = []
         marks: dict[str, list[str]] = {"auto": [], "hold": [], "unhold": []}
-        for each in sorted(among, key=lambda each: each.resource.name):
+        for each in sorted(siblings, key=lambda each: each.resource.name):
             name = each.resource.name
             if not each.exists:
                 targets.append(f"{name}-")
@@ -105,7 +107,7 @@ class PackageKind(Kind):
             if value.get("automatic"):
                 marks["auto"].append(name)
         options = ("--allow-downgrades", "--allow-change-held-packages", "--purge")
-        marking = [run for how, names in marks.items() for run in mark(how, names)]
+        marking = [run for command, names in marks.items() for run in mark(command, names)]
         return [CONFIGURE, install(targets, *options), *marking]
 
 

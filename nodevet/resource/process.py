@@ -1,4 +1,4 @@
-"""A process: the CPUs and memory that it and its threads may use."""
+"""A process: the CPUs and NUMA nodes that it and its threads may use."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -38,24 +38,25 @@ class ProcessState(Form, frozen=True, kw_only=True):
 class ProcessKind(Kind):
     form = ProcessState
 
-    def same(self, one: State, other: State) -> bool:
-        """One that ended since needs nothing: a later one was never bound."""
-        return not other.exists or super().same(one, other)
+    def is_same(self, before: State, current: State) -> bool:
+        """A process that has ended needs no restoring: nodevet did not bind a later one."""
+        return not current.exists or super().is_same(before, current)
 
-    def ended(self, then: State, now: State) -> bool:
-        """Its number may be another one's by now."""
-        started = then.mapping.get("started_s"), now.mapping.get("started_s")
-        return not now.exists or (then.exists and started[0] != started[1])
+    def has_ended(self, before: State, current: State) -> bool:
+        """Another process may have its pid by now."""
+        started = before.mapping.get("started_s"), current.mapping.get("started_s")
+        return not current.exists or (before.exists and started[0] != started[1])
 
     def names_all(self, words: Sequence[str]) -> bool:
         return words[:1] == ("taskset",)
 
     def restore(
-        self, before: State, among: Sequence[State], actions: Sequence[Action]
+        self, before: State, siblings: Sequence[State], actions: Sequence[Action]
     ) -> Sequence[Action]:
-        """The CPUs of a process and of each thread that differs; one that did not exist has ended.
+        """Set the CPUs of the process and of each thread that differs. If it did not exist when it
+        was read, it had ended.
 
-        Which memory it may use is its cgroup's, and no action changes that.
+        Its cgroup says which memory it may use, and no action changes that.
         """
         if not before.exists:
             return []
@@ -73,7 +74,7 @@ class ProcessKind(Kind):
 
 
 def bind(pid: str, cpus: str) -> RunCommand:
-    """A process with all its threads."""
+    """Bind a process with all its threads."""
     return RunCommand(words=("taskset", "-a", "-p", "-c", cpus, pid))
 
 

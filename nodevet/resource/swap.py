@@ -29,9 +29,9 @@ class SwapKind(Kind):
         return words[:1] in (("swapon",), ("swapoff",))
 
     def restore(
-        self, before: State, among: Sequence[State], actions: Sequence[Action]
+        self, before: State, siblings: Sequence[State], actions: Sequence[Action]
     ) -> Sequence[Action]:
-        """Its lines in /etc/fstab are that file's. A priority below zero is the kernel's choice."""
+        """/etc/fstab is restored as a file. A priority below zero is the kernel's choice."""
         value, name = mapping(before), before.resource.name
         active = switch(before, value.get("active"))
         if name == "all":

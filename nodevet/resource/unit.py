@@ -19,8 +19,8 @@ from nodevet.resource.core import (
     State,
     Traces,
     canonical,
-    clean,
     mapping,
+    require_printable,
     switch,
 )
 from nodevet.resource.file import WriteFile
@@ -36,7 +36,7 @@ RELOAD = RunCommand(words=("systemctl", "daemon-reload"))
 """systemd reads its files again."""
 
 ABSENT: Mapping[str, object] = {"enabled": "disabled", "active": "inactive", "masked": False}
-"""A unit that does not exist: what it is once its file does, and nothing else was done."""
+"""The state of a unit whose file exists, if nothing else was done to it."""
 
 _FIXED = ("linked", "linked-runtime", "enabled-runtime", "masked-runtime")
 _OPPOSITE = {"mask": "unmask", "enable": "disable", "start": "stop"}
@@ -72,7 +72,7 @@ class SetUnit(Action, frozen=True, kw_only=True, tag="unit"):
 
     @property
     def runs(self) -> bool:
-        """Whether its programs are begun or ended."""
+        """Whether the action starts or stops programs."""
         return self.restart or self.running is not None
 
     def covers(self, other: Action) -> bool:
@@ -80,16 +80,19 @@ class SetUnit(Action, frozen=True, kw_only=True, tag="unit"):
             return self == other
         parts = [(getattr(other, part), getattr(self, part)) for part in ("enabled", "running")]
         parts.append((other.masked, self.masked))
-        return self.name == other.name and all(want in (None, mine) for want, mine in parts)
+        return self.name == other.name and all(
+            expected in (None, value) for expected, value in parts
+        )
 
     def command(self, *, seconds: float) -> "StringCommand":
-        """systemd reads its files again, then mask, enablement and state; its log if that fails.
+        """Reload systemd, then set mask, enablement and state; show the unit's log if that fails.
 
-        A unit that does not exist is neither enabled nor running, and need not be made so.
+        A unit that does not exist is neither enabled nor running, so nothing is done to disable or
+        stop it.
         """
         from pyinfra.api.command import QuoteString, StringCommand
 
-        if not SETTABLE.fullmatch(clean(self.name, "unit")):
+        if not SETTABLE.fullmatch(require_printable(self.name, "unit")):
             raise ActionError(f"{self.name!r} is not the name of a unit")
         name = QuoteString(self.name)
         bits: list[str | StringCommand | QuoteString] = ["export LC_ALL=C; systemctl daemon-reload"]
@@ -136,19 +139,21 @@ class UnitKind(Kind):
     def name_problem(self, name: str) -> str:
         return "" if NAME.fullmatch(name) else "is not the name of a unit"
 
-    def same(self, one: State, other: State) -> bool:
-        """One that had failed is stopped when it is restored: nothing makes it fail again."""
-        return one.exists == other.exists and canonical(_stopped(one)) == canonical(_stopped(other))
+    def is_same(self, before: State, current: State) -> bool:
+        """A failed unit is restored as a stopped one: nodevet cannot make it fail again."""
+        return before.exists == current.exists and canonical(_stopped(before)) == canonical(
+            _stopped(current)
+        )
 
     def diff(self, actions: Sequence[Action], before: Mapping[Resource, State]) -> Iterator[str]:
         for action in actions:
             if isinstance(action, SetUnit):
                 name = plain(action.name)
-                yield f"-{name}: {_was(before.get(action.resource))}"
-                yield f"+{name}: {_will_be(action)}"
+                yield f"-{name}: {_old_state_text(before.get(action.resource))}"
+                yield f"+{name}: {_new_state_text(action)}"
 
     def holds(self, action: Action, state: State) -> bool | None:
-        """Whether it was restarted does not show."""
+        """The state does not show a restart."""
         if not isinstance(action, SetUnit):
             return None
         value = state.mapping
@@ -167,12 +172,12 @@ class UnitKind(Kind):
         return words[:2] in (("systemctl", "daemon-reload"), ("systemctl", "reset-failed"))
 
     def restore_rank(self, before: State) -> int:
-        """One that did not exist ends while its file does; one that did starts after its file,
-        and after swap, which a unit of it would turn on too."""
+        """A new unit stops while its file exists. An older one starts after its file is restored,
+        and after swap, which a swap unit would turn on too."""
         return 5 if before.exists else 0
 
     def restore(
-        self, before: State, among: Sequence[State], actions: Sequence[Action]
+        self, before: State, siblings: Sequence[State], actions: Sequence[Action]
     ) -> Sequence[Action]:
         name, label = before.resource.name, before.resource.label
         if not before.exists:
@@ -189,33 +194,35 @@ class UnitKind(Kind):
                 name=name,
                 enabled=None if masked else _enabled(enabled),
                 running=running,
-                restart=running and any(each.restarts == name for each in actions),
+                restart=running and any(action.restarts == name for action in actions),
                 masked=bool(masked),
             )
         ]
 
-    def after_restore(self, done: Sequence[Action], actions: Sequence[Action]) -> Sequence[Action]:
-        """systemd, and the units that the step restarted, read the files that were restored."""
-        first = next((n for n, each in enumerate(done) if isinstance(each, WriteFile)), None)
-        if first is None:
+    def after_restore(
+        self, restore_actions: Sequence[Action], actions: Sequence[Action]
+    ) -> Sequence[Action]:
+        """systemd, and the units that the step restarted, must read the restored files."""
+        places = [n for n, action in enumerate(restore_actions) if isinstance(action, WriteFile)]
+        if not places:
             return ()
-        set_again = {each.name for each in done if isinstance(each, SetUnit)}
-        if left := {each.restarts for each in actions if each.restarts} - set_again:
-            return [SetUnit(name=name, restart=True) for name in sorted(left)]
-        after = done[first:]
-        reads = any(isinstance(each, SetUnit) for each in after)  # it makes systemd read its files
+        set_again = {action.name for action in restore_actions if isinstance(action, SetUnit)}
+        if names := {action.restarts for action in actions if action.restarts} - set_again:
+            return [SetUnit(name=name, restart=True) for name in sorted(names)]
+        after = restore_actions[places[0] :]
+        reads = any(isinstance(action, SetUnit) for action in after)  # it reloads systemd
         return [RELOAD] if not reads and any(map(_is_of_systemd, after)) else ()
 
-    def is_of_step(self, traces: Traces, now: State) -> bool | None:
-        """It may be anywhere between what it was and what it was to be: the step was left in the
-        middle, or the node was rebooted since."""
-        if traces.after is not None and now.resource.name in stopped_around(traces.actions):
-            return False  # it runs again since: not this step stopped it
-        return traces.before is not None and _between(traces, now)
+    def is_of_step(self, traces: Traces, current: State) -> bool | None:
+        """The unit may be in any state between the earlier and the expected one, if the step ended
+        in the middle or the node rebooted."""
+        if traces.after is not None and current.resource.name in stopped_around(traces.actions):
+            return False  # it ran again since; something else stopped it
+        return traces.before is not None and _is_between(traces, current)
 
     def depends_on(self, resource: Resource, others: Sequence[Resource]) -> bool:
-        """A unit whose file, or a drop-in of it, is another's, is so too."""
-        paths = [PurePosixPath(each.name) for each in others if each.kind == "file"]
+        """A unit belongs to whoever manages its file, or a drop-in of it."""
+        paths = [PurePosixPath(other.name) for other in others if other.kind == "file"]
         return any(
             path.name == resource.name or path.parent.name == f"{resource.name}.d" for path in paths
         )
@@ -226,7 +233,7 @@ def stop(names: Sequence[str]) -> tuple[SetUnit, ...]:
 
 
 def start(names: Sequence[str]) -> tuple[SetUnit, ...]:
-    """The other way round than they were stopped."""
+    """Start units in the reverse order in which `stop` stops them."""
     return tuple(SetUnit(name=name, running=True) for name in reversed(names))
 
 
@@ -235,20 +242,22 @@ def resources(names: Sequence[str]) -> tuple[Resource, ...]:
 
 
 def stopped_around(actions: Sequence[Action]) -> tuple[str, ...]:
-    """The units that actions stop first and start last, in the order in which they stop them."""
-    found: list[str] = []
+    """The units that actions stop first and start last, in the order in which they stop."""
+    names: list[str] = []
     for first, last in zip(actions, reversed(actions), strict=True):
         if not isinstance(first, SetUnit) or (first,) != stop([first.name]):
             break
         if (last,) != start([first.name]):
             break
-        found.append(first.name)
-    return tuple(found)
+        names.append(first.name)
+    return tuple(names)
 
 
 def without(actions: Sequence[Action], names: Collection[str]) -> tuple[Action, ...]:
-    """Actions but for those that set these units."""
-    return tuple(each for each in actions if not (isinstance(each, SetUnit) and each.name in names))
+    """The actions that do not set one of these units."""
+    return tuple(
+        action for action in actions if not (isinstance(action, SetUnit) and action.name in names)
+    )
 
 
 def _stopped(state: State) -> Any:
@@ -258,7 +267,7 @@ def _stopped(state: State) -> Any:
 
 
 def _enabled(value: Any) -> bool | None:
-    """Whether a unit was enabled; None if it can be neither: static, generated, ..."""
+    """Whether a unit is enabled; None if it can be neither enabled nor disabled: static, ..."""
     if isinstance(value, bool):
         return value
     return {"enabled": True, "disabled": False}.get(str(value))
@@ -270,41 +279,41 @@ def _is_of_systemd(action: Action) -> bool:
     )
 
 
-def _between(traces: Traces, now: State) -> bool:
-    """Whether each part of a unit's state is what it was, or what the step makes it."""
+def _is_between(traces: Traces, current: State) -> bool:
+    """Whether each part of a unit's state is as before, or as the step sets it."""
     expected: dict[str, set[object]] = {"enabled": set(), "active": set(), "masked": set()}
-    for seen in (traces.before, traces.after):
-        value = (seen and seen.mapping) or ABSENT
+    for state in (traces.before, traces.after):
+        value = (state and state.mapping) or ABSENT
         for part, values in expected.items():
             values.add(value.get(part))
     for action in traces.actions:
-        if isinstance(action, SetUnit) and action.name == now.resource.name:
+        if isinstance(action, SetUnit) and action.name == current.resource.name:
             expected["enabled"] |= {"enabled"} if action.enabled else set()
             starts = action.running or action.restart or action.enabled
             expected["active"] |= {"active"} if starts else set()
             expected["masked"] |= {True} if action.masked else set()
             expected["enabled"] |= {"disabled"} if action.enabled is False else set()
             expected["active"] |= {"inactive", "failed"} if action.running is False else set()
-    value = now.mapping or ABSENT
+    value = current.mapping or ABSENT
     return all(value.get(part) in values for part, values in expected.items())
 
 
-def _was(before: State | None) -> str:
+def _old_state_text(before: State | None) -> str:
     if before is None or (before.exists and not isinstance(before.value, Mapping)):
         return "(not read)"
     if not before.exists:
         return "(absent)"
     value = before.mapping
     words = {"enabled": ("enabled", "disabled"), "active": ("running", "stopped")}
-    told = [
+    parts = [
         words[key][not value[key]] if isinstance(value[key], bool) else str(value[key])
         for key in ("enabled", "active")
         if value.get(key) is not None
     ]
-    return plain(", ".join([*told, *(["masked"] if value.get("masked") is True else [])]))
+    return plain(", ".join([*parts, *(["masked"] if value.get("masked") is True else [])]))
 
 
-def _will_be(action: SetUnit) -> str:
+def _new_state_text(action: SetUnit) -> str:
     parts = {
         "enabled": action.enabled,
         "disabled": _negated(action.enabled),

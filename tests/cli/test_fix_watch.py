@@ -95,10 +95,10 @@ def test_a_log_has_a_line_for_each_host_and_for_what_goes_on(
     monkeypatch.setattr(sys, "stderr", err)
     with FixWatcher(Display(), every=0.1) as watcher:
         watcher.note("run runs/x-1")
-        watcher.heard(RUN)
-        watcher.heard(CANARY)
+        watcher.on_event(RUN)
+        watcher.on_event(CANARY)
         wait(lambda: err.getvalue().count("canary gpu4") >= 2)
-        watcher.heard(ended("gpu4", Outcome.CHANGED))
+        watcher.on_event(ended("gpu4", Outcome.CHANGED))
         watcher.note_in_signal("no further node is begun")
     lines = err.getvalue().splitlines()
     assert lines[:2] == ["nodevet: run runs/x-1", "gpu4  begun (canary)"]
@@ -115,10 +115,10 @@ def test_a_terminal_is_drawn_again_and_again_and_left_clean(
     with os.fdopen(slave, "w") as stream:
         monkeypatch.setattr(sys, "stderr", stream)
         with FixWatcher(Display(err=Screen(colour=True, width=60))) as watcher:
-            watcher.heard(RUN)
-            watcher.heard(CANARY)
+            watcher.on_event(RUN)
+            watcher.on_event(CANARY)
             seen = until(master, b"canary gpu4: begun")
-            watcher.heard(ended("gpu4", Outcome.FAILED))
+            watcher.on_event(ended("gpu4", Outcome.FAILED))
         watcher.note_in_signal("late")
         seen += until(master, b"late")
     os.close(master)
@@ -140,7 +140,7 @@ def test_a_pipe_that_is_gone_or_full_holds_up_nothing(
         with watcher:
             began = time.monotonic()
             for number in range(5000):  # more than a pipe takes
-                watcher.heard(HostBegun(host=f"a-host-with-a-rather-long-name-{number}"))
+                watcher.on_event(HostBegun(host=f"a-host-with-a-rather-long-name-{number}"))
             assert time.monotonic() - began < 5
             if not closed:
                 os.set_blocking(read, False)
@@ -185,8 +185,8 @@ def test_a_fault_in_drawing_ends_nothing(monkeypatch: pytest.MonkeyPatch) -> Non
 
     monkeypatch.setattr(fix_board, "began", fails)
     with FixWatcher(Display()) as watcher:
-        watcher.heard(CANARY)
-        watcher.heard(ended("gpu4", Outcome.CHANGED))
+        watcher.on_event(CANARY)
+        watcher.on_event(ended("gpu4", Outcome.CHANGED))
 
 
 def wait(for_what: Callable[[], bool], seconds: float = 20) -> None:

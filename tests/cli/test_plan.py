@@ -111,7 +111,7 @@ def test_fixes_that_are_not_allowed_are_named_with_what_to_add(
     ) in done.stderr
     assert "what to do by hand: nodevet explain gpu_count\n" in done.stderr
     allowed = plan()
-    assert "nothing is written; to have it approved and applied, plan with -o" in allowed.stderr
+    assert "nothing is written; to approve and apply it, plan with -o" in allowed.stderr
 
 
 def test_colour_and_width(plan: Run) -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from nodevet.fixes.persistence_mode import DROP_IN, PATH
+from nodevet.fixes.persistence_mode import BOOT, DROP_IN
 from nodevet.fixing.model import FixError, Risk
 from nodevet.resource import Resource, RunCommand
 from nodevet.resource.file import WriteFile
@@ -57,18 +57,18 @@ def test_there_is_one_owner(plan, h100, params, daemon):
     sections = {"gpu": h100({"persistence_mode": not params}), "services": units(daemon, ENABLED)}
     (change,) = plan("persistence_mode", params, sections)
     files, of_units, runs = split(change)
-    assert set(files) == {DROP_IN, PATH}
+    assert set(files) == {DROP_IN, BOOT.path}
     if params and daemon in (ENABLED, STOPPED):
-        assert files[PATH] is None and files[DROP_IN].count(" -pm 1 ||") == 1
+        assert files[BOOT.path] is None and files[DROP_IN].count(" -pm 1 ||") == 1
         assert of_units[0] == SetUnit(name=OWN, enabled=False, running=False)
         assert change.actions.index(of_units[0]) < change.actions.index(
-            WriteFile(path=PATH, content=None)
+            WriteFile(path=BOOT.path, content=None)
         )
     else:
-        assert files[DROP_IN] is None and files[PATH]
+        assert files[DROP_IN] is None and files[BOOT.path]
         assert of_units == [SetUnit(name=OWN, enabled=True)]
     touched = {(each.kind, each.name) for each in change.resources}
-    assert {("file", PATH), ("file", DROP_IN), ("unit", OWN)} <= touched
+    assert {("file", BOOT.path), ("file", DROP_IN), ("unit", OWN)} <= touched
     assert runs[-1].words[-2:] == ("-pm", "1" if params else "0")
 
 

@@ -16,7 +16,7 @@ from nodevet.fixing.model import PlannedChange, Risk
 from nodevet.fleet import Options
 from nodevet.fleet.controller.ssh_executor import SshExecutor
 from nodevet.model import Finding, Verdict
-from nodevet.resource import State, restore, same
+from nodevet.resource import State, is_same, restore
 from simulated_fleet import Boot, SimulatedFleet
 
 pytestmark = pytest.mark.timeout(1500)
@@ -185,7 +185,7 @@ def test_it_is_put_back_as_it_was(life: Life) -> None:
     before, its = life.state("wrong").split("SwapTotal", 1)
     assert rest == its
     assert sorted(swaps.splitlines()) == sorted(before.splitlines())
-    assert all(same(one, two) for one, two in zip(life.seen, life.back, strict=True))
+    assert all(is_same(one, two) for one, two in zip(life.seen, life.back, strict=True))
 
 
 def test_swapon_and_swapoff_on_a_simulated_node_do_as_scripts_expect(life: Life) -> None:

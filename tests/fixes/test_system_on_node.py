@@ -18,7 +18,7 @@ from nodevet.fixing.model import PlannedChange
 from nodevet.fleet import Options
 from nodevet.fleet.controller.ssh_executor import SshExecutor
 from nodevet.model import Finding, Verdict
-from nodevet.resource import State, restore, same
+from nodevet.resource import State, is_same, restore
 from simulated_fleet import Boot, SimulatedFleet
 
 pytestmark = pytest.mark.timeout(1500)
@@ -133,6 +133,6 @@ def test_wrong_done_rebooted_and_put_back(fleet: SimulatedFleet) -> None:
         assert undone[Units].data == before[Units].data
         assert loaded(undone) == loaded(before)
         for change, resources in seen:
-            assert all(map(same, resources, worker.look("n1", change.resources)))
+            assert all(map(is_same, resources, worker.look("n1", change.resources)))
         assert (undone[Memory].data and undone[Memory].data.thp_enabled) == "always"
         assert shell(TREE) == tree

@@ -45,7 +45,7 @@ from nodevet.fix.settings import Rollout
 from nodevet.fleet.executor import LockedError, WorkError
 from nodevet.fleet.protocol.framing import ActResult
 from nodevet.model import Baseline, Expectation, Host, Severity, Verdict
-from nodevet.resource import Resource, RunCommand, State, kept
+from nodevet.resource import Resource, RunCommand, State, to_stored
 from nodevet.resource.file import WriteFile
 from nodevet.resource.kernel import WriteKernel
 from nodevet.resource.unit import SetUnit
@@ -437,7 +437,7 @@ class World:
                         fix=wish.check,
                         reason="",
                         options=options,
-                        before=kept(box.look(resource) for resource in change.resources)[0],
+                        before=to_stored(box.look(resource) for resource in change.resources)[0],
                         **fields,
                     )
                 )

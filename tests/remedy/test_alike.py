@@ -18,7 +18,7 @@ from nodevet.fix.plan.alike import Folded, fold_texts, same_steps, unfold
 from nodevet.fix.plan.render import View
 from nodevet.fix.plan_sheet import plan_blocks
 from nodevet.fixing.model import Risk
-from nodevet.resource import Actions, Contents, Resource, RunCommand, State, kept
+from nodevet.resource import Actions, Contents, Resource, RunCommand, State, to_stored
 from nodevet.resource.file import WriteFile
 from nodevet.resource.gpu import nvidia_smi, setting
 from nodevet.resource.unit import SetUnit
@@ -321,7 +321,7 @@ def fstabs(*hosts: str, swap: str = "#/dev/swap", **other: str) -> tuple[Plan, C
         content = base64.b64encode(old.encode()).decode()
         read = {"content": content, "mode": 0o644, "owner": 0, "group": 0}
         file = Resource(kind="file", name="/etc/fstab")
-        before, held = kept([State(resource=file, exists=True, value=read)])
+        before, held = to_stored([State(resource=file, exists=True, value=read)])
         contents.update(held)
         new = old.replace("/dev/swap", other.get(host, swap))
         write = WriteFile(path="/etc/fstab", content=new)

@@ -453,7 +453,7 @@ def test_ctrl_c_begins_no_further_node(world: Callable[..., World]) -> None:
     def heard(event: Any) -> None:
         stop.asked = stop.asked or isinstance(event, HostEnded)
 
-    results, why = run(w, Limits(canary=1, batch=1), heard=heard, stop=stop)
+    results, why = run(w, Limits(canary=1, batch=1), on_event=heard, stop=stop)
     assert [one.outcome for one in results] == [Outcome.CHANGED] + [Outcome.NOT_ATTEMPTED] * 2
     assert why == "interrupted"
 

@@ -11,12 +11,12 @@ import pytest
 from msgspec.structs import replace
 from shown_plan import drawn
 
-from nodevet.fix.journal.attempts import Failure, failures, recent, runs_of
+from nodevet.fix.journal.attempts import Failure, failures, recent_failures, runs_with_failure
 from nodevet.fix.journal.journal import Journal, state
 from nodevet.fix.journal.records import HostBegin, HostEnd, JournalRecord, RunBegin, StepEnd
 from nodevet.fix.plan.candidates import Rules, VettedNode, draft
 from nodevet.fix.plan.planner import make
-from nodevet.fix.plan.unplanned import rest
+from nodevet.fix.plan.unplanned import unplanned_blocks
 from nodevet.fixing.result import Outcome
 from nodevet.model import HostReport, Status, fail
 
@@ -49,27 +49,29 @@ def test_attempts_of_real_runs_are_counted(world: Callable[..., Any]) -> None:
     w.boxes["n1"].refused = {world.thp: "no"}
     runs = w.folder / "runs"
     for number in (1, 2):
-        found, problems = recent(runs, now(), DAY)
-        assert not problems and not runs_of(found, "n1", "pages", w.boxes["n1"].machine_id)
+        found, problems = recent_failures(runs, now(), DAY)
+        assert not problems and not runs_with_failure(
+            found, "n1", "pages", w.boxes["n1"].machine_id
+        )
         plan = w.plan()
         journal = w.journal(f"runs/plan0001-{number}")
         assert w.node(plan, journal, "n1").outcome is Outcome.FAILED
         assert w.node(plan, journal, "n2").outcome in (Outcome.CHANGED, Outcome.UNCHANGED)
-    found, problems = recent(runs, now(), DAY)
+    found, problems = recent_failures(runs, now(), DAY)
     machine = w.boxes["n1"].machine_id
     assert not problems
-    assert runs_of(found, "n1", "pages", machine) == ("plan0001-1", "plan0001-2")
-    assert not runs_of(found, "n1", "pages", "another machine of that name")
-    assert not runs_of(found, "n2", "pages", w.boxes["n2"].machine_id)
-    assert not runs_of(found, "n1", "other", machine)
+    assert runs_with_failure(found, "n1", "pages", machine) == ("plan0001-1", "plan0001-2")
+    assert not runs_with_failure(found, "n1", "pages", "another machine of that name")
+    assert not runs_with_failure(found, "n2", "pages", w.boxes["n2"].machine_id)
+    assert not runs_with_failure(found, "n1", "other", machine)
 
 
 def test_attempts_outside_the_window_do_not_count(tmp_path: Path) -> None:
     for number in (1, 2):
         keep(tmp_path / f"p-{number}", begun("n1"), ended("n1", a=Outcome.FAILED))
     later = now() + DAY
-    assert recent(tmp_path, later, DAY + timedelta(minutes=5))[0]
-    assert recent(tmp_path, later, timedelta(hours=23)) == ((), ())
+    assert recent_failures(tmp_path, later, DAY + timedelta(minutes=5))[0]
+    assert recent_failures(tmp_path, later, timedelta(hours=23)) == ((), ())
 
 
 def test_attempts_a_long_run_counts_by_when_it_failed() -> None:
@@ -97,11 +99,11 @@ def test_attempts_a_run_that_cannot_be_read_is_told(tmp_path: Path) -> None:
     (tmp_path / "bad" / "journal.jsonl").write_text('{"is": "nothing"}\n')
     (tmp_path / "none").mkdir()
     (tmp_path / "note.txt").write_text("x")
-    found, problems = recent(tmp_path, now(), DAY)
+    found, problems = recent_failures(tmp_path, now(), DAY)
     assert [one.run for one in found] == ["good"]
     assert len(problems) == 2
     assert "bad/journal.jsonl:1" in problems[0] and "none/journal.jsonl" in problems[1]
-    assert recent(tmp_path / "missing", now(), DAY) == ((), ())
+    assert recent_failures(tmp_path / "missing", now(), DAY) == ((), ())
 
 
 def test_attempts_an_old_run_is_not_read(tmp_path: Path) -> None:
@@ -110,7 +112,7 @@ def test_attempts_an_old_run_is_not_read(tmp_path: Path) -> None:
     file.write_text("damaged\n")
     then = time.time() - 2 * 86400
     os.utime(file, (then, then))
-    assert recent(tmp_path, now(), DAY) == ((), ())
+    assert recent_failures(tmp_path, now(), DAY) == ((), ())
 
 
 @pytest.mark.parametrize("failed", [("r-1",), ("r-1", "r-2")])
@@ -141,6 +143,6 @@ def test_attempts_what_failed_twice_is_withheld_with_its_runs(
         return
     assert proposal.plan.steps == () and proposal.exit_code == 3
     why = "it failed in r-1, r-2: look at why (nodevet report), then --again"
-    assert f"  pages  1 finding  n1  {why}" in drawn(rest(proposal))
+    assert f"  pages  1 finding  n1  {why}" in drawn(unplanned_blocks(proposal))
     again = replace(rules, failed=())
     assert draft([node], w.catalog, again).candidates and state(()).run is None

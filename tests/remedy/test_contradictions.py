@@ -129,14 +129,14 @@ def _bare(kind: str, name: str) -> Resource:
         (lambda: with_step(resources=(), before=()), "it names nothing"),
         (lambda: with_step(actions=()), "it does nothing"),
         (lambda: with_step(effective="later"), "in force later"),
-        (lambda: with_step(options=("force",)), "force is no option of a fix"),
+        (lambda: with_step(options=("force",)), "force is not an option of a fix"),
         (
             lambda: with_step(
                 before=(State(resource=_bare("file", "/etc/cron.d/evil"), exists=False),)
             ),
-            "file /etc/cron.d/evil was is told",
+            "before names file /etc/cron.d/evil, which it does not change",
         ),
-        (lambda: with_step(before=ONE.before * 2), "no one part of what it changes"),
+        (lambda: with_step(before=ONE.before * 2), f"{THP.label}, 2 times"),
         (
             lambda: replace(GOOD, steps=(ONE, replace(ONE, id="n1/pages/2"))),
             f"2 steps of n1 change {THP.label}",

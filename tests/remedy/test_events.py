@@ -24,7 +24,7 @@ def run(w: World, heard: Callable[[Event], None], **options: Any) -> Any:
     )
     limits = Limits(canary=1, batch=2)
     with Stop() as stop:
-        return apply(order, w.executor, w.journal(), limits, heard=heard, stop=stop, **options)
+        return apply(order, w.executor, w.journal(), limits, on_event=heard, stop=stop, **options)
 
 
 def phases(heard: list[Event], host: str) -> list[Phase]:

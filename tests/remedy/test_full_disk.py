@@ -105,16 +105,16 @@ def test_d6_space_is_checked_before_the_first_write(
 def test_d6_what_is_set_aside_is_for_the_nodes_in_hand(rig: Callable[..., CommandRig]) -> None:
     d = rig("n1", "n2", "n3")
     plan = d.w.plan()
-    one, two = space.reserve(plan, 1), space.reserve(plan, 2)
-    assert 0 < one < two < space.reserve(plan, 3) == space.reserve(plan, 9)
-    assert space.needed(plan, 1) > 3 * space.of_node(plan.of("n1"))
+    one, two = space.reserve_bytes(plan, 1), space.reserve_bytes(plan, 2)
+    assert 0 < one < two < space.reserve_bytes(plan, 3) == space.reserve_bytes(plan, 9)
+    assert space.needed_bytes(plan, 1) > 3 * space.node_bytes(plan.of("n1"))
     assert d.apply().code == 0
     sizes = {}
     for line in (d.run / "journal.jsonl").read_bytes().splitlines():
         for host in d.w.boxes:
             sizes[host] = sizes.get(host, 0) + (len(line) if host.encode() in line else 0)
-    assert max(sizes.values()) < space.of_node(plan.of("n1"))
-    assert replace(plan, steps=()) and space.of_node(()) > 0
+    assert max(sizes.values()) < space.node_bytes(plan.of("n1"))
+    assert replace(plan, steps=()) and space.node_bytes(()) > 0
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="mounting a file system of its own takes root")

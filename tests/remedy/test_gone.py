@@ -8,7 +8,7 @@ import pytest
 
 from nodevet.evidence.document import decode
 from nodevet.fix.model import Step
-from nodevet.fix.rollout.subjects import gone
+from nodevet.fix.rollout.subjects import gone_subjects_text
 from nodevet.fixing.model import Risk
 from nodevet.fixing.result import Outcome, exit_code
 from nodevet.model import Finding, Subject, Verdict
@@ -122,5 +122,5 @@ def test_d8_subjects_by_their_names(
         resources=(Resource(kind="kernel", name="/sys/x"),),
         reason="",
     )
-    assert gone(step, found, evidence).startswith(missing)
-    assert bool(gone(step, found, evidence)) is bool(missing)
+    assert gone_subjects_text(step, found, evidence).startswith(missing)
+    assert bool(gone_subjects_text(step, found, evidence)) is bool(missing)

@@ -25,7 +25,9 @@ def evidence(**sections: Any) -> Evidence:
 
 
 def test_the_same_node() -> None:
-    assert not preconditions.other_node(PLANNED, evidence(host={"machine_id": "m", "boot_id": "b"}))
+    assert not preconditions.node_mismatch(
+        PLANNED, evidence(host={"machine_id": "m", "boot_id": "b"})
+    )
 
 
 @pytest.mark.parametrize(
@@ -39,13 +41,13 @@ def test_the_same_node() -> None:
     ],
 )
 def test_another_node(host: dict[str, Any], told: str) -> None:
-    assert told in preconditions.other_node(PLANNED, evidence(host=host))
+    assert told in preconditions.node_mismatch(PLANNED, evidence(host=host))
 
 
 def test_our_own_reboot_is_expected() -> None:
     found = evidence(host={"machine_id": "m", "boot_id": "c"})
-    assert not preconditions.other_node(PLANNED, found, booted="c")
-    assert preconditions.other_node(PLANNED, found, booted="d")
+    assert not preconditions.node_mismatch(PLANNED, found, booted="c")
+    assert preconditions.node_mismatch(PLANNED, found, booted="d")
 
 
 def test_the_baseline_as_planned() -> None:
@@ -53,10 +55,10 @@ def test_the_baseline_as_planned() -> None:
         id="p", author="a", created="", expires="", baselines={"base": "1"}, nodes={}, steps=()
     )
     same = Baseline(name="base", path="", sha256="1")
-    assert not preconditions.other_baseline(plan, PLANNED, same)
-    assert "not found" in preconditions.other_baseline(plan, PLANNED, None)
+    assert not preconditions.baseline_mismatch(plan, PLANNED, same)
+    assert "not found" in preconditions.baseline_mismatch(plan, PLANNED, None)
     changed = msgspec.structs.replace(same, sha256="2")
-    assert "changed since" in preconditions.other_baseline(plan, PLANNED, changed)
+    assert "changed since" in preconditions.baseline_mismatch(plan, PLANNED, changed)
 
 
 def gpu(index: int, **rest: Any) -> dict[str, Any]:
@@ -107,24 +109,28 @@ def script(folder: Path, text: str) -> str:
 
 def test_the_hook_gets_the_host_as_a_word_of_its_own(tmp_path: Path) -> None:
     hook = script(tmp_path, f'printf "%s\\n" "$@" >{tmp_path}/told')
-    assert not preconditions.drained(f"{hook} --now", "gpu 1; rm -rf /", seconds=60)
+    assert not preconditions.run_drain_hook(f"{hook} --now", "gpu 1; rm -rf /", seconds=60)
     assert (tmp_path / "told").read_text() == "--now\ngpu 1; rm -rf /\n"
 
 
 def test_a_hook_that_says_no(tmp_path: Path) -> None:
-    said = preconditions.drained(script(tmp_path, "echo two jobs run; exit 4"), "gpu1", seconds=60)
+    said = preconditions.run_drain_hook(
+        script(tmp_path, "echo two jobs run; exit 4"), "gpu1", seconds=60
+    )
     assert said == "not drained: the drain hook ended with 4: two jobs run"
 
 
 def test_a_hook_that_is_none(tmp_path: Path) -> None:
-    assert "cannot be run" in preconditions.drained("/no/such/hook", "gpu1", seconds=60)
-    assert "cannot be run" in preconditions.drained("'", "gpu1", seconds=60)
+    assert "cannot be run" in preconditions.run_drain_hook("/no/such/hook", "gpu1", seconds=60)
+    assert "cannot be run" in preconditions.run_drain_hook("'", "gpu1", seconds=60)
 
 
 def test_a_hook_that_does_not_end_is_ended_with_all_it_started(tmp_path: Path) -> None:
     hook = script(tmp_path, f"sleep 987 & echo $! >{tmp_path}/pid; sleep 987")
     begun = time.monotonic()
-    assert "killed after 1 s (--drain-timeout)" in preconditions.drained(hook, "gpu1", seconds=1)
+    assert "killed after 1 s (--drain-timeout)" in preconditions.run_drain_hook(
+        hook, "gpu1", seconds=1
+    )
     assert time.monotonic() - begun < 60
     pid = int((tmp_path / "pid").read_text())
     limit = time.monotonic() + 10

@@ -251,7 +251,7 @@ def test_d22_holders_that_are_named_are_harmless_and_said(node: Any) -> None:
     box.others = [{"pid": 9, "command": "nvtop", "unit": "session-1.scope", "gpu_minors": [0]}]
     plan = planned(w, "nvtop")
     assert plan.rollout.holders == "nvtop"
-    assert "nvtop: said to be harmless by --holders" in told(plan)
+    assert "nvtop: harmless according to --holders" in told(plan)
     result = w.node(plan, w.journal())
     assert result.refusal is Refusal.PRECONDITION and "in use by nvtop" in result.why
     w.terms = replace(w.terms, harmless=frozenset(["nvtop"]))

@@ -7,7 +7,7 @@ import pytest
 from msgspec.structs import replace
 
 from nodevet.fix.settings import Rollout
-from nodevet.fix.use.plan import waiting_canary
+from nodevet.fix.use.plan import canary_delay
 
 HOSTS = ("n1", "n2", "n3")
 
@@ -110,5 +110,5 @@ def test_e24_the_plan_says_that_the_other_hosts_will_wait(
     ecc: Any, rollout: dict[str, Any], waits: bool
 ) -> None:
     plan = replace(ecc.w.plan(), rollout=Rollout(**rollout))
-    assert ("take effect after a reboot" in waiting_canary(plan)) is waits
-    assert not waiting_canary(replace(plan, steps=plan.of("n1")))
+    assert ("take effect after a reboot" in canary_delay(plan)) is waits
+    assert not canary_delay(replace(plan, steps=plan.of("n1")))

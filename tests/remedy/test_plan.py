@@ -337,7 +337,7 @@ def test_a_host_that_nobody_looked_at_is_a_conflict(shop: Shop) -> None:
         ),
         (
             (State(resource=Resource(kind="kernel", name="/sys/a"), exists=True, why="EIO"),),
-            "what it was is not known: EIO",
+            "its earlier state is unknown: EIO",
         ),
     ],
 )
@@ -445,7 +445,7 @@ def test_a_node_that_cannot_be_told_is_not_planned(shop: Shop, field: str) -> No
     shop.add("a")
     nameless = node("n1", [wish("a", kernel("/sys/a"))], [finding("a")], **{field: None})
     (said,) = why(plan(shop, nameless))
-    assert f"which node this is cannot be told: {field}" in said
+    assert f"cannot identify the node: {field}" in said
 
 
 def test_hosts_that_were_not_vetted_are_listed(shop: Shop) -> None:

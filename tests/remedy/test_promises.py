@@ -13,7 +13,7 @@ from nodevet.fixing.result import BY_HAND, CONFIRMED, HostResult, Outcome, Resul
 
 @pytest.fixture
 def killed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(owner, "_process", lambda file, pid: (Controller.GONE, "gone"))
+    monkeypatch.setattr(owner, "_process_state", lambda file, pid: (Controller.GONE, "gone"))
 
 
 def test_e28_a_resume_of_an_ended_run_refuses_a_reboot_that_would_not_happen(rig: Any) -> None:

@@ -13,10 +13,10 @@ import pytest
 from sqlalchemy import event
 from sqlalchemy.engine import Engine
 
-from nodevet.fix.journal.attempts import recent, runs_of
-from nodevet.fix.listener import FixListener
+from nodevet.fix.events import FixListener
+from nodevet.fix.journal.attempts import recent_failures, runs_with_failure
 from nodevet.fix.use import remember_fixes
-from nodevet.fix.use.failed_elsewhere import failed_elsewhere
+from nodevet.fix.use.from_store import failed_elsewhere
 from nodevet.fix.use.plan import PlanRequest, rules_of
 from nodevet.store import Store, engine, open_store
 from nodevet.vet.use.context import open_context
@@ -235,13 +235,13 @@ def test_e25_what_failed_in_runs_kept_elsewhere_is_not_planned_again(
     found = failed_elsewhere(url, d.project / "runs", datetime.now(timezone.utc) - DAY)
     machine = d.w.boxes["n1"].machine_id
     runs = tuple(str(tmp_path / "elsewhere" / str(number)) for number in (1, 2, 3))
-    assert runs_of(found, "n1", "pages", machine) == runs
+    assert runs_with_failure(found, "n1", "pages", machine) == runs
     context = open_context(d.project, ("b",))
     for again, expected in ((False, runs), (True, ())):
         asked = PlanRequest(author="ann", again=again)
         rules = rules_of(asked, context, d.project / "runs", FixListener(), store=url)
-        assert runs_of(rules.failed, "n1", "pages", machine) == expected
-    assert runs_of(found, "n2", "pages", d.w.boxes["n2"].machine_id) == ()
+        assert runs_with_failure(rules.failed, "n1", "pages", machine) == expected
+    assert runs_with_failure(found, "n2", "pages", d.w.boxes["n2"].machine_id) == ()
     assert failed_elsewhere(url, d.run.parent, datetime.now(timezone.utc) - DAY) == ()
     assert failed_elsewhere(url, d.project / "runs", datetime.now(timezone.utc) + DAY) == ()
     assert failed_elsewhere("none", d.project / "runs", datetime.now(timezone.utc) - DAY) == ()
@@ -267,5 +267,5 @@ def test_e25_a_fix_whose_controller_was_killed_did_not_fail(
     with open_store(url) as store:
         assert "unknown" in {each.outcome for each in store.actions("n1")}
     now = datetime.now(timezone.utc)
-    assert recent(d.run.parent, now, DAY) == ((), ())
+    assert recent_failures(d.run.parent, now, DAY) == ((), ())
     assert failed_elsewhere(url, d.project / "runs", now - DAY) == ()

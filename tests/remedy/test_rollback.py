@@ -16,7 +16,7 @@ from nodevet.fix.journal.account import account
 from nodevet.fix.journal.journal import read
 from nodevet.fix.journal.records import StepState
 from nodevet.fix.model import Step
-from nodevet.fix.rollout.waits import waits_for
+from nodevet.fix.rollout.waits import pending_until
 from nodevet.fixing.model import Risk
 from nodevet.fixing.result import Outcome, Refusal, exit_code
 from nodevet.fleet.executor import WorkError
@@ -376,10 +376,10 @@ def test_r3_a_binding_of_a_service_that_was_restarted_since_is_pending(
     then: StepState, evidence: Evidence, waits: str
 ) -> None:
     later = replace(STEP, services=("s.service",), effective="restart")
-    assert waits_for(later, then, evidence) == waits
-    assert waits_for(replace(later, effective="now"), then, evidence) == waits, "with --now"
+    assert pending_until(later, then, evidence) == waits
+    assert pending_until(replace(later, effective="now"), then, evidence) == waits, "with --now"
     with_it = replace(later, effective="now", actions=(SetUnit(name="s.service", restart=True),))
-    assert waits_for(with_it, then, evidence) == ""
+    assert pending_until(with_it, then, evidence) == ""
 
 
 @pytest.mark.parametrize(
@@ -395,7 +395,7 @@ def test_r3_a_binding_of_a_service_that_was_restarted_since_is_pending(
 def test_r3_a_driver_that_was_booted_into_is_pending(
     then: StepState, boot: str, waits: str
 ) -> None:
-    assert waits_for(replace(STEP, effective="reboot"), then, of(boot=boot)) == waits
+    assert pending_until(replace(STEP, effective="reboot"), then, of(boot=boot)) == waits
 
 
 def strike(w: World, number: int, when: str, error: Any) -> None:

@@ -18,7 +18,7 @@ from nodevet import __version__, cli
 from nodevet.fix.model import Plan
 from nodevet.fix.plan import plan_file
 from nodevet.fix.rollout.apply import HostRunner
-from nodevet.fix.settings import Rollout, no_hook
+from nodevet.fix.settings import Rollout, missing_hook
 from nodevet.fixing.model import Risk
 from nodevet.fleet.controller import ssh_executor
 from nodevet.vet.use.context import open_context
@@ -257,10 +257,10 @@ def test_r15_a_hook_must_be_executable_where_a_risk_needs_it(tmp_path: Path) -> 
     hook = tmp_path / "hook"
     hook.write_text("#!/bin/sh\n")
     care = Rollout(drain_hook=f"{hook} --now")
-    assert not no_hook([Risk.LIVE, Risk.IDLE], care)
-    assert "is not a program that can be run here" in no_hook([Risk.LIVE, Risk.DRAIN], care)
+    assert not missing_hook([Risk.LIVE, Risk.IDLE], care)
+    assert "is not a program that can run here" in missing_hook([Risk.LIVE, Risk.DRAIN], care)
     hook.chmod(0o755)
-    assert not no_hook([Risk.DRAIN], care) and os.access(hook, os.X_OK)
+    assert not missing_hook([Risk.DRAIN], care) and os.access(hook, os.X_OK)
 
 
 def test_d23_somebody_elses_run_is_rolled_back_with_approvals_alone(

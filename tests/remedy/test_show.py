@@ -11,7 +11,7 @@ from shown_plan import drawn, shown_plan, unknown
 from nodevet.base.printable import cells
 from nodevet.fix.model import Conflict, Plan, PlannedNode, Step
 from nodevet.fix.plan import render, unplanned
-from nodevet.fix.plan.candidates import Left, Withheld
+from nodevet.fix.plan.candidates import UnfixedFinding, Withheld
 from nodevet.fix.plan.planner import Proposal
 from nodevet.fix.plan.render import View
 from nodevet.fix.plan_sheet import plan_blocks
@@ -64,7 +64,7 @@ def diff(plan: Plan) -> str:
 
 
 def rest(proposal: Proposal) -> str:
-    return drawn(unplanned.rest(proposal))
+    return drawn(unplanned.unplanned_blocks(proposal))
 
 
 GPUS = tuple(f"GPU {n}" for n in range(8))
@@ -264,7 +264,7 @@ def test_kernel_files_that_differ_in_a_number_are_one() -> None:
     ],
 )
 def test_folded_paths_name_exactly_what_was_given(paths: list[str], expected: list[str]) -> None:
-    assert list(kernel.folded(paths)) == expected
+    assert list(kernel.fold_paths(paths)) == expected
 
 
 @pytest.mark.parametrize(
@@ -310,7 +310,7 @@ def test_hostile_text_stays_on_its_line_and_is_visible() -> None:
     proposal = Proposal(
         plan=plan(evil, conflicts=(found,)),
         withheld=(Withheld(host=EVIL, fix=EVIL, findings=1),),
-        left=(Left(host=EVIL, finding=finding(EVIL, EVIL, advice=EVIL)),),
+        left=(UnfixedFinding(host=EVIL, finding=finding(EVIL, EVIL, advice=EVIL)),),
         unvetted=(HostReport(host=EVIL, status=Status.TIMEOUT, why=EVIL),),
     )
     for text in (folded(proposal.plan), diff(proposal.plan), rest(proposal)):
@@ -329,7 +329,7 @@ def test_what_is_not_planned_is_told_with_its_reason() -> None:
     proposal = Proposal(
         plan=plan(),
         left=tuple(
-            Left(host=host, finding=finding("pcie_link", "4", advice="another slot"))
+            UnfixedFinding(host=host, finding=finding("pcie_link", "4", advice="another slot"))
             for host in ("gpu013", "gpu014")
         ),
         withheld=(
@@ -364,8 +364,8 @@ def test_what_is_not_planned_is_told_with_its_reason() -> None:
 
 def test_the_conclusion_of_nothing_to_do() -> None:
     assert unplanned.conclusion(Proposal(plan=plan())) == "Nothing to do"
-    assert [*unplanned.rest(Proposal(plan=plan()))] == []
-    left = Proposal(plan=plan(), left=(Left(host="n", finding=finding("a", "1")),))
+    assert [*unplanned.unplanned_blocks(Proposal(plan=plan()))] == []
+    left = Proposal(plan=plan(), left=(UnfixedFinding(host="n", finding=finding("a", "1")),))
     assert unplanned.conclusion(left) == "Nothing to do: what fails has no fix that is allowed"
 
 
@@ -416,14 +416,14 @@ def test_what_to_add_to_which_baseline_is_said() -> None:
         Withheld(host=host, fix=fix, findings=1, baseline=baseline)
         for host, fix, baseline in (("a", "x", "site"), ("b", "y", "site"), ("c", "z", "h100"))
     )
-    left = (Left(host="d", finding=finding("pcie_link", "4")),)
+    left = (UnfixedFinding(host="d", finding=finding("pcie_link", "4")),)
     gone = (HostReport(host="e", status=Status.UNREACHABLE, why="refused"),)
     proposal = Proposal(plan=plan(), withheld=withheld, left=left, unvetted=gone)
-    assert [*unplanned.ways(proposal, {"site": "baselines/site.yaml", "h100": ""})] == [
+    assert [*unplanned.suggestions(proposal, {"site": "baselines/site.yaml", "h100": ""})] == [
         "to plan x, y: add to `fix` in baselines/site.yaml, or plan once with --fix x --fix y",
         "to plan z: add to `fix` in a baseline of your own that has `extends: h100`, "
         "or plan once with --fix z",
         "what to do by hand: nodevet explain pcie_link",
         "plan again once they can be checked: --limit e",
     ]
-    assert [*unplanned.ways(Proposal(plan=plan()), {})] == []
+    assert [*unplanned.suggestions(Proposal(plan=plan()), {})] == []

@@ -50,8 +50,8 @@ def ended(d: Any) -> int:
 @pytest.fixture
 def killed(monkeypatch: pytest.MonkeyPatch) -> None:
     """The controller of every run was another process, which is gone."""
-    patched = owner._process
-    monkeypatch.setattr(owner, "_process", lambda file, pid: patched(file, GONE))
+    patched = owner._process_state
+    monkeypatch.setattr(owner, "_process_state", lambda file, pid: patched(file, GONE))
 
 
 def test_a_run_that_ended(rig: Callable[..., Any]) -> None:
@@ -111,7 +111,7 @@ def test_a_run_that_was_killed_says_where_and_how_to_go_on(rig: Callable[..., An
     d.cut(first + 3)  # n2: begun, looked at, an action begun
     said = d("status", d.run)
     assert "1/1 pages: writing" in said.out, said
-    assert "UNKNOWN" in said.out and "reads 1 host that it left in the middle first" in said.out
+    assert "UNKNOWN" in said.out and "reads 1 host left in the middle first" in said.out
 
 
 @pytest.mark.usefixtures("killed")
@@ -142,7 +142,7 @@ def test_a_run_that_goes_on_is_not_disturbed(rig: Callable[..., Any]) -> None:
         assert said.code == 4 and f"goes on (process {held.pid})" in said.out, said
         assert "IN HAND  n2  " in said.out and "CHANGED  n1" in said.out
         assert "UNKNOWN" not in said.out and "killed" not in said.out
-        assert "next: nothing: it goes on by itself" in said.out
+        assert "next: nothing: still running" in said.out
         assert d.resume().code == 2, "the lock is its controller's"
         held.stdin.close()
     assert d.resume().code == 0
@@ -164,7 +164,7 @@ def test_a_rollback_that_was_killed(rig: Callable[..., Any], monkeypatch: Any) -
     before = d.lines
     assert d.rollback().code == 0
     d.cut(before + 3)
-    monkeypatch.setattr(owner, "_process", lambda file, pid: (Controller.GONE, "gone"))
+    monkeypatch.setattr(owner, "_process_state", lambda file, pid: (Controller.GONE, "gone"))
     said = d("status", d.run)
     assert said.code == 3 and ": rollback of plan" in said.out, said
     assert f"next: nodevet rollback {d.run}" in said.out and "or undo" not in said.out
@@ -211,20 +211,23 @@ def test_who_is_at_a_run(rig: Callable[..., Any], monkeypatch: pytest.MonkeyPatc
     assert d.apply().code == 0
     file = d.run / journal.NAME
     begun = next(record for record in journal.read(d.run) if isinstance(record, RunBegin))
-    assert owner.controller(file, begun)[0] is Controller.GONE, "this process has closed it"
+    assert owner.controller_state(file, begun)[0] is Controller.GONE, "this process has closed it"
     elsewhere = replace(begun, controller="ops9")
-    assert owner.controller(file, elsewhere) == (
+    assert owner.controller_state(file, elsewhere) == (
         Controller.UNKNOWN, f"it ran on ops9, process {begun.pid}: ask there",
     )  # fmt: skip
     rebooted = replace(begun, boot_id="another")
-    assert owner.controller(file, rebooted)[0] is Controller.GONE
+    assert owner.controller_state(file, rebooted)[0] is Controller.GONE
     with file.open("ab") as mine:
         fcntl.flock(mine, fcntl.LOCK_EX)
-        assert owner.controller(file, elsewhere) == (Controller.RUNNING, f"process {os.getpid()}")
+        assert owner.controller_state(file, elsewhere) == (
+            Controller.RUNNING,
+            f"process {os.getpid()}",
+        )
         monkeypatch.setattr(owner, "LOCKS", Path("/nowhere"))
-        assert owner.controller(file, begun)[0] is Controller.RUNNING, "it has the file open"
+        assert owner.controller_state(file, begun)[0] is Controller.RUNNING, "it has the file open"
     d.cut(d.lines - 1)
-    monkeypatch.setattr(owner, "controller", lambda *_: (Controller.UNKNOWN, "ask ops9"))
+    monkeypatch.setattr(owner, "controller_state", lambda *_: (Controller.UNKNOWN, "ask ops9"))
     found = status(d.run)
     assert (found.standing, found.exit_code) == (RunStanding.UNKNOWN, 3)
     shown = render(status_sheet(found, now=datetime.now(timezone.utc)))

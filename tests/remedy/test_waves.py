@@ -7,8 +7,8 @@ from nodevet.fix.rollout.limits import (
     RolloutProgress,
     in_canary,
     limits,
+    node_count,
     room,
-    share,
     stopped,
 )
 from nodevet.fixing.result import HostResult, Outcome
@@ -65,7 +65,7 @@ def test_refused_nodes_do_not_count_as_failed() -> None:
     [("4", 9, 4), ("10%", 32, 3), ("10%", 5, 0), ("0", 5, 0), ("100%", 7, 7), (" 5% ", 100, 5)],
 )
 def test_a_number_or_a_share(text: str, total: int, nodes: int) -> None:
-    assert share(text, total) == nodes
+    assert node_count(text, total) == nodes
 
 
 @pytest.mark.parametrize(("text", "nodes"), [("5%", 1), ("10%", 2), ("100%", 12), ("0%", 0)])
@@ -90,4 +90,4 @@ def test_r15_a_batch_of_none_is_refused(text: str) -> None:
 @pytest.mark.parametrize("text", ["", "-1", "x", "101%", "1.5", "%", "٣", "10 %", "99999999"])
 def test_neither(text: str) -> None:
     with pytest.raises(ValueError, match="neither a number"):
-        share(text, 10)
+        node_count(text, 10)

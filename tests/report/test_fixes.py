@@ -18,7 +18,7 @@ from nodevet.fix.formats import FixRun, endings, formats
 from nodevet.fix.formats import render as rendered
 from nodevet.fixing.model import Risk
 from nodevet.fixing.result import Approval, HostResult, Outcome, Ran, Refusal, Result, StepResult
-from nodevet.resource import Resource, RunCommand, State, kept
+from nodevet.resource import Resource, RunCommand, State, to_stored
 from nodevet.resource.file import WriteFile
 
 UNIT = "/etc/systemd/system/nodevet-power-limit.service"
@@ -262,7 +262,7 @@ def test_files_that_were_made_removed_or_are_no_text(
 def test_what_a_file_held_is_compared_line_by_line() -> None:
     old, new = "[Unit]\nA\n\x1b[2K", "[Unit]\nB\n\x1b[2K"
     names = {hashlib.sha256(text.encode()).hexdigest(): text.encode() for text in (old, new)}
-    before, after = kept([file(old)])[0], kept([file(new, 0o600)])[0]
+    before, after = to_stored([file(old)])[0], to_stored([file(new, 0o600)])[0]
     changed = replace(DONE, before=(*before, BEFORE[1]), after=(*after, AFTER[1]))
     esc = "\\x1b[2K  (no newline at its end)"
     assert result_text.diffs(changed, names.get) == {
@@ -370,7 +370,7 @@ def test_settings_are_told_in_the_units_that_people_say() -> None:
 
 @pytest.mark.parametrize("mode", [0o644, 0o640])
 def test_html_has_the_content_of_files_that_everybody_may_read(mode: int) -> None:
-    pair = kept((file("[Unit]\nA\n", mode), file("[Unit]\nB\n", mode)))
+    pair = to_stored((file("[Unit]\nA\n", mode), file("[Unit]\nB\n", mode)))
     done = step(Outcome.CHANGED, before=pair[0][:1], after=pair[0][1:])
     result = replace(RESULT, hosts=(host("gpu1", Outcome.CHANGED, steps=(done,)),))
     page, content = render("html", result, contents=pair[1].get), '<span class="before">-A</span>'

@@ -17,7 +17,7 @@ from nodevet.fix.formats import render as rendered
 from nodevet.fixing.model import Risk
 from nodevet.fixing.result import HostResult, Outcome, Ran, Result, StepResult
 from nodevet.model import HostFacts, Subject, fail
-from nodevet.resource import Resource, RunCommand, State, kept
+from nodevet.resource import Resource, RunCommand, State, to_stored
 from nodevet.sheet.text import name
 from nodevet.vet import formats
 
@@ -44,8 +44,8 @@ def rollout() -> tuple[Result, dict[str, bytes]]:
     limits = [f"GPU-{index}:power_limit_mw" for index in range(8)]
     before = (file("[Unit]\nold\n"), *(state("gpu", limit, 490000) for limit in limits))
     after = (file("[Unit]\nnew\n"), *(state("gpu", limit, 700000) for limit in limits))
-    before, old = kept(before)
-    after, new = kept(after)
+    before, old = to_stored(before)
+    after, new = to_stored(after)
     done = StepResult(
         id="1",
         fix="power_limit",

@@ -47,7 +47,7 @@ class WidgetKind(Kind):
     def holds(self, action, state):
         return state.value == action.level
 
-    def restore(self, before, among, actions):
+    def restore(self, before, siblings, actions):
         if not before.exists:
             raise RestoreError(f"{before.resource.label}: it cannot be removed")
         return [SetWidget(name=before.resource.name, level=before.value)]
@@ -110,7 +110,8 @@ from nodevet.fix import model
 from nodevet.fix.plan import plan_file
 from nodevet.fix.plan.render import step_lines
 from nodevet.remote import look
-from nodevet.resource import RestoreError, State, apart, holds, moved, perform, restore
+from nodevet.resource import RestoreError, State, holds, perform, restore
+from nodevet.resource import changed_settings, describe_change
 
 project = Path(sys.argv[1])
 assert Path(nodevet.__file__).is_relative_to(project)
@@ -152,7 +153,7 @@ else:
 assert "+set widget one to 9" in list(step_lines(step))
 after = msgspec.structs.replace(before, value=9)
 assert [holds(change.actions[0], [state]) for state in (before, after)] == [False, True]
-assert moved([before], [after]) and apart(before, after) == "is 9, and was 4"
+assert changed_settings([before], [after]) and describe_change(before, after) == "is 9, and was 4"
 assert [str(each) for each in perform(restore(before))] == ["widgetctl one 4"]
 try:
     restore(msgspec.structs.replace(before, exists=False, value=None))

@@ -124,27 +124,27 @@ def test_a_tree_that_an_inventory_puts_in_the_place_of_this_machine_is_none(
 
 
 def test_a_project_with_rules_of_its_own_decides(tmp_path: Path) -> None:
-    assert confirmed.refused_by(tmp_path) == ""
+    assert confirmed.project_refusal(tmp_path) == ""
     (tmp_path / "allowed_signers").write_text(f"ann {KEY}\n")
-    assert confirmed.refused_by(tmp_path) == ""
+    assert confirmed.project_refusal(tmp_path) == ""
     rules = tmp_path / "approval.yaml"
     rules.write_text("nodevet: 1\n")
-    assert "`local: true`" in confirmed.refused_by(tmp_path)
+    assert "`local: true`" in confirmed.project_refusal(tmp_path)
     rules.write_text("nodevet: 1\nlocal: true\n")
-    assert confirmed.refused_by(tmp_path) == ""
-    closed = confirmed.while_live(PLAN, [HERE], tmp_path)
+    assert confirmed.project_refusal(tmp_path) == ""
+    closed = confirmed.closing_while_live(PLAN, [HERE], tmp_path)
     assert closed(False) == ""
     assert closed(True) == "no reboot was confirmed"
     rules.write_text("nodevet: 1\nlocal: maybe\n")
     with pytest.raises(PolicyError):
-        confirmed.refused_by(tmp_path)
+        confirmed.project_refusal(tmp_path)
     assert "cannot tell whether" in closed(False)
 
 
 def test_a_rule_file_that_cannot_be_followed_is_one_all_the_same(tmp_path: Path) -> None:
     (tmp_path / "approval.yaml").symlink_to(tmp_path / "nowhere")
     with pytest.raises(PolicyError):
-        confirmed.refused_by(tmp_path)
+        confirmed.project_refusal(tmp_path)
 
 
 def test_who_confirmed_is_who_became_root_by_sudo(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -175,17 +175,17 @@ def test_a_run_that_others_may_have_written_is_not_taken_up(tmp_path: Path) -> N
     for path in files:
         path.write_text("")
         path.chmod(0o600)
-    assert confirmed.refused_later(run, PLAN, [HERE]) == ""
-    assert "not the machine" in confirmed.refused_later(run, PLAN, [Host(name="n1")])
+    assert confirmed.resume_refusal(run, PLAN, [HERE]) == ""
+    assert "not the machine" in confirmed.resume_refusal(run, PLAN, [Host(name="n1")])
     for path in (*files, run.path):
         os.chown(path, 1000, 1000)
-        assert f"{path}: others than root" in confirmed.refused_later(run, PLAN, [HERE])
+        assert f"{path}: others than root" in confirmed.resume_refusal(run, PLAN, [HERE])
         os.chown(path, 0, 0)
         mode = path.stat().st_mode
         path.chmod(0o620)
-        assert f"{path}: others than root" in confirmed.refused_later(run, PLAN, [HERE])
+        assert f"{path}: others than root" in confirmed.resume_refusal(run, PLAN, [HERE])
         path.chmod(mode)
     files[0].unlink()
     files[0].symlink_to(files[1])
-    assert "others than root" in confirmed.refused_later(run, PLAN, [HERE])
-    assert confirmed.once(False) == confirmed.once(True) != ""
+    assert "others than root" in confirmed.resume_refusal(run, PLAN, [HERE])
+    assert confirmed.no_more_steps(False) == confirmed.no_more_steps(True) != ""

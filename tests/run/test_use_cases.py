@@ -14,7 +14,7 @@ from nodevet.author.explain_sheet import explained
 from nodevet.author.use.explain import resolve
 from nodevet.base.errors import UserError
 from nodevet.base.outputs import FileError, try_out
-from nodevet.fix.listener import FixListener
+from nodevet.fix.events import FixListener
 from nodevet.fix.use.plan import PlanRequest, author, rules_of
 from nodevet.fix.use.rollback import chosen
 from nodevet.fixing.model import Risk
@@ -183,7 +183,7 @@ def project(tmp_path: Path) -> VetContext:
 @pytest.mark.parametrize(
     ("given", "why"),
     [
-        ({"now": True, "restart": True}, "--now, --restart"),
+        ({"now": True, "restart": True}, "--now and --restart"),
         ({"now": True}, "--now: none of the fixes that may be planned takes it"),
         ({"fixes": ("gpu_clocks",)}, "no baseline of this run asks for gpu_clocks"),
         ({"author": "a b"}, "only letters, digits"),

@@ -21,7 +21,10 @@ def test_what_many_began_to_fail_in_one_night_is_not_planned(fleet: AnsweringFle
         code, shown, told = planned(fleet, "--format", form, "-o", "plan.json")
         assert code == 3
         assert f"{HEAD} power_limit 40 findings gpu[001-005] not planned: 5 of 6 hosts" in shown
-        assert "is suspected first; --force plans it all the same" in shown
+        assert (
+            "suspect the rule, the controller or the site first; --force plans it all the same"
+            in shown
+        )
         assert "not everything could be judged or planned" in told
     assert not (fleet.folder / "plan.json").exists()
     fleet.night(dict.fromkeys(HOSTS[3:5], capped))

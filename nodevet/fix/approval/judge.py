@@ -1,4 +1,4 @@
-"""Whose signatures count for a plan, and how many are missing. Pure: ssh-keygen has been asked."""
+"""Whose signatures count for a plan, and how many are missing. Pure; ssh-keygen ran before."""
 
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
@@ -11,13 +11,13 @@ from nodevet.base.problems import or_list
 from nodevet.fix.approval.policy import RULES, Policy, is_pattern, principals
 from nodevet.fix.approval.signatures import Signer
 from nodevet.fix.model import Plan, Step
-from nodevet.fix.moments import instant
+from nodevet.fix.moments import parse_time
 from nodevet.fixing.model import Risk
 from nodevet.fixing.result import Approval
 
 
 class Standing(Struct, frozen=True, kw_only=True):
-    """How far a plan is approved: by whom, of how many, and who may."""
+    """The approvals of a plan: how many it needs, by whom it has them, and who may approve it."""
 
     risk: Risk
     needed: int
@@ -25,31 +25,31 @@ class Standing(Struct, frozen=True, kw_only=True):
     may: tuple[str, ...]  # names of allowed_signers and approval.yaml; a pattern is not a name
 
 
-def back(plan: Plan) -> Plan:
-    """A plan as its rollback is judged."""
+def as_rollback(plan: Plan) -> Plan:
+    """The plan that approvals of its rollback are judged by: it reboots nothing."""
     return replace(plan, rollout=replace(plan.rollout, reboot=False, verify_reboot=False))
 
 
-def unfit(plan: Plan, policy: Policy, now: datetime, *, expires: bool = True) -> list[str]:
-    """Why this plan cannot be approved, whoever signs it."""
+def plan_problems(plan: Plan, policy: Policy, now: datetime, *, expires: bool = True) -> list[str]:
+    """Why nobody can approve this plan."""
     if now.tzinfo is None:
         raise ValueError("now needs an offset")
     reasons = []
     if plan.risk is None:
         reasons.append("the plan has no steps: there is nothing to approve")
-    if expires and (why := _expired(plan, now)):
+    if expires and (why := _expiry_problem(plan, now)):
         reasons.append(why)
     if plan.risk is not None and policy.forbids_own(plan.risk) and not policy.names(plan.author):
         reasons.append(
-            f"the author, {brief(plan.author)}, is not in {policy.shown}, so it cannot be told "
+            f"the author, {brief(plan.author)}, is not in {policy.shown}, so it is unknown "
             f"whether they approve their own {plan.risk.value} plan; give them a line there, or "
             "plan again with --author and the name given there"
         )
     return reasons
 
 
-def _expired(plan: Plan, now: datetime) -> str:
-    ends = instant(plan.expires)
+def _expiry_problem(plan: Plan, now: datetime) -> str:
+    ends = parse_time(plan.expires)
     if ends is None:
         return f"the plan does not say when it expires ({brief(plan.expires)}); plan again"
     return f"the plan expired at {brief(plan.expires)}; plan again" if now >= ends else ""
@@ -61,20 +61,20 @@ def judge(
     policy: Policy,
     hosts_groups: Mapping[str, Collection[str]],
 ) -> tuple[list[Approval], list[str]]:
-    """One approval per person that may approve the whole plan; and why others do not count."""
+    """One approval for each person who may approve the whole plan, and why others do not count."""
     approvals, ignored = [], [verdict for verdict in verdicts if isinstance(verdict, str)]
     for person in _people([one for one in verdicts if isinstance(one, Signer)]):
-        first = person[0]
+        signer_ = person[0]
         names = {name for signer in person for name in signer.names}
-        why = refusal(plan, names, first.names[0], policy, hosts_groups)
+        why = refusal(plan, names, signer_.names[0], policy, hosts_groups)
         if why:
-            ignored.append(f"{first.file}: {why}")
+            ignored.append(f"{signer_.file}: {why}")
             continue
-        approvals.append(Approval(who=first.names[0], key=first.key, file=first.file))
+        approvals.append(Approval(who=signer_.names[0], key=signer_.key, file=signer_.file))
         ignored += [
-            f"{again.file}: signed by {brief(again.names[0])}, who is "
-            f"{brief(first.names[0])} again and counts once"
-            for again in person[1:]
+            f"{repeat.file}: signed by {brief(repeat.names[0])}, who is "
+            f"{brief(signer_.names[0])} again and counts once"
+            for repeat in person[1:]
         ]
     return approvals, ignored
 
@@ -99,21 +99,21 @@ def refusal(
         groups = hosts_groups.get(step.host, ())
         return not any(rule.covers(plan.risk_of(step), groups) for rule in rules)
 
-    left = [step for step in plan.steps if uncovered(step)]
-    if not left:
+    uncovered_steps = [step for step in plan.steps if uncovered(step)]
+    if not uncovered_steps:
         return ""
-    step = left[0]
+    step = uncovered_steps[0]
     groups = ", ".join(map(brief, sorted(hosts_groups.get(step.host, ()))))
-    more = f" and {len(left) - 1} more steps" if len(left) > 1 else ""
-    may = or_list(map(str, rules)) if rules else "nothing"
+    rest = f" and {len(uncovered_steps) - 1} more steps" if len(uncovered_steps) > 1 else ""
+    allowed = or_list(map(str, rules)) if rules else "nothing"
     return (
         f"{who} may not approve {brief(step.id)}, {plan.risk_of(step).value} on a host in "
-        f"{groups or 'no group'}{more}: {RULES} lets them approve {may}; someone who may must, "
+        f"{groups or 'no group'}{rest}: {RULES} lets them approve {allowed}; someone who may must, "
         "or plan fewer hosts and fixes"
     )
 
 
-def too_few(
+def shortage(
     plan: Plan,
     people: Sequence[Approval],
     policy: Policy,
@@ -122,36 +122,34 @@ def too_few(
     file: str = "",
 ) -> str:
     """How many approvals are missing, and whose count; empty if there are enough. `file`: of the
-    plan, or the run's folder.
-
-    A plan needs as many people as the most that any of its steps asks for.
+    plan, or the run's folder. The step that needs most people decides.
     """
     needed = _needed(plan, policy)
     if len(people) >= needed:
         return ""
     risk = (plan.risk or Risk.LIVE).value
-    who = ", ".join(brief(one.who) for one in people)
-    have = f"{len(people)} ({who})" if people else "none"
+    names = ", ".join(brief(approval.who) for approval in people)
+    count_text = f"{len(people)} ({names})" if people else "none"
     noun = "approval" if needed == 1 else "approvals by different people"
-    what, way = (
+    subject, way = (
         ("its rollback by another user", f"nodevet approve --rollback {file or 'RUN'}")
         if rollback
         else ("the plan", f"nodevet approve {file}".strip())
     )
-    return f"{what} needs {needed} {noun} for {risk} and has {have}; run: {way}"
+    return f"{subject} needs {needed} {noun} for {risk} and has {count_text}; run: {way}"
 
 
-def standing(
+def approval_standing(
     plan: Plan,
     people: Sequence[Approval],
     policy: Policy,
     hosts_groups: Mapping[str, Collection[str]],
 ) -> Standing:
-    """Who approved, and who may: each by the first name of their line in allowed_signers."""
+    """Who approved and who may, each by the first name of their line in allowed_signers."""
     lines = [tuple(field.split(",")) for field in principals(policy.signers)]
     listed = [name for rule in policy.rules or () for name in sorted(rule.who)]
-    known = {name for line in lines for name in line}
-    lines += [(name,) for name in listed if name not in known]
+    known_names = {name for line in lines for name in line}
+    lines += [(name,) for name in listed if name not in known_names]
     may = [
         line[0]
         for line in lines
@@ -160,7 +158,7 @@ def standing(
     return Standing(
         risk=plan.risk or Risk.LIVE,
         needed=_needed(plan, policy),
-        people=tuple(one.who for one in people),
+        people=tuple(approval.who for approval in people),
         may=tuple(dict.fromkeys(may)),
     )
 
@@ -170,16 +168,16 @@ def _needed(plan: Plan, policy: Policy) -> int:
     return max((policy.needed[plan.risk_of(step)] for step in plan.steps), default=1)
 
 
-def _people(found: Sequence[Signer]) -> list[list[Signer]]:
+def _people(signers: Sequence[Signer]) -> list[list[Signer]]:
     """Signers who share a name or a key, directly or through another, are one person."""
     people: list[list[Signer]] = []
-    for signer in found:
+    for signer in signers:
         marks = {signer.key, *signer.names}
-        same = [
+        matches = [
             person
             for person in people
-            if any(not marks.isdisjoint((one.key, *one.names)) for one in person)
+            if any(not marks.isdisjoint((other.key, *other.names)) for other in person)
         ]
-        people = [person for person in people if person not in same]
-        people.append([*(one for person in same for one in person), signer])
+        people = [person for person in people if person not in matches]
+        people.append([*(other for person in matches for other in person), signer])
     return people

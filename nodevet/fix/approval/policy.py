@@ -1,7 +1,7 @@
 """Who may approve what: the project's `allowed_signers` and `approval.yaml`; docs/approval.md.
 
-`allowed_signers` is OpenSSH's own file and says which key is whose. Only its principals are
-read here, to find names that are misspelt; keys and options are ssh-keygen's affair.
+`allowed_signers` is OpenSSH's own file and says which key is whose. nodevet reads only its
+principals, to find misspelt names; ssh-keygen reads keys and options.
 """
 
 import re
@@ -28,10 +28,12 @@ OWN_HIGHEST = Risk.IDLE  # of the plans that their author may approve, where any
 
 
 class PolicyError(Exception):
-    """Everything that is wrong with the two files."""
+    """All problems of the two files."""
 
     def __init__(self, problems: Iterable[Problem]) -> None:
-        self.problems = tuple(sorted(problems, key=lambda one: (one.place.file, one.place)))
+        self.problems = tuple(
+            sorted(problems, key=lambda problem: (problem.place.file, problem.place))
+        )
         super().__init__("\n".join(map(str, self.problems)))
 
 
@@ -52,7 +54,7 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Policy(msgspec.Struct, frozen=True, kw_only=True):
-    """Both files, as they were read at one moment."""
+    """Both files, as read at one moment."""
 
     signers: str  # the text of allowed_signers
     shown: str  # its name in messages
@@ -78,25 +80,25 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
 
 def principals(signers: str) -> tuple[str, ...]:
     """The first field of each line of allowed_signers, a comma-separated list of patterns."""
-    found = []
+    fields = []
     for line in signers.splitlines():
         text = line.lstrip(" \t")
         if text and not text.startswith("#"):
             field = re.match(r'"([^"]*)"|([^ \t]+)', text)
-            found.append((field[1] or field[2] or "") if field else "")
-    return tuple(found)
+            fields.append((field[1] or field[2] or "") if field else "")
+    return tuple(fields)
 
 
 def matches(patterns: str, name: str) -> bool:
     """OpenSSH's pattern list: `*`, `?`, and `!` for what is left out (PATTERNS, ssh_config(5))."""
-    found = False
+    is_match = False
     for pattern in patterns.split(","):
         form = re.escape(pattern.removeprefix("!")).replace(r"\*", ".*").replace(r"\?", ".")
         if re.fullmatch(form, name, re.DOTALL):
             if pattern.startswith("!"):
                 return False
-            found = True
-    return found
+            is_match = True
+    return is_match
 
 
 class ApproverPart(YamlPart, frozen=True, kw_only=True):
@@ -134,15 +136,15 @@ class RulesPart(YamlPart, frozen=True, kw_only=True):
 
 
 def load(project: Path) -> Policy:
-    """The policy of a project. Raises PolicyError with every mistake in both files."""
+    """The policy of a project. Raises PolicyError with every problem of both files."""
     problems: list[Problem] = []
     signers = _read(project / SIGNERS, problems)
     if signers is not None and not principals(signers.text):
         problems.append(_no_signers(signers.shown, "names no one"))
-    known = principals(signers.text) if signers else ()
+    patterns = principals(signers.text) if signers else ()
     path = project / RULES
     source = _read(path, problems) if path.exists() or path.is_symlink() else None
-    part = _rules(source, known, problems) if source else RulesPart(nodevet=1)
+    part = _rules(source, patterns, problems) if source else RulesPart(nodevet=1)
     if problems or signers is None or part is None:
         raise PolicyError(problems)
     return Policy(
@@ -158,7 +160,7 @@ def load(project: Path) -> Policy:
 
 
 def has_rules(project: Path) -> bool:
-    """Whether the project says by rules of its own who approves what."""
+    """Whether the project has an approval.yaml."""
     path = project / RULES
     return path.exists() or path.is_symlink()
 
@@ -167,28 +169,28 @@ def _read(path: Path, problems: list[Problem]) -> Source | None:
     try:
         return read(path)
     except UnreadableError as error:
-        missing = path.name == SIGNERS and not path.exists()
+        is_missing = path.name == SIGNERS and not path.exists()
         problems.append(
-            _no_signers(error.problem.place.file, "does not exist") if missing else error.problem
+            _no_signers(error.problem.place.file, "does not exist") if is_missing else error.problem
         )
         return None
 
 
-def _no_signers(file: str, what: str) -> Problem:
-    message = f"{what}, so no one can approve a plan"
+def _no_signers(file: str, problem: str) -> Problem:
+    message = f"{problem}, so no one can approve a plan"
     advice = "give each approver a line: alice@example.com ssh-ed25519 AAAA... (the public key)"
     return Problem(Place(file=file), "", message, advice)
 
 
 def _rule(entry: ApproverPart, teams: Mapping[str, str | tuple[str, ...]]) -> Rule:
-    who = frozenset(
+    names = frozenset(
         name for word in as_tuple(entry.who) for name in as_tuple(teams.get(word, word))
     )
-    return Rule(who=who, risk=entry.risk, groups=as_tuple(entry.groups))
+    return Rule(who=names, risk=entry.risk, groups=as_tuple(entry.groups))
 
 
-def _rules(source: Source, known: tuple[str, ...], problems: list[Problem]) -> RulesPart | None:
-    """The rules, or None if they cannot be used; `problems` gets all that is wrong."""
+def _rules(source: Source, patterns: tuple[str, ...], problems: list[Problem]) -> RulesPart | None:
+    """The rules, or None if they cannot be used; adds to `problems`."""
 
     def tell(place: Place, path: str, message: str, advice: str) -> None:
         problems.append(Problem(place.within(source.shown), path, message, advice))
@@ -201,16 +203,16 @@ def _rules(source: Source, known: tuple[str, ...], problems: list[Problem]) -> R
     try:
         part = typed(tree.root, RulesPart)
     except MisfitError as error:
-        for found in error.complaints:
-            tell(found.place, dotted(found.path), found.message, found.advice)
-    teams, named = _named(tree.root)
-    literal = {name for field in known for name in field.split(",") if not is_pattern(name)}
+        for complaint in error.complaints:
+            tell(complaint.place, dotted(complaint.path), complaint.message, complaint.advice)
+    teams, mentions = _mentions(tree.root)
+    literal = {name for field in patterns for name in field.split(",") if not is_pattern(name)}
     for name, place in teams.items():
-        if any(matches(field, name) for field in known):
+        if any(matches(field, name) for field in patterns):
             text = f"{quoted(name)} is a principal of {SIGNERS} too"
             tell(place, join("teams", name), text, "give the team another name")
-    for path, name, place, may_be_team in named:
-        if (may_be_team and name in teams) or any(matches(field, name) for field in known):
+    for path, name, place, may_be_team in mentions:
+        if (may_be_team and name in teams) or any(matches(field, name) for field in patterns):
             continue
         choices = {*literal, *(teams if may_be_team else ())}
         kinds = f"a team, nor a principal of {SIGNERS}" if may_be_team else "in " + SIGNERS
@@ -220,26 +222,26 @@ def _rules(source: Source, known: tuple[str, ...], problems: list[Problem]) -> R
     return part
 
 
-Named = tuple[str, str, Place, bool]
+Mention = tuple[str, str, Place, bool]
 
 
-def _named(root: Keys) -> tuple[dict[str, Place], list[Named]]:
-    """The teams; and whoever is named: path, name, position, and whether it may be a team."""
+def _mentions(root: Keys) -> tuple[dict[str, Place], list[Mention]]:
+    """The teams, and all names: path, name, position, and whether the name may be a team's."""
     teams = follow(root, ("teams",))
     entries = teams.node.entries if teams.path and isinstance(teams.node, Keys) else ()
-    named = [
+    mentions = [
         (path, name, place, False)
         for entry in entries
         for path, name, place in _texts(entry.value, join("teams", entry.key))
     ]
     approvers = root.get("approvers")
-    as_tuple = approvers.value if approvers else None
-    for index, item in enumerate(as_tuple.items if isinstance(as_tuple, Sequence) else ()):
-        who = item.get("who") if isinstance(item, Keys) else None
-        if who:
+    listed = approvers.value if approvers else None
+    for index, item in enumerate(listed.items if isinstance(listed, Sequence) else ()):
+        value = item.get("who") if isinstance(item, Keys) else None
+        if value:
             path = f"approvers[{index}].who"
-            named += [(*found, True) for found in _texts(who.value, path)]
-    return {entry.key: entry.place for entry in entries}, named
+            mentions += [(*item_text, True) for item_text in _texts(value.value, path)]
+    return {entry.key: entry.place for entry in entries}, mentions
 
 
 def _texts(node: Node, path: str) -> Iterator[tuple[str, str, Place]]:
@@ -252,5 +254,5 @@ def _texts(node: Node, path: str) -> Iterator[tuple[str, str, Place]]:
 
 
 def is_pattern(name: str) -> bool:
-    """Whether it stands for names, and is none itself."""
+    """Whether a principal is a pattern and not a name."""
     return any(char in name for char in "*?!")

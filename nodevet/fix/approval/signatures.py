@@ -1,7 +1,7 @@
-"""Signatures over a plan, made and judged by ssh-keygen (OpenSSH 8.2 or later).
+"""Signatures of a plan, made and verified by ssh-keygen (OpenSSH 8.2 or later).
 
-The file of the plan is signed byte by byte (`ssh-keygen -Y sign`). Who signed is what
-`allowed_signers` says of the key, never what a signature or its file name claims.
+`ssh-keygen -Y sign` signs the file of the plan byte by byte. `allowed_signers` says whose key it
+is, never the signature or its file name.
 """
 
 import hashlib
@@ -26,18 +26,18 @@ HUMAN_PATIENCE = 300.0  # seconds for a passphrase, or a touch of a security key
 
 
 class ApproveError(Exception):
-    """ssh-keygen or a file is not as it must be; the message says what to do."""
+    """ssh-keygen failed, or a file is not usable; the message says what to do."""
 
 
 class Signature(msgspec.Struct, frozen=True, kw_only=True):
-    """A file beside the plan."""
+    """A signature file next to the plan."""
 
     name: str
     data: bytes
 
 
 class Signer(msgspec.Struct, frozen=True, kw_only=True):
-    """Whose a signature is that fits the plan."""
+    """The signer of a signature that fits the plan."""
 
     names: tuple[str, ...]  # the principals of the key's line, or of its certificate
     key: str  # fingerprint: SHA256:..., of a certificate that of its key
@@ -45,25 +45,25 @@ class Signer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def signatures(plan: Path) -> tuple[Signature, ...]:
-    """The files PLAN.*.sig beside a plan. Raises ApproveError."""
-    found = []
+    """The files PLAN.*.sig next to a plan. Raises ApproveError."""
+    result = []
     try:
         for path in sorted(plan.parent.iterdir()):
             if not (path.name.startswith(f"{plan.name}.") and path.name.endswith(".sig")):
                 continue
             if not path.is_file() or path.stat().st_size > LARGEST:
                 raise ApproveError(f"{path}: not a signature; move it away")
-            found.append(Signature(name=str(path), data=path.read_bytes()))
+            result.append(Signature(name=str(path), data=path.read_bytes()))
     except OSError as error:
-        where = error.filename or plan.parent
-        raise ApproveError(f"{where}: cannot be read: {error.strerror}") from error
-    if len(found) > MOST:
+        path_text = error.filename or plan.parent
+        raise ApproveError(f"{path_text}: cannot be read: {error.strerror}") from error
+    if len(result) > MOST:
         raise ApproveError(f"{plan}: more than {MOST} signatures; move those away that are not")
-    return tuple(found)
+    return tuple(result)
 
 
 def signature_file(plan: Path, principal: str) -> Path:
-    """Where the approval of this principal is kept; another principal has another file."""
+    """The file for the signature of a principal; each principal has a file of their own."""
     safe = re.sub(r"[^A-Za-z0-9@+_.-]", "_", principal)[:64]
     if safe != principal:
         safe += f"-{hashlib.sha256(principal.encode()).hexdigest()[:8]}"
@@ -71,20 +71,20 @@ def signature_file(plan: Path, principal: str) -> Path:
 
 
 def sign(plan: bytes, key: Path, namespace: str = NAMESPACE) -> bytes:
-    """The signature of a private key file, or of a public one whose other half the agent has.
+    """The signature by a private key file, or by a public one whose private half the agent has.
 
     ssh-keygen asks for a passphrase, or a touch, at the terminal. Raises ApproveError.
     """
     if key.exists() and not key.is_file():
         raise ApproveError(f"{key}: not a regular file; --key names a key")
     with TemporaryDirectory(prefix="nodevet-approve-") as scratch:
-        _require(scratch)
+        _require_ssh_keygen(scratch)
         copy = Path(scratch) / "plan"
         copy.write_bytes(plan)
         words = ["ssh-keygen", "-q", "-Y", "sign", "-n", namespace, "-f", str(key), str(copy)]
         try:
             # its stdin and stderr are ours: without a terminal there, it would not ask
-            done = subprocess.run(
+            process = subprocess.run(
                 words, stdout=subprocess.DEVNULL, timeout=HUMAN_PATIENCE, check=False
             )
         except subprocess.TimeoutExpired as error:
@@ -92,7 +92,7 @@ def sign(plan: bytes, key: Path, namespace: str = NAMESPACE) -> bytes:
                 f"ssh-keygen waited {HUMAN_PATIENCE:.0f} seconds for the passphrase or a touch of "
                 f"{key}; nothing is signed"
             ) from error
-        if done.returncode != 0:
+        if process.returncode != 0:
             raise ApproveError(
                 f"ssh-keygen did not sign with {key}, and says why above; --key names a private "
                 "key, or a public one whose private half is in the agent (ssh-add -l)"
@@ -102,16 +102,16 @@ def sign(plan: bytes, key: Path, namespace: str = NAMESPACE) -> bytes:
 
 def signers(
     plan: bytes,
-    found: Sequence[Signature],
+    signatures_: Sequence[Signature],
     policy: Policy,
     now: datetime,
     namespace: str = NAMESPACE,
 ) -> Iterator[Signer | str]:
-    """Whose each signature is, or why it does not count. Raises ApproveError."""
+    """The signer of each signature, or why it does not count. Raises ApproveError."""
     with TemporaryDirectory(prefix="nodevet-approve-") as scratch:
-        _require(scratch)
+        _require_ssh_keygen(scratch)
         Path(scratch, SIGNERS).write_text(policy.signers, encoding="utf-8")
-        for signature in found:
+        for signature in signatures_:
             Path(scratch, "signature").write_bytes(signature.data)
             yield _signer(plan, signature.name, policy, now, scratch, namespace)
 
@@ -139,10 +139,10 @@ def _signer(
             f"{fingerprint} ({_complaint(owner)}); who looks after that file adds one, or someone "
             "it names approves"
         )
-    who = brief(names[0])
+    name_ = brief(names[0])
     if any(char in word for word in names for char in "*?!\ufffd"):
         return (
-            f"{name}: key {fingerprint} stands in {policy.shown} for {who}, a pattern, so who "
+            f"{name}: key {fingerprint} stands in {policy.shown} for {name_}, a pattern, so who "
             "signed cannot be told; write the person's name there; patterns are for cert-authority"
         )
     valid = _keygen(
@@ -153,17 +153,17 @@ def _signer(
     )
     if valid.returncode != 0:
         return (
-            f"{name}: {policy.shown} does not let {who} sign plans with key {fingerprint} "
+            f"{name}: {policy.shown} does not let {name_} sign plans with key {fingerprint} "
             f"({_complaint(valid)}); look at the options of their line"
         )
     return Signer(names=names, key=fingerprint, file=name)
 
 
-def _require(scratch: str) -> None:
+def _require_ssh_keygen(scratch: str) -> None:
     """Raises ApproveError if ssh-keygen is missing or older than 8.2."""
-    said = _keygen("find-principals", at=scratch).stderr.lower()
+    message = _keygen("find-principals", at=scratch).stderr.lower()
     words = (b"unsupported operation", b"unknown option", b"invalid option", b"illegal option")
-    if any(word in said for word in words):
+    if any(word in message for word in words):
         raise ApproveError(
             "this ssh-keygen cannot judge signatures; OpenSSH 8.2 or later is needed: ssh -V"
         )
@@ -189,7 +189,7 @@ def _keygen(*words: str, at: str, stdin: bytes = b"") -> subprocess.CompletedPro
         raise ApproveError(f"ssh-keygen gave no answer for {PATIENCE:.0f} seconds") from error
 
 
-def _complaint(done: subprocess.CompletedProcess[bytes]) -> str:
+def _complaint(process: subprocess.CompletedProcess[bytes]) -> str:
     """ssh-keygen's first words, which are the reason."""
-    lines = done.stderr.decode("utf-8", "replace").strip().splitlines()
-    return f"ssh-keygen: {sentence(lines[0])}" if lines else f"ssh-keygen: {done.returncode}"
+    lines = process.stderr.decode("utf-8", "replace").strip().splitlines()
+    return f"ssh-keygen: {sentence(lines[0])}" if lines else f"ssh-keygen: {process.returncode}"

@@ -1,4 +1,4 @@
-"""What is wrong with the lines of allowed_signers: ssh-keygen skips such a line without a word.
+"""Invalid lines of allowed_signers, which ssh-keygen skips without a message.
 
 Each is `PRINCIPALS [OPTIONS] KEYTYPE BASE64 [COMMENT]`: ssh-keygen(1), ALLOWED SIGNERS.
 """
@@ -19,37 +19,40 @@ FIELD = re.compile(r'(?:"[^"]*"|[^ \t"])+')
 
 
 def signer_problems(source: Source) -> Iterator[Problem]:
-    """Every line that ssh-keygen would skip. Behind the head of a private key nothing is reported,
-    since problems are shown with their lines."""
+    """Every line that ssh-keygen would skip. Stops at the head of a private key, since problems are
+    shown with their lines."""
     for number, line in enumerate(source.text.splitlines(), 1):
         place = Place(number, 1, source.shown)
         if PRIVATE in line:
             advice = "remove it, make a new key, and copy the line of its .pub"
             yield Problem(place, "", "this is a private key", advice)
             return
-        if line.strip() and not line.lstrip().startswith("#") and (wrong := _wrong(line)):
-            yield Problem(place, "", *wrong)
+        if line.strip() and not line.lstrip().startswith("#") and (problem := _line_problem(line)):
+            yield Problem(place, "", *problem)
 
 
-def _wrong(line: str) -> tuple[str, str] | None:
-    """What is wrong with a line, and what to do."""
-    first, *rest = FIELD.findall(line) or [line.strip()]
-    if KEY_TYPE.fullmatch(first):
-        who = rest[1] if len(rest) > 1 and "@" in rest[1] else "alice@example.com"
-        return "the line does not say whose key this is", f"begin it with the name: {who} {first} …"
-    if not rest:
-        return f"{quoted(first)} has no key", f"write the key behind the name: {FORM}"
-    options = () if KEY_TYPE.fullmatch(rest[0]) else tuple(_options(rest.pop(0)))
+def _line_problem(line: str) -> tuple[str, str] | None:
+    """The problem of a line, and advice."""
+    field, *fields = FIELD.findall(line) or [line.strip()]
+    if KEY_TYPE.fullmatch(field):
+        principal = fields[1] if len(fields) > 1 and "@" in fields[1] else "alice@example.com"
+        return (
+            "the line does not say whose key this is",
+            f"begin it with the name: {principal} {field} …",
+        )
+    if not fields:
+        return f"{quoted(field)} has no key", f"write the key behind the name: {FORM}"
+    options = () if KEY_TYPE.fullmatch(fields[0]) else tuple(_options(fields.pop(0)))
     for name in options:
         if name not in OPTIONS:
-            known = did_you_mean(name, OPTIONS, f"there are {', '.join(OPTIONS)}")
-            return f"{quoted(name)} is neither an option nor a type of key", known
-    if len(rest) < 2:
-        return f"{quoted(first)} has no key", f"write the key behind the name: {FORM}"
-    return _wrong_key(rest[0], rest[1])
+            advice = did_you_mean(name, OPTIONS, f"there are {', '.join(OPTIONS)}")
+            return f"{quoted(name)} is neither an option nor a type of key", advice
+    if len(fields) < 2:
+        return f"{quoted(field)} has no key", f"write the key behind the name: {FORM}"
+    return _key_problem(fields[0], fields[1])
 
 
-def _wrong_key(kind: str, text: str) -> tuple[str, str] | None:
+def _key_problem(kind: str, text: str) -> tuple[str, str] | None:
     try:
         blob = base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError):

@@ -1,4 +1,4 @@
-"""Whether a plan may be applied, and its run rolled back: all that is asked of approvals."""
+"""Whether approvals allow to apply a plan, or to roll its run back."""
 
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
@@ -7,7 +7,14 @@ from pathlib import Path
 import msgspec
 from msgspec.structs import replace
 
-from nodevet.fix.approval.judge import Standing, back, judge, standing, too_few, unfit
+from nodevet.fix.approval.judge import (
+    Standing,
+    approval_standing,
+    as_rollback,
+    judge,
+    plan_problems,
+    shortage,
+)
 from nodevet.fix.approval.policy import Policy
 from nodevet.fix.approval.signatures import (
     NAMESPACE,
@@ -35,25 +42,25 @@ __all__ = [
     "Signature",
     "Signer",
     "Standing",
-    "back",
+    "as_rollback",
     "check_approvals",
     "check_rollback",
     "check_signature",
     "how_far",
     "may_roll_back",
     "missing",
+    "plan_problems",
     "sign",
     "signature_file",
     "signatures",
-    "unfit",
 ]
 
 
 class Approvable(msgspec.Struct, frozen=True, kw_only=True):
-    """A plan that approvals are asked of, and what they are judged by.
+    """A plan, and what its approvals are judged by.
 
-    `plan` is that of `plan_bytes`; `hosts_groups` are the inventory's groups of each host, and a
-    host that is missing has none.
+    `plan` is the decoded `plan_bytes`; `hosts_groups` are the inventory's groups of each host; a
+    missing host has none.
     """
 
     plan_bytes: bytes
@@ -78,105 +85,110 @@ class RollbackRefused(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def check_approvals(
-    asked: Approvable, found: Sequence[Signature], *, expires: bool = True, reboot: bool = False
+    request: Approvable, files: Sequence[Signature], *, expires: bool = True, reboot: bool = False
 ) -> Approved | list[str]:
-    """Whether the plan may be applied now, or every reason why not, for people; or could be, were
-    it not for its age (`expires`). With `reboot` its nodes are rebooted too, whatever it says
-    itself: that takes what a plan of that risk takes.
+    """Whether the plan may be applied now, or every reason why not. Without `expires` its age does
+    not matter. With `reboot` it must be approved for risk reboot, whatever its own risk.
 
-    Raises ApproveError if ssh-keygen cannot be asked, ValueError if the plan is not what its bytes
-    say or `now` has no offset.
+    Raises ApproveError if ssh-keygen cannot run, ValueError if the plan does not match its bytes or
+    `now` has no offset.
     """
-    if read(asked.plan_bytes) != asked.plan:
+    if read(request.plan_bytes) != request.plan:
         raise ValueError("the plan is not that of its bytes")
-    verdicts = tuple(signers(asked.plan_bytes, found, asked.policy, asked.now))
-    outcome = _check(asked, verdicts, expires=expires)
+    verdicts = tuple(signers(request.plan_bytes, files, request.policy, request.now))
+    outcome = _check(request, verdicts, expires=expires)
     if not reboot or not isinstance(outcome, Approved):
         return outcome
-    raised = replace(asked.plan, rollout=replace(asked.plan.rollout, reboot=True))
-    return _check(replace(asked, plan=raised), verdicts, expires=expires, why="to reboot: ")
+    raised = replace(request.plan, rollout=replace(request.plan.rollout, reboot=True))
+    return _check(replace(request, plan=raised), verdicts, expires=expires, why="to reboot: ")
 
 
-def check_rollback(asked: Approvable, found: Sequence[Signature]) -> Approved | list[str]:
-    """Whether what the plan names may be rolled back by a user who did not apply it, or why not.
-    It may be a part of that of its bytes. Raises as `check_approvals`.
+def check_rollback(request: Approvable, files: Sequence[Signature]) -> Approved | list[str]:
+    """Whether a user who did not apply the plan may roll it back, or why not. The plan may be a
+    part of that in its bytes. Raises as `check_approvals`.
 
-    It takes what its risk takes; a rollback reboots nothing, and a plan that expired can be
-    rolled back.
+    The rollback needs the approvals for the plan's risk without reboots; an expired plan can be
+    rolled back too.
     """
-    verdicts = tuple(signers(asked.plan_bytes, found, asked.policy, asked.now, ROLLBACK))
-    return _check(replace(asked, plan=back(asked.plan)), verdicts, expires=False, rollback=True)
+    verdicts = tuple(signers(request.plan_bytes, files, request.policy, request.now, ROLLBACK))
+    return _check(
+        replace(request, plan=as_rollback(request.plan)), verdicts, expires=False, rollback=True
+    )
 
 
 def may_roll_back(
-    asked: Approvable, hosts: Collection[str], files: tuple[Path, Path], *, own: bool
+    request: Approvable, hosts: Collection[str], files: tuple[Path, Path], *, own: bool
 ) -> Approved | RollbackRefused:
-    """Whether a run may be rolled back on these hosts; `own` by the user who applied it, which
-    needs no approval of its own.
+    """Whether a run may be rolled back on these hosts; with `own` by the user who applied it, who
+    needs no further approval.
 
-    `files`: what the signatures of the plan, and those of the rollback, lie next to. The plan must
-    be signed as when it was applied, except for the day: the folder of a run is easier to write to
-    than a signature is to make. If a signer was revoked since, approvals of the rollback, which are
-    over the same bytes, stand for those of the plan. Raises as `check_approvals`.
+    `files`: the signatures of the plan, and those of the rollback, lie next to these. The plan must
+    be signed as when it was applied, but may have expired: a run's folder is easier to write than a
+    signature is to make. If a signer was revoked since, approvals of the rollback, which sign the
+    same bytes, replace those of the plan. Raises as `check_approvals`.
     """
     found = signatures(files[0])
-    signed = check_approvals(asked, found, expires=False)
-    if own and isinstance(signed, Approved):
+    plan_approval = check_approvals(request, found, expires=False)
+    if own and isinstance(plan_approval, Approved):
         return Approved(approvals=())
-    steps = tuple(step for step in asked.plan.steps if step.host in hosts)
-    part = replace(asked, plan=replace(asked.plan, steps=steps))
-    outcome = check_rollback(part, signatures(files[1]))
+    steps = tuple(step for step in request.plan.steps if step.host in hosts)
+    partial = replace(request, plan=replace(request.plan, steps=steps))
+    outcome = check_rollback(partial, signatures(files[1]))
     if isinstance(outcome, Approved):  # of these very bytes, whoever signed them before
         return outcome
-    if isinstance(signed, Approved):
+    if isinstance(plan_approval, Approved):
         return RollbackRefused(reasons=tuple(outcome), signed=True)
-    return RollbackRefused(reasons=tuple(signed), signed=False)
+    return RollbackRefused(reasons=tuple(plan_approval), signed=False)
 
 
 def check_signature(
-    asked: Approvable, signature: Signature, *, rollback: bool = False
+    request: Approvable, signature: Signature, *, rollback: bool = False
 ) -> Approval | list[str]:
     """The approval that a signature is, or why it does not count. Raises ApproveError."""
-    _, people, ignored = _judged(asked, [signature], rollback)
+    _, people, ignored = _judge(request, [signature], rollback)
     return people[0] if people else ignored
 
 
 def missing(
-    asked: Approvable, found: Sequence[Signature], *, rollback: bool = False, file: str = ""
+    request: Approvable, files: Sequence[Signature], *, rollback: bool = False, file: str = ""
 ) -> str:
     """How many approvals are missing; empty if there are enough. Raises ApproveError."""
-    part, people, _ = _judged(asked, found, rollback)
-    return too_few(part, people, asked.policy, rollback=rollback, file=file)
+    part, people, _ = _judge(request, files, rollback)
+    return shortage(part, people, request.policy, rollback=rollback, file=file)
 
 
-def how_far(asked: Approvable, found: Sequence[Signature], *, rollback: bool = False) -> Standing:
+def how_far(request: Approvable, files: Sequence[Signature], *, rollback: bool = False) -> Standing:
     """Who approved so far, and who may. Raises ApproveError."""
-    part, people, _ = _judged(asked, found, rollback)
-    return standing(part, people, asked.policy, asked.hosts_groups)
+    part, people, _ = _judge(request, files, rollback)
+    return approval_standing(part, people, request.policy, request.hosts_groups)
 
 
-def _judged(
-    asked: Approvable, found: Sequence[Signature], rollback: bool
+def _judge(
+    request: Approvable, files: Sequence[Signature], rollback: bool
 ) -> tuple[Plan, Sequence[Approval], list[str]]:
-    """What is to be approved, who approved it, and why other signatures do not count."""
-    part, namespace = (back(asked.plan), ROLLBACK) if rollback else (asked.plan, NAMESPACE)
-    verdicts = tuple(signers(asked.plan_bytes, found, asked.policy, asked.now, namespace))
-    return (part, *judge(part, verdicts, asked.policy, asked.hosts_groups))
+    """The plan to approve, its approvals, and why other signatures do not count."""
+    part, namespace = (
+        (as_rollback(request.plan), ROLLBACK) if rollback else (request.plan, NAMESPACE)
+    )
+    verdicts = tuple(signers(request.plan_bytes, files, request.policy, request.now, namespace))
+    return (part, *judge(part, verdicts, request.policy, request.hosts_groups))
 
 
 def _check(
-    asked: Approvable,
+    request: Approvable,
     verdicts: Sequence[Signer | str],
     *,
     expires: bool,
     rollback: bool = False,
     why: str = "",
 ) -> Approved | list[str]:
-    """Whether these signatures are enough, or every reason why not; what is missing is told with
-    `why` it is needed."""
-    plan, policy = asked.plan, asked.policy
-    reasons = unfit(plan, policy, asked.now, expires=expires)
-    people, ignored = judge(plan, verdicts, policy, asked.hosts_groups)
-    if plan.risk is not None and (few := too_few(plan, people, policy, rollback=rollback)):
-        reasons += [*ignored, f"{why}{few}"]
+    """Whether these signatures are enough, or every reason why not; `why` is put before a missing
+    approval."""
+    plan, policy = request.plan, request.policy
+    reasons = plan_problems(plan, policy, request.now, expires=expires)
+    people, ignored = judge(plan, verdicts, policy, request.hosts_groups)
+    if plan.risk is not None and (
+        shortage_text := shortage(plan, people, policy, rollback=rollback)
+    ):
+        reasons += [*ignored, f"{why}{shortage_text}"]
     return reasons or Approved(approvals=tuple(people), ignored=tuple(ignored))

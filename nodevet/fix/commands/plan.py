@@ -140,11 +140,11 @@ def command(
     from nodevet.fix.terminal.speaker import Speaker
     from nodevet.fix.use.plan import (
         PlanRequest,
+        drain_problem,
         next_steps,
         propose,
         rules_of,
         try_out,
-        undrained,
         write,
     )
     from nodevet.fix.use.remember_fixes import meant, remember_plan
@@ -172,7 +172,7 @@ def command(
     plan = proposal.plan
     sheet = proposal_sheet(proposal, View(form))
     click.echo(terminal.render(sheet, colour=display.colour, width=display.width), nl=False)
-    hookless = undrained(proposal)
+    hookless = drain_problem(proposal)
     if not plan.steps:
         click.echo(f"{unplanned.conclusion(proposal)}.", err=True)
         if file and file.is_file():

@@ -1,8 +1,8 @@
-"""Formats of a run of fixes: those that show its sheet, and a file for each that carries its data.
+"""Formats of a run of fixes: those of a sheet, and a module for each that carries its data.
 
-A file here is a format, named after it and imported when it is asked for. It has `ENDING`, what the
-name of its file ends in, `render(result, contents)`, where `contents` is what files held, by
-SHA-256, and if it has an exit code of its own on standard output, `exit_code(result)`.
+Each module here is a format of that name, imported on use. It has `ENDING` (of its file's name),
+`render(result, contents)`, where `contents` are those of files, by SHA-256, and, if it has an exit
+code of its own on standard output, `exit_code(result)`.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 class FixRun(NamedTuple):
     """What a report of a run needs besides its result."""
 
-    contents: Callable[[str], bytes | None] = lambda sha256: None  # what files held
+    contents: Callable[[str], bytes | None] = lambda sha256: None  # of files
     folder: str = "RUN"  # as a word of a command line
     inventories: Sequence[str] = ("INVENTORY",)  # as commands name them
 
@@ -33,7 +33,7 @@ def formats() -> tuple[str, ...]:
 
 
 def endings() -> Mapping[str, str]:
-    """Every format, with what the name of its file ends in."""
+    """Every format -> the ending of its file's name."""
     return {**sheet.ENDINGS, **{name: _module(name).ENDING for name in names_in(__path__)}}
 
 
@@ -61,8 +61,8 @@ def render(
 
 def exit_code(name: str, result: "Result") -> int:
     """The exit code of a command that prints this format: the format's own, or the run's."""
-    own = None if name in sheet.FORMATS else getattr(_module(name), "exit_code", None)
-    return int(own(result) if own else result.exit_code)
+    format_code = None if name in sheet.FORMATS else getattr(_module(name), "exit_code", None)
+    return int(format_code(result) if format_code else result.exit_code)
 
 
 def _module(name: str) -> ModuleType:

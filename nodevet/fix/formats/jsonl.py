@@ -34,6 +34,6 @@ def render(result: "Result", contents: "Contents") -> str:
 
 
 def _without_hosts(result: "Result") -> dict[str, object]:
-    ended = ("hosts", "seconds", "stopped", "unknown")
+    separate = ("hosts", "seconds", "stopped", "unknown")
     fields: dict[str, object] = msgspec.to_builtins(result)
-    return {key: value for key, value in fields.items() if key not in ended}
+    return {key: value for key, value in fields.items() if key not in separate}

@@ -1,8 +1,8 @@
 """JUnit XML for CI systems: one testsuite per host, one testcase for it and one per step.
 
-A host is a failure if it is not right
-afterwards, and an error if its state is unknown, or if nothing was begun; only then is a step that
-was not begun called skipped. A run that is itself unknown has a testsuite `(run)` with one error.
+A host that did not end as requested is a failure; it is an error if its state is unknown or if it
+was not attempted. A step that was not attempted is skipped. A run with an unknown outcome has a
+testsuite `(run)` with one error.
 """
 
 # mypy: allow-untyped-calls
@@ -26,15 +26,15 @@ ERRORS = frozenset({Outcome.UNKNOWN, Outcome.NOT_ATTEMPTED})
 def render(result: Result, contents: Contents) -> str:
     suites = [_fix_suite(host, result, contents) for host in result.hosts]
     if result.unknown:
-        whole = TestCase("run", classname="run")
-        whole.result = [Error(plain(result.unknown), Outcome.UNKNOWN.value)]
-        suites.insert(0, _run_suite(result, whole))
+        case = TestCase("run", classname="run")
+        case.result = [Error(plain(result.unknown), Outcome.UNKNOWN.value)]
+        suites.insert(0, _run_suite(result, case))
     return "".join(junit.page(f"nodevet {plain(result.kind)}", suites, result.seconds))
 
 
-def _run_suite(result: Result, whole: TestCase) -> tuple[TestSuite, float]:
+def _run_suite(result: Result, case: TestCase) -> tuple[TestSuite, float]:
     return junit.suite_of(
-        "(run)", result.started, result_text.facts(result), [whole]
+        "(run)", result.started, result_text.facts(result), [case]
     ), result.seconds
 
 
@@ -47,9 +47,9 @@ def _fix_suite(host: HostResult, result: Result, contents: Contents) -> tuple[Te
 
 def _fix_cases(host: HostResult, result: Result, contents: Contents) -> Iterator[TestCase]:
     label = name(host.host)
-    whole = TestCase("node", classname=label)
-    whole.result = _fix_results(result, host.outcome, host.why)
-    yield whole
+    node_case = TestCase("node", classname=label)
+    node_case.result = _fix_results(result, host.outcome, host.why)
+    yield node_case
     for step in host.steps:
         case = TestCase(
             f"{plain(step.fix)} {result_text.change(step)}", classname=f"{label}.{plain(step.fix)}"
@@ -57,8 +57,8 @@ def _fix_cases(host: HostResult, result: Result, contents: Contents) -> Iterator
         untouched = step.outcome is Outcome.NOT_ATTEMPTED
         skipped: list[FinalResult] = [Skipped(plain(step.why), "not attempted")]
         case.result = skipped if untouched else _fix_results(result, step.outcome, step.why)
-        if done := "\n".join(_done(step, result, contents)):
-            case.system_out = done
+        if output := "\n".join(_output_lines(step, result, contents)):
+            case.system_out = output
         yield case
 
 
@@ -69,15 +69,16 @@ def _fix_results(result: Result, outcome: Outcome, why: str) -> list[FinalResult
     return [kind(plain(why) or outcome.words, outcome.words)]
 
 
-def _done(step: StepResult, result: Result, contents: Contents) -> Iterator[str]:
-    """What is yet to come, the commands, what the check said, then what became what."""
+def _output_lines(step: StepResult, result: Result, contents: Contents) -> Iterator[str]:
+    """What is pending, the commands, the verdicts, then the changes."""
     if step.why and result.good(step.outcome):
         yield f"{step.outcome.words}: {plain(step.why)}"
-    yield from (f"ran {result_text.ran(one)}" for one in step.ran)
+    yield from (f"ran {result_text.action_text(action)}" for action in step.ran)
     if step.verdicts:
         yield f"the check says {result_text.verdicts(step)}"
     yield from (
-        f"{resource}: {before} → {after}" for resource, before, after in result_text.moved(step)
+        f"{resource}: {before} → {after}"
+        for resource, before, after in result_text.changes_text(step)
     )
     for lines in result_text.diffs(step, contents).values():
         yield from lines

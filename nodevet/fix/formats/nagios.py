@@ -1,4 +1,4 @@
-"""Output of a Nagios plug-in: a status line with performance data, then what it is about.
+"""Output of a Nagios plug-in: a status line with performance data, then details.
 
 A host whose rollback failed, or whose state is unknown, is CRITICAL: a person must look at it. One
 that failed and was rolled back, was refused or was not attempted is a WARNING.
@@ -36,6 +36,6 @@ def _fix_performance(result: "Result") -> Iterator[str]:
 
 
 def _fix_details(result: "Result") -> Iterator[str]:
-    for outcome, hosts, why in result_text.folded(result):
+    for outcome, hosts, why in result_text.fold_hosts(result):
         yield " ".join(filter(None, (outcome.words.upper(), hosts, why)))
     yield from (f"{key}: {value}" for key, value in result_text.facts(result))

@@ -62,7 +62,7 @@ def _about_fix_run(result: "Result") -> Iterator[Metric]:
 
 
 def _about_fixed_hosts(result: "Result") -> Iterator[Metric]:
-    ended = GaugeMetricFamily(
+    outcomes = GaugeMetricFamily(
         "nodevet_fix_host_outcome",
         "How the host ended, as a label; always 1.",
         labels=["host", "outcome"],
@@ -75,8 +75,8 @@ def _about_fixed_hosts(result: "Result") -> Iterator[Metric]:
     )
     for host in result.hosts:
         label = name(host.host)
-        ended.add_metric([label, host.outcome.value], 1)
+        outcomes.add_metric([label, host.outcome.value], 1)
         seconds.add_metric([label], host.seconds)
         for (fix, outcome), number in Counter((s.fix, s.outcome) for s in host.steps).items():
             steps.add_metric([label, plain(fix), outcome.value], number)
-    yield from (ended, steps, seconds)
+    yield from (outcomes, steps, seconds)

@@ -1,1 +1,1 @@
-"""What a run did, written down before it does it, and what that comes to."""
+"""The journal of a run, written before each action, and the result that follows from it."""

@@ -1,7 +1,7 @@
-"""What a run came to, by its journal and its plan: the one source of its report. Pure.
+"""The result of a run, from its journal and its plan: the only source of its report. Pure.
 
-What the journal leaves open is unknown here: an end that was not written down is never taken for a
-good one, and whatever a later try could not look at stays what it was.
+What the journal leaves open is unknown: a missing end never counts as a good one, and what a later
+try could not read stays as it was.
 """
 
 from collections.abc import Iterator, Sequence
@@ -21,7 +21,7 @@ from nodevet.fix.journal.records import (
     StepState,
 )
 from nodevet.fix.model import Plan, Step
-from nodevet.fix.rollout.step_results import begin
+from nodevet.fix.rollout.ledger import new_result
 from nodevet.fixing.result import (
     BY_HAND,
     LEFT_OUT,
@@ -31,16 +31,16 @@ from nodevet.fixing.result import (
     Refusal,
     Result,
     StepResult,
-    chosen_of,
+    hosts_given,
     worst,
 )
-from nodevet.resource import State, same
+from nodevet.resource import State, is_same
 
 OPEN = frozenset({Outcome.UNKNOWN, Outcome.ROLLBACK_FAILED, Outcome.NOT_ATTEMPTED})
-"""What a resumed run looks at again,"""
+"""Outcomes that a resumed run looks at again."""
 PARTS = frozenset({Outcome.REFUSED, Outcome.PARTIAL})
 PASSING = frozenset({Refusal.LOCKED, Refusal.UNREACHABLE})
-"""and what was refused for a reason that passes."""
+"""Refusals for a reason that may pass; a resumed run looks at them again."""
 
 UNKNOWN = frozenset({Outcome.ROLLBACK_FAILED, Outcome.UNKNOWN})
 KILLED = "the controller ended while it worked on the node: how far it got is not known"
@@ -51,7 +51,7 @@ CLOSED = "the run was rolled back: plan again"
 
 
 def host_end(result: HostResult, proofs: tuple[Proof, ...] = ()) -> HostEnd:
-    """A node's result as the journal keeps it, with what its checks said at the end."""
+    """A node's result as a record of the journal, with the last verdicts of its checks."""
     return HostEnd(
         host=result.host,
         outcome=result.outcome.value,
@@ -71,16 +71,15 @@ def host_end(result: HostResult, proofs: tuple[Proof, ...] = ()) -> HostEnd:
 def account(
     plan: Plan, records: Sequence[JournalRecord], *, kind: str = "", folder: str = "RUN"
 ) -> Result:
-    """Every node of the plan, and every one that only the journal speaks of.
+    """The result with every node of the plan, and every node that only the journal names.
 
-    `kind`: apply or rollback, whose words are used; empty: that of the last try. `folder`: of the
-    run, for the command that goes on with it.
-    Raises JournalError if the journal is of two plans or of none.
+    `kind`: apply or rollback; empty: that of the last try. `folder`: of the run, for the command
+    that resumes it. Raises JournalError if the journal is of two plans or of none.
     """
     return _Story(plan, records).result(kind, folder)
 
 
-def settled(plan: Plan, records: Sequence[JournalRecord]) -> dict[str, HostResult]:
+def finished_hosts(plan: Plan, records: Sequence[JournalRecord]) -> dict[str, HostResult]:
     """The nodes that a resumed run leaves as they are: in a known state, or rolled back."""
     story = _Story(plan, records)
     return {
@@ -93,8 +92,8 @@ def settled(plan: Plan, records: Sequence[JournalRecord]) -> dict[str, HostResul
 
 
 @dataclass
-class _Told:
-    """What the records of one step say, besides its state."""
+class StepRecords:
+    """The records of one step, besides its state."""
 
     before: tuple[State, ...] = ()
     after: tuple[State, ...] = ()
@@ -113,14 +112,14 @@ class _Story:
         if self.state.run is None:
             raise journal.JournalError("the journal has no record of a run")
         self.last = self.state.run
-        self.only = chosen_of(self.state.run.options)  # hosts of the apply; None: all
+        self.only = hosts_given(self.state.run.options)  # hosts of the apply; None: all
         self.named: dict[str, None] = {}  # nodes that were to be rolled back
         self.asked: frozenset[str] = frozenset()  # of these, by the last try and not ended since
         self.ends: dict[str, HostEnd] = {}
         self.returned: set[str] = set()  # nodes whose end is that of a rollback
         self.idle: dict[str, HostEnd] = {}  # where the last rollback had nothing to revert
         self._steps = {step.id: step for step in plan.steps}
-        self._told: dict[str, _Told] = {}
+        self._told: dict[str, StepRecords] = {}
         self._open: set[str] = set()  # begun, and not ended
         self._strange: dict[str, dict[str, None]] = {}  # node -> what the plan does not know
         self._end: RunEnd | None = None
@@ -167,34 +166,42 @@ class _Story:
         self.ends[record.host] = record
         (self.returned.add if self._rollback else self.returned.discard)(record.host)
         for end in record.steps:
-            told = self._told.get(end.id)
-            if told and told.moved:
-                told.end, told.moved = end, False
+            step_records = self._told.get(end.id)
+            if step_records and step_records.moved:
+                step_records.end, step_records.moved = end, False
 
     def _of_step(self, step: Step, record: journal.StepRecord) -> None:
-        told = self._told.setdefault(step.id, _Told())
-        told.moved = True
-        if isinstance(record, journal.StepLooked) and not told.touched:
-            told.before, told.after, told.ran = record.seen, (), []
+        step_records = self._told.setdefault(step.id, StepRecords())
+        step_records.moved = True
+        if isinstance(record, journal.StepLooked) and not step_records.touched:
+            step_records.before, step_records.after, step_records.ran = record.seen, (), []
         elif isinstance(record, journal.StepLooked):
-            told.after = record.seen
+            step_records.after = record.seen
         elif isinstance(record, journal.ActionBegin):
-            told.touched, told.after = True, ()
+            step_records.touched, step_records.after = True, ()
             if 0 <= record.action < len(step.actions):
-                told.ran.append((record.action, Ran(action=step.actions[record.action], ok=None)))
+                step_records.ran.append(
+                    (record.action, Ran(action=step.actions[record.action], ok=None))
+                )
             else:
                 self._strange.setdefault(step.host, {})[f"{step.id}, action {record.action}"] = None
         elif isinstance(record, journal.ActionEnd):
-            for place, (number, ran) in reversed([*enumerate(told.ran)]):
+            for place, (number, ran) in reversed([*enumerate(step_records.ran)]):
                 if number == record.action:
-                    done = replace(ran, ok=record.ok, code=record.code, output=record.output)
-                    told.ran[place] = (number, done)
+                    ended_run = replace(ran, ok=record.ok, code=record.code, output=record.output)
+                    step_records.ran[place] = (number, ended_run)
                     break
         elif isinstance(record, journal.StepReverting) and self._rollback:
-            told.before, told.after, told.ran = record.found, (), []
+            step_records.before, step_records.after, step_records.ran = record.found, (), []
         elif isinstance(record, journal.StepReverted):
-            told.touched = told.touched and not record.ok
-            told.after = record.seen if self._rollback else told.before if record.ok else told.after
+            step_records.touched = step_records.touched and not record.ok
+            step_records.after = (
+                record.seen
+                if self._rollback
+                else step_records.before
+                if record.ok
+                else step_records.after
+            )
 
     @property
     def _rollback(self) -> bool:
@@ -203,32 +210,32 @@ class _Story:
     @property
     def strange(self) -> dict[str, str]:
         return {
-            host: f"{', '.join(what) or 'this node'}: {STRANGE}"
-            for host, what in self._strange.items()
+            host: f"{', '.join(details) or 'this node'}: {STRANGE}"
+            for host, details in self._strange.items()
         }
 
     # --- what it came to -----------------------------------------------------------------------
 
     def result(self, kind: str, folder: str = "RUN") -> Result:
-        kind, first = kind or self.last.kind, self.last
+        kind, begin_record = kind or self.last.kind, self.last
         hosts = [self._host(host, kind) for host in self.plan.nodes]
         return Result(
             kind=kind,
-            nodevet=first.nodevet,
+            nodevet=begin_record.nodevet,
             plan=self.plan.id,
-            digest=first.plan,
+            digest=begin_record.plan,
             author=self.plan.author,
-            approvals=first.approvals,
-            started=first.started or first.at,
-            seconds=self._end.seconds if self._end else _between(first.at, self._at),
-            options=first.options,
+            approvals=begin_record.approvals,
+            started=begin_record.started or begin_record.at,
+            seconds=self._end.seconds if self._end else _seconds_between(begin_record.at, self._at),
+            options=begin_record.options,
             stopped=self._end.stopped if self._end else "",
-            unknown=self._end.unknown if self._end else _unended(kind, folder),
+            unknown=self._end.unknown if self._end else _missing_end_text(kind, folder),
             hosts=(*hosts, *self._strangers()),
         )
 
     def _strangers(self) -> Iterator[HostResult]:
-        """Nodes that the plan does not know: what was to be done there is unknown."""
+        """Nodes that the plan does not know, so their outcome is unknown."""
         for host, why in self.strange.items():
             if host not in self.plan.nodes:
                 yield HostResult(host=host, outcome=Outcome.UNKNOWN, why=why)
@@ -237,28 +244,28 @@ class _Story:
         end, idle = self.ends.get(host), self.idle.get(host)
         unended = host in self._open or end is None
         if kind == "rollback" and idle and (unended or host in self.last.hosts):
-            steps = tuple(begin(step) for step in self.plan.of(host))
-            found = HostResult(host=host, outcome=Outcome.UNCHANGED, why=idle.why, steps=steps)
+            steps = tuple(new_result(step) for step in self.plan.of(host))
+            result = HostResult(host=host, outcome=Outcome.UNCHANGED, why=idle.why, steps=steps)
         elif end is None or unended:
-            found = self._unended(host, kind)
+            result = self._unended(host, kind)
         else:
-            found = self._known_end(host, end, kind)
+            result = self._known_end(host, end, kind)
         if why := self.strange.get(host):
-            why = "; ".join(filter(None, (why, found.why if found.why != why else "")))
-            return replace(found, outcome=min_of(found.outcome, Outcome.UNKNOWN), why=why)
-        return found
+            why = "; ".join(filter(None, (why, result.why if result.why != why else "")))
+            return replace(result, outcome=worst_of(result.outcome, Outcome.UNKNOWN), why=why)
+        return result
 
     def _unended(self, host: str, kind: str) -> HostResult:
-        """A node without an end: it was not begun, or the controller ended while it was."""
+        """A node without an end: it was not begun, or the controller ended during its work."""
         steps = tuple(self._by_journal(step, kind) for step in self.plan.of(host))
         outcome, why = (
             worst(step for step in steps if step.outcome is not Outcome.NOT_ATTEMPTED),
             "",
         )
         if outcome is not Outcome.UNCHANGED:
-            known = outcome in (Outcome.FAILED, Outcome.ROLLED_BACK)  # all of it was reverted
+            is_reverted = outcome in (Outcome.FAILED, Outcome.ROLLED_BACK)  # all of it was reverted
             why = KILLED
-            outcome = outcome if known else min_of(outcome, Outcome.UNKNOWN)
+            outcome = outcome if is_reverted else worst_of(outcome, Outcome.UNKNOWN)
         elif kind == "rollback":
             why = NOT_ATTEMPTED
         elif not steps:
@@ -277,7 +284,7 @@ class _Story:
 
     def _known_end(self, host: str, end: HostEnd, kind: str) -> HostResult:
         """A node that ended, in this try or an earlier one."""
-        ends = {each.id: each for each in end.steps}
+        ends = {step_end.id: step_end for step_end in end.steps}
         steps = tuple(self._step(step, ends.get(step.id), kind) for step in self.plan.of(host))
         outcome, why = _outcome(end.outcome), end.why
         touched = any(self.state.step(step.id).touched for step in steps)
@@ -285,13 +292,13 @@ class _Story:
             outcome, why = Outcome.UNCHANGED, NOT_ATTEMPTED
         elif kind == "rollback" and host in self.asked:
             stopped = (self._end and self._end.stopped) or "the rollback ended before its turn"
-            waits = f"{stopped}: what the run did there is still there"
+            reason = f"{stopped}: what the run did there is still there"
             outcome, why = (
-                min_of(outcome, Outcome.NOT_ATTEMPTED),
-                "; ".join(filter(None, (waits, why))),
+                worst_of(outcome, Outcome.NOT_ATTEMPTED),
+                "; ".join(filter(None, (reason, why))),
             )
         elif kind == "apply" and host in self.returned:
-            steps = tuple(_not_pending(step) for step in steps)
+            steps = tuple(_as_rolled_back(step) for step in steps)
             outcome = Outcome.ROLLED_BACK if outcome is Outcome.PENDING else outcome
             why = "; ".join(filter(None, ("by `nodevet rollback`", why)))
         for step in steps:
@@ -309,50 +316,54 @@ class _Story:
         )
 
     def _step(self, step: Step, end: StepEnd | None, kind: str) -> StepResult:
-        """A step of a node that ended; what is not known of it stays so, whatever came later."""
-        told = self._told.get(step.id)
-        known = self._by_journal(step, kind) if told and (told.moved or not told.end) else None
-        if told and told.end and not told.moved:
-            known = self._filled(step, _outcome(told.end.outcome), told.end)
+        """A step of a node that ended; an unknown outcome stays unknown, whatever came later."""
+        step_records = self._told.get(step.id)
+        recorded = (
+            self._by_journal(step, kind)
+            if step_records and (step_records.moved or not step_records.end)
+            else None
+        )
+        if step_records and step_records.end and not step_records.moved:
+            recorded = self._filled(step, _outcome(step_records.end.outcome), step_records.end)
             unjudged = self.state.step(step.id).stage in (Stage.UNKNOWN, Stage.WRITTEN)
-            if unjudged and known.outcome not in UNKNOWN:
-                known = replace(known, outcome=Outcome.UNKNOWN)
-        unmoved = kind == "apply" and end and end.outcome == Outcome.NOT_ATTEMPTED.value
-        if end is None or (known and unmoved):  # a rollback that left it as the apply had
-            return known or begin(step)
-        said = self._filled(step, _outcome(end.outcome), end)
-        if known and known.outcome in UNKNOWN and known.outcome.rank < said.outcome.rank:
-            return known
-        return said
+            if unjudged and recorded.outcome not in UNKNOWN:
+                recorded = replace(recorded, outcome=Outcome.UNKNOWN)
+        is_untouched = kind == "apply" and end and end.outcome == Outcome.NOT_ATTEMPTED.value
+        if end is None or (recorded and is_untouched):  # a rollback that left it as the apply had
+            return recorded or new_result(step)
+        ended = self._filled(step, _outcome(end.outcome), end)
+        if recorded and recorded.outcome in UNKNOWN and recorded.outcome.rank < ended.outcome.rank:
+            return recorded
+        return ended
 
     def _by_journal(self, step: Step, kind: str) -> StepResult:
-        """A step by what the records of it say, and no end of its node."""
+        """A step by its own records, without an end of its node."""
         state = self.state.step(step.id)
         end = StepEnd(id=step.id, outcome="", why=state.why, verdicts=state.verdicts)
-        return self._filled(step, of_state(state, kind), end)
+        return self._filled(step, outcome_of_state(state, kind), end)
 
     def _filled(self, step: Step, outcome: Outcome, end: StepEnd) -> StepResult:
-        told = self._told.get(step.id) or _Told()
-        return begin(
+        step_records = self._told.get(step.id) or StepRecords()
+        return new_result(
             step,
             outcome=outcome,
             why=end.why,
-            before=told.before,
-            after=told.after,
-            ran=tuple(ran for _, ran in told.ran),
+            before=step_records.before,
+            after=step_records.after,
+            ran=tuple(ran for _, ran in step_records.ran),
             verdicts=end.verdicts,
         )
 
 
-def _not_pending(step: StepResult) -> StepResult:
-    """In the words of an apply: what waits there is what was before it."""
+def _as_rolled_back(step: StepResult) -> StepResult:
+    """The step in the words of an apply: a pending rollback counts as rolled back."""
     if step.outcome is Outcome.PENDING:
         return replace(step, outcome=Outcome.ROLLED_BACK)
     return step
 
 
-def of_state(state: StepState, kind: str) -> Outcome:
-    """How a step stands where no try that was at it came to its end."""
+def outcome_of_state(state: StepState, kind: str) -> Outcome:
+    """The outcome of a step in a try without an end."""
     if state.stage is Stage.VERIFIED:
         return Outcome.PENDING if state.pending else Outcome.CHANGED
     if state.stage is Stage.ROLLED_BACK:
@@ -365,38 +376,38 @@ def of_state(state: StepState, kind: str) -> Outcome:
 
 
 def contradiction(step: Step, state: StepState) -> str:
-    """Why what a journal says was there before a step is not what the plan lets it be."""
+    """Why the journal's earlier states of a step contradict the plan; empty if they do not."""
     if state.seen is None:
         return ""
-    if [seen.resource for seen in state.seen] != list(step.resources):
+    if [earlier.resource for earlier in state.seen] != list(step.resources):
         return "what was there before is not of what the plan names"
-    planned = {seen.resource: seen for seen in step.before}
-    for seen in state.seen:
-        then = planned.get(seen.resource)
-        if then is not None and not same(then, seen):
-            return f"{seen.resource.label} was not what the plan says that it was"
+    planned = {earlier.resource: earlier for earlier in step.before}
+    for earlier in state.seen:
+        planned_state = planned.get(earlier.resource)
+        if planned_state is not None and not is_same(planned_state, earlier):
+            return f"{earlier.resource.label} was not what the plan says that it was"
     return ""
 
 
-def strange(plan: Plan, records: Sequence[JournalRecord]) -> dict[str, str]:
-    """Nodes of which the journal says what the plan cannot mean, and why: they are not visited."""
+def contradictory_hosts(plan: Plan, records: Sequence[JournalRecord]) -> dict[str, str]:
+    """Nodes on which journal and plan contradict each other, and why; they are not visited."""
     return _Story(plan, records).strange
 
 
-def min_of(*outcomes: Outcome) -> Outcome:
+def worst_of(*outcomes: Outcome) -> Outcome:
     """The worst of these."""
     return min(outcomes, key=lambda outcome: outcome.rank)
 
 
 def _outcome(word: str) -> Outcome:
-    """Of a journal; a word that this nodevet does not know says nothing."""
+    """An outcome in the journal; UNKNOWN for a word that this nodevet does not know."""
     try:
         return Outcome(word)
     except ValueError:
         return Outcome.UNKNOWN
 
 
-def _unended(kind: str, folder: str) -> str:
+def _missing_end_text(kind: str, folder: str) -> str:
     again = "nodevet rollback" if kind == "rollback" else "nodevet apply --resume"
     return (
         f"no end of the {kind} is in its journal: its controller was killed, or is still at it; "
@@ -404,8 +415,8 @@ def _unended(kind: str, folder: str) -> str:
     )
 
 
-def _between(first: str, last: str) -> float:
-    """Seconds between two times of a journal; 0 if they are none."""
+def _seconds_between(first: str, last: str) -> float:
+    """Seconds between two times of a journal; 0 if they are not valid."""
     try:
         return (datetime.fromisoformat(last) - datetime.fromisoformat(first)).total_seconds()
     except (ValueError, TypeError):

@@ -1,4 +1,4 @@
-"""Which fixes failed on which nodes lately, from the journals of the runs that a project keeps."""
+"""Recent failures of fixes on nodes, from the journals of the project's runs."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime, timedelta
@@ -29,12 +29,12 @@ class Failure(msgspec.Struct, frozen=True, kw_only=True):
     machine_id: str = ""  # of the node then; empty if the journal does not say
 
 
-def recent(
+def recent_failures(
     runs: Path, now: datetime, window: timedelta
 ) -> tuple[tuple[Failure, ...], tuple[str, ...]]:
-    """The failures within `window` before `now` of all runs in a folder, and what could not be
-    read, in words. Nothing of a run whose journal was last written before that is read."""
-    found: list[Failure] = []
+    """The failures within `window` before `now` of all runs in a folder, and problems in words.
+    Skips runs whose journal was last written before that."""
+    result: list[Failure] = []
     problems: list[str] = []
     since = now - window
     try:
@@ -54,53 +54,55 @@ def recent(
         except JournalError as error:
             problems.append(str(error))
         else:
-            found += failures(records, folder.name, since)
-    return tuple(found), tuple(problems)
+            result += failures(records, folder.name, since)
+    return tuple(result), tuple(problems)
 
 
 def failures(records: Iterable[JournalRecord], run: str, since: datetime) -> Iterator[Failure]:
-    """What failed in a run since then: each fix of each node once, however often it was resumed."""
-    kind, machines, told = "apply", dict[str, str](), set[tuple[str, str]]()
+    """The failures in a run since a time: each fix of each node once, over all tries."""
+    kind, machines, reported = "apply", dict[str, str](), set[tuple[str, str]]()
     for record in records:
         if isinstance(record, RunBegin):
             kind = record.kind
         elif isinstance(record, HostBegin):
             machines[record.host] = record.machine_id
-        if kind != "apply" or _before(record.at, since):
+        if kind != "apply" or _is_before(record.at, since):
             continue
-        for host, fix in _failed(record):
-            if (host, fix) not in told:
-                told.add((host, fix))
+        for host, fix in _failed_steps(record):
+            if (host, fix) not in reported:
+                reported.add((host, fix))
                 yield Failure(run=run, host=host, fix=fix, machine_id=machines.get(host, ""))
 
 
-def _failed(record: JournalRecord) -> Iterator[tuple[str, str]]:
+def _failed_steps(record: JournalRecord) -> Iterator[tuple[str, str]]:
     """(host, fix) of each step that a record says has failed."""
     ids: Sequence[str] = ()
     if isinstance(record, StepFailed):
         ids = (record.step,)
     elif isinstance(record, HostEnd):
-        bad = {outcome.value for outcome in FAILURES}
-        ids = [step.id for step in record.steps if step.outcome in bad]
+        failed_outcomes = {outcome.value for outcome in FAILURES}
+        ids = [step.id for step in record.steps if step.outcome in failed_outcomes]
     for id in ids:
         host, fix, _ = id.rsplit("/", 2) if id.count("/") == 2 else ("", "", "")
         if host:
             yield host, fix
 
 
-def _before(at: str, since: datetime) -> bool:
-    """Whether a record was written before; one that does not say when was not."""
+def _is_before(at: str, since: datetime) -> bool:
+    """Whether a record was written before a time; False for a record without a valid time."""
     try:
         return datetime.fromisoformat(at.replace("Z", "+00:00")) < since
     except (ValueError, TypeError):
         return False
 
 
-def runs_of(found: Iterable[Failure], host: str, fix: str, machine_id: str) -> tuple[str, ...]:
-    """The runs in which a fix failed on this very node; none if they are too few to matter."""
+def runs_with_failure(
+    failures_: Iterable[Failure], host: str, fix: str, machine_id: str
+) -> tuple[str, ...]:
+    """The runs in which a fix failed on this very node; empty if fewer than MOST."""
     runs = tuple(
-        one.run
-        for one in found
-        if (one.host, one.fix) == (host, fix) and one.machine_id in ("", machine_id)
+        failure.run
+        for failure in failures_
+        if (failure.host, failure.fix) == (host, fix) and failure.machine_id in ("", machine_id)
     )
     return runs if len(runs) >= MOST else ()

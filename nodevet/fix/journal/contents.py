@@ -1,7 +1,7 @@
-"""Contents of files that fixes change, each kept once in a folder, under its SHA-256.
+"""Contents of files that fixes change, each kept once in a folder, named by its SHA-256.
 
-They may be secret: the folder is 0700 and each file 0600 from its first instant, whatever the
-umask. A content is on the disk before `put` returns, and so before a record that names it.
+They may be secret: the folder is 0700 and each file 0600 from the start, whatever the umask. A
+content is on the disk before `put` returns, and so before a record that names it.
 """
 
 import hashlib
@@ -20,7 +20,7 @@ _OPEN = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 class ContentError(Exception):
-    """A content that cannot be kept, or is not what it was; the message says where and why."""
+    """A content cannot be kept or read, or was changed; the message says where and why."""
 
 
 class ContentStore:
@@ -31,7 +31,7 @@ class ContentStore:
         self._put: set[str] = set()
 
     def put(self, content: bytes) -> str:
-        """Its SHA-256; it is on the disk when this returns. Raises ContentError."""
+        """Keep a content; returns its SHA-256. Raises ContentError."""
         name = hashlib.sha256(content).hexdigest()
         if name not in self._put:
             try:
@@ -44,7 +44,7 @@ class ContentStore:
         return name
 
     def get(self, name: str) -> bytes:
-        """The content of this SHA-256. Raises ContentError if it is not here, or not that."""
+        """The content of this SHA-256. Raises ContentError if it is missing or changed."""
         path = self.folder / name
         if not NAME.fullmatch(name):
             raise ContentError(f"{name!r} is not a valid SHA-256 of a content")
@@ -61,18 +61,18 @@ class ContentStore:
         return content
 
     def known(self, name: str) -> bytes | None:
-        """The same; None if it is not here, or not that."""
+        """The content of this SHA-256; None if it is missing or changed."""
         with suppress(ContentError):
             return self.get(name)
         return None
 
     def check(self, names: Collection[str]) -> None:
-        """Raises ContentError unless all of these are here."""
+        """Raises ContentError if one of these is missing or changed."""
         for name in names:
             self.get(name)
 
     def hold(self, contents: Mapping[str, bytes]) -> None:
-        """Keep these, and none that were kept here earlier. Raises ContentError."""
+        """Keep these, and delete all others. Raises ContentError."""
         for content in contents.values():
             self.put(content)
         try:
@@ -97,6 +97,6 @@ class ContentStore:
         sync_folder(self.folder)
 
 
-def beside(plan: Path) -> ContentStore:
-    """What files held when a plan was made: for its diff."""
+def contents_beside(plan: Path) -> ContentStore:
+    """The contents of files when a plan was made, for its diff."""
     return ContentStore(plan.with_name(f"{plan.name}.{CONTENTS}"))

@@ -37,24 +37,24 @@ REACH = "reach.json"
 RESULT = "result.json"
 NOTHING = "the run ended before it began, and nothing was done on any node: apply the plan again"
 TOLD_AGAIN = frozenset({"accept_new"})
-"""What is true of one command only, and is never kept: whoever goes on says it again."""
+"""Options of one command only, which are never kept: the next command must repeat them."""
 
 
 class RunError(Exception):
-    """A run's folder that cannot be made or used; the message says why and what to do."""
+    """A run's folder cannot be created or used; the message says why and what to do."""
 
 
 class SavedReach(msgspec.Struct, frozen=True, kw_only=True):
-    """How the nodes were reached: what `--resume` and `rollback` take up again."""
+    """How the nodes were reached, for `--resume` and `rollback`."""
 
     hosts: tuple[Host, ...]
     options: Mapping[str, Any] = {}
     inventories: tuple[str, ...] | None = None
-    """Absolute paths, for what is to be done next; empty: by their names; None: not known."""
+    """Absolute paths, for the next commands; empty: by their names; None: not known."""
 
     @property
     def kept(self) -> "SavedReach":
-        """What a later command may take up."""
+        """The part that a later command may use."""
         options = {key: self.options[key] for key in self.options if key not in TOLD_AGAIN}
         return replace(self, options=options)
 
@@ -64,7 +64,7 @@ class RunFolder:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.lost: dict[str, None] = {}  # what could not be kept, and why
+        self.lost: dict[str, None] = {}  # files that could not be kept, and why
 
     @classmethod
     def fresh(cls, parent: Path, plan: Plan) -> "RunFolder":
@@ -77,7 +77,7 @@ class RunFolder:
     def begin(
         self, name: str, plan: bytes, signatures: Sequence[Signature], reach: SavedReach
     ) -> None:
-        """Keep what the run is made from; `name` is that of the plan's file."""
+        """Keep the inputs of the run; `name`: of the plan's file."""
         self._write(PLAN, plan)
         for signature in signatures:
             signer = Path(signature.name).name.removeprefix(f"{name}.")
@@ -86,7 +86,7 @@ class RunFolder:
 
     @property
     def contents(self) -> ContentStore:
-        """What files held that the run looked at."""
+        """The contents of files that the run read."""
         return ContentStore(self.path / CONTENTS)
 
     @property
@@ -99,9 +99,9 @@ class RunFolder:
         return text, plan_file.read(text)
 
     def reach(self) -> SavedReach:
-        """How the nodes were reached: addresses, keys, and by ssh_config commands that run here.
+        """How the nodes were reached: addresses, keys, and ssh_config, whose commands run here.
 
-        No signature covers that, so it is taken only if none but root and the user of this
+        No signature covers that, so nodevet uses it only if nobody but root and the user of this
         process could have written it.
         """
         text = self._read(REACH)
@@ -116,18 +116,18 @@ class RunFolder:
             raise RunError(f"{self.path / REACH}: {error}; name the inventory with -i") from error
 
     def _open_to_others(self) -> str:
-        """Who else could have written what is kept of the reach; empty if no one could."""
+        """Who else could have written the kept reach; empty if no one could."""
         return distrust(self.path / REACH)
 
     def keep_evidence(self, host: str, name: str, document: bytes) -> None:
-        """Evidence of a node: before, after, rebooted, ...; the last one of a name stays.
+        """Keep evidence of a node: before, after, rebooted, ...; the last one of a name stays.
 
-        What cannot be kept costs the node nothing: it is in `lost`.
+        If that fails, it is only noted in `lost`.
         """
         self._keep(f"evidence/{_file(host)}/{name}.json", document)
 
     def keep(self, reports: Mapping[str, str]) -> None:
-        """Reports, by file name; what cannot be kept is in `lost`."""
+        """Keep reports, by file name; those that cannot be kept are in `lost`."""
         for file, text in reports.items():
             self._keep(file, text.encode("utf-8", "backslashreplace"))
 
@@ -138,10 +138,8 @@ class RunFolder:
             self.lost[str(error)] = None
 
     def account(self, records: Sequence[JournalRecord] | None = None) -> Result:
-        """What the run came to, by its journal, or the records that were read from it; what is kept
-        of results is not asked.
-
-        Raises PlanError and JournalError too.
+        """The result of the run from its journal, or from these records of it, not from kept
+        results. Raises PlanError and JournalError too.
         """
         text, plan = self.plan()
         records = journal.read(self.path) if records is None else records
@@ -153,18 +151,18 @@ class RunFolder:
         return result
 
     def whole(self, result: Result, records: Sequence[JournalRecord]) -> Result:
-        """The result, unknown if the journal has lost the end that the run had.
+        """The result, or an unknown one if the journal has lost the end of the run.
 
-        Lines that are taken out in the middle break the chain; those at the end leave no trace
-        but the results that were kept beside them.
+        Lines that are missing in the middle break the chain. Lines that are missing at the end show
+        only by the results next to the journal.
         """
-        tries = [one.kind for one in records if isinstance(one, RunBegin)]
-        applied = tries.index("rollback") if "rollback" in tries else len(tries)
-        ends, seen = 0, 0
-        for one in records:
-            seen += isinstance(one, RunBegin)
-            ends += isinstance(one, RunEnd) and seen <= applied
-        if ends or not (self.path / RESULT).exists() or self._kept_unknown():
+        tries = [record.kind for record in records if isinstance(record, RunBegin)]
+        apply_count = tries.index("rollback") if "rollback" in tries else len(tries)
+        end_count, begin_count = 0, 0
+        for record in records:
+            begin_count += isinstance(record, RunBegin)
+            end_count += isinstance(record, RunEnd) and begin_count <= apply_count
+        if end_count or not (self.path / RESULT).exists() or self._kept_unknown():
             return result
         lost = (
             f"the end of the journal is missing: {RESULT} tells how the apply ended, and "
@@ -177,11 +175,11 @@ class RunFolder:
             else host
             for host in result.hosts
         )
-        told = "; ".join(filter(None, (result.unknown, lost)))
-        return replace(result, unknown=told, hosts=hosts)
+        unknown = "; ".join(filter(None, (result.unknown, lost)))
+        return replace(result, unknown=unknown, hosts=hosts)
 
     def _kept_unknown(self) -> bool:
-        """Whether the result says itself that the journal could not be written to its end."""
+        """Whether the kept result says that the journal could not be completed."""
         try:
             with open_regular(self.path / RESULT) as file:
                 text = file.read()
@@ -210,7 +208,7 @@ class RunFolder:
             ) from error
 
     def _is_empty(self) -> bool:
-        """Whether the journal was made, and nothing else followed."""
+        """Whether the journal was created, and nothing else."""
         try:
             return (self.path / journal.NAME).stat().st_size == 0
         except OSError:
@@ -262,42 +260,42 @@ class Opening:
         )
 
     def result(self, hosts: Sequence[HostResult], stopped: str = "") -> Result:
-        """Write the last record; what the journal says then.
+        """Write the last record; returns the result from the journal.
 
-        If it could not be written to the end: `hosts`, as they ended, tell of themselves.
+        If the journal could not be completed, the results in `hosts` are used instead.
         """
         log = self._journal
-        doubt = f"not all could be kept: {log.low}; free some space" if log.low else ""
+        unknown = f"not all could be kept: {log.low}; free some space" if log.low else ""
         seconds = round(time.monotonic() - self._clock, 3)
-        end = RunEnd(outcome="", stopped=stopped, seconds=seconds, unknown=doubt)
-        told = account(self._plan, (*log.records, end))
+        end = RunEnd(outcome="", stopped=stopped, seconds=seconds, unknown=unknown)
+        result = account(self._plan, (*log.records, end))
         with suppress(JournalError):
-            log.write(replace(end, outcome=str(told.exit_code)))
+            log.write(replace(end, outcome=str(result.exit_code)))
         if not log.broken:
             return account(self._plan, log.records)
-        known = {host.host: host for host in hosts}
+        result_by_host = {host.host: host for host in hosts}
         return replace(
-            told,
+            result,
             unknown=f"{log.broken}; the state of the nodes in hand then is unknown there",
-            hosts=tuple(known.get(host.host, host) for host in told.hosts),
+            hosts=tuple(result_by_host.get(host.host, host) for host in result.hosts),
         )
 
 
 def _file(host: str) -> str:
-    """A host's name as one name of a file: neither a path, nor a folder above."""
+    """A host's name as a file name that is neither a path nor `..`."""
     name = quote(host, safe="")
     return f"%2E{name[1:]}" if name.startswith(".") else name
 
 
 def operator() -> str:
-    """Who is at this controller: the user of this process, or who became root by sudo."""
+    """The user of this process, or the user who became root by sudo."""
     sudo = os.environ.get("SUDO_USER", "")
     if os.getuid() == 0 and sudo:
         return sudo
-    return _user(os.getuid())
+    return _user_name(os.getuid())
 
 
-def _user(uid: int) -> str:
+def _user_name(uid: int) -> str:
     try:
         return pwd.getpwuid(uid).pw_name
     except KeyError:  # no name in this container

@@ -1,8 +1,8 @@
-"""What a run did, written down before it does it: JSON Lines, one record a line.
+"""The journal of a run: JSON Lines, one record a line, written before each action.
 
-Every record is on the disk before `write` returns, and an action is told by `ActionBegin` before it
-begins. So a controller that is killed at any instant leaves a file that says what was done,
-what was not, and of which action the end is unknown.
+Every record is on the disk before `write` returns, and an action begins after its `ActionBegin`.
+So a controller that is killed at any instant leaves a file that shows which actions were done,
+which were not, and whose end is unknown.
 """
 
 import errno
@@ -84,11 +84,11 @@ _DECODER: msgspec.json.Decoder[Any] = typed.decoder(JournalRecord)
 
 
 class Journal:
-    """A journal that this process owns: no one else can write to it before `close`.
+    """A journal that this process has locked until `close`.
 
-    `contents` keeps what records name by a hash, and is written before them.
-    `records` are those it holds; `torn` what followed the last whole line when it was opened.
-    `write` may be called from several threads.
+    `contents`: files that records name by a hash, written before them. `records`: those in the
+    journal. `torn`: bytes after the last complete line when it was opened. `write` may be called
+    from several threads.
     """
 
     def __init__(
@@ -106,8 +106,8 @@ class Journal:
         self._last = last  # sha256 of the last line
         self._descriptor = descriptor
         self._turn = threading.Lock()
-        self.broken = ""  # why nothing can be written any more
-        self.low = ""  # why no further node may be begun: the disk is full, and its reserve in use
+        self.broken = ""  # why nothing more can be written
+        self.low = ""  # why no further node may begin: the disk is full and the reserve in use
         self._reserved = False
 
     @property
@@ -117,11 +117,11 @@ class Journal:
 
     @classmethod
     def create(cls, folder: Path) -> "Journal":
-        """A new journal in the folder of a run, which is made where it is missing."""
+        """A new journal in the folder of a run, which is created if missing."""
         path = folder / NAME
         _check_owner(path)
         try:
-            _make(folder)
+            _make_folder(folder)
         except OSError as error:
             raise JournalError(f"{folder}: cannot be made: {error.strerror}") from error
         try:
@@ -133,7 +133,7 @@ class Journal:
         except OSError as error:
             raise JournalError(f"{path}: cannot be made: {error.strerror}") from error
         try:
-            _own(descriptor, path)
+            _lock(descriptor, path)
             os.fsync(descriptor)
             sync_folder(folder)
         except BaseException as error:
@@ -145,23 +145,23 @@ class Journal:
 
     @classmethod
     def open(cls, path: Path) -> "Journal":
-        """The journal of a run, by its file or its folder, to go on with.
+        """The journal of a run to resume, by its file or folder.
 
-        A torn last line is moved to a file of its own, `journal.jsonl.torn`: its action was
-        never begun, or its end never told.
+        A torn last line is moved to `journal.jsonl.torn`: its action never began, or its end was
+        never recorded.
         """
-        path = _file(path)
+        path = _journal_file(path)
         try:
             descriptor = os.open(path, os.O_RDWR | os.O_APPEND | os.O_NONBLOCK | os.O_NOFOLLOW)
         except OSError as error:
             raise JournalError(f"{path}: cannot be opened: {error.strerror}") from error
         try:
             _check_owner(path)
-            _own(descriptor, path)
+            _lock(descriptor, path)
             data = _contents(path)
             records, torn = parse(data, str(path))
             if torn:
-                _keep(path.with_name(f"{path.name}.torn"), torn)
+                _save_torn(path.with_name(f"{path.name}.torn"), torn)
                 os.ftruncate(descriptor, len(data) - len(torn))
                 os.fsync(descriptor)
         except BaseException as error:
@@ -175,12 +175,12 @@ class Journal:
     def write(self, record: JournalRecord) -> None:
         """Append a record; it is on the disk when this returns.
 
-        Raises JournalError. After that nothing more is written, and nothing more may be done
-        to a node: what the last line on the disk is, is not known.
+        Raises JournalError. After that nothing more is written, and nothing more may be done to a
+        node, since the last line on the disk is unknown.
         """
         record = _stamped(record)
         with self._turn:
-            record = msgspec.structs.replace(record, prev=self._last or seal(record))
+            record = msgspec.structs.replace(record, prev=self._last or chain_start(record))
             line = _line(record)
             if self.broken:
                 raise JournalError(self.broken)
@@ -202,8 +202,8 @@ class Journal:
             self._last = _sha256(line.removesuffix(b"\n"))
 
     def reserve(self, size: int) -> None:
-        """Set bytes of the disk aside, with which nodes in hand are brought to an end where it
-        fills up. Raises JournalError if they are not there."""
+        """Reserve bytes of the disk, with which nodes in progress can end if it fills up. Raises
+        JournalError if there is too little space."""
         path = self._reserve
         try:
             descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
@@ -232,7 +232,7 @@ class Journal:
                 self._reserve.unlink()
 
     def _release(self, why: str) -> bool:
-        """Let go of what was set aside; False if nothing is."""
+        """Free the reserve; False if there is none."""
         if not self._reserved:
             return False
         self._reserved = False
@@ -255,7 +255,7 @@ class Journal:
             raise
 
     def close(self) -> None:
-        """Let go of the journal. May be called again."""
+        """Unlock and close the journal. May be called again."""
         with self._turn:
             self._let_go()
             if self._descriptor >= 0:
@@ -270,11 +270,12 @@ class Journal:
 
 
 def read(path: Path, *, first: bool = False) -> tuple[JournalRecord, ...]:
-    """The records of a journal, by its file or folder, also while a run writes it; or the first.
+    """The records of a journal, by its file or folder, even while a run writes it; with `first`
+    only the first one.
 
-    A torn last line is left out. Raises JournalError for anything else that is no record.
+    Ignores a torn last line. Raises JournalError for any other line that is not a record.
     """
-    path = _file(path)
+    path = _journal_file(path)
     try:
         data = _contents(path, first=first)
     except OSError as error:
@@ -283,7 +284,7 @@ def read(path: Path, *, first: bool = False) -> tuple[JournalRecord, ...]:
 
 
 class _Begin(msgspec.Struct, frozen=True):
-    """What says of which schema records are: a record that has one, and those after it."""
+    """The schema of a record that has one, and of those after it."""
 
     schema: int | None = None
 
@@ -291,10 +292,10 @@ class _Begin(msgspec.Struct, frozen=True):
 def parse(
     data: bytes, name: str = NAME, upgrades: Upgrades = JOURNAL
 ) -> tuple[tuple[JournalRecord, ...], bytes]:
-    """The records, and what follows the last line that has its end. Those of an earlier schema go
-    through `upgrades`.
+    """The records, and the bytes after the last complete line. `upgrades` convert records of an
+    earlier schema.
 
-    Raises JournalError, also where a line is not the one that followed when it was written.
+    Raises JournalError, also if a line is not chained to the one before it.
     """
     *lines, torn = data.split(b"\n")
     records: list[JournalRecord] = []
@@ -320,7 +321,7 @@ def parse(
             raise JournalError(
                 f"{name}:1: the first record is not that of a run; is this a journal?"
             )
-        if record.prev != (last or seal(record)):
+        if record.prev != (last or chain_start(record)):
             before = f"line {number - 1}" if records else "the plan"
             raise JournalError(
                 f"{name}:{number}: was not written after {before} as that is now: the file was "
@@ -333,15 +334,15 @@ def parse(
 
 def _record(line: bytes, schema: int, upgrades: Upgrades) -> JournalRecord:
     if schema == SCHEMA:
-        found: JournalRecord = _DECODER.decode(line)
-        return found
+        current: JournalRecord = _DECODER.decode(line)
+        return current
     document = upgraded(msgspec.json.decode(line), schema, SCHEMA, upgrades)
-    older: JournalRecord = typed.convert(document, cast(Any, JournalRecord))
-    return older
+    converted: JournalRecord = typed.convert(document, cast(Any, JournalRecord))
+    return converted
 
 
-def seal(record: JournalRecord) -> str:
-    """What the first line of a journal is chained to: the digest of the run's plan."""
+def chain_start(record: JournalRecord) -> str:
+    """The digest that the first line of a journal is chained to, from the run's plan."""
     return (
         _sha256(f"nodevet journal of {record.plan}".encode())
         if isinstance(record, RunBegin)
@@ -354,7 +355,7 @@ def _sha256(data: bytes) -> str:
 
 
 def _stamped(record: JournalRecord) -> JournalRecord:
-    """With the time, and as much of an output as is kept."""
+    """The record with the current time, and with its output cut to LONGEST_OUTPUT."""
     at = datetime.now(timezone.utc).isoformat(timespec="milliseconds")
     record = msgspec.structs.replace(record, at=at)
     if isinstance(record, ActionEnd):
@@ -370,7 +371,7 @@ def _line(record: JournalRecord) -> bytes:
         raise JournalError(f"a record cannot be written as JSON: {error}") from error
 
 
-def _file(path: Path) -> Path:
+def _journal_file(path: Path) -> Path:
     return path / NAME if path.is_dir() else path
 
 
@@ -380,7 +381,7 @@ def _contents(path: Path, *, first: bool = False) -> bytes:
 
 
 def _check_owner(path: Path) -> None:
-    """Raises JournalError if other users may change what a run keeps."""
+    """Raises JournalError if other users may change the journal."""
     if doubt := distrust(path):
         raise JournalError(
             f"{doubt}; nodevet keeps no run where other users may change it: correct that, or name "
@@ -388,8 +389,8 @@ def _check_owner(path: Path) -> None:
         )
 
 
-def _own(descriptor: int, path: Path) -> None:
-    """The lock of a running apply or rollback; the kernel lets go of it when that dies."""
+def _lock(descriptor: int, path: Path) -> None:
+    """Lock the journal for a running apply or rollback; the kernel unlocks it if that dies."""
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError as error:
@@ -398,7 +399,7 @@ def _own(descriptor: int, path: Path) -> None:
         ) from error
 
 
-def _keep(path: Path, torn: bytes) -> None:
+def _save_torn(path: Path, torn: bytes) -> None:
     descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW, 0o600)
     with os.fdopen(descriptor, "wb") as file:
         file.write(torn + b"\n")
@@ -407,10 +408,10 @@ def _keep(path: Path, torn: bytes) -> None:
     sync_folder(path.parent)
 
 
-def _make(folder: Path) -> None:
-    """The folder and those above it, so that they are there after a power cut too."""
+def _make_folder(folder: Path) -> None:
+    """Create a folder and those above it, so that they survive a power cut."""
     if folder.is_dir():
         return
-    _make(folder.parent)
+    _make_folder(folder.parent)
     folder.mkdir(mode=0o700, exist_ok=True)
     sync_folder(folder.parent)

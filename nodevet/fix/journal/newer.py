@@ -1,4 +1,4 @@
-"""Runs in the order in which they began: what a newer one set is no longer an older one's."""
+"""Newer runs: a resource that a newer run changed no longer belongs to an older run."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -12,59 +12,59 @@ from nodevet.fix.model import PlanError
 from nodevet.resource import Resource
 
 Claims = Mapping[str, Mapping[Resource, str]]
-"""Machine id -> touch -> the newest run that needs it."""
+"""Machine id -> resource -> the newest run that needs it."""
 
 
 class Newer(msgspec.Struct, frozen=True, kw_only=True):
-    """What newer runs hold. `unread`: folders that may be of such a run, and why."""
+    """The claims of newer runs. `unread`: why folders that may be of such a run were not read."""
 
     claims: Claims = {}
     unread: tuple[str, ...] = ()
 
 
-def newer(run: RunFolder, parents: Sequence[Path] = ()) -> Newer:
-    """What the runs that began after this one have set, and that is not rolled back since.
+def newer_runs_of(run: RunFolder, parents: Sequence[Path] = ()) -> Newer:
+    """The resources that runs after this one changed and did not roll back.
 
-    Runs are looked for beside this one, and in `parents`. Raises JournalError for this run.
+    Looks for runs next to this one and in `parents`. Raises JournalError for this run.
     """
-    began = _began(run.path)
+    start = _start_time(run.path)
     claims: dict[str, dict[Resource, str]] = {}
     unread: list[str] = []
-    found: list[tuple[str, RunFolder]] = []
+    newer_runs: list[tuple[str, RunFolder]] = []
     for path in _folders(run.path, (run.path.absolute().parent, *parents)):
         try:
-            at = _began(path)
+            other_start = _start_time(path)
         except JournalError as error:
             unread.append(str(error))
             continue
-        if at > began:
-            found.append((at, RunFolder(path)))
-    for _, other in sorted(found, key=lambda each: each[0]):
+        if other_start > start:
+            newer_runs.append((other_start, RunFolder(path)))
+    for _, run_ in sorted(newer_runs, key=lambda each: each[0]):
         try:
-            _, plan = other.plan()
-            so_far = state(journal.read(other.path))
+            _, plan = run_.plan()
+            run_state = state(journal.read(run_.path))
         except (RunError, PlanError, JournalError) as error:
             unread.append(str(error))
             continue
         for step in plan.steps:
-            if so_far.step(step.id).touched:
-                held = claims.setdefault(plan.nodes[step.host].machine_id, {})
-                held |= dict.fromkeys(step.resources, other.path.name)
+            if run_state.step(step.id).touched:
+                claims_of_machine = claims.setdefault(plan.nodes[step.host].machine_id, {})
+                claims_of_machine |= dict.fromkeys(step.resources, run_.path.name)
     return Newer(claims=claims, unread=tuple(unread))
 
 
-def _folders(but: Path, parents: Sequence[Path]) -> Iterator[Path]:
+def _folders(excluded: Path, parents: Sequence[Path]) -> Iterator[Path]:
     """Folders with a journal, each once."""
-    seen = {but.resolve()}
+    known_folders = {excluded.resolve()}
     for parent in parents:
         for path in sorted(parent.glob(f"*/{journal.NAME}")):
             folder = path.parent.resolve()
-            if folder not in seen:
-                seen.add(folder)
+            if folder not in known_folders:
+                known_folders.add(folder)
                 yield path.parent
 
 
-def _began(folder: Path) -> str:
+def _start_time(folder: Path) -> str:
     """When a run began: ISO 8601 in UTC; empty if it has no record yet. Raises JournalError."""
     records = journal.read(folder, first=True)
     return records[0].at if records else ""

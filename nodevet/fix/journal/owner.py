@@ -1,5 +1,5 @@
-"""Whether a run's controller is still at it, found out without its lock: nothing is written, and
-no controller that begins meanwhile finds the journal taken."""
+"""Whether a run's controller still runs, found out without its lock: nothing is written, and no
+controller that begins meanwhile finds the journal locked."""
 
 import os
 import socket
@@ -12,26 +12,27 @@ LOCKS = Path("/proc/locks")
 
 
 class Controller(str, Enum):
-    """Of a run, as far as this machine can tell."""
+    """The state of a run's controller, as far as this machine knows."""
 
     RUNNING = "running"
     GONE = "gone"
     UNKNOWN = "unknown"
 
 
-def controller(file: Path, begun: RunBegin) -> tuple[Controller, str]:
-    """Of the journal in `file`, whose last try is `begun`; and where, or why that is not known."""
-    if pid := _holder(file):
+def controller_state(file: Path, last_begin: RunBegin) -> tuple[Controller, str]:
+    """The state of the controller of the journal in `file`, and where it is, or why that is not
+    known. `last_begin`: of the last try."""
+    if pid := _lock_holder(file):
         return Controller.RUNNING, f"process {pid}"
-    if begun.controller != socket.gethostname():
-        where = begun.controller or "another machine"
-        return Controller.UNKNOWN, f"it ran on {where}, process {begun.pid}: ask there"
-    if begun.boot_id != boot_id():
-        return Controller.GONE, f"{begun.controller} was rebooted since"
-    return _process(file, begun.pid)
+    if last_begin.controller != socket.gethostname():
+        host = last_begin.controller or "another machine"
+        return Controller.UNKNOWN, f"it ran on {host}, process {last_begin.pid}: ask there"
+    if last_begin.boot_id != boot_id():
+        return Controller.GONE, f"{last_begin.controller} was rebooted since"
+    return _process_state(file, last_begin.pid)
 
 
-def _holder(file: Path) -> int:
+def _lock_holder(file: Path) -> int:
     """The process that holds the lock of this file, by the kernel's list; 0 if none is listed."""
     try:
         status = file.stat()
@@ -46,20 +47,21 @@ def _holder(file: Path) -> int:
     return 0
 
 
-def _process(file: Path, pid: int) -> tuple[Controller, str]:
-    """By what the process has open: in the kernel's list some file systems have other numbers."""
+def _process_state(file: Path, pid: int) -> tuple[Controller, str]:
+    """The state by the open files of the process: /proc/locks has other numbers for some file
+    systems."""
     folder = Path(f"/proc/{pid}")
     try:
         state = (folder / "stat").read_bytes().rpartition(b")")[2].split()[0]
         if state in (b"Z", b"X"):
             return Controller.GONE, f"process {pid} has ended"
         status = file.stat()
-        for each in (folder / "fd").iterdir():
+        for link in (folder / "fd").iterdir():
             try:
-                open_one = each.stat()
+                opened = link.stat()
             except OSError:  # closed meanwhile, or a socket
                 continue
-            if os.path.samestat(open_one, status):
+            if os.path.samestat(opened, status):
                 return Controller.RUNNING, f"process {pid}"
     except PermissionError:
         return Controller.UNKNOWN, f"process {pid} may not be looked at: ask as its user"
@@ -69,7 +71,7 @@ def _process(file: Path, pid: int) -> tuple[Controller, str]:
 
 
 def boot_id() -> str:
-    """Of this machine; empty if it has none."""
+    """The boot id of this machine; empty if it has none."""
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
     except OSError:

@@ -16,7 +16,7 @@ LONGEST_OUTPUT = 4096  # bytes of a command's output that are kept: its end
 
 
 class JournalError(Exception):
-    """A journal that cannot be made, read or written; the message says why and what to do."""
+    """A journal cannot be created, read or written; the message says why and what to do."""
 
 
 class Stamped(msgspec.Struct, frozen=True, kw_only=True, tag_field="is"):
@@ -28,7 +28,7 @@ class Stamped(msgspec.Struct, frozen=True, kw_only=True, tag_field="is"):
 
 
 class RunBegin(Stamped, frozen=True, kw_only=True, tag="run-begin"):
-    """A controller takes the run up: the first record, and once more at each resume or rollback."""
+    """A controller begins the run: the first record, and another at each resume or rollback."""
 
     schema: int = SCHEMA  # of this record and those after it
     kind: str = "apply"  # or rollback
@@ -46,7 +46,7 @@ class RunBegin(Stamped, frozen=True, kw_only=True, tag="run-begin"):
 
 
 class HostBegin(Stamped, frozen=True, kw_only=True, tag="host-begin"):
-    """A node is begun, or again after a resume or its reboot."""
+    """A node begins, or begins again after a resume or its reboot."""
 
     host: str
     machine_id: str
@@ -55,7 +55,7 @@ class HostBegin(Stamped, frozen=True, kw_only=True, tag="host-begin"):
 
 
 class StepLooked(Stamped, frozen=True, kw_only=True, tag="step-looked"):
-    """What the touches of a step are: before its first action, and what it left."""
+    """The states of a step's resources: before its first action, and after its actions."""
 
     step: str
     seen: tuple[State, ...]
@@ -77,10 +77,10 @@ class ActionEnd(Stamped, frozen=True, kw_only=True, tag="action-end"):
 
 
 class StepVerified(Stamped, frozen=True, kw_only=True, tag="step-verified"):
-    """The check itself says so, on evidence that was read afterwards."""
+    """The check says ok, on evidence that was read after the actions."""
 
     step: str
-    pending: bool = False  # it will say so once what is set is in force
+    pending: bool = False  # it will say ok once the setting is in force
     verdicts: Mapping[str, str] = {}  # subject -> verdict
 
 
@@ -98,11 +98,11 @@ class ActionUnknown(Stamped, frozen=True, kw_only=True, tag="action-unknown"):
 
 
 class StepReverting(Stamped, frozen=True, kw_only=True, tag="step-reverting"):
-    """A step is about to be reverted; until `StepReverted` it is unknown."""
+    """A step is about to be reverted; until `StepReverted` its outcome is unknown."""
 
     step: str
-    again: bool = False  # it did not fail: it was interrupted, and may be begun again after this
-    found: tuple[State, ...] = ()  # the touches, when a rollback came
+    again: bool = False  # it was interrupted, did not fail, and may begin again after this
+    found: tuple[State, ...] = ()  # its resources when a rollback began
 
 
 class StepReverted(Stamped, frozen=True, kw_only=True, tag="step-reverted"):
@@ -111,14 +111,14 @@ class StepReverted(Stamped, frozen=True, kw_only=True, tag="step-reverted"):
     step: str
     ok: bool
     why: str = ""
-    seen: tuple[State, ...] = ()  # the touches, when a rollback looked last
-    waits: str = ""  # what it is in force after, `a reboot`; empty: it is
-    boot_id: str = ""  # of the node, where it waits
+    seen: tuple[State, ...] = ()  # its resources at the end of a rollback
+    waits: str = ""  # what brings it into force, `a reboot`; empty: it is in force
+    boot_id: str = ""  # of the node, if it waits
     uptime_s: float | None = None
 
 
 class StepEnd(msgspec.Struct, frozen=True, kw_only=True):
-    """How a step of a node ended; what was seen and what ran is in records of its own."""
+    """How a step of a node ended; its states and actions have records of their own."""
 
     id: str
     outcome: str
@@ -127,14 +127,14 @@ class StepEnd(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Proof(msgspec.Struct, frozen=True, kw_only=True):
-    """What a check said after its fix, on evidence read after the last change of the node."""
+    """The verdict of a check after its fix, on evidence from after the last change of the node."""
 
     check: str
     asked: str  # when that evidence was asked for, ISO 8601 in UTC
     at: str  # when it had come
     machine_id: str
-    keys: tuple[str, ...] = ()  # Finding.key of all that it said ok of
-    subjects: tuple[str, ...] = ()  # labels of what its steps are about, of which each is ok
+    keys: tuple[str, ...] = ()  # Finding.key of all findings that are ok
+    subjects: tuple[str, ...] = ()  # labels of its steps' subjects, all of them ok
 
 
 class HostEnd(Stamped, frozen=True, kw_only=True, tag="host-end"):
@@ -192,9 +192,9 @@ class StepState(msgspec.Struct, frozen=True, kw_only=True):
 
     stage: Stage = Stage.NOT_ATTEMPTED
     touched: bool = False
-    """An action was begun, and the step has not been reverted since, or is not in force so."""
+    """An action began, and the step has not been reverted since, or its revert is not in force."""
     seen: tuple[State, ...] | None = None
-    """The touches before the first action: what a rollback restores. None: never looked at."""
+    """The states before the first action, which a rollback restores. None: never read."""
     after: tuple[State, ...] | None = None  # the same, as last looked at since
     doing: int | None = None  # the action whose end is not known
     done: tuple[int, ...] = ()  # the actions that ended well, since the last rollback
@@ -221,7 +221,7 @@ class HostState(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class JournalState(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a run is."""
+    """The state of a run."""
 
     run: RunBegin | None = None  # as it began; None: killed before its first record
     resumed: int = 0
@@ -238,7 +238,7 @@ class JournalState(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def state(records: Iterable[JournalRecord]) -> JournalState:
-    """Where the run is after these records. Raises JournalError if two plans are in it."""
+    """The state of the run after these records. Raises JournalError if they name two plans."""
     run: RunBegin | None = None
     resumed, outcome = 0, None
     hosts: dict[str, HostState] = {}
@@ -264,14 +264,14 @@ def state(records: Iterable[JournalRecord]) -> JournalState:
         elif isinstance(record, RunEnd):
             outcome = record.outcome
         else:
-            before_it = steps.get(record.step, StepState())
-            after_it = _after(before_it, record)
-            if after_it.touched and not before_it.touched:
+            step_before = steps.get(record.step, StepState())
+            step_after = _step_after(step_before, record)
+            if step_after.touched and not step_before.touched:
                 node = hosts.get(record.step.rsplit("/", 2)[0], HostState())
-                after_it = msgspec.structs.replace(
-                    after_it, boot_id=node.boot_id, uptime_s=node.uptime_s
+                step_after = msgspec.structs.replace(
+                    step_after, boot_id=node.boot_id, uptime_s=node.uptime_s
                 )
-            steps[record.step] = after_it
+            steps[record.step] = step_after
     return JournalState(run=run, resumed=resumed, hosts=hosts, steps=steps, outcome=outcome)
 
 
@@ -287,17 +287,17 @@ StepRecord = (
 )
 
 
-def _after(step: StepState, record: StepRecord) -> StepState:
-    def now(**changes: Any) -> StepState:
+def _step_after(step: StepState, record: StepRecord) -> StepState:
+    def state_with(**changes: Any) -> StepState:
         return msgspec.structs.replace(step, **changes)
 
     if isinstance(record, StepLooked):
         # what is seen once an action was begun is not the earlier state
-        return now(after=record.seen) if step.touched else StepState(seen=record.seen)
+        return state_with(after=record.seen) if step.touched else StepState(seen=record.seen)
     if isinstance(record, (ActionBegin, ActionUnknown)):
         why = record.why if isinstance(record, ActionUnknown) else ""
         doing = record.action
-        return now(
+        return state_with(
             stage=Stage.UNKNOWN,
             touched=True,
             after=None,
@@ -306,9 +306,9 @@ def _after(step: StepState, record: StepRecord) -> StepState:
             why=why,
         )
     if isinstance(record, ActionEnd):
-        return _done(step, record)
+        return _after_action(step, record)
     if isinstance(record, StepVerified):
-        return now(
+        return state_with(
             stage=Stage.VERIFIED,
             doing=None,
             verdicts=record.verdicts,
@@ -316,9 +316,9 @@ def _after(step: StepState, record: StepRecord) -> StepState:
             why="",
         )
     if isinstance(record, StepFailed):
-        return now(stage=Stage.FAILED, why=record.why)
+        return state_with(stage=Stage.FAILED, why=record.why)
     if isinstance(record, StepReverting):
-        return now(
+        return state_with(
             stage=Stage.UNKNOWN,
             touched=True,
             done=(),
@@ -329,7 +329,7 @@ def _after(step: StepState, record: StepRecord) -> StepState:
     if record.ok and step.again:
         return StepState()
     if record.ok and record.waits:  # touched: a later rollback looks whether it is in force
-        return now(
+        return state_with(
             stage=Stage.ROLLED_BACK,
             done=(),
             rolling_back=False,
@@ -340,10 +340,10 @@ def _after(step: StepState, record: StepRecord) -> StepState:
         )
     if record.ok:
         return StepState(stage=Stage.ROLLED_BACK, seen=step.seen, why=record.why)
-    return now(stage=Stage.FAILED, rolling_back=False, why=record.why)
+    return state_with(stage=Stage.FAILED, rolling_back=False, why=record.why)
 
 
-def _done(step: StepState, record: ActionEnd) -> StepState:
+def _after_action(step: StepState, record: ActionEnd) -> StepState:
     doing = None if step.doing == record.action else step.doing
     done = tuple(action for action in step.done if action != record.action)
     stage, why = (Stage.WRITTEN if doing is None else Stage.UNKNOWN), ""

@@ -1,8 +1,7 @@
-"""What each try of a run of fixes did, as the history keeps it: by the journal, which is the whole
-truth. Pure.
+"""What each try of a run of fixes did, from its journal, for the history. Pure.
 
-A run is applied, resumed and rolled back in tries, each of which begins with a record of its own.
-What a try did is told of it alone, so that nothing is told twice.
+A run consists of tries: apply, resumes and rollbacks, each with a first record of its own. Each
+change belongs to one try, so the history has it once.
 """
 
 import re
@@ -29,7 +28,7 @@ from nodevet.fix.journal.records import (
 )
 from nodevet.fix.model import Plan
 from nodevet.fixing.result import HostResult, Result, StepResult
-from nodevet.resource import State, describe, same
+from nodevet.resource import State, describe, is_same
 from nodevet.store.records.model import (
     FixHost,
     FixProof,
@@ -54,11 +53,15 @@ def tries(plan: Plan, records: Sequence[JournalRecord], folder: str) -> Iterator
     """Each try, the oldest first; `folder`: the path of the run's."""
     begins = [place for place, record in enumerate(records) if isinstance(record, RunBegin)]
     for place, until in zip(begins, [*begins[1:], len(records)], strict=True):
-        begin, own = records[place], records[place:until]
+        begin, try_records = records[place], records[place:until]
         if isinstance(begin, RunBegin):
             result = account(plan, records[:until])
-            run = _run(begin, own, result, folder)
-            yield Try(run, tuple(_actions(run, own, result)), tuple(_proofs(run, own, plan)))
+            run = _run(begin, try_records, result, folder)
+            yield Try(
+                run,
+                tuple(_actions(run, try_records, result)),
+                tuple(_proofs(run, try_records, plan)),
+            )
 
 
 def recorded_plan(plan: Plan, digest: str) -> RecordedPlan:
@@ -76,11 +79,11 @@ def recorded_plan(plan: Plan, digest: str) -> RecordedPlan:
 
 
 def _run(
-    begin: RunBegin, own: Sequence[JournalRecord], result: Result, folder: str
+    begin: RunBegin, records: Sequence[JournalRecord], result: Result, folder: str
 ) -> RecordedFixRun:
-    ended = any(isinstance(record, RunEnd) for record in own)
-    came = {record.host for record in own if isinstance(record, (HostBegin, HostEnd))}
-    asked = _asked(begin, result)
+    has_end = any(isinstance(record, RunEnd) for record in records)
+    visited = {record.host for record in records if isinstance(record, (HostBegin, HostEnd))}
+    hosts = _hosts_of(begin, result)
     return RecordedFixRun(
         id=_id(begin, folder),
         kind=begin.kind,
@@ -92,25 +95,25 @@ def _run(
         folder=folder,
         started=begin.at or begin.started,
         seconds=result.seconds,
-        exit_code=result.exit_code if ended else None,
-        outcomes=dict(Counter(host.outcome.value for host in asked)),
+        exit_code=result.exit_code if has_end else None,
+        outcomes=dict(Counter(host.outcome.value for host in hosts)),
         hosts=tuple(
             FixHost(host=host.host, outcome=host.outcome.value, why=host.why)
             for host in result.hosts
-            if host.host in came
+            if host.host in visited
         ),
     )
 
 
-def _asked(begin: RunBegin, result: Result) -> Sequence[HostResult]:
-    """The hosts that it was for."""
+def _hosts_of(begin: RunBegin, result: Result) -> Sequence[HostResult]:
+    """The hosts of the try."""
     if begin.kind != "rollback":
         return result.asked
     return [host for host in result.hosts if host.host in begin.hosts]
 
 
 def _id(begin: RunBegin, folder: str) -> str:
-    """`20261118T141000.123Z-5f1c00aa-1`: no other try has both the moment and the folder's name."""
+    """`20261118T141000.123Z-5f1c00aa-1`: unique by its time and its folder's name."""
     try:
         at = datetime.fromisoformat(begin.at).astimezone(timezone.utc)
         moment = f"{at:%Y%m%dT%H%M%S}.{at.microsecond // 1000:03d}Z"
@@ -120,13 +123,13 @@ def _id(begin: RunBegin, folder: str) -> str:
 
 
 def _actions(
-    run: RecordedFixRun, own: Sequence[JournalRecord], result: Result
+    run: RecordedFixRun, records: Sequence[JournalRecord], result: Result
 ) -> Iterator[RecordedAction]:
-    """What was changed in it, or may have been."""
-    last = {record.step: record.at for record in own if isinstance(record, CHANGING)}
+    """Everything that the try changed, or may have changed."""
+    last_change = {record.step: record.at for record in records if isinstance(record, CHANGING)}
     for host in result.hosts:
         for step in host.steps:
-            if step.id not in last:
+            if step.id not in last_change:
                 continue
             for resource, before, after in _changes(step):
                 yield RecordedAction(
@@ -141,17 +144,19 @@ def _actions(
                     before=before,
                     after=after,
                     outcome=step.outcome.value,
-                    at=last[step.id],
+                    at=last_change[step.id],
                 )
 
 
-def _proofs(run: RecordedFixRun, own: Sequence[JournalRecord], plan: Plan) -> Iterator[FixProof]:
-    """Of each host and check that it changed, or judged at the end."""
-    found = _touched(own, plan)
-    for record in own:
+def _proofs(
+    run: RecordedFixRun, records: Sequence[JournalRecord], plan: Plan
+) -> Iterator[FixProof]:
+    """A proof for each host and check that the try changed, or judged at the end."""
+    proofs = _missing_proofs(records, plan)
+    for record in records:
         if isinstance(record, HostEnd):
-            found |= {(record.host, proof.check): proof for proof in record.proofs}
-    for (host, check), proof in found.items():
+            proofs |= {(record.host, proof.check): proof for proof in record.proofs}
+    for (host, check), proof in proofs.items():
         if host in plan.nodes:
             yield FixProof(
                 run=run.id,
@@ -167,35 +172,34 @@ def _proofs(run: RecordedFixRun, own: Sequence[JournalRecord], plan: Plan) -> It
             )
 
 
-def _touched(own: Sequence[JournalRecord], plan: Plan) -> dict[tuple[str, str], Proof]:
-    """Of each host and check that something was changed for: nothing is proved yet."""
+def _missing_proofs(records: Sequence[JournalRecord], plan: Plan) -> dict[tuple[str, str], Proof]:
+    """An empty proof for each host and check for which something was changed."""
     steps = {step.id: step for step in plan.steps}
-    found = {}
-    for record in own:
+    proofs = {}
+    for record in records:
         if isinstance(record, CHANGING) and (step := steps.get(record.step)):
             node = plan.nodes.get(step.host)
-            found[step.host, step.fix] = Proof(
+            proofs[step.host, step.fix] = Proof(
                 check=step.fix,
                 asked=record.at,
                 at=record.at,
                 machine_id=node.machine_id if node else "",
             )
-    return found
+    return proofs
 
 
 def _changes(step: StepResult) -> Iterator[tuple[str, str, str]]:
-    """Each resource of a step, with what it was and what it is; of one that ended well those that
-    are not as they were."""
+    """(resource, before, after) of a step; if it ended well, only of changed resources."""
     after = {state.resource: state for state in step.after}
-    for then in step.before:
-        now = after.get(then.resource)
-        if now is None or not (step.outcome.good and same(then, now)):
-            yield then.resource.label, *_words(then, now)
+    for before in step.before:
+        after_state = after.get(before.resource)
+        if after_state is None or not (step.outcome.good and is_same(before, after_state)):
+            yield before.resource.label, *_state_texts(before, after_state)
 
 
-def _words(then: State, now: State | None) -> tuple[str, str]:
-    """Told apart by all of their values if a few words do not."""
+def _state_texts(then: State, now: State | None) -> tuple[str, str]:
+    """Both states in a few words, or as JSON if the words are the same."""
     before, after = describe(then), describe(now) if now else ""
-    if now and before == after and not same(then, now):
-        before, after = (msgspec.json.encode(each.value).decode() for each in (then, now))
+    if now and before == after and not is_same(then, now):
+        before, after = (msgspec.json.encode(state.value).decode() for state in (then, now))
     return before[:LONGEST], after[:LONGEST]

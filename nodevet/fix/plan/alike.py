@@ -1,9 +1,9 @@
-"""Steps of a plan that do the same on many hosts, but for what is particular to each. Pure.
+"""Groups steps of a plan that do the same on many hosts, but for each host's own details. Pure.
 
 An approver signs every action on every host. `same_steps` shows each of them once and loses none:
-`AlikeStep.actions` gives every host's back as they are in the plan. Particular is what has the form
-of a UUID and is a GPU of that very host, and of a file the lines that stay as they are there;
-anything else that differs, differs.
+`AlikeStep.actions` returns every host's actions exactly as in the plan. A host's own details are
+the UUIDs of its GPUs, and the lines of a file that do not change. Steps that differ in anything
+else are different.
 """
 
 import json
@@ -19,7 +19,7 @@ import msgspec
 
 from nodevet.base import typed
 from nodevet.fix.model import Plan, Step
-from nodevet.resource import Actions, Contents, RestoreError, State, filled
+from nodevet.resource import Actions, Contents, RestoreError, State, with_contents
 from nodevet.resource.file import WriteFile, text_of
 
 UUID = re.compile(r"(GPU-[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12})")
@@ -33,7 +33,7 @@ Pieces = tuple[str, ...]
 
 
 class Passage(NamedTuple):
-    """Texts that are there once, or one after the other for each of some GPUs."""
+    """Texts that occur once, or in turn for each of several GPUs (`loop`)."""
 
     body: tuple[Pieces, ...]
     loop: bool
@@ -44,32 +44,32 @@ STAYS = Passage(body=((_STAYS, ""),), loop=False)
 
 
 class Folded(NamedTuple):
-    """Texts without UUIDs, and for each part the UUIDs that stand in it: of a loop one for each
-    time, else one for each gap; of `STAYS` the lines."""
+    """Texts without UUIDs, and the UUIDs of each part: for a loop one for each round, else one for
+    each gap; for `STAYS` the lines."""
 
     parts: tuple[Passage, ...]
     uuids: tuple[tuple[str, ...], ...]
 
 
-def fold_texts(texts: Iterable[str], own: Collection[str]) -> Folded:
-    """Texts without the UUIDs that are among `own`; `unfold` gives them back."""
+def fold_texts(texts: Iterable[str], gpus: Collection[str]) -> Folded:
+    """Texts without the UUIDs of `gpus`; `unfold` restores them."""
     parts: list[Passage] = []
     uuids: list[list[str]] = []
-    for body, found in _stanzas(texts, own):
-        part = Passage(body, loop=len(set(found)) == 1 and body != STAYS.body)
+    for body, stanza_uuids in _split_stanzas(texts, gpus):
+        part = Passage(body, loop=len(set(stanza_uuids)) == 1 and body != STAYS.body)
         if not part.loop:
             parts.append(part)
-            uuids.append(found)
+            uuids.append(stanza_uuids)
         elif parts and parts[-1] == part:
-            uuids[-1] += found[:1]
+            uuids[-1] += stanza_uuids[:1]
         else:
             parts.append(part)
-            uuids.append(found[:1])
+            uuids.append(stanza_uuids[:1])
     return Folded(tuple(parts), tuple(map(tuple, uuids)))
 
 
 def unfold(folded: Folded) -> Iterator[str]:
-    """The texts of which `fold_texts` made this."""
+    """The texts that `fold_texts` folded."""
     for part, uuids in zip(*folded, strict=True):
         if part.loop:
             yield from (uuid.join(pieces) for uuid in uuids for pieces in part.body)
@@ -77,37 +77,37 @@ def unfold(folded: Folded) -> Iterator[str]:
             yield "".join(a + b for a, b in zip(part.body[0], (*uuids, ""), strict=True))
 
 
-def _stanzas(
-    texts: Iterable[str], own: Collection[str]
+def _split_stanzas(
+    texts: Iterable[str], gpus: Collection[str]
 ) -> Iterator[tuple[tuple[Pieces, ...], list[str]]]:
-    """Texts that follow one another, are of one kind and name one and the same GPU; else one text.
+    """Consecutive texts of one kind that name the same GPU; else single texts.
 
-    What a text is of is its first character.
+    The first character of a text is its kind.
     """
     body: list[Pieces] = []
-    found: list[str] = []
+    body_uuids: list[str] = []
     for text in texts:
         if text[:1] == _STAYS:
             if body:
-                yield tuple(body), found
-                body, found = [], []
+                yield tuple(body), body_uuids
+                body, body_uuids = [], []
             yield STAYS.body, [text[1:]]
             continue
-        pieces, uuids = _split(text, own)
-        goes_on = len({*uuids, *found}) == 1 and body and text[:1] == body[0][0][:1] and uuids
-        if body and not (goes_on and found):
-            yield tuple(body), found
-            body, found = [], []
+        pieces, uuids = _split_uuids(text, gpus)
+        goes_on = len({*uuids, *body_uuids}) == 1 and body and text[:1] == body[0][0][:1] and uuids
+        if body and not (goes_on and body_uuids):
+            yield tuple(body), body_uuids
+            body, body_uuids = [], []
         body.append(pieces)
-        found = [*found, *uuids]
+        body_uuids = [*body_uuids, *uuids]
     if body:
-        yield tuple(body), found
+        yield tuple(body), body_uuids
 
 
-def _split(text: str, own: Collection[str]) -> tuple[Pieces, list[str]]:
+def _split_uuids(text: str, gpus: Collection[str]) -> tuple[Pieces, list[str]]:
     pieces, uuids = [""], []
     for place, piece in enumerate(UUID.split(text)):
-        if place % 2 and piece in own:
+        if place % 2 and piece in gpus:
             uuids.append(piece)
             pieces.append("")
         else:
@@ -116,7 +116,7 @@ def _split(text: str, own: Collection[str]) -> tuple[Pieces, list[str]]:
 
 
 class AlikeStep(msgspec.Struct, frozen=True, kw_only=True):
-    """One step of many hosts, each with its own."""
+    """The same step of many hosts."""
 
     steps: Mapping[str, Step]  # by host, in the order of the plan
     parts: tuple[Passage, ...]  # of the texts of the actions
@@ -131,23 +131,25 @@ class AlikeStep(msgspec.Struct, frozen=True, kw_only=True):
         return next(iter(self.steps.values()))
 
     def actions(self, host: str) -> Actions:
-        """What is done on one of the hosts, whole."""
+        """All actions on one of the hosts."""
         return _actions(unfold(Folded(self.parts, self.uuids[host])))
 
 
 def same_steps(plan: Plan, contents: Contents = lambda name: None) -> tuple[AlikeStep, ...]:
-    """Every step of every host once, in an order that is that of each host. `contents`: what files
-    held when the plan was made; without it files are alike only as a whole."""
+    """Every step once, with its hosts, in an order that fits each host. `contents`: of files when
+    the plan was made; without it only files that are the same as a whole count as alike."""
     steps = by_host(plan)
-    own = {host: own_gpus(plan.nodes[host].gpus, some) for host, some in steps.items()}
-    folded = {step.id: fold_texts(_texts(step.actions), own[step.host]) for step in plan.steps}
+    gpus = {host: own_gpus(plan.nodes[host].gpus, host_steps) for host, host_steps in steps.items()}
+    folded = {step.id: fold_texts(_texts(step.actions), gpus[step.host]) for step in plan.steps}
     keys = {step.id: (*_key(step), folded[step.id].parts) for step in plan.steps}
     times = Counter(keys.values())
     for step in plan.steps:
-        if times[keys[step.id]] == 1 and (texts := _changed(step, contents)):
-            folded[step.id] = fold_texts(texts, own[step.host])
+        if times[keys[step.id]] == 1 and (texts := _texts_with_unchanged(step, contents)):
+            folded[step.id] = fold_texts(texts, gpus[step.host])
             keys[step.id] = (*_key(step), folded[step.id].parts)
-    ordered = _ordered({host: [keys[step.id] for step in some] for host, some in steps.items()})
+    ordered = _order_steps(
+        {host: [keys[step.id] for step in host_steps] for host, host_steps in steps.items()}
+    )
     return tuple(
         AlikeStep(
             steps={host: steps[host][place] for host, place in places},
@@ -159,7 +161,7 @@ def same_steps(plan: Plan, contents: Contents = lambda name: None) -> tuple[Alik
 
 
 def by_host(plan: Plan) -> dict[str, list[Step]]:
-    """The steps of each host; one may stand in a plan behind one of another host."""
+    """The steps of each host, which need not be consecutive in the plan."""
     steps: dict[str, list[Step]] = {}
     for step in plan.steps:
         steps.setdefault(step.host, []).append(step)
@@ -167,24 +169,24 @@ def by_host(plan: Plan) -> dict[str, list[Step]]:
 
 
 def own_gpus(gpus: Sequence[str], steps: Iterable[Step]) -> Sequence[str]:
-    """The UUIDs of a host's GPUs, as the plan has them, in the order of their numbers; none if its
-    steps contradict that order, or if they are not UUIDs."""
+    """The UUIDs of a host's GPUs in the order of their numbers; empty if they are not UUIDs, or if
+    the host's steps contradict that order."""
     if len(set(gpus)) < len(gpus) or not all(map(UUID.fullmatch, gpus)):
         return ()
     for step in steps:
         labels = [_GPU.fullmatch(label) for label in step.subjects]
-        names = [each.name for each in step.resources if each.kind == "gpu"]
-        named = list(dict.fromkeys(name.rpartition(":")[0] for name in names))
-        if len(labels) != len(named):
+        names = [resource.name for resource in step.resources if resource.kind == "gpu"]
+        changed_gpus = list(dict.fromkeys(name.rpartition(":")[0] for name in names))
+        if len(labels) != len(changed_gpus):
             continue
-        for label, uuid in zip(labels, named, strict=True):
+        for label, uuid in zip(labels, changed_gpus, strict=True):
             if label and tuple(gpus[int(label[1]) : int(label[1]) + 1]) != (uuid,):
                 return ()
     return gpus
 
 
 def _key(step: Step) -> tuple[Any, ...]:
-    """What must be one and the same, besides the actions."""
+    """What alike steps must share besides the actions."""
     return (
         step.fix,
         step.risk,
@@ -199,39 +201,41 @@ def _key(step: Step) -> tuple[Any, ...]:
 
 
 Place = tuple[str, int]
-"""A host, and which of its steps."""
+"""A host, and the index of one of its steps."""
 
 
-def _ordered(keys: Mapping[str, Sequence[tuple[Any, ...]]]) -> list[list[Place]]:
-    """The steps that share a key, in an order that is that of each host; if there is none, only
-    hosts all of whose steps are alike share them."""
+def _order_steps(keys: Mapping[str, Sequence[tuple[Any, ...]]]) -> list[list[Place]]:
+    """The steps that share a key, in an order that fits each host. If there is none, only hosts
+    whose steps are all alike share them."""
     groups: dict[tuple[Any, ...], list[Place]] = {}
-    for host, mine in keys.items():
-        for place, key in enumerate(mine):
+    for host, host_keys in keys.items():
+        for place, key in enumerate(host_keys):
             groups.setdefault(key, []).append((host, place))
-    turns = _turns({tuple(dict.fromkeys(key[0] for key in mine)) for mine in keys.values()})
+    turns = _fix_order(
+        {tuple(dict.fromkeys(key[0] for key in host_keys)) for host_keys in keys.values()}
+    )
     if turns:
         ordered = sorted(groups, key=lambda key: turns[key[0]])
-        at = {key: place for place, key in enumerate(ordered)}
-        every = [[at[key] for key in mine] for mine in keys.values()]
-        if all(a < b for some in every for a, b in pairwise(some)):
+        positions = {key: place for place, key in enumerate(ordered)}
+        sequences = [[positions[key] for key in host_keys] for host_keys in keys.values()]
+        if all(a < b for sequence in sequences for a, b in pairwise(sequence)):
             return [groups[key] for key in ordered]
-    whole: dict[tuple[tuple[Any, ...], ...], list[str]] = {}
-    for host, mine in keys.items():
-        whole.setdefault(tuple(mine), []).append(host)
+    hosts_by_keys: dict[tuple[tuple[Any, ...], ...], list[str]] = {}
+    for host, host_keys in keys.items():
+        hosts_by_keys.setdefault(tuple(host_keys), []).append(host)
     return [
         [(host, place) for host in hosts]
-        for mine, hosts in whole.items()
-        for place in range(len(mine))
+        for host_keys, hosts in hosts_by_keys.items()
+        for place in range(len(host_keys))
     ]
 
 
-def _turns(sequences: Collection[tuple[str, ...]]) -> Mapping[str, int]:
-    """The fixes in one order that is that of each host; empty if there is none."""
-    before: dict[str, set[str]] = {fix: set() for some in sorted(sequences) for fix in some}
-    for some in sequences:
-        for one, other in pairwise(some):
-            before[other].add(one)
+def _fix_order(sequences: Collection[tuple[str, ...]]) -> Mapping[str, int]:
+    """The turn of each fix in an order that fits each host; empty if there is none."""
+    before: dict[str, set[str]] = {fix: set() for sequence in sorted(sequences) for fix in sequence}
+    for sequence in sequences:
+        for fix_before, fix_after in pairwise(sequence):
+            before[fix_after].add(fix_before)
     try:
         return {fix: turn for turn, fix in enumerate(TopologicalSorter(before).static_order())}
     except CycleError:
@@ -242,7 +246,7 @@ def _turns(sequences: Collection[tuple[str, ...]]) -> Mapping[str, int]:
 
 
 def _texts(actions: Actions) -> Iterator[str]:
-    """Each action as one text, and each line of a file as one more."""
+    """Each action as one text, and each line of a file as another."""
     for action in actions:
         if isinstance(action, WriteFile) and action.content is not None:
             yield _FILE + _encoded(msgspec.structs.replace(action, content=""))
@@ -251,17 +255,17 @@ def _texts(actions: Actions) -> Iterator[str]:
             yield _ACTION + _encoded(action)
 
 
-def _changed(step: Step, contents: Contents) -> list[str]:
-    """The same with the lines of each file that stay as they are; none if no file has any."""
-    before = {seen.resource: seen for seen in filled(step.before, contents)}
+def _texts_with_unchanged(step: Step, contents: Contents) -> list[str]:
+    """The texts of a step's actions with the unchanged lines of files; empty if no file has any."""
+    before = {state.resource: state for state in with_contents(step.before, contents)}
     texts: list[str] = []
-    stays = False
+    has_unchanged = False
     for action in step.actions:
-        old = _held(before.get(action.resource) if action.resource else None)
+        old = _old_lines(before.get(action.resource) if action.resource else None)
         if not isinstance(action, WriteFile) or action.content is None or old is None:
             texts += _texts((action,))
             continue
-        stays = True
+        has_unchanged = True
         new = action.content.split("\n")
         texts.append(_FILE + _encoded(msgspec.structs.replace(action, content="")))
         for tag, low, high, start, end in SequenceMatcher(None, old, new, False).get_opcodes():
@@ -270,11 +274,11 @@ def _changed(step: Step, contents: Contents) -> list[str]:
             else:
                 texts += [_GONE + line for line in old[low:high]]
                 texts += [_LINE + line for line in new[start:end]]
-    return texts if stays else []
+    return texts if has_unchanged else []
 
 
-def _held(before: State | None) -> list[str] | None:
-    """The lines of a file; None if they are not known, or too many."""
+def _old_lines(before: State | None) -> list[str] | None:
+    """The lines of a file; None if they are unknown or too many."""
     try:
         text = text_of(before) if before and before.exists else None
     except RestoreError:
@@ -287,16 +291,16 @@ def _encoded(action: Any) -> str:
 
 
 def _actions(texts: Iterable[str]) -> Actions:
-    """The actions of which `_texts` made these."""
-    found: list[dict[str, Any]] = []
+    """The actions that `_texts` encoded."""
+    documents: list[dict[str, Any]] = []
     lines: list[list[str]] = []
     for text in texts:
         if text[:1] in (_LINE, _STAYS):
             lines[-1].append(text[1:])
         elif text[:1] != _GONE:
-            found.append(json.loads(text[1:]))
+            documents.append(json.loads(text[1:]))
             lines.append([])
-    for action, some in zip(found, lines, strict=True):
-        if some:
-            action["content"] = "\n".join(some)
-    return typed.convert(found, Actions)
+    for action, content in zip(documents, lines, strict=True):
+        if content:
+            action["content"] = "\n".join(content)
+    return typed.convert(documents, Actions)

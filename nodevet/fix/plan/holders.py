@@ -1,9 +1,9 @@
 """Monitoring clients that hold the GPUs and compute nothing there. Pure.
 
-DCGM's host engine and exporters like it keep /dev/nvidia<N> open as long as they run. They are no
-job: a reboot ends them as everything, and what is not about the GPUs themselves does not mind
-them. A step that changes a GPU's mode does: it stops their services first and starts them again
-last, which the plan shows as actions of its own.
+DCGM's host engine and exporters like it keep /dev/nvidia<N> open as long as they run. They are not
+jobs: a reboot ends them like everything else, and they do not hinder steps that change something
+other than the GPUs. A step that changes a GPU's mode stops their services first and starts them
+again last; the plan shows these actions.
 """
 
 from collections.abc import Collection, Iterator, Sequence
@@ -26,8 +26,8 @@ MONITORS = {  # comm, of which the kernel keeps 15 characters, and the services 
 """By service too, since any program can take any name."""
 
 
-def names(text: str) -> frozenset[str]:
-    """Of --holders: a,b."""
+def holder_names(text: str) -> frozenset[str]:
+    """The names in --holders: a,b."""
     return frozenset(filter(None, (part.strip() for part in text.split(","))))
 
 
@@ -42,12 +42,14 @@ def monitor(process: Process, gpus: Sequence[Gpu]) -> str:
 
 
 def is_named(process: Process, harmless: Collection[str]) -> bool:
-    """Whether the operator said of a process, by comm, unit or service, that it does no harm."""
+    """Whether --holders names the process, by comm, unit or service."""
     return bool({process.command, process.unit, service_of(process)} & set(harmless))
 
 
-def spared(evidence: Evidence, harmless: Collection[str], *, monitors: bool) -> frozenset[int]:
-    """The ids of processes that are no use of a GPU to wait for."""
+def harmless_pids(
+    evidence: Evidence, harmless: Collection[str], *, monitors: bool
+) -> frozenset[int]:
+    """The pids of processes that do not count as users of a GPU."""
     return frozenset(
         process.pid
         for process in _processes(evidence)
@@ -55,43 +57,43 @@ def spared(evidence: Evidence, harmless: Collection[str], *, monitors: bool) -> 
     )
 
 
-def needs_them_gone(change: "PlannedChange | Step") -> bool:
-    """Whether a change cannot be made while anything holds the GPUs."""
+def needs_free_gpus(change: "PlannedChange | Step") -> bool:
+    """Whether a change fails while anything holds the GPUs."""
     return change.risk in (Risk.IDLE, Risk.DRAIN) and any(
-        kind_of(each).gpu_of(each) for each in change.resources
+        kind_of(resource).gpu_of(resource) for resource in change.resources
     )
 
 
-def to_stop(
+def services_to_stop(
     change: PlannedChange, evidence: Evidence, harmless: Collection[str]
 ) -> tuple[str, ...]:
-    """The services of monitoring clients that are in the way of a change."""
-    if not needs_them_gone(change):
+    """The services of monitoring clients that must stop for a change."""
+    if not needs_free_gpus(change):
         return ()
-    return tuple(dict.fromkeys(service for service, _ in _holding(change, evidence, harmless)))
+    return tuple(dict.fromkeys(service for service, _ in _monitors_on(change, evidence, harmless)))
 
 
-def note(change: PlannedChange, evidence: Evidence, harmless: Collection[str]) -> str:
-    """What a plan says of those who hold the GPUs of a change."""
+def holders_note(change: PlannedChange, evidence: Evidence, harmless: Collection[str]) -> str:
+    """The plan's note about processes that hold the GPUs of a change."""
     if change.risk is Risk.LIVE:
         return ""
-    told = []
-    found = dict.fromkeys(service for service, _ in _holding(change, evidence, harmless))
-    if found and needs_them_gone(change):
-        told.append(f"{', '.join(found)}: stopped before it, and started again after it")
-    elif found:
-        told.append(f"{', '.join(found)}: may go on holding the GPUs")
-    named = dict.fromkeys(
-        each.command or f"pid {each.pid}"
-        for each in _processes(evidence)
-        if is_named(each, harmless)
+    notes = []
+    services = dict.fromkeys(service for service, _ in _monitors_on(change, evidence, harmless))
+    if services and needs_free_gpus(change):
+        notes.append(f"{', '.join(services)}: stopped before it, and started again after it")
+    elif services:
+        notes.append(f"{', '.join(services)}: may go on holding the GPUs")
+    commands = dict.fromkeys(
+        process.command or f"pid {process.pid}"
+        for process in _processes(evidence)
+        if is_named(process, harmless)
     )
-    if named:
-        told.append(f"{', '.join(named)}: said to be harmless by --holders")
-    return "; ".join(told)
+    if commands:
+        notes.append(f"{', '.join(commands)}: harmless according to --holders")
+    return "; ".join(notes)
 
 
-def around(change: PlannedChange, services: Sequence[str]) -> PlannedChange:
+def with_stopped(change: PlannedChange, services: Sequence[str]) -> PlannedChange:
     """A change with services stopped before it and started again after it."""
     if not services:
         return change
@@ -106,28 +108,28 @@ def around(change: PlannedChange, services: Sequence[str]) -> PlannedChange:
     )
 
 
-def fault(step: Step) -> str:
-    """Why a step does not stop and start its holders as `around` has it; empty if it does."""
+def holders_problem(step: Step) -> str:
+    """Why a step does not stop and start its holders as `with_stopped` does; empty if it does."""
     count = len(step.holders)
     if not count:
         return ""
-    first, middle, last = step.actions[:count], step.actions[count:-count], step.actions[-count:]
+    stops, middle, starts = step.actions[:count], step.actions[count:-count], step.actions[-count:]
     around = (unit.stop(step.holders), unit.start(step.holders))
-    if (first, last) != around or unit.without(middle, step.holders) != middle:
-        return f"it does not just stop and start {', '.join(step.holders)} around what it does"
+    if (stops, starts) != around or unit.without(middle, step.holders) != middle:
+        return f"it does more to {', '.join(step.holders)} than to stop it first and start it last"
     return ""
 
 
-def _holding(
+def _monitors_on(
     change: PlannedChange, evidence: Evidence, harmless: Collection[str]
 ) -> Iterator[tuple[str, Process]]:
-    """Known monitoring clients on the GPUs of a change, with their services."""
+    """(service, process) of each known monitoring client on the GPUs of a change."""
     gpus = _gpus(evidence)
     minors = {gpu.minor_number for gpu in gpus if not change.gpus or gpu.uuid in change.gpus}
     for process in _processes(evidence):
         service = monitor(process, gpus)
-        held = process.gpu_minors is None or not minors or minors & set(process.gpu_minors)
-        if service and held and not is_named(process, harmless):
+        uses_gpu = process.gpu_minors is None or not minors or minors & set(process.gpu_minors)
+        if service and uses_gpu and not is_named(process, harmless):
             yield service, process
 
 

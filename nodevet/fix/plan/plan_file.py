@@ -1,4 +1,4 @@
-"""A plan as the file that is signed: written, and read again."""
+"""Writes a plan as the file that people sign, and reads it."""
 
 import hashlib
 
@@ -14,7 +14,7 @@ MOST_TOLD = 5  # contradictions of a plan
 
 
 def write(plan: Plan) -> bytes:
-    """The file that is signed."""
+    """The bytes of the plan's file, which people sign."""
     return msgspec.json.format(msgspec.json.encode(plan), indent=1) + b"\n"
 
 
@@ -23,7 +23,8 @@ class _Schema(msgspec.Struct, frozen=True):
 
 
 def read(text: bytes, upgrades: Upgrades = PLAN) -> Plan:
-    """A plan, also of an earlier schema. Raises PlanError, also if it contradicts itself."""
+    """The plan in a file of this or an earlier schema. Raises PlanError, also if it contradicts
+    itself."""
     try:
         schema = typed.decode(text, _Schema).nodevet_plan
         if schema == VERSION:
@@ -35,13 +36,13 @@ def read(text: bytes, upgrades: Upgrades = PLAN) -> Plan:
         raise PlanError(f"not a plan: {error}") from error
     except UpgradeError as error:
         raise PlanError(f"a plan of {error}, or plan again") from error
-    if found := list(contradictions(plan)):
-        more = [f"and {len(found) - MOST_TOLD} more"] if len(found) > MOST_TOLD else []
-        told = "; ".join([*found[:MOST_TOLD], *more])
-        raise PlanError(f"not a valid plan: {told}; plan again")
+    if problems := list(contradictions(plan)):
+        rest = [f"and {len(problems) - MOST_TOLD} more"] if len(problems) > MOST_TOLD else []
+        text_ = "; ".join([*problems[:MOST_TOLD], *rest])
+        raise PlanError(f"not a valid plan: {text_}; plan again")
     return plan
 
 
 def digest(text: bytes) -> str:
-    """What a run's journal names a plan by."""
+    """SHA-256 of the plan's file, which identifies it in the journal of a run."""
     return hashlib.sha256(text).hexdigest()

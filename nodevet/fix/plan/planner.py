@@ -1,6 +1,6 @@
-"""From what fixes would change to a plan: all of it has one manager and can be rolled back.
+"""Makes a plan of the changes that have one manager and can be rolled back.
 
-Pure. `draft` says what would be changed; its state is read on the nodes; `make` decides.
+Pure. `draft` collects the changes; nodevet reads their state on the nodes; `make` decides.
 """
 
 from collections import Counter
@@ -12,91 +12,92 @@ from nodevet.checking import identity
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.host import HostInfo
 from nodevet.fix.model import Conflict, Plan, PlannedNode, Step
-from nodevet.fix.plan.candidates import Candidate, Draft, Left, Rules, Withheld
+from nodevet.fix.plan.candidates import Candidate, Draft, Rules, UnfixedFinding, Withheld
 from nodevet.fix.rollout.preconditions import own_name, users
 from nodevet.fixing.model import Risk
 from nodevet.model import Finding, HostReport, Verdict
-from nodevet.resource import Resource, RestoreError, State, holds, kept, restore, unit
+from nodevet.resource import Resource, RestoreError, State, holds, restore, to_stored, unit
 from nodevet.vet.findings.words import difference, subjects_of
 
 
 class FixStates(msgspec.Struct, frozen=True, kw_only=True):
-    """What a second visit to one host told; `why` where it told nothing."""
+    """What a second visit to one host read; `why` if it read nothing."""
 
     seen: tuple[State, ...] = ()
-    owners: Mapping[str, Sequence[str]] = {}  # resource label -> who else sets it
-    agents: tuple[str, ...] = ()  # what may set it again, in words: configuration managers
+    owners: Mapping[str, Sequence[str]] = {}  # resource label -> its other managers
+    agents: tuple[str, ...] = ()  # configuration managers that may set it again, in words
     why: str = ""
 
 
 class Proposal(msgspec.Struct, frozen=True, kw_only=True):
-    """A plan and, of everything else that is not right, why it is not in it."""
+    """A plan, and everything else that fails, with the reason why the plan leaves it out."""
 
     plan: Plan
-    contents: Mapping[str, bytes] = {}  # what files hold that it changes, by SHA-256
+    contents: Mapping[str, bytes] = {}  # of the files that it changes, by SHA-256
     withheld: tuple[Withheld, ...] = ()
-    left: tuple[Left, ...] = ()
-    unvetted: tuple[HostReport, ...] = ()  # or without anything that was judged
-    unknown: int = 0  # findings that the evidence does not decide
+    left: tuple[UnfixedFinding, ...] = ()
+    unvetted: tuple[HostReport, ...] = ()  # hosts that were not vetted, or have no verdict
+    unknown: int = 0  # findings with verdict unknown
 
     @property
     def exit_code(self) -> int:
-        """1 there is something to do; 3 there may be; 0 there is not, as far as fixes go."""
+        """1: the plan has steps; 3: something could not be judged or planned; 0: nothing to do."""
         if self.plan.steps:
             return 1
-        again = any(each.runs or each.suspected for each in self.withheld)
-        return 3 if self.unvetted or self.unknown or self.plan.conflicts or again else 0
+        withheld = any(entry.runs or entry.suspected for entry in self.withheld)
+        return 3 if self.unvetted or self.unknown or self.plan.conflicts or withheld else 0
 
 
-def make(draft: Draft, rules: Rules, looked: Mapping[str, FixStates]) -> Proposal:
-    """The plan, and what is left out of it with the reason.
+def make(draft: Draft, rules: Rules, states: Mapping[str, FixStates]) -> Proposal:
+    """The plan, and what it leaves out, with reasons. `states`: of each host.
 
-    A host that is not in `looked` has a conflict for each of its changes. Raises ValueError
-    where `now` has no time zone.
+    A host without states has a conflict for each of its changes. Raises ValueError if `now` has no
+    time zone.
     """
     if rules.now.tzinfo is None:
         raise ValueError("the time of a plan needs a time zone")
     conflicts = list(draft.conflicts)
     fit: list[tuple[Candidate, tuple[State, ...]]] = []
-    told = {host: found.agents for host, found in looked.items()}
     doubts = identity.doubts(node.report for node in draft.nodes.values())
-    for each in draft.candidates:
-        node = draft.nodes[each.host]
-        found = looked.get(each.host, FixStates(why="its state was not read"))
+    for candidate in draft.candidates:
+        node = draft.nodes[candidate.host]
+        host_states = states.get(candidate.host, FixStates(why="its state was not read"))
         clash = (
-            _unknown_node(node.report, node.evidence)
-            or doubts.get(each.host)
-            or _unfit(each, found)
+            _identity_reason(node.report, node.evidence)
+            or doubts.get(candidate.host)
+            or _unfit_reason(candidate, host_states)
         )
         if clash:
-            conflicts.append(_conflict(each, *clash))
+            conflicts.append(_conflict(candidate, *clash))
         else:
-            fit.append((each, _of(each, found.seen)))
-    for each, _ in fit[:]:
-        if more := next((one for one, _ in fit if _does(one, each)), None):
-            fit = [pair for pair in fit if pair[0] is not each]
-            why = f"{more.fix} does it too, and more"
-            conflicts.append(_conflict(each, why, "plan again once that is applied"))
-    for each, _ in fit[:]:
-        others = [one for one, _ in fit if one.host == each.host and one is not each]
-        if clash := _barred(each, others, draft.nodes[each.host].evidence):
-            fit = [pair for pair in fit if pair[0] is not each]
-            conflicts.append(_conflict(each, *clash))
-    shared = _shared(each for each, _ in fit)
-    hosts = {host: place for place, host in enumerate(draft.nodes)}
+            fit.append((candidate, _states_of(candidate, host_states.seen)))
+    for candidate, _ in fit[:]:
+        if larger := next((other for other, _ in fit if _includes(other, candidate)), None):
+            fit = [pair for pair in fit if pair[0] is not candidate]
+            why = f"{larger.fix} does it too, and more"
+            conflicts.append(_conflict(candidate, why, "plan again once that is applied"))
+    for candidate, _ in fit[:]:
+        host = candidate.host
+        neighbours = [other for other, _ in fit if other.host == host and other is not candidate]
+        if clash := _blocked_reason(candidate, neighbours, draft.nodes[host].evidence):
+            fit = [pair for pair in fit if pair[0] is not candidate]
+            conflicts.append(_conflict(candidate, *clash))
+    shared = _shared_resources(candidate for candidate, _ in fit)
+    hosts = {host: turn for turn, host in enumerate(draft.nodes)}
+    fixes = {fix: turn for turn, fix in enumerate(draft.order)}
+    fit.sort(key=lambda pair: (hosts[pair[0].host], fixes[pair[0].fix]))
     numbers: Counter[tuple[str, str]] = Counter()
     steps: list[Step] = []
     contents: dict[str, bytes] = {}
-    turns = {fix: turn for turn, fix in enumerate(draft.order)}
-    for each, seen in sorted(fit, key=lambda one: (hosts[one[0].host], turns[one[0].fix])):
-        if clash := _collision(each, shared):
-            conflicts.append(_conflict(each, *clash))
+    for candidate, seen in fit:
+        if clash := _shared_reason(candidate, shared):
+            conflicts.append(_conflict(candidate, *clash))
         else:
-            numbers[each.host, each.fix] += 1
-            before, held = kept(seen)
-            contents.update(held)
-            number = numbers[each.host, each.fix]
-            steps.append(_step(each, before, number, told.get(each.host, ())))
+            numbers[candidate.host, candidate.fix] += 1
+            before, files = to_stored(seen)
+            contents.update(files)
+            number = numbers[candidate.host, candidate.fix]
+            steps.append(_step(candidate, before, number, states[candidate.host].agents))
     return _proposal(draft, rules, tuple(steps), tuple(dict.fromkeys(conflicts)), contents)
 
 
@@ -139,19 +140,21 @@ def _proposal(
         contents=contents,
         withheld=draft.withheld,
         left=draft.left,
-        unvetted=tuple(each for each in reports if each.unjudged),
+        unvetted=tuple(report for report in reports if report.unjudged),
         unknown=sum(
-            finding.verdict is Verdict.UNKNOWN for each in reports for finding in each.findings
+            finding.verdict is Verdict.UNKNOWN for report in reports for finding in report.findings
         ),
     )
 
 
-def _step(each: Candidate, seen: tuple[State, ...], number: int, agents: tuple[str, ...]) -> Step:
-    change = each.change
+def _step(
+    candidate: Candidate, states: tuple[State, ...], number: int, agents: tuple[str, ...]
+) -> Step:
+    change = candidate.change
     return Step(
-        id=f"{each.host}/{each.fix}/{number}",
-        host=each.host,
-        fix=each.fix,
+        id=f"{candidate.host}/{candidate.fix}/{number}",
+        host=candidate.host,
+        fix=candidate.fix,
         subjects=change.subjects,
         expected=change.expected,
         actual=change.actual,
@@ -159,158 +162,170 @@ def _step(each: Candidate, seen: tuple[State, ...], number: int, agents: tuple[s
         risk=change.risk,
         effective=change.effective,
         services=change.services,
-        options=each.options,
+        options=candidate.options,
         gpus=change.gpus,
-        holders=each.holders,
+        holders=candidate.holders,
         actions=change.actions,
         resources=change.resources,
-        before=seen,
-        reason=_reason(each),
+        before=states,
+        reason=_reason(candidate),
         note="; ".join(filter(None, (change.note, *agents))),
     )
 
 
-def _reason(each: Candidate) -> str:
-    """The findings in words, equal ones once, and where the baseline wants it."""
+def _reason(candidate: Candidate) -> str:
+    """The findings in words, equal ones once, with file and line of the baseline."""
     groups: dict[str, list[tuple[str, Finding]]] = {}
-    for finding in each.findings:
+    for finding in candidate.findings:
         groups.setdefault("; ".join(filter(None, difference(finding))), []).append(
-            (each.host, finding)
+            (candidate.host, finding)
         )
-    told = [
+    parts = [
         ": ".join(filter(None, (subjects_of(members)[0], words)))
         for words, members in groups.items()
     ]
-    origins = dict.fromkeys(finding.origin for finding in each.findings if finding.origin)
-    return "; ".join(told) + "".join(f" ({origin})" for origin in origins)
+    origins = dict.fromkeys(finding.origin for finding in candidate.findings if finding.origin)
+    return "; ".join(parts) + "".join(f" ({origin})" for origin in origins)
 
 
-def _conflict(each: Candidate, why: str, advice: str) -> Conflict:
-    return Conflict(host=each.host, fix=each.fix, why=why, advice=advice)
+def _conflict(candidate: Candidate, why: str, advice: str) -> Conflict:
+    return Conflict(host=candidate.host, fix=candidate.fix, why=why, advice=advice)
 
 
 Clash = tuple[str, str]
 """Why a change is not planned, and advice."""
 
 
-def _unknown_node(report: HostReport, evidence: Evidence | None) -> Clash | None:
-    """A node that could not be told from another one under its name."""
+def _identity_reason(report: HostReport, evidence: Evidence | None) -> Clash | None:
+    """Why nodevet could not identify the node, if it cannot."""
     section = evidence[HostInfo] if evidence else None
     for field in ("machine_id", "boot_id"):
         if getattr(report, field):
             continue
         why = section.data.why(field) if section and section.data else section and section.why
-        return f"which node this is cannot be told: {field}: {why or 'not in the evidence'}", ""
+        return f"cannot identify the node: {field}: {why or 'not in the evidence'}", ""
     return None
 
 
-def _of(each: Candidate, seen: Iterable[State]) -> tuple[State, ...]:
-    """The states of what a change changes, each once."""
-    resources = set(each.change.resources)
-    return tuple({one.resource: one for one in seen if one.resource in resources}.values())
+def _states_of(candidate: Candidate, states: Iterable[State]) -> tuple[State, ...]:
+    """The states of a change's resources, each once."""
+    resources = set(candidate.change.resources)
+    return tuple(
+        {state.resource: state for state in states if state.resource in resources}.values()
+    )
 
 
-def _unfit(each: Candidate, found: FixStates) -> Clash | None:
-    """Another manager, or what cannot be restored."""
-    if found.why:
-        return f"its state and its managers are unknown: {found.why}", ""
-    owned = [
-        resource.label for resource in each.change.resources if found.owners.get(resource.label)
+def _unfit_reason(candidate: Candidate, fix_states: FixStates) -> Clash | None:
+    """Another manager, or a state that cannot be restored, or a change that waits already."""
+    if fix_states.why:
+        return f"its state and its managers are unknown: {fix_states.why}", ""
+    managed = [
+        resource.label
+        for resource in candidate.change.resources
+        if fix_states.owners.get(resource.label)
     ]
-    if owned:
-        owners = dict.fromkeys(owner for label in owned for owner in found.owners[label])
-        more = f" (and {len(owned) - 1} more)" if len(owned) > 1 else ""
+    if managed:
+        managers = dict.fromkeys(owner for label in managed for owner in fix_states.owners[label])
+        rest = f" (and {len(managed) - 1} more)" if len(managed) > 1 else ""
         return (
-            f"conflict: {owned[0]}{more} is also managed by {', '.join(owners)}",
-            f"disable it there, or drop {each.fix} from the baseline's `fix`",
+            f"conflict: {managed[0]}{rest} is also managed by {', '.join(managers)}",
+            f"disable it there, or drop {candidate.fix} from the baseline's `fix`",
         )
-    seen = _of(each, found.seen)
-    for resource in each.change.resources:
-        if resource not in {one.resource for one in seen}:
+    states = _states_of(candidate, fix_states.seen)
+    for resource in candidate.change.resources:
+        if resource not in {state.resource for state in states}:
             return f"{resource.label}: its state was not read, so it cannot be rolled back", ""
     try:
-        restore(*seen, actions=each.change.actions)
+        restore(*states, actions=candidate.change.actions)
     except RestoreError as error:
         return f"cannot be rolled back: {error}", ""
-    return _waiting(each, seen)
+    return _pending_reason(candidate, states)
 
 
-def _waiting(each: Candidate, seen: Sequence[State]) -> Clash | None:
-    """It was done already, and only what brings it into force is missing."""
-    rest = [
+def _pending_reason(candidate: Candidate, states: Sequence[State]) -> Clash | None:
+    """The change is already done, and waits for a reboot, reset or restart."""
+    actions = [
         action
-        for action in unit.without(each.change.actions, each.holders)
+        for action in unit.without(candidate.change.actions, candidate.holders)
         if action != unit.RELOAD
     ]
-    if each.change.effective == "now" or not all(holds(action, seen) for action in rest):
+    if candidate.change.effective == "now" or not all(holds(action, states) for action in actions):
         return None
-    why = f"it is set, and in force after a {each.change.effective}"
-    if each.change.effective != "restart":
-        return why, f"drain and reboot it; if it was: nodevet explain {each.fix}"
+    why = f"it is set, and in force after a {candidate.change.effective}"
+    if candidate.change.effective != "restart":
+        return why, f"drain and reboot it; if it was: nodevet explain {candidate.fix}"
     advice = "restart it when it may be interrupted, or plan with --restart"
-    return f"{why}: {' '.join(each.change.services)}", advice
+    return f"{why}: {' '.join(candidate.change.services)}", advice
 
 
-def _shared(candidates: Iterable[Candidate]) -> Mapping[tuple[str, Resource], Sequence[str]]:
-    """The fixes of each resource that several changes of one host have, but for services that all
-    of them just stop and start again."""
-    found: dict[tuple[str, Resource], list[str]] = {}
-    changed: set[tuple[str, Resource]] = set()
-    for each in candidates:
-        around = set(unit.resources(each.holders))
-        for resource in set(each.change.resources):
-            found.setdefault((each.host, resource), []).append(each.fix)
-            changed |= {(each.host, resource)} - {(each.host, one) for one in around}
-    return {key: fixes for key, fixes in found.items() if len(fixes) > 1 and key in changed}
+def _shared_resources(
+    candidates: Iterable[Candidate],
+) -> Mapping[tuple[str, Resource], Sequence[str]]:
+    """(host, resource) -> fixes, of each resource that several changes of one host share, but for
+    services that all of them only stop and start again."""
+    fixes_by_resource: dict[tuple[str, Resource], list[str]] = {}
+    exclusive: set[tuple[str, Resource]] = set()
+    for candidate in candidates:
+        around = set(unit.resources(candidate.holders))
+        for resource in set(candidate.change.resources):
+            fixes_by_resource.setdefault((candidate.host, resource), []).append(candidate.fix)
+            exclusive |= {(candidate.host, resource)} - {
+                (candidate.host, around_resource) for around_resource in around
+            }
+    return {
+        key: fixes
+        for key, fixes in fixes_by_resource.items()
+        if len(fixes) > 1 and key in exclusive
+    }
 
 
-def _does(one: Candidate, other: Candidate) -> bool:
-    """Whether one change of a host does all of another one's, and more."""
+def _includes(candidate: Candidate, other: Candidate) -> bool:
+    """Whether a change of a host does all that another one does, and more."""
     return (
-        one.host == other.host
-        and set(one.change.resources) > set(other.change.resources)
+        candidate.host == other.host
+        and set(candidate.change.resources) > set(other.change.resources)
         and all(
-            any(mine.covers(theirs) for mine in one.change.actions)
-            for theirs in other.change.actions
+            any(own_action.covers(action) for own_action in candidate.change.actions)
+            for action in other.change.actions
         )
     )
 
 
-def _barred(
-    each: Candidate, others: Sequence[Candidate], evidence: Evidence | None
+def _blocked_reason(
+    candidate: Candidate, neighbours: Sequence[Candidate], evidence: Evidence | None
 ) -> Clash | None:
-    """Its risk wants GPUs free that a service uses which another change needs to be running."""
-    change = each.change
-    services = {name for other in others for name in other.change.services}
+    """The change needs GPUs free that a service uses, and another change needs that service."""
+    change = candidate.change
+    services = {name for neighbour in neighbours for name in neighbour.change.services}
     if change.risk is Risk.LIVE or change.services or not services or evidence is None:
         return None
     nvml = change.risk is Risk.IDLE
-    free = set(users(evidence, change.gpus, nvml=nvml, services=services))
-    theirs = [one for one in users(evidence, change.gpus, nvml=nvml) if one not in free]
-    if not theirs:
+    acceptable = set(users(evidence, change.gpus, nvml=nvml, services=services))
+    blockers = [user for user in users(evidence, change.gpus, nvml=nvml) if user not in acceptable]
+    if not blockers:
         return None
-    fixes = sorted({other.fix for other in others if other.change.services})
+    fixes = sorted({neighbour.fix for neighbour in neighbours if neighbour.change.services})
     names = " ".join(sorted(services))
     return (
-        f"its risk is {change.risk.value}, and {theirs[0]}, which {' and '.join(fixes)} is about: "
-        "one plan cannot have both",
-        f"apply this plan, stop {names}, then plan --fix {each.fix}",
+        f"its risk is {change.risk.value}, and {blockers[0]}, which {' and '.join(fixes)} is "
+        "about: one plan cannot have both",
+        f"apply this plan, stop {names}, then plan --fix {candidate.fix}",
     )
 
 
-def _collision(
-    each: Candidate, shared: Mapping[tuple[str, Resource], Sequence[str]]
+def _shared_reason(
+    candidate: Candidate, shared: Mapping[tuple[str, Resource], Sequence[str]]
 ) -> Clash | None:
-    for resource in each.change.resources:
-        fixes = Counter(shared.get((each.host, resource), ()))
+    for resource in candidate.change.resources:
+        fixes = Counter(shared.get((candidate.host, resource), ()))
         if not fixes:
             continue
-        others = sorted(set(fixes) - {each.fix})
-        if not others:
-            return f"two changes of {each.fix} change {resource.label}", "report it"
-        then = " then ".join(f"--fix {fix}" for fix in sorted(fixes))
+        other_fixes = sorted(set(fixes) - {candidate.fix})
+        if not other_fixes:
+            return f"two changes of {candidate.fix} change {resource.label}", "report it"
+        sequence = " then ".join(f"--fix {fix}" for fix in sorted(fixes))
         return (
-            f"{resource.label} is also changed by {', '.join(others)}",
-            f"one after another: {then}",
+            f"{resource.label} is also changed by {', '.join(other_fixes)}",
+            f"one after another: {sequence}",
         )
     return None

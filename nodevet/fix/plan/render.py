@@ -1,17 +1,17 @@
-"""A plan as people read it: what changes, every action once, or each host by itself. Pure.
+"""A plan as text: a line for each change, every action once, or each host by itself. Pure.
 
-What came from a node, an inventory or a plan file is escaped as in every report.
+Text from a node, an inventory or a plan file is escaped as in every report.
 """
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import Enum
-from itertools import groupby, pairwise
+from itertools import groupby, pairwise, zip_longest
 from typing import Any
 
 from nodevet.base.printable import brief, plain
 from nodevet.fix.model import Conflict, Plan, Step
-from nodevet.fix.moments import moment
+from nodevet.fix.moments import time_text
 from nodevet.fix.plan import signed
 from nodevet.fix.plan.alike import (
     UUID,
@@ -23,9 +23,9 @@ from nodevet.fix.plan.alike import (
     own_gpus,
     same_steps,
 )
-from nodevet.fix.settings import told
+from nodevet.fix.settings import rollout_text
 from nodevet.model import Finding, Subject, Verdict
-from nodevet.resource import Contents, filled
+from nodevet.resource import Contents, with_contents
 from nodevet.resource import diff as actions_diff
 from nodevet.resource.file import WriteFile
 from nodevet.sheet.model import HostRow
@@ -38,11 +38,11 @@ EFFECT = {
     "reboot": "in force after a reboot",
 }
 OPEN, CLOSE = "‹", "›"
-"""Around what stands for the UUIDs of GPUs; in every other text they are shown as escapes."""
-LISTED = 8  # UUIDs that are named below the actions in which they stand
-VALUES = 6  # present values of one change that have a row each in `fold`
-LIKELY = 12  # values that are there now, or earlier states, that are listed with their hosts
-REASONS = 5  # reasons of one change that are listed; they say why, not what is done
+"""Enclose a mark that replaces the UUIDs of GPUs; every other text shows them as escapes."""
+LISTED = 8  # UUIDs that are listed below the actions
+VALUES = 6  # rows for different current values of one change in `fold`
+LIKELY = 12  # current values, or earlier states, that are listed with their hosts
+REASONS = 5  # reasons of one change that are listed
 
 
 def _known(name: str) -> bytes | None:
@@ -52,8 +52,8 @@ def _known(name: str) -> bytes | None:
 class View(Enum):
     """How much of a plan is shown."""
 
-    FOLD = "fold"  # one line per change, without what is done
-    DIFF = "diff"  # each action once, for all hosts that it is done on
+    FOLD = "fold"  # one line per change, without actions
+    DIFF = "diff"  # each action once, for all its hosts
     FULL = "full"  # each host by itself
 
 
@@ -61,7 +61,7 @@ class View(Enum):
 
 
 def changes(plan: Plan) -> list[HostRow]:
-    """A row for each change, and for each present value of it."""
+    """A row for each change and each current value."""
     return [row for steps in _changes(plan.steps) for row in _change(steps)]
 
 
@@ -74,141 +74,144 @@ def _changes(steps: Iterable[Step]) -> Iterable[list[Step]]:
 
 
 def _change(steps: list[Step]) -> Iterator[HostRow]:
-    """The rows of one change: one per present value, and one for all that are left of many."""
+    """The rows of one change: one for each current value; if there are many, one for the rest."""
     by_value: dict[str, list[Step]] = {}
     for step in steps:
         by_value.setdefault(_values(step)[0], []).append(step)
-    rows = sorted(by_value.values(), key=len, reverse=True)
-    if len(rows) > VALUES:
-        rest = [step for some in rows[VALUES - 1 :] for step in some]
-        many = f"{len(rows) - VALUES + 1} other values"
-        rows = [*rows[: VALUES - 1], rest]
+    groups = sorted(by_value.values(), key=len, reverse=True)
+    if len(groups) > VALUES:
+        others = [step for group in groups[VALUES - 1 :] for step in group]
+        others_text = f"{len(groups) - VALUES + 1} other values"
+        groups = [*groups[: VALUES - 1], others]
     else:
-        many = ""
-    for place, some in enumerate(rows):
-        first = some[0]
-        old, new = cut_pair(*_values(first), LIMIT)
-        was = many if many and place == len(rows) - 1 else old
-        hosts = tuple(dict.fromkeys(step.host for step in some))
-        what = (f"set {plain(first.fix)}", f"{was} → {new}")
-        yield HostRow(what, hosts, _subjects(some)[0], _notes(first))
+        others_text = ""
+    for place, group in enumerate(groups):
+        example = group[0]
+        old, new = cut_pair(*_values(example), LIMIT)
+        old_text = others_text if others_text and place == len(groups) - 1 else old
+        hosts = tuple(dict.fromkeys(step.host for step in group))
+        cells = (f"set {plain(example.fix)}", f"{old_text} → {new}")
+        yield HostRow(cells, hosts, _subjects(group)[0], _note_text(example))
 
 
 # --- each action once -------------------------------------------------------------------
 
 
 def actions(plan: Plan, contents: Contents = _known) -> Iterator[str]:
-    """Every step that is alike on several hosts once, with what differs between them."""
+    """Every step once for all its hosts, with what differs between them."""
     gpus = {host: own_gpus(plan.nodes[host].gpus, steps) for host, steps in by_host(plan).items()}
     marks = _Marks(gpus)
     steps = same_steps(plan, contents)
-    for place, each in enumerate(steps):
+    for place, alike_step in enumerate(steps):
         yield from [""] if place else []
-        yield from _heading(plan, each)
-        besides = (
-            lambda step: signed.declared(step, plan.nodes.get(step.host)),
-            lambda step: signed.by_command(step, contents),
+        yield from _heading(plan, alike_step)
+        signed_texts = (
+            lambda step: signed.declared_text(step, plan.nodes.get(step.host)),
+            lambda step: signed.commands_text(step, contents),
         )
-        yield from map(_literal, _remarks(each, besides))
-        yield from map(_literal, _compared(each))
-        yield from _done(each, marks, contents)
+        yield from map(_literal, _remark_lines(alike_step, signed_texts))
+        yield from map(_literal, _value_lines(alike_step))
+        yield from _action_lines(alike_step, marks, contents)
     yield from [""] if marks.legend and len(steps) > 1 else []
     for place, (means, mark) in enumerate(marks.legend.items()):
         yield f"## {mark}: {means}{'' if place else '; see --full'}"
 
 
-def _heading(plan: Plan, each: AlikeStep) -> Iterator[str]:
-    hosts = each.hosts
+def _heading(plan: Plan, step: AlikeStep) -> Iterator[str]:
+    hosts = step.hosts
     number = f"{count(len(hosts), 'host')}: " if len(hosts) > 1 else ""
     baselines = ", ".join(dict.fromkeys(plain(plan.nodes[host].baseline) for host in hosts))
-    yield _literal(f"# {plain(each.first.fix)} on {number}{nodeset(hosts)} ({baselines})")
+    yield _literal(f"# {plain(step.first.fix)} on {number}{nodeset(hosts)} ({baselines})")
 
 
-def _remarks(each: AlikeStep, besides: Iterable[Callable[[Step], str]]) -> Iterator[str]:
-    """Risk and effect; what else is signed, notes and reasons, each with its hosts if they
-    differ."""
-    first, hosts = each.first, len(each.hosts)
-    told = [f"risk {first.risk.value}", EFFECT.get(first.effective, "")]
-    notes = _by_host(each, lambda step: plain(step.note))
-    reasons = _by_host(each, lambda step: plain(step.reason))
+def _remark_lines(alike_step: AlikeStep, besides: Iterable[Callable[[Step], str]]) -> Iterator[str]:
+    """Risk and effect, other signed facts, notes and reasons, with hosts if they differ."""
+    example, hosts = alike_step.first, len(alike_step.hosts)
+    parts = [f"risk {example.risk.value}", EFFECT.get(example.effective, "")]
+    notes = _by_host(alike_step, lambda step: plain(step.note))
+    reasons = _by_host(alike_step, lambda step: plain(step.reason))
     if len(reasons) > 1:  # the values are compared below
-        reasons = _by_host(each, _more_than_values)
-    for said in (notes, reasons):
-        if len(said) == 1:
-            told.append(next(iter(said)))
-    yield f"## {'; '.join(filter(None, told))}"
-    for said in (_by_host(each, more) for more in besides):
-        if any(said):
-            yield f"## {_on_hosts(said) if len(said) > 1 else next(iter(said))}"
+        reasons = _by_host(alike_step, _reason_text)
+    for by_text in (notes, reasons):
+        if len(by_text) == 1:
+            parts.append(next(iter(by_text)))
+    yield f"## {'; '.join(filter(None, parts))}"
+    for by_text in (_by_host(alike_step, text_of) for text_of in besides):
+        if any(by_text):
+            yield f"## {_values_by_host(by_text) if len(by_text) > 1 else next(iter(by_text))}"
     if len(notes) > 1:
-        yield from (f"## {note} ({nodeset(some)})" for note, some in notes.items() if note)
+        yield from (f"## {note} ({nodeset(members)})" for note, members in notes.items() if note)
     if len(reasons) == 1:
         return
-    for reason, some in list(reasons.items())[:REASONS]:
-        where = "" if len(some) == hosts else f" ({nodeset(some)})"
-        yield f"## {reason}{where}"
+    for reason, members in list(reasons.items())[:REASONS]:
+        hosts_text = "" if len(members) == hosts else f" ({nodeset(members)})"
+        yield f"## {reason}{hosts_text}"
     if len(reasons) > REASONS:
         yield f"## and {count(len(reasons) - REASONS, 'other reason')}"
 
 
-def _more_than_values(step: Step) -> str:
+def _reason_text(step: Step) -> str:
     """A reason without the values at its beginning."""
     old, new = _values(step)
-    _, found, rest = plain(step.reason).partition(f"{old}, expected {new}")
-    more = rest.lstrip("; ")
-    if found and more.count("(") == 1 and more[0] == "(" and more[-1] == ")":
-        return more[1:-1]  # only where the baseline says it
-    return more if found and more else plain(step.reason)
+    _, match, remainder = plain(step.reason).partition(f"{old}, expected {new}")
+    reason = remainder.lstrip("; ")
+    if match and reason.count("(") == 1 and reason[0] == "(" and reason[-1] == ")":
+        return reason[1:-1]  # only where the baseline says it
+    return reason if match and reason else plain(step.reason)
 
 
-def _compared(each: AlikeStep) -> Iterator[str]:
-    """What is, with the hosts if it differs between them, and what will be."""
-    what = plain(each.first.fix)
-    subjects = _by_host(each, lambda step: _subjects([step])[0])
-    alike = len(subjects) == 1
-    if alike and (only := next(iter(subjects))):
-        what += f" {only}"
+def _value_lines(alike_step: AlikeStep) -> Iterator[str]:
+    """The current value, with hosts if it differs between them, and the expected value."""
+    label = plain(alike_step.first.fix)
+    subjects = _by_host(alike_step, lambda step: _subjects([step])[0])
+    same_subjects = len(subjects) == 1
+    if same_subjects:
+        label = f"{label} {next(iter(subjects))}".rstrip()
 
-    def was(step: Step) -> str:
-        subject = "" if alike else _subjects([step])[0]
-        return ": ".join(filter(None, (subject, _values(step)[0])))
+    def old_text(step: Step) -> str:
+        prefix = "" if same_subjects else _subjects([step])[0]
+        return ": ".join(filter(None, (prefix, _values(step)[0])))
 
-    for sign, words in (("-", was), ("+", lambda step: _values(step)[1])):
-        told = _by_host(each, words)
-        yield f"{sign}{what}: {_on_hosts(told) if len(told) > 1 else next(iter(told))}"
-
-
-def _by_host(each: AlikeStep, words: Callable[[Step], str]) -> dict[str, list[str]]:
-    """What is said of each step -> the hosts of which that is said, the most common first."""
-    found: dict[str, list[str]] = {}
-    for host, step in each.steps.items():
-        found.setdefault(words(step), []).append(host)
-    return dict(sorted(found.items(), key=lambda item: -len(item[1])))
+    for sign, text_of in (("-", old_text), ("+", lambda step: _values(step)[1])):
+        by_text = _by_host(alike_step, text_of)
+        value = _values_by_host(by_text) if len(by_text) > 1 else next(iter(by_text))
+        yield f"{sign}{label}: {value}"
 
 
-def _done(each: AlikeStep, marks: "_Marks", contents: Contents) -> Iterator[str]:
-    """The actions. What files and units are now may differ between hosts: then each such part is
-    there for each of those that have it in common."""
-    blocks = {host: list(_blocks(step, contents)) for host, step in each.steps.items()}
+def _by_host(alike_step: AlikeStep, text_of: Callable[[Step], str]) -> dict[str, list[str]]:
+    """Text of the step -> hosts with this text, the most common first."""
+    by_text: dict[str, list[str]] = {}
+    for host, step in alike_step.steps.items():
+        by_text.setdefault(text_of(step), []).append(host)
+    return dict(sorted(by_text.items(), key=lambda item: -len(item[1])))
+
+
+def _action_lines(alike_step: AlikeStep, marks: "_Marks", contents: Contents) -> Iterator[str]:
+    """The actions. If the current state of files and units differs between hosts, each variant
+    names its hosts."""
+    blocks = {host: list(_blocks(step, contents)) for host, step in alike_step.steps.items()}
     if len(blocks) == 1:
-        yield from (_literal(line) for some in blocks.values() for block in some for line in block)
+        (only,) = blocks.values()
+        yield from (_literal(line) for block in only for line in block)
         return
-    for place in range(max(map(len, blocks.values()))):
-        block = {host: some[place] if place < len(some) else [] for host, some in blocks.items()}
+    for row in zip_longest(*blocks.values(), fillvalue=list[str]()):
+        block = dict(zip(blocks, row, strict=True))
         variants = _variants(block, marks)
-        if len(variants) > 1 and (lines := _one_state_each(variants)):
+        if len(variants) > 1 and (lines := _merged_values(variants)):
             yield from lines
             continue
         if len(variants) > 1 and _is_file(block):
-            changed = {host: [x for x in some if x[:1] != " "] for host, some in block.items()}
-            if len(alone := _variants(changed, marks)) == 1:
+            changes = {host: [x for x in text if x[:1] != " "] for host, text in block.items()}
+            if len(one_variant := _variants(changes, marks)) == 1:
                 yield "## the lines around these, which stay, differ between the hosts; see --full"
-                variants = alone
+                variants = one_variant
         for members in variants.values():
             yield from [f"## on {nodeset(members)}:"] if len(variants) > 1 else []
             yield from marks.lines(members)
     used = {
-        host: sorted({x for some in each.uuids[host] for x in some if x in gpus}, key=gpus.index)
+        host: sorted(
+            {x for part in alike_step.uuids[host] for x in part if x in gpus}, key=gpus.index
+        )
         for host in blocks
         if (gpus := marks.gpus[host])
     }
@@ -221,58 +224,57 @@ def _done(each: AlikeStep, marks: "_Marks", contents: Contents) -> Iterator[str]
 def _variants(
     blocks: Mapping[str, Iterable[str]], marks: "_Marks"
 ) -> dict[tuple[Passage, ...], dict[str, Folded]]:
-    """The hosts that share lines, but for the UUIDs in them."""
-    found: dict[tuple[Passage, ...], dict[str, Folded]] = {}
+    """Lines without UUIDs -> the hosts that share them."""
+    variants: dict[tuple[Passage, ...], dict[str, Folded]] = {}
     for host, lines in blocks.items():
-        folded = fold_texts(_shared(lines), marks.gpus[host])
-        found.setdefault(folded.parts, {})[host] = folded
-    return found
+        folded = fold_texts(_shared_lines(lines), marks.gpus[host])
+        variants.setdefault(folded.parts, {})[host] = folded
+    return variants
 
 
 def _is_file(blocks: Mapping[str, Sequence[str]]) -> bool:
     return all(lines and lines[0].startswith("--- ") for lines in blocks.values())
 
 
-def _one_state_each(variants: Mapping[tuple[Passage, ...], Iterable[str]]) -> list[str]:
-    """Lines of variants, each with its hosts, that differ only in what settings are now: `-a: 1 on
+def _merged_values(variants: Mapping[tuple[Passage, ...], Iterable[str]]) -> list[str]:
+    """Lines of variants that differ only in current values, each value with its hosts: `-a: 1 on
     n1; 2 on n2`. Empty if they differ in more, and for files."""
     hosts = [[*members] for members in variants.values()]
     rows = [[part.body[0] for part in parts] for parts in variants]
-    if len({len(some) for some in rows}) > 1 or any(
-        part.loop for some in variants for part in some
-    ):
+    has_loop = any(part.loop for parts in variants for part in parts)
+    if len({len(row) for row in rows}) > 1 or has_loop:
         return []
-    found = []
+    lines = []
     for place in zip(*rows, strict=True):
         texts = ["".join(pieces) for pieces in place]
         heads = {text.partition(": ")[0] for text in texts}
         if any(len(pieces) > 1 or pieces[0].startswith(("---", "@@")) for pieces in place):
             return []
         if len(set(texts)) == 1:
-            found.append(texts[0])
+            lines.append(texts[0])
         elif len(heads) == 1 and texts[0].startswith("-"):
-            told: dict[str, list[str]] = {}
-            for text, some in zip(texts, hosts, strict=True):
-                told.setdefault(text.partition(": ")[2], []).extend(some)
-            found.append(f"{heads.pop()}: {_on_hosts(told)}")
+            by_value: dict[str, list[str]] = {}
+            for text, members in zip(texts, hosts, strict=True):
+                by_value.setdefault(text.partition(": ")[2], []).extend(members)
+            lines.append(f"{heads.pop()}: {_values_by_host(by_value)}")
         else:
             return []
-    return found
+    return lines
 
 
-def _on_hosts(told: Mapping[str, Sequence[str]]) -> str:
-    """`500 W on gpu[001-003]; 490 W on gpu004`: the most common, and how many more there are."""
-    common = sorted(told.items(), key=lambda item: -len(item[1]))
-    rest = common[LIKELY:] if len(common) > LIKELY + 1 else []
-    parts = [f"{value} on {nodeset(hosts)}" for value, hosts in common[: len(common) - len(rest)]]
-    if rest:
-        others = count(sum(len(hosts) for _, hosts in rest), "other host")
-        parts.append(f"{len(rest):,} other values on {others}, which --full shows")
+def _values_by_host(by_value: Mapping[str, Sequence[str]]) -> str:
+    """`500 W on gpu[001-003]; 490 W on gpu004`: the most common first, the rest as a count."""
+    common = sorted(by_value.items(), key=lambda item: -len(item[1]))
+    hidden = common[LIKELY:] if len(common) > LIKELY + 1 else []
+    parts = [f"{value} on {nodeset(hosts)}" for value, hosts in common[: len(common) - len(hidden)]]
+    if hidden:
+        hosts_text = count(sum(len(hosts) for _, hosts in hidden), "other host")
+        parts.append(f"{len(hidden):,} other values on {hosts_text}, which --full shows")
     return "; ".join(parts)
 
 
-def _shared(lines: Iterable[str]) -> Iterator[str]:
-    """Lines of several hosts: at which lines of a file a hunk begins is not shown."""
+def _shared_lines(lines: Iterable[str]) -> Iterator[str]:
+    """Lines for several hosts: without the line numbers of hunks."""
     new = False
     for line in lines:
         new = new or line == "--- /dev/null"
@@ -283,60 +285,60 @@ def _shared(lines: Iterable[str]) -> Iterator[str]:
 
 
 def _literal(line: str) -> str:
-    """A line in which nothing stands for anything else."""
+    """A line without marks: OPEN and CLOSE become escapes."""
     return line.replace(OPEN, "\\u2039").replace(CLOSE, "\\u203a")
 
 
 class _Marks:
-    """What stands for the UUIDs of GPUs, and what each such mark means: `legend`."""
+    """The marks that replace UUIDs of GPUs, and a `legend` with their meanings."""
 
     def __init__(self, gpus: Mapping[str, Sequence[str]]) -> None:
         self.gpus = gpus  # of each host, in the order of their numbers
         self.legend: dict[str, str] = {}  # meaning -> mark
 
     def lines(self, folded: Mapping[str, Folded]) -> Iterator[str]:
-        """Lines that hosts share, with marks where each has the UUIDs of its own GPUs."""
+        """Lines that hosts share, with marks in place of the UUIDs of their GPUs."""
         for place, part in enumerate(next(iter(folded.values())).parts):
-            uuids = {host: each.uuids[place] for host, each in folded.items()}
+            uuids = {host: text.uuids[place] for host, text in folded.items()}
             if part.loop:
                 mark = self._mark(uuids, len(part.body))
                 yield from (mark.join(pieces) for pieces in part.body)
                 continue
             (pieces,) = part.body
-            found = [
-                self._mark({host: (some[gap],) for host, some in uuids.items()}, 1)
+            marks = [
+                self._mark({host: (host_uuids[gap],) for host, host_uuids in uuids.items()}, 1)
                 for gap in range(len(pieces) - 1)
             ]
-            yield "".join(a + b for a, b in zip(pieces, (*found, ""), strict=True))
+            yield "".join(a + b for a, b in zip(pieces, (*marks, ""), strict=True))
 
     def _mark(self, uuids: Mapping[str, Sequence[str]], lines: int) -> str:
-        places = {
-            host: [self.gpus[host].index(one) for one in some] for host, some in uuids.items()
+        numbers = {
+            host: [self.gpus[host].index(uuid) for uuid in own] for host, own in uuids.items()
         }
-        by_number = all(map(_rises, places.values()))
-        by_uuid = not by_number and all(map(_rises, uuids.values()))
-        told: dict[str, list[str]] = {}
-        for host, some in places.items():
-            name = _gpus(some, len(self.gpus[host]), in_order=by_number or by_uuid)
-            told.setdefault(name, []).append(host)
+        by_number = all(map(_is_ascending, numbers.values()))
+        by_uuid = not by_number and all(map(_is_ascending, uuids.values()))
+        by_name: dict[str, list[str]] = {}
+        for host, own in numbers.items():
+            name = _gpus(own, len(self.gpus[host]), in_order=by_number or by_uuid)
+            by_name.setdefault(name, []).append(host)
         order = ", by UUID" if by_uuid else ""
         order += f", {lines} lines at a time" if lines > 1 else ""
-        several = any(len(some) > 1 for some in uuids.values())
-        these = "these lines" if lines > 1 else "this line"
-        by = ", in the order of the UUIDs" if by_uuid else ""
-        name, *others = told
-        if others:
-            who = "; ".join(f"{name} on {nodeset(hosts)}" for name, hosts in told.items())
+        name, *other_names = by_name
+        if other_names:
+            owner = "; ".join(f"{name} on {nodeset(hosts)}" for name, hosts in by_name.items())
             number = 1 + sum(" of list " in mark for mark in self.legend.values())
             name = f"GPUs of list {number}"
         else:
-            who = f"{'every GPU' if name == 'each GPU' else name} of the host"
-        means = f"{these} for {who}, with its UUID{by}" if several else f"the UUID of {who}"
-        return self.legend.setdefault(means, f"{OPEN}{name}{order}{CLOSE}")
+            owner = f"{'every GPU' if name == 'each GPU' else name} of the host"
+        meaning = f"the UUID of {owner}"
+        if any(len(own) > 1 for own in uuids.values()):
+            meaning = f"{'these lines' if lines > 1 else 'this line'} for {owner}, with its UUID"
+            meaning += ", in the order of the UUIDs" if by_uuid else ""
+        return self.legend.setdefault(meaning, f"{OPEN}{name}{order}{CLOSE}")
 
 
-def _rises(some: Sequence[Any]) -> bool:
-    return all(a < b for a, b in pairwise(some))
+def _is_ascending(values_: Sequence[Any]) -> bool:
+    return all(a < b for a, b in pairwise(values_))
 
 
 def _gpus(places: Sequence[int], number: int, *, in_order: bool) -> str:
@@ -349,48 +351,51 @@ def _gpus(places: Sequence[int], number: int, *, in_order: bool) -> str:
 
 
 def each_host(plan: Plan, contents: Contents = _known) -> Iterator[str]:
-    """What changes on each host, line by line, and the commands; nothing stands for two hosts."""
+    """Every change and command of each host, line by line, without grouping."""
     for place, (host, steps) in enumerate(by_host(plan).items()):
         node = plan.nodes.get(host)
         baseline = f" ({plain(node.baseline)})" if node else ""
         yield from [""] if place else []
         yield _literal(f"# {nodeset([host])}{baseline}")
-        yield from [_literal(f"## {signed.identity(node)}")] if node else []
+        yield from [_literal(f"## {signed.identity_text(node)}")] if node else []
         for step in steps:
-            more = (signed.declared(step, node), signed.by_command(step, contents))
-            yield from map(_literal, step_lines(step, contents, more))
+            signed_texts = (signed.declared_text(step, node), signed.commands_text(step, contents))
+            yield from map(_literal, step_lines(step, contents, signed_texts))
 
 
-def step_lines(step: Step, contents: Contents = _known, more: Iterable[str] = ()) -> Iterator[str]:
-    """One step: its reason, what more is signed, the value, then each action as a diff or as a
-    command."""
+def step_lines(
+    step: Step, contents: Contents = _known, signed_texts: Iterable[str] = ()
+) -> Iterator[str]:
+    """One step: its reason, other signed facts, the value, then its actions as diffs or words."""
     subjects, _ = _subjects([step])
-    what = plain(f"{step.fix} {subjects}".rstrip())
-    yield f"## {what}: {_notes(step)}"
+    label = plain(f"{step.fix} {subjects}".rstrip())
+    yield f"## {label}: {_note_text(step)}"
     yield f"## {plain(step.reason)}"
-    yield from (f"## {text}" for text in more if text)
+    yield from (f"## {text}" for text in signed_texts if text)
     old, new = _values(step)
-    yield f"-{what}: {old}"
-    yield f"+{what}: {new}"
+    yield f"-{label}: {old}"
+    yield f"+{label}: {new}"
     for block in _blocks(step, contents):
         yield from block
 
 
 def _blocks(step: Step, contents: Contents) -> Iterator[list[str]]:
-    """The lines of each file, and of other actions of one type that follow one another."""
-    before = filled(step.before, contents)
-    for kind, some in groupby(step.actions, type):
-        for alike in [[each] for each in some] if kind is WriteFile else [list(some)]:
-            yield list(actions_diff(alike, before))
+    """The lines of each file, and of consecutive other actions of one type."""
+    before = with_contents(step.before, contents)
+    for kind, group in groupby(step.actions, type):
+        for actions_of_block in (
+            [[action] for action in group] if kind is WriteFile else [list(group)]
+        ):
+            yield list(actions_diff(actions_of_block, before))
 
 
-def _notes(step: Step) -> str:
+def _note_text(step: Step) -> str:
     notes = [f"risk {step.risk.value}", EFFECT.get(step.effective, ""), plain(step.note)]
     return "; ".join(filter(None, notes))
 
 
 def _values(step: Step) -> tuple[str, str]:
-    """What is and what will be, printable."""
+    """The current and the expected value, printable."""
     new, old = values(
         Finding(verdict=Verdict.FAIL, expected=step.expected, actual=step.actual, unit=step.unit)
     )
@@ -412,33 +417,33 @@ def _subjects(steps: Iterable[Step]) -> tuple[str, bool]:
 
 
 def summary(plan: Plan) -> str:
-    """The totals line: steps, hosts, the highest risk, who made it and until when it holds."""
+    """The totals line: steps, hosts, highest risk, author and expiry."""
     if not plan.steps:
         return "No steps"
     risk = plan.risk.value if plan.risk else "none"
     hosts = len({step.host for step in plan.steps})
     return plain(
         f"plan {plan.id}: {count(len(plan.steps), 'step')} on {count(hosts, 'host')} · risk {risk}"
-        f" · by {plan.author} · expires {moment(plan.expires)}"
+        f" · by {plan.author} · expires {time_text(plan.expires)}"
     )
 
 
-def carried_out(plan: Plan) -> list[str]:
-    """How it will be carried out, and by which nodevet: what is signed with the steps."""
+def rollout_lines(plan: Plan) -> list[str]:
+    """How the plan is carried out, and by which nodevet: signed with the steps."""
     if not plan.steps:
         return []
-    said = told(plan.rollout, len({step.host for step in plan.steps}))
-    return [plain(f"carried out by nodevet {plan.nodevet or '?'}: {said}")]
+    text = rollout_text(plan.rollout, len({step.host for step in plan.steps}))
+    return [plain(f"carried out by nodevet {plan.nodevet or '?'}: {text}")]
 
 
-def conflicts(found: Sequence[Conflict]) -> list[HostRow]:
-    """What is not planned although there is a fix, and why; equal reasons once, whatever the UUID
-    of a GPU in them."""
+def conflicts(entries: Sequence[Conflict]) -> list[HostRow]:
+    """A row for each reason why a fix is not planned; reasons that differ only in UUIDs of GPUs
+    share a row."""
     groups: dict[tuple[str, str, str], list[str]] = {}
-    for each in found:
-        groups.setdefault((each.fix, _any_gpu(each.why), _any_gpu(each.advice)), []).append(
-            each.host
-        )
+    for conflict in entries:
+        groups.setdefault(
+            (conflict.fix, _any_gpu(conflict.why), _any_gpu(conflict.advice)), []
+        ).append(conflict.host)
     rows = []
     for (fix, why, advice), hosts in sorted(groups.items(), key=lambda item: -len(item[1])):
         note = f"; advice: {brief(advice, ADVICE)}" if advice else ""

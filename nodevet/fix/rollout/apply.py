@@ -1,4 +1,4 @@
-"""A run over many nodes: who goes when, until the budget is spent; every node has an outcome."""
+"""A run over many nodes: their order, within the failure budget; every node has an outcome."""
 
 import queue
 import signal
@@ -12,7 +12,7 @@ from types import FrameType
 from msgspec.structs import replace
 
 from nodevet.fix.events import (
-    Heard,
+    EventHandler,
     HostBegun,
     HostEnded,
     Resting,
@@ -25,6 +25,7 @@ from nodevet.fix.journal.journal import Journal, JournalError, JournalState
 from nodevet.fix.model import Plan
 from nodevet.fix.rollout import preconditions
 from nodevet.fix.rollout.compare import StepContext
+from nodevet.fix.rollout.ledger import new_result
 from nodevet.fix.rollout.limits import (
     Limits,
     RolloutProgress,
@@ -35,27 +36,27 @@ from nodevet.fix.rollout.limits import (
 )
 from nodevet.fix.rollout.node_run import NodeApply, NodeTask
 from nodevet.fix.rollout.session import NodeSession, SessionTerms
-from nodevet.fix.rollout.step_results import begin
 from nodevet.fixing.result import LEFT_OUT, NO_FURTHER, HostResult, Outcome, Refusal
 from nodevet.fleet.executor import Executor
 from nodevet.model import Baseline
 
 Work = Callable[[str, bool], HostResult]
-"""(host, whether it is a canary) -> how it ended. Runs in a thread of its own."""
+"""(host, whether it is a canary) -> its result. Runs in a thread of its own."""
 
 
 class Stop(AbstractContextManager["Stop"]):
-    """The first Ctrl-C begins no further node and lets those in hand end; a second one ends all.
+    """After a first Ctrl-C the run begins no further node, and nodes in progress end; a second one
+    ends everything.
 
-    A lost terminal is a first one, however often it is said: by the shell, then by the kernel.
-    `told` is called from the handler of a signal.
+    A lost terminal counts as a first one, however many signals it sends. `note` is called from the
+    handler of a signal.
     """
 
-    def __init__(self, told: Callable[[str], None] = lambda text: None) -> None:
+    def __init__(self, note: Callable[[str], None] = lambda text: None) -> None:
         self.asked = False
         self._pressed = False
         self._hung_up = False
-        self._told = told
+        self._told = note
         self._before: dict[int, object] = {}
 
     def __enter__(self) -> "Stop":
@@ -94,45 +95,45 @@ class HostRunner:
         limits: Limits,
         work: Work,
         journal: Journal,
-        heard: Heard,
+        on_event: EventHandler,
         stop: Stop,
         pause: float = 0.0,
     ) -> None:
         self._journal = journal
         self._limits = limits
         self._work = work
-        self._heard = safely(heard)
+        self._on_event = safely(on_event)
         self._stop = stop
         self._pause = pause
         self._ended: queue.SimpleQueue[HostResult] = queue.SimpleQueue()
 
     def run(self, hosts: Sequence[str], progress: RolloutProgress) -> tuple[list[HostResult], str]:
-        """How each host ended that was begun, and why the others were not."""
-        waiting, done = list(hosts), list[HostResult]()
-        canary, rest_from = in_canary(self._limits, progress), 0.0
+        """The results of the hosts that were begun, and why the others were not."""
+        waiting, results = list(hosts), list[HostResult]()
+        canary, pause_end = in_canary(self._limits, progress), 0.0
         while True:
             if canary and not in_canary(self._limits, progress):
-                canary, rest_from = False, time.monotonic() + self._pause
+                canary, pause_end = False, time.monotonic() + self._pause
                 if self._pause and waiting:
-                    self._heard(Resting(seconds=self._pause))
-            resting = max(0.0, rest_from - time.monotonic()) if waiting else 0.0
-            spent = self._journal.broken or self._journal.low
-            open_ = not (self._stop.asked or resting or spent)
-            for _ in range(min(room(self._limits, progress), len(waiting)) if open_ else 0):
+                    self._on_event(Resting(seconds=self._pause))
+            pause_left = max(0.0, pause_end - time.monotonic()) if waiting else 0.0
+            disk_problem = self._journal.broken or self._journal.low
+            may_begin = not (self._stop.asked or pause_left or disk_problem)
+            for _ in range(min(room(self._limits, progress), len(waiting)) if may_begin else 0):
                 self._begin(waiting.pop(0), canary)
                 progress = progress.began()
             if not progress.running:
-                over = stopped(self._limits, progress) or self._stop.asked or spent
-                if not waiting or over:
+                is_over = stopped(self._limits, progress) or self._stop.asked or disk_problem
+                if not waiting or is_over:
                     break
             try:
                 # woken now and then: a Ctrl-C is taken while nothing ends
-                result = self._ended.get(timeout=min(resting, 0.2) or 0.2)
+                result = self._ended.get(timeout=min(pause_left, 0.2) or 0.2)
             except queue.Empty:
                 continue
             progress = progress.over(result, self._limits)
-            done.append(result)
-            self._heard(
+            results.append(result)
+            self._on_event(
                 HostEnded(
                     result=result,
                     may_fail=max(0, self._limits.max_fail - progress.failed),
@@ -140,12 +141,12 @@ class HostRunner:
                 )
             )
         why = self._stopped(progress, waiting)
-        if spent and waiting:
-            why = why or f"{NO_FURTHER}: {spent}"
-        return done, why or ("interrupted" if self._stop.asked and waiting else "")
+        if disk_problem and waiting:
+            why = why or f"{NO_FURTHER}: {disk_problem}"
+        return results, why or ("interrupted" if self._stop.asked and waiting else "")
 
     def _stopped(self, progress: RolloutProgress, waiting: Sequence[str]) -> str:
-        """Why no further node is begun; a failure is told even if none is left."""
+        """Why the run begins no further node; reports a failure even if no node is left."""
         return stopped(self._limits, progress) if waiting or progress.failed else ""
 
     def _begin(self, host: str, canary: bool) -> None:
@@ -167,7 +168,7 @@ class HostRunner:
 
 @dataclass(frozen=True, kw_only=True)
 class ApplyOrder:
-    """A plan with what it is applied with."""
+    """A plan, and everything that an apply needs."""
 
     plan: Plan
     context: Callable[
@@ -179,8 +180,8 @@ class ApplyOrder:
     only: frozenset[str] | None = None  # hosts of the plan; None: all
     verify_reboot: bool = False  # canaries are rebooted
     closed: Callable[[bool], str] = lambda reboot: ""
-    """Why no step may be begun now, or with True why no node may be rebooted: the plan expired,
-    or is no longer approved. Asked of each node as it is begun."""
+    """Why no step may begin now, or with True why no node may be rebooted: the plan expired, or is
+    no longer approved. Called for each node when it begins."""
     keep: Callable[[str, str, bytes], None] = lambda host, name, document: None  # evidence
 
     def work(
@@ -188,23 +189,23 @@ class ApplyOrder:
         executor: Executor,
         journal: Journal,
         earlier: JournalState | None,
-        heard: Heard = silent,
+        on_event: EventHandler = silent,
     ) -> Work:
-        """What is done with one node."""
-        told = safely(heard)
+        """The function that applies the plan on one node."""
+        send = safely(on_event)
 
-        def ended(result: HostResult) -> HostResult:
-            journal.write(host_end(result))
-            return result
+        def ended(host_result: HostResult) -> HostResult:
+            journal.write(host_end(host_result))
+            return host_result
 
         def one(host: str, canary: bool) -> HostResult:
             planned = self.plan.nodes[host]
             steps = self.plan.of(host)
-            begun = _begun(host, earlier)
-            told(HostBegun(host=host, canary=canary, steps=tuple(step.id for step in steps)))
+            is_begun = _was_begun(host, earlier)
+            send(HostBegun(host=host, canary=canary, steps=tuple(step.id for step in steps)))
             if host not in self.hosts:
                 return ended(self._unknown(host, canary, earlier))
-            if not begun and (why := self.closed(False)):
+            if not is_begun and (why := self.closed(False)):
                 return ended(replace(self.untouched(host, why), canary=canary))
             baseline = self.baselines.get(planned.baseline)
             reboot = self.terms.reboot or (canary and self.verify_reboot)
@@ -213,7 +214,7 @@ class ApplyOrder:
                 planned=planned,
                 steps=steps,
                 closed=lambda reboot: (
-                    preconditions.other_baseline(self.plan, planned, baseline)
+                    preconditions.baseline_mismatch(self.plan, planned, baseline)
                     or self.closed(reboot)
                 ),
                 canary=canary,
@@ -226,39 +227,39 @@ class ApplyOrder:
                 self.terms,
                 lambda name, document: self.keep(host, name, document),
                 planned,
-                heard,
+                on_event,
             )
             context = self.context(host, baseline) if baseline else None
-            return NodeApply(task, session, context).run(earlier if begun else None)
+            return NodeApply(task, session, context).run(earlier if is_begun else None)
 
         return one
 
     def _unknown(self, host: str, canary: bool, earlier: JournalState | None) -> HostResult:
-        steps = tuple(begin(step) for step in self.plan.of(host))
-        touched = earlier and any(earlier.step(step.id).touched for step in steps)
+        steps = tuple(new_result(step) for step in self.plan.of(host))
+        is_touched = earlier and any(earlier.step(step.id).touched for step in steps)
         return HostResult(
             host=host,
-            outcome=Outcome.UNKNOWN if touched else Outcome.REFUSED,
-            refusal=None if touched else Refusal.UNREACHABLE,
+            outcome=Outcome.UNKNOWN if is_touched else Outcome.REFUSED,
+            refusal=None if is_touched else Refusal.UNREACHABLE,
             why="the inventory does not name it",
             canary=canary,
             steps=steps,
         )
 
     def chosen(self, host: str) -> bool:
-        """Whether this run is for it."""
+        """Whether the host is among those of this run."""
         return self.only is None or host in self.only
 
     def untouched(self, host: str, why: str) -> HostResult:
-        steps = tuple(begin(step) for step in self.plan.of(host))
+        steps = tuple(new_result(step) for step in self.plan.of(host))
         if not steps:
             why = "the plan has no step for it"
             return HostResult(host=host, outcome=Outcome.UNCHANGED, why=why)
         return HostResult(host=host, outcome=Outcome.NOT_ATTEMPTED, why=why, steps=steps)
 
 
-def _progress(results: Iterable[HostResult], limits: Limits) -> RolloutProgress:
-    """How far a run is that has these results."""
+def _progress_of(results: Iterable[HostResult], limits: Limits) -> RolloutProgress:
+    """The progress of a run with these results."""
     progress = RolloutProgress()
     for result in results:
         progress = progress.began().over(result, limits)
@@ -266,13 +267,13 @@ def _progress(results: Iterable[HostResult], limits: Limits) -> RolloutProgress:
 
 
 def unproven_canaries(limits: Limits, finished: Mapping[str, HostResult]) -> frozenset[str]:
-    """Nodes of an earlier try that were changed and are no proof yet: the rest waits for them."""
-    if not in_canary(limits, _progress(finished.values(), limits)):
+    """Nodes of an earlier try that were changed but not proven: the others wait for them."""
+    if not in_canary(limits, _progress_of(finished.values(), limits)):
         return frozenset()
     return frozenset(host for host, result in finished.items() if unproven(limits, result))
 
 
-def _begun(host: str, earlier: JournalState | None) -> bool:
+def _was_begun(host: str, earlier: JournalState | None) -> bool:
     return earlier is not None and (
         earlier.host(host) is not None
         or any(state.touched for id, state in earlier.steps.items() if id.startswith(f"{host}/"))
@@ -288,37 +289,39 @@ def apply(
     pause: float = 0.0,
     earlier: JournalState | None = None,
     finished: Mapping[str, HostResult] | None = None,
-    heard: Heard = silent,
+    on_event: EventHandler = silent,
     stop: Stop,
 ) -> tuple[tuple[HostResult, ...], str]:
-    """Every node of the plan with its outcome, in the plan's order, and why the run stopped early.
+    """The results of all nodes, in the plan's order, and why the run stopped early.
 
-    `finished` are nodes of an earlier try: they stay as they are, and count in the budget.
-    Those that it left in the middle go first, all of them, whatever the budget says: they are
-    looked at, and completed or reverted. So are canaries that were not proven.
+    `finished` are nodes of an earlier try: they stay as they are, and count in the budget. Nodes
+    that it left in the middle, and canaries that it did not prove, go first, whatever the budget:
+    each is completed or reverted.
     """
-    kept = dict(finished or {})
-    for host in unproven_canaries(limits, kept):
-        del kept[host]
-    todo = [host for host in order.plan.nodes if order.plan.of(host) and order.chosen(host)]
-    hosts = [host for host in todo if host not in kept]
-    begun = [host for host in hosts if _begun(host, earlier)]
-    safely(heard)(RunBegun(hosts=len(hosts), limits=limits))
-    work = order.work(executor, journal, earlier, heard)
-    results = dict(kept)
-    if begun:
-        everything = Limits(canary=0, batch=limits.batch, max_fail=len(begun))
+    results_before = dict(finished or {})
+    for host in unproven_canaries(limits, results_before):
+        del results_before[host]
+    hosts_of_run = [host for host in order.plan.nodes if order.plan.of(host) and order.chosen(host)]
+    hosts = [host for host in hosts_of_run if host not in results_before]
+    begun_hosts = [host for host in hosts if _was_begun(host, earlier)]
+    safely(on_event)(RunBegun(hosts=len(hosts), limits=limits))
+    work = order.work(executor, journal, earlier, on_event)
+    results = dict(results_before)
+    if begun_hosts:
+        no_limits = Limits(canary=0, batch=limits.batch, max_fail=len(begun_hosts))
         # nothing but canaries is begun before enough of them are proven
-        canary = in_canary(limits, _progress(kept.values(), limits))
-        again = HostRunner(everything, lambda host, _: work(host, canary), journal, heard, stop)
-        ended, _ = again.run(begun, RolloutProgress())
-        results |= {result.host: result for result in ended}
-    progress = _progress(results.values(), limits)
-    rest = [host for host in hosts if host not in results]
-    ended, why = HostRunner(limits, work, journal, heard, stop, pause).run(rest, progress)
-    results |= {result.host: result for result in ended}
+        canary = in_canary(limits, _progress_of(results_before.values(), limits))
+        runner = HostRunner(no_limits, lambda host, _: work(host, canary), journal, on_event, stop)
+        host_results, _ = runner.run(begun_hosts, RolloutProgress())
+        results |= {result.host: result for result in host_results}
+    progress = _progress_of(results.values(), limits)
+    remaining = [host for host in hosts if host not in results]
+    host_results, why = HostRunner(limits, work, journal, on_event, stop, pause).run(
+        remaining, progress
+    )
+    results |= {result.host: result for result in host_results}
     for host in order.plan.nodes:
         if host not in results:
-            told = (why or "interrupted") if order.chosen(host) else LEFT_OUT
-            results[host] = order.untouched(host, told)
+            reason = (why or "interrupted") if order.chosen(host) else LEFT_OUT
+            results[host] = order.untouched(host, reason)
     return tuple(results[host] for host in order.plan.nodes), why

@@ -1,7 +1,7 @@
-"""Steps that are written one after the other and verified together: one settle wait for all.
+"""Steps that are written one after the other and verified together, with one settle wait for all.
 
-Each is compared with a fresh look and journaled before it is written. That look shows, too, what
-the steps before it left: it is the witness of which step moved a setting of another one.
+Before each write nodevet reads the step's resources and writes them to the journal. It also reads
+the settings of the steps before, which shows which step changed a setting of another one.
 """
 
 from collections.abc import Mapping, Sequence
@@ -12,27 +12,26 @@ from nodevet.evidence.document import Evidence
 from nodevet.fix.journal.journal import JournalError
 from nodevet.fix.journal.records import StepLooked
 from nodevet.fix.model import Step
-from nodevet.fix.rollout.before import as_planned, look
+from nodevet.fix.rollout.before import read_states, require_planned_state
 from nodevet.fix.rollout.clearance import RefusedError
 from nodevet.fix.rollout.compare import StepStatus
 from nodevet.fix.rollout.earlier import Earlier, settings_of
-from nodevet.fix.rollout.ledger import WRITTEN, Ledger
+from nodevet.fix.rollout.ledger import WRITTEN, Ledger, of_packages
 from nodevet.fix.rollout.session import BlindError, LostError
-from nodevet.fix.rollout.step_results import of_packages
 from nodevet.fix.rollout.step_run import Steps, Written
 from nodevet.fix.rollout.verify import Looks, Verified
 from nodevet.fixing.model import Risk
 from nodevet.fixing.result import Outcome
-from nodevet.resource import Resource, State, kind_of, may_change, moved, restarts
+from nodevet.resource import Resource, State, changed_settings, kind_of, may_change, restarts
 
 
 class MovedError(Exception):
-    """Settings of earlier steps are no longer what they were; nothing was written."""
+    """Settings of earlier steps have changed; nothing was written."""
 
 
 def together(step: Step) -> bool:
     """Whether a step may be verified with others: it is live, in force at once, and restarts
-    nothing, so that what is on the node does not depend on when it is looked at."""
+    nothing, so the time of the look does not matter."""
     return (
         step.risk is Risk.LIVE
         and step.effective == "now"
@@ -41,19 +40,19 @@ def together(step: Step) -> bool:
 
 
 def batch_of(steps: Sequence[Step], status: Mapping[str, StepStatus]) -> tuple[Step, ...]:
-    """The first of these steps, with those after it that may be verified together with it.
+    """The first of these steps, with later ones that may be verified together with it.
 
-    `status` is that of each; one that is unchanged or pending is passed over, and compared again
-    on evidence that was read after the batch. Two that change one resource are not in one batch.
+    Steps whose `status` is unchanged or pending are skipped, and compared again after the batch.
+    Two steps that change one resource are never in one batch.
     """
-    first, *rest = steps
-    batch, taken = [first], set(first.resources)
-    for step in rest if together(first) else ():
-        if not together(step) or not taken.isdisjoint(step.resources):
+    first, *later = steps
+    batch, resources = [first], set(first.resources)
+    for step in later if together(first) else ():
+        if not together(step) or not resources.isdisjoint(step.resources):
             break
         if status.get(step.id) is StepStatus.GO:
             batch.append(step)
-            taken |= set(step.resources)
+            resources |= set(step.resources)
     return tuple(batch)
 
 
@@ -71,29 +70,29 @@ class StepBatch:
     def run(
         self, batch: Sequence[Step], evidence: Evidence, watched: Sequence[State] = ()
     ) -> Evidence:
-        """Write and verify; a later step that may not be written, or what moved meanwhile, ends
-        the batch before it. The results are in the ledger.
+        """Write and verify. The batch ends before a step that may not be written, or before a
+        setting that changed meanwhile. The results are in the ledger.
 
-        `watched` are settings of earlier steps, as these left them. Raises MovedError if one is
-        another by now, and RefusedError, both if nothing was written; and JournalError.
+        `watched` are settings of earlier steps, as these left them. Raises MovedError if one has
+        changed, and RefusedError, both only if nothing was written; and JournalError.
         """
-        hand: dict[str, tuple[State, ...]] = {}  # step -> what was there before it
+        states_before: dict[str, tuple[State, ...]] = {}  # step -> what was there before it
         try:
-            evidence = self._write(batch, evidence, watched, hand)
+            evidence = self._write(batch, evidence, watched, states_before)
             return self.verify(evidence)
         except JournalError as error:
-            known, begun = self._ledger.results, self._steps.begun
-            steps = [step for step in batch if step.id in begun and step.id not in known]
+            results, begun_steps = self._ledger.results, self._steps.begun
+            steps = [step for step in batch if step.id in begun_steps and step.id not in results]
             if not steps:
                 raise
             for step in reversed(steps):
-                result = self._steps.unwritten(step, hand[step.id], str(error))
+                result = self._steps.unwritten(step, states_before[step.id], str(error))
                 self._ledger.results[step.id] = result
             return evidence
 
-    def resume(self, written: Sequence[Written], evidence: Evidence) -> Evidence:
-        """Verify what an earlier controller wrote to the end and did not have judged."""
-        self._open += written
+    def resume(self, steps: Sequence[Written], evidence: Evidence) -> Evidence:
+        """Verify steps that an earlier controller wrote completely but did not verify."""
+        self._open += steps
         return self.verify(evidence)
 
     # --- written ------------------------------------------------------------------------------
@@ -103,123 +102,130 @@ class StepBatch:
         batch: Sequence[Step],
         evidence: Evidence,
         watched: Sequence[State],
-        hand: dict[str, tuple[State, ...]],
+        states_before: dict[str, tuple[State, ...]],
     ) -> Evidence:
         for step in batch:
             try:
-                seen = look(self._steps.session, step, self._about(watched))
-                self._note(seen)
-                before = as_planned(self._steps.session, step, seen)
+                states = read_states(self._steps.session, step, self._about(watched))
+                self._note(states)
+                before = require_planned_state(self._steps.session, step, states)
                 self._steps.clearance.step(step, evidence)
             except RefusedError:
                 if self._open:  # it is met again once these are verified
                     return evidence
                 raise
-            if moved(watched, list(seen.values())):
+            if changed_settings(watched, list(states.values())):
                 if self._open:
                     return evidence
                 raise MovedError
-            if any(self._moved(each.step, seen) for each in self._open):
+            if any(self._moved(open_step.step, states) for open_step in self._open):
                 return evidence
-            hand[step.id] = before
-            written = self._steps.write(step, before, evidence)
-            if written.ended:
-                self._ledger.results[step.id] = written.result
-                return written.evidence
-            self._open.append(written)
+            states_before[step.id] = before
+            step_written = self._steps.write(step, before, evidence)
+            if step_written.ended:
+                self._ledger.results[step.id] = step_written.result
+                return step_written.evidence
+            self._open.append(step_written)
         return evidence
 
     def _about(self, watched: Sequence[State]) -> list[Resource]:
-        """What is looked at besides a step's own: settings of earlier ones, all of the last."""
-        own = [
+        """What to read besides a step's own resources: settings of earlier steps, and all resources
+        of the last one."""
+        resources = [
             resource
-            for each in self._open
-            for resource in each.step.resources
-            if kind_of(resource).is_setting or each is self._open[-1]
+            for written in self._open
+            for resource in written.step.resources
+            if kind_of(resource).is_setting or written is self._open[-1]
         ]
-        return [*(seen.resource for seen in watched), *own]
+        return [*(state.resource for state in watched), *resources]
 
-    def _note(self, seen: Looks) -> None:
-        """What the last step left, as it was seen before the next one."""
+    def _note(self, states: Looks) -> None:
+        """Record what the last step left, as read before the next one."""
         if self._open:
-            last = self._open[-1].step
-            self._looks[last.id] = seen
-            self._left[last.id] = tuple(seen[resource] for resource in last.resources)
+            last_step = self._open[-1].step
+            self._looks[last_step.id] = states
+            self._left[last_step.id] = tuple(states[resource] for resource in last_step.resources)
             journal = self._steps.session.journal
-            journal.write(StepLooked(step=last.id, seen=self._left[last.id]))
+            journal.write(StepLooked(step=last_step.id, seen=self._left[last_step.id]))
 
-    def _moved(self, step: Step, seen: Looks) -> bool:
-        return bool(moved(self._left.get(step.id, ()), list(seen.values())))
+    def _moved(self, step: Step, states: Looks) -> bool:
+        return bool(changed_settings(self._left.get(step.id, ()), list(states.values())))
 
     # --- verified -----------------------------------------------------------------------------
 
     def verify(self, evidence: Evidence) -> Evidence:
-        """One settle wait, one look, one probe, and the check of each decides. What does not hold
-        is reverted, what holds stays; the evidence of then."""
+        """Settle, read and probe once; the check of each step decides. Steps that do not hold are
+        reverted. Returns the new evidence."""
         if not self._open:
             return evidence
         results, earlier = self._ledger.results, self._ledger.written()
-        watched = [seen.resource for seen in self._earlier.settings()]
-        steps = [each.step for each in self._open]
+        watched = [state.resource for state in self._earlier.settings()]
+        steps = [written.step for written in self._open]
         try:
             proof = self._steps.verifier.verify(steps, self._left, watched)
         except LostError as error:
-            for each in self._open:
-                told = replace(each.result, outcome=Outcome.UNKNOWN, why=str(error))
-                results[each.step.id] = told
+            for written in self._open:
+                unknown = replace(written.result, outcome=Outcome.UNKNOWN, why=str(error))
+                results[written.step.id] = unknown
             return evidence
         evidence = proof.evidence or evidence
         self._looks[steps[-1].id] = proof.witness
-        failed = [each for each in self._open if self._failed(each, proof)]
-        for each in self._open:
-            held = proof.steps[each.step.id]
-            if each not in failed:
-                results[each.step.id] = self._steps.judged(each.step, each.result, held)
-        held_here = [step for step in steps if self._ledger.outcome(step) in WRITTEN]
+        failed = [written for written in self._open if self._failed(written, proof)]
+        for written in self._open:
+            verification = proof.steps[written.step.id]
+            if written not in failed:
+                results[written.step.id] = self._steps.judged(
+                    written.step, written.result, verification
+                )
+        verified = [step for step in steps if self._ledger.outcome(step) in WRITTEN]
         broken = []
-        if held_here and not self._ledger.dark(evidence):
+        if verified and not self._ledger.dark(evidence):
             broken = self._earlier.broken(earlier, evidence)
         return self._reverted(failed, broken, proof, evidence)
 
     @staticmethod
-    def _failed(each: Written, proof: Verified) -> bool:
-        held = proof.steps[each.step.id]
-        return bool(held.why) and not held.gone
+    def _failed(written: Written, proof: Verified) -> bool:
+        verification = proof.steps[written.step.id]
+        return bool(verification.why) and not verification.gone
 
     def _reverted(
         self,
-        failed: Sequence[Written],
+        failed_steps: Sequence[Written],
         broken: Sequence[Step],
         proof: Verified,
         evidence: Evidence,
     ) -> Evidence:
-        """What failed, and earlier steps that are broken, reverted with what undid them."""
-        if not (failed or broken):
+        """Revert failed steps, broken earlier steps, and the steps that undid them."""
+        if not (failed_steps or broken):
             return evidence
         undone: dict[str, list[Step]] = {}  # by the step that undid them
-        for step in [each.step for each in failed] + list(broken):
+        for step in [written.step for written in failed_steps] + list(broken):
             if culprit := self._culprit(step):
                 undone.setdefault(culprit.id, []).append(step)
         victims = {step.id for steps in undone.values() for step in steps}
-        apart = [step for step in broken if step.id not in victims]
-        outside = {each.step.id: self._reset_outside(each.step) for each in failed}
-        last = self._open[-1].step
-        self._earlier.reset(apart, f"after {last.id} was written")
-        by_id = {each.step.id: each for each in self._open}
-        wrong = {each.step.id: proof.steps[each.step.id] for each in failed}
+        independent = [step for step in broken if step.id not in victims]
+        outside = {written.step.id: self._reset_outside(written.step) for written in failed_steps}
+        last_step = self._open[-1].step
+        self._earlier.reset(independent, f"after {last_step.id} was written")
+        by_id = {written.step.id: written for written in self._open}
+        failures = {written.step.id: proof.steps[written.step.id] for written in failed_steps}
         for id in reversed(by_id):
-            own = wrong[id].why + outside[id] if id in wrong and id not in victims else ""
+            own_reason = (
+                failures[id].why + outside[id] if id in failures and id not in victims else ""
+            )
             why = f"it undoes {', '.join(step.id for step in undone[id])}" if id in undone else ""
-            if told := "; ".join(filter(None, (own, why))):
-                self._revert(by_id[id], proof, told)
+            if reason := "; ".join(filter(None, (own_reason, why))):
+                self._revert(by_id[id], proof, reason)
         for id, steps in undone.items():
             evidence = self._after(id, steps, by_id, proof, evidence)
         return evidence
 
-    def _revert(self, each: Written, proof: Verified, why: str) -> None:
-        found = proof.steps[each.step.id]
-        result = replace(each.result, after=found.after, verdicts=found.verdicts)
-        self._ledger.results[each.step.id] = self._steps.revert(each.step, result, why, each.then)
+    def _revert(self, written: Written, proof: Verified, why: str) -> None:
+        verification = proof.steps[written.step.id]
+        result = replace(written.result, after=verification.after, verdicts=verification.verdicts)
+        self._ledger.results[written.step.id] = self._steps.revert(
+            written.step, result, why, written.then
+        )
 
     def _after(
         self,
@@ -229,73 +235,79 @@ class StepBatch:
         proof: Verified,
         evidence: Evidence,
     ) -> Evidence:
-        """Steps that another one undid, once that is reverted: those that are still undone."""
-        told = f"undone by {id}"
+        """Judge steps again after the revert of the step that undid them."""
+        reason = f"undone by {id}"
         results = self._ledger.results
         try:
             evidence = self._earlier.probe()
         except BlindError as error:
-            told = f"cannot be verified after {id} was reverted: {error}"
-            still = list(steps)
+            reason = f"cannot be verified after {id} was reverted: {error}"
+            still_undone = list(steps)
         else:
             for step in steps:
                 if step.id in by_id and step.id not in results:
-                    each = by_id[step.id]
+                    written = by_id[step.id]
                     after = self._steps.left(step) or proof.steps[step.id].after
-                    held = self._steps.verifier.verdict(step, evidence, after)
-                    if not held.why or held.gone:
-                        results[step.id] = self._steps.judged(step, each.result, held)
+                    verification = self._steps.verifier.verdict(step, evidence, after)
+                    if not verification.why or verification.gone:
+                        results[step.id] = self._steps.judged(step, written.result, verification)
             earlier = [step for step in steps if step.id in results]
-            still = [step for step in steps if step.id not in results]
-            still += self._earlier.broken(
+            still_undone = [step for step in steps if step.id not in results]
+            still_undone += self._earlier.broken(
                 [step for step in earlier if self._ledger.outcome(step) in WRITTEN], evidence
             )
-        for step in reversed(still):
+        for step in reversed(still_undone):
             if step.id in by_id and step.id not in results:
-                self._revert(by_id[step.id], proof, told)
+                self._revert(by_id[step.id], proof, reason)
             else:
-                self._earlier.revert(step, told)
+                self._earlier.revert(step, reason)
         return evidence
 
     def _culprit(self, step: Step) -> Step | None:
-        """The step of the batch that has set the settings of an earlier one; None if they were
-        moved by something else, as of one that cannot have written them."""
-        found = self._seen_after(step)
-        return found if found and self._can_undo(found, step) else None
+        """The step of the batch that changed the settings of an earlier one; None if no step can
+        have written them."""
+        candidate = self._seen_after(step)
+        return candidate if candidate and self._can_undo(candidate, step) else None
 
     def _can_undo(self, later: Step, step: Step) -> bool:
-        """Whether a step can have written what moved of an earlier one's settings, of which all may
-        have if they were not read."""
-        settings, seen = self._settings(step), [*self._looks.get(later.id, {}).values()]
-        suspects = [then for then, _ in moved(settings, seen)] or settings
-        return any(may_change(later.actions, later.resources, one.resource) for one in suspects)
+        """Whether a later step can have written the changed settings of an earlier one; all count
+        as changed if they were not read."""
+        settings, states = self._settings(step), [*self._looks.get(later.id, {}).values()]
+        suspects = [state for state, _ in changed_settings(settings, states)] or settings
+        return any(
+            may_change(later.actions, later.resources, suspect.resource) for suspect in suspects
+        )
 
     def _reset_outside(self, step: Step) -> str:
-        """What else to say of a step whose settings moved and that no step can have moved."""
-        found = self._seen_after(step)
-        if found is None or self._can_undo(found, step):
+        """A remark for a step whose settings changed although no step can have written them."""
+        candidate = self._seen_after(step)
+        if candidate is None or self._can_undo(candidate, step):
             return ""
-        return f": reset by something outside, not by {found.id}"
+        return f": reset by something outside, not by {candidate.id}"
 
     def _seen_after(self, step: Step) -> Step | None:
-        """The step of the batch right after whose last action the settings of an earlier one were
-        another; None if none was."""
-        mine = step.id in {each.step.id for each in self._open}
+        """The step of the batch after whose last action the settings of an earlier one had changed;
+        None if there is none."""
+        is_own = step.id in {written.step.id for written in self._open}
         settings = self._settings(step)
-        after = [each.step for each in self._open]
-        if mine:
+        after = [written.step for written in self._open]
+        if is_own:
             after = after[after.index(step) + 1 :]
-        for one in after:
-            seen = self._looks.get(one.id, {})
-            known = {resource for resource, state in seen.items() if not state.why}
-            if moved(settings, list(seen.values())):
-                return one
-            if not mine and not (settings and known >= {each.resource for each in settings}):
+        for later_step in after:
+            states = self._looks.get(later_step.id, {})
+            readable = {resource for resource, state in states.items() if not state.why}
+            if changed_settings(settings, list(states.values())):
+                return later_step
+            if not is_own and not (
+                settings and readable >= {written.resource for written in settings}
+            ):
                 return after[-1]  # not known to have been left alone
         return None
 
     def _settings(self, step: Step) -> tuple[State, ...]:
         result = self._ledger.results.get(step.id)
         if step.id in self._left:
-            return tuple(seen for seen in self._left[step.id] if kind_of(seen.resource).is_setting)
+            return tuple(
+                state for state in self._left[step.id] if kind_of(state.resource).is_setting
+            )
         return settings_of(result) if result else ()

@@ -1,4 +1,4 @@
-"""What must hold right before a step is written, by what its resources are then."""
+"""What must hold right before a step is written, by the states of its resources."""
 
 from collections.abc import Iterable
 
@@ -8,34 +8,36 @@ from nodevet.fix.rollout.session import BlindError, NodeSession
 from nodevet.fix.rollout.verify import Looks
 from nodevet.fixing.result import Refusal
 from nodevet.fleet.executor import WorkError
-from nodevet.resource import Resource, RestoreError, State, apart, same, unnamed
+from nodevet.resource import Resource, RestoreError, State, describe_change, is_same, undeclared
 
 
-def unmanaged(session: NodeSession, steps: Iterable[Step]) -> None:
-    """Raises RefusedError if something else on the node manages what these steps change."""
+def refuse_other_managers(session: NodeSession, steps: Iterable[Step]) -> None:
+    """Raises RefusedError if something else on the node manages resources of these steps."""
     steps = tuple(steps)
     resources = tuple(dict.fromkeys(resource for step in steps for resource in step.resources))
     try:
         managers = session.executor.managers(session.host, resources)
     except WorkError as error:
         raise RefusedError(Refusal.UNREACHABLE, str(error)) from error
-    others = [
-        f"conflict: {label} is also managed by {', '.join(who)}"
-        for label, who in sorted(managers.items())
-        if who
+    conflicts = [
+        f"conflict: {label} is also managed by {', '.join(owners)}"
+        for label, owners in sorted(managers.items())
+        if owners
     ]
-    if others:
+    if conflicts:
         fixes = dict.fromkeys(
-            step.fix for step in steps if any(managers.get(one.label) for one in step.resources)
+            step.fix
+            for step in steps
+            if any(managers.get(resource_.label) for resource_ in step.resources)
         )
         advice = f"disable it there, or drop {', '.join(fixes)} from `fix`"
-        raise RefusedError(Refusal.MANAGER, f"{'; '.join(others)}; {advice}")
+        raise RefusedError(Refusal.MANAGER, f"{'; '.join(conflicts)}; {advice}")
 
 
-def look(session: NodeSession, step: Step, more: Iterable[Resource] = ()) -> Looks:
-    """What a step changes, and `more`, as it is now. Raises RefusedError."""
+def read_states(session: NodeSession, step: Step, resources: Iterable[Resource] = ()) -> Looks:
+    """The current states of a step's resources, and of more `resources`. Raises RefusedError."""
     try:
-        return session.at(dict.fromkeys([*step.resources, *more]), restorable=True)
+        return session.at(dict.fromkeys([*step.resources, *resources]), restorable=True)
     except WorkError as error:
         raise RefusedError(Refusal.UNREACHABLE, f"{step.id}: {error}") from error
     except BlindError as error:
@@ -43,25 +45,29 @@ def look(session: NodeSession, step: Step, more: Iterable[Resource] = ()) -> Loo
         raise RefusedError(Refusal.PRECONDITION, why) from error
 
 
-def as_planned(session: NodeSession, step: Step, seen: Looks) -> tuple[State, ...]:
-    """What a step changes, of what was seen.
+def require_planned_state(session: NodeSession, step: Step, states: Looks) -> tuple[State, ...]:
+    """The states of a step's resources.
 
-    Raises RefusedError if that is not what it was when planned, or cannot be rolled back.
+    Raises RefusedError if they are not as planned, or cannot be rolled back.
     """
-    if stray := ", ".join(each.label for each in unnamed(step.actions, step.resources)):
+    if stray := ", ".join(
+        stray_resource.label for stray_resource in undeclared(step.actions, step.resources)
+    ):
         raise RefusedError(
             Refusal.PRECONDITION, f"{step.id}: it would change what it does not name: {stray}"
         )
-    before = tuple(seen[resource] for resource in step.resources)
+    before = tuple(states[resource] for resource in step.resources)
     try:
         session.restoring(before, step.actions)
     except RestoreError as error:
         why = f"{step.id}: cannot be rolled back: {error}"
         raise RefusedError(Refusal.PRECONDITION, why) from error
-    planned = {then.resource: then for then in step.before}
-    for now in before:
-        then = planned.get(now.resource)
-        if then is not None and not same(then, now):
-            told = f"{now.resource.label} {apart(then, now)} when planned"
-            raise RefusedError(Refusal.STALE, f"{step.id}: {told}")
+    planned = {planned_state.resource: planned_state for planned_state in step.before}
+    for current in before:
+        planned_state = planned.get(current.resource)
+        if planned_state is not None and not is_same(planned_state, current):
+            change = (
+                f"{current.resource.label} {describe_change(planned_state, current)} when planned"
+            )
+            raise RefusedError(Refusal.STALE, f"{step.id}: {change}")
     return before

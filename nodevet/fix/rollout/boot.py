@@ -13,9 +13,8 @@ from nodevet.fix.journal.journal import HostBegin
 from nodevet.fix.model import Step
 from nodevet.fix.rollout import preconditions
 from nodevet.fix.rollout.clearance import Clearance, RefusedError
-from nodevet.fix.rollout.ledger import Ledger
+from nodevet.fix.rollout.ledger import Ledger, of_packages
 from nodevet.fix.rollout.session import BlindError, LostError, NodeSession
-from nodevet.fix.rollout.step_results import of_packages
 from nodevet.fix.rollout.step_run import Steps
 from nodevet.fixing.result import Outcome
 from nodevet.fleet.executor import LockedError, WorkError
@@ -32,27 +31,29 @@ class RebootProof:
         self.clearance = clearance
 
     def prove(self, evidence: Evidence) -> None:
-        """Reboot, and let the check say whether every step persists; revert what does not."""
+        """Reboot, check whether every step persists, and revert those that do not."""
         ledger, written = self.ledger, self.ledger.written()
         if why := self._denied(evidence):
             ledger.tell(written, f"not rebooted: {why}")
             return
         failing, evidence = self.settled(written, self._reboot(), evidence)
         drivers = [step for step in written if of_packages(step) and step.id in failing]
-        others = [step for step in written if step not in drivers]
+        other_steps = [step for step in written if step not in drivers]
         self._conclude(drivers, failing, evidence)
-        if back := self._undone(drivers):  # without a driver nothing else can be judged
-            failing, evidence = self._back(back, others, evidence) or (failing, evidence)
-        self._conclude(others, failing, evidence)
-        if back := self._undone(others):
-            kept = [
-                step for step in others if ledger.outcome(step) is Outcome.VERIFIED_AFTER_REBOOT
+        if reverted := self._undone(drivers):  # without a driver nothing else can be judged
+            failing, evidence = self._back(reverted, other_steps, evidence) or (failing, evidence)
+        self._conclude(other_steps, failing, evidence)
+        if reverted := self._undone(other_steps):
+            persistent = [
+                step
+                for step in other_steps
+                if ledger.outcome(step) is Outcome.VERIFIED_AFTER_REBOOT
             ]
-            failing, evidence = self._back(back, kept, evidence) or ({}, evidence)
-            self._conclude([step for step in kept if step.id in failing], failing, evidence)
+            failing, evidence = self._back(reverted, persistent, evidence) or ({}, evidence)
+            self._conclude([step for step in persistent if step.id in failing], failing, evidence)
 
     def _denied(self, evidence: Evidence) -> str:
-        """Why the node may not be rebooted now."""
+        """Why the node may not be rebooted now; empty if it may."""
         try:
             self.clearance.node(
                 evidence,
@@ -68,13 +69,13 @@ class RebootProof:
     def _conclude(
         self, judged: Sequence[Step], failing: Mapping[str, str], evidence: Evidence
     ) -> None:
-        """After a reboot: what is `failing` is reverted, the rest persists. A step whose subject is
+        """After a reboot, revert the `failing` steps; the others persist. A step whose subject is
         gone is unknown."""
         results = self.ledger.results
         for step in reversed(judged):
             result = results[step.id]
-            if step.id in failing and (missing := self.steps.context.gone(step, evidence)):
-                why = f"after a reboot {missing}"
+            if step.id in failing and (gone := self.steps.context.gone(step, evidence)):
+                why = f"after a reboot {gone}"
                 results[step.id] = replace(result, outcome=Outcome.UNKNOWN, why=why)
             elif step.id in failing:
                 why = f"not persistent across reboot: {failing[step.id]}"
@@ -88,36 +89,36 @@ class RebootProof:
                     after=after or result.after,
                 )
 
-    def _undone(self, some: Sequence[Step]) -> list[Step]:
-        """Those that were reverted and take effect with a reboot: so does what was before."""
+    def _undone(self, steps: Sequence[Step]) -> list[Step]:
+        """The reverted steps that need a reboot to take effect: their rollback needs one too."""
         return [
             step
-            for step in some
+            for step in steps
             if step.effective != "now" and self.ledger.outcome(step) is Outcome.FAILED
         ]
 
     def _back(
-        self, back: Sequence[Step], kept: Sequence[Step], evidence: Evidence
+        self, reverted: Sequence[Step], steps: Sequence[Step], evidence: Evidence
     ) -> tuple[dict[str, str], Evidence] | None:
-        """Reboot once more for what was reverted, and look at it. As `settled` of `kept`; None
-        if it is not rebooted, which is told."""
+        """Reboot once more for reverted steps, and read them. Returns `settled` of `steps`; None if
+        the node may not be rebooted, which is noted in the results."""
         ledger = self.ledger
         if why := self._denied(evidence):
-            told = f"reverted, in force after one more reboot; not rebooted: {why}"
-            ledger.tell(back, told)
+            reason = f"reverted, in force after one more reboot; not rebooted: {why}"
+            ledger.tell(reverted, reason)
             return None
-        failing, evidence = self.settled(kept, self._reboot(), evidence)
-        for step in back:
+        failing, evidence = self.settled(steps, self._reboot(), evidence)
+        for step in reverted:
             look = partial(self.session.left, ledger.results[step.id].before)
             try:
-                _, left = self.session.steadily(look)
+                _, differences = self.session.steadily(look)
             except BlindError as error:
                 why = f"not looked at after one more reboot: {error}"
                 ledger.tell([step], why, Outcome.UNKNOWN)
                 continue
-            if left:
-                told = f"after one more reboot {'; '.join(left.values())}"
-                ledger.tell([step], told, Outcome.ROLLBACK_FAILED)
+            if differences:
+                reason = f"after one more reboot {'; '.join(differences.values())}"
+                ledger.tell([step], reason, Outcome.ROLLBACK_FAILED)
             else:
                 ledger.tell([step], "reverted, and rebooted once more")
         return failing, evidence
@@ -140,15 +141,15 @@ class RebootProof:
     def settled(
         self, written: Sequence[Step], booted: str, evidence: Evidence
     ) -> tuple[dict[str, str], Evidence]:
-        """Why each step does not hold after a reboot, once what starts at boot had its time, with
-        the last evidence; `evidence` is that of before.
+        """Why each step does not hold after a reboot, once services had time to start, and the last
+        evidence; `evidence` is from before.
 
         A step holds if the check says ok twice, with time between: a unit that starts late may
-        set it back. `booted` is the boot id to expect. The journal has it once all is judged.
+        revert it. `booted` is the expected boot id, written to the journal once all is judged.
         """
         results = self.ledger.results
         limit = time.monotonic() + self.session.terms.boot_settle
-        held = 0
+        good_rounds = 0
         self.session.tell(Phase.STARTING)
         self._started()
         ids = [step.id for step in written]
@@ -159,7 +160,9 @@ class RebootProof:
             except BlindError as error:
                 failing = {step.id: f"cannot be verified: {error}" for step in written}
             else:
-                if why := preconditions.other_node(self.clearance.planned, evidence, booted=booted):
+                if why := preconditions.node_mismatch(
+                    self.clearance.planned, evidence, booted=booted
+                ):
                     raise LostError(f"after the reboot: {why}")
                 failing = {
                     step.id: why
@@ -167,10 +170,10 @@ class RebootProof:
                     if (why := self.steps.context.verdict(step, evidence))
                 }
                 for step in written:
-                    said = self.steps.verifier.verdicts(step, evidence)
-                    results[step.id] = replace(results[step.id], verdicts=said)
-            held = 0 if failing else held + 1
-            if held == 2 or (failing and time.monotonic() >= limit):
+                    verdicts = self.steps.verifier.verdicts(step, evidence)
+                    results[step.id] = replace(results[step.id], verdicts=verdicts)
+            good_rounds = 0 if failing else good_rounds + 1
+            if good_rounds == 2 or (failing and time.monotonic() >= limit):
                 machine = self.clearance.planned.machine_id
                 self.session.journal.write(
                     HostBegin(host=self.session.host, machine_id=machine, boot_id=booted)
@@ -179,8 +182,8 @@ class RebootProof:
             time.sleep(max(0.05, self.session.terms.settle))
 
     def _started(self) -> None:
-        """Wait until systemd has started all that starts at boot, for as long as an action may
-        take. How that ended does not matter here, nor that an old systemctl knows no --wait."""
+        """Wait until systemd has started everything, for as long as an action may take. The exit
+        code does not matter, nor that an old systemctl has no --wait."""
         wait = RunCommand(words=("systemctl", "is-system-running", "--wait"))
         with suppress(BlindError):
             self.session.steadily(lambda: self.session.act(wait))

@@ -1,7 +1,6 @@
-"""Whether a node may be begun, a step of it, and whether it may be rebooted.
+"""Whether a node, or a step, may begin now, and whether the node may be rebooted.
 
-Asked here, right before it, each time, whatever led there: approval and expiry as of now, the
-drain hook, and what uses the GPUs.
+Checked each time right before: approval and expiry, the drain hook, and users of the GPUs.
 """
 
 from collections.abc import Callable, Collection, Sequence
@@ -10,18 +9,21 @@ import msgspec
 
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.host import HostInfo
+from nodevet.fix.events import Phase
 from nodevet.fix.model import PlannedNode, Step
-from nodevet.fix.plan.holders import spared
+from nodevet.fix.plan.holders import harmless_pids
 from nodevet.fix.rollout import preconditions
+from nodevet.fix.rollout.session import BlindError, NodeSession
 from nodevet.fixing.model import Risk
 from nodevet.fixing.result import Refusal
+from nodevet.fleet.executor import LockedError, WorkError
 
 Closed = Callable[[bool], str]
-"""Why no step may be begun now, or with True why the node may not be rebooted; else empty."""
+"""Why no step may begin now, or with True why the node may not be rebooted; else empty."""
 
 
 class RefusedError(Exception):
-    """What may not be done; nothing of it was."""
+    """Something may not be done; none of it was done."""
 
     def __init__(self, refusal: Refusal, why: str) -> None:
         super().__init__(why)
@@ -29,7 +31,7 @@ class RefusedError(Exception):
 
 
 class Clearance(msgspec.Struct, frozen=True, kw_only=True):
-    """Of one node. `services` are those that its steps are about: what they run is no other use.
+    """Of one node. `services`: what its steps are about, so their processes do not count as users.
 
     Every method raises RefusedError.
     """
@@ -43,19 +45,33 @@ class Clearance(msgspec.Struct, frozen=True, kw_only=True):
     harmless: Collection[str] = ()  # those of --holders
     draining: Callable[[], None] = lambda: None  # told before the drain hook is run
 
+    @classmethod
+    def of_session(cls, session: NodeSession, steps: Sequence[Step], closed: Closed) -> "Clearance":
+        terms = session.terms
+        return cls(
+            host=session.host,
+            planned=session.planned,
+            drain_hook=terms.drain_hook,
+            drain_seconds=terms.drain_seconds,
+            harmless=terms.harmless,
+            closed=closed,
+            services=preconditions.services_of(steps),
+            draining=lambda: session.tell(Phase.DRAINING, seconds=terms.drain_seconds),
+        )
+
     def approved(self, *, reboot: bool = False) -> None:
-        """The plan is open, not expired, and approved as of now; for a reboot, as one is."""
+        """Refuse if the plan expired, or is not approved now, with `reboot` for a reboot."""
         if why := self.closed(reboot):
             raise RefusedError(Refusal.STALE, why)
 
     def step(self, step: Step, evidence: Evidence) -> None:
-        """A step may begin, by evidence of now. Its node was drained where its risk asks for it."""
+        """Refuse a step that may not begin, by current evidence of its node."""
         self.approved()
         self.unused(step, evidence)
 
     def unused(self, step: Step, evidence: Evidence) -> None:
-        """Nothing uses the GPUs that a step's risk wants free."""
-        if busy := preconditions.occupied(step, evidence, self.services, self.harmless):
+        """Refuse if something uses GPUs that the step's risk needs free."""
+        if busy := preconditions.busy_reason(step, evidence, self.services, self.harmless):
             raise RefusedError(
                 Refusal.PRECONDITION, f"{step.id} is of risk {step.risk.value}: {busy}"
             )
@@ -68,10 +84,10 @@ class Clearance(msgspec.Struct, frozen=True, kw_only=True):
         steps: Sequence[Step] = (),
         reboot: bool,
     ) -> Evidence:
-        """These steps may be begun on a node, or it may be rebooted.
+        """Refuse if these steps may not begin on the node, or if it may not be rebooted.
 
-        The evidence is fresh where it was drained for that: `probe` reads it. A node that was
-        rebooted, or changed its name, since the `evidence` of now is another one.
+        Drains the node if needed; then the returned evidence is fresh, from `probe`. A node that
+        rebooted or changed its name after `evidence` counts as another one.
         """
         self.approved(reboot=reboot)
         if reboot or any(step.risk.rank >= Risk.DRAIN.rank for step in steps):
@@ -86,15 +102,39 @@ class Clearance(msgspec.Struct, frozen=True, kw_only=True):
             why = "the node must be drained first; set --drain-hook"
             raise RefusedError(Refusal.PRECONDITION, why)
         self.draining()
-        if why := preconditions.drained(self.drain_hook, self.host, seconds=self.drain_seconds):
+        if why := preconditions.run_drain_hook(
+            self.drain_hook, self.host, seconds=self.drain_seconds
+        ):
             raise RefusedError(Refusal.PRECONDITION, why)
         booted = data.boot_id if (data := evidence[HostInfo].data) else None
         evidence = probe()
-        if why := preconditions.other_node(self.planned, evidence, booted=booted):
+        if why := preconditions.node_mismatch(self.planned, evidence, booted=booted):
             raise RefusedError(Refusal.STALE, why)
-        spare = spared(evidence, self.harmless, monitors=True)
-        users = preconditions.users(evidence, (), nvml=False, services=self.services, spare=spare)
+        spare = harmless_pids(evidence, self.harmless, monitors=True)
+        users = preconditions.users(
+            evidence, (), nvml=False, services=self.services, harmless=spare
+        )
         if busy := "; ".join(users):
-            told = f"drain hook succeeded, but {busy}"
-            raise RefusedError(Refusal.PRECONDITION, told)
+            reason = f"drain hook succeeded, but {busy}"
+            raise RefusedError(Refusal.PRECONDITION, reason)
         return evidence
+
+
+def enter(session: NodeSession) -> None:
+    """Open the session and lock the node. Raises RefusedError."""
+    session.tell(Phase.CONNECTING)
+    try:
+        session.enter()
+    except LockedError as error:
+        raise RefusedError(Refusal.LOCKED, str(error)) from error
+    except WorkError as error:
+        raise RefusedError(Refusal.UNREACHABLE, str(error)) from error
+
+
+def probe(session: NodeSession, name: str) -> Evidence:
+    """Fresh evidence, kept as `name`. Raises RefusedError."""
+    session.tell(Phase.READING)
+    try:
+        return session.probe(name)
+    except (WorkError, BlindError) as error:
+        raise RefusedError(Refusal.UNREACHABLE, str(error)) from error

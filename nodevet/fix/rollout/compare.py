@@ -1,4 +1,4 @@
-"""Compare-and-set: whether a step may still run, and whether it holds. Pure; the check decides."""
+"""Whether a step may still run as planned, and whether it holds. Pure; the check decides."""
 
 from collections.abc import Sequence
 from datetime import date
@@ -12,8 +12,8 @@ from nodevet.checking.judge import judge
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.processes import Processes, service_of
 from nodevet.fix.model import Step
-from nodevet.fix.plan.holders import around
-from nodevet.fix.rollout.subjects import gone
+from nodevet.fix.plan.holders import with_stopped
+from nodevet.fix.rollout.subjects import gone_subjects_text
 from nodevet.fixing.model import FixError, PlannedChange
 from nodevet.model import Baseline, Finding, Severity, Verdict
 from nodevet.resource import after_reset
@@ -23,7 +23,7 @@ FINE = (Verdict.OK, Verdict.NOT_APPLICABLE)
 
 
 class StepStatus(Enum):
-    """What is to be done about a step now."""
+    """What to do about a step now."""
 
     GO = "go"
     UNCHANGED = "unchanged"
@@ -32,7 +32,7 @@ class StepStatus(Enum):
 
 
 class StepContext(msgspec.Struct, frozen=True, kw_only=True):
-    """What the steps of one node are judged by."""
+    """Baseline, catalog and date that judge the steps of one node."""
 
     host: str
     baseline: Baseline
@@ -40,70 +40,76 @@ class StepContext(msgspec.Struct, frozen=True, kw_only=True):
     today: date
 
     def ask(self, check: str, evidence: Evidence) -> tuple[Finding, ...]:
-        """The findings of one check; none if the baseline does not ask for it, or in shadow."""
+        """The findings of one check; none if the baseline does not expect it, or in shadow."""
         wishes = tuple(wish for wish in self.baseline.expectations if wish.check == check)
         only = replace(self.baseline, expectations=wishes)
-        found = judge(evidence, only, self.catalog, host=self.host, today=self.today, most=None)
-        return tuple(finding for finding in found if finding.severity is not Severity.SHADOW)
+        findings = judge(evidence, only, self.catalog, host=self.host, today=self.today, most=None)
+        return tuple(finding for finding in findings if finding.severity is not Severity.SHADOW)
 
     def compare(self, step: Step, evidence: Evidence) -> tuple[StepStatus, str]:
-        """What is to be done about a step on this evidence, and why if it is stale."""
+        """What to do about a step on this evidence, and why if it is stale."""
         findings = self.ask(step.fix, evidence)
         if not findings:
             return StepStatus.STALE, f"the baseline does not ask for {step.fix}"
-        if missing := gone(step, findings, evidence):
-            return StepStatus.STALE, missing
+        if gone_text := gone_subjects_text(step, findings, evidence):
+            return StepStatus.STALE, gone_text
         if holds(step, findings, evidence):
             return StepStatus.UNCHANGED, ""
         if step.effective != "now" and self.waits(step, evidence):
             return StepStatus.PENDING, ""
-        wrong = [finding for finding in findings if finding.verdict is Verdict.FAIL]
-        params = next(each.params for each in self.baseline.expectations if each.check == step.fix)
+        failures = [finding for finding in findings if finding.verdict is Verdict.FAIL]
+        params = next(
+            expectation.params
+            for expectation in self.baseline.expectations
+            if expectation.check == step.fix
+        )
         try:
             fix = self.catalog.fix(step.fix)
             if fix is None:
                 return StepStatus.STALE, f"there is no fix for {step.fix} here"
-            changes = list(fix.changes(evidence, wrong, params, step.options))
+            changes = list(fix.changes(evidence, failures, params, step.options))
         except FixError as error:
             return StepStatus.STALE, str(error)
         except (Exception, SystemExit) as error:  # one fix's fault costs no other node
             return StepStatus.STALE, f"the fix cannot plan: {type(error).__name__}: {error}"
         if any(same_change(step, change) for change in changes):
             return StepStatus.GO, ""
-        return StepStatus.STALE, _drifted(step, _of(step, findings, evidence), changes)
+        return StepStatus.STALE, _stale_reason(
+            step, _findings_of(step, findings, evidence), changes
+        )
 
     def waits(self, step: Step, evidence: Evidence) -> bool:
-        """Whether the check says ok of what is in force after the next reset."""
+        """Whether the check would say ok after the next reset."""
         later = after_reset(evidence)
         return later != evidence and holds(step, self.ask(step.fix, later), later)
 
     def gone(self, step: Step, evidence: Evidence) -> str:
-        """Which of a step's subjects are not there any more; empty if all are."""
-        return gone(step, self.ask(step.fix, evidence), evidence)
+        """Which of a step's subjects no longer exist, in words; empty if all do."""
+        return gone_subjects_text(step, self.ask(step.fix, evidence), evidence)
 
     def verdict(self, step: Step, evidence: Evidence) -> str:
-        """Why the check does not say ok of a step; empty if it does."""
+        """Why the check does not say ok for a step; empty if it does."""
         findings = self.ask(step.fix, evidence)
-        if missing := gone(step, findings, evidence):
-            return missing
+        if gone_text := gone_subjects_text(step, findings, evidence):
+            return gone_text
         if holds(step, findings, evidence):
             return ""
-        about = _of(step, findings, evidence)
+        about = _findings_of(step, findings, evidence)
         if step.services:
             silent = f"it names no process of {', '.join(step.services)} that is on a GPU"
-            return told(about) or silent
-        return told(about or findings) or "the check says nothing of it any more"
+            return failures_text(about) or silent
+        return failures_text(about or findings) or "the check says nothing of it any more"
 
 
 def holds(step: Step, findings: Sequence[Finding], evidence: Evidence) -> bool:
-    """Whether the check says ok on every subject of a step.
+    """Whether the check says ok for every subject of a step.
 
-    Of services these are the processes that they have now. Subjects may be named otherwise by
-    now, as groups of CPUs are: then nothing of the whole check may fail. One that is gone
+    For services, the subjects are their current processes. Subjects may have other names by now, as
+    groups of CPUs do: then no finding of the check may fail. A step with a subject that is gone
     does not hold.
     """
-    about = _of(step, findings, evidence)
-    if gone(step, findings, evidence):
+    about = _findings_of(step, findings, evidence)
+    if gone_subjects_text(step, findings, evidence):
         return False
     if step.services:
         verdicts = {finding.verdict for finding in about}
@@ -115,25 +121,24 @@ def holds(step: Step, findings: Sequence[Finding], evidence: Evidence) -> bool:
     return Verdict.OK in verdicts and verdicts <= set(FINE)
 
 
-def _of(step: Step, findings: Sequence[Finding], evidence: Evidence) -> list[Finding]:
-    """The findings on a step's subjects, or on the processes of its services; all of them
-    where it names none."""
+def _findings_of(step: Step, findings: Sequence[Finding], evidence: Evidence) -> list[Finding]:
+    """The findings on a step's subjects, or on processes of its services; all if it names none."""
     if step.services:
         processes = ((data := evidence[Processes].data) and data.processes) or ()
-        theirs = {str(each.pid) for each in processes if service_of(each) in step.services}
+        pids = {str(process.pid) for process in processes if service_of(process) in step.services}
         return [
             finding
             for finding in findings
-            if finding.subject.kind == "process" and finding.subject.id in theirs
+            if finding.subject.kind == "process" and finding.subject.id in pids
         ]
     if not step.subjects:
         return list(findings)
     return [finding for finding in findings if finding.subject.label in step.subjects]
 
 
-def told(findings: Sequence[Finding]) -> str:
-    """What fails, in few words."""
-    said = []
+def failures_text(findings: Sequence[Finding]) -> str:
+    """The failures, in few words."""
+    parts = []
     for finding in findings:
         if finding.verdict in FINE:
             continue
@@ -142,25 +147,25 @@ def told(findings: Sequence[Finding]) -> str:
             words = f"{finding.text(finding.actual)}, expected {finding.text(finding.expected)}"
         else:
             words = finding.verdict.value
-        said.append(f"{label}{words}{f' ({finding.why})' if finding.why else ''}")
-    more = [f"and {len(said) - 3} more"] if len(said) > 4 else []
-    return "; ".join([*said[:3], *more] if more else said)
+        parts.append(f"{label}{words}{f' ({finding.why})' if finding.why else ''}")
+    rest = [f"and {len(parts) - 3} more"] if len(parts) > 4 else []
+    return "; ".join([*parts[:3], *rest] if rest else parts)
 
 
-def _drifted(step: Step, about: Sequence[Finding], changes: Sequence[PlannedChange]) -> str:
-    now = [change.actual for change in changes if set(change.subjects) & set(step.subjects)]
-    if len(now) == 1 and canonical(now[0]) != canonical(step.actual):
-        shown = Finding(verdict=Verdict.FAIL, unit=step.unit)
-        return f"is {shown.text(now[0])} now, and was {shown.text(step.actual)} when planned"
-    if now:
+def _stale_reason(step: Step, about: Sequence[Finding], changes: Sequence[PlannedChange]) -> str:
+    actual = [change.actual for change in changes if set(change.subjects) & set(step.subjects)]
+    if len(actual) == 1 and canonical(actual[0]) != canonical(step.actual):
+        finding = Finding(verdict=Verdict.FAIL, unit=step.unit)
+        return f"is {finding.text(actual[0])} now, and was {finding.text(step.actual)} when planned"
+    if actual:
         return "plan is stale: planning again gives different actions"
-    return told(about) or "what was to be changed no longer exists"
+    return failures_text(about) or "what was to be changed no longer exists"
 
 
 def same_change(step: Step, change: PlannedChange) -> bool:
-    """Whether the fix would do now exactly what was planned."""
+    """Whether the fix would now do exactly what was planned."""
     fields = ("expected", "actual", "subjects", "actions", "resources", "risk", "gpus")
-    change = around(change, step.holders)
+    change = with_stopped(change, step.holders)
     return all(
         canonical(getattr(step, f)) == canonical(getattr(change, f))
         for f in (*fields, "effective", "services")

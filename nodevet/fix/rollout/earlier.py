@@ -1,4 +1,4 @@
-"""The steps of a node that were verified before others: whether they hold, and if not, why."""
+"""Earlier steps of a node that were verified: whether they still hold, and if not, why."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -9,12 +9,12 @@ from nodevet.fix.rollout.ledger import Ledger
 from nodevet.fix.rollout.session import BlindError, LostError
 from nodevet.fix.rollout.step_run import Steps
 from nodevet.fixing.result import Outcome, StepResult
-from nodevet.resource import State, apart, kind_of, moved
+from nodevet.resource import State, changed_settings, describe_change, kind_of
 
 
 def settings_of(result: StepResult) -> tuple[State, ...]:
-    """What a step left that stays as it was set unless something else sets it."""
-    return tuple(seen for seen in result.after if kind_of(seen.resource).is_setting)
+    """The settings as a step left them, which stay so until something else sets them."""
+    return tuple(state for state in result.after if kind_of(state.resource).is_setting)
 
 
 class Earlier:
@@ -25,10 +25,10 @@ class Earlier:
         self.steps = steps
 
     def settings(self) -> tuple[State, ...]:
-        """What written steps left their settings as."""
+        """The settings of all written steps, as these left them."""
         results = self.ledger.results
         return tuple(
-            seen for step in self.ledger.written() for seen in settings_of(results[step.id])
+            state for step in self.ledger.written() for state in settings_of(results[step.id])
         )
 
     def probe(self) -> Evidence:
@@ -36,8 +36,8 @@ class Earlier:
         return self.steps.session.steadily(lambda: self.steps.session.probe("after"))
 
     def before(self, step: Step, evidence: Evidence) -> Evidence:
-        """Settings of earlier steps moved before this one was begun: those that no longer hold are
-        reverted. The evidence is fresh."""
+        """Settings of earlier steps changed before this step began: revert steps that no longer
+        hold. Returns fresh evidence."""
         written = self.ledger.written()
         try:
             evidence = self.probe()
@@ -48,57 +48,66 @@ class Earlier:
         return evidence
 
     def without_reverted(self) -> None:
-        """Steps of this run were reverted: what no longer holds without them, or since their
-        revert, is reverted too, until all that stays holds."""
-        results, bad = self.ledger.results, (Outcome.FAILED, Outcome.ROLLBACK_FAILED)
-        while left := self.ledger.written():
-            ended = [results[step.id] for step in self.ledger.task.steps if step.id in results]
-            gone = [each.id for each in ended if each.outcome in bad and each.ran]
-            if not gone:
+        """After steps were reverted, revert others that no longer hold without them, until all that
+        remain hold."""
+        results, failed_outcomes = self.ledger.results, (Outcome.FAILED, Outcome.ROLLBACK_FAILED)
+        while written := self.ledger.written():
+            ended_results = [
+                results[step.id] for step in self.ledger.task.steps if step.id in results
+            ]
+            reverted = [
+                result.id
+                for result in ended_results
+                if result.outcome in failed_outcomes and result.ran
+            ]
+            if not reverted:
                 return
-            told = f"does not hold without {', '.join(gone)}"
+            reason = f"does not hold without {', '.join(reverted)}"
             try:
                 evidence = self.probe()
             except BlindError as error:
-                told, broken = f"cannot be verified after {', '.join(gone)}: {error}", left
+                reason, broken = f"cannot be verified after {', '.join(reverted)}: {error}", written
             except LostError as error:
-                why = f"cannot be verified after {', '.join(gone)}: {error}"
-                self.ledger.tell(left, why, Outcome.UNKNOWN)
+                why = f"cannot be verified after {', '.join(reverted)}: {error}"
+                self.ledger.tell(written, why, Outcome.UNKNOWN)
                 raise
             else:
                 if self.ledger.dark(evidence) or self.ledger.driverless(evidence):
                     return
-                broken = self.broken(left, evidence)
+                broken = self.broken(written, evidence)
             for step in reversed(broken):
-                self.revert(step, told)
+                self.revert(step, reason)
             if not broken:
                 return
 
     def broken(self, written: Sequence[Step], evidence: Evidence) -> list[Step]:
-        """Those of which the check no longer says ok. Whether one holds whose subject is gone is
-        not known, which is entered."""
+        """The steps for which the check no longer says ok. A step whose subject is gone becomes
+        unknown in the ledger."""
         broken = []
         for step in written:
             after = self.ledger.results[step.id].after
-            if missing := self.steps.context.gone(step, evidence):
-                self.ledger.tell([step], missing, Outcome.UNKNOWN)
+            if gone_text := self.steps.context.gone(step, evidence):
+                self.ledger.tell([step], gone_text, Outcome.UNKNOWN)
             elif self.steps.verifier.verdict(step, evidence, after).why:
                 broken.append(step)
         return broken
 
     def reset(self, broken: Sequence[Step], when: str) -> None:
-        """Revert steps whose settings something else has set."""
+        """Revert steps whose settings something else has changed."""
         session = self.steps.session
         for step in reversed(broken):
-            settings, told = settings_of(self.ledger.results[step.id]), ""
+            settings, changes = settings_of(self.ledger.results[step.id]), ""
             try:
-                now = session.steadily(partial(session.look, [seen.resource for seen in settings]))
-                told = "; ".join(
-                    f"{then.resource.label} {apart(then, at)}" for then, at in moved(settings, now)
+                current = session.steadily(
+                    partial(session.look, [state.resource for state in settings])
+                )
+                changes = "; ".join(
+                    f"{state_before.resource.label} {describe_change(state_before, state_now)}"
+                    for state_before, state_now in changed_settings(settings, current)
                 )
             except BlindError as error:
-                told = str(error)
-            why = "does not stay as it was set" + (f": {told}" if told else "")
+                changes = str(error)
+            why = "does not stay as it was set" + (f": {changes}" if changes else "")
             self.revert(step, f"{why}: something else set it {when}")
 
     def revert(self, step: Step, why: str) -> None:

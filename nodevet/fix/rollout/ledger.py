@@ -1,4 +1,4 @@
-"""What is to be done on one node, and how far each of its steps is."""
+"""The task for one node, and the results of its steps so far."""
 
 from collections.abc import Callable, Iterable
 
@@ -7,9 +7,10 @@ from msgspec.structs import replace
 
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.gpu import Gpus
+from nodevet.fix.journal.records import StepState
 from nodevet.fix.model import PlannedNode, Step
-from nodevet.fix.rollout.step_results import of_packages
-from nodevet.fixing.result import Outcome, StepResult
+from nodevet.fixing.result import Outcome, Ran, StepResult
+from nodevet.resource import kind_of
 
 BAD = frozenset({Outcome.FAILED, Outcome.ROLLBACK_FAILED, Outcome.UNKNOWN})
 WRITTEN = frozenset({Outcome.CHANGED, Outcome.PENDING})
@@ -17,19 +18,19 @@ KEPT = WRITTEN | {Outcome.VERIFIED_AFTER_REBOOT}
 
 
 class NodeTask(msgspec.Struct, frozen=True, kw_only=True):
-    """What is to be done on one node."""
+    """The steps for one node, and its conditions."""
 
     host: str
     planned: PlannedNode
     steps: tuple[Step, ...]
     closed: Callable[[bool], str] = lambda reboot: ""
-    """Why no further step may be begun now, or with True why it may not be rebooted."""
+    """Why no further step may begin now, or with True why the node may not be rebooted."""
     canary: bool = False
     reboot: bool = False
 
 
 class Ledger:
-    """The results of a node's steps, by id, as those who work on it enter them."""
+    """The results of a node's steps, by id."""
 
     def __init__(self, task: NodeTask) -> None:
         self.task = task
@@ -46,18 +47,18 @@ class Ledger:
         return self.results[step.id].outcome if step.id in self.results else None
 
     def stopped(self) -> bool:
-        """Whether a step ended so that no further one is begun."""
+        """Whether a step ended so badly that no further one may begin."""
         return any(result.outcome in BAD for result in self.results.values())
 
     def tell(self, steps: Iterable[Step], why: str, outcome: Outcome | None = None) -> None:
         for step in steps:
             result = self.results[step.id]
-            told = "; ".join(filter(None, (result.why, why)))
-            self.results[step.id] = replace(result, outcome=outcome or result.outcome, why=told)
+            reasons = "; ".join(filter(None, (result.why, why)))
+            self.results[step.id] = replace(result, outcome=outcome or result.outcome, why=reasons)
 
     def dark(self, evidence: Evidence) -> bool:
-        """Whether NVML says nothing before the reboot that a new driver waits for: its library
-        does not talk to the old module. What was verified earlier can be judged after it alone."""
+        """Whether NVML fails until the reboot that a new driver waits for, since its library does
+        not talk to the old module. Earlier steps can be judged only after that."""
         return evidence[Gpus].data is None and any(
             step.effective == "reboot"
             and of_packages(step)
@@ -66,7 +67,37 @@ class Ledger:
         )
 
     def driverless(self, evidence: Evidence) -> bool:
-        """Whether NVML says nothing because a driver that did not come up was reverted."""
+        """Whether NVML fails because a driver that did not come up was reverted."""
         return evidence[Gpus].data is None and any(
             of_packages(step) and self.outcome(step) is Outcome.FAILED for step in self.task.steps
         )
+
+
+def of_packages(step: Step) -> bool:
+    """Whether a step changes packages: after a driver's, NVML fails until a reboot."""
+    return any(kind_of(resource).hides_gpus for resource in step.resources)
+
+
+def new_result(step: Step, **fields: object) -> StepResult:
+    """The result of a step that was not attempted, with these fields."""
+    shared = ("id", "fix", "subjects", "expected", "actual", "unit", "risk")
+    return replace(
+        StepResult(**{name: getattr(step, name) for name in shared}),
+        **fields,
+    )
+
+
+def result_of_journal(step: Step, state: StepState, **fields: object) -> StepResult:
+    """The result of a step from its record in the journal, with these fields."""
+    ran = tuple(
+        Ran(action=action, ok=True if number in state.done else None)
+        for number, action in enumerate(step.actions)
+        if number in state.done or number == state.doing
+    )
+    from_journal = {
+        "before": state.seen or (),
+        "after": state.after or (),
+        "ran": ran,
+        "verdicts": state.verdicts,
+    }
+    return new_result(step, **{**from_journal, **fields})

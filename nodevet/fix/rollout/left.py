@@ -1,8 +1,7 @@
-"""What of a step is still as the step left it, and so may be restored. Pure.
+"""Which resources of a step are still as it left them, so that nodevet may restore them. Pure.
 
-Whatever comes back to a step later, a rollback or a resumed run, goes by this: what is neither
-what it was before the step nor what the step left was changed since by others. It is left
-alone, and told.
+A rollback and a resumed run both decide by this. A resource that is neither as before the step nor
+as the step left it was changed by something else: nodevet reports it and leaves it alone.
 """
 
 from collections.abc import Sequence
@@ -11,80 +10,103 @@ import msgspec
 
 from nodevet.fix.journal.journal import StepState
 from nodevet.fix.model import Step
-from nodevet.resource import Action, State, Traces, describe, ended, holds, kind_of, same, unit
+from nodevet.resource import (
+    Action,
+    State,
+    Traces,
+    describe,
+    has_ended,
+    holds,
+    is_same,
+    kind_of,
+    unit,
+)
 
 
 class Revertible(msgspec.Struct, frozen=True, kw_only=True):
-    """A step's resources. `ours`: as they were before, of all that may be restored; `actions`: the
-    step's, but for the stop and start of a service that is not."""
+    """What of a step may be restored. `ours`: the earlier states of its resources; `actions`: the
+    step's, without those on a service that may not be restored."""
 
     ours: tuple[State, ...]
     actions: tuple[Action, ...]
-    foreign: tuple[str, ...]  # what was changed since, in words
-    unknown: tuple[str, ...]  # what cannot be looked at, in words
+    foreign: tuple[str, ...]  # resources that something else changed, in words
+    unknown: tuple[str, ...]  # resources that cannot be read, in words
 
     @property
     def told(self) -> tuple[str, ...]:
         return (*self.foreign, *self.unknown)
 
 
-def parted(step: Step, then: StepState, now: Sequence[State]) -> Revertible:
-    """The resources that a step changed, by their states now and what the journal says of then.
+def revertible_part(step: Step, record: StepState, states: Sequence[State]) -> Revertible:
+    """What of a step may be restored, by current states and the record in the journal.
 
-    A unit whose file was changed since is left, too.
+    A unit whose file something else changed may not be restored either.
     """
-    before, left = then.seen or (), {seen.resource: seen for seen in then.after or ()}
-    present = {seen.resource: seen for seen in now}
-    pairs = [(was, present[was.resource]) for was in before]
-    theirs = [
-        at.resource
-        for was, at in pairs
-        if not at.why
-        and not same(was, at)
-        and not ended(was, at)
-        and not ours(step, then, left.get(at.resource), at)
+    before, left_states = record.seen or (), {state.resource: state for state in record.after or ()}
+    by_resource = {state.resource: state for state in states}
+    pairs = [(earlier, by_resource[earlier.resource]) for earlier in before]
+    foreign_resources = [
+        current.resource
+        for earlier, current in pairs
+        if not current.why
+        and not is_same(earlier, current)
+        and not has_ended(earlier, current)
+        and not comes_from_step(step, record, left_states.get(current.resource), current)
     ]
-    mine, foreign, unknown, kept = list[State](), list[str](), list[str](), set[str]()
-    for was, at in pairs:
-        label = at.resource.label
-        if at.why:
-            unknown.append(f"{label} is unknown ({at.why}), and is left")
-        elif at.resource in theirs:
+    restorable, foreign, unknown, foreign_names = (
+        list[State](),
+        list[str](),
+        list[str](),
+        set[str](),
+    )
+    for earlier, current in pairs:
+        label = current.resource.label
+        if current.why:
+            unknown.append(f"{label} is unknown ({current.why}), and is left")
+        elif current.resource in foreign_resources:
             foreign.append(
-                f"{label} is {describe(at)}, neither what it was ({describe(was)}) nor what "
-                f"{step.id} set: it was changed since, and is left"
+                f"{label} is {describe(current)}, neither what it was ({describe(earlier)}) nor "
+                f"what {step.id} set: it was changed since, and is left"
             )
-            kept.add(at.resource.name)
-        elif kind_of(at.resource).depends_on(at.resource, theirs):
-            foreign.append(f"{label} is {describe(at)}: its file was changed since, and is left")
-            kept.add(at.resource.name)
+            foreign_names.add(current.resource.name)
+        elif kind_of(current.resource).depends_on(current.resource, foreign_resources):
+            foreign.append(
+                f"{label} is {describe(current)}: its file was changed since, and is left"
+            )
+            foreign_names.add(current.resource.name)
         else:
-            mine.append(was)
-    spared = kept.intersection(unit.stopped_around(step.actions))
+            restorable.append(earlier)
+    spared = foreign_names.intersection(unit.stopped_around(step.actions))
     return Revertible(
-        ours=tuple(mine),
+        ours=tuple(restorable),
         actions=unit.without(step.actions, spared),
         foreign=tuple(foreign),
         unknown=tuple(unknown),
     )
 
 
-def ours(step: Step, then: StepState, left: State | None, now: State) -> bool:
-    """Whether what a resource is now comes from the step.
+def comes_from_step(
+    step: Step, record: StepState, left_state: State | None, current: State
+) -> bool:
+    """Whether the current state of a resource comes from the step.
 
-    If it was not read after the last action, an action that holds tells; of a resource that
-    only a command changes, nothing does, and then it counts as the step's own.
+    If it was not read after the last action, `holds` of the actions decides; a resource that only
+    a command changes then counts as the step's own.
     """
-    if now.why:
+    if current.why:
         return False
-    if left is not None and same(left, now):
+    if left_state is not None and is_same(left_state, current):
         return True
-    was = next((seen for seen in then.seen or () if seen.resource == now.resource), None)
-    traces = Traces(before=was, after=left, actions=step.actions, effective=step.effective)
-    told = kind_of(now.resource).is_of_step(traces, now)
-    if told is not None:
-        return told
-    if left is not None:
+    earlier = next(
+        (state for state in record.seen or () if state.resource == current.resource), None
+    )
+    traces = Traces(
+        before=earlier, after=left_state, actions=step.actions, effective=step.effective
+    )
+    is_of_step = kind_of(current.resource).is_of_step(traces, current)
+    if is_of_step is not None:
+        return is_of_step
+    if left_state is not None:
         return False
-    actions = [action for action in step.actions if action.resource == now.resource]
-    return not actions or any(holds(action, [now]) is not False for action in actions)
+    actions = [action for action in step.actions if action.resource == current.resource]
+    return not actions or any(holds(action, [current]) is not False for action in actions)

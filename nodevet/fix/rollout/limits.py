@@ -1,4 +1,4 @@
-"""When which node may begin: canary, then a sliding window, within a failure budget. Pure."""
+"""How many nodes may begin: canary, then a sliding window, within a failure budget. Pure."""
 
 import re
 
@@ -47,23 +47,23 @@ class RolloutProgress(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def _was_changed(host: HostResult) -> bool:
-    """Whether this run wrote something there; a setting that was pending before shows nothing."""
+    """Whether this run wrote something there; a setting that was pending before does not count."""
     return host.outcome is not Outcome.PENDING or any(step.ran for step in host.steps)
 
 
 def unproven(limits: Limits, host: HostResult) -> str:
-    """Why a node that was changed is no proof; empty for any other node."""
+    """Why a changed node does not prove the canary yet; empty for any other node."""
     if host.outcome in limits.proofs or not _was_changed(host):
         return ""
     return UNPROVEN.get(host.outcome, "")
 
 
 def stopped(limits: Limits, progress: RolloutProgress) -> str:
-    """Why no further node may begin; empty while one may.
+    """Why no further node may begin; empty if one may.
 
-    A canary that fails stops the run whatever the budget: that is what it is for. One that was
-    changed and is not proven stops it, too: the next one would end no better. A node that
-    was refused or was right already has shown nothing, and another one is the canary instead.
+    A failed canary stops the run whatever the budget. So does a canary that was changed and is not
+    proven: the next node would end no better. A node that was refused or unchanged proves nothing,
+    so another one becomes the canary.
     """
     if progress.failed and in_canary(limits, progress):
         return "the canary failed"
@@ -90,32 +90,34 @@ def room(limits: Limits, progress: RolloutProgress) -> int:
     return max(0, limits.batch - progress.running)
 
 
-def share(text: str, total: int, *, up: bool = False) -> int:
+def node_count(text: str, total: int, *, up: bool = False) -> int:
     """Nodes from `4` or `10%` of `total`, rounded down, or `up`; 0 from `0` and `0%` alone.
 
     Raises ValueError if it is neither.
     """
-    found = re.fullmatch(r"(\d{1,7})(%?)", text.strip(), re.ASCII)
-    if found is None or (found[2] and int(found[1]) > 100):
+    match = re.fullmatch(r"(\d{1,7})(%?)", text.strip(), re.ASCII)
+    if match is None or (match[2] and int(match[1]) > 100):
         raise ValueError(f"{text!r} is neither a number of nodes nor a share of them, as 10%")
-    number = int(found[1])
-    if not found[2]:
+    number = int(match[1])
+    if not match[2]:
         return number
     return -(-total * number // 100) if up else total * number // 100
 
 
 def limits(nodes: int, *, canary: str, batch: str, max_fail: str) -> Limits:
-    """The limits of a run over so many nodes, from `4` or `10%` of them each.
+    """The limits of a run over this number of nodes, each from `4` or `10%`.
 
-    A share of the canary is rounded up, for a share of few nodes is no reason to have none; of
-    the batch down, to one at least; of what may fail down. Raises ValueError, with the option.
+    The share of the canary is rounded up, so that few nodes have one too; that of the batch down,
+    to one at least; that of failures down. Raises ValueError, which names the option.
     """
-    found = {}
+    numbers = {}
     for name, text in (("canary", canary), ("batch", batch), ("max-fail", max_fail)):
         try:
-            found[name] = share(text, nodes, up=name == "canary")
+            numbers[name] = node_count(text, nodes, up=name == "canary")
         except ValueError as error:
             raise ValueError(f"--{name}: {error}") from error
     if re.fullmatch(r"0+%?", batch.strip()):
         raise ValueError(f"--batch {batch.strip()}: no node would ever begin; give 1 or more")
-    return Limits(canary=found["canary"], batch=max(1, found["batch"]), max_fail=found["max-fail"])
+    return Limits(
+        canary=numbers["canary"], batch=max(1, numbers["batch"]), max_fail=numbers["max-fail"]
+    )

@@ -1,4 +1,4 @@
-"""What must hold before a step may write: the same node, and no use of it that that would hurt."""
+"""What must hold before a step may write: the same node, and no user that it would disturb."""
 
 import os
 import shlex
@@ -17,21 +17,21 @@ from nodevet.evidence.gpu import Gpu, Gpus
 from nodevet.evidence.host import HostInfo
 from nodevet.evidence.processes import Process, Processes, service_of
 from nodevet.fix.model import Plan, PlannedNode, Step
-from nodevet.fix.plan.holders import MONITORS, monitor, needs_them_gone, spared
+from nodevet.fix.plan.holders import MONITORS, harmless_pids, monitor, needs_free_gpus
 from nodevet.fixing.model import Risk
 from nodevet.model import Baseline
 
 TOLD = 300  # characters of what a hook said
 
 KEEPER = ("nvidia-persiste", "nvidia-persistenced.service")
-"""comm and unit of the one process that is no use of a GPU: it only keeps the driver loaded.
+"""comm and unit of the one process that does not use a GPU: it only keeps the driver loaded.
 By unit too, since any program can take any name."""
 
 
-def other_node(planned: PlannedNode, evidence: Evidence, *, booted: str | None = None) -> str:
-    """Why this is not the node that was planned for, as it was then; empty if it is.
+def node_mismatch(planned: PlannedNode, evidence: Evidence, *, booted: str | None = None) -> str:
+    """Why this is not the planned node in the planned boot; empty if it is.
 
-    `booted` is the boot id to expect where we rebooted the node ourselves.
+    `booted`: the expected boot id if nodevet rebooted the node itself.
     """
     host = evidence[HostInfo].data
     if host is None:
@@ -46,13 +46,13 @@ def other_node(planned: PlannedNode, evidence: Evidence, *, booted: str | None =
         )
     if host.boot_id != (booted or planned.boot_id):
         return "rebooted since the plan was made"
-    return "" if host.boot_id == planned.boot_id else _clone(planned, evidence)
+    return "" if host.boot_id == planned.boot_id else _clone_reason(planned, evidence)
 
 
-def _clone(planned: PlannedNode, evidence: Evidence) -> str:
-    """Why a node of the machine id, in another boot, is a clone of the one that was planned for;
-    empty if nothing says so. A boot id is of one machine alone, and a machine id is not: images
-    are copied with it. What is not known, then or now, says nothing."""
+def _clone_reason(planned: PlannedNode, evidence: Evidence) -> str:
+    """Why a node of the same machine id, in another boot, is a clone of the planned one; empty if
+    nothing shows it. A boot id belongs to one machine; a machine id may be copied with an image.
+    Unknown names and GPUs show nothing."""
     name, gpus = own_name(evidence), own_gpus(evidence)
     if name and planned.hostname and not is_same_name(planned.hostname, name, exact=False):
         return (
@@ -70,14 +70,14 @@ def _clone(planned: PlannedNode, evidence: Evidence) -> str:
 
 
 def own_name(evidence: Evidence | None) -> str:
-    """The node's own host name; empty if it has none that could tell it from another."""
+    """The node's own host name; empty if it has none that identifies it."""
     host = evidence[HostInfo].data if evidence else None
     name = (host.hostname if host else None) or ""
     return "" if name.lower() in NO_NAME else name
 
 
-def other_baseline(plan: Plan, planned: PlannedNode, baseline: Baseline | None) -> str:
-    """Why the baseline is no longer the one that was planned by; empty if it is."""
+def baseline_mismatch(plan: Plan, planned: PlannedNode, baseline: Baseline | None) -> str:
+    """Why the baseline is not the one that the plan was made with; empty if it is."""
     name = planned.baseline
     if baseline is None:
         return f"the baseline {name} that the plan was made with is not found; name it with -b"
@@ -86,24 +86,23 @@ def other_baseline(plan: Plan, planned: PlannedNode, baseline: Baseline | None) 
     return ""
 
 
-def occupied(
+def busy_reason(
     step: Step,
     evidence: Evidence,
     services: Collection[str] = (),
     harmless: Collection[str] = (),
 ) -> str:
-    """Why a step of its risk may not run beside what uses the GPUs now; empty if it may.
+    """Why a step of this risk may not run while something uses the GPUs; empty if it may.
 
-    `services` are those of the other steps: one that is about services does not mind them.
-    `harmless` are those of --holders. Monitoring clients are in the way of a step that changes
-    the GPUs and does not stop them itself.
+    `services`: of the other steps; they do not hinder a step that is about services. `harmless`:
+    of --holders. Monitoring clients hinder a step that changes the GPUs and does not stop them.
     """
     if step.risk is Risk.LIVE:
         return ""
-    about = {*step.holders, *((*step.services, *services) if step.services else ())}
-    spare = spared(evidence, harmless, monitors=not needs_them_gone(step))
+    own_services = {*step.holders, *((*step.services, *services) if step.services else ())}
+    spare = harmless_pids(evidence, harmless, monitors=not needs_free_gpus(step))
     nvml = step.risk is Risk.IDLE
-    return "; ".join(users(evidence, step.gpus, nvml=nvml, services=about, spare=spare))
+    return "; ".join(users(evidence, step.gpus, nvml=nvml, services=own_services, harmless=spare))
 
 
 def services_of(steps: Iterable[Step]) -> frozenset[str]:
@@ -116,7 +115,7 @@ def users(
     *,
     nvml: bool,
     services: Collection[str] = (),
-    spare: Collection[int] = (),
+    harmless: Collection[int] = (),
 ) -> Iterator[str]:
     """Every use of these GPUs (none named: of any), and every reason why that cannot be told.
 
@@ -136,26 +135,26 @@ def users(
     gpus = (data.gpus if (data := evidence[Gpus].data) else None) or ()
     if nvml and not gpus:
         yield f"what uses the GPUs cannot be told: NVML: {evidence[Gpus].why or 'it lists no GPU'}"
-    touched = [gpu for gpu in gpus if not uuids or gpu.uuid in uuids]
+    checked_gpus = [gpu for gpu in gpus if not uuids or gpu.uuid in uuids]
     for uuid in sorted(set(uuids) - {gpu.uuid for gpu in gpus if gpu.uuid}):
         yield f"NVML does not list {uuid}"
-    for gpu in touched:
+    for gpu in checked_gpus:
         if gpu.processes is None and nvml:
             yield f"what uses GPU {gpu.index} cannot be told: NVML: {gpu.why('processes')}"
     for process in section.data.processes:
-        if is_keeper(process) or service_of(process) in services or process.pid in spare:
+        if is_keeper(process) or service_of(process) in services or process.pid in harmless:
             continue
-        if held := _held(process, touched, everything=not uuids):
-            told = f"{held} in use by {process.command or 'a process'} (pid {process.pid})"
-            yield f"{told}{_way(process, gpus)}"
-    known = {process.pid for process in section.data.processes}
-    for gpu in touched:
+        if gpus_text := _gpus_in_use(process, checked_gpus, any_gpu=not uuids):
+            use = f"{gpus_text} in use by {process.command or 'a process'} (pid {process.pid})"
+            yield f"{use}{_advice(process, gpus)}"
+    pids = {process.pid for process in section.data.processes}
+    for gpu in checked_gpus:
         for user in gpu.processes or ():
-            if user.pid not in known:
+            if user.pid not in pids:
                 yield f"GPU {gpu.index} in use by pid {user.pid}, which /proc does not show"
 
 
-def _way(process: Process, gpus: Sequence[Gpu]) -> str:
+def _advice(process: Process, gpus: Sequence[Gpu]) -> str:
     """What to do about a monitoring client."""
     if service := monitor(process, gpus):
         return f", which the plan does not stop: plan again, or stop {service}"
@@ -168,7 +167,7 @@ def is_keeper(process: Process) -> bool:
     return (process.command, process.unit) == KEEPER
 
 
-def _held(process: Process, gpus: Sequence[Gpu], *, everything: bool) -> str:
+def _gpus_in_use(process: Process, gpus: Sequence[Gpu], *, any_gpu: bool) -> str:
     """The GPUs that a process uses; empty if it uses none of these."""
     indices = [
         gpu.index
@@ -179,31 +178,31 @@ def _held(process: Process, gpus: Sequence[Gpu], *, everything: bool) -> str:
     if indices:
         return "GPU " + ",".join(map(str, indices))
     unplaced = process.gpu_minors is None or any(gpu.minor_number is None for gpu in gpus)
-    return "a GPU" if everything or unplaced else ""
+    return "a GPU" if any_gpu or unplaced else ""
 
 
-def drained(hook: str, host: str, *, seconds: float) -> str:
+def run_drain_hook(hook: str, host: str, *, seconds: float) -> str:
     """Run the site's drain hook with the host as its last argument, without a shell, for at most
-    so many seconds.
+    `seconds`.
 
-    Why the node is not drained; empty if the hook ended with 0.
+    Returns why the node is not drained; empty if the hook ended with 0.
     """
     try:
         with tempfile.TemporaryFile() as output:
             code = _run([*shlex.split(hook), host], output, seconds)
             output.seek(max(0, output.seek(0, os.SEEK_END) - 4 * TOLD))
-            said = output.read().decode("utf-8", "backslashreplace").strip()[-TOLD:]
+            message = output.read().decode("utf-8", "backslashreplace").strip()[-TOLD:]
     except subprocess.TimeoutExpired:
         return f"not drained: the drain hook was killed after {elapsed(seconds)} (--drain-timeout)"
     except (OSError, ValueError) as error:
         return f"the drain hook cannot be run: {error}"
     if code == 0:
         return ""
-    return f"not drained: the drain hook ended with {code}{f': {said}' if said else ''}"
+    return f"not drained: the drain hook ended with {code}{f': {message}' if message else ''}"
 
 
 def _run(words: Sequence[str], output: IO[bytes], seconds: float) -> int:
-    """The exit code. What it started ends with it where it takes too long."""
+    """The exit code. If the program takes too long, its process group is killed."""
     with subprocess.Popen(
         words,
         stdin=subprocess.DEVNULL,

@@ -1,4 +1,4 @@
-"""What the checks of a node say once its steps are done: what its history may go by. Pure."""
+"""The verdicts of a node's checks after its steps, for its history. Pure."""
 
 from collections.abc import Iterable, Iterator, Sequence
 
@@ -16,20 +16,20 @@ MOST = 128  # keys of one check: one that says ok of more proves nothing here
 
 
 def proofs(ledger: Ledger, context: StepContext, reading: TimedEvidence) -> tuple[Proof, ...]:
-    """Of each check whose steps changed something and hold on this evidence."""
+    """A proof for each check whose steps changed something and hold on this evidence."""
     steps = [step for step in ledger.task.steps if ledger.outcome(step) in PROVED]
-    held = [step for step in steps if not context.verdict(step, reading.evidence)]
-    return tuple(_proofs(held, context, reading))
+    proven = [step for step in steps if not context.verdict(step, reading.evidence)]
+    return tuple(_proofs(proven, context, reading))
 
 
-def _proofs(held: Sequence[Step], context: StepContext, reading: TimedEvidence) -> Iterator[Proof]:
+def _proofs(steps: Sequence[Step], context: StepContext, reading: TimedEvidence) -> Iterator[Proof]:
     host = reading.evidence[HostInfo].data
     if host is None or not host.machine_id:
         return
-    for check in dict.fromkeys(step.fix for step in held):
+    for check in dict.fromkeys(step.fix for step in steps):
         keys = ok_keys(context.ask(check, reading.evidence))
         if len(keys) <= MOST:
-            subjects = (label for step in held if step.fix == check for label in step.subjects)
+            subjects = (label for step in steps if step.fix == check for label in step.subjects)
             yield Proof(
                 check=check,
                 asked=reading.asked,
@@ -41,8 +41,8 @@ def _proofs(held: Sequence[Step], context: StepContext, reading: TimedEvidence) 
 
 
 def ok_keys(findings: Iterable[Finding]) -> tuple[str, ...]:
-    """The keys of which every finding is ok."""
+    """The keys whose findings are all ok."""
     verdicts: dict[str, set[Verdict]] = {}
     for finding in findings:
         verdicts.setdefault(finding.key, set()).add(finding.verdict)
-    return tuple(key for key, said in verdicts.items() if said == {Verdict.OK})
+    return tuple(key for key, key_verdicts in verdicts.items() if key_verdicts == {Verdict.OK})

@@ -1,4 +1,4 @@
-"""What an earlier controller left on one node: looked at, completed, reverted, or begun again."""
+"""Resumes one node that an earlier controller left: completes, reverts or restarts its steps."""
 
 from collections.abc import Sequence
 
@@ -11,17 +11,16 @@ from nodevet.fix.model import Step
 from nodevet.fix.rollout.batch import StepBatch, together
 from nodevet.fix.rollout.boot import RebootProof
 from nodevet.fix.rollout.clearance import RefusedError
-from nodevet.fix.rollout.ledger import Ledger
-from nodevet.fix.rollout.left import parted
+from nodevet.fix.rollout.ledger import Ledger, of_packages, result_of_journal
+from nodevet.fix.rollout.left import revertible_part
 from nodevet.fix.rollout.session import BlindError
-from nodevet.fix.rollout.step_results import of_packages, recalled
 from nodevet.fix.rollout.step_run import ENDED, Steps, Written
 from nodevet.fixing.result import Outcome, Refusal, StepResult
 from nodevet.resource import Resource, State
 
 
 class NodeResume:
-    """One node of a run that is taken up again. `earlier` is what the journal says of it."""
+    """One node of a resumed run. `earlier`: its state from the journal."""
 
     def __init__(
         self, ledger: Ledger, steps: Steps, boot: RebootProof, earlier: JournalState
@@ -32,10 +31,10 @@ class NodeResume:
         self.earlier = earlier
 
     def run(self, evidence: Evidence) -> Evidence:
-        """What was begun is completed, or reverted; the evidence of then. Raises LostError."""
-        known = self.earlier.host(self.ledger.task.host)
+        """Complete or revert what was begun. Returns the new evidence. Raises LostError."""
+        earlier_host = self.earlier.host(self.ledger.task.host)
         host = evidence[HostInfo].data
-        rebooted = bool(known and host and known.boot_id != host.boot_id)
+        rebooted = bool(earlier_host and host and earlier_host.boot_id != host.boot_id)
         todo = sorted(self.ledger.task.steps, key=of_packages, reverse=rebooted)
         verified = [s for s in todo if self.earlier.step(s.id).stage is Stage.VERIFIED]
         if rebooted and host and host.boot_id:
@@ -45,20 +44,20 @@ class NodeResume:
             for step in verified:
                 if why := self.steps.context.verdict(step, evidence):
                     failing[step.id] = why
-        written = [step for step in todo if together(step) and _whole(step, self.earlier)]
+        complete = [step for step in todo if together(step) and _is_complete(step, self.earlier)]
         for step in todo:
             state = self.earlier.step(step.id)
             if step in verified:
                 why = failing.get(step.id, "")
                 self.ledger.results[step.id] = self._again(step, evidence, why, rebooted=rebooted)
-            elif state.touched and step not in written:
+            elif state.touched and step not in complete:
                 result, evidence = self.steps.resume(step, state, evidence)
                 self.ledger.results[step.id] = result
-        return self._opened(self._verified(written, evidence))
+        return self._opened(self._verified(complete, evidence))
 
     def _verified(self, written: Sequence[Step], evidence: Evidence) -> Evidence:
-        """Steps that were written to the end, one after the other, and not verified: looked at and
-        verified together. What was changed since by something else is left."""
+        """Read and verify together the steps that were written completely but not verified. Leave
+        alone what something else changed since."""
         if not written:
             return evidence
         steps, results = self.steps, self.ledger.results
@@ -66,34 +65,34 @@ class NodeResume:
             steps.begun.add(step.id)
             del results[step.id]
         resources = dict.fromkeys(resource for step in written for resource in step.resources)
-        blind, seen = "", dict[Resource, State]()
+        problem, states = "", dict[Resource, State]()
         try:
-            seen = steps.session.steadily(lambda: steps.session.at(resources))
+            states = steps.session.steadily(lambda: steps.session.at(resources))
         except BlindError as error:
-            blind = str(error)
-        whole = []
+            problem = str(error)
+        untouched = []
         for step in written:
             state = self.earlier.step(step.id)
-            result = recalled(step, state, why=f"{ENDED}; all of it had taken place")
-            now = tuple(seen[resource] for resource in step.resources) if seen else ()
-            if missing := steps.context.gone(step, evidence):
-                why = f"{ENDED}; {missing}"
+            result = result_of_journal(step, state, why=f"{ENDED}; all of it had taken place")
+            current = tuple(states[resource] for resource in step.resources) if states else ()
+            if gone_text := steps.context.gone(step, evidence):
+                why = f"{ENDED}; {gone_text}"
                 results[step.id] = replace(result, outcome=Outcome.UNKNOWN, why=why)
-            elif blind or parted(step, state, now).told:
-                why = f"{ENDED}; {blind}" if blind else ENDED
+            elif problem or revertible_part(step, state, current).told:
+                why = f"{ENDED}; {problem}" if problem else ENDED
                 results[step.id] = steps.revert(step, result, why, state)
             else:
-                whole.append(Written(step=step, result=result, evidence=evidence, then=state))
-        return StepBatch(self.ledger, steps).resume(whole, evidence)
+                untouched.append(Written(step=step, result=result, evidence=evidence, then=state))
+        return StepBatch(self.ledger, steps).resume(untouched, evidence)
 
     def _opened(self, evidence: Evidence) -> Evidence:
-        """Interrupted steps that were reverted are open again, under all that guards a first try;
-        the evidence is fresh then."""
+        """Open interrupted steps again that were reverted; all preconditions apply to them again.
+        Returns fresh evidence then."""
         results = self.ledger.results
-        restore = [id for id, result in results.items() if result.outcome is Outcome.NOT_ATTEMPTED]
-        for id in restore:
+        reverted = [id for id, result in results.items() if result.outcome is Outcome.NOT_ATTEMPTED]
+        for id in reverted:
             del results[id]
-        if not restore or self.ledger.stopped():
+        if not reverted or self.ledger.stopped():
             return evidence
         try:
             return self.steps.session.steadily(lambda: self.steps.session.probe("resumed"))
@@ -101,35 +100,37 @@ class NodeResume:
             raise RefusedError(Refusal.UNREACHABLE, str(error)) from error
 
     def _again(self, step: Step, evidence: Evidence, why: str, *, rebooted: bool) -> StepResult:
-        """A step that was verified before the controller ended; `why` it does not hold now."""
+        """The result of a step that was verified before; `why`: why it does not hold now."""
         ledger = self.ledger
-        said = self.steps.verifier.verdicts(step, evidence)
-        result = replace(ledger.results[step.id], verdicts=said)
+        verdicts = self.steps.verifier.verdicts(step, evidence)
+        result = replace(ledger.results[step.id], verdicts=verdicts)
         if not why:
             return replace(
                 result, outcome=Outcome.VERIFIED_AFTER_REBOOT if rebooted else Outcome.CHANGED
             )
-        if missing := self.steps.context.gone(step, evidence):
-            return replace(result, outcome=Outcome.UNKNOWN, why=missing)
+        if gone_text := self.steps.context.gone(step, evidence):
+            return replace(result, outcome=Outcome.UNKNOWN, why=gone_text)
         later = step.effective != "now"
         if not rebooted and ledger.dark(evidence) and not of_packages(step):
             return replace(result, outcome=Outcome.PENDING if later else Outcome.CHANGED)
         if not rebooted and later:
             return self._still_pending(step, evidence)
         if rebooted and ledger.driverless(evidence) and not of_packages(step):
-            told = "cannot be judged before one more reboot: the driver was reverted"
-            return replace(result, outcome=Outcome.UNKNOWN, why=told)
-        told, then = (
+            reason = "cannot be judged before one more reboot: the driver was reverted"
+            return replace(result, outcome=Outcome.UNKNOWN, why=reason)
+        reason, record = (
             f"was verified earlier, and does not hold now: {why}",
             self.earlier.step(step.id),
         )
-        back = self.steps.revert(step, result, told, then)
-        if later and rebooted and back.outcome is Outcome.FAILED:
-            return replace(back, why=f"{back.why}; reverted, in force after one more reboot")
-        return back
+        reverted = self.steps.revert(step, result, reason, record)
+        if later and rebooted and reverted.outcome is Outcome.FAILED:
+            return replace(
+                reverted, why=f"{reverted.why}; reverted, in force after one more reboot"
+            )
+        return reverted
 
     def _still_pending(self, step: Step, evidence: Evidence) -> StepResult:
-        """A step that was in place before the controller ended, and comes into force later."""
+        """The result of a step that was set before and comes into force later."""
         result, session = self.ledger.results[step.id], self.steps.session
         try:
             after = session.steadily(lambda: session.look(step.resources))
@@ -137,27 +138,27 @@ class NodeResume:
             return replace(result, outcome=Outcome.UNKNOWN, why=str(error))
         if self.steps.verifier.verdict(step, evidence, after).pending:
             return replace(result, outcome=Outcome.PENDING, after=after)
-        then = self.earlier.step(step.id)
-        return self.steps.revert(step, result, "was set earlier, and is not set now", then)
+        record = self.earlier.step(step.id)
+        return self.steps.revert(step, result, "was set earlier, and is not set now", record)
 
 
-def _whole(step: Step, earlier: JournalState) -> bool:
-    """Whether every action of a step is known to have ended well, and it was not verified."""
+def _is_complete(step: Step, earlier: JournalState) -> bool:
+    """Whether every action of a step ended well, and the step was not verified."""
     state = earlier.step(step.id)
-    ended = set(state.done) == set(range(len(step.actions)))
-    return state.stage is Stage.WRITTEN and ended and state.seen is not None
+    ended_actions = set(state.done) == set(range(len(step.actions)))
+    return state.stage is Stage.WRITTEN and ended_actions and state.seen is not None
 
 
 def recall(ledger: Ledger, earlier: JournalState) -> None:
-    """What the journal says of each step, until the node is looked at."""
+    """Fill the ledger with results from the journal, until the node is read."""
     for step in ledger.task.steps:
         state = earlier.step(step.id)
         if state.stage is Stage.ROLLED_BACK:
-            result = recalled(step, state, outcome=Outcome.FAILED, why=state.why)
+            result = result_of_journal(step, state, outcome=Outcome.FAILED, why=state.why)
         elif state.stage is Stage.VERIFIED:
-            result = recalled(step, state, outcome=Outcome.CHANGED)
+            result = result_of_journal(step, state, outcome=Outcome.CHANGED)
         elif state.touched:
-            result = recalled(step, state, outcome=Outcome.UNKNOWN, why=state.why)
+            result = result_of_journal(step, state, outcome=Outcome.UNKNOWN, why=state.why)
         else:
             continue
         ledger.results[step.id] = result

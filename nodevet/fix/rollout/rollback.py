@@ -1,8 +1,9 @@
-"""Rolling a run back, node by node: what has been changed since by anyone else is left alone."""
+"""Rolls a run back, node by node; leaves alone what something else has changed since."""
 
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 
 import msgspec
 from msgspec.structs import replace
@@ -15,8 +16,8 @@ from nodevet.fix.journal.account import (
     NOT_ATTEMPTED,
     UNKNOWN,
     host_end,
-    min_of,
-    of_state,
+    outcome_of_state,
+    worst_of,
 )
 from nodevet.fix.journal.journal import (
     HostBegin,
@@ -29,14 +30,14 @@ from nodevet.fix.journal.journal import (
 )
 from nodevet.fix.model import PlannedNode, Step
 from nodevet.fix.rollout import preconditions
-from nodevet.fix.rollout.clearance import Clearance, RefusedError
-from nodevet.fix.rollout.left import Revertible, parted
+from nodevet.fix.rollout.clearance import Clearance, RefusedError, enter, probe
+from nodevet.fix.rollout.ledger import new_result, of_packages
+from nodevet.fix.rollout.left import Revertible, revertible_part
 from nodevet.fix.rollout.session import BlindError, LostError, NodeSession
-from nodevet.fix.rollout.step_results import begin, of_packages
-from nodevet.fix.rollout.waits import waits_for
+from nodevet.fix.rollout.waits import pending_until
 from nodevet.fixing.result import HostResult, Outcome, Refusal, StepResult, worst
-from nodevet.fleet.executor import LockedError, WorkError
-from nodevet.resource import Resource, State, same
+from nodevet.fleet.executor import WorkError
+from nodevet.resource import Resource, State, is_same
 
 BACK = frozenset({Outcome.ROLLED_BACK, Outcome.PENDING})
 
@@ -48,33 +49,33 @@ class RollbackTask(msgspec.Struct, frozen=True, kw_only=True):
     planned: PlannedNode
     steps: tuple[Step, ...]
     run: JournalState
-    newer: Mapping[Resource, str] = {}  # what a newer run set, and that run
-    closed: Callable[[bool], str] = lambda reboot: ""  # why nothing may be reverted now
+    newer: Mapping[Resource, str] = {}  # resources that a newer run set -> that run
+    closed: Callable[[bool], str] = lambda reboot: ""  # why nodevet may revert nothing now
 
 
-def touched(steps: Sequence[Step], run: JournalState) -> tuple[Step, ...]:
-    """The steps that left something on their nodes, in the order in which they are reverted."""
+def steps_to_revert(steps: Sequence[Step], run: JournalState) -> tuple[Step, ...]:
+    """The steps that left something on their nodes, last one first."""
     return tuple(step for step in reversed(steps) if run.step(step.id).touched)
 
 
-def nothing(host: str, steps: Sequence[Step], run: JournalState) -> HostResult:
-    """A node where nothing is to be reverted; it is not visited."""
-    back = any(run.step(step.id).stage is Stage.ROLLED_BACK for step in steps)
-    why = "nothing is left to roll back" if back else NOT_ATTEMPTED
-    unchanged = tuple(begin(step) for step in steps)
+def nothing_to_revert(host: str, steps: Sequence[Step], run: JournalState) -> HostResult:
+    """The result of a node with nothing to revert, which is not visited."""
+    was_reverted = any(run.step(step.id).stage is Stage.ROLLED_BACK for step in steps)
+    why = "nothing is left to roll back" if was_reverted else NOT_ATTEMPTED
+    unchanged = tuple(new_result(step) for step in steps)
     return HostResult(host=host, outcome=Outcome.UNCHANGED, why=why, steps=unchanged)
 
 
-def doubtful(host: str, why: str) -> HostResult:
-    """A node whose journal cannot be right; it is not visited."""
+def contradictory_host(host: str, why: str) -> HostResult:
+    """The result of a node that the journal contradicts, which is not visited."""
     return HostResult(host=host, outcome=Outcome.UNKNOWN, why=why)
 
 
 class NodeRollback:
-    """The rollback of one node. `run` never raises but for what ends the whole run."""
+    """The rollback of one node. `run` raises only what ends the whole run."""
 
-    def __init__(self, back: RollbackTask, session: NodeSession) -> None:
-        self.back = back
+    def __init__(self, task: RollbackTask, session: NodeSession) -> None:
+        self.back = task
         self.session = session
         self._results: dict[str, StepResult] = {}
 
@@ -94,21 +95,21 @@ class NodeRollback:
             self._results.get(step.id) or self._standing(step) for step in self.back.steps
         )
         outcome = worst(self._results.values())
-        told = [step.why for step in steps if step.outcome is outcome and step.why]
-        returned = any(one.outcome in BACK for one in self._results.values())
-        if outcome is Outcome.REFUSED and returned:
+        reasons = [step.why for step in steps if step.outcome is outcome and step.why]
+        has_returned = any(result_.outcome in BACK for result_ in self._results.values())
+        if outcome is Outcome.REFUSED and has_returned:
             outcome = Outcome.PARTIAL
         if lost or refusal is Refusal.UNREACHABLE:  # what is there by now is unknown
-            outcome, told = min_of(outcome, Outcome.UNKNOWN), [lost or why, *told]
+            outcome, reasons = worst_of(outcome, Outcome.UNKNOWN), [lost or why, *reasons]
         elif refusal:
-            outcome, told = Outcome.REFUSED, [why]
+            outcome, reasons = Outcome.REFUSED, [why]
         for step in steps:  # what was unknown is, until it was looked at
             if step.outcome in UNKNOWN and step.outcome.rank < outcome.rank:
-                outcome, told = step.outcome, [*told, step.why]
+                outcome, reasons = step.outcome, [*reasons, step.why]
         result = HostResult(
             host=self.back.host,
             outcome=outcome,
-            why="; ".join(dict.fromkeys(filter(None, told))),
+            why="; ".join(dict.fromkeys(filter(None, reasons))),
             refusal=refusal if outcome is Outcome.REFUSED else None,
             seconds=round(time.monotonic() - started, 3),
             steps=steps,
@@ -118,95 +119,82 @@ class NodeRollback:
         return result
 
     def _standing(self, step: Step) -> StepResult:
-        """A step that was not reached: what was unknown stays unknown."""
+        """The result of a step that was not reached: an unknown outcome stays unknown."""
         state = self.back.run.step(step.id)
-        outcome = of_state(state, "rollback")
+        outcome = outcome_of_state(state, "rollback")
         if outcome in UNKNOWN:
-            return begin(step, outcome=outcome, why=state.why)
-        return begin(step)
+            return new_result(step, outcome=outcome, why=state.why)
+        return new_result(step)
 
     def _run(self) -> None:
-        steps = touched(self.back.steps, self.back.run)
+        steps = steps_to_revert(self.back.steps, self.back.run)
         if not steps:
             return
         if why := self.session.unkept(self.back.run.step(step.id) for step in steps):
             raise RefusedError(Refusal.PRECONDITION, why)
         evidence = self._enter(steps)
         packages = [step for step in steps if of_packages(step)]
-        others = [step for step in steps if step not in packages]
+        other_steps = [step for step in steps if step not in packages]
         # a library that does not fit the loaded module says nothing of a GPU
-        first, last = (others, packages) if evidence[Gpus].data else (packages, others)
-        for group in filter(None, (first, last)):
+        first_group, last_group = (
+            (other_steps, packages) if evidence[Gpus].data else (packages, other_steps)
+        )
+        for group in filter(None, (first_group, last_group)):
             self._restore(group)
             if Outcome.UNKNOWN in {result.outcome for result in self._results.values()}:
                 return
 
     def _restore(self, steps: Sequence[Step]) -> None:
-        """These steps, all of them once more, for a later one may have changed what was restored
-        before it, and after a while a last look. Raises LostError; until that look all of them
-        are unknown."""
+        """Revert these steps one by one, then all of them once more, since one may have changed
+        what was restored before it; settle, and read everything again. Raises LostError; until
+        then all of them are unknown."""
         ways = [way for step in steps if (way := self._step(step))]
-        restored = [seen for way in ways for seen in way.parts.ours]
+        restored = [state for way in ways for state in way.parts.ours]
         actions = [action for way in ways for action in way.parts.actions]
-        told, blind = list[str](), ""
+        problems, blind_reason = list[str](), ""
         evidence: Evidence | None = None
-        left: Mapping[Resource, str] = {}
+        differences: Mapping[Resource, str] = {}
         after: Mapping[Resource, State] = {}
         try:
-            told = self.session.steadily(
+            problems = self.session.steadily(
                 lambda: self.session.restore(restored, actions, settle=False)
             )
             ids = [way.step.id for way in ways]
             self.session.tell(Phase.SETTLING, *ids, seconds=self.session.terms.settle)
             time.sleep(self.session.terms.settle)
             self.session.tell(Phase.VERIFYING, *ids)
-            after, left = self.session.steadily(lambda: self.session.left(restored))
+            after, differences = self.session.steadily(lambda: self.session.left(restored))
             evidence = self.session.steadily(lambda: self.session.probe("rolled-back"))
         except BlindError as error:
-            blind = f"cannot be verified: {error}"
+            blind_reason = f"cannot be verified: {error}"
         for way in ways:
-            failing = [left[seen.resource] for seen in way.parts.ours if seen.resource in left]
-            failing += [*dict.fromkeys((*way.told, *told))] if failing else []
-            why = "; ".join([*way.parts.told, *failing, *([blind] if blind else [])])
-            outcome = way.outcome(failing, blind)
-            now = tuple(after.get(seen.resource, seen) for seen in way.found) if after else ()
-            record = StepReverted(step=way.step.id, ok=not why, why=why, seen=now)
-            then = self.back.run.step(way.step.id)
-            if evidence and not failing and (waits := waits_for(way.step, then, evidence)):
-                record = waiting(record, then, waits, evidence)
+            resources = [state.resource for state in way.parts.ours]
+            failing = [differences[each] for each in resources if each in differences]
+            failing += [*dict.fromkeys((*way.told, *problems))] if failing else []
+            why = "; ".join(filter(None, (*way.parts.told, *failing, blind_reason)))
+            outcome = way.outcome(failing, blind_reason)
+            current = tuple(after.get(state.resource, state) for state in way.found if after)
+            record = StepReverted(step=way.step.id, ok=not why, why=why, seen=current)
+            earlier = self.back.run.step(way.step.id)
+            if evidence and not failing and (event := pending_until(way.step, earlier, evidence)):
+                record = pending_record(record, earlier, event, evidence)
                 outcome = Outcome.PENDING if record.ok else outcome
             self.session.journal.write(record)
             self._results[way.step.id] = replace(
-                self._results[way.step.id], outcome=outcome, why=record.why, after=now
+                self._results[way.step.id], outcome=outcome, why=record.why, after=current
             )
 
     def _enter(self, steps: Sequence[Step]) -> Evidence:
-        """Lock, probe, and whatever guards the steps of their risk. Raises RefusedError."""
-        self.session.tell(Phase.CONNECTING)
-        try:
-            self.session.enter()
-        except LockedError as error:
-            raise RefusedError(Refusal.LOCKED, str(error)) from error
-        except WorkError as error:
-            raise RefusedError(Refusal.UNREACHABLE, str(error)) from error
-        evidence = self._probe()
+        """Lock and probe the node, and check preconditions. Raises RefusedError."""
+        enter(self.session)
+        read = partial(probe, self.session, "before-rollback")
+        evidence = read()
         host = evidence[HostInfo].data
         booted = host.boot_id if host else None  # it may have been rebooted since
-        if why := preconditions.other_node(self.back.planned, evidence, booted=booted):
+        if why := preconditions.node_mismatch(self.back.planned, evidence, booted=booted):
             raise RefusedError(Refusal.STALE, why)
-        clearance = Clearance(
-            host=self.back.host,
-            planned=self.back.planned,
-            drain_hook=self.session.terms.drain_hook,
-            drain_seconds=self.session.terms.drain_seconds,
-            harmless=self.session.terms.harmless,
-            closed=self.back.closed,
-            services=preconditions.services_of(steps),
-            draining=lambda: self.session.tell(
-                Phase.DRAINING, seconds=self.session.terms.drain_seconds
-            ),
-        )
-        evidence = clearance.node(evidence, self._probe, steps=steps, reboot=False)
+        clearance = Clearance.of_session(self.session, steps, self.back.closed)
+        evidence = clearance.node(evidence, read, steps=steps, reboot=False)
         self.session.journal.write(
             HostBegin(
                 host=self.back.host,
@@ -217,77 +205,74 @@ class NodeRollback:
         )
         return evidence
 
-    def _probe(self) -> Evidence:
-        self.session.tell(Phase.READING)
-        try:
-            return self.session.probe("before-rollback")
-        except (WorkError, BlindError) as error:
-            raise RefusedError(Refusal.UNREACHABLE, str(error)) from error
-
-    def _step(self, step: Step) -> "_Way | None":
-        """One step reverted, which is not verified yet; None if it cannot be. Raises LostError."""
-        then = self.back.run.step(step.id)
+    def _step(self, step: Step) -> "StepRollback | None":
+        """Revert one step, without verifying it; None if it cannot be. Raises LostError."""
+        record = self.back.run.step(step.id)
         self.session.tell(Phase.REVERTING, step.id)
-        if then.seen is None:
+        if record.seen is None:
             why = "the journal does not say what it was"
-            self._results[step.id] = begin(step, outcome=Outcome.UNKNOWN, why=why)
+            self._results[step.id] = new_result(step, outcome=Outcome.UNKNOWN, why=why)
             return None
         why = "it was not looked at after it was restored"
-        self._results[step.id] = begin(step, outcome=Outcome.UNKNOWN, why=why)
+        self._results[step.id] = new_result(step, outcome=Outcome.UNKNOWN, why=why)
         try:
-            now = self.session.steadily(lambda: self.session.look(step.resources))
+            current = self.session.steadily(lambda: self.session.look(step.resources))
         except BlindError as error:
             why = str(error)
-            self._results[step.id] = begin(step, outcome=Outcome.UNKNOWN, why=why)
+            self._results[step.id] = new_result(step, outcome=Outcome.UNKNOWN, why=why)
             return None
-        parts = kept_from(parted(step, then, now), self.back.newer)
-        self._results[step.id] = replace(self._results[step.id], before=now)
-        self.session.journal.write(StepReverting(step=step.id, found=now))
+        parts = without_newer(revertible_part(step, record, current), self.back.newer)
+        self._results[step.id] = replace(self._results[step.id], before=current)
+        self.session.journal.write(StepReverting(step=step.id, found=current))
         try:
-            told = self.session.steadily(
+            problems = self.session.steadily(
                 lambda: self.session.restore(parts.ours, parts.actions, settle=False)
             )
         except BlindError as error:
-            told = [str(error)]
-        return _Way(
+            problems = [str(error)]
+        return StepRollback(
             step=step,
-            found=now,
+            found=current,
             parts=parts,
-            told=told,
+            told=problems,
         )
 
 
-def waiting(record: StepReverted, then: StepState, waits: str, evidence: Evidence) -> StepReverted:
-    """A step that was reverted and is in force later; the node as it was when that was done."""
+def pending_record(
+    record: StepReverted, record_of_step: StepState, pending_until: str, evidence: Evidence
+) -> StepReverted:
+    """The record of a reverted step that waits for `waits`, with boot id and uptime of the node."""
     host = evidence[HostInfo].data
     return replace(
         record,
-        why="; ".join(filter(None, (record.why, f"reverted, in force after {waits}"))),
-        waits=waits,
-        boot_id=then.back_boot_id if then.waits else (host and host.boot_id) or "",
-        uptime_s=then.back_uptime_s if then.waits else host and host.uptime_s,
+        why="; ".join(filter(None, (record.why, f"reverted, in force after {pending_until}"))),
+        waits=pending_until,
+        boot_id=record_of_step.back_boot_id
+        if record_of_step.waits
+        else (host and host.boot_id) or "",
+        uptime_s=record_of_step.back_uptime_s if record_of_step.waits else host and host.uptime_s,
     )
 
 
-def kept_from(parts: Revertible, newer: Mapping[Resource, str]) -> Revertible:
-    """Without what a newer run needs: a boot unit that both have belongs to the newest."""
-    taken = [seen.resource for seen in parts.ours if seen.resource in newer]
-    told = [
+def without_newer(parts: Revertible, newer: Mapping[Resource, str]) -> Revertible:
+    """Without resources that a newer run needs: a boot unit of both belongs to the newer run."""
+    newer_resources = [state.resource for state in parts.ours if state.resource in newer]
+    reasons = [
         f"{resource.label} is also of run {newer[resource]}, which is newer, and is left to "
         "that: roll that back first"
-        for resource in taken
+        for resource in newer_resources
     ]
-    mine = tuple(seen for seen in parts.ours if seen.resource not in newer)
-    return replace(parts, ours=mine, foreign=(*parts.foreign, *told))
+    remaining = tuple(state for state in parts.ours if state.resource not in newer)
+    return replace(parts, ours=remaining, foreign=(*parts.foreign, *reasons))
 
 
-class _Way(msgspec.Struct, frozen=True, kw_only=True):
+class StepRollback(msgspec.Struct, frozen=True, kw_only=True):
     """A step that is being reverted."""
 
     step: Step
-    found: tuple[State, ...]  # when the rollback came
+    found: tuple[State, ...]  # states when the rollback began
     parts: Revertible
-    told: list[str]  # what did not go well; it may be right by now
+    told: list[str]  # actions that failed; the state may be right by now
 
     def outcome(self, failing: Sequence[str], blind: str) -> Outcome:
         if blind or self.parts.unknown:
@@ -296,6 +281,8 @@ class _Way(msgspec.Struct, frozen=True, kw_only=True):
             return Outcome.ROLLBACK_FAILED
         if not self.parts.foreign:
             return Outcome.ROLLED_BACK
-        found = {seen.resource: seen for seen in self.found}
-        changed = any(not same(was, found[was.resource]) for was in self.parts.ours)
-        return Outcome.PARTIAL if changed else Outcome.REFUSED
+        found_states = {state.resource: state for state in self.found}
+        is_changed = any(
+            not is_same(earlier, found_states[earlier.resource]) for earlier in self.parts.ours
+        )
+        return Outcome.PARTIAL if is_changed else Outcome.REFUSED

@@ -1,4 +1,4 @@
-"""One node that is worked on: its session, which may be lost and come back, and its journal."""
+"""A session with one node, which may break and come back, and the journal of the run."""
 
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -10,12 +10,12 @@ import msgspec
 
 from nodevet.evidence.document import Evidence, EvidenceError, decode
 from nodevet.evidence.host import HostInfo
-from nodevet.fix.events import Doing, Heard, Phase, safely, silent
+from nodevet.fix.events import Doing, EventHandler, Phase, safely, silent
 from nodevet.fix.journal.contents import ContentError
 from nodevet.fix.journal.journal import Journal, StepState
 from nodevet.fix.model import PlannedNode
-from nodevet.fix.rollout.preconditions import other_node
-from nodevet.fixing.result import said
+from nodevet.fix.rollout.preconditions import node_mismatch
+from nodevet.fixing.result import ending_text
 from nodevet.fleet.executor import Executor, LockedError, WorkError
 from nodevet.fleet.protocol.framing import ActResult
 from nodevet.resource import (
@@ -23,14 +23,14 @@ from nodevet.resource import (
     Resource,
     RestoreError,
     State,
-    apart,
-    ended,
-    filled,
-    kept,
+    content_sizes,
+    describe_change,
+    has_ended,
+    is_same,
     kind_of,
-    named,
     restore,
-    same,
+    to_stored,
+    with_contents,
 )
 
 Answer = TypeVar("Answer")
@@ -39,11 +39,11 @@ PAUSES = (1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 30.0, 30.0)  # seconds, before each tr
 
 
 class SessionTerms(msgspec.Struct, frozen=True, kw_only=True):
-    """How nodes are worked on. Times in seconds."""
+    """Lock, times and hooks for all nodes of a run. Times in seconds."""
 
-    who: str  # what the lock on a node says
-    settle: float = 5.0  # a setting that something else takes back does not live so long
-    reboot: bool = False  # every node that was changed is rebooted, and must still be right
+    who: str  # the text in a node's lock
+    settle: float = 5.0  # before a setting is read again: whether something else reverts it
+    reboot: bool = False  # reboot every changed node, and verify it again
     reboot_seconds: float = 900.0
     boot_settle: float = 120.0  # after a reboot, until what starts at boot has set its settings
     drain_hook: str = ""
@@ -53,24 +53,24 @@ class SessionTerms(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LostError(Exception):
-    """The node did not come back; the message says why. What is on it is not known."""
+    """The node did not come back, so its state is unknown; the message says why."""
 
 
 class BlindError(Exception):
-    """The node answers, and what it says cannot be used; the message says why."""
+    """The node answers, but its answer is not usable; the message says why."""
 
 
 class TimedEvidence(msgspec.Struct, frozen=True, kw_only=True):
-    """Evidence, and when it was read by the controller's clock: ISO 8601 in UTC."""
+    """Evidence, and when the controller asked for it and received it: ISO 8601 in UTC."""
 
     asked: str
-    at: str  # when it had come
+    at: str
     evidence: Evidence
 
 
 class NodeSession:
-    """A node with its session. `keep` takes each evidence document with a name for it; `heard`
-    what begins on the node."""
+    """A node with its session. `keep` receives each evidence document with its name, `on_event`
+    each phase that begins on the node."""
 
     def __init__(
         self,
@@ -80,7 +80,7 @@ class NodeSession:
         terms: SessionTerms,
         keep: Callable[[str, bytes], None],
         planned: PlannedNode,
-        heard: Heard = silent,
+        on_event: EventHandler = silent,
     ) -> None:
         self.host = host
         self.planned = planned
@@ -88,14 +88,14 @@ class NodeSession:
         self.journal = journal
         self.terms = terms
         self._keep = keep
-        self._heard = safely(heard)
-        self._lost = ""  # why nothing is asked of the node any more
-        self.reading: TimedEvidence | None = None  # the last, unless something was changed since
+        self._on_event = safely(on_event)
+        self._lost = ""  # why the session is over
+        self.reading: TimedEvidence | None = None  # the last evidence, unless outdated by an action
 
     def tell(self, phase: Phase, *steps: str, seconds: float | None = None, why: str = "") -> None:
-        """Tell whoever watches what begins now, of the steps with these ids."""
-        told = Doing(host=self.host, phase=phase, steps=steps, seconds=seconds, why=why)
-        self._heard(told)
+        """Report the phase that begins now, for the steps with these ids."""
+        event = Doing(host=self.host, phase=phase, steps=steps, seconds=seconds, why=why)
+        self._on_event(event)
 
     def enter(self) -> None:
         """Open a session and take the lock. Raises WorkError and LockedError."""
@@ -103,11 +103,11 @@ class NodeSession:
         self.executor.lock(self.host, self.terms.who)
 
     def reenter(self) -> None:
-        """Come back after the session was lost: bounded tries. Raises LostError, also if another
-        machine answers by now: nothing may be written there, whatever is called after that.
+        """Open the session again after it broke, with a limited number of tries. Raises LostError,
+        also if another machine answers by now: after that every call raises it.
 
-        The node may go on holding the lock for the session that it has not missed yet. It may have
-        been rebooted: what was begun is looked at after that, too, and nothing else is begun.
+        The node may still hold the lock for the old session. It may have rebooted: nodevet then
+        still looks at what it began, but begins nothing more.
         """
         if self._lost:
             raise LostError(self._lost)
@@ -126,22 +126,22 @@ class NodeSession:
                 continue
             host = evidence[HostInfo].data
             booted = host.boot_id if host else None
-            if other := other_node(self.planned, evidence, booted=booted):
-                raise self._left_alone(f"the session was lost, and then {other}")
+            if mismatch := node_mismatch(self.planned, evidence, booted=booted):
+                raise self._left_alone(f"the session was lost, and then {mismatch}")
             return
         raise self._left_alone(f"the node could not be reached again: {why}")
 
     def _left_alone(self, why: str) -> LostError:
-        """No session to it is left, and none is opened again."""
+        """Close the session for good."""
         self._lost = why
         with suppress(WorkError):
             self.executor.close(self.host)
         return LostError(why)
 
     def steadily(self, call: Callable[[], Answer]) -> Answer:
-        """`call`, which may be repeated, until the session holds for it.
+        """`call`, which must be repeatable, again after each break of the session.
 
-        Raises LostError, and BlindError where the node can be reached and never answers this.
+        Raises LostError, and BlindError if the node is reachable but never answers this call.
         """
         why = ""
         for _ in range(3):
@@ -155,21 +155,21 @@ class NodeSession:
         raise BlindError(f"again and again: {why}")
 
     def probe(self, name: str) -> Evidence:
-        """Fresh evidence, kept under `name`. Raises WorkError, and BlindError where it is none."""
+        """Fresh evidence, kept as `name`. Raises WorkError, and BlindError if it is not valid."""
         self.reading = None
-        asked = utc_now()
+        asked_at = utc_now()
         document = self.executor.probe(self.host)
-        at = utc_now()
+        received_at = utc_now()
         self._keep(name, document)
         try:
             evidence = decode(document)
         except EvidenceError as error:
             raise BlindError(str(error)) from error
-        self.reading = TimedEvidence(asked=asked, at=at, evidence=evidence)
+        self.reading = TimedEvidence(asked=asked_at, at=received_at, evidence=evidence)
         return evidence
 
     def act(self, action: AnyAction) -> ActResult:
-        """Carry out an action: what was read before says nothing any more. Raises WorkError."""
+        """Carry out an action, which makes `reading` outdated. Raises WorkError."""
         self.reading = None
         return self.executor.act(self.host, action)
 
@@ -179,13 +179,13 @@ class NodeSession:
         return self.executor.reboot(self.host, seconds=self.terms.reboot_seconds)
 
     def look(self, resources: Sequence[Resource], *, restorable: bool = False) -> tuple[State, ...]:
-        """What these resources are now, in their order, and their contents in the run's folder:
-        `restorable`: all of them, else as many as it takes. Raises WorkError and BlindError."""
-        seen = {each.resource: each for each in self.executor.look(self.host, resources)}
-        missing = [resource.label for resource in resources if resource not in seen]
-        if missing:
-            raise BlindError(f"the node did not say what is there: {', '.join(missing)}")
-        states, contents = kept(seen[resource] for resource in resources)
+        """The current states of these resources, in their order; keeps their contents in the run's
+        folder. With `restorable` every content must be kept. Raises WorkError and BlindError."""
+        by_resource = {state.resource: state for state in self.executor.look(self.host, resources)}
+        missing_labels = [resource.label for resource in resources if resource not in by_resource]
+        if missing_labels:
+            raise BlindError(f"the node did not report: {', '.join(missing_labels)}")
+        states, contents = to_stored(by_resource[resource] for resource in resources)
         for content in contents.values():
             try:
                 self.journal.contents.put(content)
@@ -197,103 +197,110 @@ class NodeSession:
     def at(
         self, resources: Iterable[Resource], *, restorable: bool = False
     ) -> dict[Resource, State]:
-        """What each of these is now, as `look` has it. Raises WorkError and BlindError."""
-        return {seen.resource: seen for seen in self.look(tuple(resources), restorable=restorable)}
+        """The current state of each resource. Raises as `look`."""
+        return {
+            state.resource: state for state in self.look(tuple(resources), restorable=restorable)
+        }
 
     def restoring(
         self, before: Sequence[State], actions: Sequence[AnyAction] = ()
     ) -> Sequence[AnyAction]:
-        """What restores these. Raises RestoreError, also if a content is not what was kept."""
+        """The actions that restore these states. Raises RestoreError, also if a kept content is
+        missing or changed."""
         try:
-            whole = filled(before, self.journal.contents.get)
+            states = with_contents(before, self.journal.contents.get)
         except ContentError as error:
             raise RestoreError(str(error)) from error
-        return restore(*whole, actions=actions)
+        return restore(*states, actions=actions)
 
     def restore(
         self, before: Sequence[State], actions: Sequence[AnyAction] = (), *, settle: bool = True
     ) -> list[str]:
-        """Make everything as it was before, and look whether it stays so; what does not, in words.
+        """Restore these states, read them again, and return the differences that remain, in words.
 
-        Twice where it must be: stopping a unit may change what was restored already. Without
-        `settle` the last look comes at once, and another one is left to do.
+        Does so twice if needed: stopping a unit may change what was restored already. Without
+        `settle` it does not wait before the last look; the caller must look again.
         Raises WorkError; may be repeated.
         """
-        resources = tuple(seen.resource for seen in before)
-        now = self.look(resources)
-        changed, told = _differing(before, now), list[str]()
-        for again in (False, True):
+        resources = tuple(state.resource for state in before)
+        current = self.look(resources)
+        differing, failures = _changed_states(before, current), list[str]()
+        for is_second in (False, True):
             try:
-                restoring = self.restoring(_whole(changed, before), actions) if changed else ()
+                restoring = (
+                    self.restoring(_with_partners(differing, before), actions) if differing else ()
+                )
             except RestoreError as error:
                 return [str(error)]
-            if not again:
-                self._sweep(before, now)
-            if not changed:
+            if not is_second:
+                self._sweep(before, current)
+            if not differing:
                 return []
-            told = []
+            failures = []
             for action in restoring:
                 acted = self.act(action)
                 if not acted.ok:
-                    told.append(f"{action.label}: {said(acted.code, acted.output)}")
-            now = self.look(resources)
-            if not (changed := _differing(before, now)):
+                    failures.append(f"{action.label}: {ending_text(acted.code, acted.output)}")
+            current = self.look(resources)
+            if not (differing := _changed_states(before, current)):
                 break
         if settle:
             time.sleep(self.terms.settle)
-            now = self.look(resources)
-        left = _left(before, now)
-        return [*left.values(), *(told if left else ())]
+            current = self.look(resources)
+        differences = _differences(before, current)
+        return [*differences.values(), *(failures if differences else ())]
 
     def unkept(self, steps: Iterable[StepState]) -> str:
-        """Why these steps cannot be reverted: a content that is not what was kept; or empty."""
-        before = [seen for step in steps for seen in step.seen or ()]
+        """Why these steps cannot be reverted: a kept content is missing or changed; empty if they
+        can be."""
+        before = [state for step in steps for state in step.seen or ()]
         try:
-            self.journal.contents.check(named(before))
+            self.journal.contents.check(content_sizes(before))
         except ContentError as error:
             return (
-                f"{error}; nothing is written there: restore that file from a copy of the run's "
-                "folder, or revert this host by hand"
+                f"{error}; nodevet writes nothing there: restore that file from a copy of the "
+                "run's folder, or revert this host by hand"
             )
         return ""
 
     def left(self, before: Sequence[State]) -> tuple[dict[Resource, State], dict[Resource, str]]:
-        """What is there now, and what of it is not as it was before, in words. Raises as `look`."""
-        now = self.look(tuple(seen.resource for seen in before))
-        return {seen.resource: seen for seen in now}, _left(before, now)
+        """The current states, and how they differ from `before`, in words. Raises as `look`."""
+        current = self.look(tuple(state.resource for state in before))
+        return {state.resource: state for state in current}, _differences(before, current)
 
-    def _sweep(self, before: Sequence[State], now: Sequence[State]) -> None:
-        """What a crash of the node left of a write is no part of what was before, or is."""
-        for then, at in zip(before, now, strict=True):
-            for action in kind_of(then.resource).sweep(then, at):
+    def _sweep(self, before: Sequence[State], current: Sequence[State]) -> None:
+        """Remove what actions left behind when the node crashed."""
+        for state_before, state_now in zip(before, current, strict=True):
+            for action in kind_of(state_before.resource).remove_leftovers(state_before, state_now):
                 self.act(action)
 
 
 def utc_now() -> str:
-    """As the journal has it."""
+    """The current time as in the journal: ISO 8601 in UTC."""
     return datetime.now(timezone.utc).isoformat(timespec="milliseconds")
 
 
-def _differing(before: Sequence[State], now: Sequence[State]) -> list[State]:
+def _changed_states(before: Sequence[State], current: Sequence[State]) -> list[State]:
     return [
-        then
-        for then, at in zip(before, now, strict=True)
-        if not same(then, at) and not ended(then, at)
+        state_before
+        for state_before, state_now in zip(before, current, strict=True)
+        if not is_same(state_before, state_now) and not has_ended(state_before, state_now)
     ]
 
 
-def _left(before: Sequence[State], now: Sequence[State]) -> dict[Resource, str]:
-    """What is not as it was before, in words."""
-    present = {seen.resource: seen for seen in now}
+def _differences(before: Sequence[State], current: Sequence[State]) -> dict[Resource, str]:
+    """The resources that are not as before, each with its difference in words."""
+    by_resource = {state.resource: state for state in current}
     return {
-        each.resource: f"{each.resource.label} {apart(each, present[each.resource])}"
-        for each in _differing(before, now)
+        state.resource: f"{state.resource.label} "
+        + describe_change(state, by_resource[state.resource])
+        for state in _changed_states(before, current)
     }
 
 
-def _whole(changed: Sequence[State], before: Sequence[State]) -> list[State]:
-    """With the other half of what one command sets together."""
-    wanted = {seen.resource for seen in changed}
-    for seen in changed:
-        wanted.update(kind_of(seen.resource).restored_with(seen.resource))
-    return [seen for seen in before if seen.resource in wanted]
+def _with_partners(changed: Sequence[State], before: Sequence[State]) -> list[State]:
+    """The changed states, with those that one command sets together with them."""
+    resources = {state.resource for state in changed}
+    for state in changed:
+        resources.update(kind_of(state.resource).restored_with(state.resource))
+    return [state for state in before if state.resource in resources]

@@ -1,4 +1,4 @@
-"""Steps on one node: what is asked before one is written, its actions, and how it is reverted."""
+"""Steps on one node: compare, write, verify and revert."""
 
 import time
 
@@ -21,11 +21,11 @@ from nodevet.fix.journal.records import (
 from nodevet.fix.model import Step
 from nodevet.fix.rollout.clearance import Clearance, RefusedError
 from nodevet.fix.rollout.compare import StepContext, StepStatus
-from nodevet.fix.rollout.left import parted
+from nodevet.fix.rollout.ledger import new_result, result_of_journal
+from nodevet.fix.rollout.left import revertible_part
 from nodevet.fix.rollout.session import BlindError, LostError, NodeSession
-from nodevet.fix.rollout.step_results import begin, recalled
 from nodevet.fix.rollout.verify import Verification, Verifier
-from nodevet.fixing.result import Outcome, Ran, Refusal, StepResult, said
+from nodevet.fixing.result import Outcome, Ran, Refusal, StepResult, ending_text
 from nodevet.fleet.executor import WorkError
 from nodevet.resource import State, holds
 
@@ -56,28 +56,28 @@ class Steps:
     # --- before -----------------------------------------------------------------------------
 
     def status(self, step: Step, evidence: Evidence) -> StepStatus:
-        """What is to be done about a step, compared once on the same evidence.
+        """What to do about a step; compared only once on the same evidence.
 
         Raises RefusedError if it is stale.
         """
         if self._compared[0] is not evidence:
             self._compared = (evidence, {})
-        known = self._compared[1]
-        if step.id not in known:
+        statuses = self._compared[1]
+        if step.id not in statuses:
             status, why = self.context.compare(step, evidence)
             if status is StepStatus.STALE:
                 raise RefusedError(Refusal.STALE, f"{step.id}: {why}")
-            known[step.id] = status
-        return known[step.id]
+            statuses[step.id] = status
+        return statuses[step.id]
 
     # --- the step ---------------------------------------------------------------------------
 
     def write(self, step: Step, before: tuple[State, ...], evidence: Evidence) -> Written:
-        """Its actions, each journaled before. One that fails is reverted; one whose end
-        is unknown is resolved. Raises JournalError."""
+        """Run the step's actions, each after its record in the journal. If one fails, the step is
+        reverted; if its end is unknown, `resolve` decides. Raises JournalError."""
         self.session.tell(Phase.WRITING, step.id)
         self.session.journal.write(StepLooked(step=step.id, seen=before))
-        result = begin(step, before=before)
+        result = new_result(step, before=before)
         for number, action in enumerate(step.actions):
             self.session.journal.write(ActionBegin(step=step.id, action=number))
             self.begun.add(step.id)
@@ -100,37 +100,37 @@ class Steps:
             ran = Ran(action=action, ok=acted.ok, code=acted.code, output=acted.output)
             result = replace(result, ran=(*result.ran, ran))
             if not acted.ok:
-                why = f"{action.label}: {said(acted.code, acted.output)}"
-                back = self.revert(step, result, why)
-                return Written(step=step, result=back, evidence=evidence, ended=True)
+                why = f"{action.label}: {ending_text(acted.code, acted.output)}"
+                reverted = self.revert(step, result, why)
+                return Written(step=step, result=reverted, evidence=evidence, ended=True)
         return Written(step=step, result=result, evidence=evidence)
 
     def unwritten(self, step: Step, before: tuple[State, ...], why: str) -> StepResult:
-        """A step in hand when the journal could not be written any more: reverted, which is all
-        that may be done then. By the journal it is unknown, so a resumed run looks at it."""
-        result = begin(step, before=before)
+        """Revert a step that was in progress when the journal failed, and nothing else. The journal
+        has it as unknown, so a resumed run reads it."""
+        result = new_result(step, before=before)
         try:
-            left = self.session.steadily(lambda: self.session.restore(before, step.actions))
+            differences = self.session.steadily(lambda: self.session.restore(before, step.actions))
         except LostError as error:
             return replace(result, outcome=Outcome.UNKNOWN, why=f"{why}; {error}")
         except BlindError as error:
-            left = [str(error)]
-        if left:
-            told = f"{why}; rollback failed: {'; '.join(left)}"
-            return replace(result, outcome=Outcome.ROLLBACK_FAILED, why=told)
-        told = f"{why}; the step was reverted"
-        return replace(result, outcome=Outcome.FAILED, why=told, after=before)
+            differences = [str(error)]
+        if differences:
+            reason = f"{why}; rollback failed: {'; '.join(differences)}"
+            return replace(result, outcome=Outcome.ROLLBACK_FAILED, why=reason)
+        reason = f"{why}; the step was reverted"
+        return replace(result, outcome=Outcome.FAILED, why=reason, after=before)
 
-    def judged(self, step: Step, result: StepResult, held: Verification) -> StepResult:
-        """A step that holds, or that is unknown, as the journal has it from now on."""
-        result = replace(result, after=held.after, verdicts=held.verdicts)
-        if held.gone:
-            return replace(result, outcome=Outcome.UNKNOWN, why=held.why)
+    def judged(self, step: Step, result: StepResult, verification: Verification) -> StepResult:
+        """The result of a step that holds or is unknown; writes it to the journal."""
+        result = replace(result, after=verification.after, verdicts=verification.verdicts)
+        if verification.gone:
+            return replace(result, outcome=Outcome.UNKNOWN, why=verification.why)
         self.session.journal.write(
-            StepVerified(step=step.id, verdicts=held.verdicts, pending=held.pending)
+            StepVerified(step=step.id, verdicts=verification.verdicts, pending=verification.pending)
         )
-        outcome = Outcome.PENDING if held.pending else Outcome.CHANGED
-        why = f"in force after a {step.effective}" if held.pending else result.why
+        outcome = Outcome.PENDING if verification.pending else Outcome.CHANGED
+        why = f"in force after a {step.effective}" if verification.pending else result.why
         return replace(result, outcome=outcome, why=why)
 
     def _judged(
@@ -138,35 +138,33 @@ class Steps:
         step: Step,
         result: StepResult,
         evidence: Evidence,
-        unheard: StepState | None = None,
+        record: StepState | None = None,
     ) -> tuple[StepResult, Evidence]:
-        """One step by itself: the check decides; what it does not agree with is reverted.
+        """Verify one step; the check decides, and a step that does not hold is reverted.
 
-        `unheard` is what the journal says of a step if it is unknown whether a command took place:
-        one that did not has not failed.
+        `record`: the journal's, if it is unknown whether a command ran: then the step did not fail.
         """
         try:
             proof = self.verifier.verify([step])
         except LostError as error:
             return replace(result, outcome=Outcome.UNKNOWN, why=str(error)), evidence
-        held, evidence = proof.steps[step.id], proof.evidence or evidence
-        if held.gone or not held.why:
-            return self.judged(step, result, held), evidence
-        result = replace(result, after=held.after, verdicts=held.verdicts)
-        again = unheard is not None
-        return self.revert(step, result, held.why, unheard, again=again), evidence
+        verification, evidence = proof.steps[step.id], proof.evidence or evidence
+        if verification.gone or not verification.why:
+            return self.judged(step, result, verification), evidence
+        result = replace(result, after=verification.after, verdicts=verification.verdicts)
+        was_interrupted = record is not None
+        return self.revert(step, result, verification.why, record, again=was_interrupted), evidence
 
     def left(self, step: Step) -> tuple[State, ...]:
-        """What a step changed, as it is now, for the journal; empty if the node does not say.
-
-        A rollback goes by it. Raises LostError.
+        """The current states of a step's resources, written to the journal for a rollback; empty if
+        the node does not report them. Raises LostError.
         """
         try:
-            seen = self.session.steadily(lambda: self.session.look(step.resources))
+            states = self.session.steadily(lambda: self.session.look(step.resources))
         except BlindError:
             return ()
-        self.session.journal.write(StepLooked(step=step.id, seen=seen))
-        return seen
+        self.session.journal.write(StepLooked(step=step.id, seen=states))
+        return states
 
     # --- after ------------------------------------------------------------------------------
 
@@ -175,38 +173,40 @@ class Steps:
         step: Step,
         result: StepResult,
         why: str,
-        then: StepState | None = None,
+        record: StepState | None = None,
         *,
         again: bool = False,
     ) -> StepResult:
-        """Revert a step and verify that: at once, or, if `then` is what the journal says of an
-        earlier controller's step, all of it that was not changed since. `again`: it did not fail;
-        once it is reverted it is not attempted, and may be begun again."""
+        """Revert a step, and verify that. `record`: of an earlier controller's step, of which only
+        what nothing else changed is reverted. `again`: the step did not fail; after the revert it
+        counts as not attempted, and may begin again."""
         journal = self.session.journal
         self.session.tell(Phase.REVERTING, step.id, why=why)
         if not again:
             journal.write(StepFailed(step=step.id, why=why))
         journal.write(StepReverting(step=step.id, again=again))
         try:
-            left = self.session.steadily(lambda: self._restore(step, result, then))
+            differences = self.session.steadily(lambda: self._restore(step, result, record))
         except LostError as error:
-            told = f"{why}; while it was reverted: {error}"
-            return replace(result, outcome=Outcome.UNKNOWN, why=told)
+            reason = f"{why}; while it was reverted: {error}"
+            return replace(result, outcome=Outcome.UNKNOWN, why=reason)
         except BlindError as error:
-            left = [str(error)]
-        journal.write(StepReverted(step=step.id, ok=not left, why="; ".join(left) or why))
-        if left:
-            told = f"{why}; rollback failed: {'; '.join(left)}"
-            return replace(result, outcome=Outcome.ROLLBACK_FAILED, why=told)
+            differences = [str(error)]
+        journal.write(
+            StepReverted(step=step.id, ok=not differences, why="; ".join(differences) or why)
+        )
+        if differences:
+            reason = f"{why}; rollback failed: {'; '.join(differences)}"
+            return replace(result, outcome=Outcome.ROLLBACK_FAILED, why=reason)
         if again:
-            return begin(step)
+            return new_result(step)
         return replace(result, outcome=Outcome.FAILED, why=why, after=result.before)
 
-    def _restore(self, step: Step, result: StepResult, then: StepState | None) -> list[str]:
-        """What is not as it was, in words."""
-        if then is None or then.seen is None:
+    def _restore(self, step: Step, result: StepResult, record: StepState | None) -> list[str]:
+        """Restore a step's resources. Returns the remaining differences in words."""
+        if record is None or record.seen is None:
             return self.session.restore(result.before, step.actions)
-        parts = parted(step, then, self.session.look(step.resources))
+        parts = revertible_part(step, record, self.session.look(step.resources))
         return [*parts.told, *self.session.restore(parts.ours, parts.actions)]
 
     def _lost(
@@ -217,8 +217,8 @@ class Steps:
         except LostError as error:
             result = replace(result, outcome=Outcome.UNKNOWN, why=f"{why}; {error}")
         else:
-            told = f"the session was lost ({why})"
-            result, evidence = self.resolve(step, result, done, told, evidence)
+            reason = f"the session was lost ({why})"
+            result, evidence = self.resolve(step, result, done, reason, evidence)
         return Written(step=step, result=result, evidence=evidence, ended=True)
 
     def resolve(
@@ -228,51 +228,55 @@ class Steps:
         done: set[int],
         why: str,
         evidence: Evidence,
-        then: StepState | None = None,
+        record: StepState | None = None,
     ) -> tuple[StepResult, Evidence]:
-        """A step that was left in the middle: done if all of it is in place, else reverted as
-        `revert` does, and then not attempted if `then` says that a controller ended there.
+        """Resolve a step that was left in the middle: keep it if all its actions took effect, else
+        revert it; with a `record` of an earlier controller it then counts as not attempted.
 
-        `done` are the actions that are known to have succeeded. Of the first other one, a
-        command, the check tells whether it took place; one after it was never begun.
+        `done`: the actions that are known to have succeeded. The first other action may be a
+        command whose effect only the check shows; later ones never began.
         """
         settle = self.session.terms.settle
         self.session.tell(Phase.SETTLING, step.id, seconds=settle)
         time.sleep(settle)  # what was begun may still run
         try:
-            now = self.session.steadily(lambda: self.session.look(step.resources))
+            current = self.session.steadily(lambda: self.session.look(step.resources))
         except LostError as error:
             return replace(result, outcome=Outcome.UNKNOWN, why=f"{why}; {error}"), evidence
         except BlindError as error:
-            return self.revert(step, result, f"{why}; {error}", then), evidence
-        if then is not None and then.seen is not None and parted(step, then, now).told:
-            return self.revert(step, result, why, then), evidence
-        open_ones = [number for number in range(len(step.actions)) if number not in done]
+            return self.revert(step, result, f"{why}; {error}", record), evidence
+        if (
+            record is not None
+            and record.seen is not None
+            and revertible_part(step, record, current).told
+        ):
+            return self.revert(step, result, why, record), evidence
+        remaining = [number for number in range(len(step.actions)) if number not in done]
         missing = [
             number
-            for number in open_ones
+            for number in remaining
             if not (
-                holds(step.actions[number], now)
-                or (holds(step.actions[number], now) is None and number == open_ones[0])
+                holds(step.actions[number], current)
+                or (holds(step.actions[number], current) is None and number == remaining[0])
             )
         ]
         if missing:
-            named = ", ".join(step.actions[number].label for number in missing)
-            cut, again = f"{why} before all was done: {named}", then is not None
-            return self.revert(step, result, cut, then, again=again), evidence
-        told = replace(result, why=f"{why}; all of it had taken place")
-        unheard = any(holds(step.actions[number], now) is None for number in open_ones)
-        return self._judged(step, told, evidence, then if unheard else None)
+            labels = ", ".join(step.actions[number].label for number in missing)
+            reason, again = f"{why} before all was done: {labels}", record is not None
+            return self.revert(step, result, reason, record, again=again), evidence
+        result_ = replace(result, why=f"{why}; all of it had taken place")
+        is_uncertain = any(holds(step.actions[number], current) is None for number in remaining)
+        return self._judged(step, result_, evidence, record if is_uncertain else None)
 
     def resume(
         self, step: Step, state: StepState, evidence: Evidence
     ) -> tuple[StepResult, Evidence]:
-        """A step of which an earlier controller left the outcome unknown.
+        """Resume a step whose outcome an earlier controller left unknown.
 
-        Not attempted: it was interrupted, and is reverted.
+        If it was interrupted and is reverted, it counts as not attempted.
         """
         why = state.why or ENDED
-        result = recalled(step, state)
+        result = result_of_journal(step, state)
         if missing := self.context.gone(step, evidence):
             return replace(result, outcome=Outcome.UNKNOWN, why=f"{why}; {missing}"), evidence
         if state.rolling_back or state.stage.value == "failed":

@@ -1,6 +1,6 @@
-"""Where a run of fixes is, by what it told so far, in lines for a terminal or a log. Pure.
+"""The progress of a run of fixes, from its events, as lines for a terminal or a log. Pure.
 
-Times are seconds of one clock, whichever the caller has.
+Times are seconds of any one clock.
 """
 
 from collections import Counter
@@ -33,7 +33,7 @@ class HostAt(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FixBoard:
-    """The run so far. `take` what happened; then ask for lines."""
+    """The run so far: `take` receives events, other methods return lines."""
 
     def __init__(self, began: float) -> None:
         self._began = began
@@ -55,53 +55,54 @@ class FixBoard:
             self._may_fail, self._stopped = event.may_fail, event.stopped
         elif isinstance(event, Resting):
             self._rest = (now, event.seconds)
-        elif known := self._hosts.get(event.host):
-            again = known.doing is not None and known.doing.phase is event.phase
-            at = known.at if again and event.phase is not Phase.LOST else now
-            self._hosts[event.host] = replace(known, doing=event, at=at)
+        elif host := self._hosts.get(event.host):
+            same_phase = host.doing is not None and host.doing.phase is event.phase
+            at = host.at if same_phase and event.phase is not Phase.LOST else now
+            self._hosts[event.host] = replace(host, doing=event, at=at)
 
     def said(self, event: Event, *, terminal: bool) -> Said | None:
-        """A host that ended; in a log one that begins, too."""
+        """A line about a host that ended; in a log also about one that begins."""
         if isinstance(event, HostEnded):
-            return Said(ended(event), event.result.outcome.good)
+            return Said(ended_text(event), event.result.outcome.good)
         return Said(began(event)) if isinstance(event, HostBegun) and not terminal else None
 
     @property
     def waiting(self) -> bool:
-        """Whether something goes on that a line could be about."""
+        """Whether something goes on that a line could show."""
         return bool(self._hosts or self._rest)
 
     # --- lines --------------------------------------------------------------------------------
 
     def head(self, now: float) -> str:
         """`12 of 200 hosts done: 11 changed, 1 unknown · 10 in hand · 1 more may fail · 3 min`."""
-        done = sum(self._ended.values())
-        total = self._run.hosts if self._run else done + len(self._hosts)
-        ended = [
+        ended_count = sum(self._ended.values())
+        total = self._run.hosts if self._run else ended_count + len(self._hosts)
+        outcomes = [
             f"{self._ended[outcome]:,} {outcome.words}"
             for outcome in reversed(Outcome)
             if self._ended[outcome]
         ]
         parts = [
-            f"{done:,} of {count(total, 'host')} done" + (f": {', '.join(ended)}" if ended else ""),
+            f"{ended_count:,} of {count(total, 'host')} done"
+            + (f": {', '.join(outcomes)}" if outcomes else ""),
             f"{len(self._hosts):,} in hand" if self._hosts else "",
             self._pause(now),
             self._budget(),
-            about(now - self._began),
+            duration_text(now - self._began),
         ]
         return " · ".join(filter(None, parts))
 
     def rows(self, now: float, most: int) -> list[str]:
-        """A line for each host in hand, what is rare first; at most so many."""
+        """At most `most` lines about hosts in progress, rare phases first."""
         hosts = self._ordered()
-        shown = hosts if len(hosts) <= most else hosts[: max(0, most - 1)]
-        rows = [_row(host, now) for host in shown]
-        if len(shown) < len(hosts):
-            rows.append(f"and {count(len(hosts) - len(shown), 'more host', 'more hosts')}")
+        listed = hosts if len(hosts) <= most else hosts[: max(0, most - 1)]
+        rows = [_row(host, now) for host in listed]
+        if len(listed) < len(hosts):
+            rows.append(f"and {count(len(hosts) - len(listed), 'more host', 'more hosts')}")
         return rows
 
     def pulse(self, now: float) -> str:
-        """All of it on one line, for a log."""
+        """Everything in one line, for a log."""
         return "; ".join([self.head(now), *self.rows(now, FEW)])
 
     def _ordered(self) -> list[HostAt]:
@@ -115,18 +116,18 @@ class FixBoard:
         if self._rest is None:
             return ""
         since, seconds = self._rest
-        return f"pause after the canary, {about(max(0.0, since + seconds - now))} left"
+        return f"pause after the canary, {duration_text(max(0.0, since + seconds - now))} left"
 
     def _budget(self) -> str:
         if self._stopped:
             return f"{self._stopped}: no further host is begun"
-        most = self._run.limits.max_fail if self._run else 0
-        told = self._run is not None and 0 < most < self._run.hosts
-        return f"{min(most, self._may_fail):,} more may fail" if told else ""
+        limit = self._run.limits.max_fail if self._run else 0
+        is_useful = self._run is not None and 0 < limit < self._run.hosts
+        return f"{min(limit, self._may_fail):,} more may fail" if is_useful else ""
 
 
-def about(seconds: float) -> str:
-    """In whole seconds, or less exact."""
+def duration_text(seconds: float) -> str:
+    """A duration in whole seconds, or less exact."""
     return elapsed(float(round(seconds)))
 
 
@@ -135,41 +136,41 @@ def began(host: HostBegun) -> str:
     return f"{name(host.host)}  begun{' (canary)' if host.canary else ''}"
 
 
-def ended(event: HostEnded) -> str:
+def ended_text(event: HostEnded) -> str:
     """A host that ended, with the time that it took."""
-    told = line(event.result)
-    return f"{told}  {about(event.result.seconds)}" if event.result.seconds >= 1 else told
+    text = line(event.result)
+    return f"{text}  {duration_text(event.result.seconds)}" if event.result.seconds >= 1 else text
 
 
 def _row(host: HostAt, now: float) -> str:
-    who = f"{'canary ' if host.begun.canary else ''}{name(host.begun.host)}"
+    label = f"{'canary ' if host.begun.canary else ''}{name(host.begun.host)}"
     if host.doing is None:
-        return f"{who}: begun"
-    parts = [who, _steps(host.begun.steps, host.doing.steps), _doing(host.doing, now - host.at)]
+        return f"{label}: begun"
+    parts = [label, _steps(host.begun.steps, host.doing.steps), _doing(host.doing, now - host.at)]
     return ": ".join(filter(None, parts))
 
 
-def _steps(all_of: Sequence[str], about_these: Sequence[str]) -> str:
+def _steps(plan_steps: Sequence[str], current: Sequence[str]) -> str:
     """`3/5 power_limit`, or `steps 1-3 of 5`."""
-    numbers = [all_of.index(each) + 1 for each in about_these if each in all_of]
+    numbers = [plan_steps.index(step) + 1 for step in current if step in plan_steps]
     if not numbers:
         return ""
     if len(numbers) == 1:
-        fix = about_these[0].rsplit("/", 2)[-2:][0]
-        return f"{numbers[0]}/{len(all_of)} {plain(fix)}"
-    return f"steps {min(numbers)}-{max(numbers)} of {len(all_of)}"
+        fix = current[0].rsplit("/", 2)[-2:][0]
+        return f"{numbers[0]}/{len(plan_steps)} {plain(fix)}"
+    return f"steps {min(numbers)}-{max(numbers)} of {len(plan_steps)}"
 
 
-def _doing(doing: Doing, spent: float) -> str:
-    left = None if doing.seconds is None else max(0.0, doing.seconds - spent)
+def _doing(doing: Doing, elapsed_seconds: float) -> str:
+    remaining = None if doing.seconds is None else max(0.0, doing.seconds - elapsed_seconds)
     parts = [doing.phase.value]
-    if doing.phase is Phase.SETTLING and left is not None:
-        parts.append(f"{about(left)} left")
-    elif doing.phase is Phase.LOST and left is not None:
-        parts.append(f"gives up in about {about(left)}")
+    if doing.phase is Phase.SETTLING and remaining is not None:
+        parts.append(f"{duration_text(remaining)} left")
+    elif doing.phase is Phase.LOST and remaining is not None:
+        parts.append(f"gives up in about {duration_text(remaining)}")
     else:
-        parts += [about(spent)] if spent >= 1 else []
+        parts += [duration_text(elapsed_seconds)] if elapsed_seconds >= 1 else []
         bounded = doing.phase in BOUNDED and doing.seconds
-        parts += [f"at most {about(doing.seconds)}"] if bounded and doing.seconds else []
+        parts += [f"at most {duration_text(doing.seconds)}"] if bounded and doing.seconds else []
     why = f" ({brief(doing.why, WHY)})" if doing.why else ""
     return ", ".join(parts) + why

@@ -1,4 +1,4 @@
-"""What `apply` and `rollback` share: options, how hosts are reached, and how a run ends."""
+"""What `apply` and `rollback` share: options, the reach of hosts, and the end of a run."""
 
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -14,8 +14,8 @@ from nodevet.cli.speech import say
 from nodevet.fix import formats
 
 if TYPE_CHECKING:
+    from nodevet.fix.events import FixListener
     from nodevet.fix.journal.folder import RunFolder, SavedReach
-    from nodevet.fix.listener import FixListener
     from nodevet.fix.model import Plan
     from nodevet.fixing.result import Result
 
@@ -47,25 +47,25 @@ def reached_now(plan: "Plan", inventories: Sequence[str], reach: Mapping[str, An
 def reached_before(
     run: "RunFolder", inventories: Sequence[str], reach: Mapping[str, Any]
 ) -> "SavedReach":
-    """How a run reached its hosts, except for what the command line says again."""
+    """How a run reached its hosts, with the options of this command line."""
     from nodevet.fix.use import saved_reach
 
     context = click.get_current_context()
-    given = [
+    option_names = [
         name for name in reach if context.get_parameter_source(name) is ParameterSource.COMMANDLINE
     ]
     _, plan = run.plan()  # one that contradicts itself is refused before anything else is read
     now = reached_now(plan, inventories, reach) if inventories else None
-    return saved_reach.reached_before(run, now, reach, given)
+    return saved_reach.reached_before(run, now, reach, option_names)
 
 
 @contextmanager
 def recorded(
     run: "RunFolder", reach: "SavedReach", store: str | None
 ) -> "Iterator[Callable[[FixListener], FixListener]]":
-    """A run of fixes, recorded while it goes on and when it is over, however that ends; gives what
-    has the recording hear what a listener hears. Raises StoreError for a --store that is no
-    address; anything else that is wrong with the store is told, and changes nothing."""
+    """Records a run of fixes while it goes on and at its end. Yields a function that wraps the
+    run's listener. Raises StoreError for an invalid --store; any other problem with the store is
+    only noted."""
     from nodevet.fix.use.remember_fixes import FixRecording, meant
 
     url = meant(store, reaches=any(not host.local for host in reach.hosts), told=say)
@@ -83,8 +83,8 @@ def recorded(
 def finish(
     run: "RunFolder", result: "Result", form: str, display: Display, inventories: Sequence[str]
 ) -> None:
-    """Show the report, say what is next, and end with the run's exit code. `inventories`: as they
-    were named now; if none was, those that the run was begun with."""
+    """Show the report and the next steps, and end with the run's exit code. `inventories`: of this
+    command line; if it has none, those of the run's folder."""
     from nodevet.fix.next_steps import baselines_of, next_steps
     from nodevet.fix.use.fix_run import inventories_of, rendered
 
@@ -93,14 +93,14 @@ def finish(
         run, form, result, inventories=inventories, colour=display.colour, width=display.width
     )
     speech.tell(text, nl=False)
-    folder, back = shlex.quote(str(run.path)), result.kind == "rollback"
+    folder, is_rollback = shlex.quote(str(run.path)), result.kind == "rollback"
     if form != "table":
         for step in next_steps(result, folder, inventories):
             say(step.text)
     if result.unknown:
         resume = f"nodevet apply --resume {folder}{baselines_of(result)}"
-        again = f"nodevet rollback {folder}" if back else resume
-        say(f"{result.unknown}; then go on with: {again}")
-    undo = result.leaves_changes and not back
+        resume_command = f"nodevet rollback {folder}" if is_rollback else resume
+        say(f"{result.unknown}; then go on with: {resume_command}")
+    undo = result.leaves_changes and not is_rollback
     say(f"the run is kept in {folder}" + (f"; undo it: nodevet rollback {folder}" if undo else ""))
     click.get_current_context().exit(result.exit_code)

@@ -1,4 +1,4 @@
-"""The options of how a plan is carried out: they are signed with it, `apply` may override them."""
+"""The options of a rollout: signed with the plan; `apply` may override them."""
 
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -14,7 +14,7 @@ _option = partial(click.option, cls=Option, heading="Rollout")
 
 
 def rollout_options(*, planned: bool) -> Callable[[Any], Any]:
-    """The options of `plan`; or, not `planned`, those of `apply`: without a default, the plan's."""
+    """The options of `plan`, or, without `planned`, of `apply`, whose defaults are the plan's."""
 
     def option(name: str, default: Any, text: str, **rest: Any) -> Callable[[Any], Any]:
         if not planned:
@@ -131,5 +131,7 @@ def split(given: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     """The options of a rollout that were given, and all other options."""
     from nodevet.fix.settings import NAMES
 
-    mine = {name: value for name, value in given.items() if name in NAMES and value is not None}
-    return mine, {name: value for name, value in given.items() if name not in NAMES}
+    rollout_values = {
+        name: value for name, value in given.items() if name in NAMES and value is not None
+    }
+    return rollout_values, {name: value for name, value in given.items() if name not in NAMES}

@@ -1,11 +1,11 @@
-"""A listener that says on standard error what a run of fixes notes."""
+"""A listener that prints the notes of a run of fixes on standard error."""
 
 from nodevet.cli.speech import say, say_at_once
-from nodevet.fix.listener import FixListener
+from nodevet.fix.events import FixListener
 
 
 class Speaker(FixListener):
-    """Says on standard error what whoever started a command should know."""
+    """Prints notes on standard error."""
 
     def note(self, text: str) -> None:
         say(text)

@@ -1,16 +1,15 @@
-"""How a run of fixes goes on, on standard error."""
+"""Shows the progress of a run of fixes on standard error."""
 
 import time
 
 from nodevet.cli.display import Display, display_of
 from nodevet.cli.live import EVERY, Live
-from nodevet.fix.events import Event
-from nodevet.fix.listener import FixListener
+from nodevet.fix.events import Event, FixListener
 from nodevet.fix.terminal.board import FixBoard
 
 
 class FixWatcher(FixListener):
-    """Shows, between `with` and its end, what a run tells."""
+    """A context manager that shows the events of a run."""
 
     def __init__(self, display: Display | None = None, every: float = EVERY) -> None:
         self._live = Live(FixBoard(time.monotonic()), display or display_of(), every)
@@ -28,5 +27,5 @@ class FixWatcher(FixListener):
     def note_in_signal(self, text: str) -> None:
         self._live.tell_in_signal(text)
 
-    def heard(self, event: Event) -> None:
+    def on_event(self, event: Event) -> None:
         self._live.tell(event)

@@ -10,11 +10,11 @@ import msgspec
 
 from nodevet.base.errors import UserError
 from nodevet.fix.approval.verify import Signature, signatures
+from nodevet.fix.events import FixListener
 from nodevet.fix.journal import space
-from nodevet.fix.journal.account import settled
+from nodevet.fix.journal.account import finished_hosts
 from nodevet.fix.journal.folder import NOTHING, Opening, RunFolder, SavedReach
 from nodevet.fix.journal.journal import Journal, JournalRecord, RunBegin, read, state
-from nodevet.fix.listener import FixListener
 from nodevet.fix.model import Plan
 from nodevet.fix.next_steps import FIX_AGAIN
 from nodevet.fix.rollout import preconditions
@@ -27,7 +27,7 @@ from nodevet.fix.use.approved import approved, closing
 from nodevet.fix.use.confirmed import Confirmation
 from nodevet.fix.use.fix_run import chosen, keep, read_plan, resumable, same_plan, terms_of
 from nodevet.fix.use.rollout import carried_out
-from nodevet.fixing.result import NAMED, ONLY, Approval, Result, chosen_of
+from nodevet.fixing.result import NAMED, ONLY, Approval, Result, hosts_given
 from nodevet.fleet.controller import ssh_executor
 from nodevet.model import Baseline
 from nodevet.sheet.text import count, nodeset
@@ -39,7 +39,7 @@ from nodevet.vet.use.reach import fleet_options
 class Application:
     """A plan, and the folder of the run that carries it out.
 
-    `plan_name` is that of the plan's file; None if the run was begun earlier, and is resumed.
+    `plan_name`: of the plan's file; None if an earlier run is resumed.
     """
 
     run: RunFolder
@@ -66,11 +66,11 @@ def earlier_application(folder: Path) -> Application:
 
 
 def apply(
-    what: Application,
+    application: Application,
     reach: SavedReach,
     context: VetContext,
     project: Path,
-    given: Mapping[str, Any],
+    overrides: Mapping[str, Any],
     *,
     only: Sequence[str] = (),
     named: Sequence[str] = (),
@@ -78,123 +78,134 @@ def apply(
     confirmation: Confirmation | None = None,
     listener: FixListener | None = None,
 ) -> Result:
-    """Carry out a plan, or go on with its run, and keep the reports in the run's folder.
+    """Carry out a plan, or resume its run, and keep the reports in the run's folder.
 
-    `given`: settings of a rollout that are other than the plan's. `only`: nodesets of the plan's
-    hosts that the run is for; a resumed run keeps its own. `named`: the baselines that -b named,
-    for the commands that go on with the run. `confirmation`: of a plan for the
-    machine at hand, instead of signatures. A first Ctrl-C begins no further
-    host; a second one raises KeyboardInterrupt and leaves hosts as they are.
-    Raises UserError, and what the plan, the policy, the journal and its folder raise.
+    `overrides`: values of the rollout that differ from the plan's. `only`: nodesets of hosts of the
+    plan; a resumed run keeps its own. `named`: the baselines of -b, for the commands that follow
+    the run. `confirmation` of a plan for this machine, instead of signatures. After a first Ctrl-C
+    the run begins no further host; a second one raises KeyboardInterrupt and leaves hosts as they
+    are. Raises UserError, and what the plan, the policy, the journal and its folder raise.
     """
-    hears, run, plan = listener or FixListener(), what.run, what.plan
-    resumed = what.plan_name is None
+    note_listener, run, plan = listener or FixListener(), application.run, application.plan
+    resumed = application.plan_name is None
     if resumed and only:
         raise UserError("--host: a run that is resumed keeps the hosts that it was begun for")
-    kept = read(run.path) if resumed else ()
-    if resumed and not kept:  # nor does it say which hosts were chosen
+    records = read(run.path) if resumed else ()
+    if resumed and not records:  # nor does it say which hosts were chosen
         raise UserError(f"{run.path}: {NOTHING}")
-    todo = _chosen(plan, kept, only)
+    todo = _chosen(plan, records, only)
     baselines = {baseline.label: baseline for baseline in context.baselines}
-    _known(plan, todo, kept, baselines)
-    carried = carried_out(plan, kept, given, override=override, hosts=len(todo))
+    _require_baselines(plan, todo, records, baselines)
+    carried = carried_out(plan, records, overrides, override=override, hosts=len(todo))
     if len(todo) < len(_hosts(plan)):
-        left = count(len(_hosts(plan)) - len(todo), "host")
-        hears.note(f"only {nodeset(todo)}: {left} of the plan not attempted")
-    for one in carried.overrides:
-        hears.note(f"not as approved: {one}")
-    _untouched(what, kept, todo, carried, given, hears)
+        others_text = count(len(_hosts(plan)) - len(todo), "host")
+        note_listener.note(f"only {nodeset(todo)}: {others_text} of the plan not attempted")
+    for difference in carried.overrides:
+        note_listener.note(f"not as approved: {difference}")
+    _note_ended_hosts(application, records, todo, carried, overrides, note_listener)
     reboot = carried.rollout.reboots
-    found: Sequence[Approval] | list[str]
-    if confirmed.before(kept):
-        confirmed.check(confirmed.refused_later(run, plan, reach.hosts))
-        found = ()
+    approvals: Sequence[Approval] | list[str]
+    if confirmed.before(records):
+        confirmed.check(confirmed.resume_refusal(run, plan, reach.hosts))
+        approvals = ()
     elif confirmation:
-        confirmed.check(confirmed.refused_by(project) or confirmed.refusal(plan, reach.hosts))
-        found = (confirmation.approval,)
+        confirmed.check(confirmed.project_refusal(project) or confirmed.refusal(plan, reach.hosts))
+        approvals = (confirmation.approval,)
     else:
-        found = approved(what.text, plan, what.signatures, reach.hosts, project, reboot=reboot)
-    if isinstance(found, list):
+        approvals = approved(
+            application.text, plan, application.signatures, reach.hosts, project, reboot=reboot
+        )
+    if isinstance(approvals, list):
         if not resumed:
-            raise UserError("\n".join(["the plan may not be applied:", *found]))
-        found = ()  # what was begun is still looked at; `closed` is asked of anything else
+            raise UserError("\n".join(["the plan may not be applied:", *approvals]))
+        approvals = ()  # what was begun is still looked at; `closed` is asked of anything else
     batch = carried.rollout.batch
     if not resumed:
-        space.check(run.path, plan, batch)
+        space.check_space(run.path, plan, batch)
     with Journal.open(run.path) if resumed else Journal.create(run.path) as journal:
-        if what.plan_name is not None:
-            run.begin(what.plan_name, what.text, what.signatures, reach)
-        journal.reserve(space.reserve(plan, batch))
+        if application.plan_name is not None:
+            run.begin(application.plan_name, application.text, application.signatures, reach)
+        journal.reserve(space.reserve_bytes(plan, batch))
         result = _carry_out(
-            what, reach, context, project, journal, found, carried, todo, named, confirmation, hears
+            application,
+            reach,
+            context,
+            project,
+            journal,
+            approvals,
+            carried,
+            todo,
+            named,
+            confirmation,
+            note_listener,
         )
     return keep(run, result, "result")
 
 
 def _hosts(plan: Plan) -> tuple[str, ...]:
-    """Those for which the plan has a step, in its order."""
+    """The hosts with steps, in the order of the plan."""
     return tuple(host for host in plan.nodes if plan.of(host))
 
 
-def _chosen(plan: Plan, kept: Sequence[JournalRecord], only: Sequence[str]) -> tuple[str, ...]:
-    """The hosts that the run is for; one that is resumed was begun for these. Raises UserError."""
-    first = next((one for one in kept if isinstance(one, RunBegin)), None)
-    before = chosen_of(first.options) if first else None
-    if before is not None:
-        return tuple(host for host in _hosts(plan) if host in before)
+def _chosen(plan: Plan, records: Sequence[JournalRecord], only: Sequence[str]) -> tuple[str, ...]:
+    """The hosts of the run; a resumed run keeps those that it began for. Raises UserError."""
+    first_begin = next((record for record in records if isinstance(record, RunBegin)), None)
+    chosen_before = hosts_given(first_begin.options) if first_begin else None
+    if chosen_before is not None:
+        return tuple(host for host in _hosts(plan) if host in chosen_before)
     return chosen(only, _hosts(plan))
 
 
-def _known(
+def _require_baselines(
     plan: Plan,
     hosts: Sequence[str],
-    kept: Sequence[JournalRecord],
+    records: Sequence[JournalRecord],
     baselines: Mapping[str, Baseline],
 ) -> None:
-    """Raises UserError if hosts cannot be worked on, as what they were planned by is not here.
+    """Raises UserError if the baseline that a host was planned by is missing or changed.
 
-    A run that is resumed looks at what it began by a baseline that was changed, too.
+    A resumed run also uses a changed baseline, for the hosts that it began.
     """
-    done = settled(plan, kept) if kept else {}
+    finished = finished_hosts(plan, records) if records else {}
     for host in hosts:
         planned = plan.nodes[host]
         baseline = baselines.get(planned.baseline)
-        if host not in done and not (kept and baseline):
-            why = preconditions.other_baseline(plan, planned, baseline)
+        if host not in finished and not (records and baseline):
+            why = preconditions.baseline_mismatch(plan, planned, baseline)
             if why and baseline:
                 raise UserError(f"{why}: plan again")
             if why:
-                known = f"; known are {', '.join(sorted(baselines))}" if baselines else ""
-                raise UserError(f"{why} {planned.baseline}.yaml{known}")
+                known_text = f"; known are {', '.join(sorted(baselines))}" if baselines else ""
+                raise UserError(f"{why} {planned.baseline}.yaml{known_text}")
 
 
-def _untouched(
-    what: Application,
-    kept: Sequence[JournalRecord],
+def _note_ended_hosts(
+    application: Application,
+    records: Sequence[JournalRecord],
     todo: Sequence[str],
     carried: Carried,
-    given: Mapping[str, Any],
+    overrides: Mapping[str, Any],
     listener: FixListener,
 ) -> None:
-    """Tells which hosts a resumed run leaves as they are. Raises UserError if these are all, and
-    settings are given that would change nothing."""
-    done = settled(what.plan, kept) if kept else {}
-    open_again = unproven_canaries(carried.rollout.limits, done)
-    ended = [host for host in todo if host in done and host not in open_again]
+    """Note which hosts a resumed run leaves as they are. Raises UserError if these are all, so that
+    the given options change nothing."""
+    finished = finished_hosts(application.plan, records) if records else {}
+    open_again = unproven_canaries(carried.rollout.limits, finished)
+    ended = [host for host in todo if host in finished and host not in open_again]
     if not ended:
         return
-    asked = ", ".join(option(name) for name in given)
-    if asked and len(ended) == len(todo):
+    options_text = ", ".join(option(name) for name in overrides)
+    if options_text and len(ended) == len(todo):
         raise UserError(
-            f"{asked}: every host of {what.run.path} has ended, so a resume visits and reboots "
-            "none; plan again with what you want"
+            f"{options_text}: every host of {application.run.path} has ended, so a resume visits "
+            "and reboots none; plan again with what you want"
         )
     hosts = f"{nodeset(ended)}: ended earlier"
-    listener.note(f"{hosts}, so they are neither visited nor rebooted" if asked else hosts)
+    listener.note(f"{hosts}, so they are neither visited nor rebooted" if options_text else hosts)
 
 
 def _carry_out(
-    what: Application,
+    application: Application,
     reach: SavedReach,
     context: VetContext,
     project: Path,
@@ -206,21 +217,23 @@ def _carry_out(
     confirmation: Confirmation | None,
     listener: FixListener,
 ) -> Result:
-    run, plan, rollout = what.run, what.plan, carried.rollout
-    earlier = same_plan(run, what.text, state(journal.records)) if journal.records else None
+    run, plan, rollout = application.run, application.plan, carried.rollout
+    earlier = same_plan(run, application.text, state(journal.records)) if journal.records else None
     if earlier and earlier.run:
         approvals = approvals or earlier.run.approvals
-    finished = settled(plan, journal.records) if earlier else {}
-    fewer = {ONLY: list(todo)} if len(todo) < len(_hosts(plan)) else {}
-    said = {confirmed.LOCAL: msgspec.to_builtins(confirmation)} if confirmation else {}
-    given = {NAMED: list(named)} if named else {}
-    options = {**carried.options, **fewer, **said, **given}
-    closed = closing(run, what.text, plan, reach.hosts, project)
+    finished = finished_hosts(plan, journal.records) if earlier else {}
+    hosts_option = {ONLY: list(todo)} if len(todo) < len(_hosts(plan)) else {}
+    confirmation_option = (
+        {confirmed.LOCAL: msgspec.to_builtins(confirmation)} if confirmation else {}
+    )
+    baseline_option = {NAMED: list(named)} if named else {}
+    options = {**carried.options, **hosts_option, **confirmation_option, **baseline_option}
+    closed = closing(run, application.text, plan, reach.hosts, project)
     if confirmed.before(journal.records):
-        closed = confirmed.once
+        closed = confirmed.no_more_steps
     elif confirmation:
-        closed = confirmed.while_live(plan, reach.hosts, project)
-    opened = Opening(run, what.text, plan, journal, approvals, options)
+        closed = confirmed.closing_while_live(plan, reach.hosts, project)
+    opened = Opening(run, application.text, plan, journal, approvals, options)
 
     def step_context(host: str, baseline: Baseline) -> StepContext:
         return StepContext(
@@ -250,7 +263,7 @@ def _carry_out(
         ssh_executor.SshExecutor(reach.hosts, reaching) as worker,
         Stop(listener.note_in_signal) as stop,
     ):
-        ended, stopped = roll_out(
+        results, stopped = roll_out(
             order,
             worker,
             journal,
@@ -258,7 +271,7 @@ def _carry_out(
             pause=rollout.pause,
             earlier=earlier,
             finished=finished,
-            heard=listener.heard,
+            on_event=listener.on_event,
             stop=stop,
         )
-        return opened.result(ended, stopped)
+        return opened.result(results, stopped)

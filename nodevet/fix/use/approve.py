@@ -1,4 +1,4 @@
-"""Approve: show what a plan does, sign it, and say who signed it."""
+"""Approve: show a plan, sign it, and report who signed it."""
 
 from datetime import datetime, timezone
 from pathlib import Path
@@ -13,7 +13,7 @@ from nodevet.document.kinds import DocumentKind
 from nodevet.fix.approval import signatures, verify
 from nodevet.fix.approval.policy import Policy, load
 from nodevet.fix.approval.verify import Approvable, Approved, Signature
-from nodevet.fix.journal.contents import ContentStore, beside
+from nodevet.fix.journal.contents import ContentStore, contents_beside
 from nodevet.fix.journal.folder import RunFolder
 from nodevet.fix.model import Plan, PlanError
 from nodevet.fix.plan import summary
@@ -28,7 +28,7 @@ KEYS = ("id_ed25519", "id_ed25519_sk", "id_ecdsa", "id_ecdsa_sk", "id_rsa")
 
 
 class ApprovalRequest(Struct, frozen=True, kw_only=True):
-    """What is to be approved: a plan, or that its run is rolled back."""
+    """A request to approve a plan, or the rollback of its run."""
 
     file: Path  # its signatures lie next to this one
     content: bytes
@@ -42,17 +42,17 @@ class ApprovalRequest(Struct, frozen=True, kw_only=True):
 
     @property
     def contents(self) -> ContentStore:
-        """What files held when the plan was made, or its run looked at them."""
-        return RunFolder(self.file.parent).contents if self.rollback else beside(self.file)
+        """Contents of files when the plan was made, or when its run read them."""
+        return RunFolder(self.file.parent).contents if self.rollback else contents_beside(self.file)
 
     @property
     def judged(self) -> Plan:
-        """The plan as approvals of it are judged."""
-        return verify.back(self.plan) if self.rollback else self.plan
+        """The plan that approvals are judged by."""
+        return verify.as_rollback(self.plan) if self.rollback else self.plan
 
     @property
     def approvable(self) -> Approvable:
-        """It as of now. The groups are the plan's; `apply` judges by the inventory's once more."""
+        """The request as of now. The groups are the plan's; `apply` uses the inventory's later."""
         return Approvable(
             plan_bytes=self.content,
             plan=self.plan,
@@ -62,17 +62,17 @@ class ApprovalRequest(Struct, frozen=True, kw_only=True):
         )
 
     def check(self) -> Approved | list[str]:
-        """Who approved it, or every reason why that is not enough."""
+        """The approvals, or every reason why they are not enough."""
         check = verify.check_rollback if self.rollback else verify.check_approvals
         return check(self.approvable, verify.signatures(self.file))
 
     def unfit(self) -> list[str]:
-        """Why it cannot be approved, whoever signs it."""
-        return verify.unfit(self.judged, self.policy, _now(), expires=not self.rollback)
+        """Why nobody can approve it."""
+        return verify.plan_problems(self.judged, self.policy, _now(), expires=not self.rollback)
 
 
 class Signed(Struct, frozen=True, kw_only=True):
-    """A signature that counts and was kept, and what is still missing; empty if it is enough."""
+    """A signature that counts and was kept. `missing`: what is still missing; empty if nothing."""
 
     who: str
     file: Path
@@ -80,7 +80,7 @@ class Signed(Struct, frozen=True, kw_only=True):
 
 
 class NotCountedError(Exception):
-    """A signature would not count, and is not kept; `reasons` say why."""
+    """A signature would not count, so nodevet does not keep it; `reasons` say why."""
 
     def __init__(self, reasons: tuple[str, ...]) -> None:
         self.reasons = reasons
@@ -88,7 +88,7 @@ class NotCountedError(Exception):
 
 
 def request(file: Path, project: Path, *, rollback: bool) -> ApprovalRequest:
-    """What a plan's file, or for a rollback the folder of a run, asks to be approved.
+    """The request for a plan's file, or for a rollback of the run in a folder.
 
     Raises UserError and PolicyError.
     """
@@ -102,57 +102,57 @@ def request(file: Path, project: Path, *, rollback: bool) -> ApprovalRequest:
     )
 
 
-def sign(asked: ApprovalRequest, key: Path) -> Signed:
+def sign(request_: ApprovalRequest, key: Path) -> Signed:
     """Sign, and keep the signature if it counts.
 
     Raises NotCountedError, ApproveError if ssh-keygen fails, and FileError.
     """
-    data = verify.sign(asked.content, key, asked.namespace)
+    data = verify.sign(request_.content, key, request_.namespace)
     signature = Signature(name=f"your key {key}", data=data)
-    approval = verify.check_signature(asked.approvable, signature, rollback=asked.rollback)
+    approval = verify.check_signature(request_.approvable, signature, rollback=request_.rollback)
     if isinstance(approval, list):
         raise NotCountedError(tuple(approval))
-    target = verify.signature_file(asked.file, approval.who)
+    target = verify.signature_file(request_.file, approval.who)
     with file_errors(target):
         replace(target, data.decode("ascii"))
-    found = verify.signatures(asked.file)
+    files = verify.signatures(request_.file)
     missing = verify.missing(
-        asked.approvable,
-        found,
-        rollback=asked.rollback,
-        file=str(asked.file.parent if asked.rollback else asked.file),
+        request_.approvable,
+        files,
+        rollback=request_.rollback,
+        file=str(request_.file.parent if request_.rollback else request_.file),
     )
     return Signed(who=approval.who, file=target, missing=missing)
 
 
 def only_key(folder: Path) -> Path:
     """The SSH key in a folder if there is exactly one. Raises UserError."""
-    found = [folder / name for name in KEYS if (folder / name).is_file()]
-    if len(found) == 1:
-        return found[0]
-    several = ", ".join(map(str, found))
+    keys = [folder / name for name in KEYS if (folder / name).is_file()]
+    if len(keys) == 1:
+        return keys[0]
+    several = ", ".join(map(str, keys))
     raise UserError(
         f"several keys could sign: {several}; say which with --key"
-        if found
+        if keys
         else f"no SSH key in {folder}; name one with --key"
     )
 
 
 def shown(
-    asked: ApprovalRequest,
+    request_: ApprovalRequest,
     view: View = View.DIFF,
     *,
     colour: bool = False,
     width: int | None = None,
 ) -> str:
-    """What is asked for, how far it is approved, and the plan. Raises ApproveError."""
-    plan, now, rollback = asked.judged, _now(), asked.rollback
-    found = verify.signatures(asked.file)
-    standing = verify.how_far(asked.approvable, found, rollback=rollback)
+    """The request, its approvals so far, and the plan. Raises ApproveError."""
+    plan, now, rollback = request_.judged, _now(), request_.rollback
+    files = verify.signatures(request_.file)
+    standing = verify.how_far(request_.approvable, files, rollback=rollback)
     sheet = approval_sheet(
         plan,
         view,
-        asked.contents.known,
+        request_.contents.known,
         summary.heading(plan, now, rollback=rollback),
         summary.facts(plan, standing, now, rollback=rollback),
     )
@@ -160,9 +160,9 @@ def shown(
 
 
 def _read(file: Path, *, rollback: bool) -> tuple[bytes, Plan]:
-    """Raises UserError for what is not a plan, or the folder of a run, and says what it is."""
+    """The plan, as bytes and decoded. Raises UserError, which says what the file is instead."""
     if rollback:
-        path = _of_run(file)
+        path = _plan_of_run(file)
     elif file.is_dir():
         is_run = (file / "journal.jsonl").exists()
         raise UserError(
@@ -184,17 +184,19 @@ def _read(file: Path, *, rollback: bool) -> tuple[bytes, Plan]:
         raise UserError(f"{path}: {error}") from error
 
 
-def _of_run(folder: Path) -> Path:
-    """The plan of a run. Raises UserError if that is not the folder of a run."""
+def _plan_of_run(folder: Path) -> Path:
+    """The file of a run's plan. Raises UserError if the folder is not that of a run."""
     path = folder / "plan.json"
     if path.is_file():
         return path
-    runs = sorted(each.parent for each in folder.glob("*/plan.json"))
-    how = f"nodevet approve --rollback {runs[-1] if runs else 'runs/7f3a91c2-1'}"
+    runs = sorted(plan.parent for plan in folder.glob("*/plan.json"))
+    command = f"nodevet approve --rollback {runs[-1] if runs else 'runs/7f3a91c2-1'}"
     if folder.is_dir():
-        raise UserError(f"{folder}: is not the folder of a run, it has no plan.json; give: {how}")
-    what = "is not the folder of a run" if folder.exists() else "does not exist"
-    raise UserError(f"{folder}: {what}; give: {how}")
+        raise UserError(
+            f"{folder}: is not the folder of a run, it has no plan.json; give: {command}"
+        )
+    problem = "is not the folder of a run" if folder.exists() else "does not exist"
+    raise UserError(f"{folder}: {problem}; give: {command}")
 
 
 def _content(file: Path) -> bytes:

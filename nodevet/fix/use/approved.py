@@ -1,4 +1,4 @@
-"""Whether a plan may be applied, or its run rolled back: asked before, and while that goes on."""
+"""Whether a plan may be applied, or its run rolled back: checked before and during the run."""
 
 from collections.abc import Callable, Sequence
 from datetime import datetime, timezone
@@ -21,35 +21,37 @@ from nodevet.model import Host
 def approved(
     text: bytes,
     plan: Plan,
-    found: Sequence[Signature],
+    files: Sequence[Signature],
     hosts: Sequence[Host],
     project: Path,
     *,
     reboot: bool,
 ) -> Sequence[Approval] | list[str]:
-    """Who approved the plan, or every reason why it may not be applied.
+    """The approvals of the plan, or every reason why it may not be applied.
 
-    A reboot takes approvals as a plan of that risk does.
+    A reboot needs the approvals of a plan of risk reboot.
     """
-    outcome = verify.check_approvals(asked_of(text, plan, hosts, project), found, reboot=reboot)
+    outcome = verify.check_approvals(
+        approvable_now(text, plan, hosts, project), files, reboot=reboot
+    )
     return outcome.approvals if isinstance(outcome, Approved) else outcome
 
 
 def closing(
     run: RunFolder, text: bytes, plan: Plan, hosts: Sequence[Host], project: Path
 ) -> Callable[[bool], str]:
-    """Says why the plan may not be carried out at the moment of asking, or with True why no node
-    may be rebooted for it; empty while it may. Signatures and policy are read again each time.
+    """A function that returns why the plan may not be carried out now, or with True why no node
+    may be rebooted; empty if it may. It reads signatures and policy again each time.
     """
 
     def closed(reboot: bool) -> str:
         try:
-            found = verify.signatures(run.plan_file)
-            answer = approved(text, plan, found, hosts, project, reboot=reboot)
+            files = verify.signatures(run.plan_file)
+            outcome = approved(text, plan, files, hosts, project, reboot=reboot)
         except (ApproveError, PolicyError) as error:
-            told = "; ".join(str(error).splitlines())
-            return f"cannot tell whether the plan is approved: {told}"
-        return "; ".join(answer) if isinstance(answer, list) else ""
+            reason = "; ".join(str(error).splitlines())
+            return f"cannot tell whether the plan is approved: {reason}"
+        return "; ".join(outcome) if isinstance(outcome, list) else ""
 
     return closed
 
@@ -63,39 +65,44 @@ def rollback_approved(
     project: Path,
     records: Sequence[JournalRecord],
 ) -> Sequence[Approval]:
-    """Who approved that the run is rolled back on these nodes; whoever applied it needs no
-    approval. Raises UserError if there are too few.
+    """The approvals to roll the run back on these nodes; the user who applied it needs none.
+    Raises UserError if there are too few.
     """
     if confirmed.before(records):
-        confirmed.check(confirmed.refused_later(run, plan, hosts))
+        confirmed.check(confirmed.resume_refusal(run, plan, hosts))
         return ()
     if not todo:
         return ()
-    theirs = {one.user for one in records if isinstance(one, RunBegin) and one.kind == "apply"}
-    mine = folder.operator()
-    asked, files = asked_of(text, plan, hosts, project), (run.plan_file, run.path / "rollback")
-    outcome = verify.may_roll_back(asked, todo, files, own=mine in theirs)
+    appliers = {
+        record.user for record in records if isinstance(record, RunBegin) and record.kind == "apply"
+    }
+    user = folder.operator()
+    approvable, files = (
+        approvable_now(text, plan, hosts, project),
+        (run.plan_file, run.path / "rollback"),
+    )
+    outcome = verify.may_roll_back(approvable, todo, files, own=user in appliers)
     if isinstance(outcome, Approved):
         return outcome.approvals
     if not outcome.signed:
         why = "the approvals of the plan are not valid now, so the run may not be rolled back:"
         way = f"if it is the plan that was applied: nodevet approve --rollback {run.path}"
         raise UserError("\n".join([why, *outcome.reasons, way]))
-    who = ", ".join(sorted(brief(one) for one in theirs if one)) or "it does not say who"
-    head = f"{run.path}: applied by {who}, not by {brief(mine)}; it may not be rolled back:"
+    who = ", ".join(sorted(brief(record) for record in appliers if record)) or "it does not say who"
+    head = f"{run.path}: applied by {who}, not by {brief(user)}; it may not be rolled back:"
     raise UserError("\n".join([head, *outcome.reasons]))
 
 
-def closed_rollback(asked: Callable[[], Sequence[Approval]]) -> str:
-    """Why the rollback may not go on as of now; empty while it may."""
+def closed_rollback(require_approvals: Callable[[], Sequence[Approval]]) -> str:
+    """Why the rollback may not go on now; empty if it may."""
     try:
-        asked()
+        require_approvals()
     except (UserError, ApproveError, PolicyError) as error:
         return "; ".join(str(error).splitlines())
     return ""
 
 
-def asked_of(text: bytes, plan: Plan, hosts: Sequence[Host], project: Path) -> Approvable:
+def approvable_now(text: bytes, plan: Plan, hosts: Sequence[Host], project: Path) -> Approvable:
     """The plan as of now. Raises PolicyError."""
     return Approvable(
         plan_bytes=text,

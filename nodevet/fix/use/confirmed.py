@@ -1,8 +1,8 @@
-"""Fixes of the machine at hand that its root confirmed at the terminal, instead of a signature.
+"""Fixes of this machine that its root confirmed at the terminal, without a signature.
 
-Only `nodevet apply @local` confirms, for the plan that it has just made and shown. A run's journal
-says that it was so, and what a later `apply --resume` or `rollback` makes of that is no more than
-root on the same machine could do anyway: a run that is resumed begins nothing new.
+Only `nodevet apply @local` confirms, for the plan that it has just made and shown. The journal of
+the run records it. A later `apply --resume` or `rollback` then does no more than root on the same
+machine could do anyway: a resumed run begins nothing new.
 """
 
 import os
@@ -30,29 +30,29 @@ ONCE = "it was confirmed once, for what was begun then: for the rest run nodevet
 
 
 class Confirmation(msgspec.Struct, frozen=True, kw_only=True):
-    """Who said yes: a user, or who became root by sudo, and the uid that they came from."""
+    """The user who confirmed, or who became root by sudo, with their uid."""
 
     user: str
     uid: int
 
     @property
     def approval(self) -> Approval:
-        """As reports name it."""
+        """The confirmation as reports show it."""
         return Approval(
             who=self.user, key=f"uid {self.uid}, at the terminal of this machine", file=""
         )
 
 
 def by_this_user() -> Confirmation:
-    """Whoever is at the terminal now."""
+    """The user at the terminal."""
     sudo = os.environ.get("SUDO_UID", "")
     uid = int(sudo) if os.getuid() == 0 and sudo.isascii() and sudo.isdecimal() else os.getuid()
     return Confirmation(user=folder.operator(), uid=uid)
 
 
 def before(records: Sequence[JournalRecord]) -> bool:
-    """Whether a run was begun by a confirmation instead of signatures, as its journal says."""
-    return any(isinstance(one, RunBegin) and LOCAL in one.options for one in records)
+    """Whether a confirmation began the run, according to its journal."""
+    return any(isinstance(record, RunBegin) and LOCAL in record.options for record in records)
 
 
 def not_root() -> str:
@@ -60,7 +60,7 @@ def not_root() -> str:
     return "" if os.geteuid() == 0 else "only root may fix this machine: sudo nodevet apply @local"
 
 
-def refused_by(project: Path) -> str:
+def project_refusal(project: Path) -> str:
     """Why the project asks for signatures; empty if it does not. Raises PolicyError."""
     if not policy.has_rules(project) or policy.load(project).local:
         return ""
@@ -71,7 +71,7 @@ def refused_by(project: Path) -> str:
 
 
 def refusal(plan: Plan, hosts: Sequence[Host]) -> str:
-    """Why a plan cannot be confirmed here by its root; empty if it can be."""
+    """Why root cannot confirm the plan on this machine; empty if it can."""
     if why := not_root():
         return why
     if (
@@ -86,39 +86,40 @@ def refusal(plan: Plan, hosts: Sequence[Host]) -> str:
     if plan.risk is not Risk.LIVE or plan.rollout.drain_hook or plan.rollout.reboots:
         return f"not everything in the plan is of risk live: {OTHERWISE}"
     try:
-        here = MACHINE_ID.read_text(encoding="ascii").strip()
+        machine_id = MACHINE_ID.read_text(encoding="ascii").strip()
     except (OSError, ValueError) as error:
         return f"{MACHINE_ID}: cannot tell which machine this is: {error}"
-    if not here or here != planned.machine_id:
-        return f"{name} was another machine: its machine id is {planned.machine_id}, here {here}"
+    if not machine_id or machine_id != planned.machine_id:
+        return (
+            f"{name} was another machine: its machine id is {planned.machine_id}, here {machine_id}"
+        )
     return ""
 
 
-def refused_later(run: RunFolder, plan: Plan, hosts: Sequence[Host]) -> str:
-    """Why a run that was confirmed may not be taken up again here; empty if it may.
+def resume_refusal(run: RunFolder, plan: Plan, hosts: Sequence[Host]) -> str:
+    """Why a confirmed run may not be resumed or rolled back here; empty if it may.
 
-    Its files say what is done, so no one but root may have written them.
+    Its files say what nodevet does, so only root may have been able to write them.
     """
-    return refusal(plan, hosts) or next(filter(None, map(_of_others, _files(run))), "")
+    return refusal(plan, hosts) or next(filter(None, map(_foreign_writer, _files(run))), "")
 
 
-def while_live(plan: Plan, hosts: Sequence[Host], project: Path) -> Callable[[bool], str]:
-    """Says why a confirmed plan may not be carried out at the moment of asking; see `closing` of
-    nodevet.fix.use.approved."""
+def closing_while_live(plan: Plan, hosts: Sequence[Host], project: Path) -> Callable[[bool], str]:
+    """As `closing` of nodevet.fix.use.approved, for a confirmed plan."""
 
     def closed(reboot: bool) -> str:
         if reboot:
             return "no reboot was confirmed"
         try:
-            return refused_by(project) or refusal(plan, hosts)
+            return project_refusal(project) or refusal(plan, hosts)
         except policy.PolicyError as error:
             return f"cannot tell whether it may be confirmed: {'; '.join(str(error).splitlines())}"
 
     return closed
 
 
-def once(reboot: bool) -> str:
-    """Why a run that is resumed begins nothing more."""
+def no_more_steps(reboot: bool) -> str:
+    """Why a resumed run begins nothing more."""
     return ONCE
 
 
@@ -133,7 +134,7 @@ def _files(run: RunFolder) -> tuple[Path, ...]:
     return (run.path.resolve(), *(run.path / name for name in names))
 
 
-def _of_others(path: Path) -> str:
+def _foreign_writer(path: Path) -> str:
     try:
         status = path.lstat()
     except OSError as error:

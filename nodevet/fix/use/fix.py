@@ -1,12 +1,12 @@
-"""Fix: plan, and, once it was shown and confirmed, apply on the machine at hand."""
+"""Fix: make a plan for this machine, and apply it after confirmation."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from nodevet.base.errors import UserError
+from nodevet.fix.events import FixListener
 from nodevet.fix.journal.folder import RunFolder, SavedReach
-from nodevet.fix.listener import FixListener
 from nodevet.fix.plan import plan_file
 from nodevet.fix.plan.planner import Proposal
 from nodevet.fix.use import confirmed, saved_reach
@@ -28,12 +28,12 @@ OTHERS = (
 
 
 def this_machine(names: Sequence[str], inventories: Sequence[str], project: Path) -> Host:
-    """The machine at hand, as inventories describe it. Raises UserError if it may not be fixed
-    without a signature, and PolicyError."""
+    """This machine, as inventories describe it. Raises UserError if fixes need a signature, and
+    PolicyError."""
     if tuple(names) != (LOCAL,):
         raise UserError(OTHERS)
     confirmed.check(confirmed.not_root())
-    confirmed.check(confirmed.refused_by(project))
+    confirmed.check(confirmed.project_refusal(project))
     hosts = Targets(names=(LOCAL,), inventories=tuple(inventories)).hosts()
     if len(hosts) != 1 or not hosts[0].local or hosts[0].root != "/":
         raise UserError(OTHERS)
@@ -50,7 +50,7 @@ def plan(
     deadline: float,
     listener: VetListener | None = None,
 ) -> Proposal:
-    """What would be changed on this machine while its jobs run. Raises as `propose` does."""
+    """The live fixes of this machine. Raises as `propose` does."""
     request = PlanRequest(fixes=tuple(fixes), max_risk=Risk.LIVE, again=again)
     rules = rules_of(request, context, project / "runs", FixListener())
     options = fleet_options(**_reach(deadline), context=context, fixes=True)
@@ -58,7 +58,7 @@ def plan(
 
 
 def application(proposal: Proposal, project: Path) -> Application:
-    """A plan that was just made here, with the folder of its run."""
+    """A plan that was just made, with the folder of its run."""
     return Application(
         run=RunFolder.fresh(project / "runs", proposal.plan),
         text=plan_file.write(proposal.plan),
@@ -96,7 +96,7 @@ def carry_out(
 
 
 def _reach(deadline: float) -> Mapping[str, Any]:
-    """The options of a visit, of which only this one matters here."""
+    """The options of a visit; only the deadline matters for this machine."""
     names = ("ssh_config", "known_hosts")
     return {
         "parallel": 1,

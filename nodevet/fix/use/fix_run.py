@@ -1,4 +1,4 @@
-"""What apply and rollback share: their plan, what nodes are told, and what is kept at the end."""
+"""What apply and rollback share: their plan, terms for nodes, and reports at the end."""
 
 import getpass
 import os
@@ -15,12 +15,12 @@ from nodevet.base.files import read_input
 from nodevet.base.printable import brief
 from nodevet.document.kinds import DocumentKind, wrong_kind_text
 from nodevet.fix import formats
+from nodevet.fix.events import FixListener
 from nodevet.fix.formats import FixRun
 from nodevet.fix.journal.folder import RunError, RunFolder
 from nodevet.fix.journal.journal import JournalState
-from nodevet.fix.listener import FixListener
 from nodevet.fix.model import Plan, PlanError
-from nodevet.fix.plan.holders import names
+from nodevet.fix.plan.holders import holder_names
 from nodevet.fix.plan.plan_file import digest, read
 from nodevet.fix.rollout.session import SessionTerms
 from nodevet.fix.settings import Rollout
@@ -32,12 +32,12 @@ UNKNOWN = ("INVENTORY",)
 
 
 def inventories_of(run: RunFolder) -> Sequence[str]:
-    """By which its hosts are reached, as its folder says; none if by their names."""
+    """The inventories of a run, from its folder; empty if hosts are reached by their names."""
     try:
-        found = run.reach().inventories
+        inventories = run.reach().inventories
     except RunError:
-        found = None
-    return UNKNOWN if found is None else found
+        inventories = None
+    return UNKNOWN if inventories is None else inventories
 
 
 def read_plan(file: Path) -> tuple[bytes, Plan]:
@@ -55,9 +55,9 @@ def read_plan(file: Path) -> tuple[bytes, Plan]:
 
 
 def open_run(folder: Path) -> RunFolder:
-    """The folder of a run that was begun earlier. Raises UserError for one of another kind."""
-    if wrong := wrong_kind_text(folder, DocumentKind.FIX_RUN):
-        raise UserError(f"{folder}: {wrong}")
+    """The folder of an earlier run. Raises UserError for a folder of another kind."""
+    if kind_problem := wrong_kind_text(folder, DocumentKind.FIX_RUN):
+        raise UserError(f"{folder}: {kind_problem}")
     return RunFolder(folder)
 
 
@@ -74,36 +74,43 @@ def resumable(
     go on with it, which begins nothing more if `then` is to be run after it; the last once more if
     it is interrupted meanwhile."""
     folder = shlex.quote(str(run.path))
-    command = shlex.join(["nodevet", *again.split(), str(run.path)])
-    command += "".join(f" -b {shlex.quote(name)}" for name in named)
+    command_line = shlex.join(["nodevet", *again.split(), str(run.path)])
+    command_line += "".join(f" -b {shlex.quote(name)}" for name in named)
     listener.note(f"run {folder}; watch it: nodevet status {folder}")
-    listener.note(f"if it is interrupted: {command}" + (f", then {then}" if then else ""))
+    listener.note(f"if it is interrupted: {command_line}" + (f", then {then}" if then else ""))
     try:
         yield
     except KeyboardInterrupt:
-        way = f"have them read with: {command}, then {then}" if then else f"go on with: {command}"
-        listener.note(f"hosts in hand are left as they are; {way}")
+        advice = (
+            f"have them read with: {command_line}, then {then}"
+            if then
+            else f"go on with: {command_line}"
+        )
+        listener.note(f"hosts in hand are left as they are; {advice}")
         raise
 
 
-def chosen(names: Sequence[str], everything: Sequence[str]) -> tuple[str, ...]:
-    """The hosts of a plan that these nodesets name, or all. Raises UserError for any other."""
+def chosen(names: Sequence[str], hosts: Sequence[str]) -> tuple[str, ...]:
+    """The hosts of a plan that these nodesets name; all without names. Raises UserError if a name
+    is not in the plan."""
     from ClusterShell.NodeSet import RESOLVER_NOGROUP, NodeSet, NodeSetException
 
     if not names:
-        return tuple(everything)
+        return tuple(hosts)
     try:
         expected = {
             node
             for name in names
-            for node in ([name] if name in everything else NodeSet(name, resolver=RESOLVER_NOGROUP))
+            for node in ([name] if name in hosts else NodeSet(name, resolver=RESOLVER_NOGROUP))
         }
     except NodeSetException as error:
         raise UserError(f"--host: {error}") from error
-    if stray := expected - set(everything):
-        few = brief(nodeset(everything), 400)
-        raise UserError(f"--host: {nodeset(sorted(stray))}: not in the plan, which is for {few}")
-    return tuple(host for host in everything if host in expected)
+    if unknown := expected - set(hosts):
+        hosts_text = brief(nodeset(hosts), 400)
+        raise UserError(
+            f"--host: {nodeset(sorted(unknown))}: not in the plan, which is for {hosts_text}"
+        )
+    return tuple(host for host in hosts if host in expected)
 
 
 def same_plan(run: RunFolder, text: bytes, state: JournalState) -> JournalState:
@@ -114,7 +121,7 @@ def same_plan(run: RunFolder, text: bytes, state: JournalState) -> JournalState:
 
 
 def terms_of(run: RunFolder, rollout: Rollout) -> SessionTerms:
-    """How nodes are worked on, and what the lock on each says."""
+    """The terms of sessions, with the text of the lock."""
     return SessionTerms(
         who=f"{user()}@{socket.gethostname()}, run {run.path.resolve().name}, pid {os.getpid()}",
         settle=rollout.settle,
@@ -123,12 +130,12 @@ def terms_of(run: RunFolder, rollout: Rollout) -> SessionTerms:
         boot_settle=rollout.boot_settle,
         drain_hook=rollout.drain_hook,
         drain_seconds=rollout.drain_timeout,
-        harmless=names(rollout.holders),
+        harmless=holder_names(rollout.holders),
     )
 
 
 def user() -> str:
-    """Who runs this process."""
+    """The user of this process."""
     try:
         return getpass.getuser()
     except (KeyError, OSError):  # no name in this container
@@ -136,10 +143,10 @@ def user() -> str:
 
 
 def keep(run: RunFolder, result: Result, stem: str) -> Result:
-    """Keep the reports in the run's folder; the result, which says so if not all could be kept."""
+    """Keep the reports in the run's folder; returns the result, which says if some are missing."""
     endings = formats.endings()
-    run.keep({f"{stem}{endings[each]}": rendered(run, each, result) for each in endings})
-    return unkept(result, tuple(run.lost)) if run.lost else result
+    run.keep({f"{stem}{endings[form]}": rendered(run, form, result) for form in endings})
+    return with_lost(result, tuple(run.lost)) if run.lost else result
 
 
 def rendered(
@@ -151,14 +158,14 @@ def rendered(
     colour: bool = False,
     width: int | None = None,
 ) -> str:
-    """The report in this format, with what files held as the run's folder has it."""
+    """The report in this format, with contents of files from the run's folder."""
     inventories = inventories_of(run) if inventories is None else inventories
-    shown = FixRun(run.contents.known, shlex.quote(str(run.path)), inventories)
-    return formats.render(form, result, shown, colour=colour, width=width)
+    details = FixRun(run.contents.known, shlex.quote(str(run.path)), inventories)
+    return formats.render(form, result, details, colour=colour, width=width)
 
 
-def unkept(result: Result, lost: Sequence[str]) -> Result:
-    """A run whose results are known, and not all kept."""
-    more = f" and {len(lost) - 1} more" if len(lost) > 1 else ""
-    told = f"not all could be kept: {lost[0]}{more}"
-    return replace(result, unknown="; ".join(filter(None, (result.unknown, told))))
+def with_lost(result: Result, lost: Sequence[str]) -> Result:
+    """The result of a run whose reports could not all be kept."""
+    rest = f" and {len(lost) - 1} more" if len(lost) > 1 else ""
+    unknown = f"not all could be kept: {lost[0]}{rest}"
+    return replace(result, unknown="; ".join(filter(None, (result.unknown, unknown))))

@@ -1,4 +1,4 @@
-"""Plan: what fixes would change on hosts that fail, and what that would meet there."""
+"""Plan: what fixes would change on hosts that fail, and who else manages it there."""
 
 import getpass
 import os
@@ -24,16 +24,15 @@ from nodevet.document import kinds
 from nodevet.document.kinds import DocumentKind
 from nodevet.evidence.document import Evidence
 from nodevet.fix import model
-from nodevet.fix.journal.attempts import Failure, recent
-from nodevet.fix.journal.contents import ContentError, beside
-from nodevet.fix.listener import FixListener
+from nodevet.fix.events import FixListener
+from nodevet.fix.journal.attempts import Failure, recent_failures
+from nodevet.fix.journal.contents import ContentError, contents_beside
 from nodevet.fix.plan import plan_file, unplanned
 from nodevet.fix.plan.candidates import Rules, Suspected, VettedNode, draft
 from nodevet.fix.plan.planner import FixStates, Proposal, make
-from nodevet.fix.settings import no_hook
-from nodevet.fix.use.failed_elsewhere import failed_elsewhere
+from nodevet.fix.settings import missing_hook
+from nodevet.fix.use.from_store import failed_elsewhere, suspected
 from nodevet.fix.use.rollout import rollout_of
-from nodevet.fix.use.suspected import suspected
 from nodevet.fixing.model import Risk
 from nodevet.fleet import Options, visit
 from nodevet.fleet.controller import ssh_executor
@@ -51,7 +50,7 @@ _AUTHOR = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@+-]*")  # one word of allowed_sig
 
 
 class PlanRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """What is asked of a plan. `author` None: who runs this process."""
+    """The options of a plan. `author` None: the user of this process."""
 
     fixes: tuple[str, ...] = ()  # these only; none: those that the baselines allow
     now: bool = False
@@ -60,7 +59,7 @@ class PlanRequest(msgspec.Struct, frozen=True, kw_only=True):
     valid: timedelta = timedelta(hours=24)
     window: timedelta = timedelta(hours=24)
     again: bool = False
-    force: bool = False  # plan what too many hosts began to fail at once, too
+    force: bool = False  # also plan what too many hosts began to fail at once
     author: str | None = None
     rollout: Mapping[str, Any] = {}
 
@@ -73,22 +72,22 @@ def rules_of(
     *,
     store: str | None = NONE,
 ) -> Rules:
-    """What a plan may contain; `runs`: the folders of earlier runs; `store`: what remembers which
-    hosts began to fail at once. Raises UserError."""
+    """What a plan may contain; `runs`: folder of earlier runs; `store`: knows which hosts began to
+    fail at once. Raises UserError."""
     rollout_of(1, request.rollout)
     rules = Rules(
         id=secrets.token_hex(4),
         author=author(request.author),
         now=datetime.now().astimezone(),
         valid=request.valid,
-        fixes=_named(request.fixes, context) if request.fixes else None,
+        fixes=_fixes_named(request.fixes, context) if request.fixes else None,
         max_risk=request.max_risk,
         nodevet=__version__,
-        failed=() if request.again else _failed(runs, request.window, store, listener),
+        failed=() if request.again else _recent_failures(runs, request.window, store, listener),
         rollout=lambda nodes: rollout_of(nodes, request.rollout),
     )
     options = _options(context, rules, now=request.now, restart=request.restart)
-    suspected = () if request.force else _suspected(rules, context, store, listener)
+    suspected = () if request.force else _suspected_checks(rules, context, store, listener)
     return msgspec.structs.replace(rules, options=options, suspected=suspected)
 
 
@@ -99,43 +98,41 @@ def propose(
     rules: Rules,
     listener: VetListener | None = None,
 ) -> Proposal:
-    """Vet the hosts, and plan what the rules allow of what fails. Raises KeyboardInterrupt."""
+    """Vet the hosts, and plan the fixes that the rules allow. Raises KeyboardInterrupt."""
     nodes = _vet(hosts, context, options, listener)
     drafted = draft(nodes, context.catalog, rules)
     return make(drafted, rules, _look(hosts, drafted.resources, options))
 
 
 def try_out(file: Path) -> None:
-    """Raises UserError for a file that a plan must not replace, FileError for one it cannot."""
-    if file.is_file() and (found := kinds.kind_of(file)) not in (None, DocumentKind.PLAN):
-        raise UserError(
-            f"{file}: this is {found.value}, and is left as it is; name another with -o"
-        )
+    """Raises UserError for a file that a plan must not replace, FileError if it cannot."""
+    if file.is_file() and (kind := kinds.kind_of(file)) not in (None, DocumentKind.PLAN):
+        raise UserError(f"{file}: this is {kind.value}, and is left as it is; name another with -o")
     files.try_out(file)
 
 
 def write(file: Path, proposal: Proposal) -> None:
-    """Write the plan, and next to it what the files that it changes hold now, for its diff.
+    """Write the plan, and next to it the current contents of files that it changes, for its diff.
 
     Raises FileError.
     """
     with file_errors(file):
         if not file.exists() or file.is_file():
             try:
-                beside(file).hold(proposal.contents)
+                contents_beside(file).hold(proposal.contents)
             except ContentError as error:
                 raise FileError(str(error)) from error
         replace(file, plan_file.write(proposal.plan).decode())
 
 
-def undrained(proposal: Proposal) -> str:
-    """Why nodes of the plan could not be drained that must be; empty if they can, or need not."""
-    return no_hook([step.risk for step in proposal.plan.steps], proposal.plan.rollout)
+def drain_problem(proposal: Proposal) -> str:
+    """Why nodes of the plan that must be drained cannot be; empty if they can, or need not."""
+    return missing_hook([step.risk for step in proposal.plan.steps], proposal.plan.rollout)
 
 
-def waiting_canary(plan: model.Plan) -> str:
-    """Why no host after the canary will begin until the canary's change is in force; empty if
-    nothing of the canary is in force later, or the rollout provides for it."""
+def canary_delay(plan: model.Plan) -> str:
+    """Why the other hosts will wait until the canary's change is in force; empty if it is in force
+    at once, or if the rollout reboots or allows a pending canary."""
     later = dict.fromkeys(step.effective for step in plan.steps if step.effective != "now")
     hosts = {step.host for step in plan.steps}
     care = plan.rollout
@@ -149,45 +146,45 @@ def waiting_canary(plan: model.Plan) -> str:
 
 
 def next_steps(
-    proposal: Proposal, context: VetContext, file: Path | None, given: Sequence[str]
+    proposal: Proposal, context: VetContext, file: Path | None, apply_options: Sequence[str]
 ) -> list[str]:
-    """What to do once this is shown; `file`: where the plan was written; `given`: the words of
-    the command line that `apply` takes too."""
-    told = []
+    """What to do next; `file`: of the written plan; `apply_options`: words of this command line
+    that `apply` needs too."""
+    lines = []
     if proposal.plan.steps and file:
-        apply = shlex.join(["nodevet", "apply", str(file), *given])
-        told.append(f"{file} is written; next: nodevet approve {file}, then {apply}")
+        apply = shlex.join(["nodevet", "apply", str(file), *apply_options])
+        lines.append(f"{file} is written; next: nodevet approve {file}, then {apply}")
     elif proposal.plan.steps:
-        told.append("nothing is written; to have it approved and applied, plan with -o plan.json")
-    if waits := waiting_canary(proposal.plan):
-        told.insert(0, waits)
+        lines.append("nothing is written; to approve and apply it, plan with -o plan.json")
+    if canary_note := canary_delay(proposal.plan):
+        lines.insert(0, canary_note)
     files = {
         baseline.label: "" if Path(baseline.path).parent == shipped() else baseline.path
         for baseline in context.baselines
     }
-    return [*unplanned.ways(proposal, files), *told]
+    return [*unplanned.suggestions(proposal, files), *lines]
 
 
-def _failed(
+def _recent_failures(
     runs: Path, window: timedelta, store: str | None, listener: FixListener
 ) -> tuple[Failure, ...]:
-    """What failed lately, by the project's runs and by the store, which knows runs kept elsewhere.
-    A run or a store that cannot be read is told."""
+    """Recent failures, from the project's runs and from the store, which knows runs kept elsewhere.
+    Notes a run or a store that cannot be read."""
     now = datetime.now().astimezone()
-    found, problems = recent(runs, now, window)
+    failures, problems = recent_failures(runs, now, window)
     for problem in problems:
         listener.note(f"cannot tell what failed in an earlier run: {problem}")
     try:
-        return (*found, *failed_elsewhere(store, runs, now - window))
+        return (*failures, *failed_elsewhere(store, runs, now - window))
     except UserError as error:
         listener.note(f"cannot tell what failed in runs kept elsewhere: {error}")
-        return found
+        return failures
 
 
-def _suspected(
+def _suspected_checks(
     rules: Rules, context: VetContext, store: str | None, listener: FixListener
 ) -> tuple[Suspected, ...]:
-    """What too many hosts began to fail at once. What cannot be told is said, and costs no plan."""
+    """The checks that too many hosts began to fail at once. Notes a store that cannot be read."""
     checks = {
         wish.check
         for baseline in context.baselines
@@ -201,44 +198,44 @@ def _suspected(
         return ()
 
 
-def _named(fixes: Sequence[str], context: VetContext) -> frozenset[str]:
-    """The fixes of --fix. Raises UserError for one that no baseline asks for, or in shadow."""
+def _fixes_named(fixes: Sequence[str], context: VetContext) -> frozenset[str]:
+    """The fixes of --fix. Raises UserError for one that no baseline expects, or only in shadow."""
     wishes = [wish for baseline in context.baselines for wish in baseline.expectations]
-    asked = {wish.check for wish in wishes}
+    expected = {wish.check for wish in wishes}
     counted = {wish.check for wish in wishes if wish.severity is not Severity.SHADOW}
     for fix in fixes:
         context.catalog.fix_path(fix)
-        if fix in asked - counted:
+        if fix in expected - counted:
             raise UserError(f"--fix {fix}: it has severity shadow, and is never planned")
-        if fix not in asked:
+        if fix not in expected:
             raise UserError(f"--fix {fix}: no baseline of this run asks for {fix}")
     return frozenset(fixes)
 
 
 def _options(context: VetContext, rules: Rules, *, now: bool, restart: bool) -> frozenset[str]:
-    """What is asked of the fixes. Raises UserError if no fix takes it."""
+    """The options of fixes. Raises UserError if no fix takes one."""
     if now and restart:
-        raise UserError("--now, --restart: what is restarted is not changed before; give one")
+        raise UserError("--now and --restart exclude each other; give one")
     options = frozenset(name for name, on in (("now", now), ("restart", restart)) if on)
-    asked = {
+    checks = {
         wish.check
         for baseline in context.baselines
         for wish in baseline.expectations
         if rules.allow(wish) and wish.check in context.catalog.fixes
     }
     for option in options:
-        fixes = [fix for name in asked if (fix := context.catalog.fix(name))]
+        fixes = [fix for name in checks if (fix := context.catalog.fix(name))]
         if not any(option in fix.options for fix in fixes):
             raise UserError(f"--{option}: none of the fixes that may be planned takes it")
     return options
 
 
-def author(said: str | None) -> str:
-    """Who makes the plan. Raises UserError for what cannot be a principal."""
+def author(name_option: str | None) -> str:
+    """The author of the plan. Raises UserError for a name that cannot be a principal."""
     try:
-        name = said or os.environ.get("SUDO_USER") or getpass.getuser()
+        name = name_option or os.environ.get("SUDO_USER") or getpass.getuser()
     except (KeyError, OSError) as error:
-        raise UserError("cannot tell who makes the plan; say it with --author") from error
+        raise UserError("the author of the plan is unknown; name them with --author") from error
     if not _AUTHOR.fullmatch(name):
         raise UserError(f"--author {name!r}: only letters, digits and . _ @ + - are possible")
     return name
@@ -250,16 +247,16 @@ def _vet(
     options: Options,
     listener: VetListener | None,
 ) -> list[VettedNode]:
-    """Every host as a check leaves it, with the evidence of those on which something fails."""
-    kept: dict[str, Evidence] = {}
+    """Every host after a check, with its evidence if something fails."""
+    evidence_by_host: dict[str, Evidence] = {}
 
     def judged() -> Generator[HostReport]:
-        with closing(vetted(visit(hosts, options), by_name, context)) as seen:
-            for one in seen:
-                fails = any(finding.verdict is Verdict.FAIL for finding in one.report.findings)
-                if fails and one.evidence is not None:
-                    kept[one.report.host] = one.evidence
-                yield one.report
+        with closing(vetted(visit(hosts, options), by_name, context)) as reports:
+            for host in reports:
+                fails = any(finding.verdict is Verdict.FAIL for finding in host.report.findings)
+                if fails and host.evidence is not None:
+                    evidence_by_host[host.report.host] = host.evidence
+                yield host.report
 
     by_name = {host.name: host for host in hosts}
     run = collect(hosts, judged(), context, fail_on=Severity.INFO, listener=listener)
@@ -269,7 +266,7 @@ def _vet(
     return [
         VettedNode(
             report=report,
-            evidence=kept.get(report.host),
+            evidence=evidence_by_host.get(report.host),
             baseline=baselines.get(report.baseline),
         )
         for report in run.hosts
@@ -279,7 +276,7 @@ def _vet(
 def _look(
     hosts: Sequence[Host], resources: Mapping[str, tuple[Resource, ...]], options: Options
 ) -> Mapping[str, FixStates]:
-    """The state of each host's resources now, and who else manages them."""
+    """The current state of each host's resources, and their other managers."""
     if not resources:
         return {}
     visited = [host for host in hosts if host.name in resources]
@@ -287,8 +284,8 @@ def _look(
         ssh_executor.SshExecutor(visited, options) as worker,
         ThreadPoolExecutor(min(LOOKERS, len(resources))) as pool,
     ):
-        found = pool.map(lambda host: _look_at(worker, host, resources[host]), resources)
-        return dict(zip(resources, found, strict=True))
+        states = pool.map(lambda host: _look_at(worker, host, resources[host]), resources)
+        return dict(zip(resources, states, strict=True))
 
 
 def warning(agent: RunningAgent) -> str:

@@ -1,4 +1,4 @@
-"""How a plan is carried out: as it says, or as its run began, and what may be said otherwise."""
+"""How a plan is carried out: as planned, or as its run began, with overrides."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -18,49 +18,56 @@ SHARES = ("canary", "batch", "max_fail")
 DEFAULTS: Mapping[str, Any] = {"canary": "1", "batch": "10", "max_fail": "0"}
 
 
-def rollout_of(nodes: int, given: Mapping[str, Any]) -> Rollout:
-    """The rollout of a plan over so many nodes. Raises UserError."""
-    found = Rollout(**{**given, **_shares(nodes, {**DEFAULTS, **given})})
-    if found.reboots and not found.drain_hook.strip():
+def rollout_of(nodes: int, overrides: Mapping[str, Any]) -> Rollout:
+    """The rollout of a plan for this number of nodes. Raises UserError."""
+    rollout = Rollout(**{**overrides, **_shares(nodes, {**DEFAULTS, **overrides})})
+    if rollout.reboots and not rollout.drain_hook.strip():
         raise UserError("a reboot needs --drain-hook, which says that a node is drained")
-    _some_canary(found)
-    return found
+    _require_canary(rollout)
+    return rollout
 
 
 def carried_out(
     plan: Plan,
-    kept: Sequence[JournalRecord],
-    given: Mapping[str, Any],
+    records: Sequence[JournalRecord],
+    overrides: Mapping[str, Any],
     *,
     override: bool,
     hosts: int | None = None,
 ) -> Carried:
-    """How a plan is carried out: as it says, or as the run of these records was carried out,
-    except for what is given now. Raises UserError.
+    """How a plan is carried out: as planned, or as the run of these records, with `overrides`.
+    Raises UserError.
 
-    `hosts`: so many of the plan's are chosen. A share is one of these, and no more of them may fail
-    than in proportion, unless that is given.
+    `hosts`: the number of chosen hosts. Shares refer to them, and the number that may fail is
+    reduced in proportion, unless `overrides` has it.
     """
-    everything = len({step.host for step in plan.steps})
-    nodes = everything if hosts is None else hosts
-    asked = {**given, **{name: _shares(nodes, given)[name] for name in SHARES if name in given}}
+    planned_hosts = len({step.host for step in plan.steps})
+    nodes = planned_hosts if hosts is None else hosts
+    values = {
+        **overrides,
+        **{name: _shares(nodes, overrides)[name] for name in SHARES if name in overrides},
+    }
     try:
-        found = settings.carried(
-            (plan.rollout, plan.nodevet), _kept(kept), asked, __version__, override=override
+        terms = settings.terms_of_run(
+            (plan.rollout, plan.nodevet),
+            _earlier_rollout(records),
+            values,
+            __version__,
+            override=override,
         )
     except OverrideError as error:
         raise UserError(str(error)) from error
-    spare = found.rollout.max_fail * nodes // max(1, everything)
-    if nodes < everything and "max_fail" not in given and not kept:
-        found = settings.with_fewer(plan.rollout, found, spare)
-    _some_canary(found.rollout)
-    if missing := settings.no_hook([step.risk for step in plan.steps], found.rollout):
-        raise UserError(missing)
-    return found
+    spare = terms.rollout.max_fail * nodes // max(1, planned_hosts)
+    if nodes < planned_hosts and "max_fail" not in overrides and not records:
+        terms = settings.with_max_fail(plan.rollout, terms, spare)
+    _require_canary(terms.rollout)
+    if problem := settings.missing_hook([step.risk for step in plan.steps], terms.rollout):
+        raise UserError(problem)
+    return terms
 
 
-def _some_canary(rollout: Rollout) -> None:
-    """Raises UserError if only the canary is to be rebooted, and there is none."""
+def _require_canary(rollout: Rollout) -> None:
+    """Raises UserError if only the canary would be rebooted, and there is none."""
     if rollout.verify_reboot and not rollout.reboot and rollout.canary == 0:
         raise UserError(
             "--verify-reboot reboots the canary, and --canary is 0: no node would be rebooted; "
@@ -68,19 +75,25 @@ def _some_canary(rollout: Rollout) -> None:
         )
 
 
-def of_rollback(plan: Plan, kept: Sequence[JournalRecord], given: Mapping[str, Any]) -> Rollout:
-    """The times and the hook of a run, except for what a rollback was given. Raises UserError."""
-    then = _kept(kept)
-    found = then[0] if then else plan.rollout
-    return msgspec.structs.replace(found, **{**given, "reboot": False, "verify_reboot": False})
+def of_rollback(
+    plan: Plan, records: Sequence[JournalRecord], overrides: Mapping[str, Any]
+) -> Rollout:
+    """The times and the hook of a run, with `overrides` of the rollback. Raises UserError."""
+    previous = _earlier_rollout(records)
+    rollout = previous[0] if previous else plan.rollout
+    return msgspec.structs.replace(
+        rollout, **{**overrides, "reboot": False, "verify_reboot": False}
+    )
 
 
-def _kept(kept: Sequence[JournalRecord]) -> tuple[Rollout, str] | None:
-    """How an earlier try of a run was carried out; None if there was none. Raises UserError."""
+def _earlier_rollout(kept: Sequence[JournalRecord]) -> tuple[Rollout, str] | None:
+    """The rollout of an earlier try of the run; None if there was none. Raises UserError."""
     for record in reversed(kept):
         try:
-            if isinstance(record, records.RunBegin) and (found := settings.kept(record.options)):
-                return found
+            if isinstance(record, records.RunBegin) and (
+                rollout := settings.rollout_of_options(record.options)
+            ):
+                return rollout
         except (ValueError, msgspec.ValidationError) as error:
             raise UserError(
                 f"the run's journal does not say how it was carried out: {error}; name a new run"
@@ -88,11 +101,11 @@ def _kept(kept: Sequence[JournalRecord]) -> tuple[Rollout, str] | None:
     return None
 
 
-def _shares(nodes: int, given: Mapping[str, Any]) -> dict[str, int]:
+def _shares(nodes: int, overrides: Mapping[str, Any]) -> dict[str, int]:
     """Nodes from `4` or `10%`. Raises UserError."""
-    texts = {name: str(given.get(name, DEFAULTS[name])) for name in SHARES}
+    texts = {name: str(overrides.get(name, DEFAULTS[name])) for name in SHARES}
     try:
-        found = limits.limits(nodes, **texts)
+        limits_ = limits.limits(nodes, **texts)
     except ValueError as error:
         raise UserError(str(error)) from error
-    return {name: getattr(found, name) for name in SHARES}
+    return {name: getattr(limits_, name) for name in SHARES}

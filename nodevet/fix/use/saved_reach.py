@@ -1,4 +1,4 @@
-"""How a run of fixes reached its hosts: kept in its folder, and taken up again."""
+"""How a run of fixes reaches its hosts: kept in its folder for later commands."""
 
 import os
 import socket
@@ -30,25 +30,29 @@ def reached_now(
         key: str(value.resolve()) if isinstance(value, Path) else value
         for key, value in options.items()
     }
-    found = (replace(host, local=_at_hand(host, plan)) for host in hosts if host.name in names)
+    plan_hosts = (
+        replace(host, local=_is_this_machine(host, plan)) for host in hosts if host.name in names
+    )
     files = None
     if inventories is not None and "-" not in inventories:
         files = tuple(str(Path(name).absolute()) for name in inventories)
-    return SavedReach(hosts=tuple(found), options=plain, inventories=files)
+    return SavedReach(hosts=tuple(plan_hosts), options=plain, inventories=files)
 
 
-def _at_hand(host: Host, plan: Plan) -> bool:
-    """Whether a host of the plan is this machine, in this boot, and its root runs nodevet: then it
-    takes no SSH. Approvers see the host's name alone, so it must be this machine's."""
+def _is_this_machine(host: Host, plan: Plan) -> bool:
+    """Whether a host of the plan is this machine, in this boot, and root runs nodevet: then it
+    needs no SSH. Approvers see only the host's name, so it must be this machine's."""
     planned = plan.nodes.get(host.name)
-    named = is_same_name(host.name, socket.gethostname(), exact=False)
-    if planned is None or not named or host.root != "/" or os.geteuid() != 0:
+    is_this_name = is_same_name(host.name, socket.gethostname(), exact=False)
+    if planned is None or not is_this_name or host.root != "/" or os.geteuid() != 0:
         return host.local
-    here = (_line(confirmed.MACHINE_ID), _line(BOOT_ID))
-    return host.local or (all(here) and here == (planned.machine_id, planned.boot_id))
+    this_machine = (_first_line(confirmed.MACHINE_ID), _first_line(BOOT_ID))
+    return host.local or (
+        all(this_machine) and this_machine == (planned.machine_id, planned.boot_id)
+    )
 
 
-def _line(path: Path) -> str:
+def _first_line(path: Path) -> str:
     """Empty if it cannot be read."""
     try:
         return path.read_text(encoding="ascii").strip()
@@ -57,20 +61,28 @@ def _line(path: Path) -> str:
 
 
 def reached_before(
-    run: RunFolder, now: SavedReach | None, options: Mapping[str, Any], given: Collection[str]
+    run: RunFolder,
+    now: SavedReach | None,
+    options: Mapping[str, Any],
+    option_names: Collection[str],
 ) -> SavedReach:
-    """How a run reached its hosts, except for the options that are `given` again.
+    """How a run reached its hosts, with the options in `option_names` as they are given now.
 
-    `now`: by an inventory that is named again. Raises RunError.
+    `now`: by the inventories of this command line. Raises RunError.
     """
     try:
-        then = run.reach()
+        saved = run.reach()
     except RunError:
         if now is None:
             raise
-        then = now  # what is said now alone says how
-    again = {key: value for key, value in options.items() if key in TOLD_AGAIN or key in given}
-    told = now or then
+        saved = now  # what is said now alone says how
+    overrides = {
+        key: value for key, value in options.items() if key in TOLD_AGAIN or key in option_names
+    }
+    source = now or saved
     return replace(
-        then, hosts=told.hosts, options={**then.options, **again}, inventories=told.inventories
+        saved,
+        hosts=source.hosts,
+        options={**saved.options, **overrides},
+        inventories=source.inventories,
     )
