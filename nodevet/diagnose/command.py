@@ -90,6 +90,7 @@ from nodevet.vet import options as vetting
 )
 @options.baselines
 @vetting.reach
+@vetting.verbose
 @display_options()
 @options.project
 def command(

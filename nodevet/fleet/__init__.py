@@ -56,6 +56,8 @@ def _pass(hosts: Sequence[Host], options: Options, end: float) -> Generator[Visi
 
     with closing(dispatch(hosts, options, end)) as visits:
         for result in visits:
+            if options.on_steps is not None and result.steps:
+                options.on_steps(result.host, result.steps)
             yield replace(result, at=time.time())
 
 

@@ -36,6 +36,7 @@ class Options:
     asks_each: Callable[[Host], Mapping[str, Sequence[Any]]] | None = None  # by host, instead
     engine: Engine | None = None  # visits the hosts; None: child processes of this process
     second_try: bool = False  # visit hosts again that were unreachable or timed out
+    on_steps: Callable[[str, tuple[str, ...]], None] | None = None  # hears what SSH did on a host
     within: float | None = None  # of the whole run; later hosts are reported as not reached
 
     def asked(self, host: Host) -> Mapping[str, Sequence[Any]]:
@@ -74,6 +75,7 @@ class Visit:
     seconds: float = 0.0
     at: float | None = None  # its arrival by this machine's clock, seconds since 1970 UTC
     again: bool = False  # whether another try may succeed: no wrong key, no refused login
+    steps: tuple[str, ...] = ()  # what SSH did, if Options.on_steps wants to know
     first: str = ""  # of a second try: how the first one ended
 
 

@@ -82,6 +82,27 @@ reach = apply(
 )
 
 
+def _steps_printer(_: click.Context, __: click.Parameter, value: bool) -> Any:
+    """What hears the steps of SSH: a function of a host and its steps, or None."""
+    from nodevet.cli.speech import say
+
+    def print_steps(host: str, steps: tuple[str, ...]) -> None:
+        for step in steps:
+            say(f"{host}: {step}")
+
+    return print_steps if value else None
+
+
+verbose = _connection(
+    "-v",
+    "--verbose",
+    "on_steps",
+    is_flag=True,
+    callback=_steps_printer,
+    help="Print what SSH did on each host, to standard error.",
+)
+
+
 run_limits = apply(
     _connection(
         "--second-try/--no-second-try",

@@ -1,4 +1,4 @@
-"""`--user`, and `user` of nodevet.toml, where the inventory names nobody."""
+"""`--user` where the inventory names nobody, and what `--verbose` prints."""
 
 import json
 import socket
@@ -17,6 +17,37 @@ OPTIONS = ("-b", "any.yaml", "--store", "none", "--format", "json")
 OPTIONS += ("--ssh-config", "config", "--known-hosts", "known")
 
 
+Check = Callable[..., subprocess.CompletedProcess[str]]
+
+
+@pytest.fixture
+def check(
+    sshd: Callable[..., Sshd], key: KeyPair, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Check:
+    """Runs a command on one host, whose user the inventory may name."""
+    server = sshd()
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / "config").write_text("User nobody\n")
+    (tmp_path / "known").write_text(server.known_hosts)
+    (tmp_path / "any.yaml").write_text(ANY)
+    (tmp_path / "nodevet.toml").write_text(
+        '[sweep.nightly]\ninventory = "fleet.yaml"\nuser = "root"\n'
+    )
+    host = {"address": server.address, "port": server.port, "key_file": str(key.path)}
+
+    def run(*words: str, user: str | None = None) -> subprocess.CompletedProcess[str]:
+        inventory = {"nodevet": 1, "hosts": {NAME: {**host, **({"user": user} if user else {})}}}
+        (tmp_path / "fleet.yaml").write_text(json.dumps(inventory))
+        return subprocess.run(
+            [sys.executable, "-m", "nodevet", *words, "-i", "fleet.yaml", *OPTIONS],
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+        )
+
+    return run
+
+
 @pytest.mark.parametrize(
     ("named", "words", "status"),
     [
@@ -28,30 +59,23 @@ OPTIONS += ("--ssh-config", "config", "--known-hosts", "known")
     ],
 )
 def test_it_is_for_hosts_without_one(
-    sshd: Callable[..., Sshd],
-    key: KeyPair,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    named: str | None,
-    words: tuple[str, ...],
-    status: str,
+    check: Check, named: str | None, words: tuple[str, ...], status: str
 ) -> None:
-    server = sshd()
-    monkeypatch.setenv("HOME", str(tmp_path))
-    (tmp_path / "config").write_text("User nobody\n")
-    (tmp_path / "known").write_text(server.known_hosts)
-    (tmp_path / "any.yaml").write_text(ANY)
-    host = {"address": server.address, "port": server.port, "key_file": str(key.path)}
-    inventory = {"nodevet": 1, "hosts": {NAME: {**host, **({"user": named} if named else {})}}}
-    (tmp_path / "fleet.yaml").write_text(json.dumps(inventory))
-    (tmp_path / "nodevet.toml").write_text(
-        '[sweep.nightly]\ninventory = "fleet.yaml"\nuser = "root"\n'
-    )
-    done = subprocess.run(
-        [sys.executable, "-m", "nodevet", *words, "-i", "fleet.yaml", *OPTIONS],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-    )
+    done = check(*words, user=named)
     (report,) = json.loads(done.stdout)["hosts"]
     assert report["status"] == status, done.stderr
+
+
+@pytest.mark.parametrize("command", ["check", "sweep"])
+def test_verbose_prints_what_ssh_did(check: Check, key: KeyPair, command: str) -> None:
+    done = check(command, "-v", "--user", "root")
+    steps = [line for line in done.stderr.splitlines() if line.startswith(f"nodevet: {NAME}: ")]
+    for text in ("log in as root on 127.", "connected after ", "SSH-2.0-OpenSSH", "SHA256:"):
+        assert text in "\n".join(steps), done.stderr
+    assert steps[-2:] == [
+        f"nodevet: {NAME}: offered key {key.path}",
+        f"nodevet: {NAME}: the server accepted it",
+    ]
+    refused = check(command, "--verbose", "--user", "nosuch")
+    assert refused.stderr.count("offered key") == 1 and "accepted it" not in refused.stderr
+    assert "offered key" not in check(command).stderr

@@ -66,6 +66,7 @@ WRITTEN = 100  # columns of the pages, and of what is not a terminal
 @sheets.formats()
 @display_options()
 @vetting.reach
+@vetting.verbose
 @options.project
 def command(
     what: str | None,

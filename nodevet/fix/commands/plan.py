@@ -105,6 +105,7 @@ LONGEST = 30 * 86400.0  # seconds
 @vetting.expect_hostname
 @rollout_options(planned=True)
 @vetting.reach
+@vetting.verbose
 @options.project
 @display_options()
 def command(

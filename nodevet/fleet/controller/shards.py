@@ -74,6 +74,7 @@ def visit_of(host: Host, outcome: framing.VisitOutcome) -> Visit:
         evidence,
         outcome.seconds,
         again=outcome.again,
+        steps=outcome.steps,
     )
 
 
@@ -159,6 +160,7 @@ def order_of(
         accept_new=options.host_keys == "accept-new",
         max_output=options.max_output,
         sample=options.sample,
+        verbose=options.on_steps is not None,
         asks=[{section: tuple(names) for section, names in ask.items()} for ask in asks],
         targets=tuple(
             _target(number, hosts[number], options, place)

@@ -127,6 +127,7 @@ class BatchOrder:
     targets: tuple[SshTarget, ...] = ()
     payload: bytes = b""
     sample: float = 0.0
+    verbose: bool = False  # outcomes have steps
     asks: Sequence[Mapping[str, Sequence[Any]]] = ({},)  # different ones, each by section
 
     def __post_init__(self) -> None:
@@ -148,6 +149,7 @@ class VisitOutcome:
     evidence: bytes = b""
     seconds: float = 0.0
     again: bool = False  # whether another try may succeed
+    steps: tuple[str, ...] = ()  # what SSH did
 
 
 @dataclass(frozen=True)
@@ -191,12 +193,16 @@ class SessionAnswer:
 RESULTS: Mapping[str, Any] = {"act": ActResult, "lock": str, "reboot": str}  # else: None
 
 
+Steps = Annotated[tuple[Annotated[str, Meta(max_length=2000)], ...], Meta(max_length=100)]
+
+
 class _OutcomeHead(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     number: Number
     status: Literal["vetted", "unreachable", "not_visited", "timeout", "probe_failed"]
     why: str
     seconds: Seconds
     again: bool = False
+    steps: Steps = ()
 
 
 class LostHost(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -261,6 +267,7 @@ def write_outcome(number: int, outcome: VisitOutcome) -> bytes:
     head = {
         "number": number, "status": outcome.status, "why": outcome.why, "seconds": seconds,
         **({"again": True} if outcome.again else {}),
+        **({"steps": outcome.steps} if outcome.steps else {}),
     }  # fmt: skip
     return write_frame(head, outcome.evidence)
 
@@ -269,7 +276,8 @@ def read_outcome(frame: Frame) -> tuple[int, VisitOutcome]:
     """The host's number, and its outcome. Raises FrameError."""
     head = _typed(frame.head, _OutcomeHead)
     why = plain(head.why)
-    return head.number, VisitOutcome(head.status, why, frame.body, head.seconds, head.again)
+    steps = tuple(map(plain, head.steps))
+    return head.number, VisitOutcome(head.status, why, frame.body, head.seconds, head.again, steps)
 
 
 def write_notice(notice: Notice) -> bytes:

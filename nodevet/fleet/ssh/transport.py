@@ -15,7 +15,7 @@ from subprocess import DEVNULL, Popen, TimeoutExpired
 from typing import TypeAlias, cast
 
 import gevent
-from paramiko import BadAuthenticationType, SSHException, Transport
+from paramiko import BadAuthenticationType, PKey, SSHException, Transport
 from paramiko.ssh_exception import AuthenticationException, ChannelException
 
 from nodevet.base.durations import elapsed
@@ -58,6 +58,7 @@ class Connection:
         self.transport: Transport | None = None
         self.agents: list[SocketAgent] = []
         self.proxy: Popen[bytes] | None = None
+        self.steps: list[str] = []  # what was done so far, for `--verbose`
 
     def close(self) -> None:
         if self.transport is not None:
@@ -110,6 +111,7 @@ class Transports:
         `seconds`: the time limit; None: the deadline of a host. Raises UnreachableError,
         TooLateError and SshConfigError.
         """
+        connection.steps.append(_plan_text(config))
         end = time.monotonic() + (self._deadline if seconds is None else seconds)
         types = self._host_keys.types(config)
         try:
@@ -127,11 +129,14 @@ class Transports:
         self, config: HostConfig, connection: Connection, types: Sequence[str], end: float
     ) -> Transport:
         """A transport whose host key is known; prefers keys of these types."""
+        started = time.monotonic()
         sock = self._await_greeting(config, connection, end)
+        connection.steps.append(f"connected after {elapsed(time.monotonic() - started)}")
         transport = connection.transport = self._handshake(config, sock, types)
         server_key = transport.get_remote_server_key()
         key = b64encode(server_key.asbytes()).decode()
         address = sock.getpeername()[0] if config.check_ip else ""
+        connection.steps.append(_server_text(transport, server_key))
         self._host_keys.check(config, server_key.get_name(), key, address)
         if not algorithms.is_large_enough(config, server_key):
             raise LocalError(f"host key of {server_key.get_bits()} bits: RequiredRSASize is larger")
@@ -229,6 +234,7 @@ class Transports:
                 unusable.append(f"ssh_config does not allow the key of type {key.get_name()}")
                 continue
             offered.append(name)
+            connection.steps.append(f"offered key {brief(name)}")
             try:
                 also_required = transport.auth_publickey(config.user, key)
             except BadAuthenticationType as error:
@@ -246,6 +252,7 @@ class Transports:
                 raise UnreachableError("connection closed during authentication") from error
             if also_required:
                 raise LocalError(f"{denied} (the server also requires {', '.join(also_required)})")
+            connection.steps.append("the server accepted it")
             return
         details = [f"offered: {_names_text(offered)}"] if offered else []
         if len(offered) > 1 and not transport.is_active():
@@ -289,6 +296,22 @@ class Transports:
         except BaseException:
             connection.close()
             raise
+
+
+def _plan_text(config: HostConfig) -> str:
+    """`root@10.0.0.7 port 22 through bastion`."""
+    jump = f" through {config.jump.label}" if config.jump else ""
+    proxy = f" by ProxyCommand {config.proxy_command}" if config.proxy_command else ""
+    return brief(
+        f"log in as {config.user} on {config.hostname} port {config.port}{jump}{proxy}", 1000
+    )
+
+
+def _server_text(transport: Transport, key: PKey) -> str:
+    """`SSH-2.0-OpenSSH_9.2, aes128-ctr, host key ssh-ed25519 SHA256:...`."""
+    version = brief(str(transport.remote_version))
+    cipher = transport.remote_cipher  # type: ignore[attr-defined]
+    return f"{version}, {cipher}, host key {key.get_name()} {key.fingerprint}"
 
 
 def _names_text(names: Sequence[str]) -> str:

@@ -127,7 +127,8 @@ class Batch:
             with gevent.Timeout(CLOSING, False):
                 connector.disconnect()
             host.connector = None  # type: ignore[assignment]  # frees its memory
-        return replace(outcome, seconds=time.monotonic() - started)
+        steps = tuple(connector.connection.steps) if self._order.verbose else ()
+        return replace(outcome, seconds=time.monotonic() - started, steps=steps)
 
     def _ask(self, connector: NodeConnector, target: framing.SshTarget) -> framing.VisitOutcome:
         order = self._order

@@ -98,7 +98,9 @@ class Relay:
 
 def outcome_frame(visit: Visit) -> bytes:
     evidence = visit.evidence or b""
-    outcome = VisitOutcome(visit.status, visit.why, evidence, visit.seconds, visit.again)
+    outcome = VisitOutcome(
+        visit.status, visit.why, evidence, visit.seconds, visit.again, visit.steps
+    )
     return framing.write_outcome(int(visit.host), outcome)
 
 

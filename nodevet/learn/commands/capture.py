@@ -37,6 +37,7 @@ from nodevet.vet import options as vetting
 @click.option("--title", default="", help="One line that names the kind of node.")
 @options.learning
 @vetting.reach
+@vetting.verbose
 @display_options(QUIET)
 @options.project
 def command(

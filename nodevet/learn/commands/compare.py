@@ -30,6 +30,7 @@ from nodevet.vet import options as vetting
 @options.learning
 @sheets.formats((*FORMATS, "nodeset"))
 @vetting.reach
+@vetting.verbose
 @display_options(QUIET)
 @options.project
 def command(

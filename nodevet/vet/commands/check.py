@@ -105,6 +105,7 @@ if TYPE_CHECKING:
 @vetting.sample
 @vetting.expect_hostname
 @vetting.reach
+@vetting.verbose
 @vetting.run_limits
 @display_options(QUIET, ADVICE)
 @options.project

@@ -62,6 +62,7 @@ from nodevet.vet import options as vetting
 @vetting.sample
 @vetting.expect_hostname
 @vetting.reach
+@vetting.verbose
 @display_options(QUIET, ADVICE)
 @options.project
 def command(

@@ -85,6 +85,7 @@ SETTABLE = (
 )
 @vetting.sample
 @vetting.reach
+@vetting.verbose
 @display_options(QUIET, ADVICE)
 @options.project
 def command(
@@ -97,6 +98,7 @@ def command(
     install: bool,
     display: Display,
     project: Project,
+    on_steps: Any,
     **_: Any,
 ) -> None:
     """Vet, record and report a fleet as nodevet.toml says.
@@ -135,7 +137,7 @@ def command(
     sinks = Sinks(formats or ("table", *order.outputs), order.save, display)
     try:
         with Watcher(sinks) as watcher:
-            swept = sweep(order, watcher, reports=sinks, lock=not no_lock)
+            swept = sweep(order, watcher, reports=sinks, lock=not no_lock, on_steps=on_steps)
     except (HeldError, StoreHeldError) as error:
         say(str(error))
         context.exit(HELD)

@@ -1,6 +1,6 @@
 """How hosts are reached: the options of a visit."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -40,11 +40,13 @@ def fleet_options(
     engine: Engine | None = None,
     second_try: bool = False,
     within: float | None = None,
+    on_steps: Callable[[str, tuple[str, ...]], None] | None = None,
 ) -> Options:
     """The options of a visit, which takes `sample` seconds longer. `context`: what baselines ask
     the probe for; `fixes`: and what the fixes of their checks ask for; `commands`: and what they
     have run. `choosing`: each host has its baseline chosen from these, and is asked for those alone
-    that may fit it. `engine`: see nodevet.vet.use.engine. Raises AskError and UserError."""
+    that may fit it. `on_steps`: see Options. `engine`: see nodevet.vet.use.engine. Raises AskError
+    and UserError."""
     wishes = {"fixes": fixes, "commands": commands}
     return Options(
         parallel=parallel,
@@ -60,6 +62,7 @@ def fleet_options(
         engine=engine,
         second_try=second_try,
         within=within,
+        on_steps=on_steps,
         asks=asks(context, **wishes) if context and not choosing else {},
         asks_each=asks_each(context, **wishes) if context and choosing else None,
     )

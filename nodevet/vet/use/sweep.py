@@ -2,8 +2,9 @@
 
 import random
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import nullcontext
+from dataclasses import replace
 
 from msgspec import Struct, structs
 
@@ -31,9 +32,11 @@ def sweep(
     *,
     reports: Reports | None = None,
     lock: bool = True,
+    on_steps: Callable[[str, tuple[str, ...]], None] | None = None,
 ) -> Swept:
     """Make one sweep. It needs no terminal: `reports` are the files of the settings if none are
-    given. Without `lock` it also runs while another sweep visits the same inventory.
+    given. Without `lock` it also runs while another sweep visits the same inventory. `on_steps`:
+    see nodevet.fleet.Options.
 
     Raises HeldError and StoreHeldError if another sweep runs, and UserError if the settings are
     wrong or a report could not be written.
@@ -43,7 +46,7 @@ def sweep(
     people = urls(order)  # before hours are spent on news that nobody can be sent
     _wait(order, listener)
     with locked(order.locks, f"nodevet sweep {order.name}") if lock else nullcontext():
-        done = _visit(order, listener, reports, lock=lock)
+        done = _visit(order, listener, reports, on_steps, lock=lock)
         done, not_notified = _notify(order, done, people)
         try:
             with done.reporting():
@@ -66,7 +69,14 @@ def _wait(order: SweepOrder, listener: VetListener) -> None:
         time.sleep(seconds)
 
 
-def _visit(order: SweepOrder, listener: VetListener, reports: Reports, *, lock: bool) -> Visited:
+def _visit(
+    order: SweepOrder,
+    listener: VetListener,
+    reports: Reports,
+    on_steps: Callable[[str, tuple[str, ...]], None] | None,
+    *,
+    lock: bool,
+) -> Visited:
     """Vet and record the hosts."""
     with open_memory(order.store, listener, asked=True) as memory:
         if lock and memory.store is not None:
@@ -79,7 +89,7 @@ def _visit(order: SweepOrder, listener: VetListener, reports: Reports, *, lock: 
         done = visited(
             hosts,
             context,
-            order.options(context),
+            replace(order.options(context), on_steps=on_steps),
             reports,
             memory,
             listener,
