@@ -194,7 +194,7 @@ def _hosts(hosts: Sequence[HostResult], contents: Contents, folder: str) -> Grou
         title=_head(hosts),
         blocks=(
             TextBlock(text=f"took {' to '.join(ends)}", tone="quiet", media=Medium.PAGE),
-            *(_step([*zip(hosts, steps_, strict=True)], contents, folder) for steps_ in steps),
+            *(_step([*zip(hosts, group, strict=True)], contents, folder) for group in steps),
         ),
     )
 
@@ -223,11 +223,11 @@ def _step(
     diffs: dict[Diff, list[str]] = {}
     for host, step in steps:
         change_row = [] if common_change else [("change", result_text.change(step))]
-        changes_ = list(_changed_resources(step, contents))
-        step_rows = [*change_row, *_rows(host.host, step), *(("now", text) for text, _ in changes_)]
+        listed = list(_changed_resources(step, contents))
+        step_rows = [*change_row, *_rows(host.host, step), *(("now", text) for text, _ in listed)]
         for row in dict.fromkeys(step_rows):
             rows.setdefault(row, []).append(host.host)
-        for diff in dict.fromkeys(diff for _, diff in changes_ if diff):
+        for diff in dict.fromkeys(diff for _, diff in listed if diff):
             diffs.setdefault(diff, []).append(host.host)
     return GroupBlock(
         title=GAP.join((plain(example.fix), *common_change)),

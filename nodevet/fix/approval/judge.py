@@ -64,16 +64,16 @@ def judge(
     """One approval for each person who may approve the whole plan, and why others do not count."""
     approvals, ignored = [], [verdict for verdict in verdicts if isinstance(verdict, str)]
     for person in _people([one for one in verdicts if isinstance(one, Signer)]):
-        signer_ = person[0]
+        primary = person[0]
         names = {name for signer in person for name in signer.names}
-        why = refusal(plan, names, signer_.names[0], policy, hosts_groups)
+        why = refusal(plan, names, primary.names[0], policy, hosts_groups)
         if why:
-            ignored.append(f"{signer_.file}: {why}")
+            ignored.append(f"{primary.file}: {why}")
             continue
-        approvals.append(Approval(who=signer_.names[0], key=signer_.key, file=signer_.file))
+        approvals.append(Approval(who=primary.names[0], key=primary.key, file=primary.file))
         ignored += [
             f"{repeat.file}: signed by {brief(repeat.names[0])}, who is "
-            f"{brief(signer_.names[0])} again and counts once"
+            f"{brief(primary.names[0])} again and counts once"
             for repeat in person[1:]
         ]
     return approvals, ignored

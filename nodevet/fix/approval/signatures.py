@@ -102,7 +102,7 @@ def sign(plan: bytes, key: Path, namespace: str = NAMESPACE) -> bytes:
 
 def signers(
     plan: bytes,
-    signatures_: Sequence[Signature],
+    files: Sequence[Signature],
     policy: Policy,
     now: datetime,
     namespace: str = NAMESPACE,
@@ -111,7 +111,7 @@ def signers(
     with TemporaryDirectory(prefix="nodevet-approve-") as scratch:
         _require_ssh_keygen(scratch)
         Path(scratch, SIGNERS).write_text(policy.signers, encoding="utf-8")
-        for signature in signatures_:
+        for signature in files:
             Path(scratch, "signature").write_bytes(signature.data)
             yield _signer(plan, signature.name, policy, now, scratch, namespace)
 
@@ -139,11 +139,11 @@ def _signer(
             f"{fingerprint} ({_complaint(owner)}); who looks after that file adds one, or someone "
             "it names approves"
         )
-    name_ = brief(names[0])
+    principal = brief(names[0])
     if any(char in word for word in names for char in "*?!\ufffd"):
         return (
-            f"{name}: key {fingerprint} stands in {policy.shown} for {name_}, a pattern, so who "
-            "signed cannot be told; write the person's name there; patterns are for cert-authority"
+            f"{name}: key {fingerprint} stands in {policy.shown} for {principal}, a pattern, so "
+            "who signed cannot be told; write the person's name there; patterns are for cert-authority"
         )
     valid = _keygen(
         *("verify", "-O", moment, "-n", namespace, "-I", names[0], "-s", "signature"),
@@ -153,7 +153,7 @@ def _signer(
     )
     if valid.returncode != 0:
         return (
-            f"{name}: {policy.shown} does not let {name_} sign plans with key {fingerprint} "
+            f"{name}: {policy.shown} does not let {principal} sign plans with key {fingerprint} "
             f"({_complaint(valid)}); look at the options of their line"
         )
     return Signer(names=names, key=fingerprint, file=name)

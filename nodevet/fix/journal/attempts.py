@@ -97,12 +97,12 @@ def _is_before(at: str, since: datetime) -> bool:
 
 
 def runs_with_failure(
-    failures_: Iterable[Failure], host: str, fix: str, machine_id: str
+    known_failures: Iterable[Failure], host: str, fix: str, machine_id: str
 ) -> tuple[str, ...]:
     """The runs in which a fix failed on this very node; empty if fewer than MOST."""
     runs = tuple(
         failure.run
-        for failure in failures_
+        for failure in known_failures
         if (failure.host, failure.fix) == (host, fix) and failure.machine_id in ("", machine_id)
     )
     return runs if len(runs) >= MOST else ()

@@ -39,17 +39,17 @@ def newer_runs_of(run: RunFolder, parents: Sequence[Path] = ()) -> Newer:
             continue
         if other_start > start:
             newer_runs.append((other_start, RunFolder(path)))
-    for _, run_ in sorted(newer_runs, key=lambda each: each[0]):
+    for _, other_run in sorted(newer_runs, key=lambda pair: pair[0]):
         try:
-            _, plan = run_.plan()
-            run_state = state(journal.read(run_.path))
+            _, plan = other_run.plan()
+            run_state = state(journal.read(other_run.path))
         except (RunError, PlanError, JournalError) as error:
             unread.append(str(error))
             continue
         for step in plan.steps:
             if run_state.step(step.id).touched:
                 claims_of_machine = claims.setdefault(plan.nodes[step.host].machine_id, {})
-                claims_of_machine |= dict.fromkeys(step.resources, run_.path.name)
+                claims_of_machine |= dict.fromkeys(step.resources, other_run.path.name)
     return Newer(claims=claims, unread=tuple(unread))
 
 

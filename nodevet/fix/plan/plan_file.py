@@ -38,8 +38,8 @@ def read(text: bytes, upgrades: Upgrades = PLAN) -> Plan:
         raise PlanError(f"a plan of {error}, or plan again") from error
     if problems := list(contradictions(plan)):
         rest = [f"and {len(problems) - MOST_TOLD} more"] if len(problems) > MOST_TOLD else []
-        text_ = "; ".join([*problems[:MOST_TOLD], *rest])
-        raise PlanError(f"not a valid plan: {text_}; plan again")
+        summary = "; ".join([*problems[:MOST_TOLD], *rest])
+        raise PlanError(f"not a valid plan: {summary}; plan again")
     return plan
 
 

@@ -337,8 +337,8 @@ class _Marks:
         return self.legend.setdefault(meaning, f"{OPEN}{name}{order}{CLOSE}")
 
 
-def _is_ascending(values_: Sequence[Any]) -> bool:
-    return all(a < b for a, b in pairwise(values_))
+def _is_ascending(items: Sequence[Any]) -> bool:
+    return all(a < b for a, b in pairwise(items))
 
 
 def _gpus(places: Sequence[int], number: int, *, in_order: bool) -> str:

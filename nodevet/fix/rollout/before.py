@@ -28,7 +28,7 @@ def refuse_other_managers(session: NodeSession, steps: Iterable[Step]) -> None:
         fixes = dict.fromkeys(
             step.fix
             for step in steps
-            if any(managers.get(resource_.label) for resource_ in step.resources)
+            if any(managers.get(resource.label) for resource in step.resources)
         )
         advice = f"disable it there, or drop {', '.join(fixes)} from `fix`"
         raise RefusedError(Refusal.MANAGER, f"{'; '.join(conflicts)}; {advice}")

@@ -53,12 +53,8 @@ def revertible_part(step: Step, record: StepState, states: Sequence[State]) -> R
         and not has_ended(earlier, current)
         and not comes_from_step(step, record, left_states.get(current.resource), current)
     ]
-    restorable, foreign, unknown, foreign_names = (
-        list[State](),
-        list[str](),
-        list[str](),
-        set[str](),
-    )
+    restorable: list[State] = []
+    foreign, unknown, foreign_names = list[str](), list[str](), set[str]()
     for earlier, current in pairs:
         label = current.resource.label
         if current.why:
@@ -85,9 +81,7 @@ def revertible_part(step: Step, record: StepState, states: Sequence[State]) -> R
     )
 
 
-def comes_from_step(
-    step: Step, record: StepState, left_state: State | None, current: State
-) -> bool:
+def comes_from_step(step: Step, record: StepState, left: State | None, current: State) -> bool:
     """Whether the current state of a resource comes from the step.
 
     If it was not read after the last action, `holds` of the actions decides; a resource that only
@@ -95,18 +89,15 @@ def comes_from_step(
     """
     if current.why:
         return False
-    if left_state is not None and is_same(left_state, current):
+    if left is not None and is_same(left, current):
         return True
-    earlier = next(
-        (state for state in record.seen or () if state.resource == current.resource), None
-    )
-    traces = Traces(
-        before=earlier, after=left_state, actions=step.actions, effective=step.effective
-    )
-    is_of_step = kind_of(current.resource).is_of_step(traces, current)
+    resource = current.resource
+    earlier = next((state for state in record.seen or () if state.resource == resource), None)
+    traces = Traces(before=earlier, after=left, actions=step.actions, effective=step.effective)
+    is_of_step = kind_of(resource).is_of_step(traces, current)
     if is_of_step is not None:
         return is_of_step
-    if left_state is not None:
+    if left is not None:
         return False
-    actions = [action for action in step.actions if action.resource == current.resource]
+    actions = [action for action in step.actions if action.resource == resource]
     return not actions or any(holds(action, [current]) is not False for action in actions)

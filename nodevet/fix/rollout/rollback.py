@@ -96,7 +96,7 @@ class NodeRollback:
         )
         outcome = worst(self._results.values())
         reasons = [step.why for step in steps if step.outcome is outcome and step.why]
-        has_returned = any(result_.outcome in BACK for result_ in self._results.values())
+        has_returned = any(step_result.outcome in BACK for step_result in self._results.values())
         if outcome is Outcome.REFUSED and has_returned:
             outcome = Outcome.PARTIAL
         if lost or refusal is Refusal.UNREACHABLE:  # what is there by now is unknown

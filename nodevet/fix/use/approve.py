@@ -102,25 +102,25 @@ def request(file: Path, project: Path, *, rollback: bool) -> ApprovalRequest:
     )
 
 
-def sign(request_: ApprovalRequest, key: Path) -> Signed:
+def sign(request: ApprovalRequest, key: Path) -> Signed:
     """Sign, and keep the signature if it counts.
 
     Raises NotCountedError, ApproveError if ssh-keygen fails, and FileError.
     """
-    data = verify.sign(request_.content, key, request_.namespace)
+    data = verify.sign(request.content, key, request.namespace)
     signature = Signature(name=f"your key {key}", data=data)
-    approval = verify.check_signature(request_.approvable, signature, rollback=request_.rollback)
+    approval = verify.check_signature(request.approvable, signature, rollback=request.rollback)
     if isinstance(approval, list):
         raise NotCountedError(tuple(approval))
-    target = verify.signature_file(request_.file, approval.who)
+    target = verify.signature_file(request.file, approval.who)
     with file_errors(target):
         replace(target, data.decode("ascii"))
-    files = verify.signatures(request_.file)
+    files = verify.signatures(request.file)
     missing = verify.missing(
-        request_.approvable,
+        request.approvable,
         files,
-        rollback=request_.rollback,
-        file=str(request_.file.parent if request_.rollback else request_.file),
+        rollback=request.rollback,
+        file=str(request.file.parent if request.rollback else request.file),
     )
     return Signed(who=approval.who, file=target, missing=missing)
 
@@ -139,20 +139,20 @@ def only_key(folder: Path) -> Path:
 
 
 def shown(
-    request_: ApprovalRequest,
+    request: ApprovalRequest,
     view: View = View.DIFF,
     *,
     colour: bool = False,
     width: int | None = None,
 ) -> str:
     """The request, its approvals so far, and the plan. Raises ApproveError."""
-    plan, now, rollback = request_.judged, _now(), request_.rollback
-    files = verify.signatures(request_.file)
-    standing = verify.how_far(request_.approvable, files, rollback=rollback)
+    plan, now, rollback = request.judged, _now(), request.rollback
+    files = verify.signatures(request.file)
+    standing = verify.how_far(request.approvable, files, rollback=rollback)
     sheet = approval_sheet(
         plan,
         view,
-        request_.contents.known,
+        request.contents.known,
         summary.heading(plan, now, rollback=rollback),
         summary.facts(plan, standing, now, rollback=rollback),
     )

@@ -105,7 +105,7 @@ def _shares(nodes: int, overrides: Mapping[str, Any]) -> dict[str, int]:
     """Nodes from `4` or `10%`. Raises UserError."""
     texts = {name: str(overrides.get(name, DEFAULTS[name])) for name in SHARES}
     try:
-        limits_ = limits.limits(nodes, **texts)
+        counts = limits.limits(nodes, **texts)
     except ValueError as error:
         raise UserError(str(error)) from error
-    return {name: getattr(limits_, name) for name in SHARES}
+    return {name: getattr(counts, name) for name in SHARES}
