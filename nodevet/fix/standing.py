@@ -22,6 +22,7 @@ from nodevet.fix.journal.records import (
     StepVerified,
 )
 from nodevet.fix.model import Plan
+from nodevet.fix.moments import parse_time
 from nodevet.fixing.result import HostResult, Outcome, Result
 
 GOES_ON = 4  # exit code
@@ -193,8 +194,5 @@ def _activity(record: JournalRecord) -> str:
 
 def seconds_since(at: str, now: datetime | None = None) -> float | None:
     """Seconds from a time in a journal until now; None if it is not a valid time."""
-    try:
-        time = datetime.fromisoformat(at.replace("Z", "+00:00"))
-        return ((now or datetime.now(timezone.utc)) - time).total_seconds()
-    except (ValueError, TypeError):
-        return None
+    time = parse_time(at)
+    return ((now or datetime.now(timezone.utc)) - time).total_seconds() if time else None

@@ -15,6 +15,7 @@ from nodevet.fix.journal.records import (
     RunBegin,
     StepFailed,
 )
+from nodevet.fix.moments import parse_time
 from nodevet.fix.rollout.limits import FAILURES
 
 MOST = 2  # failures on one node after which a fix is not planned again by itself
@@ -90,10 +91,8 @@ def _failed_steps(record: JournalRecord) -> Iterator[tuple[str, str]]:
 
 def _is_before(at: str, since: datetime) -> bool:
     """Whether a record was written before a time; False for a record without a valid time."""
-    try:
-        return datetime.fromisoformat(at.replace("Z", "+00:00")) < since
-    except (ValueError, TypeError):
-        return False
+    time = parse_time(at)
+    return time is not None and time < since
 
 
 def runs_with_failure(
