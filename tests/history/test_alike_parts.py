@@ -1,4 +1,4 @@
-"""Parts that are alike but for their number share a row of `trend`, `history` and `passport`."""
+"""Parts that are alike but for their number share a row of `trend`, `history` and `part`."""
 
 import json
 from collections.abc import Callable
@@ -87,7 +87,7 @@ def test_a_history_has_one_row_of_alike_changes(say: Say, store_url: str) -> Non
 
 
 def test_a_passport_has_one_row_of_alike_links_and_cpus(say: Say, store_url: str) -> None:
-    words = ("passport", UUID, "--store", store_url)
+    words = ("part", UUID, "--store", store_url)
     shown = say(*words)
     (change,) = rows(shown, "scaling_governor")
     assert "policy[0-6,8-31]" in change

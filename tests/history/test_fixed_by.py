@@ -170,12 +170,12 @@ def shown(url: str, words: str) -> str:
 def test_e19_history_and_passport_say_fixed_and_not_vetted_since(url: str) -> None:
     """A fix after the last night; the other finding of the host is wrong still."""
     fixed(url)
-    told = {words: shown(url, words) for words in ("history gpu001", "passport GPU-1")}
+    told = {words: shown(url, words) for words in ("history gpu001", "part GPU-1")}
     for text in told.values():
         assert f"ixed by plan {PROOF.plan} at" in text and "not vetted since" in text
     wrong = told["history gpu001"].partition("What is wrong now")[2].partition("Fixed by")[0]
     assert "gpu_clocks" in wrong and "power_limit" not in wrong
-    (row,) = [row for row in told["passport GPU-1"].splitlines() if "not vetted since" in row]
+    (row,) = [row for row in told["part GPU-1"].splitlines() if "not vetted since" in row]
     assert "power_limit" in row or "fixed by" in row
 
 

@@ -279,6 +279,6 @@ def test_e03_a_database_without_tables_of_its_own_stays_as_it_is(tmp_path: Path)
         made.execute("CREATE VIEW places AS SELECT 1")
         made.commit()
     before = path.read_bytes()
-    with pytest.raises(StoreError, match=r"something else \(places\)"):
+    with pytest.raises(StoreError, match=r"another program \(places\)"):
         open_store(url(path))
     assert path.read_bytes() == before
