@@ -16,7 +16,7 @@ from nodevet.vet.use.listener import VetListener
 from nodevet.vet.use.reports import Reports
 from nodevet.vet.use.sweep_lock import locked
 from nodevet.vet.use.sweep_order import SweepOrder, urls, wanted
-from nodevet.vet.use.visited import UNRECORDED, Memory, Visited, open_memory, visited, with_store
+from nodevet.vet.use.visited import UNRECORDED, RunMemory, Visited, open_memory, visited, with_store
 
 
 class Swept(Struct, frozen=True, kw_only=True):
@@ -105,7 +105,7 @@ def _visit(
         return done
 
 
-def _note(order: SweepOrder, done: Visited, memory: Memory, listener: VetListener) -> None:
+def _note(order: SweepOrder, done: Visited, memory: RunMemory, listener: VetListener) -> None:
     if order.budget and not memory:
         listener.noted(f"{order.name}: not recorded: the failure budget is not checked")
     if done.run.news and not done.run.news.since:

@@ -24,7 +24,7 @@ SINCE_STORE = "store"  # the word of `--since` in place of a folder
 UNRECORDED = 2  # exit code: the run is reported, but not recorded as was asked
 
 
-class Memory(Struct, frozen=True, kw_only=True):
+class RunMemory(Struct, frozen=True, kw_only=True):
     """The store that a run is compared with and recorded in; None: neither."""
 
     store: "Store | None" = None
@@ -36,14 +36,14 @@ class Memory(Struct, frozen=True, kw_only=True):
 
 
 @contextmanager
-def open_memory(url: str | None, listener: VetListener, *, asked: bool) -> Iterator[Memory]:
+def open_memory(url: str | None, listener: VetListener, *, asked: bool) -> Iterator[RunMemory]:
     """The store at this URL; empty: the user's own, None: none. `asked`: the user named it.
 
     If it cannot be opened, the listener is warned and the run goes on without. Raises StoreError
     for an address that is not valid.
     """
     if url is None:
-        yield Memory()
+        yield RunMemory()
         return
     from nodevet.store import StoreError, open_store
     from nodevet.store.engine import parse_url
@@ -55,10 +55,10 @@ def open_memory(url: str | None, listener: VetListener, *, asked: bool) -> Itera
     except StoreError as error:
         hint = "" if asked else "; `--store none` records nothing"
         listener.warned(f"this run is not recorded: {error}{hint}")
-        yield Memory(lost=asked)
+        yield RunMemory(lost=asked)
         return
     with store:
-        yield Memory(store=store, url=url)
+        yield RunMemory(store=store, url=url)
 
 
 class Visited(Struct, frozen=True, kw_only=True):
@@ -94,7 +94,7 @@ def visited(
     context: VetContext,
     options: "Options",
     reports: Reports,
-    memory: Memory,
+    memory: RunMemory,
     listener: VetListener,
     *,
     fail_on: "FailOn",
@@ -153,7 +153,7 @@ def visited(
 
 
 def recording_of(
-    memory: Memory, hosts: Sequence[Host], listener: VetListener
+    memory: RunMemory, hosts: Sequence[Host], listener: VetListener
 ) -> "Recording | None":
     """What records a run of these hosts, if anything is recorded."""
     if memory.store is None:
@@ -164,7 +164,7 @@ def recording_of(
 
 
 def with_news(
-    recording: "Recording | None", run: Run, memory: Memory, listener: VetListener
+    recording: "Recording | None", run: Run, memory: RunMemory, listener: VetListener
 ) -> Visited:
     """The run with its news. The listener is warned if a part is not recorded."""
     if recording is None:
@@ -183,14 +183,14 @@ def _addresses(hosts: Sequence[Host]) -> Mapping[str, str]:
     return {host.name: host.address or host.name for host in hosts}
 
 
-def since_store(context: VetContext, memory: Memory) -> VetContext:
+def since_store(context: VetContext, memory: RunMemory) -> VetContext:
     """The context of a run with `--since store`. Raises UserError if nothing is recorded."""
     if not memory and not memory.lost:
         raise UserError(f"--since {SINCE_STORE} needs a store: name one with --store")
     return with_store(context, memory, None)
 
 
-def with_store(context: VetContext, memory: Memory, series: str | None) -> VetContext:
+def with_store(context: VetContext, memory: RunMemory, series: str | None) -> VetContext:
     """The context of a run that judges counters and the kernel log by what came since the last
     reported run of the `series`, or of any."""
     if memory.store is None:
