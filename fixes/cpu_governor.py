@@ -56,13 +56,13 @@ def plan(
     by_id = {group.policies: group for group in groups}
     preferences, governors, observed = [], [], {}
     for finding in failed:
-        group = by_id.get(finding.subject.id)
-        if group is None:
+        policies = by_id.get(finding.subject.id)
+        if policies is None:
             raise FixError(f"{finding.subject.label}: not among the policies of the evidence")
         observed[finding.subject.label] = finding.actual
-        for number in sorted(numbers(group.policies) or ()):
+        for number in sorted(numbers(policies.policies) or ()):
             governors.append(resource(number, "scaling_governor"))
-            if group.epp is not None:
+            if policies.epp is not None:
                 preferences.append(resource(number, "energy_performance_preference"))
     values = list(observed.values())
     yield PlannedChange(

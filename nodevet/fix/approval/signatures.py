@@ -143,7 +143,8 @@ def _signer(
     if any(char in word for word in names for char in "*?!\ufffd"):
         return (
             f"{name}: key {fingerprint} stands in {policy.shown} for {principal}, a pattern, so "
-            "who signed cannot be told; write the person's name there; patterns are for cert-authority"
+            "nobody can tell who signed; write the person's name there; patterns are for "
+            "cert-authority"
         )
     valid = _keygen(
         *("verify", "-O", moment, "-n", namespace, "-I", names[0], "-s", "signature"),
