@@ -119,7 +119,7 @@ def test_a_tree_that_an_inventory_puts_in_the_place_of_this_machine_is_none(
     monkeypatch.setattr("nodevet.inventory.entries.hostname", lambda: "n1")
     file = tmp_path / "fleet.yaml"
     file.write_text("nodevet: 1\nhosts:\n  n1: {root: /srv/tree}\n")
-    with pytest.raises(UserError, match="for the machine at hand alone"):
+    with pytest.raises(UserError, match="@local is this machine"):
         fix.this_machine(["@local"], [str(file)], tmp_path)
 
 
