@@ -146,7 +146,7 @@ def judge_gpu(gpu: Gpu, limits: dict[str, int], before: GpuBefore | None) -> Ite
         yield ok(subject, expected=of_type(values, most), actual=values, why=why)
     if untold:
         shown = ", ".join(f"{field} {count}" for field, count in summed.items())
-        also = f"; its MIG devices have, of what they tell, {shown}" if shown else ""
+        also = f"; its MIG devices have, {shown}" if shown else ""
         yield not_applicable(
             subject, why=f"this GPU or driver does not tell: {', '.join(untold)}{also}"
         )

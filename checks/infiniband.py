@@ -74,7 +74,7 @@ STATES = {
     "Disabled": "it was disabled: `ibportstate -D 0 1 enable`, or `ip link set dev NAME up` of an "
     "Ethernet port; find out who disabled it",
 }
-SLOW = f"it trained below what it can: {CABLE}"
+SLOW = f"it trained below its capability: {CABLE}"
 COUNTS = (
     "it counts since the driver was loaded: see whether it still rises (`perfquery -x`), and then "
     f"{CABLE}"

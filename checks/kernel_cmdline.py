@@ -164,7 +164,7 @@ CHECK = Check(
     area=Area.KERNEL,
     reads=("host.cmdline",),
     judge=judge,
-    unasked="only a site knows what it boots with: say kernel_cmdline: {present: [iommu=pt]}",
+    unasked="only a site knows its kernel parameters: write kernel_cmdline: {present: [iommu=pt]}",
     learn=learn,
     severity=Severity.WARNING,
 )

@@ -253,7 +253,7 @@ CHECK = Check(
         *reads_of("mounts.mounts[]", "super_options[]", "type"),
     ),
     judge=judge,
-    unasked="only a site knows what it mounts: say mounts: {/scratch: xfs}",
+    unasked="only a site knows its mounts: write mounts: {/scratch: xfs}",
     learn=learn,
     asks=lambda params: {"mounts": tuple(params.paths)},
 )

@@ -72,7 +72,7 @@ CHECK = Check(
     area=Area.SOFTWARE,
     reads=reads_of("host", "os_id", "os_version"),
     judge=judge,
-    unasked="only a site knows what it installs: say os_release: {id: ubuntu}",
+    unasked="only a site knows its release: write os_release: {id: ubuntu}",
     learn=learn,
     severity=Severity.WARNING,
 )

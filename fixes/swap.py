@@ -147,7 +147,7 @@ def at_boot(memory: Memory) -> tuple[WriteFile | None, tuple[str, ...]]:
 
 def without_swap(table: Fstab) -> WriteFile:
     if None in (table.text, table.mode, table.owner, table.group):
-        raise FixError(f"{FSTAB}: it is not whole in the evidence")
+        raise FixError(f"{FSTAB}: the evidence has only a part of it")
     lines = (table.text or "").split("\n")
     new = "\n".join(MARK + line if is_on_at_boot(line) else line for line in lines)
     mode, owner, group = table.mode or 0, table.owner or 0, table.group or 0

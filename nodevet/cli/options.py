@@ -48,7 +48,7 @@ class RunFolderParam(FolderParam):
 
         wrong = wrong_kind_text(Path(value), DocumentKind.FIX_RUN)
         if wrong:
-            text = f"{value}: {wrong}; what is asked for is a folder such as runs/7f3a91c2-1"
+            text = f"{value}: {wrong}; name a folder such as runs/7f3a91c2-1"
             raise click.BadParameter(text, ctx, param)
         return super().convert(value, param, ctx)
 

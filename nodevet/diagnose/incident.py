@@ -153,7 +153,7 @@ def redact_visit(visit: Mapping[str, Any], code: Code) -> Mapping[str, Any]:
             if name in NEEDED
         }
     except RecursionError:
-        why = "what was sent is nested too deeply to be redacted"
+        why = "the evidence is nested too deeply to be redacted"
         return {**cleared, "status": Status.PROBE_FAILED, "why": why, "evidence": None}
     cleared["evidence"] = {**document, "sections": sections, "earlier": None}
     return cleared

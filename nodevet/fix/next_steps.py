@@ -92,7 +92,7 @@ def _after_apply(host: HostResult) -> Iterator[tuple[str, str]]:
     if BY_HAND in host.why:
         yield "the journal and the plan disagree: look at them by hand", ""
     elif outcome is Outcome.ROLLBACK_FAILED:
-        yield "look at what was not restored, then try the rollback again", ROLL_BACK
+        yield "look at the settings that were not restored, then try the rollback again", ROLL_BACK
     elif outcome is Outcome.UNKNOWN:
         yield "once reachable, have it read again", RESUME
     elif outcome is Outcome.FAILED:
@@ -151,7 +151,7 @@ def _after_rollback(host: HostResult) -> Iterator[tuple[str, str]]:
     if BY_HAND in host.why:
         yield "the journal and the plan disagree: look at them by hand", ""
     elif outcome is Outcome.ROLLBACK_FAILED:
-        yield "look at what was not restored, then try again", ROLL_BACK
+        yield "look at the settings that were not restored, then try again", ROLL_BACK
     elif outcome is Outcome.UNKNOWN:
         yield "once reachable, try again", ROLL_BACK
     elif outcome in (Outcome.REFUSED, Outcome.PARTIAL) and not host.refusal:

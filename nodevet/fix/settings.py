@@ -184,7 +184,7 @@ def terms_of_run(
     unapproved = [*differences(base, rollout), *_version_difference(made_by, version)]
     if unapproved and not override:
         raise OverrideError(
-            f"not what was approved: {'; '.join(unapproved)}; say --override, or plan again"
+            f"not what was approved: {'; '.join(unapproved)}; add --override, or plan again"
         )
     overrides = [*differences(planned[0], rollout), *_version_difference(planned[1], version)]
     return Carried(rollout=rollout, nodevet=version, overrides=tuple(overrides))

@@ -40,7 +40,7 @@ def _hardware(evidence: Evidence) -> tuple[tuple[str, ...], str]:
     ids = sorted({f"{gpu.device} {gpu.subsystem or ''}" for gpu in known_gpus})
     machine = facts.machine or ""
     names = sorted({gpu.name or gpu.device or "GPU" for gpu in known_gpus})
-    what = ", ".join(filter(None, (machine, *names))) or "hardware that does not say what it is"
+    what = ", ".join(filter(None, (machine, *names))) or "unidentified hardware"
     return (machine, facts.architecture or "", *ids), what
 
 

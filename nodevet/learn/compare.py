@@ -20,7 +20,7 @@ class Odd(msgspec.Struct, frozen=True, kw_only=True):
     """Something that hosts of a group do not have in common.
 
     `values`: each value with its hosts, the most frequent first; None: not known. `expected`: the
-    value of the majority, None if there is no majority. For a part of a node (`subject`), or for a
+    value of the majority, None if no majority. For a part of a node (`subject`), or for a
     reason instead of a value, the hosts are listed by what was read.
     """
 

@@ -71,5 +71,5 @@ def _outcome(comparison: Comparison) -> str:
     if outliers:
         return f"{total}, {count(len(outliers), 'outlier')}"
     if any(group.split for group in comparison.groups):
-        return f"{total}: they differ, and there is no majority"
+        return f"{total}: they differ, and no majority"
     return f"{total}, all alike"

@@ -61,7 +61,7 @@ def test_e14_a_healthy_node_stays_while_dpkg_works_and_goes_when_it_was_interrup
     assert node.on("n1", "cat /srv/errors") == ""
     assert node.on("n1", PACKAGE) == "began\n"
     assert drains(node, "/srv/strict") == ""  # one look would do
-    assert "passes by itself: look again" in node.on("n1", "cat /srv/errors")
+    assert "pass by themselves: look again" in node.on("n1", "cat /srv/errors")
     told = node.on("n1", "cd /; nodevet check @local -b /etc/nodevet/site.yaml", check=False)
     assert "the package manager is at work, which passes by itself" in told
 

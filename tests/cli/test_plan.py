@@ -177,7 +177,7 @@ def test_a_host_that_is_not_reached_is_listed_and_the_others_are_planned(
         (["--valid", "31d"], "31d is more than 30d"),
         (["--max-risk", "high"], "'high' is not one of"),
         (["-o", "none/plan.json"], "the folder none does not exist"),
-        (["-o", "two.yaml"], "two.yaml: this is a baseline, and is left as it is"),
+        (["-o", "two.yaml"], "two.yaml: this is a baseline; name another file"),
         (["--format", "html"], "'html' is not one of"),
     ],
 )

@@ -246,9 +246,9 @@ def test_what_nobody_read_then_is_told(nodevet: Past, tmp_path: Path) -> None:
     ("words", "told"),
     [
         (("--from-run", "yesterday"), "no run 'yesterday'"),
-        (("--from-run", "last", "--store", "none"), "no history is kept"),
+        (("--from-run", "last", "--store", "none"), "there is no history to read"),
         (("--from-run", "last", "--store", "sqlite:////nowhere/x"), "no run has been recorded in"),
-        (("--from-run", "last", "--evidence", "."), "only one of them can say what is judged"),
+        (("--from-run", "last", "--evidence", "."), "give only one of them"),
         (("--from-run", "last", "--save", "x"), "--save cannot be used with --from-run"),
         (("--from-run", "last", "--since", "x"), "--since takes the word `store`"),
     ],

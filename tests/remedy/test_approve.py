@@ -192,7 +192,7 @@ def test_one_byte_more_is_another_plan(case: Case) -> None:
 
 
 def test_a_plan_that_is_not_that_of_the_bytes_is_a_fault(case: Case) -> None:
-    with pytest.raises(ValueError, match="not that of its bytes"):
+    with pytest.raises(ValueError, match="does not match its file"):
         case.check(plan=plan(step("gpu101")))
 
 

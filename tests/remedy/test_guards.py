@@ -37,7 +37,7 @@ def test_the_same_node() -> None:
         ({"machine_id": "m", "boot_id": "c"}, "rebooted since"),
         ({"machine_id": "m", "errors": {"boot_id": "EACCES"}}, "boot_id: EACCES"),
         ({"boot_id": "b"}, "machine_id"),
-        ({"status": "error", "why": "broken"}, "does not say who it is: broken"),
+        ({"status": "error", "why": "broken"}, "cannot identify the node: broken"),
     ],
 )
 def test_another_node(host: dict[str, Any], told: str) -> None:

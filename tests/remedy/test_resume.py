@@ -301,4 +301,4 @@ def test_r15_a_node_that_is_partly_rolled_back_is_not_said_to_be_unchanged(
     d.w.boxes["n1"].files["/etc/tmpfiles.d/nodevet-pages.conf"] = ("mine\n", 0o644)
     said = d.rollback()
     assert said.code == 1 and d.outcomes() == {"n1": "partial"}, said
-    assert "refused" not in said.out and "it was changed since, and is left" in said.out
+    assert "refused" not in said.out and "it was changed since; not touched" in said.out

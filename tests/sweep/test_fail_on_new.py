@@ -72,7 +72,7 @@ def test_a_part_of_a_run_is_not_judged_for_the_whole(fleet: AnsweringFleet) -> N
     left_in_the_middle(fleet, without=3)
     done = fleet.run("check", "--from-run", "last", "-b", "site.yaml")
     assert (done.returncode, "the run was interrupted" in done.stdout) == (3, True)
-    assert "did not come to 3 of its 6 hosts" in done.stderr
+    assert "did not reach 3 of its 6 hosts" in done.stderr
     named = fleet.run("check", "--from-run", "last", "-b", "site.yaml", "-i", "fleet.yaml")
     assert (named.returncode, "6 hosts: 3 ok, 3 probe failed" in named.stdout) == (3, True)
 

@@ -94,7 +94,7 @@ def check_approvals(
     `now` has no offset.
     """
     if read(request.plan_bytes) != request.plan:
-        raise ValueError("the plan is not that of its bytes")
+        raise ValueError("the plan does not match its file")
     verdicts = tuple(signers(request.plan_bytes, files, request.policy, request.now))
     outcome = _check(request, verdicts, expires=expires)
     if not reboot or not isinstance(outcome, Approved):

@@ -67,7 +67,7 @@ def _process_state(file: Path, pid: int) -> tuple[Controller, str]:
         return Controller.UNKNOWN, f"process {pid} may not be looked at: ask as its user"
     except OSError:
         return Controller.GONE, f"process {pid} has ended"
-    return Controller.GONE, f"process {pid} is another one by now"
+    return Controller.GONE, f"process {pid} is another process by now"
 
 
 def boot_id() -> str:

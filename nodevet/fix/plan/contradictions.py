@@ -69,7 +69,7 @@ def _step_problems(step: Step) -> Iterator[str]:
         yield "it names nothing that it changes"
     elif undeclared_resources := undeclared(step.actions, step.resources):
         labels = ", ".join(quoted(stray.label) for stray in undeclared_resources)
-        yield f"it would change what it does not name: {labels}"
+        yield f"it would change settings that it does not name: {labels}"
     if not step.actions:
         yield "it does nothing"
     elif unused_resources := unused(step.actions, step.resources):

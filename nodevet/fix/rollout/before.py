@@ -54,7 +54,8 @@ def require_planned_state(session: NodeSession, step: Step, states: Looks) -> tu
         stray_resource.label for stray_resource in undeclared(step.actions, step.resources)
     ):
         raise RefusedError(
-            Refusal.PRECONDITION, f"{step.id}: it would change what it does not name: {stray}"
+            Refusal.PRECONDITION,
+            f"{step.id}: it would change settings that it does not name: {stray}",
         )
     before = tuple(states[resource] for resource in step.resources)
     try:

@@ -159,7 +159,7 @@ def _stale_reason(step: Step, about: Sequence[Finding], changes: Sequence[Planne
         return f"is {finding.text(actual[0])} now, and was {finding.text(step.actual)} when planned"
     if actual:
         return "plan is stale: planning again gives different actions"
-    return failures_text(about) or "what was to be changed no longer exists"
+    return failures_text(about) or "the setting to change no longer exists"
 
 
 def same_change(step: Step, change: PlannedChange) -> bool:

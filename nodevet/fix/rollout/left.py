@@ -58,16 +58,16 @@ def revertible_part(step: Step, record: StepState, states: Sequence[State]) -> R
     for earlier, current in pairs:
         label = current.resource.label
         if current.why:
-            unknown.append(f"{label} is unknown ({current.why}), and is left")
+            unknown.append(f"{label} is unknown ({current.why}); not touched")
         elif current.resource in foreign_resources:
             foreign.append(
                 f"{label} is {describe(current)}, neither what it was ({describe(earlier)}) nor "
-                f"what {step.id} set: it was changed since, and is left"
+                f"what {step.id} set: it was changed since; not touched"
             )
             foreign_names.add(current.resource.name)
         elif kind_of(current.resource).depends_on(current.resource, foreign_resources):
             foreign.append(
-                f"{label} is {describe(current)}: its file was changed since, and is left"
+                f"{label} is {describe(current)}: its file was changed since; not touched"
             )
             foreign_names.add(current.resource.name)
         else:

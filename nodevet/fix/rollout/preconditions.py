@@ -35,10 +35,10 @@ def node_mismatch(planned: PlannedNode, evidence: Evidence, *, booted: str | Non
     """
     host = evidence[HostInfo].data
     if host is None:
-        return f"the node does not say who it is: {evidence[HostInfo].why}"
+        return f"cannot identify the node: {evidence[HostInfo].why}"
     if not host.machine_id or not host.boot_id:
         field = "boot_id" if host.machine_id else "machine_id"
-        return f"the node does not say who it is: {field}: {host.why(field)}"
+        return f"cannot identify the node: {field}: {host.why(field)}"
     if host.machine_id != planned.machine_id:
         return (
             f"another node under the same name: its machine id is {host.machine_id}, "
@@ -127,20 +127,20 @@ def users(
     section = evidence[Processes]
     if section.data is None or section.data.processes is None:
         why = section.data.why("processes") if section.data else section.why
-        yield f"what uses the GPUs cannot be told: {why}"
+        yield f"cannot tell what uses the GPUs: {why}"
         return
     if section.data.complete is not True:
         why = section.data.errors.get("complete", "other users' open files could not be read")
-        yield f"what uses the GPUs cannot be told for sure: {why}"
+        yield f"cannot tell for sure what uses the GPUs: {why}"
     gpus = (data.gpus if (data := evidence[Gpus].data) else None) or ()
     if nvml and not gpus:
-        yield f"what uses the GPUs cannot be told: NVML: {evidence[Gpus].why or 'it lists no GPU'}"
+        yield f"cannot tell what uses the GPUs: NVML: {evidence[Gpus].why or 'it lists no GPU'}"
     checked_gpus = [gpu for gpu in gpus if not uuids or gpu.uuid in uuids]
     for uuid in sorted(set(uuids) - {gpu.uuid for gpu in gpus if gpu.uuid}):
         yield f"NVML does not list {uuid}"
     for gpu in checked_gpus:
         if gpu.processes is None and nvml:
-            yield f"what uses GPU {gpu.index} cannot be told: NVML: {gpu.why('processes')}"
+            yield f"what uses GPU {gpu.index} cannot be read: NVML: {gpu.why('processes')}"
     for process in section.data.processes:
         if is_keeper(process) or service_of(process) in services or process.pid in harmless:
             continue

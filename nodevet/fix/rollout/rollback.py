@@ -210,7 +210,7 @@ class NodeRollback:
         record = self.back.run.step(step.id)
         self.session.tell(Phase.REVERTING, step.id)
         if record.seen is None:
-            why = "the journal does not say what it was"
+            why = "the journal lacks its earlier value"
             self._results[step.id] = new_result(step, outcome=Outcome.UNKNOWN, why=why)
             return None
         why = "it was not looked at after it was restored"

@@ -177,7 +177,7 @@ def _read(file: Path, *, rollback: bool) -> tuple[bytes, Plan]:
         path = file
     content = _content(path)
     if content.startswith(SIGNATURE):
-        raise UserError(f"{file}: this is the signature of a plan; name the plan that it is of")
+        raise UserError(f"{file}: this is a signature; name its plan")
     try:
         return content, read(content)
     except PlanError as error:

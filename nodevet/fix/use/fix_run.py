@@ -86,7 +86,7 @@ def resumable(
             if then
             else f"go on with: {command_line}"
         )
-        listener.note(f"hosts in hand are left as they are; {advice}")
+        listener.note(f"nodevet leaves the current hosts as they are; {advice}")
         raise
 
 

@@ -107,7 +107,7 @@ def propose(
 def try_out(file: Path) -> None:
     """Raises UserError for a file that a plan must not replace, FileError if it cannot."""
     if file.is_file() and (kind := kinds.kind_of(file)) not in (None, DocumentKind.PLAN):
-        raise UserError(f"{file}: this is {kind.value}, and is left as it is; name another with -o")
+        raise UserError(f"{file}: this is {kind.value}; name another file with -o")
     files.try_out(file)
 
 

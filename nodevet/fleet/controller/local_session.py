@@ -107,7 +107,7 @@ class LocalSession:
             keeper.kill()
             keeper.end()
             if isinstance(error, (StalledError, OSError)):
-                raise WorkError("failed", "the lock could not be asked for") from error
+                raise WorkError("failed", "cannot ask for the lock") from error
             raise
         self._keeper = keeper
         self._fence = commands.Fence(answer.path, answer.acting, answer.python, token)

@@ -209,7 +209,9 @@ def _criteria(rest: str) -> tuple[Criterion, ...]:
         if attribute == "all":
             following, _ = next_word(text)
             if len(criteria) > 2 or (following and not following.startswith("#")):
-                raise WordError("Match all stands with nothing after it, and at most one before")
+                raise WordError(
+                    "Match all takes nothing after it, and at most one criterion before"
+                )
             break
     if not criteria:
         raise WordError("Match needs a criterion")

@@ -269,7 +269,7 @@ def _only_judged(
 ) -> None:
     """Refuse options that make no sense with saved evidence. Raises UserError."""
     if evidence and from_run:
-        raise UserError("--evidence and --from-run: only one of them can say what is judged")
+        raise UserError("--evidence and --from-run: give only one of them")
     from nodevet.vet.terminal.since import asks_store
 
     option = "--from-run" if from_run else "--evidence"
@@ -286,7 +286,7 @@ def _only_judged(
     if sample and (evidence or from_run):
         raise UserError(f"--sample cannot be used with {option}: nothing is read")
     if save and (evidence or from_run):
-        raise UserError(f"--save cannot be used with {option}, which judges what was saved")
+        raise UserError(f"--save cannot be used with {option}, which judges saved evidence")
 
 
 def _not_recorded(

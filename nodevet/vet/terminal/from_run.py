@@ -50,8 +50,8 @@ def judged_again(
         tell_left_out("--from-run", hosts.left_out, chosen.inventories)
     if hosts.lost:
         say(
-            f"run {hosts.run.id} did not come to {hosts.lost:,} of its {hosts.run.hosts:,} hosts, "
-            "and what it did not come to is not vetted: with -i they are named"
+            f"run {hosts.run.id} did not reach {hosts.lost:,} of its {hosts.run.hosts:,} hosts, "
+            "and what it did not reach is not vetted: with -i they are named"
         )
     look = RecordedLook(None, hosts.run.id) if since else None
     context = structs.replace(context, age=saved.limit_of(max_age), since=look)

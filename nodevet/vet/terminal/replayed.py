@@ -49,7 +49,7 @@ def tell_doubts(option: str, paths: Sequence[Path]) -> None:
     for path in paths:
         inside = sorted(path.glob("*.json")) if path.is_dir() else []
         if doubt := next(filter(None, map(distrust, (path, *inside))), ""):
-            say(f"{option}: {doubt}: what it holds may be theirs")
+            say(f"{option}: {doubt}: its contents may be theirs")
 
 
 def tell_left_out(option: str, names: Sequence[str], inventories: Sequence[str]) -> None:

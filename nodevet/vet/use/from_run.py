@@ -44,7 +44,7 @@ class RecordedHosts(msgspec.Struct, frozen=True, kw_only=True):
     hosts: tuple[Host, ...]
     visited: frozenset[str]
     left_out: tuple[str, ...] = ()
-    lost: int = 0  # hosts that the run did not come to and nobody names: it is no whole run
+    lost: int = 0  # hosts that the run did not reach and nobody names: it is no whole run
 
 
 class Rejudge(msgspec.Struct, frozen=True, kw_only=True):

@@ -50,7 +50,7 @@ class Looks:
         if booting:
             return AGAIN, "the machine has just booted: look again"
         if report.is_transient:
-            return AGAIN, "what is unknown passes by itself: look again"
+            return AGAIN, "the unknown findings pass by themselves: look again"
         try:
             number = self._before() + 1
             write_whole(self._path, f"{self._boot} {number}".encode(), durable=False, mode=0o600)

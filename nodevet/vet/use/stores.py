@@ -67,7 +67,7 @@ def read_from(option: str | None) -> str | None:
     """The URL of the store that is meant; None: the user's own. Raises NoHistoryError."""
     url = named(option) or settings().store_url
     if url == NONE:
-        raise NoHistoryError("--store none: no history is kept, so there is none to read")
+        raise NoHistoryError("--store none: there is no history to read")
     return url
 
 
