@@ -1,1 +1,1 @@
-"""What several checks are made of: templates of questions that repeat."""
+"""What several checks share: templates, and how they read and compare evidence."""

@@ -1,4 +1,4 @@
-"""A version that every GPU of one board has alike, and that a baseline may list: VBIOS, InfoROM."""
+"""A version that all GPUs of one board share, and that a baseline may list: VBIOS, InfoROM."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -17,13 +17,13 @@ BOARD = (
     "gpu.gpus[].pci_device",
     "gpu.gpus[].pci_subsystem",
 )
-"""What tells boards apart: part of `reads` of whoever uses `each_version`."""
+"""The fields that tell boards apart: part of `reads` of a check that uses `each_version`."""
 
 
 def board_of(gpu: Gpu) -> Board:
     """The kind of board: GPUs of two kinds in one node may differ, even if the model is the same.
 
-    Of an HGX board with a replaced module NVML tells two part numbers."""
+    NVML reports two part numbers for an HGX board with a replaced module."""
     return gpu.pci_device, gpu.pci_subsystem, gpu.board_part_number
 
 
@@ -36,10 +36,10 @@ def each_version(
     advice: str,
     untold: Callable[[Gpu, str], Finding] | None = None,
 ) -> Iterator[Finding]:
-    """A finding for every GPU about one text of it: among those listed, or as the others have it.
+    """A finding for every GPU about one text field: whether it is listed, or equals the others'.
 
-    `field`: of evidence.gpu.Gpu; `lacking`: a sentence about a GPU that does not tell it;
-    `untold`: what to say of one that could not be read, if not that.
+    `field`: of evidence.gpu.Gpu; `lacking`: why a GPU without the field is not applicable;
+    `untold`: makes the finding if the field could not be read; by default it is unknown.
     """
     entries = tuple(each_gpu(evidence))
     versions = by_board((gpu for gpu in entries if isinstance(gpu, Gpu)), field)
@@ -75,7 +75,7 @@ def listed(gpu: Gpu, version: str, one_of: Sequence[str], advice: str) -> Findin
 
 
 def alike(gpu: Gpu, version: str, versions: Counter[str], advice: str) -> Finding:
-    """Whether it has what most GPUs of its board have; if as many have another, none is right."""
+    """Whether it has the version of most GPUs of its board; if two are as frequent, all fail."""
     subject = subject_of(gpu)
     if versions.total() == 1:
         return not_applicable(subject, why="the node has no other GPU of this board to compare")
@@ -100,7 +100,7 @@ def alike(gpu: Gpu, version: str, versions: Counter[str], advice: str) -> Findin
 
 
 def learn_versions(evidence: Evidence, field: str) -> dict[str, list[str]] | None:
-    """What a baseline would list: every version that a GPU of a good node has."""
+    """The list for a baseline: every version that a GPU of this node has."""
     gpus = [gpu for gpu in each_gpu(evidence) if isinstance(gpu, Gpu)]
     versions = sorted({version for gpu in gpus if (version := getattr(gpu, field)) is not None})
     return {"one_of": versions} if versions else None

@@ -1,6 +1,6 @@
-"""A subject with several facts: what differs is one finding that names each fact, what is unknown
-another, so that a waiver accepts what it names and nothing that was not read. `each_fact` makes a
-finding of each fact whose value says which fact it is."""
+"""A subject with several facts: one finding names every fact that differs, another one every fact
+that is unknown, so that a waiver accepts only what was read. `each_fact` makes a finding of each
+fact whose value says which fact it is."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -13,7 +13,7 @@ from nodevet.model import Finding, Subject, Value, Verdict, fail, not_applicable
 
 
 class Aspect(NamedTuple):
-    """What is said of one thing of a subject."""
+    """The verdict about one fact of a subject."""
 
     verdict: Verdict
     name: str
@@ -31,7 +31,7 @@ def aspect_if(
 
 
 def unknown_aspect(name: str, why: str) -> Aspect:
-    """What is not known, and why."""
+    """The aspect of a fact that is not known."""
     return Aspect(Verdict.UNKNOWN, name, why=why)
 
 
@@ -93,7 +93,7 @@ def each_fact(facts: Iterable[Finding]) -> Iterator[Finding]:
 
 
 def _by_verdict(aspects: Iterable[Aspect]) -> tuple[list[Aspect], ...]:
-    """Those that fail, are unknown, are not applicable, are ok."""
+    """The aspects that fail, are unknown, are not applicable, and are ok."""
     groups: tuple[list[Aspect], ...] = ([], [], [], [])
     bad, doubtful, inapplicable, good = groups
     for aspect in aspects:

@@ -1,4 +1,4 @@
-"""The counters of one part as an earlier reading had them: by how much each grew meanwhile."""
+"""By how much the counters of one part grew since an earlier reading."""
 
 from collections.abc import Hashable, Mapping
 from typing import NamedTuple, Protocol
@@ -6,7 +6,7 @@ from typing import NamedTuple, Protocol
 from nodevet.evidence.rates import Growth, growth, since_look
 
 Counts = Mapping[Hashable, int | None]
-"""Where counters stand, by name; None: not read."""
+"""The values of counters by name; None: not read."""
 
 
 class EarlierReading(Protocol):
@@ -28,7 +28,7 @@ class CountsBefore(NamedTuple):
     reading: EarlierReading
     then: Counts
     now: Counts
-    again: bool  # since the last look they began again at 0, as one that went back says
+    again: bool  # they began again at 0 since the last look, since one went back
 
     def grown(self, name: Hashable) -> Growth | None:
         """How much a counter grew; None if the last look does not say."""

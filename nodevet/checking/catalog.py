@@ -31,7 +31,7 @@ LARGEST = 1 << 20  # bytes of a check or a fix
 
 
 class CatalogError(Exception):
-    """A check or a fix that cannot be found or used; the message is for the user.
+    """A check or fix cannot be found or used; the message is for the user.
 
     `line` and `column` of its file; 0 if they are not known.
     """
@@ -41,7 +41,7 @@ class CatalogError(Exception):
 
 
 class RefusedCodeError(CatalogError):
-    """A file of the project's that is not run, since other users may change it."""
+    """A file of the project that nodevet does not run, since other users may change it."""
 
 
 class Catalog:
@@ -130,7 +130,7 @@ class Catalog:
         return candidate
 
     def order(self, fixes: Iterable[str]) -> tuple[str, ...]:
-        """These fixes in the order in which a node takes them: each after those that it names.
+        """These fixes in the order in which they run on a node: each after those that it names.
 
         Raises CatalogError for a name that no fix has, and for fixes that wait for one another.
         """
@@ -163,7 +163,7 @@ class Catalog:
         return tuple(name for name in ordered if name in wanted_fixes)
 
     def _follows(self, fix: "Fix | None", name: str) -> tuple[str, ...]:
-        """The fixes that it names, each of which is there. Raises CatalogError."""
+        """The fixes that it must follow. Raises CatalogError if one of them does not exist."""
         follows = fix.follows if fix else ()
         for other in follows:
             if other not in self._fixes.ids:
@@ -245,7 +245,7 @@ class _Directory:
 
 
 def source(path: Path) -> bytes:
-    """The text of a check or a fix. Raises CatalogError for what is no file of usual size."""
+    """The text of a check or fix. Raises CatalogError if it is special or beyond LARGEST bytes."""
     try:
         with open_regular(path) as file:
             data = file.read(LARGEST + 1)
@@ -291,7 +291,7 @@ def _load(path: Path, name: str) -> ModuleType:
 
 
 def _broken(path: Path, error: BaseException) -> CatalogError:
-    """What is wrong with a file, and in which line."""
+    """The error about a file that cannot be used, with its line."""
     line = getattr(error, "lineno", None) or _line_in(error, path)
     place = f"{path}:{line}" if line else str(path)
     broken = CatalogError(f"{place}: {type(error).__name__}: {error}")

@@ -1,4 +1,4 @@
-"""What one visit tells of a host beside what is remembered of it: the nouns."""
+"""Records for the changes of a host between what the store remembers and one visit."""
 
 from collections.abc import Mapping
 from enum import Enum
@@ -20,7 +20,7 @@ class Marks(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class News(str, Enum):
-    """What a trouble of a host is, beside what is remembered of it."""
+    """How a trouble of a host compares with what the store remembers."""
 
     NEW = "new"  # this verdict begins
     CHANGED = "changed"  # the same verdict, with other values
@@ -46,7 +46,7 @@ class FindingNews(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class HostNews(msgspec.Struct, frozen=True, kw_only=True):
-    """What one visit tells of a host beside what is remembered of it."""
+    """The changes of a host between what the store remembers and one visit."""
 
     host: str
     first: bool = False  # it was never met before
@@ -54,7 +54,7 @@ class HostNews(msgspec.Struct, frozen=True, kw_only=True):
     findings: tuple[FindingNews, ...] = ()
 
     def of(self, *news: News) -> tuple[FindingNews, ...]:
-        """Those that are one of these."""
+        """The changes of these kinds."""
         return tuple(finding for finding in self.findings if finding.news in news)
 
     @property
@@ -63,5 +63,5 @@ class HostNews(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def flapping(self) -> tuple[FindingNews, ...]:
-        """What began so often of late that its next end means little."""
+        """Troubles that began so often of late that their next end means little."""
         return tuple(finding for finding in self.findings if finding.began)

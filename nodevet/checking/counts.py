@@ -1,5 +1,4 @@
-"""Counters of an interface or a port against what a baseline says is the most: in all, or for each
-hour."""
+"""Compares counters of an interface or port with a baseline's limits, in total or per hour."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
@@ -30,13 +29,13 @@ HIGHEST = {  # at which a counter of an InfiniBand port stays: PortCounters of t
 
 
 class CountWish(NamedTuple):
-    """What a baseline says of counters, by their names."""
+    """The limits of a baseline for counters, by name."""
 
     maximum: Mapping[str, int]
     maximum_per_hour: Mapping[str, float]
     advice: str
     still: tuple[str, ...] = ()
-    """May not grow at all between two readings, where nothing else is said of them."""
+    """Counters without a limit that must not grow between two readings."""
 
 
 class Counted(NamedTuple):
@@ -94,7 +93,7 @@ def still_aspects(
     earlier: CountsBefore,
     limits: CountWish,
 ) -> Iterator[Aspect]:
-    """Whether a counter stood still meanwhile; nothing of what is not counted here."""
+    """Whether a counter stood still; no aspect if this device does not count it."""
     if counted.now is not None and name not in counters and name not in earlier.then:
         return
     value = value_of(name, counters, counted)
@@ -115,7 +114,7 @@ def still_aspects(
 
 
 def value_of(name: str, counters: Mapping[str, Counter], counted: Counted) -> int | Aspect:
-    """Where a counter stands, or the unknown aspect that says why that is not known."""
+    """The value of a counter, or the unknown aspect that says why it was not read."""
     counter = counters.get(name)
     if counter is not None and counter.value is not None:
         return counter.value
@@ -140,7 +139,7 @@ def limit_aspect(
 def hourly_aspect(
     name: str, value: int, most: float, counted: Counted, limits: CountWish, evidence: Evidence
 ) -> Aspect:
-    """How fast a counter grows: by a sample that is long enough to tell, else since boot."""
+    """How fast a counter grows: during the sample if that is long enough, else since boot."""
     label, expected = f"{name} per hour", f"at most {most:g}"
     full = value == HIGHEST.get(name)
     grown = counted.before.grown(name) if counted.before and not full else None

@@ -13,9 +13,9 @@ NO_CPUFREQ = "the kernel has no cpufreq here"
 
 
 def each_policies(evidence: Evidence) -> Iterator[CpufreqPolicies | Finding]:
-    """The policies of CPUs that are online; in place of others the finding that says why not.
+    """The policies of CPUs that are online; for other policies the finding that says why not.
 
-    Never empty. Where a CPU that is online has no policy an unknown follows.
+    Never empty. If a CPU that is online has no policy, an unknown finding follows.
     """
     section = evidence[Cpufreq]
     if section.status == "absent":
@@ -44,7 +44,7 @@ def subject_of(policies: CpufreqPolicies) -> Subject:
 
 
 def uncovered(evidence: Evidence) -> str:
-    """Why the policies may not be those of every CPU that is online; empty where they are."""
+    """Why the policies may not cover every CPU that is online; empty if they do."""
     cpus, cpufreq = evidence[Cpu], evidence[Cpufreq]
     if cpus.data is None:
         return f"CPUs: {cpus.why}"

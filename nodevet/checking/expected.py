@@ -1,4 +1,4 @@
-"""What a baseline may say with one word or with several: `6.8.*` or `[5.15.0-105-*, 6.8.*]`."""
+"""Expectations with one pattern or several: `6.8.*` or `[5.15.0-105-*, 6.8.*]`; and ranges."""
 
 from collections.abc import Iterable
 from fnmatch import fnmatchcase
@@ -42,5 +42,5 @@ def within(value: float, minimum: float | None, maximum: float | None) -> bool:
 
 
 def joined(parts: Iterable[str]) -> str:
-    """Parts of a sentence, those that say something."""
+    """The parts that are not empty, as one sentence."""
     return "; ".join(filter(None, parts))

@@ -1,4 +1,4 @@
-"""What a host is, in a few words, from its evidence. Pure; nothing is judged and nothing guessed.
+"""Facts about a host in a few words, from its evidence. Pure; it judges and guesses nothing.
 
 A value that was not read is left out. Texts come from the node: they are bounded here, and made
 printable by whoever prints them.

@@ -16,7 +16,7 @@ OTHER_BOARD = "no setting changes this: see gpu_model, and check that the baseli
 
 
 class OnOrOff(CheckParams):
-    """What a baseline says of such a mode: `true` or `false`."""
+    """The expected mode: `true` or `false`."""
 
     bare: ClassVar[str] = "enabled"
 

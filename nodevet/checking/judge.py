@@ -1,7 +1,7 @@
 """Evidence × Baseline → Findings. Pure: no I/O, no clock; today is an argument.
 
-What a host sends may cost no other host anything: a check's findings on one host are as many as
-people read, and judging ends when the caller says that it is `late`.
+One host's evidence must not delay other hosts: a check returns at most MOST findings for a host,
+and judging ends when the caller says that it is `late`.
 """
 
 from collections import Counter

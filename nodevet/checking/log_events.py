@@ -1,4 +1,4 @@
-"""What a check says of lines of the kernel log: how many, about what, and when the last was."""
+"""Texts about lines of the kernel log: how many, about what, and when the last one was logged."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -12,7 +12,7 @@ OTHERS = "others"  # what the probe calls those beyond 64 of a kind: nodevet.rem
 
 
 def total(events: Iterable[KernelEvent]) -> int | None:
-    """How many lines there are; None if that was not read of some."""
+    """The number of lines; None if the count of some was not read."""
     counts = [event.count for event in events]
     return sum(count or 0 for count in counts) if None not in counts else None
 
@@ -34,8 +34,8 @@ def named(events: Iterable[KernelEvent], most: int | None = MOST_NAMED) -> str:
 
 
 def in_brackets(events: Iterable[KernelEvent]) -> str:
-    """All that they are about, as ` (python ×2)`; empty if they name nothing. Part of a value, so
-    that a waiver covers these and no others."""
+    """Everything that they name, as ` (python ×2)`; empty if they name nothing. It is part of the
+    value, so that a waiver covers these names and no others."""
     parts = named(events, most=None)
     return f" ({parts})" if parts else ""
 
@@ -71,8 +71,8 @@ def server_subject(name: str) -> Subject:
 
 
 def silent_servers(events: Iterable[KernelEvent]) -> dict[str, KernelEvent]:
-    """The NFS servers that have not answered since they were found not to respond. Of those that
-    are told together it is not known which answered."""
+    """The NFS servers that have not answered since the kernel logged that they do not respond. For
+    servers that share one event it is not known which of them answered."""
     silent = {event.detail or "": event for event in events if event.kind == "nfs_silent"}
     answered = {
         event.detail: event.last_s

@@ -16,7 +16,7 @@ Key = Callable[["Machine"], Iterable[object]]
 
 
 class Machine(NamedTuple):
-    """What a host says of itself; empty where it was not read, or is a placeholder."""
+    """The ids that a host reports; empty if not read, or a placeholder."""
 
     host: str
     machine_id: str
@@ -39,7 +39,7 @@ class Undecided(NamedTuple):
 
 
 def machine(host: str, machine_id: str | None, boot_id: str | None, gpus: Iterable[str]) -> Machine:
-    """A host by those of its ids that tell it from others."""
+    """A host with those of its ids that distinguish it from others."""
     return Machine(
         host,
         (machine_id or "") if is_id(machine_id) else "",
@@ -65,7 +65,8 @@ def one_machine(machines: Iterable[Machine], *, kernels: bool = False) -> tuple[
 
 
 def undecided(machines: Iterable[Machine]) -> Iterator[Undecided]:
-    """The hosts that may be another of these, as nothing that was read tells them apart."""
+    """The hosts that may be the same machine as others, since nothing that was read distinguishes
+    them."""
     for same in _alike(machines, lambda host: filter(None, (host.machine_id,))):
         for host in same:
             if not host.boot_id:
@@ -77,7 +78,7 @@ def undecided(machines: Iterable[Machine]) -> Iterator[Undecided]:
 
 
 def _without_machine_id(same: Sequence[Machine]) -> Sequence[Machine]:
-    """Those of one boot id that neither machine ids nor GPUs tell apart."""
+    """The machines with one boot id that neither machine ids nor GPUs distinguish."""
     unread = [host for host in same if not host.machine_id]
     bare = [host for host in same if not host.gpus]
     if any(not host.gpus for host in unread):

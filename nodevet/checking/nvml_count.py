@@ -13,7 +13,7 @@ from nodevet.model import Finding, Subject, fail, ok, unknown
 def as_nvml_counts(
     evidence: Evidence, subject: Subject, record: Dcgm | SlurmNode, **rest: Any
 ) -> Finding:
-    """Whether `gpus` is how many NVML counts. `rest`: what is said where it is not."""
+    """Whether `gpus` equals NVML's count. `rest`: more fields of the failure."""
     nvml, actual = evidence[Gpus], record.gpus
     if actual is None:
         return unread(subject, record, "gpus")

@@ -1,5 +1,4 @@
-"""How long the link of a NIC was down, by what its driver logged, against what a baseline says is
-the most."""
+"""Compares how long a NIC's link was down, by its driver's log lines, with the baseline's limit."""
 
 from collections.abc import Iterable, Mapping
 

@@ -1,4 +1,4 @@
-"""How fast a counter grows against the most that a baseline allows for each hour."""
+"""Compares how fast a counter grows with the baseline's limit per hour."""
 
 from typing import NamedTuple
 
@@ -32,14 +32,14 @@ def pace(count: int, grown: Growth | None, most: float, evidence: Evidence) -> P
 
 
 def standstill(grown: Growth) -> Pace:
-    """Of what may not grow at all meanwhile."""
+    """The pace of a counter that must not grow."""
     if grown.by is None:
         return Pace(why=grown.why)
     return Pace(grown.by == 0, grown.text)
 
 
 def none_meanwhile(*, look: bool) -> str:
-    """What a finding expects of what may not grow at all."""
+    """The expectation about a counter that must not grow."""
     return "none since the last look" if look else "none while sampled"
 
 

@@ -1,4 +1,4 @@
-"""What Params of several checks are made of; and Params from plain data, without a baseline."""
+"""Types for the Params of several checks, and Params from plain data, without a baseline."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -31,7 +31,7 @@ def params_of(kind: type[Params], value: object) -> Params:
 
 
 def no_pci_ids(field: str, ids: Iterable[str]) -> Iterator[FieldError]:
-    """What is wrong with the PCI ids of a field."""
+    """The errors in the PCI ids of a field."""
     for place, text in enumerate(ids):
         if not PCI_ID.fullmatch(text):
             message = 'must be a PCI id such as "10de:2330": vendor:device, four hex digits each'

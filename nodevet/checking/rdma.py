@@ -1,4 +1,4 @@
-"""RDMA devices and their ports, as several checks ask for them."""
+"""The RDMA devices and ports that several checks judge."""
 
 from collections.abc import Iterator
 

@@ -1,4 +1,4 @@
-"""What ends a fault of a GPU, and which of it the driver itself asks for.
+"""The remedies for GPU faults, and which of them the driver itself asks for.
 
 The driver tells it in two ways: by number in an Xid 154, and by NVML's field
 NVML_FI_DEV_GET_GPU_RECOVERY_ACTION, whose constants (nvml.h) name the numbers.

@@ -1,4 +1,4 @@
-"""A site's own rules: what the probe is asked of a text, and how its answers are judged."""
+"""A site's own rules: what nodevet asks the probe about a text, and how it judges the answers."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -25,7 +25,7 @@ RuleName = Annotated[
 
 
 class SiteRule(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """What every rule of a site's own may say."""
+    """The fields of every site rule."""
 
     description: Annotated[str, Meta(max_length=LONGEST)] = ""
     """What it is for: reports show it."""
@@ -74,7 +74,7 @@ def texts(rule: Any, field: str) -> tuple[str, ...]:
 
 
 def questions(rule: Any) -> dict[str, list[str]]:
-    """What the probe is asked of the text."""
+    """The questions for the probe about the text."""
     by_kind = {word: list(texts(rule, field)) for field, word in QUESTIONS}
     return {word: texts_of_kind for word, texts_of_kind in by_kind.items() if texts_of_kind}
 
@@ -82,8 +82,7 @@ def questions(rule: Any) -> dict[str, list[str]]:
 def text_aspects(
     rule: Any, answers: Mapping[tuple[str, str], TextAnswer], otherwise: Mapping[str, str]
 ) -> Iterator[Aspect]:
-    """What was found of the texts of a rule; `otherwise`: the actual value by field, if it was not
-    found."""
+    """Whether each text of a rule was found; `otherwise`: by field, the actual value if not."""
     for field, word in QUESTIONS:
         for text in texts(rule, field):
             answer = answers.get((word, text))

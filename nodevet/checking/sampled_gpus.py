@@ -1,4 +1,4 @@
-"""What an earlier reading says of each GPU: as it was some time before."""
+"""Each GPU as an earlier reading has it."""
 
 from collections.abc import Iterator
 from typing import NamedTuple

@@ -1,4 +1,4 @@
-"""What in a class of Params would not be judged, or not as its author means it."""
+"""Finds what makes a class of Params unusable, or not what its author means."""
 
 from collections.abc import Iterator
 from typing import Annotated, Any, get_args, get_origin, get_type_hints
@@ -53,7 +53,7 @@ def _is_foreign(kind: type) -> bool:
 
 
 def _parts(hint: Any) -> Iterator[type]:
-    """Every class of a type, and of what is said about it."""
+    """Every class in a type and in its annotations."""
     if isinstance(hint, type):
         yield hint
     if get_origin(hint) is Annotated:

@@ -1,4 +1,4 @@
-"""Xids and SXids in a kernel log: which they are, when they came, and how a finding says them."""
+"""Xids and SXids in a kernel log: their numbers, their times, and their texts in findings."""
 
 from collections.abc import Iterable, Mapping, Sequence
 

@@ -1,4 +1,4 @@
-"""What is to be done about an Xid, by its number and the GPU's architecture.
+"""The remedy for each Xid, by its number and the GPU's architecture.
 
 Numbers, names and actions are those of NVIDIA's Xid catalogue (docs.nvidia.com/deploy/xid-errors)
 and of nverror.h; where it says to ignore one that points to a fault, what a fault needs is told.

@@ -1,1 +1,1 @@
-"""Why a GPU waits: from evidence that was watched for a while to one cause and its proof (pure)."""
+"""Why a GPU waits: one cause and its proof, from evidence of some seconds (pure)."""

@@ -1,4 +1,4 @@
-"""A round of a diagnosis that goes on: a line for each GPU, the worst of them in words. Pure."""
+"""One round of `diagnose --watch`: a line for each GPU, and a sentence about the worst. Pure."""
 
 from collections.abc import Iterator, Sequence
 
@@ -105,7 +105,7 @@ def sparkline(points: Points, cells: int) -> str:
 
 
 def _closing_lines(incident: Diagnosis, worst: WatchedGpu | None, room: int) -> Iterator[str]:
-    """The worst in a sentence, and the hosts of which nothing is known."""
+    """A sentence about the worst GPU, and a line for each host without a diagnosis."""
     for host in incident.hosts:
         if not host.gpus:
             yield cut(f"{name(host.host)}: no diagnosis: {words.no_diagnosis(host)}", room)

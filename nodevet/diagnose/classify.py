@@ -1,4 +1,4 @@
-"""From figures to a cause: every rule is held against them, and what holds decides (pure)."""
+"""From figures to a cause: compares every rule with the figures (pure)."""
 
 from collections.abc import Collection, Container, Iterable, Mapping
 
@@ -17,7 +17,7 @@ MOST = 1000.0  # a margin beyond which it makes no difference
 
 
 def diagnose(evidence: Evidence) -> tuple[GpuDiagnosis, ...] | str:
-    """Every GPU's cause; or why none can be told."""
+    """Every GPU's cause; or why it is not known."""
     section = evidence[GpuActivities]
     if section.data is None:
         return section.why
@@ -33,7 +33,7 @@ def figures(evidence: Evidence, gpu: GpuActivity) -> Mapping[str, Figure]:
 
 
 def diagnose_gpu(evidence: Evidence, gpu: GpuActivity) -> GpuDiagnosis:
-    """One GPU's cause, with everything that was held against it."""
+    """One GPU's cause, with all rules and figures."""
     named_figures = figures(evidence, gpu)
     rulings = tuple(ruling_of(rule, named_figures) for rule in RULES)
     explained = effects(rulings, named_figures)
@@ -67,7 +67,7 @@ def next_step(cause: Cause, causes: tuple[Cause, ...], rulings: Iterable[Ruling]
 
 
 def ruling_of(rule: CauseRule, figures_by_name: Mapping[str, Figure]) -> Ruling:
-    """A rule held against the figures: what is not known makes it undecided, unless another
+    """A rule compared with the figures: it is undecided if a figure is not known, unless another
     condition already fails."""
     conditions = tuple(
         condition(threshold, figures_by_name[threshold.figure]) for threshold in rule.thresholds
@@ -122,7 +122,7 @@ def _ratio(above: float, below: float) -> float:
 def effects(
     rulings: Iterable[Ruling], figures_by_name: Mapping[str, Figure]
 ) -> Mapping[Cause, Cause]:
-    """What a cause that holds brings along -> that cause."""
+    """The causes that follow from another cause -> that other cause."""
     return {
         effect.cause: cause
         for cause in dict.fromkeys(ruling.cause for ruling in rulings if ruling.holds)

@@ -1,4 +1,4 @@
-"""What a job used while it was watched: with what was born and what ended meanwhile (pure).
+"""What a job used while it was watched, processes included that started or ended then (pure).
 
 Of a process that ended, what it did until it was seen last is known; all of it has whoever waited
 for it, with what it had used before: proc_pid_stat(5), wait(2).

@@ -1,4 +1,4 @@
-"""What speaks against a cause whose rule holds: confidence is medium at most then. Pure.
+"""Figures that contradict a cause whose rule holds; confidence is then at most medium. Pure.
 
 The same figures lead there for another reason as well; until the rules ask for more, the sentence
 says so.

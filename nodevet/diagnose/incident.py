@@ -43,7 +43,7 @@ Code = Callable[[str], str]
 
 
 class IncidentBundle(msgspec.Struct, frozen=True, kw_only=True):
-    """What a bundle holds."""
+    """The contents of a bundle."""
 
     nodevet_incident: int
     nodevet: str = ""
@@ -86,7 +86,7 @@ def write(path: Path, visits: Iterable[tuple[Visit, Host]], *, redact: bool) -> 
 
 
 def read(path: Path) -> Sequence[tuple[Visit, Host]]:
-    """What a bundle holds. Raises SavedEvidenceError for a file that is none, or cannot be read."""
+    """The visits of a bundle. Raises SavedEvidenceError if it is unreadable or not a bundle."""
     try:
         with open_regular(path) as file:
             data = file.read(LARGEST + 1)
@@ -197,9 +197,9 @@ def first_word(why: Any) -> str:
 
 
 def remember(diagnosis: Diagnosis, path: Path) -> str:
-    """Record the bundle in this file with what it came to, in the store that the environment or
-    nodevet.toml names, or the user's own. Why it could not be; empty if it was, or if there is no
-    store.
+    """Record the bundle in this file and its diagnosis in the store that the environment or
+    nodevet.toml names, or the user's own. Returns why that failed; empty on success, or without
+    a store.
     """
     from nodevet.store import StoreError
 

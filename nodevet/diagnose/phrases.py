@@ -1,4 +1,4 @@
-"""What every format says of a diagnosis, in the same words. Pure."""
+"""The texts of a diagnosis that all formats share. Pure."""
 
 from collections.abc import Iterable, Iterator, Sequence
 
@@ -23,7 +23,7 @@ PROOF_HEADS = ("what", "value", "of what")
 
 
 def alike(gpus: Sequence[GpuDiagnosis]) -> list[list[GpuDiagnosis]]:
-    """GPUs of which the same can be said, word for word, together."""
+    """Groups of GPUs whose texts are the same."""
     groups: dict[tuple[object, ...], list[GpuDiagnosis]] = {}
     for gpu in gpus:
         key = (gpu.cause, gpu.causes, gpu.confidence, gpu.sentence, gpu.also)

@@ -141,7 +141,7 @@ def _gpus(
     rules: bool,
     few: bool,
 ) -> GroupBlock:
-    """GPUs of which the same can be said."""
+    """A group of GPUs whose texts are the same."""
     gpu = group[0]
     folded = not few and gpu.cause in phrases.FINE
     return GroupBlock(

@@ -1,4 +1,4 @@
-"""Which GPU of several that do the same is slower than the others, and what it alone has (pure).
+"""Which GPU of a group with the same work is slower than the others, and what only it has (pure).
 
 In a job that synchronizes, all wait for the slowest: its GPU is busier, its clocks are lower or its
 input comes later, while the others wait for it.

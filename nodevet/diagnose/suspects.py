@@ -1,4 +1,4 @@
-"""Which differences from the baseline can make a GPU slow, and what of (pure)."""
+"""Which differences from the baseline can make a GPU slow, and how (pure)."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
@@ -13,7 +13,7 @@ NAMED = 4  # parts that are named before they are counted
 
 
 class Reason(NamedTuple):
-    """What a setting can make a GPU wait for, and how."""
+    """The causes that a setting can lead to, and why."""
 
     causes: tuple[Cause, ...]
     why: str
@@ -88,7 +88,7 @@ REASONS: Mapping[str, Reason] = {
 
 
 class SuspectLine(NamedTuple):
-    """The suspects of one check of which the same can be said."""
+    """The suspects of one check whose texts are the same."""
 
     check: str
     subjects: str  # GPUs 0-3; empty for the node itself

@@ -1,4 +1,4 @@
-"""What the evidence says of a node that matters to feeding its GPUs. What it does not say: why."""
+"""What limits the input of a node's GPUs, from its evidence; and why some of it is not known."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping

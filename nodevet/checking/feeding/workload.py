@@ -1,4 +1,4 @@
-"""What a person says of a job that is to be fed: the fields as they are written, and as numbers."""
+"""The description of a job's input: the fields as people write them, and as numbers."""
 
 import re
 from bisect import bisect_left
@@ -181,7 +181,7 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def workload_of(fields: WorkloadFields, name: str) -> Workload:
-    """The numbers that fields say; they were judged as they were decoded."""
+    """The numbers of the fields, which were validated when they were decoded."""
     transform, storage, measured = fields.transform, fields.storage, fields.measured
     sample_b = _read(units.size, fields.sample_size or measured.sample_size)
     steps = _steps(fields.step)
@@ -285,7 +285,7 @@ def _bad_time(key: str, text: str) -> Iterator[FieldError]:
 
 
 def _stated_and_measured(fields: WorkloadFields) -> Iterator[FieldError]:
-    """What is both stated and measured."""
+    """The fields that are both stated and measured."""
     for name, stated in (
         ("sample_size", fields.sample_size),
         ("worker_rate", fields.transform.worker_rate),
@@ -296,7 +296,7 @@ def _stated_and_measured(fields: WorkloadFields) -> Iterator[FieldError]:
 
 
 def _unreadable(fields: msgspec.Struct, **readers: Callable[[str], Any]) -> Iterator[FieldError]:
-    """The texts of these fields that do not read as what they should be."""
+    """The errors of the fields whose text cannot be read."""
     for name, reader in readers.items():
         try:
             _read(reader, getattr(fields, name))
