@@ -46,15 +46,15 @@ def test_a_baseline_that_says_so(read: Load) -> None:
         ({"x": f"allow_commands: false\n{RULE}"}, "not allowed: id -un; add allow_commands: true"),
         (
             {"x": "extends: part", "part": f"{ALLOWED}\n{RULE}"},
-            "extends: command of .*part.yaml:3 has",
+            "extends: command of .*part.yaml:3 runs",
         ),
         (
             {"x": f"extends: part\n{RULE}", "part": f"{ALLOWED}\n{RULE}"},
-            "expect.command: has commands",
+            "expect.command: runs commands",
         ),
         (
             {"x": f"extends: part\n{RULE}", "part": f"{ALLOWED}\nexpect: {{}}"},
-            "expect.command: has",
+            "expect.command: runs",
         ),
     ],
 )
