@@ -3,18 +3,20 @@
 .venv/bin/python .ci/tests.py            # exit 0 if all pass, by the second time at the latest
 .venv/bin/python .ci/tests.py --strict   # exit 1 if a test passes only the second time
 
-Where root runs them, their temporary files are in memory, and gone at the end: on a disk it may
-take a second to write the files of one described machine, in memory a thirtieth.
+If root runs them, their temporary files are in memory: to write the files of one described machine
+takes up to a second on a disk, and a thirtieth of that in memory.
 """
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import NoReturn
 
 CACHE = Path(".pytest_cache")
 FAILED = CACHE / "v" / "cache" / "lastfailed"
@@ -24,14 +26,22 @@ SOME_FAILED = 1  # of pytest's exit codes; the others are no test's fault
 
 
 def main() -> int:
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) is not signal.SIG_IGN:  # nohup
+            signal.signal(number, interrupt)
     with temporary_files() as folder:
         return tested({**os.environ, "TMPDIR": folder})
 
 
+def interrupt(number: int, _: object) -> NoReturn:
+    """End as Ctrl-C does, so that nothing stays mounted."""
+    sys.exit(128 + number)
+
+
 @contextmanager
 def temporary_files() -> Iterator[str]:
-    """A folder for those of all tests, as /tmp is: whoever a test becomes may write there."""
-    with TemporaryDirectory(prefix="nodevet-tests-") as folder:
+    """A folder for the files of all tests. As in /tmp, every user may write there."""
+    with TemporaryDirectory(prefix="nv-") as folder:
         Path(folder).chmod(0o1777)
         mount = ["mount", "-t", "tmpfs", "-o", "mode=1777", "nodevet-tests", folder]
         mounted = os.geteuid() == 0 and subprocess.run(mount, check=False).returncode == 0
