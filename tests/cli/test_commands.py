@@ -21,7 +21,7 @@ from nodevet.base import age
 from nodevet.baseline.choose import CHECK
 from nodevet.checking import identity
 from nodevet.cli import options
-from nodevet.cli.found import modules
+from nodevet.cli.found import grouped_names, modules
 from nodevet.cli.help import GROUPS, Command
 from nodevet.fix.commands import plan
 from nodevet.fix.journal import journal
@@ -51,7 +51,21 @@ def test_the_list_of_commands_is_whole(nodevet: Run) -> None:
     for group in GROUPS:
         assert f"\n{group}:\n" in text
     listed = text.split("\nVet:\n")[1].split("\nOptions:\n")[0].splitlines()
-    assert sorted(line.split()[0] for line in listed if line.startswith("  ")) == list(COMMANDS)
+    shown = {line.split()[0] for line in listed if line.startswith("  ")}
+    assert shown == {*COMMANDS} - grouped_names() - {"probe"} | {"runs", "diff"}
+    members = nodevet("history", "--help").stdout.split("\nCommands:\n")[1].split("\n\n")[0]
+    assert {line.split()[0] for line in members.splitlines()} == grouped_names()
+
+
+def test_a_word_that_is_no_command_of_the_history_is_a_host(nodevet: Run, tmp_path: Path) -> None:
+    store = f"sqlite:///{tmp_path}/none.sqlite"
+    told = {
+        nodevet("history", *words, "gpu003", "--store", store).stderr for words in ((), ("host",))
+    }
+    (said,) = told
+    assert "no run has been recorded in" in said
+    assert nodevet("history", "trend", "--help").stdout.startswith("Usage: nodevet history trend ")
+    assert nodevet("trend", "--help").stdout.startswith("Usage: nodevet trend ")
 
 
 def test_version_says_what_is_used(nodevet: Run) -> None:
@@ -194,7 +208,7 @@ def test_help_fits_80_columns_and_cuts_no_summary_short(command: str) -> None:
 def found(words: list[str]) -> tuple[click.Command, list[str]]:
     """The command that these words name, and the words that are left for it."""
     asked: click.Command = cli.nodevet
-    while isinstance(asked, click.Group):
+    while isinstance(asked, click.Group) and words:
         inner = asked.get_command(click.Context(asked), words[0])
         assert inner is not None, words
         asked, words = inner, words[1:]

@@ -44,7 +44,7 @@ def command(
     display: Display,
     **reach: Any,
 ) -> None:
-    """Find the hosts that differ from hosts like them, without a baseline.
+    """Find hosts that differ from like hosts, without a baseline.
 
     nodevet groups hosts by make and GPUs. For each check, the value of more than half of a group is
     expected of the others, and hosts that differ are outliers. Two hosts have no majority: every
