@@ -62,7 +62,7 @@ def test_a_container_whose_path_is_not_below_what_is_mounted(make: Make) -> None
 
 
 def test_a_process_outside_of_the_namespace_is_not_given_the_limits_of_the_own(make: Make) -> None:
-    with pytest.raises(ValueError, match="outside of the namespace"):
+    with pytest.raises(ValueError, match="outside of the probe's cgroup namespace"):
         make("0::/../other\n", **{"cpu.max": "200000 100000"})
 
 
