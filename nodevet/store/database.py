@@ -12,12 +12,18 @@ from sqlalchemy.engine import URL, Engine
 from nodevet.store.engine import store_errors, url_text
 
 PAGE = 1000  # rows in memory at once
+FREED_AT_ONCE = 2000  # pages of SQLite, 8 MB
 PAUSE = 0.05  # seconds; SQLite retries its lock after at most twice as long
 
 Portion = TypeVar("Portion")
 Result = TypeVar("Result")
 
 _SIZE = select(func.pg_database_size(func.current_database()))
+
+
+def _free_pages(raw: Any) -> int:
+    """The number of unused pages of a connection of sqlite3."""
+    return int(raw.execute("PRAGMA freelist_count").fetchone()[0])
 
 
 class Database:
@@ -86,8 +92,12 @@ class Database:
         if not self._is_file:
             return
         with store_errors(self._url), self.engine.connect() as connection:
-            raw = connection.connection.cursor()
-            raw.execute("PRAGMA incremental_vacuum")
-            raw.fetchall()
-            raw.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-            raw.close()
+            raw: Any = connection.connection.driver_connection
+            free, before = _free_pages(raw), 0
+            while free and free != before:
+                # a script, since execute() stops after the first page; in portions, since others
+                # wait for the lock
+                raw.executescript(f"PRAGMA incremental_vacuum({FREED_AT_ONCE})")
+                time.sleep(PAUSE if free > FREED_AT_ONCE else 0)
+                free, before = _free_pages(raw), free
+            raw.executescript("PRAGMA wal_checkpoint(TRUNCATE)")

@@ -5,11 +5,12 @@ import multiprocessing
 import os
 import signal
 from datetime import datetime, timezone
+from pathlib import Path
 
 import pytest
 from recorded import document, ended, report, run
 
-from nodevet.store import Store, open_store, pruning
+from nodevet.store import Store, database, open_store, pruning
 from nodevet.store.records.retention import DAY, Retention, thinned
 
 NOW = datetime(2026, 11, 22, tzinfo=timezone.utc).timestamp()
@@ -61,6 +62,27 @@ def test_pruning_keeps_what_is_told(store: Store):
     assert recorder.broken is None
     ((_, text),) = store.evidence("last")
     assert text is not None
+
+
+def test_what_is_deleted_is_given_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(database, "FREED_AT_ONCE", 100)  # pages
+    file = tmp_path / "history.sqlite"
+    with open_store(f"sqlite:///{file}") as store:
+        engine = store._database.engine
+        with engine.begin() as connection:
+            connection.exec_driver_sql("create table junk (x blob)")
+            connection.exec_driver_sql(
+                "with recursive n(i) as (select 1 union select i + 1 from n where i < 3000) "
+                "insert into junk select zeroblob(4000) from n"
+            )
+        store._database.give_back()
+        before = file.stat().st_size
+        with engine.begin() as connection:
+            connection.exec_driver_sql("delete from junk")
+        store._database.give_back()
+        with engine.connect() as connection:
+            assert connection.exec_driver_sql("pragma freelist_count").scalar() == 0
+    assert file.stat().st_size < before - 3000 * 4000 * 0.95
 
 
 HOSTS = tuple(f"gpu{number:03d}" for number in range(10))
