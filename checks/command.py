@@ -220,7 +220,7 @@ def span(rule: JsonRule) -> object:
 
 
 def fits(rule: JsonRule, value: Wanted) -> bool:
-    """Whether a value is as wanted; true is no number, and a text is none."""
+    """Whether a value is as wanted; neither true nor a text is a number."""
     if rule.value is not None:
         return isinstance(value, bool) is isinstance(rule.value, bool) and value == rule.value
     if isinstance(value, (bool, str)):

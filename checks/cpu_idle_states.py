@@ -105,7 +105,7 @@ def state_text(state: IdleState) -> str:
 
 
 def why_unsure(idle: Cpuidle, states: tuple[IdleState, ...], evidence: Evidence) -> str:
-    """Why a CPU may have a deeper state than is told; empty if none has."""
+    """Why a CPU may have a deeper state than the evidence shows; empty if it cannot."""
     if len(states) != idle.count:
         return f"{len(states)} of {idle.count} kinds of states were read"
     for state in states:

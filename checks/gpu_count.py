@@ -340,7 +340,7 @@ def without_node(gpus: tuple[Gpu, ...], numbers: frozenset[int]) -> Iterator[Fin
 
 
 def same_serials(gpus: tuple[Gpu, ...]) -> Iterator[Finding]:
-    """GPUs of which each ought to have a board, and a serial number, of its own."""
+    """GPUs that should each have their own board and serial number."""
     named: dict[str, list[Gpu]] = {}
     for gpu in gpus:
         if gpu.serial and is_id(gpu.serial) and gpu.virtualization_mode != "VGPU" and not lost(gpu):

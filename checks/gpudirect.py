@@ -59,7 +59,7 @@ def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
 
 
 def without_rdma(evidence: Evidence) -> Finding | None:
-    """What is to be said of a node without RDMA devices, or one whose devices are not known."""
+    """The finding about a node without RDMA devices, or with unknown ones."""
     section = evidence[Infiniband]
     if section.status == "absent":
         return without_device(evidence)

@@ -123,7 +123,7 @@ def may_have_one(gpu: Gpu) -> bool:
 
 
 def without_domain(gpus: Sequence[Gpu], nodes: int | None) -> Finding:
-    """What to say of a node of which no GPU is in a domain."""
+    """The finding about a node without a GPU in a domain."""
     lost = [gpu for gpu in gpus if lost_domain(gpu) is not False]
     if lost and lost[0].pci_device is None:
         return unknown(why=f"{ONE_NODE}; pci_device: {lost[0].why('pci_device')}")

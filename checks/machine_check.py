@@ -74,7 +74,7 @@ class Logged(NamedTuple):
         return bool(events) and not (self.seen and self.seen.has(*events))
 
     def came(self, events: Sequence[KernelEvent]) -> Iterator[KernelEvent]:
-        """Those of which lines came since the last look, with the number of these lines."""
+        """The parts with lines since the last look, and the number of these lines."""
         for event in events:
             grown = self.seen.came([event]) if self.seen else None
             if grown and grown.by:

@@ -184,7 +184,7 @@ def uncorrected_fault(
 
 
 def past_text(controller: MemoryController, look: Sample[Edac] | None) -> str:
-    """What is to be said of uncorrected errors of which none came since the last look."""
+    """The finding about uncorrected errors that all are older than the last look."""
     count, fresh = counted(controller, "uncorrected"), growth_of(controller, "uncorrected", look)
     if not count or look is None or fresh is None or fresh.by != 0:
         return ""

@@ -332,7 +332,7 @@ def judge_gpu(
     expected: int | Finding,
     cause: str,
 ) -> Iterator[Finding]:
-    """How many links are active is told in any case; speed and errors if they are not fine."""
+    """The number of active links always; speed and errors only if they are not fine."""
     yield expected if isinstance(expected, Finding) else judge_active(gpu, links, expected, cause)
     if links.active:
         for limit in limits(links.active, params):

@@ -199,7 +199,7 @@ def port_above(device: PciFunction, functions: Functions) -> PciFunction | str |
 
 
 def learn(evidence: Evidence) -> Value:
-    """Without the kinds of devices of which none runs at full rate: management NICs."""
+    """Without kinds of devices that never run at full rate: management NICs."""
     findings = list(judge(evidence, Params()))
     if any(finding.subject == NODE for finding in findings):
         return None

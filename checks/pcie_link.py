@@ -74,7 +74,7 @@ class Params(CheckParams):
 
 
 class LinkPart(NamedTuple):
-    """What is said of the width, of the generation, or of the ports above."""
+    """The findings about the width, the generation, and the ports above."""
 
     verdict: Verdict
     expected: str = ""

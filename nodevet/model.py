@@ -297,7 +297,7 @@ class FieldError(ValueError):
 
 
 def refuse(found: Iterable[FieldError]) -> None:
-    """Raise all of these as one, where there are any: each is told at its place."""
+    """Raise all of these as one, if there are any; each names its place."""
     errors = tuple(found)
     if errors:
         errors[0].more = errors[1:]
@@ -377,7 +377,7 @@ class Waiver(msgspec.Struct, frozen=True, kw_only=True):
     origin: str = ""
 
     def covers(self, host: str, finding: Finding) -> bool:
-        """Whether it speaks of this finding, expired or not, whatever was found."""
+        """Whether it is about this finding, expired or not, whatever the value."""
         if finding.check != self.check or (self.hosts is not None and host not in self.hosts):
             return False
         subject = finding.subject
@@ -525,7 +525,7 @@ class HostReport(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def unjudged(self) -> str:
-        """Why nothing can be said of the host as a whole; empty if something can."""
+        """Why nothing is known of the host; empty if something is."""
         verdicts = {finding.verdict for finding in self.findings}
         return _unjudged(self.status, self.why, verdicts, shadow=bool(self.shadow))
 

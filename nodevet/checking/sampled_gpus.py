@@ -20,7 +20,7 @@ SAMPLED_GPUS = (
 
 
 class GpuBefore(NamedTuple):
-    """A GPU as it was. `gpu` is None if that is not known, `why` says."""
+    """An earlier reading of a GPU; `gpu` is None with a reason in `why` if unknown."""
 
     gpu: Gpu | None = None
     seconds: float = 0.0

@@ -22,7 +22,7 @@ ONE_GIGABIT = ("e1000e", "igb", "igc", "r8169", "tg3")
 
 
 class PciSetting(Record, frozen=True, kw_only=True):
-    """How a function is set, of what the baseline asked for. A virtual function is none."""
+    """The registers of a function that the baseline asked for. Virtual functions do not count."""
 
     address: Text
     kind: Text | None = None  # gpu, nic, nvme, port

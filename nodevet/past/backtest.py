@@ -1,4 +1,4 @@
-"""What another baseline would have said of recorded nights. Pure.
+"""The findings that another baseline would have had in recorded nights. Pure.
 
 The findings now are compared with those of then, key by key. An *alarm* is a stretch of nights in
 which a host fails something now that it did not fail then. A *failure* is something critical that

@@ -97,7 +97,7 @@ def feed_node(evidence: Evidence, job: int | None = None) -> FeedNode:
 
 def cores_and_links(evidence: Evidence, job: int | None = None) -> FeedNode:
     """What bounds the CPU's and the link's stage, and the number of GPUs; nothing else. `job`: GPUs
-    of the job, of which it is not known which they are; None: all of them."""
+    of the job, not known which ones; None: all of them."""
     gpus = listed_gpus(evidence)
     bound, no_cpus = cpus(evidence)
     link = gpu_link(evidence, job)

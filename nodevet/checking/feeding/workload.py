@@ -92,7 +92,7 @@ class MeasuredFields(Fields, frozen=True, kw_only=True):
 
 
 class WorkloadFields(Fields, frozen=True, kw_only=True):
-    """A job, as far as its input matters. What is left out is asked of the node, or unknown."""
+    """The input side of a job. A missing value is taken from the node, or unknown."""
 
     step: Annotated[dict[str, Time], Meta(min_length=1)]
     """The accelerator's time for one step: by batch size `{32: 5.86 ms, 64: 6.7 ms}`, or
@@ -221,7 +221,7 @@ def link_of(text: str) -> Interval:
 
 
 def encoded(rate: float) -> Interval:
-    """What moves over a PCIe link, of which the encoding leaves so many bytes per second."""
+    """The bytes per second that a PCIe link of this encoding rate can move."""
     return Interval(rate * units.AT_LEAST, rate)
 
 

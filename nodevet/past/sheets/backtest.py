@@ -1,4 +1,4 @@
-"""What another baseline would have said of recorded nights, as a sheet. Pure."""
+"""A backtest as a sheet. Pure."""
 
 from collections.abc import Iterator, Sequence
 

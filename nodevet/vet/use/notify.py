@@ -67,7 +67,7 @@ def message(run: Run, name: str, wanted: Wanted) -> Notice | None:
 
 
 def _bounded(rows: Sequence[str], end: Sequence[str], length: int) -> str:
-    """As many lines as have room, how many are left out, and the end."""
+    """The lines that fit, the number of the others, and the end."""
     room = length - sum(len(row) + 1 for row in end) - 40
     lines_kept: list[str] = []
     for row in rows:

@@ -74,7 +74,7 @@ def read_saved(paths: Sequence[Path], targets: Targets) -> Replay:
 
 
 def _visit_to(host: str, where: Path | Visit | None) -> Visit:
-    """The visit that is kept there; a failed one if there is none, or none any more."""
+    """The visit saved there; a failed one if the file is missing or was replaced."""
     if isinstance(where, Visit):
         return where
     if where is None:

@@ -135,7 +135,7 @@ def _hashes(context: VetContext, used: Set[str]) -> dict[str, str]:
 
 
 class Vetted(msgspec.Struct, frozen=True, kw_only=True):
-    """One host's report, and the evidence that it is of: None if there is none to be used."""
+    """One host's report and its evidence; None without usable evidence."""
 
     report: HostReport
     evidence: Evidence | None = None
