@@ -136,7 +136,7 @@ def judge_results(
         yield judge_test(f"diag {test} {part}".rstrip(), results)
     expected = (diag.results or 0) - len(others)
     if diag.passed != expected or not (bad or diag.passed):
-        why = f"{diag.passed} of {diag.results} results passed; {len(others)} others are listed"
+        why = f"{diag.passed} of {diag.results} results passed; the others are listed"
         yield unknown(subject, why=f"{diag.path}: {why}", advice=RUN_AGAIN)
     elif not bad:
         skipped = sorted({result.test or "" for result in others if not result.ran})

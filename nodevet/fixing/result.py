@@ -17,7 +17,7 @@ CONFIRMED = "confirmed"  # of the options of a run that `nodevet apply @local` b
 LEFT_OUT = "left out by --host"
 CANARY_PENDING = "the canary is pending"
 CANARY_NOT_REBOOTED = "the canary was not rebooted"
-BY_HAND = "nothing is done there; look at it yourself"
+BY_HAND = "nothing is done there; look at it by hand"
 NO_FURTHER = "no further node is begun"
 BRIEF = 300  # characters of a command's output in one line of a report
 

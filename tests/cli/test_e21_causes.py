@@ -10,10 +10,10 @@ import pytest
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        ("fix @local --dry-run", "`nodevet plan` shows what fixes would change"),
+        ("apply @local --dry-run", "`nodevet plan` shows what fixes would change"),
         ("apply plan.json --check", "`nodevet plan` shows what fixes would change"),
         ("check n1 --json", "--format json prints JSON"),
-        ("fix @local --yes", "no option skips the question"),
+        ("apply @local --yes", "no option skips the question"),
         ("feed @local", "the workload is missing before @local; name its file first"),
         ("doctor", "`nodevet check` vets hosts"),
         ("runs --store postgresql://u@127.0.0.1:1/x", "no PostgreSQL server answers there: "),
