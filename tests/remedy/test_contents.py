@@ -168,7 +168,8 @@ def test_a_content_that_cannot_be_kept_refuses_the_node_before_it_is_touched(
     with monkeypatch.context() as patch:
         patch.setattr(ContentStore, "_write", full)
         said = d.apply(plan=plan)
-    assert said.code == 1 and "No space left on device" in said.out, said
+    (host,) = d.told()["hosts"]
+    assert said.code == 1 and "No space left on device" in host["why"], said
     assert d.outcomes() == {"n1": "refused"}
     assert d.w.boxes["n1"].everything() == before and not d.w.boxes["n1"].writes
 

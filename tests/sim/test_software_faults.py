@@ -164,7 +164,7 @@ def judge_output(
     node = describe_node(NodeSpec("n1", part, known, Path(), {"": Origin("here")}))
     (place / "program").write_text(str(node.root_files[program]))
     (place / "program").chmod(0o755)
-    patch.setattr(module, "find", lambda name: str(place / "program"))
+    patch.setattr(module, "find_program", lambda name: str(place / "program"))
     section = module.__name__.rpartition(".")[2]
     asks = {"dcgm": ["health"], "slurm": ["n1"]}
     found = {

@@ -252,7 +252,7 @@ def test_e03_a_verdict_is_recalled_only_where_no_other_user_may_write(
     (tmp_path / "above").mkdir()
     began = (time.time() - 1, time.clock_gettime(time.CLOCK_BOOTTIME) - 1)
     words = ["check", "@local", "--max-age", "1m"]
-    given = {"most": float(most), "began": began, "dated": False}
+    given = {"max_age": float(most), "began": began, "show_age": False}
     assert last_verdict.remember(words, b"ok\n", ("/etc",), **given)
     assert (last_verdict.recall(words) == b"ok\n") == (most == "60.0")
     (tmp_path / "above").chmod(0o777)
