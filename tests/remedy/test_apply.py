@@ -77,7 +77,11 @@ REFUSED: dict[str, tuple[Any, Refusal, str]] = {
     "gone": (lambda box: setattr(box, "gone", 9), Refusal.UNREACHABLE, "connection refused"),
     "busy": (busy, Refusal.PRECONDITION, "GPU 0 in use by python3 (pid 7)"),
     "impostor": (impostor, Refusal.PRECONDITION, "GPU 0 in use by nvidia-persiste"),
-    "untold": (lambda box: setattr(box, "complete", False), Refusal.PRECONDITION, "cannot tell for sure what uses"),
+    "untold": (
+        lambda box: setattr(box, "complete", False),
+        Refusal.PRECONDITION,
+        "cannot tell for sure",
+    ),
 }
 
 
