@@ -8,7 +8,7 @@ unstable, and says so only in its log.
 **Read from** `current_clocksource` and `available_clocksource` in
 `/sys/devices/system/clocksource/clocksource0`.
 
-**Verdicts.** `tsc` is right on x86, `arch_sys_counter` on Arm; in a virtual machine so is the clock
+**Verdicts.** `tsc` is right on x86, `arch_sys_counter` on Arm; and in a virtual machine the clock
 of its hypervisor: kvm-clock, Hyper-V's TSC page, Xen's. `hpet`, `acpi_pm`, `pit`, `jiffies` and
 Hyper-V's MSR fail. Any other is unknown, unless the baseline names it.
 

@@ -12,12 +12,12 @@ only if it says `allow_commands: true` itself; what it extends cannot say it for
 baseline is chosen by what the probe finds, the commands of every baseline of a run are run that may
 fit the host by its name and groups (`applies`): name one with `-b` to have no others.
 
-**Verdicts.** One finding for each rule, and one more for what was not read beside a failure. `exit`
-is 0 unless the rule says otherwise. `text` is the whole output, `contains` texts that are in it,
-`pattern` regular expressions (Python's), `^` and `$` at each line; of several each must be found.
-`json` is a value in an output that is JSON. A command that is not there, may not be run as this
-user, took too long or printed more than 1 MiB is unknown, as is one that saved evidence was not
-asked.
+**Verdicts.** One finding for each rule, and one more if something could not be read beside a
+failure. `exit` is 0 unless the rule says otherwise. `text` is the whole output, `contains` texts
+that are in it, `pattern` regular expressions (Python's), `^` and `$` at each line; of several each
+must be found. `json` is a value in an output that is JSON. A command that is not there, may not be
+run as this user, took too long or printed more than 1 MiB is unknown, as is one that saved evidence
+was not asked.
 
 **To fix it** run the command on the node, as the user that the report names.
 """

@@ -7,16 +7,16 @@ again.
 
 **Read from** /etc/cdi and /var/run/cdi, /etc/docker/daemon.json, the configurations of containerd
 (k3s, RKE2) with what they import and of CRI-O, the hooks of Podman and Enroot,
-/etc/nvidia-container-runtime/config.toml, and which programs of the toolkit are there. No engine is
-asked and no container is run: a configuration that its engine has not read again looks like one
+/etc/nvidia-container-runtime/config.toml, and which programs of the toolkit are there. nodevet asks
+no engine and runs no container: a configuration that its engine has not read again looks like one
 that it has.
 
-**Verdicts.** A program of the toolkit must be there, and every NVIDIA specification must name
-files that exist, the loaded driver's libcuda.so, and GPUs by index and UUID as NVML has them (of
+**Verdicts.** A program of the toolkit must be there, and every NVIDIA specification must name files
+that exist, the loaded driver's libcuda.so, and GPUs by index and UUID as NVML has them (of
 nvidia.com/gpu, without MIG). `engines` must offer GPUs in any of their ways: a runtime whose
-program exists, CDI with a specification, a hook; `default_runtime` names those of which NVIDIA's
-runtime is the default. `cdi: true` wants a specification of nvidia.com/gpu. Packages' versions are
-judged by `packages`.
+program exists, CDI with a specification, a hook; `default_runtime` names the engines whose default
+must be NVIDIA's runtime. `cdi: true` wants a specification of nvidia.com/gpu. Packages' versions
+are judged by `packages`.
 
 **To fix it** `nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml` writes a specification again
 (nvidia-cdi-refresh.service does so by itself since toolkit 1.18); `nvidia-ctk runtime configure

@@ -7,10 +7,10 @@ as slow as the slowest.
 **Read from** `/sys/devices/system/cpu/cpufreq/policy*/scaling_governor`; see
 Documentation/admin-guide/pm/cpufreq.rst in the kernel tree.
 
-**Verdicts.** Where the kernel offers no cpufreq (most virtual machines) the node is not
-applicable: the hypervisor sets the clock. A policy whose CPUs are all offline is not judged: its
-files say what was before, or nothing. Where a CPU that is online has no policy, the node has an
-unknown beside what the others say.
+**Verdicts.** Where the kernel offers no cpufreq (most virtual machines) the node is not applicable:
+the hypervisor sets the clock. A policy whose CPUs are all offline is not judged: its files show old
+values, or none. Where a CPU that is online has no policy, the node has an unknown beside what the
+others say.
 
 **To fix it** a tmpfiles.d rule that writes `performance` to
 `/sys/devices/system/cpu/cpufreq/policy*/scaling_governor` sets it now (`systemd-tmpfiles

@@ -1,9 +1,9 @@
 """The driver's libraries are there, whole, and of the loaded module's version.
 
 **Why it matters.** A program that finds no usable libcuda.so.1 silently falls back to the CPU, or
-fails with "CUDA driver version is insufficient". Empty files are left by container tools that
-mounted over them, stubs of the CUDA toolkit by an LD path that should not be there, libraries of
-another version by an upgrade without a reboot.
+fails with "CUDA driver version is insufficient". Container tools that mounted over a file leave it
+empty, a wrong LD path finds stubs of the CUDA toolkit, and an upgrade without a reboot leaves
+libraries of another version.
 
 **Read from** /etc/ld.so.cache and the loader's own folders, the beginning of each file, and
 /sys/module/nvidia/version. Nothing is loaded. libcuda.so.1, libnvidia-ml.so.1 and

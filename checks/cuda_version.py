@@ -10,8 +10,8 @@ driver supports. The CUDA toolkit, which containers bring themselves, is not loo
 program starts, which fails too. Versions are texts, in quotes: 12.10 is newer than 12.4.
 
 **To fix it** install a driver of a newer branch; see `driver_version`. Data centre GPUs can also
-take a compatibility package (cuda-compat), of which NVML does not tell. Without libcuda: install
-the driver's compute libraries (Ubuntu and Debian: libnvidia-compute of its branch; RHEL:
+take a compatibility package (cuda-compat), which NVML does not report. Without libcuda: install the
+driver's compute libraries (Ubuntu and Debian: libnvidia-compute of its branch; RHEL:
 nvidia-driver-cuda-libs).
 """
 

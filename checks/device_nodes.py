@@ -5,15 +5,15 @@ each GPU. Without them, or without the right to open them, it finds no GPU, whil
 shows all of them. Containers get what is there when they start.
 
 **Read from** `/dev/nvidia*`: numbers, permissions, and access(2) for read and write as the user
-that the probe runs as; of NVML nvmlDeviceGetMinorNumber. Of MIG instances
+that the probe runs as; of NVML nvmlDeviceGetMinorNumber. For MIG instances,
 /proc/driver/nvidia/capabilities names the nodes in /dev/nvidia-caps.
 
-**Verdicts.** A node that is missing fails: those of `paths`, and the one of each GPU (of which
-`gpu_count` tells too). So does one that is not a character device (a container runtime that mounts
-a path that is not there makes a directory or a file of it), one of a GPU with another minor number
-than its name says, and one that the user of the probe cannot open. root can open any node:
-`mode` judges the permissions themselves. Of MIG, every instance has a node of its own, which must
-be there, for a container gets it only then. Channels of IMEX are judged by `imex`.
+**Verdicts.** A node that is missing fails: those of `paths`, and the one of each GPU (`gpu_count`
+reports it, too). So does one that is not a character device (a container runtime that mounts a path
+that is not there makes a directory or a file of it), one of a GPU with another minor number than
+its name says, and one that the user of the probe cannot open. root can open any node: `mode` judges
+the permissions themselves. Every MIG instance has its own node, which must exist, because a
+container gets the instance only then. Channels of IMEX are judged by `imex`.
 
 **To fix it** `nvidia-modprobe -c 0 -u` makes the nodes now; nvidia-persistenced and udev's rules of
 the driver's packages at each boot. Permissions come from the nvidia module's parameters

@@ -5,21 +5,22 @@ the first fails unnoticed, the second takes the node down. A drive that cannot r
 makes every program that touches them hang for seconds.
 
 **Read from** /sys/block/sd*, and `smartctl --json` of smartmontools: as root, with a deadline, and
-only because a baseline has this check. It changes nothing and wakes no drive that sleeps. Drives
-behind a RAID controller are asked if `smartctl --scan` lists them. NVMe drives have `nvme_health`.
+only because a baseline has this check. It changes nothing and wakes no drive that sleeps. nodevet
+asks drives behind a RAID controller if `smartctl --scan` lists them. NVMe drives have
+`nvme_health`.
 
 **Verdicts.** A drive fails if the kernel has given it up, if its own verdict is that it fails, if
 an attribute is below its threshold now, or beyond the limits of the baseline; a count that a drive
 does not report is not judged. That errors are in its log, or that an attribute was below its
-threshold once, is in the details. Without smartctl, or without root, it is unknown;
-`smart: false` judges what the kernel says alone. A volume of a RAID controller is not applicable if
-its drives are asked, and else unknown: `ignore` it, and judge it with a rule `command`. With
-`if_possible` such a volume, and every drive of a node without smartctl 7, is not applicable, unless
-the kernel has given it up. In a virtual machine that cannot ask a drive, or whose drives have no
-verdict, it is not applicable. USB and removable media are left out.
+threshold once, is in the details. Without smartctl, or without root, it is unknown; `smart: false`
+judges what the kernel says alone. A volume of a RAID controller is not applicable if its drives
+answer, and otherwise unknown: `ignore` it, and judge it with a rule `command`. With `if_possible`
+such a volume, and every drive of a node without smartctl 7, is not applicable, unless the kernel
+has given it up. In a virtual machine that cannot ask a drive, or whose drives have no verdict, it
+is not applicable. USB and removable media are left out.
 
 **To fix it** `smartctl -x /dev/sdX` tells more. A drive that fails, or has sectors that it cannot
-read, is replaced; of a mirror first see that the other half is whole (`raid`).
+read, is replaced; if it is half of a mirror, first check that the other half is whole (`raid`).
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -10,11 +10,12 @@ files, /etc/nccl.conf, /etc/ld.so.preload, DefaultEnvironment of systemd, and th
 `units`, with their files. Only variables of CUDA, NCCL and the like are read; the value of one that
 may hold a secret is not.
 
-**Verdicts.** What is set anywhere counts, also inside a condition of a script. Without more words
-these fail: CUDA_VISIBLE_DEVICES; LD_PRELOAD, LD_AUDIT and what is in /etc/ld.so.preload;
-LD_LIBRARY_PATH with a folder of stubs; switches that turn NCCL's paths off; debuggers, profilers,
-blocking launches and core dumps of CUDA. `allow` names what may be; `expected` gives a variable the
-only value that it may have, and it must be set; `absent` may end in `*`.
+**Verdicts.** A variable counts wherever a file sets it, also inside a condition of a script.
+Without more words these fail: CUDA_VISIBLE_DEVICES; LD_PRELOAD, LD_AUDIT and what is in
+/etc/ld.so.preload; LD_LIBRARY_PATH with a folder of stubs; switches that turn NCCL's paths off;
+debuggers, profilers, blocking launches and core dumps of CUDA. `allow` names what may be;
+`expected` gives a variable the only value that it may have, and it must be set; `absent` may end in
+`*`.
 
 **To fix it** remove the row from the file that is named, or correct it; sessions and services that
 run already keep what they were started with.

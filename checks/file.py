@@ -1,20 +1,20 @@
 """Files are as the site's own rules say.
 
-**Why it matters.** What a site puts on its nodes itself, a limits file, a mount helper's
-configuration, a banner, a certificate, drifts apart like everything else, and no check of nodevet
-knows of it.
+**Why it matters.** A site's own files (limits, mount helpers, banners, certificates) drift apart
+like everything else, and no other check of nodevet knows them.
 
 **Read from** the files that the baseline names, each under a name of the site's own: stat(2), links
 followed, and what is asked of their text, which is judged on the node and stays there. The names of
 users and groups are the node's.
 
-**Verdicts.** One finding for each rule, and one more for what was not read beside a failure. A file
-that is not there fails every rule but `exists: false`. `text` is the whole text, `contains` texts
-that are in it, `pattern` regular expressions (Python's), `^` and `$` at each line; of several each
-must be found. Of a file that not everyone on the node may read, `text`, `contains`, `pattern` and
-`sha256` are unknown unless the baseline says `allow_file_text: true`: each answer gives away a part
-of the text. Of a file larger than 1 MiB they are unknown too, as is a pattern that takes more than
-a second, whatever the probe may not read, and what saved evidence was not asked.
+**Verdicts.** One finding for each rule, and one more if something could not be read beside a
+failure. A file that is not there fails every rule but `exists: false`. `text` is the whole text,
+`contains` texts that are in it, `pattern` regular expressions (Python's), `^` and `$` at each line;
+of several each must be found. Of a file that not everyone on the node may read, `text`, `contains`,
+`pattern` and `sha256` are unknown unless the baseline says `allow_file_text: true`: each answer
+gives away a part of the text. Of a file larger than 1 MiB they are unknown too, as is a pattern
+that takes more than a second, whatever the probe may not read, and what saved evidence was not
+asked.
 
 **To fix it** use what puts the file there: nodevet does not know what it is for.
 """

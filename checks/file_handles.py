@@ -5,7 +5,7 @@ data loader dies with "Too many open files in system" or "Resource temporarily u
 does the shell of anyone who logs in to look.
 
 **Read from** `/proc/sys/fs/file-nr`, the number of threads in `/proc/loadavg`, and
-`/proc/sys/kernel/pid_max` and `threads-max`, of which the lower one counts: every thread has a pid.
+`/proc/sys/kernel/pid_max` and `threads-max`, whose lower value counts: every thread has a pid.
 
 **Verdicts.** Fails if more than the baseline's share is in use, 80 % without one.
 

@@ -6,8 +6,8 @@
 **Read from** /sys/module/nvidia_fs, /proc/driver/nvidia-fs/stats, `use_pci_p2pdma` of
 /etc/cufile.json and /proc/driver/nvidia/version.
 
-**Verdicts.** `any` is either way. P2PDMA needs NVIDIA's open kernel module. Whether a file system
-takes part is not told by the node: `gdscheck -p` does.
+**Verdicts.** `any` is either way. P2PDMA needs NVIDIA's open kernel module. The node does not say
+whether a file system takes part: `gdscheck -p` does.
 
 **To fix it** install nvidia-fs (package nvidia-fs-dkms or nvidia-gds) and `modprobe nvidia-fs`; or
 set `use_pci_p2pdma` in /etc/cufile.json where driver (570 and later) and kernel have it.

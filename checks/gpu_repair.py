@@ -6,8 +6,8 @@ repaired keeps failing.
 
 **Read from** NVML: nvmlDeviceGetRepairStatus and nvmlDeviceGetUnrepairableMemoryFlag_v1.
 
-**Verdicts.** A pending repair fails, and so does unrepairable memory. What a GPU or driver does not
-tell is not applicable; see `row_remapping` and `ecc_errors` there.
+**Verdicts.** A pending repair fails, and so does unrepairable memory. A value that the GPU or
+driver does not report is not applicable; see `row_remapping` and `ecc_errors` there.
 
 **To fix it** pending: drain the node, then reset the GPU or reboot. Unrepairable: have the board
 replaced.

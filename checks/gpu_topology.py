@@ -9,8 +9,8 @@ of `nvidia-smi topo -m`, without NVLinks: `PIX` (one switch), `PXB` (several swi
 host bridge), `NODE` (one NUMA node), `SYS` (between NUMA nodes).
 
 **Verdicts.** `pairs` gives how many pairs of GPUs there are at each level, whatever their order;
-`matrix` the whole matrix, one row for each GPU in NVML's order, with `X` for itself. A pair whose
-level cannot be told is unknown. In a virtual machine the bus is the hypervisor's: not applicable.
+`matrix` the whole matrix, one row for each GPU in NVML's order, with `X` for itself. A pair of
+unknown level is unknown. In a virtual machine the bus is the hypervisor's: not applicable.
 
 **To fix it** move the GPU, or its riser, to the slot that the chassis manual gives; check the BIOS
 for NUMA and sub-NUMA clustering; a baseline for another chassis says the same of every pair.

@@ -8,12 +8,12 @@ rate.
 kernel release, the RDMA devices of `/sys/class/infiniband`, and the PCI bus.
 
 **Verdicts.** One of the two is enough: `peermem` (nvidia_peermem, or the nv_peer_mem or
-efa_nv_peermem before it, is loaded) or `dma_buf` (the driver is the open flavour, the kernel
-is 5.12 or newer). `one_of` leaves one of them out. An older kernel with the open flavour and
-without peermem is unknown: distributions have brought dma-buf for RDMA to older kernels. A node
-without RDMA devices on its PCI bus is not applicable: those of software (rxe, siw) do not count.
-With InfiniBand adapters on the bus and no RDMA device it is unknown: their driver is not loaded, or
-gave up.
+efa_nv_peermem before it, is loaded) or `dma_buf` (the driver is the open flavour, the kernel is
+5.12 or newer). `one_of` leaves one of them out. An older kernel with the open flavour and without
+peermem is unknown: distributions have brought dma-buf for RDMA to older kernels. A node without
+RDMA devices on its PCI bus is not applicable: software devices (rxe, siw) do not count. With
+InfiniBand adapters on the bus and no RDMA device it is unknown: their driver is not loaded, or gave
+up.
 
 **To fix it** `modprobe nvidia_peermem`, and for every boot a file in `/etc/modules-load.d`; with
 the open flavour NCCL and UCX of today use dma-buf by themselves.

@@ -8,7 +8,7 @@ nvmlDeviceGetMaxClockInfo, nvmlDeviceGetPowerManagementDefaultLimit and
 nvmlDeviceGetGpuMaxPcieLinkGeneration.
 
 **Verdicts.** A GPU that differs from most of the others fails; if no value is that of most, all of
-them fail. What is not to be compared goes into `ignore`. What no GPU tells is not applicable; what
+them fail. `ignore` names values that are not compared. What no GPU tells is not applicable; what
 one alone does not tell is unknown. A node with one GPU is not applicable. Part numbers are not
 compared: a module that replaced another one may have a part number of its own and be the same.
 Firmware has checks of its own (`vbios`, `inforom`, `gsp_firmware`); which model is right says

@@ -11,9 +11,10 @@ Transparent huge pages are the check transparent_hugepage.
 kernel does not have fails; where none are expected of it, it is not applicable. `none` is judged by
 Hugetlb, all sizes together.
 
-**To fix it** `vm.nr_hugepages` (sysctl.d) reserves those of the default size, the kernel parameters
-`hugepagesz=1G hugepages=16` others, at boot, where memory is not yet fragmented. Pages that are
-not free though no job runs: `lsof /dev/hugepages`, and files that were left in a hugetlbfs mount.
+**To fix it** `vm.nr_hugepages` (sysctl.d) reserves pages of the default size; the kernel parameters
+`hugepagesz=1G hugepages=16` reserve others at boot, when memory is not yet fragmented. Pages that
+are not free though no job runs: `lsof /dev/hugepages`, and files that were left in a hugetlbfs
+mount.
 """
 
 from collections.abc import Iterator, Mapping

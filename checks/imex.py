@@ -11,10 +11,10 @@ nvidia-imex.service, /etc/nvidia-imex/nodes_config.cfg and /dev/nvidia-caps-imex
 GPU has a cluster UUID the question does not arise: one node, NVSwitch inside it or PCIe cards. But
 where the baseline gives `nodes`, or the GPUs are GB200 or GB300 and registered with their fabric,
 the node has lost its domain and fails, unless it is idle: its fabric has no partition for its GPUs.
-It fails too if only some GPUs have a cluster UUID, or have several.
-Where Kubernetes or a job's prolog starts IMEX, say `service: false`. `nodes` is the number of
-addresses in the list of peers, no two of which may be the same. Whether the domain's other nodes
-answer is not asked: `nvidia-imex-ctl -N` does.
+It fails too if only some GPUs have a cluster UUID, or have several. Where Kubernetes or a job's
+prolog starts IMEX, say `service: false`. `nodes` is the number of addresses in the list of peers,
+which must all differ. Whether the domain's other nodes answer is not asked: `nvidia-imex-ctl -N`
+does.
 
 **To fix it** write the addresses of the domain's nodes into nodes_config.cfg, the same on all of
 them, then `systemctl enable --now nvidia-imex`. A channel: `options nvidia

@@ -8,9 +8,9 @@ GPUDirect or the CPU layout of jobs breaks. Debugging leaves nosmt or mitigation
 
 **Verdicts.** `name=value` wants that value: by itself, or among several with commas
 (`intel_iommu=on,sm_on` has intel_iommu=on). A name alone stands for any value. Dashes and
-underscores are the same. Of a parameter that is given twice the last one counts, except where the
-kernel takes all of them (console, pci, iommu, hugepages and the like, rd.*, modules'
-blacklists). What follows `--` is for init and not looked at.
+underscores are the same. If a parameter is given twice, the last value counts, except where the
+kernel takes all of them (console, pci, iommu, hugepages and the like, rd.*, modules' blacklists).
+What follows `--` is for init and not looked at.
 
 **To fix it** change GRUB_CMDLINE_LINUX in /etc/default/grub and run `update-grub`, or `grubby
 --update-kernel=ALL --args=... --remove-args=...`; it holds from the next boot on.

@@ -15,7 +15,7 @@ irdma, igb, igc, ixgbe, ena, cxgb4), `probe_failed` (a driver did not take its G
 RDMA device, and the PCI function still has none), and `crash` (the boot before ended in one, by a
 record that is no older than an hour before this boot). Where the lines name a device, as those of
 `nic_failed` and `probe_failed` do, each device has a finding of its own; where they name a process,
-the value names it, and a waiver that accepts it covers no other process; of a crash it names the
+the value names it, and a waiver that accepts it covers no other process; for a crash it names the
 record. The kernel names none for `hard_lockup`, `rcu_stall`, `oops` and `panic`: who accepts one of
 these accepts any. `maximum` says how many lines of a kind are allowed, of each device if they name
 one; `allow` names kinds that are no fault here. By default those are `oom_cgroup`, the kill of a

@@ -9,12 +9,12 @@ start.
 
 **Verdicts.** To be asked when the node is idle, in a gate or a scheduler's epilog: it does not know
 which jobs should run. With `ignore_jobs`, processes in a job of Slurm or a pod of Kubernetes are
-left out, and what runs beside them fails. A process that computes on a GPU fails unless its command
-is in `allow`, its user in `allow_uids`, or it is a monitoring daemon of NVIDIA's under a system
-user. More memory in use than `maximum_mib` beyond what these processes have fails too: a context
-that leaked, or a process that NVML does not list; if a display server has the GPU open, memory is
-not applicable. A process that NVML names and /proc does not show, as of another container or one
-that has just ended, is unknown.
+left out, and other processes fail. A process that computes on a GPU fails unless its command is in
+`allow`, its user in `allow_uids`, or it is a monitoring daemon of NVIDIA's under a system user.
+More memory in use than `maximum_mib` beyond what these processes have fails too: a context that
+leaked, or a process that NVML does not list; if a display server has the GPU open, memory is not
+applicable. A process that NVML names and /proc does not show, as of another container or one that
+has just ended, is unknown.
 
 **To fix it** end the process (`kill PID`, then `kill -9`), and let the scheduler clean up by
 control group: Slurm with `proctrack/cgroup`. Memory without a process: drain the node and reset the

@@ -9,7 +9,7 @@ kubelet, or sshd.
 LimitSTACK. For `login` from /etc/security/limits.conf and limits.d, the rows of `*`; what they do
 not say is what the session has in which nodevet reads.
 
-**Verdicts.** The soft limit is judged, since that is what a program begins with. A unit that is not
+**Verdicts.** nodevet judges the soft limit, with which a program starts. A unit that is not
 installed is not applicable. slurmd may set other limits for jobs: PropagateResourceLimits.
 
 **To fix it** a drop-in of the unit, `systemctl edit slurmd`: `[Service]` and

@@ -9,14 +9,14 @@ was loaded, by memory controller and DIMM; the memory of the NUMA nodes. `machin
 kernel log, and sees what is logged without such a driver.
 
 **Verdicts.** An uncorrected error fails. Corrected ones are judged if the baseline gives the most
-that is allowed, in all or for each day of counting; the first day counts whole. Of a controller
-that counts more than its DIMMs do, the rest is of a DIMM that is not known; of one that counts
-fewer, which no driver does, the DIMMs' counts are judged. Without an EDAC driver
-it is unknown, since nothing counts them; in a virtual machine, and with `if_possible`, it is not
-applicable. It is unknown, too, if a controller is missing: a number is left out, or the DIMMs of
-all of them have less memory than the NUMA nodes. With `--since`,
-if the driver counted all the time since the last look, an uncorrected error fails only if it came
-since, and corrected ones of each day are those that came since, if that is long enough to tell.
+that is allowed, in all or for each day of counting; the first day counts whole. If a controller
+counts more than its DIMMs, the rest belongs to an unknown DIMM; if it counts fewer, which no driver
+does, the DIMMs' counts are judged. Without an EDAC driver it is unknown, since nothing counts them;
+in a virtual machine, and with `if_possible`, it is not applicable. It is unknown, too, if a
+controller is missing: a number is left out, or the DIMMs of all of them have less memory than the
+NUMA nodes. With `--since`, if the driver counted all the time since the last look, an uncorrected
+error fails only if it came since, and corrected ones of each day are those that came since, if that
+is long enough to tell.
 
 **To fix it** the label names the DIMM, if the board's are registered (`ras-mc-ctl
 --register-labels`): replace it. The driver is i10nm_edac or skx_edac on Intel, amd64_edac on AMD;

@@ -1,8 +1,8 @@
 """The node has memory to spare: enough is available, and little waits to be written.
 
-**Why it matters.** What a finished job, a leaking daemon or a RAM disk still holds is missing from
-the next job, which is then killed halfway. Much dirty memory means that a disk or a file server
-cannot keep up: the next fsync, or the next checkpoint, waits for all of it.
+**Why it matters.** Memory that a finished job, a leaking daemon or a RAM disk still holds is
+missing for the next job, which is then killed midway. Much dirty memory means that a disk or a file
+server cannot keep up: the next fsync, or the next checkpoint, waits for all of it.
 
 **Read from** /proc/meminfo: MemTotal, MemAvailable, Dirty, SwapTotal and SwapFree.
 

@@ -8,10 +8,10 @@ bandwidth of its NUMA node.
 
 **Verdicts.** `minimum_gib` is what is installed; firmware and kernel keep a part of it, which
 `tolerance_percent` allows for. With DIMMs of one size, one of sixteen is 6% of the memory, one of
-thirty-two 3%: keep the tolerance below. NUMA nodes are compared with the largest one, of which
-one may have a GiB less besides, unless `nodes_alike` is false. A NUMA node without CPUs (the memory
-of a Grace Hopper's GPU, CXL, HBM) is neither compared nor counted; on a kernel without NUMA it
-cannot be told apart, so that enough memory is unknown there.
+thirty-two 3%: keep the tolerance below. NUMA nodes are compared with the largest one, of which one
+may have a GiB less besides, unless `nodes_alike` is false. A NUMA node without CPUs (the memory of
+a Grace Hopper's GPU, CXL, HBM) is neither compared nor counted; a kernel without NUMA cannot tell
+it apart, so enough memory is unknown there.
 
 **To fix it** `dmidecode -t memory` and the BMC's event log name the slot; `edac-util -v` and the
 kernel log tell whether it had errors before. Reseat or replace the DIMM. If the firmware mapped it

@@ -8,10 +8,10 @@ options than its peers cost hours before anyone looks at the mount.
 
 **Verdicts.** Of several mounts on one path the topmost counts; one that another mount hides is not
 mounted. An automount (autofs, systemd.automount) whose file system is not in use at the moment is
-not applicable: it would be mounted on first use. `options` are those of the mount and of its file
-system together; a value may hold `*`. The kernel does not list defaults: exec, suid, dev, atime,
-async and diratime stand for the absence of their opposite. Paths are those of mountinfo, without
-symbolic links. A file system is expected to be read-write unless `read_only` is true.
+not applicable: it would be mounted on first use. `options` are the options of the mount and of its
+file system together; a value may hold `*`. The kernel does not list defaults: exec, suid, dev,
+atime, async and diratime stand for the absence of their opposite. Paths are those of mountinfo,
+without symbolic links. A file system is expected to be read-write unless `read_only` is true.
 
 **To fix it** `findmnt --verify` checks /etc/fstab; `systemctl status PATH.mount` and `journalctl -b
 -u PATH.mount` say why it was not mounted; `mount -o remount,OPTIONS PATH` changes most options.

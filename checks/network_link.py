@@ -12,9 +12,9 @@ NICs in `/sys/bus/pci/devices`.
 are for all physical interfaces of a kernel driver, apart from virtual functions. An exact name
 comes first: what patterns and drivers say does not hold for that interface. Each must be up unless
 `state` says otherwise: dormant is not (802.1X), unknown is, if it has a carrier. Faster than
-expected is ok; speed and duplex of what is down say nothing and are not judged. With neither
-`interfaces` nor `drivers`, every physical interface that is up must not run at half duplex, and
-every member of a bond that is up must be up; a NIC on the PCI bus fails if it has no driver:
+expected is ok; speed and duplex of an interface that is down mean nothing and are not judged. With
+neither `interfaces` nor `drivers`, every physical interface that is up must not run at half duplex,
+and every member of a bond that is up must be up; a NIC on the PCI bus fails if it has no driver:
 nodevet cannot tell whether it is needed, and eight of them without mlx5_core look like none.
 vfio-pci and its like are drivers, and so no other NIC of a model that is kept for guests is judged;
 virtual functions and Wi-Fi cards are not either. A NIC that is not used on purpose is turned off in

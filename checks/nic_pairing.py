@@ -10,8 +10,8 @@ out, and the ports of one card are one NIC.
 
 **Verdicts.** A GPU fails without `nics` NICs at `level` or nearer, and if there are not enough of
 them for each GPU to have its own: one NIC serves `gpus_per_nic` GPUs. `devices` (vendor and device
-id, 15b3:1021) says which NICs count if others are in the node too. What cannot be told is unknown.
-In a virtual machine the bus is the hypervisor's: not applicable.
+id, 15b3:1021) says which NICs count if others are in the node too. Everything else is unknown. In a
+virtual machine the bus is the hypervisor's: not applicable.
 
 **To fix it** put NIC and GPU into slots below one switch, as the chassis manual has them; a NIC
 that is missing is not in `lspci -d 15b3:`, either: reseat it.

@@ -12,10 +12,10 @@ read only if the baseline asks for them.
 **Verdicts.** `active` is how many links are expected, 18 on H100 SXM, 12 of 18 on H100 NVL; any
 other number fails, and the finding names the inactive links. Without it a GPU is ok if all of its
 links are active, and fails if it has fewer than another GPU here. If no GPU has more, but each
-lacks some, it is unknown: give `active`. Of two GPUs that are bridged to one another and lack as
-many links, the second follows from the first: they are the ends of the same links. A GPU none of
-whose links is active is not applicable if none of the node is, or if the others are bridged to one
-another: it may have no bridge. A link slower than another of the same GPU, or than
+lacks some, it is unknown: give `active`. If two GPUs that are bridged to one another lack the same
+number of links, the second finding follows from the first: they are the ends of the same links. A
+GPU none of whose links is active is not applicable if none of the node is, or if the others are
+bridged to one another: it may have no bridge. A link slower than another of the same GPU, or than
 `minimum_speed_mbps` (MB/s), fails. So does one whose bit error rate, after forward error
 correction, is above the baseline's; before NVLink 5 no GPU tells it, which is not applicable. So
 does one that lacks a capability that the baseline names. Error counts are judged if the baseline
@@ -23,9 +23,9 @@ gives the most that a link may have; those of an hour (`crc_flit_errors_per_hour
 with `--sample` in that time, if it is long enough to tell. A link that recovers while it is sampled
 fails in any case, unless the baseline gives a limit for it; other errors then do not: they are
 corrected. A count that went back meanwhile is unknown. With `--since` what came since the last look
-is judged as what came during a sample; counts of a GPU of which one went back began again at 0. A
-GPU without NVLink, in MIG mode, or a vGPU, is not applicable; without NVLink it fails if `active`
-is given.
+is judged as what came during a sample; if one count of a GPU went back, all its counts began again
+at 0. A GPU without NVLink, in MIG mode, or a vGPU, is not applicable; without NVLink it fails if
+`active` is given.
 
 **To fix it** on a node with NVSwitch: see `fabric`, `journalctl -u nvidia-fabricmanager` and SXid
 in the kernel log; reset all GPUs together, or power cycle. With bridges: power off and reseat them.

@@ -15,7 +15,7 @@ applicable, unless a controller is not live; `smart: false` judges what the kern
 `count` is that of drives on PCIe. A drive on the bus that the kernel has no controller for fails;
 it is unknown where a controller does not say its address, and not looked at where it is bound to
 another driver (vfio-pci, SPDK). In a virtual machine that cannot read a log the drive is not
-applicable: its host looks after it. Of drives over a network only the state is judged.
+applicable: its host looks after it. For drives over a network, only the state is judged.
 
 **To fix it** drain the node. `nvme smart-log`, `nvme error-log` and `smartctl -x` tell more; a
 drive that is worn, out of spares or lost data is replaced: its bay is found by serial and bus

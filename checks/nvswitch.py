@@ -9,10 +9,10 @@ revision and link) and `/dev/nvidia-nvswitch<N>`.
 
 **Verdicts.** With `count`, another number of NVSwitches fails. Each that is there fails without its
 driver nvidia-nvswitch, if it no longer answers (its revision reads ff), and if its link differs
-from `generation` or `width`; without these it must be as that of most of the others, since many
-run below their maximum by design. Device nodes are compared with the bus if there are any. A node
+from `generation` or `width`; without these it must be as that of most of the others, since many run
+below their maximum by design. Device nodes are compared with the bus if there are any. A node
 without NVSwitches on its bus is not applicable if no count is given, and so is a virtual machine
-whose NVSwitches are its host's. Those of Blackwell are not on the PCI bus: see `fabric`.
+whose NVSwitches are its host's. NVSwitches of Blackwell are not on the PCI bus: see `fabric`.
 
 **To fix it** look for SXid and PCIe errors in the kernel log; drain the node and power cycle it, as
 no reset of a GPU reaches a switch. If it stays away, have the baseboard replaced.

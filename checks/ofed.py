@@ -8,7 +8,7 @@ takes over unnoticed.
 
 **Verdicts.** `inbox` is the kernel's own driver. `24.10-1.1.4` admits that release only, `24.10*`
 all that begin so. Releases compare number by number. While mlx5_core is not loaded it is unknown.
-Installed packages, which need not be what is loaded, are judged by `packages`.
+`packages` judges the installed packages, which may differ from the loaded modules.
 
 **To fix it** install doca-ofed of the expected release for the running kernel (`ofed_info -s` says
 which is installed), then `/etc/init.d/openibd restart` on a drained node, or reboot.

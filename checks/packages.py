@@ -8,12 +8,12 @@ Two nodes that should be alike differ in a package more often than in anything e
 what the baseline names. A name may hold `*`: `nvidia-fabricmanager-*`, and after a colon dpkg's
 architecture: `libnccl2:amd64`.
 
-**Verdicts.** Versions are in dpkg's or rpm's own order. What is left out of a version is not
-compared: `550.90.07` admits every release of it under every epoch, `550.90.07-1` one release. A
-package that is not configured is not installed. Of several packages of one name, kernels or
-architectures, each must fit. With rpm a package is held if dnf.conf excludes it, or dnf's
-versionlock admits the installed version alone; a lock that admits others is unknown, as is `held`
-without dnf. Everything is unknown while dpkg is at work, or was interrupted.
+**Verdicts.** Versions are in dpkg's or rpm's own order. A part of a version that the baseline
+leaves out is not compared: `550.90.07` admits every release of it under every epoch, `550.90.07-1`
+one release. A package that is not configured is not installed. If several packages have one name
+(kernels, architectures), each must fit. With rpm a package is held if dnf.conf excludes it, or
+dnf's versionlock admits the installed version alone; a lock that admits others is unknown, as is
+`held` without dnf. Everything is unknown while dpkg is at work, or was interrupted.
 
 **To fix it** `apt-get install NAME=VERSION` or `dnf install NAME-VERSION`; `apt-mark hold` keeps it
 (`dnf versionlock` with rpm), `apt-get purge` removes it. One that is half installed: `dpkg

@@ -9,10 +9,10 @@ port above it; for root, the port's target speed, from `config` (LnkCtl2).
 **Verdicts.** A link is to run at the most that device and port can both do; less fails. A link
 below what the device can do because its port cannot do more, or is set to a lower target speed, is
 ok, and the finding names the port; with `limited: false` it fails. NICs are Ethernet, InfiniBand
-and Omni-Path adapters, by their PCI class; a Wi-Fi card is none. `kinds` says which devices are
-judged, `ignore` which are not: vendor and device id (14e4:165f, a management NIC), or address. The
-ports of one card are one device. Devices without a PCIe link, and virtual machines, whose ports are
-the hypervisor's, are not applicable; virtual functions are left out.
+and Omni-Path adapters, by their PCI class; a Wi-Fi card does not count. `kinds` says which devices
+are judged, `ignore` which are not: vendor and device id (14e4:165f, a management NIC), or address.
+The ports of one card are one device. Devices without a PCIe link, and virtual machines, whose ports
+are the hypervisor's, are not applicable; virtual functions are left out.
 
 **To fix it** reboot once, which trains the link again; then reseat the card or the drive, and look
 at its cable, riser and the BIOS's bifurcation of the slot.

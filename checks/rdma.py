@@ -9,7 +9,7 @@ of the interfaces in /sys/class/net.
 
 **Verdicts.** `devices` names the interface of each device, `names` devices that must be there.
 `count` is of all devices, but for those in `ignore` and virtual functions that this host has for
-its guests. Of each Ethernet port: it has a network interface, that is up, and a GID of `gid_type`
+its guests. For each Ethernet port: it has a network interface, that is up, and a GID of `gid_type`
 in use; with `gid_index` the GID there is of this type. A GID of type RoCE v2 comes with each
 address of the interface; without an address it has only that of its link (fe80). InfiniBand ports
 and EFA need neither: a node with no others is not applicable unless the baseline names devices or

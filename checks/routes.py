@@ -8,8 +8,8 @@ reach their licences, registries or each other.
 and /proc/net/if_inet6.
 
 **Verdicts.** Of several default routes the one with the lowest metric counts; its interface must
-fit one of the given names or patterns. A default route that is unreachable or a blackhole is none.
-Of an IPv4 route with several next hops the kernel's file names the first. `addresses` names
+fit one of the given names or patterns. An unreachable or blackhole default route does not count.
+For an IPv4 route with several next hops, the kernel's file names the first. `addresses` names
 interfaces, and for each a network in which it has an address, or several. Loopback and link-local
 addresses are not counted, nor routes of other tables and VRFs.
 

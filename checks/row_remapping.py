@@ -4,14 +4,14 @@
 next reset; until then the faulty row may be in use. Once a bank has no spare rows left, remapping
 fails and the errors are permanent.
 
-**Read from** NVML, nvmlDeviceGetRemappedRows and nvmlDeviceGetRowRemapperHistogram; of GPUs
-before Ampere, which retire pages instead of rows, nvmlDeviceGetRetiredPagesPendingStatus.
+**Read from** NVML, nvmlDeviceGetRemappedRows and nvmlDeviceGetRowRemapperHistogram; for GPUs before
+Ampere, which retire pages instead of rows, nvmlDeviceGetRetiredPagesPendingStatus.
 
-**Verdicts.** A failed or pending remap fails. Remapped rows are not a fault: how many are
-allowed, and how many banks may be out of spare rows, is judged if the baseline says so. A GPU
-that neither remaps rows nor retires pages is not applicable. So is one in MIG mode if NVML does
-not tell it, unless a MIG device reports a failed or pending remap (`xid` sees 63 and 64 all the
-same); unknown if its MIG devices could not be asked.
+**Verdicts.** A failed or pending remap fails. Remapped rows are not a fault: how many are allowed,
+and how many banks may be out of spare rows, is judged if the baseline says so. A GPU that neither
+remaps rows nor retires pages is not applicable. So is a GPU in MIG mode if NVML does not report it,
+unless a MIG device reports a failed or pending remap (`xid` sees 63 and 64 all the same); unknown
+if its MIG devices could not be asked.
 
 **To fix it** pending: drain the node, then reset the GPU or reboot. Failed: have the board
 replaced.

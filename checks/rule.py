@@ -1,15 +1,15 @@
 """Services, packages and kernel parameters are as the site's own rules say.
 
-**Why it matters.** What a site relies on is seldom one thing: that jobs can start on a node takes
-two services, a package of one version and a kernel parameter. A rule names them together, says what
+**Why it matters.** A site seldom relies on one thing alone: that jobs can start on a node takes two
+services, a package of one version and a kernel parameter. A rule names them together, says what
 they are for and how much they matter, and fails as one.
 
 **Read from** what `services`, `packages` and `sysctl` read, of the things that the rules name.
 
-**Verdicts.** One finding for each rule, under the name that the site gave it. A rule says of
-`services`, `packages` and `sysctl` what a baseline says of the checks of these names, and they
-judge it. One thing that is not as expected fails the rule; what was not read is unknown, beside a
-failure too.
+**Verdicts.** One finding for each rule, under the name that the site gave it. In a rule,
+`services`, `packages` and `sysctl` have the fields of the checks of these names, and these checks
+judge them. One thing that is not as expected fails the rule; a value that was not read is unknown,
+also beside a failure.
 
 **To fix it** see `nodevet explain services`, `packages` and `sysctl`.
 """

@@ -12,9 +12,9 @@ that the baseline names.
 only. `disabled` takes disabled and masked. A unit that does not exist is neither running nor
 enabled. Without systemd everything is unknown.
 
-**To fix it** `systemctl enable --now UNIT` or `systemctl disable --now UNIT`; of one that has
-failed `journalctl -b -u UNIT` says why. Enablement follows presets when a package is installed; a
-masked unit must be unmasked first.
+**To fix it** `systemctl enable --now UNIT` or `systemctl disable --now UNIT`; for a failed one,
+`journalctl -b -u UNIT` says why. Enablement follows presets when a package is installed; a masked
+unit must be unmasked first.
 """
 
 from collections.abc import Iterator

@@ -9,8 +9,8 @@ The controller answers for every node that asks: keep it out of sweeps that run 
 
 **Verdicts.** Every part of the state must be allowed: IDLE+DRAIN is not, unless `allow` has drain.
 DOWN* is down and not responding. The number of GPUs must be NVML's; without gres/gpu in CfgTRES it
-is not judged, and with MIG, whose parts Slurm counts, say `gpus: false`. What Kubernetes has
-allocatable is not told on the node.
+is not judged, and with MIG, whose parts Slurm counts, say `gpus: false`. The node does not know
+what Kubernetes can allocate.
 
 **To fix it** once the fault in `Reason` is fixed: `scontrol update nodename=NODE state=resume`.
 """

@@ -6,14 +6,15 @@ its job never ends, and the node often needs a reboot. Many zombies mean a paren
 after its children, until no pid is left.
 
 **Read from** /proc: the state of every process, and of those in D again twice a second for as long
-as the baseline says. Only what is in D at every look and was never scheduled in between is blocked.
+as the baseline says. Only a process that is in D at every look, and was never scheduled in between,
+is blocked.
 
 **Verdicts.** Each blocked process is a finding of its own, with the kernel function that it waits
-in; those that were frozen on purpose are left out. One that waits for NFS follows from the server
-that is down, if `storage_errors` fails for one. Zombies are counted, and their parents named.
-Kernel threads are not judged: many of them wait in D by design. Other threads of a process than the
-first are not looked at; the kernel logs any that hangs for two minutes, see `kernel_faults`. Inside
-a container it is unknown: not every process is seen.
+in; deliberately frozen processes are left out. One that waits for NFS follows from the server that
+is down, if `storage_errors` fails for one. Zombies are counted, and their parents named. Kernel
+threads are not judged: many of them wait in D by design. Other threads of a process than the first
+are not looked at; the kernel logs any that hangs for two minutes, see `kernel_faults`. Inside a
+container it is unknown: not every process is seen.
 
 **To fix it** what it waits in says where to look: nfs or rpc, the file server; blk, nvme or xfs,
 the disk; nvidia or uvm, the driver. Then drain the node and reboot it.

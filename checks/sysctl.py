@@ -8,9 +8,9 @@ set by packages, by tuned profiles and by hand, and drift apart unnoticed.
 dots between the parts, and a dot inside a part is a slash, `net.ipv4.conf.eth0/1.forwarding`.
 
 **Verdicts.** A number is compared as a number, words one by one, however they are spaced. A
-parameter that the kernel does not have is unknown: its name may be wrong, or the module that
-brings it (br_netfilter, nf_conntrack) is not loaded. So is one that saved evidence does not have,
-because the probe was not asked for it.
+parameter that the kernel does not have is unknown: its name may be wrong, or the module that brings
+it (br_netfilter, nf_conntrack) is not loaded. So is a parameter that saved evidence lacks, because
+the probe was not asked for it.
 
 **To fix it** `sysctl -w` sets it now, a file in /etc/sysctl.d at every boot. Check first what
 else sets it: tuned, another file of `systemd-analyze cat-config sysctl.d`, the kubelet.

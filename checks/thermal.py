@@ -6,13 +6,13 @@ wait for it. Degrees alone do not say it: 85 °C is the limit of one model and o
 
 **Read from** NVML: where the board gives it (Hopper and later, Ada for servers) the T.Limit margin,
 nvmlDeviceGetMarginTemperature, and at which margins it acts; else the temperature of the GPU and
-its thresholds (maximum operating, slowdown, shutdown). Of the memory (HBM) its temperature and
-maximum, where there are such.
+its thresholds (maximum operating, slowdown, shutdown). For memory (HBM): its temperature and
+maximum, if the GPU has them.
 
 **Verdicts.** Judged is the distance to the maximum operating temperature; to slowdown or shutdown
 on a board without one. Less than `minimum_margin_c` for the GPU, or `minimum_memory_margin_c` for
 its memory, fails. It is a reading of one moment: look under load. A board that gives no limit, or
-no temperature, is not applicable; so is memory whose maximum is told as a T.Limit only.
+no temperature, is not applicable; so is memory whose maximum NVML reports only as a T.Limit.
 
 **To fix it** one GPU hotter than the others: its heat sink, its fan, what blocks its airflow. All
 of them: fans, blanking panels, inlet temperature, the coolant's flow. `throttle_reasons` says

@@ -1,8 +1,8 @@
 """Transparent huge pages are set as expected.
 
-**Why it matters.** With `always` the kernel compacts memory while a job allocates, which shows as
-stalls and as memory that grows beyond what was asked for; with `never` large arrays cause more
-TLB misses. Vendors differ in what they advise, and nodes that differ make one job uneven.
+**Why it matters.** With `always` the kernel compacts memory while a job allocates, which stalls the
+job and makes its memory grow beyond what it asked for; with `never` large arrays cause more TLB
+misses. Vendors differ in what they advise, and nodes that differ make one job uneven.
 
 **Read from** /sys/kernel/mm/transparent_hugepage/enabled and defrag; see
 Documentation/admin-guide/mm/transhuge.rst in the kernel tree.

@@ -8,8 +8,8 @@ boots; one that was up for minutes without a planned reboot crashed or lost powe
 **Verdicts.** `minimum_s` and `maximum_days` count from boot. How often a node was rebooted is not
 seen in it.
 
-**To fix it** drain the node and reboot it. Of one that rebooted by itself `last -x reboot`,
-`journalctl -b -1 -e` and the BMC's event log tell when and why.
+**To fix it** drain the node and reboot it. If a node rebooted by itself, `last -x reboot`,
+`journalctl -b -1 -e` and the BMC's event log say when and why.
 """
 
 from typing import Annotated, ClassVar

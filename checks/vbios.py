@@ -13,7 +13,7 @@ fails; if no version is that of most, all of them fail. A GPU that is alone with
 then not applicable, as is one that does not tell its VBIOS (a vGPU).
 
 **To fix it** drain the node and update the board with the server vendor's firmware package, which
-brings the VBIOS together with the rest of the baseboard's firmware. Of a replaced board, ask the
+brings the VBIOS together with the rest of the baseboard's firmware. For a replaced board, ask the
 vendor for the bundle that matches the others.
 """
 

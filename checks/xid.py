@@ -12,9 +12,9 @@ not a fault, unless `repeats` says how often one GPU may have one within `hours`
 (NVLink of Blackwell) are a fault if their line says that they are fatal, or the unit's error status
 does. Every other one fails, a number that nodevet does not know too. NVIDIA's catalogue is milder
 with some that fail here: it ignores them (IGNORE) or restarts the job (RESTART_APP). The finding
-says so, and with `policy: nvidia` they are no fault. Of a cascade what came first counts: what
-follows from it (79 and then 119, 48 and within ten minutes 63 or 94, 154) is told with it. The
-value of Xids 144 to 150 names the links, and a waiver covers no other link; of other numbers a
+says so, and with `policy: nvidia` they are no fault. In a cascade, the first Xid counts: what
+follows from it (79 and then 119, 48 and within ten minutes 63 or 94, 154) is listed with it. The
+value of Xids 144 to 150 names the links, and a waiver covers no other link; for other numbers, a
 waiver covers any Xid of that number on that GPU.
 
 A line counts only if it has the whole form of an Xid. The kernel begins many lines with the name of
@@ -30,13 +30,13 @@ which a GPU needs a reset, or the node a reboot, until that has happened: its fa
 So is an SXid. `repeats` counts within its hours, whenever the last look was, and fails if the last
 of them came since.
 
-A GPU that fell off the bus is one loss, however many lines say so; a line that does not say of
-which GPU belongs to the one that has Xid 79, or that alone is lost. A GPU without Xids is ok only
-if the log has no gap. One whose beginning alone is gone (a volatile journal, a ring buffer that was
-overwritten) is judged for what it covers, and the finding says since when; unknown if that is less
-than an hour and less than what is gone, and for a GPU that is lost. An SXid (NVSwitch) fails unless
-the driver calls it non-fatal or has initialised the switch since; then it is not applicable, and
-shown. Captured files without a kernel log are not applicable.
+A GPU that fell off the bus is one loss, however many lines say so; a line that names no GPU belongs
+to the one with Xid 79, or to the only lost one. A GPU without Xids is ok only if the log has no
+gap. One whose beginning alone is gone (a volatile journal, a ring buffer that was overwritten) is
+judged for what it covers, and the finding says since when; unknown if that is less than an hour and
+less than what is gone, and for a GPU that is lost. An SXid (NVSwitch) fails unless the driver calls
+it non-fatal or has initialised the switch since; then it is not applicable, and shown. Captured
+files without a kernel log are not applicable.
 
 **To fix it** follow the advice, which is for the worst Xid. The log is empty again after a reboot,
 the fault may not be: run NVIDIA's field diagnostics or `dcgmi diag -r 3` before the node gets jobs

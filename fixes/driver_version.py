@@ -16,10 +16,10 @@ were marked as automatically installed; it takes another reboot. If the reposito
 the installed version, it could not be restored, and nothing is planned.
 
 **What it cannot do.** It configures no repository and does not update package lists
-(`apt-get update`). It does not change to another branch if the packages are named after the
-branch (nvidia-driver-550, nvidia-driver-560), nor change what NVIDIA's .run installer
-installed. Modules that were built for one kernel (linux-modules-nvidia-*) follow that kernel's
-packages. Packages of dnf and zypper are left alone.
+(`apt-get update`). It does not change to another branch if the packages are named after the branch
+(nvidia-driver-550, nvidia-driver-560), nor change what NVIDIA's .run installer installed. Modules
+that were built for one kernel (linux-modules-nvidia-*) follow that kernel's packages. nodevet does
+not touch packages of dnf and zypper.
 """
 
 import re

@@ -13,11 +13,11 @@ it. If an earlier plan left such a file for a module that is expected now, it is
 else, and loads what was blacklisted.
 
 **What it cannot do.** A module that is not on the node is not installed, and one that is part of
-the kernel can only be kept out on the kernel's command line (`initcall_blacklist`). The
-initramfs may load a blacklisted module before the blacklist is read: `update-initramfs -u` or
-`dracut --force` rebuilds it, and is not done here. A blacklist keeps a module from being loaded
-for a device and by modules-load.d, not by `modprobe` and not by another module that needs it.
-What is blacklisted elsewhere or on the kernel's command line is not loaded: that is the
+the kernel can only be kept out on the kernel's command line (`initcall_blacklist`). The initramfs
+may load a blacklisted module before the blacklist is read: `update-initramfs -u` or
+`dracut --force` rebuilds it, and is not done here. A blacklist keeps a module from being loaded for
+a device and by modules-load.d, not by `modprobe` and not by another module that needs it. A module
+that is blacklisted elsewhere, or on the kernel's command line, is not loaded: that is the
 administrator's decision. If the versions of driver and library differ, a reboot is needed; no
 setting would change that.
 """

@@ -15,8 +15,8 @@ Nodes of memory alone that are nearest to these CPUs are among them: a Grace Hop
 cannot be known. Its own processes do not prevent it.
 
 **Rollback** removes the drop-in, restarts what was restarted, and gives processes that were bound
-with `--now` the CPUs that they had, thread by thread. What was restarted by something else in
-between is bound until its next start.
+with `--now` the CPUs that they had, thread by thread. A process that something else restarted in
+between stays bound until its next start.
 
 **What it cannot do.** Processes of no service (sessions, containers) and of services that run other
 people's jobs (slurmd, kubelet) are bound by what starts them. One service has one binding: if its

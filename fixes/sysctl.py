@@ -5,9 +5,9 @@ gives limits, the nearest one is written; of several values, the first.
 
 **At every boot** `/etc/sysctl.d/90-nodevet-sysctl.conf` with every parameter that the baseline
 gives a value. One with limits is in it if it has, or was just set to, the value that is written
-here; one that is within its limits otherwise has another manager, and is left to it.
-systemd-sysctl reads the file early in the boot. Files that sort after it, tuned and the
-kubelet conflict.
+here; a parameter that is within its limits for another reason has another manager, and stays as it
+is. systemd-sysctl reads the file early in the boot. Files that sort after it, tuned and the kubelet
+conflict.
 
 **Risk** live: jobs go on under the new values.
 

@@ -1,7 +1,7 @@
 """Set transparent huge pages as expected, now and at every boot.
 
-**Now** one write to /sys/kernel/mm/transparent_hugepage/enabled, and to defrag, if it
-fails. Of several words that are accepted the first in the baseline is written.
+**Now** one write to /sys/kernel/mm/transparent_hugepage/enabled, and to defrag, if it fails. If the
+baseline accepts several words, the first is written.
 
 **At every boot** `/etc/tmpfiles.d/nodevet-transparent-hugepage.conf` writes the same words; see
 tmpfiles.d(5), `w`. It is the one manager of the setting; tuned conflicts, and the rule
