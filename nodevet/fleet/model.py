@@ -16,6 +16,10 @@ if TYPE_CHECKING:
 HOST_KEYS = ("strict", "accept-new")
 
 
+OnSteps = Callable[[str, tuple[str, ...]], None]
+"""Hears what SSH did on a host, step by step."""
+
+
 @dataclass(frozen=True)
 class Options:
     """How to visit hosts. Times in seconds, sizes in bytes. Raises ValueError if contradictory."""
@@ -36,7 +40,7 @@ class Options:
     asks_each: Callable[[Host], Mapping[str, Sequence[Any]]] | None = None  # by host, instead
     engine: Engine | None = None  # visits the hosts; None: child processes of this process
     second_try: bool = False  # visit hosts again that were unreachable or timed out
-    on_steps: Callable[[str, tuple[str, ...]], None] | None = None  # hears what SSH did on a host
+    on_steps: OnSteps | None = None
     within: float | None = None  # of the whole run; later hosts are reported as not reached
 
     def asked(self, host: Host) -> Mapping[str, Sequence[Any]]:

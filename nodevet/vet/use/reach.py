@@ -1,11 +1,12 @@
 """How hosts are reached: the options of a visit."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from nodevet.fleet import Options
 from nodevet.fleet.launchers import Engine
+from nodevet.fleet.model import OnSteps
 from nodevet.model import Host
 from nodevet.vet.use.asks import asks, asks_each
 from nodevet.vet.use.context import VetContext
@@ -40,7 +41,7 @@ def fleet_options(
     engine: Engine | None = None,
     second_try: bool = False,
     within: float | None = None,
-    on_steps: Callable[[str, tuple[str, ...]], None] | None = None,
+    on_steps: OnSteps | None = None,
 ) -> Options:
     """The options of a visit, which takes `sample` seconds longer. `context`: what baselines ask
     the probe for; `fixes`: and what the fixes of their checks ask for; `commands`: and what they

@@ -2,7 +2,7 @@
 
 import random
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import nullcontext
 from dataclasses import replace
 
@@ -10,6 +10,7 @@ from msgspec import Struct, structs
 
 from nodevet.base.durations import elapsed
 from nodevet.base.errors import UserError
+from nodevet.fleet.model import OnSteps
 from nodevet.model import Run, Status
 from nodevet.vet.use.context import open_context
 from nodevet.vet.use.listener import VetListener
@@ -32,7 +33,7 @@ def sweep(
     *,
     reports: Reports | None = None,
     lock: bool = True,
-    on_steps: Callable[[str, tuple[str, ...]], None] | None = None,
+    on_steps: OnSteps | None = None,
 ) -> Swept:
     """Make one sweep. It needs no terminal: `reports` are the files of the settings if none are
     given. Without `lock` it also runs while another sweep visits the same inventory. `on_steps`:
@@ -73,7 +74,7 @@ def _visit(
     order: SweepOrder,
     listener: VetListener,
     reports: Reports,
-    on_steps: Callable[[str, tuple[str, ...]], None] | None,
+    on_steps: OnSteps | None,
     *,
     lock: bool,
 ) -> Visited:
