@@ -283,18 +283,23 @@ def test_a_full_disk_leaves_whole_lines_and_ends_the_writing(folder: Path) -> No
 
 
 WRITER = """
+import os
 import sys
 from pathlib import Path
 from nodevet.fix.journal.journal import *
+
+def say(*words):  # in one write (print takes one for each word with PYTHONUNBUFFERED=1)
+    os.write(1, f"{' '.join(words)}\\n".encode())
+
 journal = Journal.create(Path(sys.argv[1]))
 journal.write(RunBegin(plan="p", path="p", controller="c", pid=1))
 action = 0
 while True:
-    print(action, "will", flush=True)
+    say(str(action), "will")
     journal.write(ActionBegin(step="s", action=action))
-    print(action, "does", flush=True)
+    say(str(action), "does")
     journal.write(ActionEnd(step="s", action=action, ok=True, output="o" * 4096))
-    print(action, "did", flush=True)
+    say(str(action), "did")
     action += 1
 """
 
