@@ -14,6 +14,7 @@ import re
 import resource
 import socket
 import sys
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -46,11 +47,10 @@ class CannedNodes:
         await process.stdin.readexactly(int(await process.stdin.readline()))  # the program
         wish = json.loads(await process.stdin.readline())
         await asyncio.sleep(self._delay)
-        document = next(self._documents)
-        head = (
-            f"\x1eNODEVET {wish['nonce']} {len(document)} {hashlib.sha256(document).hexdigest()}\n"
-        )
-        process.stdout.write(head.encode() + document)
+        packed = zlib.compress(next(self._documents), 1)
+        digest = hashlib.sha256(packed).hexdigest()
+        head = f"\x1eNODEVETZ {wish['nonce']} {len(packed)} {digest}\n"
+        process.stdout.write(head.encode() + packed)
         await process.stdout.drain()
         process.exit(0)
 

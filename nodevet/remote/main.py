@@ -8,6 +8,7 @@ import importlib
 import json
 import os
 import signal
+import zlib
 
 from nodevet.remote.digest import sha256
 from nodevet.remote.lifetime import NobodyReads
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from types import ModuleType
     from typing import Any, BinaryIO, NoReturn
 
+FAST = 1  # of zlib: evidence shrinks to a tenth, in a fifth of the time that 6 takes
 REQUEST_SECONDS = 60  # until the request has arrived
 MODULES = {
     "probe": "nodevet.remote.probe.main",
@@ -29,10 +31,16 @@ MODULES = {
 }
 
 
-def frame(text: bytes, nonce: str) -> bytes:
-    """The answer with its length and SHA-256, which reveal noise and truncation."""
+def frame(text: bytes, nonce: str, packed: bool = False) -> bytes:
+    """The answer with its length and SHA-256, which reveal noise and truncation.
+
+    packed: compressed with zlib, which the head says by NODEVETZ.
+    """
+    if packed:
+        text = zlib.compress(text, FAST)
     digest = sha256(text).hexdigest()
-    head = "\n\x1eNODEVET {} {} {}\n".format(nonce, len(text), digest)
+    word = "NODEVETZ" if packed else "NODEVET"
+    head = "\n\x1e{} {} {} {}\n".format(word, nonce, len(text), digest)
     return head.encode("ascii") + text + b"\n"
 
 
@@ -77,7 +85,7 @@ def answer(stdin: "BinaryIO", stdout: "BinaryIO") -> int:
         return 1
     text = json.dumps(document, allow_nan=False, separators=(",", ":"))
     try:
-        stdout.write(frame(text.encode("ascii"), request["nonce"]))
+        stdout.write(frame(text.encode("ascii"), request["nonce"], request["packed"]))
         stdout.flush()
     except OSError as error:
         complain("the answer cannot be written: " + reason(error))

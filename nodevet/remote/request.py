@@ -1,7 +1,8 @@
 """A request to nodevet on a node: one line of JSON, read and checked only here.
 
-nonce; do, one of COMMANDS; root (/); deadline in seconds (30); whole_machine (false): if true,
-NVML, the clock and every process are the machine's, even in a container or below another root.
+nonce; do, one of COMMANDS; root (/); deadline in seconds (30); packed (false): compress the
+answer; whole_machine (false): if true, NVML, the clock and every process are the machine's, even in
+a container or below another root.
 probe: sections (all), asks ({section: names, or objects}), asked_s (the controller's clock), probe
 (a version), sample (0): read counters again after this many seconds, which `deadline` includes.
 look, managers: resources [{kind, name}]. agents: nothing. lock: who, token.
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from typing import Any, BinaryIO
 
 COMMANDS = ("probe", "look", "managers", "agents", "lock")
+FLAGS = ("packed", "whole_machine")
 LIMIT = 1 << 20  # bytes
 DEADLINE = 30.0  # seconds
 LONGEST = 3600.0
@@ -62,18 +64,19 @@ def checked_request(request: object) -> "dict[str, Any]":
     root = request.get("root", "/")
     if not isinstance(root, str) or not root.startswith("/") or "\0" in root:
         raise RequestError("root is not an absolute path")
-    whole_machine = request.get("whole_machine", False)
-    if not isinstance(whole_machine, bool):
-        raise RequestError("whole_machine is neither true nor false")
+    flags = {name: request.get(name, False) for name in FLAGS}
+    for name, flag in flags.items():
+        if not isinstance(flag, bool):
+            raise RequestError(name + " is neither true nor false")
     return dict(
         request,
         nonce=nonce,
         root=root,
-        whole_machine=whole_machine,
         deadline=checked_deadline(request.get("deadline", DEADLINE)),
         sample=checked_sample(request.get("sample", 0.0)),
         asks=checked_asks(request.get("asks", {})),
         resources=checked_resources(request.get("resources", [])),
+        **flags,
     )
 
 

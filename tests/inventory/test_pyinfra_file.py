@@ -141,12 +141,13 @@ def test_our_own_modules_are_not_in_the_way(hosts, inventory):
         ("input()\n", "1:1: EOFError: EOF when reading a line"),
         (
             "a = ['x',\n  '@docker/y']\n",
-            "2:3: the connector @docker is not supported; nodevet reaches hosts over @ssh, "
-            "or @local",
+            "2:3: the connector @docker is not supported; nodevet reaches hosts over @ssh and "
+            "@nodevet, or @local",
         ),
         (
             "a = ['@ssh']\n",
-            "1:6: the connector @ssh is not supported; nodevet reaches hosts over @ssh, or @local",
+            "1:6: the connector @ssh is not supported; nodevet reaches hosts over @ssh and "
+            "@nodevet, or @local",
         ),
         (
             "a = ['x',\n  '-y']\n",

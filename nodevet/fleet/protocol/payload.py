@@ -30,7 +30,7 @@ FOLDER = Path(nodevet.__file__).parent / "remote"
 NOT_IN_PROBE = tuple(f"{REMOTE}.{name}" for name in ("fence", "lock", "look", "managers", "state"))
 """Modules that a probe does not need."""
 
-_HEAD = re.compile(rb"\x1eNODEVET ([!-~]{1,64}) (\d{1,9}) ([0-9a-f]{64})\n")
+_HEAD = re.compile(rb"\x1eNODEVET(Z?) ([!-~]{1,64}) (\d{1,9}) ([0-9a-f]{64})\n")
 _HEAD_LENGTH = 128  # bytes; longer than any frame's head
 
 TOO_OLD = 98
@@ -145,18 +145,21 @@ def request(
     asked_s: float | None,
     sample: float = 0.0,
     asks: Mapping[str, Sequence[Any]] | None = None,
+    packed: bool = False,
 ) -> bytes:
     """A request to the probe, as one line of JSON.
 
     `asked_s`: this machine's time, seconds since 1970 UTC; None if the node is this machine, whose
     clock has no other one to be compared with. `whole_machine`, `sample`: see
-    nodevet.remote.request. `asks`: what else to read, by section: names, or objects.
+    nodevet.remote.request. `asks`: what else to read, by section: names, or objects. `packed`: the
+    node compresses its answer.
     """
     fields = {
         "nonce": nonce,
         "do": "probe",
         "root": root,
         "whole_machine": whole_machine,
+        "packed": packed,
         "deadline": deadline,
         "asked_s": asked_s,
         "sample": sample,
@@ -175,7 +178,7 @@ def remote_request(*, nonce: str, do: str, deadline: float, **rest: object) -> b
 
 
 def unframe(output: bytes, nonce: str) -> bytes:
-    """The evidence document in a node's whole output. Raises AnswerError."""
+    """The evidence document, not packed, in a node's whole output. Raises AnswerError."""
     answer = Answer(nonce, len(output))
     document = answer.take(output)
     if document is None:
@@ -226,16 +229,29 @@ class Answer:
 
     def _search(self, start: int) -> None:
         heads = _HEAD.finditer(bytes(memoryview(self._output)[start:]))
-        match = next((head for head in heads if head[1] == self._nonce), None)
+        match = next((head for head in heads if head[2] == self._nonce), None)
         if match is not None:
             self._head = match
             self._start = start + match.end()
-            self._end = self._start + int(match[2])
+            self._end = self._start + int(match[3])
 
     def _document(self, head: re.Match[bytes]) -> bytes:
         text = bytes(memoryview(self._output)[self._start : self._end])
-        if _sha256(text).encode() != head[3]:
+        if _sha256(text).encode() != head[4]:
             raise AnswerError("corrupted response: its SHA-256 differs")
+        return self._unpacked(text) if head[1] else text
+
+    def _unpacked(self, packed: bytes) -> bytes:
+        """Raises AnswerError, also for one that unpacks to more than the limit."""
+        unpacking = zlib.decompressobj()
+        try:
+            text = unpacking.decompress(packed, self._limit + 1)
+        except zlib.error as error:
+            raise AnswerError("corrupted response: zlib cannot unpack it") from error
+        if len(text) > self._limit:
+            raise AnswerError(f"more than {self._limit >> 20} MiB of output")
+        if not unpacking.eof:
+            raise AnswerError("corrupted response: zlib cannot unpack it")
         return text
 
 

@@ -1,17 +1,15 @@
-"""The first bytes of an SSH server, and limits of its output before it is trusted.
+"""The first bytes of an SSH server: RFC 4253 section 4.2, with lines before the version string.
 
-RFC 4253: lines before the version string (4.2), packets of at most 35,000 bytes (6.1). A server
-may send forever, and faster than it is read: no other host of the shard would get a turn. Shard
-process only.
+A server may send lines forever, and faster than they are read: no other host of the shard would get
+a turn. Shard process only.
 """
 
 import re
-import socket
-from typing import Any
+from select import POLLERR, POLLHUP, POLLRDHUP
 
 import gevent
-from paramiko import SSHException
-from paramiko.packet import Packetizer
+from gevent import socket
+from gevent.monkey import get_original
 
 from nodevet.base.durations import elapsed
 from nodevet.fleet.ssh.errors import HungUpError, NoBannerError, UnreachableError, error_text
@@ -19,56 +17,14 @@ from nodevet.fleet.ssh.errors import HungUpError, NoBannerError, UnreachableErro
 BANNER = re.compile(rb"^SSH-[^\n]*\n", re.MULTILINE)
 BUSY = re.compile(rb"^(Exceeded MaxStartups|Not allowed at this time)", re.MULTILINE)
 BANNER_LIMIT = 8192  # bytes, with the lines before the banner
-PACKET_LIMIT = 1 << 18  # bytes; RFC 4253 section 6.1 allows fewer
-HANDSHAKE_LIMIT = 1 << 20  # bytes until the keys are agreed on; a key exchange takes some thousand
-TURN = 1 << 18  # bytes of one server before the others get a turn
+GLANCE = 0.02  # seconds between two looks at a first line that comes in pieces
 
 
-class BufferedSocket:
-    """A socket, or a channel that acts as one, whose first bytes were read already."""
+def await_banner(sock: socket.socket, seconds: float) -> None:
+    """Wait for the server's first line, and leave it for libssh to read.
 
-    def __init__(self, sock: socket.socket, head: bytes) -> None:
-        self._sock = sock
-        self._head = head
-
-    def recv(self, size: int) -> bytes:
-        if self._head:
-            first, self._head = self._head[:size], self._head[size:]
-            return first
-        return self._sock.recv(size)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._sock, name)
-
-
-class BoundedPacketizer(Packetizer):
-    """paramiko's packetizer with limits for the size and number of packets."""
-
-    agreed = False  # whether the key exchange is over
-
-    def __init__(self, sock: socket.socket) -> None:
-        super().__init__(sock)
-        self._read = 0
-        self._turn = 0
-
-    def read_all(self, n: int, check_rekey: bool = False) -> bytes:
-        """Raises SSHException if the server exceeds a limit."""
-        if n > PACKET_LIMIT:
-            raise SSHException(f"a packet of {n:,} bytes is too large")
-        self._read += n
-        if not self.agreed and self._read > HANDSHAKE_LIMIT:
-            raise SSHException(f"more than {HANDSHAKE_LIMIT:,} bytes before the keys are agreed on")
-        if self._read - self._turn > TURN:
-            self._turn = self._read
-            gevent.sleep(0)
-        return super().read_all(n, check_rekey)
-
-
-def await_banner(sock: socket.socket, seconds: float) -> BufferedSocket:
-    """Wait for the server's first line, and return a socket from which it can be read again.
-
-    paramiko reads a line without limit, and does not report what came instead of a banner. Raises
-    HungUpError, NoBannerError and UnreachableError, and then closes the socket.
+    libssh does not report what came instead of a banner. Raises HungUpError, NoBannerError and
+    UnreachableError, and then closes the socket.
     """
     data = b""
     try:
@@ -78,10 +34,7 @@ def await_banner(sock: socket.socket, seconds: float) -> BufferedSocket:
                     raise HungUpError(f"the SSH server is busy: {busy[1].decode()}")
                 if len(data) >= BANNER_LIMIT:
                     raise UnreachableError("not an SSH server")
-                chunk = sock.recv(BANNER_LIMIT - len(data))
-                if not chunk:
-                    raise HungUpError("connection closed before the SSH banner")
-                data += chunk
+                data = _peek(sock, len(data))
     except TimeoutError as error:
         sock.close()
         if data:
@@ -94,4 +47,21 @@ def await_banner(sock: socket.socket, seconds: float) -> BufferedSocket:
     except BaseException:
         sock.close()
         raise
-    return BufferedSocket(sock, data)
+
+
+def _peek(sock: socket.socket, known: int) -> bytes:
+    """The bytes that have arrived, more than `known`. Raises HungUpError and OSError."""
+    while True:
+        data: bytes = sock.recv(BANNER_LIMIT, socket.MSG_PEEK)
+        if len(data) > known:
+            return data
+        if has_hung_up(sock):
+            raise HungUpError("connection closed before the SSH banner")
+        gevent.sleep(GLANCE)  # the socket is ready as long as there are bytes
+
+
+def has_hung_up(sock: socket.socket) -> bool:
+    """Whether the other end has closed its side, as far as this machine knows."""
+    poll = get_original("select", "poll")()
+    poll.register(sock.fileno(), POLLRDHUP)
+    return any(event & (POLLERR | POLLHUP | POLLRDHUP) for _, event in poll.poll(0))

@@ -1,41 +1,59 @@
-"""pyinfra's SSH connector, bounded. Shard process only.
+"""pyinfra's connector over libssh: `@nodevet/HOST`, and the actions of a fix. Shard process only.
 
-It differs from pyinfra's: it checks host keys against known_hosts as ssh does, also those of jump
+It differs from pyinfra's `@ssh`: it reads ssh_config and known_hosts as ssh does, also for jump
 hosts, which hosts share; output is bytes and limited; it keeps the exit code; and closing it closes
 the session on the node.
 """
 
+import sys
+from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
+import click
 import gevent
-from paramiko import Channel, SSHException
 from pyinfra.api.command import QuoteString, StringCommand
+from pyinfra.api.config import Config
+from pyinfra.api.exceptions import ConnectError
 from pyinfra.api.host import Host
+from pyinfra.api.inventory import Inventory
 from pyinfra.api.state import State
 from pyinfra.api.util import get_file_io
-from pyinfra.connectors.ssh import SSHConnector
-from pyinfra.connectors.sshuserclient.client import SSHClient
+from pyinfra.connectors.base import BaseConnector, ConnectorData, DataMeta
 from pyinfra.connectors.util import CommandOutput, OutputLine, make_unix_command
 
+from nodevet.fleet.model import Options
 from nodevet.fleet.protocol.commands import GRACE, with_timeout
-from nodevet.fleet.protocol.payload import Answer
-from nodevet.fleet.ssh.errors import PassingError
-from nodevet.fleet.ssh.transport import Connection
+from nodevet.fleet.protocol.framing import SshTarget
+from nodevet.fleet.ssh.errors import NoSessionError, SshConfigError
+from nodevet.fleet.ssh.host_config import SshConfig
+from nodevet.fleet.ssh.node import CommandResult, NoAnswerError, NodeConnection
+from nodevet.fleet.ssh.transport import Transports
 
-CHUNK = 1 << 16
-STDERR_KEPT = 1 << 16  # bytes; the rest is read and dropped
-DATA = ("nodevet_config", "nodevet_transports")  # of a host
-OUTPUT_KEPT = 1 << 16  # last bytes of each stream of a command
+NODE = "nodevet_node"  # data of a host: a function that returns the NodeConnection made for it
+SHARED = "nodevet_transports"  # of a State
 
 
-class NoAnswerError(Exception):
-    """The node's command or the connection ended without evidence."""
+class NodeConnectorData(ConnectorData):
+    """As those of `@ssh`."""
 
-    def __init__(self, code: int, stderr: bytes) -> None:
-        super().__init__(code)
-        self.code = code  # -1: the connection was lost
-        self.stderr = stderr
+    ssh_hostname: str
+    ssh_port: int
+    ssh_user: str
+    ssh_key: str
+    ssh_known_hosts_file: str
+    ssh_config_file: str
+
+
+DESCRIPTIONS = {
+    "ssh_hostname": "name or address to connect to",
+    "ssh_port": "port",
+    "ssh_user": "user",
+    "ssh_key": "private key",
+    "ssh_known_hosts_file": "known_hosts file, before the others of ssh_config",
+    "ssh_config_file": "ssh_config file, in place of the user's and the system's",
+}
 
 
 @dataclass
@@ -45,49 +63,34 @@ class NodeOutput(CommandOutput):
     code: int = 0
 
 
-class NodeConnector(SSHConnector):
-    """A connection to one node. `stage`: what it waits for."""
+class NodeConnector(BaseConnector):
+    """A connection to one node."""
 
-    data: Any  # a function that returns the HostConfig, and the Transports
-    stage = "waiting"
+    handles_execution = True
+    data_cls = NodeConnectorData
+    data_meta = {  # noqa: RUF012
+        key: DataMeta(text) for key, text in DESCRIPTIONS.items()
+    }
 
     def __init__(self, state: State, host: Host) -> None:
-        """Skips pyinfra's own, which inspects the types of its settings for every host."""
-        self.state = state
-        self.host = host
-        self.data = {name: host.data.get(name) for name in DATA}
-        self.connection = Connection()
+        super().__init__(state, host)
+        known = host.data.get(NODE)
+        self.node: NodeConnection = known() if known else _node(state, host.name, self.data)
+
+    @staticmethod
+    def make_names_data(name: str) -> Iterator[tuple[str, dict[str, Any], list[str]]]:
+        yield f"@nodevet/{name}", {"ssh_hostname": name}, []
 
     def connect(self) -> None:
-        """Raises SshConfigError, UnreachableError and TooLateError; the last two, ConnectError."""
-        self.stage = "reading ssh_config"
-        config = self.data["nodevet_config"]()
-        self.stage = "connecting"
-        self.connection = Connection()
-        client = SSHClient()
-        self.transport = self.data["nodevet_transports"].open(config, self.connection)
-        client._transport = self.transport  # type: ignore[attr-defined]
-        self.client = client
-
-    def ask(self, command: str, stdin: bytes, answer: Answer) -> bytes:
-        """Run a command that reads `stdin`, until the evidence in its output is complete.
-
-        Raises NoAnswerError if it ends before that, AnswerError if the output is malformed.
-        """
-        channel = self._session()
+        """Raises ConnectError."""
         try:
-            return self._converse(channel, command, stdin, answer)
-        finally:
-            channel.close()
+            self.node.connect()
+        except (NoSessionError, SshConfigError) as error:
+            self.node.close()
+            raise ConnectError(str(error)) from error
 
-    def hold(self, command: str, stdin: bytes, answer: Answer) -> tuple[bytes, Channel]:
-        """As `ask`, but the command keeps running while its channel is open."""
-        channel = self._session()
-        try:
-            return self._converse(channel, command, stdin, answer, end=False), channel
-        except BaseException:
-            channel.close()
-            raise
+    def disconnect(self) -> None:
+        self.node.close()
 
     def run_shell_command(
         self,
@@ -99,20 +102,12 @@ class NodeConnector(SSHConnector):
         """As pyinfra's; `_timeout` ends the command on the node too, with code 124 or 137.
 
         `_around` wraps the whole script, also with sudo. Never asks for a password. Raises
-        UnreachableError, and NoAnswerError if the connection is lost or silent long after
-        `_timeout`.
+        PassingError, and NoAnswerError if the connection is lost or silent long after `_timeout`.
         """
-        seconds, around = arguments.pop("_timeout", None), arguments.pop("_around", None)
-        stdin = _as_bytes(arguments.pop("_stdin", None))
-        codes = arguments.pop("_success_exit_codes", None) or [0]
-        arguments.pop("_get_pty", None)
-        if seconds:
-            command = StringCommand(with_timeout(command.get_raw_value(), seconds))
-        if around:
-            command = StringCommand(around(command.get_raw_value()))
-        line = make_unix_command(command, **arguments).get_raw_value()
-        with gevent.Timeout(seconds and seconds + 3 * GRACE, NoAnswerError(-1, b"no answer")):
-            output = self._execute(line, stdin)
+        codes = arguments.get("_success_exit_codes") or [0]
+        output = self._output(command, arguments)
+        for line in output.combined_lines if print_output else ():
+            click.echo(f"{self.host.print_prefix}{line.line}", err=line.buffer_name == "stderr")
         return output.code in codes, output
 
     def put_file(
@@ -134,65 +129,78 @@ class NodeConnector(SSHConnector):
         )
         return self.run_shell_command(command, **{**arguments, "_stdin": content})[0]
 
-    def _session(self) -> Channel:
-        self.stage = "opening a session"
-        try:
-            channel: Channel = self.transport.open_session()
-        except (SSHException, OSError, EOFError) as error:
-            raise PassingError(f"no session: {error or 'connection lost'}") from error
-        return channel
+    def get_file(
+        self,
+        remote_filename: str,
+        filename_or_io: Any,
+        remote_temp_filename: Any = None,
+        print_output: bool = False,
+        print_input: bool = False,
+        **arguments: Any,
+    ) -> bool:
+        """As pyinfra's, but through the stdout of a command."""
+        result = self._result(StringCommand("cat", QuoteString(remote_filename)), arguments)
+        with get_file_io(filename_or_io, "wb") as file:
+            file.write(result.stdout)
+        return result.code == 0
 
-    def _converse(
-        self, channel: Channel, command: str, stdin: bytes, answer: Answer, *, end: bool = True
-    ) -> bytes:
-        complaint = bytearray()
-        self.stage = "starting the probe"
-        try:
-            channel.exec_command(command)
-            self.stage = "running the probe"
-            listener = gevent.spawn(_listen, channel, complaint)
-            try:
-                _send(channel, stdin, end=end)
-                while chunk := channel.recv(CHUNK):
-                    document = answer.take(chunk)
-                    if document is not None:
-                        return document
-                listener.join()
-            finally:
-                listener.kill()
-            raise NoAnswerError(channel.recv_exit_status(), bytes(complaint))
-        except (SSHException, EOFError, OSError) as error:
-            raise NoAnswerError(-1, bytes(complaint)) from error
+    def _output(self, command: StringCommand, arguments: dict[str, Any]) -> NodeOutput:
+        result = self._result(command, arguments)
+        lines = [OutputLine("stdout", text) for text in _lines(result.stdout)]
+        lines += [OutputLine("stderr", text) for text in _lines(result.stderr)]
+        return NodeOutput(lines, result.code)
 
-    def _execute(self, line: str, stdin: bytes) -> NodeOutput:
-        """Run a command to its end; returns the last bytes of both streams."""
-        channel = self._session()
-        self.stage = "running a command"
-        output, complaint = bytearray(), bytearray()
-        helpers = []
-        try:
-            channel.exec_command(line)
-            helpers = [
-                gevent.spawn(_send, channel, stdin),
-                gevent.spawn(_keep_end, channel.recv_stderr, complaint),
-            ]
-            _keep_end(channel.recv, output)
-            helpers[1].join()
-            code = channel.recv_exit_status()
-        except (SSHException, EOFError, OSError) as error:
-            raise NoAnswerError(-1, bytes(complaint)) from error
-        finally:
-            gevent.killall(helpers)
-            channel.close()
-        if code < 0:
-            raise NoAnswerError(code, bytes(complaint))
-        lines = [OutputLine("stdout", text) for text in _lines(output)]
-        lines += [OutputLine("stderr", text) for text in _lines(complaint)]
-        return NodeOutput(lines, code)
+    def _result(self, command: StringCommand, arguments: dict[str, Any]) -> CommandResult:
+        seconds, around = arguments.pop("_timeout", None), arguments.pop("_around", None)
+        stdin = _as_bytes(arguments.pop("_stdin", None))
+        for name in ("_get_pty", "_success_exit_codes"):
+            arguments.pop(name, None)
+        if seconds:
+            command = StringCommand(with_timeout(command.get_raw_value(), seconds))
+        if around:
+            command = StringCommand(around(command.get_raw_value()))
+        line = make_unix_command(command, **arguments).get_raw_value()
+        with gevent.Timeout(seconds and seconds + 3 * GRACE, NoAnswerError(-1, b"no answer")):
+            return self.node.execute(line, stdin)
 
-    def disconnect(self) -> None:
-        self.connection.close()
-        self.client = None
+
+def pyinfra_host(node: NodeConnection, name: str) -> Host:
+    """A host of pyinfra that reaches this node, for the commands of its operations."""
+    data = {NODE: lambda: node}  # pyinfra copies values, but not functions
+    inventory = Inventory(([(name, data)], {}))  # type: ignore[no-untyped-call]
+    host: Host = inventory.get_host(name)
+    host.connector_cls = NodeConnector
+    State(inventory, Config())  # type: ignore[no-untyped-call]
+    return host
+
+
+def _node(state: State, name: str, data: Any) -> NodeConnection:
+    """A node of anybody's deploy. Its State's hosts share keys and jump hosts."""
+    if not hasattr(state, SHARED):
+        options = Options()
+        transports = Transports(
+            connect_timeout=options.connect_timeout,
+            deadline=options.deadline,
+            known_hosts=None,
+            accept_new=False,
+        )
+        setattr(state, SHARED, transports)
+    target = SshTarget(
+        number=0,
+        name=data["ssh_hostname"] or name,
+        address=None,
+        root="/",
+        python=None,
+        sudo=False,
+        port=data["ssh_port"],
+        user=data["ssh_user"],
+        key_file=data["ssh_key"],
+        known_hosts=data["ssh_known_hosts_file"],
+    )
+    config = SshConfig(data["ssh_config_file"])
+    return NodeConnection(
+        partial(config.resolve, target), getattr(state, SHARED), output_kept=sys.maxsize
+    )
 
 
 def _as_bytes(stdin: Any) -> bytes:
@@ -205,29 +213,6 @@ def _as_bytes(stdin: Any) -> bytes:
     return "".join(line if line.endswith("\n") else f"{line}\n" for line in lines).encode()
 
 
-def _send(channel: Channel, stdin: bytes, *, end: bool = True) -> None:
-    """Send all of stdin. If a command ends without reading it, its exit code tells why."""
-    try:
-        channel.sendall(stdin)
-        if end:
-            channel.shutdown_write()
-    except OSError:
-        return
-
-
-def _keep_end(receive: Any, buffer: bytearray) -> None:
-    """Read a stream to its end into `buffer`, which keeps the last bytes."""
-    while chunk := receive(CHUNK):
-        buffer += chunk
-        del buffer[:-OUTPUT_KEPT]
-
-
-def _lines(buffer: bytearray) -> list[str]:
-    text = buffer.decode("utf-8", "backslashreplace")
+def _lines(output: bytes) -> list[str]:
+    text = output.decode("utf-8", "backslashreplace")
     return text.removesuffix("\n").split("\n") if text else []
-
-
-def _listen(channel: Channel, complaint: bytearray) -> None:
-    """Keep the first bytes of stderr, and read the rest so that the command does not block."""
-    while chunk := channel.recv_stderr(CHUNK):
-        complaint += chunk[: max(0, STDERR_KEPT - len(complaint))]

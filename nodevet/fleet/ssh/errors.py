@@ -3,9 +3,6 @@
 import errno
 import socket
 
-from paramiko.ssh_exception import IncompatiblePeer
-from pyinfra.api.exceptions import ConnectError
-
 ERRNO = {
     errno.ECONNREFUSED: "connection refused",
     errno.ECONNRESET: "connection reset",
@@ -15,8 +12,12 @@ ERRNO = {
 }
 
 
-class UnreachableError(ConnectError):
+class NoSessionError(Exception):
     """No session; the message says why, in the user's words."""
+
+
+class UnreachableError(NoSessionError):
+    """No session, and not for want of time."""
 
 
 class SshConfigError(Exception):
@@ -44,7 +45,7 @@ class OtherKeyError(LocalError):
     """The host key is not known, but keys of other types are: the server may have those too."""
 
 
-class TooLateError(ConnectError):
+class TooLateError(NoSessionError):
     """No session in time; the message names the stage."""
 
 
@@ -85,11 +86,15 @@ def connect_error(error: OSError) -> UnreachableError:
     return kind(error_text(error))
 
 
+NO_MATCH = "kex error : no match for method "
+"""How libssh begins its word about algorithms; what follows names both lists."""
+
+
 def handshake_failure(error: Exception) -> UnreachableError:
-    if isinstance(error, IncompatiblePeer):
-        return UnreachableError(f"no common algorithm: {error}")
-    detail = f": {error}" if str(error) else ""
-    return PassingError(f"connection closed during key exchange{detail}")
+    text = str(error)
+    if text.startswith(NO_MATCH):
+        return UnreachableError(f"no common algorithm: {text.removeprefix(NO_MATCH)}")
+    return PassingError(f"connection closed during key exchange: {text}")
 
 
 def error_text(error: OSError) -> str:

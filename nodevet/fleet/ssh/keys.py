@@ -1,45 +1,38 @@
 """The keys to offer to a node, in the order of trying them. Shard process only."""
 
 import base64
-import os
-import socket
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
-from paramiko import Message, PKey, SSHException
-from paramiko.agent import AgentSSH
-from pyinfra.api.exceptions import PyinfraError
-from pyinfra.connectors.ssh_util import load_key_with_certificate
+from ssh.exceptions import KeyImportError
+from ssh.key import SSHKey, copy_cert_to_privkey, import_cert_file, import_privkey_file
 
 from nodevet.base.printable import brief
+from nodevet.fleet.ssh import public_key
+from nodevet.fleet.ssh.agent import AgentClient, AgentError, AgentKey, signer
 from nodevet.fleet.ssh.errors import SshConfigError
 from nodevet.fleet.ssh.host_config import HostConfig, KeyFile
+from nodevet.fleet.ssh.public_key import PublicKey
+
+OPENSSH = b"openssh-key-v1\0"  # of OpenSSH's PROTOCOL.key; the name of the cipher follows
 
 
-class SocketAgent(AgentSSH):
-    """An agent at a given socket; paramiko's own uses the environment, which hosts share."""
+@dataclass(frozen=True)
+class FileKey:
+    """A private key on disk, perhaps with its certificate."""
 
-    def __init__(self, path: str) -> None:
-        super().__init__()
-        self._socket = socket.socket(socket.AF_UNIX)
-        try:
-            self._socket.connect(path)
-            self._connect(self._socket)  # type: ignore[attr-defined]
-        except BaseException:
-            self._socket.close()
-            raise
-
-    def close(self) -> None:
-        self._socket.close()
+    public: PublicKey
+    private: SSHKey
 
 
 class OfferedKey(NamedTuple):
     """A key and its name for people: its file, or its comment in the agent. Never a secret."""
 
-    key: PKey
+    key: FileKey | AgentKey
     name: str
 
 
@@ -50,7 +43,7 @@ class Keys:
         self._load = lru_cache(maxsize=None)(_load)
 
     def offer(
-        self, config: HostConfig, agents: list[SocketAgent], unusable: list[str]
+        self, config: HostConfig, agents: list[AgentClient], unusable: list[str]
     ) -> Iterator[OfferedKey]:
         """The user's key for this host, then the agent's, then the rest, in ssh's order.
 
@@ -65,7 +58,7 @@ class Keys:
             except SshConfigError as error:
                 faults.append(error)
         own, others = _agent_keys(config, agents)
-        known = {key.asbytes() for key in own}
+        known = {key.public for key in own}
         if faults and not own:
             raise faults[0]
         yield from map(_of_agent, own)
@@ -79,7 +72,7 @@ class Keys:
                     unusable.append(str(error))
 
 
-def _offered(keys: Sequence[PKey], file: KeyFile) -> Iterator[OfferedKey]:
+def _offered(keys: Sequence[FileKey | AgentKey], file: KeyFile) -> Iterator[OfferedKey]:
     """The keys of a file; the first of two has a certificate."""
     for key in keys:
         certified = " with its certificate" if key is not keys[-1] else ""
@@ -93,83 +86,96 @@ def _from_home(path: str) -> str:
     return path
 
 
-def _of_agent(key: PKey) -> OfferedKey:
-    name = getattr(key, "comment", "") or key.fingerprint
-    return OfferedKey(key, f"{brief(name)} from ssh-agent")
+def _of_agent(key: AgentKey) -> OfferedKey:
+    return OfferedKey(key, f"{brief(key.comment or key.public.fingerprint)} from ssh-agent")
 
 
 def _agent_keys(
-    config: HostConfig, agents: list[SocketAgent]
-) -> tuple[Sequence[PKey], Sequence[PKey]]:
+    config: HostConfig, agents: list[AgentClient]
+) -> tuple[Sequence[AgentKey], Sequence[AgentKey]]:
     """The agent's keys that ssh_config lists as files, and its others; none if no agent answers."""
     if not config.agent:
         return [], []
     try:
-        agent = SocketAgent(config.agent)
-    except (OSError, SSHException):
+        agent = AgentClient(config.agent)
+        agents.append(agent)
+        keys = agent.keys()
+    except (OSError, AgentError):
         return [], []
-    agents.append(agent)
     public = {_public(file.path) for file in config.key_files}
-    own = [key for key in agent.get_keys() if key.asbytes() in public]
-    return own, [key for key in agent.get_keys() if key not in own]
+    own = [key for key in keys if key.public in public]
+    return own, [key for key in keys if key not in own]
 
 
-def _load(file: KeyFile) -> tuple[PKey, ...]:
+def _load(file: KeyFile) -> tuple[FileKey | AgentKey, ...]:
     """A private key, preceded by the same key with its certificate if it has one.
 
     Raises SshConfigError; never asks for a passphrase.
     """
-    if Path(file.path).exists() and not Path(file.path).is_file():
-        raise SshConfigError(f"key file {file.path}: not a regular file")
+    key = _private(file.path)
+    for path in file.certificates or (f"{file.path}-cert.pub",):
+        with suppress(OSError, ValueError):
+            certificate = public_key.read_line(Path(path).read_text(encoding="utf-8"))
+            if certificate.certifies(key.public):
+                return _certified(file.path, path, certificate), key
+    return (key,)
+
+
+def _private(path: str) -> FileKey:
+    """A private key alone. Raises SshConfigError."""
+    if Path(path).exists() and not Path(path).is_file():
+        raise SshConfigError(f"key file {path}: not a regular file")
     try:
-        key = _private(file.path)
-        for path in file.certificates or (f"{file.path}-cert.pub",):
-            if Path(path).is_file() and _certifies(path, key):
-                certified = _private(file.path)
-                certified.load_certificate(path)
-                return certified, key
-        return (key,)
-    except PyinfraError as error:
-        words = str(error)
-        if "No such private key" in words:
-            raise SshConfigError(f"key file not found: {file.path}") from error
-        if "encrypted" in words:
-            why = "is encrypted; add it to an ssh-agent"
-            raise SshConfigError(f"key file {file.path} {why}") from error
-        raise SshConfigError(f"key file {file.path} is not a private key") from error
+        private = import_privkey_file(path)
+    except KeyImportError as error:
+        raise SshConfigError(f"key file {_fault(path)}") from error
+    text = private.export_privkey_to_pubkey().export_pubkey_base64()
+    public = public_key.read_line(f"key {text.decode()}")
+    if public.type.startswith("sk-"):
+        raise SshConfigError(f"key file {path} is of a FIDO token; add it to an ssh-agent")
+    return FileKey(public, private)
+
+
+def _fault(path: str) -> str:
+    """Why libssh cannot read a key file, which it does not say."""
+    try:
+        text = Path(path).read_bytes()
+    except FileNotFoundError:
+        return f"not found: {path}"
     except OSError as error:
-        raise SshConfigError(f"key file {file.path}: {error.strerror}") from error
-    except (SSHException, ValueError) as error:
-        raise SshConfigError(f"key file {file.path}: {error}") from error
+        return f"{path}: {error.strerror}"
+    if _is_encrypted(text):
+        return f"{path} is encrypted; add it to an ssh-agent"
+    return f"{path} is not a private key"
 
 
-def _private(path: str) -> PKey:
-    """A private key alone. Raises PyinfraError, OSError, SSHException, ValueError."""
-    return load_key_with_certificate(
-        key_filename=path, certificate_filename=os.devnull, allow_prompt=False
-    )
+def _is_encrypted(text: bytes) -> bool:
+    """Whether a private key needs a passphrase: PROTOCOL.key, RFC 1421 and RFC 5958."""
+    with suppress(ValueError):
+        body = base64.b64decode(b"".join(b"".join(text.split(b"-----")[2:3]).split()))
+        if body.startswith(OPENSSH):
+            return public_key.string(body[len(OPENSSH) :])[0] != b"none"
+    return b"ENCRYPTED" in text
 
 
-def _certifies(path: str, key: PKey) -> bool:
-    """Whether a file is a certificate for this key: PROTOCOL.certkeys, type, nonce, public key."""
-    try:
-        words = Path(path).read_text(encoding="utf-8").split()
-        certificate = Message(base64.b64decode(words[1], validate=True))
-        if not certificate.get_text().endswith("-cert-v01@openssh.com"):
-            return False
-        certificate.get_string()
-        public = Message(key.asbytes())
-        public.get_text()
-        return certificate.get_remainder().startswith(public.get_remainder())
-    except (OSError, ValueError, IndexError, SSHException):
-        return False
+def _certified(path: str, certificate_path: str, certificate: PublicKey) -> FileKey | AgentKey:
+    """A key with its certificate. libssh 0.11 joins no ED25519 key with one, so this process signs
+    for it as an agent does."""
+    if not certificate.type.startswith("ssh-ed25519"):
+        private = _private(path).private
+        copy_cert_to_privkey(import_cert_file(certificate_path), private)
+        return FileKey(certificate, private)
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+    from cryptography.hazmat.primitives.serialization import load_ssh_private_key
+
+    key = load_ssh_private_key(Path(path).read_bytes(), None)
+    assert isinstance(key, Ed25519PrivateKey)  # noqa: S101  # as its certificate says
+    return AgentKey(certificate, "", signer(key.sign, "ssh-ed25519"))
 
 
-def _public(path: str) -> bytes | None:
+def _public(path: str) -> PublicKey | None:
     """The public half of a key file: the .pub beside it, or the file itself if it is public."""
     for name in (f"{path}.pub", path):
-        with suppress(OSError, ValueError, IndexError):
-            kind, blob = Path(name).read_text(encoding="utf-8").split()[:2]
-            if not kind.startswith("-"):
-                return base64.b64decode(blob, validate=True)
+        with suppress(OSError, ValueError):
+            return public_key.read_line(Path(name).read_text(encoding="utf-8"))
     return None

@@ -1,4 +1,4 @@
-"""Open an authenticated SSH transport to a host, hop by hop. Shard process only.
+"""Open an authenticated SSH link to a host, hop by hop. Shard process only.
 
 Every wait is bounded: TCP, banner and key exchange by the connect timeout, the rest by the host's
 deadline, which the caller enforces.
@@ -6,22 +6,21 @@ deadline, which the caller enforces.
 
 import errno
 import random
-import socket
 import time
-from base64 import b64encode
 from collections.abc import Sequence
 from contextlib import suppress
 from subprocess import DEVNULL, Popen, TimeoutExpired
-from typing import TypeAlias, cast
+from typing import Any, TypeAlias
 
 import gevent
-from paramiko import BadAuthenticationType, PKey, SSHException, Transport
-from paramiko.ssh_exception import AuthenticationException, ChannelException
+from gevent import socket
+from gevent.monkey import get_original
 
 from nodevet.base.durations import elapsed
 from nodevet.base.printable import brief
 from nodevet.fleet.ssh import algorithms
-from nodevet.fleet.ssh.banner import BoundedPacketizer, BufferedSocket, await_banner
+from nodevet.fleet.ssh.agent import AgentClient, AgentKey
+from nodevet.fleet.ssh.banner import await_banner
 from nodevet.fleet.ssh.errors import (
     HungUpError,
     LocalError,
@@ -38,7 +37,9 @@ from nodevet.fleet.ssh.errors import (
 )
 from nodevet.fleet.ssh.host_config import HostConfig
 from nodevet.fleet.ssh.host_keys import HostKeys
-from nodevet.fleet.ssh.keys import Keys, SocketAgent
+from nodevet.fleet.ssh.keys import FileKey, Keys
+from nodevet.fleet.ssh.link import DeniedError, ForwardError, Link, SettingError, SshError
+from nodevet.fleet.ssh.public_key import PublicKey
 
 PAUSES = (0.5, 1, 2, 4)  # seconds, plus or minus a half, before another try
 MOST_KEYS = 3  # that a message names
@@ -48,21 +49,20 @@ NOT_RUN = {
     127: "ProxyCommand: its program was not found",
 }
 """By the exit code of its shell."""
-FOREVER = 3600  # seconds; the host's deadline is sooner
 
 
 class Connection:
     """The resources of one connection, which are closed together."""
 
     def __init__(self) -> None:
-        self.transport: Transport | None = None
-        self.agents: list[SocketAgent] = []
+        self.link: Link | None = None
+        self.agents: list[AgentClient] = []
         self.proxy: Popen[bytes] | None = None
         self.steps: list[str] = []  # what was done so far, for `--verbose`
 
     def close(self) -> None:
-        if self.transport is not None:
-            self.transport.close()
+        if self.link is not None:
+            self.link.close()
         for agent in self.agents:
             agent.close()
         self.end_proxy()
@@ -81,11 +81,11 @@ class Connection:
             self.proxy.wait()
 
 
-Jump: TypeAlias = "gevent.Greenlet[[HostConfig], tuple[Transport, Connection]]"
+Jump: TypeAlias = "gevent.Greenlet[[HostConfig], tuple[Link, Connection]]"
 
 
 class Transports:
-    """Opens transports for all hosts of a shard, which share keys and jump hosts."""
+    """Opens links for all hosts of a shard, which share keys and jump hosts."""
 
     def __init__(
         self,
@@ -105,8 +105,8 @@ class Transports:
 
     def open(
         self, config: HostConfig, connection: Connection, seconds: float | None = None
-    ) -> Transport:
-        """An authenticated transport; its resources are added to `connection` as they open.
+    ) -> Link:
+        """An authenticated link; its resources are added to `connection` as they open.
 
         `seconds`: the time limit; None: the deadline of a host. Raises UnreachableError,
         TooLateError and SshConfigError.
@@ -115,32 +115,31 @@ class Transports:
         end = time.monotonic() + (self._deadline if seconds is None else seconds)
         types = self._host_keys.types(config)
         try:
-            transport = self._open_trusted(config, connection, types, end)
+            link = self._open_trusted(config, connection, types, end)
         except OtherKeyError:
             known_types = self._host_keys.types(config)
             if known_types == types:
                 raise
             connection.close()
-            transport = self._open_trusted(config, connection, known_types, end)
-        self._authenticate(config, transport, connection)
-        return transport
+            link = self._open_trusted(config, connection, known_types, end)
+        self._authenticate(config, link, connection)
+        return link
 
     def _open_trusted(
         self, config: HostConfig, connection: Connection, types: Sequence[str], end: float
-    ) -> Transport:
-        """A transport whose host key is known; prefers keys of these types."""
+    ) -> Link:
+        """A link whose host key is known; prefers keys of these types."""
         started = time.monotonic()
         sock = self._await_greeting(config, connection, end)
         connection.steps.append(f"connected after {elapsed(time.monotonic() - started)}")
-        transport = connection.transport = self._handshake(config, sock, types)
-        server_key = transport.get_remote_server_key()
-        key = b64encode(server_key.asbytes()).decode()
         address = sock.getpeername()[0] if config.check_ip else ""
-        connection.steps.append(_server_text(transport, server_key))
-        self._host_keys.check(config, server_key.get_name(), key, address)
-        if not algorithms.is_large_enough(config, server_key):
-            raise LocalError(f"host key of {server_key.get_bits()} bits: RequiredRSASize is larger")
-        return transport
+        link = connection.link = _link(sock, config, types)
+        key = self._handshake(link)
+        connection.steps.append(f"{link.server_text}, host key {brief(key.type)} {key.fingerprint}")
+        self._host_keys.check(config, key.type, key.base64, address)
+        if not algorithms.is_large_enough(config, key):
+            raise LocalError(f"host key of {key.rsa_bits} bits: RequiredRSASize is larger")
+        return link
 
     def close(self) -> None:
         """Close the connections to jump hosts."""
@@ -152,7 +151,7 @@ class Transports:
 
     def _await_greeting(
         self, config: HostConfig, connection: Connection, end: float
-    ) -> BufferedSocket:
+    ) -> socket.socket:
         """A socket on which the server's banner has arrived.
 
         A server with too many unauthenticated connections (sshd's MaxStartups) hangs up on some of
@@ -164,7 +163,8 @@ class Transports:
         while True:
             sock = self._socket(config, connection)
             try:
-                return await_banner(sock, self._timeout)
+                await_banner(sock, self._timeout)
+                return sock
             except (HungUpError, NoBannerError) as error:
                 if why := connection.missing_proxy():
                     raise LocalError(why) from error
@@ -197,97 +197,77 @@ class Transports:
                 raise TooLateError("connection timed out") from error
             raise connect_error(error) from error
 
-    def _handshake(
-        self, config: HostConfig, sock: BufferedSocket, types: Sequence[str]
-    ) -> Transport:
-        """Key exchange."""
-        transport = Transport(cast(socket.socket, sock), packetizer_class=BoundedPacketizer)
-        transport.banner_timeout = self._timeout + 1
-        transport.auth_timeout = FOREVER
-        transport.channel_timeout = FOREVER  # type: ignore[attr-defined]
+    def _handshake(self, link: Link) -> PublicKey:
+        """Exchange keys; returns the server's."""
         try:
-            algorithms.narrow(transport, config, types)
             with gevent.Timeout(self._timeout, TimeoutError()):
-                transport.start_client()
-            cast(BoundedPacketizer, transport.packetizer).agreed = True
+                link.handshake()
+            return link.server_key
         except TimeoutError as error:
-            transport.close()
             raise TooLateError(
                 f"timed out after {elapsed(self._timeout)} (key exchange)"
             ) from error
-        except (SSHException, OSError, EOFError) as error:
-            transport.close()
+        except SshError as error:
             raise handshake_failure(error) from error
-        except BaseException:
-            transport.close()
-            raise
-        return transport
 
-    def _authenticate(
-        self, config: HostConfig, transport: Transport, connection: Connection
-    ) -> None:
+    def _authenticate(self, config: HostConfig, link: Link, connection: Connection) -> None:
         offered: list[str] = []
         unusable: list[str] = []
         denied = f"permission denied for {brief(config.user)}"
         for key, name in self._keys.offer(config, connection.agents, unusable):
-            if not algorithms.is_allowed(config, key):
-                unusable.append(f"ssh_config does not allow the key of type {key.get_name()}")
+            if not algorithms.is_allowed(config, key.public):
+                unusable.append(f"ssh_config does not allow the key of type {key.public.type}")
                 continue
             offered.append(name)
             connection.steps.append(f"offered key {brief(name)}")
             try:
-                also_required = transport.auth_publickey(config.user, key)
-            except BadAuthenticationType as error:
-                accepted = ", ".join(error.allowed_types)
-                raise LocalError(f"{denied} (the server accepts {accepted})") from error
-            except AuthenticationException:
-                if transport.is_active():
-                    continue
+                _login(link, key)
+            except DeniedError as error:
+                if error.partly:
+                    raise LocalError(f"{denied} (the server also requires {error})") from error
+                if "publickey" not in error.methods and link.is_active:
+                    raise LocalError(f"{denied} (the server accepts {error})") from error
+            except SshError as error:
+                if len(offered) == 1 and not link.is_active:
+                    raise UnreachableError("connection closed during authentication") from error
+            else:
+                connection.steps.append("the server accepted it")
+                return
+            if not link.is_active:
                 break
-            except (SSHException, OSError, EOFError) as error:
-                if transport.is_active():
-                    continue
-                if len(offered) > 1:
-                    break
-                raise UnreachableError("connection closed during authentication") from error
-            if also_required:
-                raise LocalError(f"{denied} (the server also requires {', '.join(also_required)})")
-            connection.steps.append("the server accepted it")
-            return
         details = [f"offered: {_names_text(offered)}"] if offered else []
-        if len(offered) > 1 and not transport.is_active():
+        if len(offered) > 1 and not link.is_active:
             details.append("the server accepts no more; name the right key, or set IdentitiesOnly")
         details += unusable
         why = "; ".join(details) or "no key to offer: no ssh-agent, no key file"
         raise LocalError(f"{denied} ({why})")
 
     def _through(self, hop: HostConfig, config: HostConfig) -> socket.socket:
-        """A channel through a jump host, whose connection the hosts of the shard share."""
+        """A connection through a jump host, whose own connection the hosts of the shard share."""
         try:
-            target = (config.hostname, config.port)
-            channel = self._jump(hop).open_channel("direct-tcpip", target, ("127.0.0.1", 0))
+            stream = self._jump(hop).forward(config.hostname, config.port)
         except (UnreachableError, SshConfigError) as error:
             raise jump_host_error(error, f"jump host {hop.label}: {error}") from error
         except TooLateError as error:
             raise TooLateError(f"jump host {hop.label}: {error}") from error
-        except ChannelException as error:
-            raise PassingError(f"jump host {hop.label} cannot connect: {error.text}") from error
-        except (SSHException, OSError, EOFError) as error:
+        except ForwardError as error:
+            raise PassingError(f"jump host {hop.label} cannot connect: {error}") from error
+        except SshError as error:
             raise PassingError(f"jump host {hop.label}: connection lost") from error
-        return channel  # type: ignore[return-value]  # paramiko's channels act as sockets
+        return stream.as_socket()
 
-    def _jump(self, hop: HostConfig) -> Transport:
+    def _jump(self, hop: HostConfig) -> Link:
         """The connection to a jump host: one attempt at a time, and a new one after its end."""
         opening = self._jumps.get(hop)
-        if opening is not None and opening.successful() and not opening.get()[0].is_active():
+        if opening is not None and opening.successful() and not opening.get()[0].is_active:
             opening.get()[1].close()
             opening = None
         if opening is None or (opening.ready() and not opening.successful()):
             opening = self._jumps[hop] = gevent.spawn(self._open_jump, hop)
-        transport: Transport = opening.get()[0]
-        return transport
+        link: Link = opening.get()[0]
+        return link
 
-    def _open_jump(self, hop: HostConfig) -> tuple[Transport, Connection]:
+    def _open_jump(self, hop: HostConfig) -> tuple[Link, Connection]:
         connection = Connection()
         try:
             seconds = self._timeout * 3
@@ -296,6 +276,26 @@ class Transports:
         except BaseException:
             connection.close()
             raise
+
+
+def _link(sock: socket.socket, config: HostConfig, types: Sequence[str]) -> Link:
+    """Raises SshConfigError, and then closes the socket."""
+    try:
+        return Link(sock, config.user, algorithms.settings(config, types))
+    except SettingError as error:
+        sock.close()
+        raise SshConfigError(f"for libssh {error}") from error
+    except BaseException:
+        sock.close()
+        raise
+
+
+def _login(link: Link, key: FileKey | AgentKey) -> None:
+    """Raises DeniedError and SshError."""
+    if isinstance(key, FileKey):
+        link.login(key.private)
+    else:
+        link.login_by_agent(key)
 
 
 def _plan_text(config: HostConfig) -> str:
@@ -307,13 +307,6 @@ def _plan_text(config: HostConfig) -> str:
     )
 
 
-def _server_text(transport: Transport, key: PKey) -> str:
-    """`SSH-2.0-OpenSSH_9.2, aes128-ctr, host key ssh-ed25519 SHA256:...`."""
-    version = brief(str(transport.remote_version))
-    cipher = transport.remote_cipher  # type: ignore[attr-defined]
-    return f"{version}, {cipher}, host key {key.get_name()} {key.fingerprint}"
-
-
 def _names_text(names: Sequence[str]) -> str:
     more = len(names) - MOST_KEYS
     return ", ".join(names[:MOST_KEYS]) + (f" and {more} more" if more > 0 else "")
@@ -321,7 +314,7 @@ def _names_text(names: Sequence[str]) -> str:
 
 def _connect(config: HostConfig) -> socket.socket:
     """Like socket.create_connection, with AddressFamily and BindAddress."""
-    addresses = socket.getaddrinfo(config.hostname, config.port, config.family, socket.SOCK_STREAM)
+    addresses = _addresses(config)
     failure = OSError(errno.EADDRNOTAVAIL, "no address")
     for family, kind, protocol, _, place in addresses:
         sock = socket.socket(family, kind, protocol)
@@ -338,6 +331,15 @@ def _connect(config: HostConfig) -> socket.socket:
         else:
             return sock
     raise failure
+
+
+def _addresses(config: HostConfig) -> list[tuple[Any, ...]]:
+    """As getaddrinfo(3) returns them. A thread looks up a name; an address needs none."""
+    words = config.hostname, config.port, config.family, socket.SOCK_STREAM
+    with suppress(OSError):
+        lookup = get_original("socket", "getaddrinfo")
+        return list(lookup(*words, flags=socket.AI_NUMERICHOST))
+    return list(socket.getaddrinfo(*words))
 
 
 def _proxy(command: str, connection: Connection) -> socket.socket:

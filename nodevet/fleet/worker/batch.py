@@ -8,32 +8,30 @@ import secrets
 import sys
 import time
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
 from functools import cache, partial
 from select import POLLERR, POLLHUP
-from typing import cast
 
 import gevent
 from gevent.event import Event
 from gevent.monkey import get_original
 from gevent.os import make_nonblocking, nb_write
 from gevent.pool import Pool
-from pyinfra.api import inventory
-from pyinfra.api.config import Config
-from pyinfra.api.exceptions import ConnectError
-from pyinfra.api.host import Host
-from pyinfra.api.inventory import Inventory
-from pyinfra.api.state import State
-from pyinfra.connectors.ssh_util import _patch_paramiko_sk_key_support
 
 from nodevet.base.durations import elapsed
 from nodevet.fleet.protocol import commands, framing
 from nodevet.fleet.protocol.payload import Answer, AnswerError, request
-from nodevet.fleet.ssh.connector import NoAnswerError, NodeConnector
-from nodevet.fleet.ssh.errors import SshConfigError, TooLateError, is_local, may_pass
+from nodevet.fleet.ssh.errors import (
+    NoSessionError,
+    SshConfigError,
+    TooLateError,
+    is_local,
+    may_pass,
+)
 from nodevet.fleet.ssh.host_config import SshConfig
+from nodevet.fleet.ssh.node import NoAnswerError, NodeConnection
 from nodevet.fleet.ssh.transport import Transports
 
 FILES_PER_HOST = 4  # socket, agent, both ends of a proxy command
@@ -42,7 +40,6 @@ LOOK = 0.5  # seconds between two checks that the parent exists
 MOST_WAITING = 8 << 20  # bytes of answers that the parent has yet to read
 GARBAGE = 10_000  # objects between two garbage collections: a connection makes hundreds that stay
 CLOSING = 5  # seconds that closing one connection may take
-PORTION = 100  # hosts of one pyinfra State, which keeps them all in quadratic time
 
 
 class Deadline(BaseException):
@@ -114,23 +111,21 @@ class Batch:
     def __init__(self, order: framing.BatchOrder) -> None:
         self._order = order
 
-    def visit(self, host: Host, target: framing.SshTarget) -> framing.VisitOutcome:
+    def visit(self, node: NodeConnection, target: framing.SshTarget) -> framing.VisitOutcome:
         started = time.monotonic()
-        connector = cast(NodeConnector, host.connector)
         try:
             with gevent.Timeout(self._order.deadline, Deadline()):
-                outcome = self._ask(connector, target)
+                outcome = self._ask(node, target)
         except Deadline:
-            why = f"timed out after {elapsed(self._order.deadline)} ({connector.stage})"
+            why = f"timed out after {elapsed(self._order.deadline)} ({node.stage})"
             outcome = framing.VisitOutcome("timeout", why, again=True)
         finally:
             with gevent.Timeout(CLOSING, False):
-                connector.disconnect()
-            host.connector = None  # type: ignore[assignment]  # frees its memory
-        steps = tuple(connector.connection.steps) if self._order.verbose else ()
+                node.close()
+        steps = tuple(node.connection.steps) if self._order.verbose else ()
         return replace(outcome, seconds=time.monotonic() - started, steps=steps)
 
-    def _ask(self, connector: NodeConnector, target: framing.SshTarget) -> framing.VisitOutcome:
+    def _ask(self, node: NodeConnection, target: framing.SshTarget) -> framing.VisitOutcome:
         order = self._order
         nonce = secrets.token_hex(8)
         answer = Answer(nonce, order.max_output)
@@ -138,14 +133,13 @@ class Batch:
             line = commands.command(
                 python=target.python, sudo=target.sudo, seconds=order.probe_deadline
             )
-            connector.connect()
+            node.connect()
             probe_line = probe_request(order, target, nonce)
-            return framing.VisitOutcome(
-                "vetted", "", connector.ask(line, order.payload + probe_line, answer)
-            )
+            evidence = node.ask(line, order.payload + probe_line, answer)
+            return framing.VisitOutcome("vetted", "", evidence)
         except TooLateError as error:
             return framing.VisitOutcome("timeout", str(error), again=True)
-        except (ConnectError, SshConfigError) as error:
+        except (NoSessionError, SshConfigError) as error:
             status = "not_visited" if is_local(error) else "unreachable"
             return framing.VisitOutcome(status, str(error), again=may_pass(error))
         except NoAnswerError as error:
@@ -169,6 +163,7 @@ def probe_request(order: framing.BatchOrder, target: framing.SshTarget, nonce: s
         asked_s=time.time(),
         sample=order.sample,
         asks=order.asks[target.asks],
+        packed=True,
     )
 
 
@@ -189,16 +184,9 @@ def no_answer_outcome(
 
 def prepare(threads: int) -> None:
     """Make the libraries quiet and fit for many hosts at once."""
-    for name in ("paramiko", "pyinfra"):
-        logging.getLogger(name).disabled = True
     logging.disable(logging.CRITICAL)
-    _patch_paramiko_sk_key_support()
-    # every inventory looks for connectors in the metadata of all installed packages
-    inventory.get_all_connectors = cache(inventory.get_all_connectors)  # type: ignore[attr-defined]
-    gevent.get_hub().NOT_ERROR += (
-        ConnectError,
-        SshConfigError,
-    )  # a jump host's, told to its waiters
+    # a jump host's errors: its waiters hear of them
+    gevent.get_hub().NOT_ERROR += (NoSessionError, SshConfigError)
     gevent.get_hub().threadpool.maxsize = threads  # a slow name server holds up its own hosts only
 
 
@@ -213,12 +201,12 @@ def main() -> None:
     gc.freeze()  # what was imported stays: looking for garbage in it takes a tenth of the time
     gc.set_threshold(GARBAGE)
 
-    def visit_one(host: Host, target: framing.SshTarget) -> None:
-        writer.put(framing.write_outcome(target.number, batch.visit(host, target)))
+    def visit_one(node: NodeConnection, target: framing.SshTarget) -> None:
+        writer.put(framing.write_outcome(target.number, batch.visit(node, target)))
 
     pool = Pool(parallel)
-    for target, host in hosts_of(order, transports):
-        pool.spawn(visit_one, host, target)
+    for target, node in nodes_of(order, transports):
+        pool.spawn(visit_one, node, target)
     pool.join()
     with gevent.Timeout(CLOSING, False):
         transports.close()
@@ -235,36 +223,13 @@ def transports_of(order: framing.BatchOrder) -> Transports:
     )
 
 
-def hosts_of(
+def nodes_of(
     order: framing.BatchOrder, transports: Transports
-) -> Iterator[tuple[framing.SshTarget, Host]]:
-    """pyinfra's hosts for the targets; each is resolved once, when it is first connected to.
-
-    They are made lazily in portions, so that finished ones are freed.
-    """
+) -> Iterator[tuple[framing.SshTarget, NodeConnection]]:
+    """The nodes of the targets; ssh_config is read for each when it is first connected to."""
     config = SshConfig(order.ssh_config)
-    for first in range(0, len(order.targets), PORTION):
-        yield from _portion(order.targets[first : first + PORTION], config, transports)
-
-
-def _portion(
-    targets: Sequence[framing.SshTarget], config: SshConfig, transports: Transports
-) -> list[tuple[framing.SshTarget, Host]]:
-    data = [
-        (
-            str(target.number),
-            {
-                "nodevet_config": cache(partial(config.resolve, target)),
-                "nodevet_transports": transports,
-            },
-        )
-        for target in targets
-    ]
-    hosts = Inventory((data, {}))  # type: ignore[no-untyped-call]
-    for host in hosts:
-        host.connector_cls = NodeConnector
-    State(hosts, Config())  # type: ignore[no-untyped-call]
-    return [(target, hosts.get_host(str(target.number))) for target in targets]
+    for target in order.targets:
+        yield target, NodeConnection(cache(partial(config.resolve, target)), transports)
 
 
 def open_files() -> int:

@@ -23,7 +23,7 @@ from nodevet.fleet.worker.batch import (
     INTERNAL,
     Deadline,
     FrameWriter,
-    hosts_of,
+    nodes_of,
     open_files,
     prepare,
     transports_of,
@@ -76,8 +76,8 @@ def main() -> None:
     prepare(max(1, min(len(order.targets), open_files() // FILES_PER_HOST)))
     transports = transports_of(order)
     server = RequestServer(FrameWriter(sys.stdout.fileno()))
-    for target, host in hosts_of(order, transports):
-        server.sessions[target.number] = HostSession(host, target, order)
+    for target, node in nodes_of(order, transports):
+        server.sessions[target.number] = HostSession(node, target, order)
     for frame in frames:
         gevent.spawn(server.answer, *framing.read_request(frame))
     with gevent.Timeout(CLOSING, False):

@@ -12,10 +12,8 @@ from functools import partial
 from typing import Any, TypeVar, cast
 
 import gevent
-from paramiko import Channel, SSHException
 from pyinfra.api.arguments import ConnectorArguments
 from pyinfra.api.command import StringCommand
-from pyinfra.api.exceptions import ConnectError
 from pyinfra.api.host import Host
 
 from nodevet.base import typed
@@ -30,8 +28,10 @@ from nodevet.fleet.protocol.payload import (
     payload,
     remote_request,
 )
-from nodevet.fleet.ssh.connector import NoAnswerError, NodeConnector, NodeOutput
-from nodevet.fleet.ssh.errors import SshConfigError, TooLateError, UnreachableError
+from nodevet.fleet.ssh.connector import NodeOutput, pyinfra_host
+from nodevet.fleet.ssh.errors import NoSessionError, SshConfigError, TooLateError
+from nodevet.fleet.ssh.link import SshError, Stream
+from nodevet.fleet.ssh.node import NoAnswerError, NodeConnection
 from nodevet.fleet.worker.batch import CLOSING, Deadline, no_answer_outcome, probe_request
 from nodevet.resource import ActionError, AnyAction, perform
 
@@ -64,20 +64,22 @@ class FencedError(SessionError):
 class HostSession:
     """A host's connection, or why there is none."""
 
-    def __init__(self, host: Host, target: framing.SshTarget, order: framing.BatchOrder) -> None:
-        self._host = host
+    def __init__(
+        self, node: NodeConnection, target: framing.SshTarget, order: framing.BatchOrder
+    ) -> None:
+        self._node = node
+        self._host: Host = pyinfra_host(node, str(target.number))
         self._target = target
         self._order = order
-        self._connector = cast(NodeConnector, host.connector)
         self._closed = "it was not opened"  # "": the session is open
-        self._lock: Channel | None = None
+        self._lock: Stream | None = None
         self._fence: commands.Fence | None = None
         self.fenced = False  # set by the first lock: from then on changes need a lock
         self._beat: Any = None
 
     @property
     def stage(self) -> str:
-        return self._connector.stage
+        return self._node.stage
 
     def drop(self, why: str) -> None:
         """Close the connection, and with it the lock."""
@@ -89,20 +91,20 @@ class HostSession:
         if beat is not None and beat is not gevent.getcurrent():
             beat.kill(block=False)
         with gevent.Timeout(CLOSING, False):
-            self._connector.disconnect()
+            self._node.close()
 
     def do_open(self, *, seconds: float) -> None:
-        if not self._closed and self._connector.transport.is_active():
+        if not self._closed and self._node.is_active:
             return
         self.drop("the connection was lost")
         self._closed = ""  # from now on `drop` must close the connection
         try:
-            self._connector.connect()
+            self._node.connect()
         except BaseException as error:
             self.drop(f"it could not be opened: {error}")
             if isinstance(error, TooLateError):
                 raise SessionError("timeout", str(error)) from error
-            if isinstance(error, (ConnectError, SshConfigError)):
+            if isinstance(error, (NoSessionError, SshConfigError)):
                 raise SessionError("unreachable", str(error)) from error
             raise
 
@@ -129,10 +131,10 @@ class HostSession:
         message = remote_request(nonce=nonce, do="lock", deadline=limit, who=who, token=token)
         answer = Answer(nonce, self._order.max_output)
 
-        def hold(line: str) -> tuple[bytes, Channel]:
-            return self._connector.hold(line, payload(REMOTE) + message, answer)
+        def hold(line: str) -> tuple[bytes, Stream]:
+            return self._node.hold(line, payload(REMOTE) + message, answer)
 
-        document, channel = self._guarded(hold, answer, LOCKED)
+        document, stream = self._guarded(hold, answer, LOCKED)
         try:
             lock = _decoded(answers.lock, _remote_result(document))
             if not lock.held:
@@ -142,10 +144,10 @@ class HostSession:
                 raise SessionError("locked", path, framing.LockHolder(*texts))
             fence = commands.Fence(lock.path, lock.acting, lock.python, token)
         except BaseException:
-            channel.close()
+            stream.close()
             raise
-        self._lock, self._fence = channel, fence
-        self._beat = gevent.spawn(self._keep_lock, channel)
+        self._lock, self._fence = stream, fence
+        self._beat = gevent.spawn(self._keep_lock, stream)
         return lock.path
 
     def do_act(self, *, seconds: float, body: bytes) -> framing.ActResult:
@@ -226,7 +228,7 @@ class HostSession:
             ok, output = command.execute(
                 self._host.state, self._host, cast(ConnectorArguments, arguments)
             )
-        except (NoAnswerError, UnreachableError, SSHException, OSError, EOFError) as error:
+        except (NoAnswerError, NoSessionError) as error:
             raise self._connection_lost(error) from error
         if output.code == commands.FENCED and output.stderr_lines[-1:] == [mark]:
             why = brief(" ".join(output.stderr_lines[-2:-1]), answers.REASON_LIMIT)
@@ -240,7 +242,7 @@ class HostSession:
         answer = Answer(nonce, self._order.max_output)
 
         def ask(line: str) -> bytes:
-            return self._connector.ask(line, payload(program) + message, answer)
+            return self._node.ask(line, payload(program) + message, answer)
 
         document: bytes = self._guarded(ask, answer, limit)
         return document
@@ -259,11 +261,11 @@ class HostSession:
             raise SessionError(status, outcome.why) from error
         except (AnswerError, commands.CommandError) as error:
             raise SessionError("failed", str(error)) from error
-        except (ConnectError, SSHException, OSError, EOFError) as error:
+        except NoSessionError as error:
             raise self._connection_lost(error) from error
 
     def _require_session(self) -> None:
-        if not self._closed and not self._connector.transport.is_active():
+        if not self._closed and not self._node.is_active:
             self.drop("the connection was lost")
         if self._closed:
             raise SessionError("lost", f"no session: {self._closed}")
@@ -274,22 +276,21 @@ class HostSession:
         self.drop(why)
         return SessionError("lost", why)
 
-    def _keep_lock(self, channel: Channel) -> None:
+    def _keep_lock(self, stream: Stream) -> None:
         """Send signs of life to the process that holds the lock; if it ends, close the session."""
-        channel.settimeout(commands.LOCK_BEAT)
         silent = 0
         try:
             while silent <= MISSED:
-                try:
-                    if not channel.recv(1024):
+                with gevent.Timeout(commands.LOCK_BEAT, False):
+                    if not stream.read():
                         break
                     silent = 0
-                except TimeoutError:
-                    channel.sendall(b"\n")
-                    silent += 1
-        except (SSHException, OSError, EOFError):
+                    continue
+                stream.write(b"\n")
+                silent += 1
+        except SshError:
             pass
-        if self._lock is channel:
+        if self._lock is stream:
             self.drop("the lock on the node was lost")
 
 

@@ -3,7 +3,6 @@
 gevent must be patched before anything else is imported, so this file does that first.
 """
 
-import sys
 from importlib import metadata
 
 from gevent import monkey
@@ -14,10 +13,6 @@ _entry_points = metadata.entry_points
 metadata.entry_points = lambda **_: metadata.EntryPoints()  # type: ignore[assignment]
 monkey.patch_all()
 metadata.entry_points = _entry_points
-
-# paramiko.config imports invoke, half of paramiko's import time, for a function that pyinfra
-# replaces.
-sys.modules["invoke"] = None  # type: ignore[assignment]
 
 from nodevet.fleet.worker.batch import main  # noqa: E402
 

@@ -57,6 +57,7 @@ DATA = {
 }
 """Host data, pyinfra's and ours that it ignores: our setting."""
 
+OVER_A_NETWORK = ("@ssh", "@nodevet")  # connectors; the second one is nodevet's own
 UNSUPPORTED = {
     "ssh_config_file": "leave it out, and give that file with --ssh-config",
     "ssh_paramiko_connect_kwargs": "write it into ~/.ssh/config, which nodevet follows",
@@ -268,12 +269,14 @@ class _PyinfraReader:
         local = name == LOCAL
         if local:
             host = this_machine().name
-        elif connector != "@ssh" or not slash:
+        elif connector not in OVER_A_NETWORK or not slash:
             host = name
         problem = name_problem(host)
         if host.startswith("@"):
             problem = f"the connector {brief(connector)} is not supported"
-            self.tell((name,), "", problem, "nodevet reaches hosts over @ssh, or @local")
+            self.tell(
+                (name,), "", problem, "nodevet reaches hosts over @ssh and @nodevet, or @local"
+            )
             return None
         if problem:
             self.tell((name,), "", f"{brief(name) or 'an empty name'}: {problem}")

@@ -14,6 +14,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
+import gevent
 import pytest
 from msgspec.structs import replace
 
@@ -26,6 +27,7 @@ from nodevet.fleet.controller import child
 from nodevet.fleet.controller import worker as worker_module
 from nodevet.fleet.controller.ssh_executor import SshExecutor
 from nodevet.fleet.executor import LockedError, WorkError
+from nodevet.fleet.protocol import commands
 from nodevet.fleet.worker.session import HostSession
 from nodevet.model import Host
 from nodevet.remote.lock import SILENCE
@@ -464,35 +466,35 @@ def test_worker_child_that_writes_what_is_not_a_frame_is_killed(
 
 
 class Silence:
-    """A channel to somebody who says nothing."""
+    """A stream from somebody who says nothing. Time passes only while somebody reads."""
 
     def __init__(self) -> None:
-        self.seconds = 0.0
-        self._limit = 0.0
+        self.beats = 0
 
-    def settimeout(self, seconds: float) -> None:
-        self._limit = seconds
+    def read(self) -> bytes:
+        gevent.sleep(60)
+        raise AssertionError("the reader waits forever")
 
-    def recv(self, size: int) -> bytes:
-        self.seconds += self._limit
-        raise TimeoutError
-
-    def sendall(self, data: bytes) -> None:
+    def write(self, data: bytes) -> None:
         assert data == b"\n"
+        self.beats += 1
 
 
-def test_a_holder_who_hears_nothing_gives_up_before_the_node_lets_the_lock_go() -> None:
+def test_a_holder_who_hears_nothing_gives_up_before_the_node_lets_the_lock_go(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     closed: list[bool] = []
-    connector = SimpleNamespace(disconnect=lambda: closed.append(True))
-    session: Any = HostSession(
-        cast(Any, SimpleNamespace(connector=connector)), *cast(Any, (None,) * 2)
-    )
+    node = SimpleNamespace(close=lambda: closed.append(True))
+    target = SimpleNamespace(number=0)
+    session: Any = HostSession(*cast(Any, (node, target, None)))
+    beat = commands.LOCK_BEAT
+    monkeypatch.setattr(commands, "LOCK_BEAT", 0.01)
     session._closed, session._lock = "", Silence()
     session._keep_lock(session._lock)
     assert closed == [True] and session._closed == "the lock on the node was lost"
     silence = Silence()
     session._keep_lock(silence)
-    assert 0 < silence.seconds <= SILENCE / 2
+    assert 0 < silence.beats * beat <= SILENCE / 2
 
 
 class Node:

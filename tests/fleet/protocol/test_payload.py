@@ -1,8 +1,10 @@
 """Payload and frame, between real interpreters and byte by byte."""
 
+import hashlib
 import json
 import subprocess
 import sys
+import zlib
 from pathlib import Path
 
 import pytest
@@ -78,3 +80,25 @@ def test_too_much_output_ends_it() -> None:
     assert answer.take(b"x" * (1 << 20)) is None
     with pytest.raises(AnswerError, match="more than 1 MiB of output"):
         answer.take(b"x")
+
+
+@given(st.binary(max_size=4096))
+def test_packed_answer_arrives_whole(text: bytes) -> None:
+    assert Answer("n", 1 << 20).take(frame(text, "n", packed=True)) == text
+
+
+def test_packed_answer_of_too_much_text_ends_at_the_limit() -> None:
+    """A node may send a few kilobytes that unpack to a gigabyte."""
+    bomb = frame(bytes(64 << 20), "n", packed=True)
+    answer = Answer("n", 1 << 20)
+    assert len(bomb) < 1 << 20
+    with pytest.raises(AnswerError, match="more than 1 MiB of output"):
+        answer.take(bomb)
+
+
+@pytest.mark.parametrize("packed", [b"", b"not zlib", zlib.compress(b"{}" * 99)[:-1]])
+def test_packed_answer_that_is_no_zlib_is_refused(packed: bytes) -> None:
+    digest = hashlib.sha256(packed).hexdigest()
+    head = f"\x1eNODEVETZ n {len(packed)} {digest}\n".encode()
+    with pytest.raises(AnswerError, match="zlib cannot unpack it"):
+        Answer("n", 1 << 20).take(head + packed)

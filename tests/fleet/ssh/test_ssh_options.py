@@ -55,8 +55,8 @@ CASES = {
     "known-and-revoked": ("{at} {ed}\n@revoked * {ed}", "", "host key revoked .*"),
     "cipher": ("{at} {ed}", "Ciphers aes256-ctr,aes128-gcm@openssh.com\nMACs hmac-sha2-512", ""),
     "no-cipher": (
-        "{at} {ed}", "Ciphers chacha20-poly1305@openssh.com",
-        "ssh_config: ciphers chacha20.*: nodevet has none of these",
+        "{at} {ed}", "Ciphers 3des-cbc,none",
+        "ssh_config: ciphers 3des-cbc,none: nodevet has none of these",
     ),
     "kex": ("{at} {ed}", "KexAlgorithms curve25519-sha256", ""),
     "certificate": ("{at} {ed}", "IdentityFile {dir}/signed\nCertificateFile {dir}/a-cert.pub\n"
@@ -175,7 +175,7 @@ def test_d9_an_accepted_name_is_hashed_where_ssh_would(tmp_path: Path) -> None:
     assert len(file.read_text().splitlines()) == 1
 
 
-OURS = ("a", "b", "ab", "curve25519-sha256@libssh.org")
+OURS = ("a", "b", "ab")
 
 
 @pytest.mark.parametrize(
@@ -183,9 +183,8 @@ OURS = ("a", "b", "ab", "curve25519-sha256@libssh.org")
     [
         ("b,x,a", ("b", "a")),
         ("+x", OURS),
-        ("-a*", ("b", "curve25519-sha256@libssh.org")),
-        ("^ab", ("ab", "a", "b", "curve25519-sha256@libssh.org")),
-        ("curve25519-sha256", ("curve25519-sha256@libssh.org",)),
+        ("-a*", ("b",)),
+        ("^ab", ("ab", "a", "b")),
         ("x", None),
         ("-*", None),
     ],
