@@ -5,6 +5,7 @@ A section that does not decode becomes `error` with the decoder's message; the o
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache, wraps
+from operator import attrgetter
 from typing import Any, TypeVar, cast
 
 import msgspec
@@ -161,6 +162,8 @@ def _first_duplicate(owner: Record, path: Sequence[str]) -> str:
 
 
 def _duplicate_key(field: str, items: Sequence[Record], keys: Sequence[str]) -> str:
+    if len(set(map(attrgetter(*keys), items))) == len(items):
+        return ""
     values = set()
     for item in items:
         value = tuple(getattr(item, key) for key in keys)

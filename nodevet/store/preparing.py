@@ -64,8 +64,10 @@ def prepare_host(
     *,
     at: float,
     run: str,
+    decoded: Evidence | None = None,
 ) -> PreparedHost:
-    """Prepare a host. `at`: when its report arrived, in seconds since 1970."""
+    """Prepare a host. `at`: when its report arrived, in seconds since 1970; `decoded`: the evidence
+    as it was judged, whose sections need not be decoded again."""
     replaced = bool(
         host and host.machine and report.machine_id and host.machine != plain(report.machine_id)
     )
@@ -88,7 +90,7 @@ def prepare_host(
     if report.status is Status.VETTED:
         _prepare_judged(connection, prepared)
     if evidence is not None:
-        _prepare_evidence(connection, prepared, evidence)
+        _prepare_evidence(connection, prepared, evidence, decoded)
     return prepared
 
 
@@ -113,20 +115,22 @@ def _prepare_judged(connection: Connection, prepared: PreparedHost) -> None:
         prepared.pieces.append(_delta(connection, content, sha, host.judged if host else None))
 
 
-def _prepare_evidence(connection: Connection, prepared: PreparedHost, evidence: bytes) -> None:
+def _prepare_evidence(
+    connection: Connection, prepared: PreparedHost, evidence: bytes, decoded: Evidence | None
+) -> None:
     split = documents.split_document(evidence, _OFTEN)
     vetted = prepared.report.status is Status.VETTED
     if split is None:
         prepared.counted = blobs.sha_of(evidence)[:8]
         if vetted:
-            _prepare_hardware(connection, prepared, evidence, None)
+            _prepare_hardware(connection, prepared, decoded or _opened(evidence), None)
         _prepare_readings(prepared, evidence)
         return
     changed = _prepare_steady(connection, prepared, split.steady)
     prepared.counted = blobs.sha_of(counters.counters_text(split.sent))[:8]
     moved = prepared.host is None or prepared.host.counted != prepared.counted
     if vetted and (moved or changed & (_COUNTING | _HOLDING)):
-        _prepare_hardware(connection, prepared, evidence, changed)
+        _prepare_hardware(connection, prepared, decoded or _opened(evidence), changed)
     _prepare_readings(prepared, split.volatile)
 
 
@@ -167,16 +171,24 @@ def _prepare_readings(prepared: PreparedHost, volatile: bytes) -> None:
     prepared.volatile = NewBlob(None, len(volatile), blobs.pack(volatile))
 
 
+def _opened(document: bytes) -> Evidence | None:
+    try:
+        return opened(document)
+    except EvidenceError:
+        return None
+
+
 def _prepare_hardware(
-    connection: Connection, prepared: PreparedHost, document: bytes, changed: Set[str] | None
+    connection: Connection,
+    prepared: PreparedHost,
+    evidence: Evidence | None,
+    changed: Set[str] | None,
 ) -> None:
     """Prepare the parts that came and went, and the counters that moved.
 
     `changed`: the sections with other steady values; None: any may have changed.
     """
-    try:
-        evidence = opened(document)
-    except EvidenceError:
+    if evidence is None:
         return
     read_sections = frozenset(evidence.sections.raw)
     sections = read_sections if changed is None else read_sections & changed

@@ -11,6 +11,7 @@ from sqlalchemy.engine import Engine
 
 from nodevet.base import age
 from nodevet.checking.changes import HostNews
+from nodevet.evidence.document import Evidence
 from nodevet.model import HostReport
 from nodevet.store import known
 from nodevet.store import schema as t
@@ -62,15 +63,18 @@ class Recorder:
         """Announce the hosts that will be taken, roughly in this order."""
         self._expected = (plain(host) for host in hosts)
 
-    def take(self, report: HostReport, evidence: bytes | None) -> HostNews:
+    def take(
+        self, report: HostReport, evidence: bytes | None, decoded: Evidence | None = None
+    ) -> HostNews:
         """Record one host, or record it again, and return its news.
 
-        It is written together with the next hosts. Once `broken`, there are no news.
+        It is written together with the next hosts. Once `broken`, there are no news. `decoded`: the
+        evidence, as it was judged.
         """
         if self.broken is None:
             try:
                 with store_errors(self._engine.url):
-                    return self._take(report, evidence)
+                    return self._take(report, evidence, decoded)
             except StoreError as error:
                 self._break(error)
         return HostNews(host=report.host)
@@ -123,18 +127,20 @@ class Recorder:
         except Exception:
             self._connection = None
 
-    def _take(self, report: HostReport, evidence: bytes | None) -> HostNews:
+    def _take(
+        self, report: HostReport, evidence: bytes | None, decoded: Evidence | None
+    ) -> HostNews:
         if report.host in self._seen:
             self._flush()
             with self._engine.begin() as connection:
                 visit_before = undo_visit(connection, self._run_id, report.host)
-                prepared = self._prepared(connection, report, evidence)
+                prepared = self._prepared(connection, report, evidence, decoded)
                 prepared.kept = visit_before if evidence is None else None
                 self._write(connection, [prepared])
             return prepared.news
         if self._connection is None:
             self._connection = self._reading.connect()
-        prepared = self._prepared(self._connection, report, evidence, ahead=True)
+        prepared = self._prepared(self._connection, report, evidence, decoded, ahead=True)
         if self._connection.in_transaction():
             self._connection.commit()
         self._seen.add(report.host)
@@ -150,6 +156,7 @@ class Recorder:
         connection: Connection,
         report: HostReport,
         evidence: bytes | None,
+        decoded: Evidence | None,
         *,
         ahead: bool = False,
     ) -> PreparedHost:
@@ -158,7 +165,9 @@ class Recorder:
         at = self._now() if arrived is None else arrived
         name = plain(report.host)
         host = self._looked_up(connection, name) if ahead else known.host(connection, name)
-        return prepare_host(connection, report, evidence, host, at=at, run=self.run.id)
+        return prepare_host(
+            connection, report, evidence, host, at=at, run=self.run.id, decoded=decoded
+        )
 
     def _looked_up(self, connection: Connection, name: str) -> KnownHost | None:
         """Look up a host, together with some of the hosts that are expected next."""
@@ -196,7 +205,7 @@ class Recorder:
         fresh = []
         for name, prepared in zip(names, batch, strict=True):
             if last_visits.get(name) != (prepared.host.visit if prepared.host else None):
-                renewed = self._prepared(connection, prepared.report, prepared.evidence)
+                renewed = self._prepared(connection, prepared.report, prepared.evidence, None)
                 renewed.kept = prepared.kept
                 fresh.append(renewed)
             else:

@@ -9,6 +9,7 @@ from answering_fleet import AnsweringFleet, capped
 
 from nodevet.model import Run
 from nodevet.settings import settings
+from nodevet.store import open_store, preparing
 from nodevet.vet.use.listener import VetListener
 from nodevet.vet.use.sweep import Swept, sweep
 from nodevet.vet.use.sweep_lock import HeldError, locked
@@ -69,3 +70,15 @@ def test_it_says_who_sweeps_already(order: SweepOrder, tmp_path: Path) -> None:
     with locked(order.locks, "another sweep"), pytest.raises(HeldError, match="another sweep"):
         sweep(order)
     assert not os.path.lexists(order.site.path("last.json"))
+
+
+def test_it_decodes_the_evidence_of_a_first_night_once(
+    order: SweepOrder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What judging has decoded is what the store reads parts and counters from."""
+    documents: list[bytes] = []
+    monkeypatch.setattr(preparing, "opened", documents.append)
+    assert sweep(order).exit_code == 0
+    assert documents == []
+    with open_store(order.store or None, create=False) as store:
+        assert store.parts()

@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 
 import msgspec
 
+from nodevet.evidence.document import Evidence
 from nodevet.model import HostReport, Run
 
 _UPTIME = re.compile(r"\bup for [^,]*")
@@ -33,6 +34,9 @@ class VetListener:
 
     def visiting(self) -> None:
         """The first visit begins; a KeyboardInterrupt from here on ends the run early."""
+
+    def decoded(self, host: str, evidence: Evidence) -> None:
+        """A host's evidence, whose report comes next."""
 
     def took(self, host: HostReport) -> None:
         """A host's report; again if a later host changed it."""

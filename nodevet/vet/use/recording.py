@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct, structs
 
 from nodevet.checking.changes import FindingNews, HostNews, News
+from nodevet.evidence.document import Evidence
 from nodevet.fleet import Visit
 from nodevet.model import Host, HostOutcome, HostReport, Run, Severity, Status, Verdict
 from nodevet.store.records.model import FindingSpan, RecordedRun, RunState, SpanEnd
@@ -76,6 +77,7 @@ class Recording(VetListener):
         self._recorder: Recorder | None = earlier.recorder if earlier else None
         self._keep = keep
         self._evidence: dict[str, bytes | None] = {}
+        self._decoded: dict[str, Evidence] = {}
         self._news: dict[str, HostNews] = {}
         self._before = Before()
 
@@ -121,11 +123,16 @@ class Recording(VetListener):
         for report in self._done:
             self._inner.took(report)
 
+    def decoded(self, host: str, evidence: Evidence) -> None:
+        self._decoded[host] = evidence
+        self._inner.decoded(host, evidence)
+
     def took(self, host: HostReport) -> None:
         evidence = self._evidence.pop(host.host, None)
+        decoded = self._decoded.pop(host.host, None)
         about_it = host.status is not Status.NOT_VISITED  # which says nothing of the host
         if self._recorder is not None and self.broken is None and about_it:
-            self._news[host.host] = self._recorder.take(host, evidence)
+            self._news[host.host] = self._recorder.take(host, evidence, decoded)
             self.broken = self._recorder.broken
         self._inner.took(host)
 

@@ -44,7 +44,7 @@ def vet(
 ) -> Run:
     """Visit the hosts and judge each as it comes in. A KeyboardInterrupt ends the run early."""
     by_name = {host.name: host for host in hosts}
-    host_reports = reports(visit(hosts, options), by_name, context, save)
+    host_reports = reports(visit(hosts, options), by_name, context, save, listener)
     return collect(hosts, host_reports, context, fail_on=fail_on, listener=listener)
 
 
@@ -256,10 +256,13 @@ def reports(
     hosts: Mapping[str, Host],
     context: VetContext,
     save: Save | None = None,
+    listener: VetListener | None = None,
 ) -> Generator[HostReport]:
     """The report of every visit as it comes in; see `vetted`."""
     with closing(vetted(visits, hosts, context, save)) as hosts_vetted:
         for one in hosts_vetted:
+            if listener is not None and one.evidence is not None:
+                listener.decoded(one.report.host, one.evidence)
             yield one.report
 
 
